@@ -1,0 +1,4 @@
+.PHONY: build
+build:
+	cmake -S . -B build -G Ninja
+	cmake --build build -j2

@@ -1,0 +1,67 @@
+# Build type, options, and `tandem_flags`: the compile flags that every target of ours gets.
+
+set(TANDEM_SANITIZE "" CACHE STRING "address (with undefined behaviour), thread, or empty")
+set_property(CACHE TANDEM_SANITIZE PROPERTY STRINGS "" address thread)
+option(TANDEM_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+option(TANDEM_CUDA "Compile src/**/*.cu (needs nvcc; no GPU)" OFF)
+option(TANDEM_TESTS "Build tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
+option(TANDEM_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG" CACHE STRING "")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# No -march: the baseline processor runs everything, wider instructions live in target regions picked at run time.
+add_library(tandem_flags INTERFACE)
+target_compile_features(tandem_flags INTERFACE cxx_std_20)
+target_compile_options(tandem_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wcast-qual -Wcast-align
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wdouble-promotion -Wformat=2 -Wimplicit-fallthrough -Wundef
+  -Wextra-semi -Wmissing-declarations
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op -Wuseless-cast -Wno-psabi>
+  $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wthread-safety -Wno-psabi>
+  $<$<BOOL:${TANDEM_WERROR}>:-Werror>
+  -fno-omit-frame-pointer)
+target_include_directories(tandem_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+target_link_libraries(tandem_flags INTERFACE Threads::Threads)
+
+if(TANDEM_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(TANDEM_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread)
+elseif(TANDEM_SANITIZE)
+  message(FATAL_ERROR "TANDEM_SANITIZE=${TANDEM_SANITIZE}: want address, thread or nothing")
+endif()
+if(TANDEM_SANITIZE)
+  target_compile_options(tandem_flags INTERFACE ${sanitize})
+  target_link_options(tandem_flags INTERFACE ${sanitize})
+endif()
+if(TANDEM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TANDEM_FUZZ needs clang")
+  endif()
+  target_compile_options(tandem_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(tandem_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+if(TANDEM_TESTS)
+  enable_testing()
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()
