@@ -1,4 +1,57 @@
-.PHONY: build
-build:
-	cmake -S . -B build -G Ninja
-	cmake --build build -j2
+# One command each. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 1800
+PREFIX ?= /usr/local
+export CCACHE_BASEDIR := $(CURDIR)
+
+.PHONY: setup build run test test-fast bench fuzz lint format install clean help
+
+setup: ## install what building and testing need
+	@scripts/setup test
+
+build: ## install what building needs; leaves the program at build/bin/tandem
+	@scripts/setup build
+	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF
+	@cmake --build build -j $(JOBS) --target tandem
+
+run: build ## build, then serve on 127.0.0.1:11211 (ARGS="--memory 1024" ...)
+	@exec build/bin/tandem serve $(ARGS)
+
+test: ## every check; first run some 25 minutes on two cores
+	@scripts/setup test
+	@python3 scripts/gates.py
+
+test-fast: ## layers, text, format, build, unit and integration tests
+	@scripts/setup test
+	@python3 scripts/gates.py --fast
+
+bench: ## benchmarks, as ratios
+	@scripts/setup test
+	@scripts/bench
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
+	@scripts/setup test
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+lint: ## format check, clang-tidy, script linters
+	@scripts/setup test
+	@python3 scripts/gates.py --only layers text format scripts tidy
+
+format: ## rewrite sources in the one format
+	@scripts/setup test
+	@scripts/format
+
+install: build ## program, embedded library, headers and CMake package, to PREFIX (default /usr/local)
+	@cmake --build build -j $(JOBS) --target tandem tandem_embedded
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## remove everything that was built
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do \
+	  printf '%-10s %s\n' "$$name" "$$text"; done

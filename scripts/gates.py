@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Runs the checks of `make test` one after another: a line with its time for each, its full output in build/log, the
+end of that output where it failed, and the number of tests at the end."""
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOG = ROOT / "build/log"
+JOBS = os.cpu_count() or 2
+FUZZ_SECONDS = 60
+
+
+@dataclass
+class Step:
+    name: str
+    script: str
+    fast: bool = False
+    needs: str = ""  # the step that must have passed
+    # counts what passed and failed inside a step from its output; else the step counts as one
+    count: Callable[[str], tuple[int, int]] | None = None
+
+
+def count_xml(pattern: str) -> Callable[[str], tuple[int, int]]:
+    """The sum of the JUnit files that match."""
+
+    def count(_: str) -> tuple[int, int]:
+        tests = failed = 0
+        for path in ROOT.glob(pattern):
+            for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+                skipped = int(suite.get("skipped", 0)) + int(suite.get("disabled", 0))
+                tests += int(suite.get("tests", 0)) - skipped
+                failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        return tests - failed, failed
+
+    return count
+
+
+def count_fuzz(output: str) -> tuple[int, int]:
+    return len(re.findall(r"^passed ", output, re.MULTILINE)), len(re.findall(r"^failed ", output, re.MULTILINE))
+
+
+def exists(*patterns: str) -> bool:
+    return any(next(ROOT.glob(pattern), None) for pattern in patterns)
+
+
+def sanitizer(kind: str, options: str) -> str:
+    """Build and run the C++ tests with a sanitizer."""
+    # ThreadSanitizer's shadow memory does not fit a kernel that randomises addresses by more bits than it knows.
+    fixed = f"setarch {platform.machine()} -R"
+    return f"""
+        version=$(scripts/find_clang)
+        cmake -S . -B build/{kind} -G Ninja -DCMAKE_CXX_COMPILER=clang++-$version -DTANDEM_SANITIZE={kind}
+        cmake --build build/{kind} -j {JOBS} --target tandem_tests
+        rm -f build/{kind}/test/*.xml
+        fixed=; ! {fixed} true 2>/dev/null || fixed='{fixed}'
+        export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$version)
+        export TSAN_OPTIONS="${{TSAN_OPTIONS:-}} external_symbolizer_path=$ASAN_SYMBOLIZER_PATH"
+        $fixed ctest --test-dir build/{kind} -j {JOBS} --output-on-failure --no-tests=error"""
+
+
+def all_steps() -> list[Step]:
+    python = "build/venv/bin/python -m"
+    steps = [
+        Step("layers", "python3 scripts/check_layers.py --self-test; python3 scripts/check_layers.py", fast=True),
+        Step("text", "python3 scripts/check_text.py --self-test; python3 scripts/check_text.py", fast=True),
+        Step("format", "scripts/format --check", fast=True),
+        Step(
+            "scripts",
+            f"grep -lr '^#!/usr/bin/env bash' .ci scripts | xargs shellcheck -x; {python} ruff check --quiet .",
+            fast=True,
+        ),
+        Step(
+            "build",
+            f"cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON; cmake --build build -j {JOBS}",
+            fast=True,
+        ),
+    ]
+    if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
+        ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {JOBS} --output-on-failure --no-tests=error"
+        steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
+    if exists("tests/**/*_test.py", "tests/**/test_*.py"):
+        pytest = f"rm -f build/log/pytest.xml; {python} pytest tests -q --junitxml=build/log/pytest.xml"
+        steps.append(Step("python", pytest, fast=True, needs="build", count=count_xml("build/log/pytest.xml")))
+    if exists("src/**/*.cu"):
+        cuda = f"cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_objects"
+        steps.append(Step("cuda", f"cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON; {cuda}"))
+    clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
+    steps.append(
+        Step(
+            "tidy",
+            f"""version=$(scripts/find_clang)
+            cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON
+            python3 scripts/tidy.py clang-tidy-$version build/lint""",
+        )
+    )
+    if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
+        strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
+        for kind, options in (("address", strict), ("thread", "TSAN_OPTIONS=second_deadlock_stack=1")):
+            steps.append(Step(kind, sanitizer(kind, options), count=count_xml(f"build/{kind}/test/*.xml")))
+    if exists("src/*/*_fuzz.cpp"):
+        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", count=count_fuzz))
+    return steps
+
+
+def run(step: Step) -> tuple[int, int]:
+    """Runs a step and prints its line. Returns how many tests passed and failed."""
+    log = LOG / f"{step.name}.log"
+    began = time.monotonic()
+    with log.open("w") as out:
+        command = ["bash", "-euo", "pipefail", "-c", step.script]
+        status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode
+    text = log.read_text(errors="replace")
+    passed, failed = (1, 0)
+    if step.count:
+        passed, failed = step.count(text)
+    if status and not failed:
+        passed, failed = (passed if step.count else 0), 1
+    tests = f", {passed + failed} tests" if step.count else ""
+    print(f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s{tests}", flush=True)
+    if status:
+        tail = "\n".join(text.splitlines()[-60:])
+        print(f"{tail}\n---- all of it: {log.relative_to(ROOT)}", flush=True)
+    return passed, failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="leave out tidy, sanitizers, CUDA and fuzzing")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps")
+    options = parser.parse_args()
+    LOG.mkdir(parents=True, exist_ok=True)
+    passed = failed = 0
+    bad = set()
+    for step in all_steps():
+        if (options.fast and not step.fast) or (options.only and step.name not in options.only):
+            continue
+        if step.needs in bad:
+            print(f"skip {step.name:8} {step.needs} failed")
+            bad.add(step.name)
+            continue
+        good, wrong = run(step)
+        passed, failed = passed + good, failed + wrong
+        if wrong:
+            bad.add(step.name)
+    print(f"{passed} passed, {failed} failed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
