@@ -1,0 +1,39 @@
+#include "base/clock.hpp"
+
+#include <ctime>
+
+namespace tandem {
+namespace {
+std::int64_t seconds_of(clockid_t id) {
+  timespec t{};
+  clock_gettime(id, &t);
+  return t.tv_sec;
+}
+}  // namespace
+
+Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) {
+  tick();
+}
+
+void Clock::tick() noexcept {
+  if (frozen_.load(std::memory_order_relaxed)) return;
+  const auto now = static_cast<std::uint32_t>(seconds_of(CLOCK_MONOTONIC) - monotonic_base_s_);
+  now_s_.store(now, std::memory_order_relaxed);
+  unix_base_s_.store(seconds_of(CLOCK_REALTIME) - now, std::memory_order_relaxed);
+}
+
+std::uint32_t Clock::expiry_s(std::int64_t exptime) const noexcept {
+  if (exptime == 0) return never;
+  if (exptime < 0) return already_expired;
+  if (exptime <= relative_max_s) return now_s() + static_cast<std::uint32_t>(exptime);
+  const std::int64_t at = exptime - unix_base_s_.load(std::memory_order_relaxed);
+  if (at <= already_expired) return already_expired;
+  return at > UINT32_MAX ? UINT32_MAX : static_cast<std::uint32_t>(at);
+}
+
+void Clock::freeze_for_test(std::uint32_t now_s) noexcept {
+  frozen_.store(true, std::memory_order_relaxed);
+  now_s_.store(now_s, std::memory_order_relaxed);
+}
+
+}  // namespace tandem

@@ -1,0 +1,32 @@
+// The store's one memory limit (`-m`): heap pages, index tables and huge items draw on it; nobody allocates item memory beside it.
+// Thread safety: all calls from any thread.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace tandem {
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t limit_bytes) noexcept : limit_bytes_(limit_bytes) {}
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+  // False, and nothing changes, when the limit would be passed.
+  bool take(std::uint64_t bytes) noexcept {
+    std::uint64_t used = used_bytes_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > limit_bytes_ || used > limit_bytes_ - bytes) return false;
+    } while (!used_bytes_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+    return true;
+  }
+  void give_back(std::uint64_t bytes) noexcept { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::uint64_t limit_bytes() const noexcept { return limit_bytes_; }
+  std::uint64_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::uint64_t limit_bytes_;
+  std::atomic<std::uint64_t> used_bytes_{0};
+};
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+// What the compiler and the processor offer, under one name each. No knowledge of keys or queries.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace tandem {
+
+inline constexpr std::size_t cache_line_bytes = 64;
+
+#define TD_INLINE inline __attribute__((always_inline))
+#define TD_NOINLINE __attribute__((noinline))
+#define TD_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TD_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+[[noreturn]] TD_NOINLINE inline void assertion_failed(const char* what, const char* file, int line) {
+  std::fprintf(stderr, "tandem: assertion failed: %s (%s:%d)\n", what, file, line);
+  std::abort();
+}
+
+// For our own mistakes only; never for what a client or a user sent. Always on: each use is one predicted branch.
+#define TD_ASSERT(cond) (TD_LIKELY(cond) ? void() : ::tandem::assertion_failed(#cond, __FILE__, __LINE__))
+#if defined(NDEBUG)
+#define TD_DEBUG_ASSERT(cond) void()
+#else
+#define TD_DEBUG_ASSERT(cond) TD_ASSERT(cond)
+#endif
+
+TD_INLINE void prefetch_read(const void* p) noexcept { __builtin_prefetch(p, 0, 3); }
+TD_INLINE void prefetch_write(const void* p) noexcept { __builtin_prefetch(p, 1, 3); }
+
+// One pause of a spin loop.
+TD_INLINE void cpu_relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+// A monotonic tick counter of the processor (TSC on x86-64, the virtual counter on AArch64). Not serialising: good for sums over many runs.
+TD_INLINE std::uint64_t cycles_now() noexcept {
+#if defined(__x86_64__)
+  return __rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t t;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+  return t;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace tandem

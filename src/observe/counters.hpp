@@ -1,0 +1,56 @@
+// Counters of one worker: written by its thread alone, read by anybody at any time (relaxed). No counter is shared by two writers.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "query/plan.hpp"
+
+namespace tandem {
+
+// A single-writer counter: an increment is a plain add, not a locked one.
+class Counter {
+ public:
+  void add(std::uint64_t n = 1) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+  void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+// What the tasks count, named as memcached's `stats` names it. X(name)
+#define TD_STORE_COUNTERS(X)                                                                                                               \
+  X(cmd_get) X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) X(delete_hits)               \
+  X(incr_misses) X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) X(cas_badval) X(touch_hits) X(touch_misses)            \
+  X(store_too_large) X(store_no_memory) X(total_items) X(evictions) X(reclaimed) X(expired_unfetched) X(evicted_unfetched)                 \
+  X(index_retries) X(index_displacements)
+
+struct StoreCounters {
+#define TD_X(name) Counter name;
+  TD_STORE_COUNTERS(TD_X)
+#undef TD_X
+};
+
+// The same as plain numbers: a sum over workers.
+struct StoreTotals {
+#define TD_X(name) std::uint64_t name = 0;
+  TD_STORE_COUNTERS(TD_X)
+#undef TD_X
+  void add(const StoreCounters& c) noexcept {
+#define TD_X(name) name += c.name.get();
+    TD_STORE_COUNTERS(TD_X)
+#undef TD_X
+  }
+};
+
+// Time per task, from the processor's tick counter, over a sample of the batches (always on). cycles / queries is the cost of a task.
+struct TaskCounters {
+  std::array<Counter, task_count> cycles;
+  std::array<Counter, task_count> queries;  // that these cycles were spent on
+  Counter batches, batches_sampled, queries_total;
+};
+
+}  // namespace tandem

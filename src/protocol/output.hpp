@@ -1,0 +1,57 @@
+// Response bytes of one connection on their way out: a contiguous buffer plus references to large values that are sent from where they lie.
+// No sockets here: net turns the segments into send() or an iovec.
+//
+// Thread safety: one thread at a time.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/platform.hpp"
+#include "heap/item.hpp"
+
+namespace tandem {
+
+// Values up to this size are copied into the output; larger ones are pinned in the heap until they are sent.
+inline constexpr std::uint32_t copied_value_bytes_max = 16 * 1024;
+
+class Output {
+ public:
+  // A stretch of output: bytes [offset, offset + bytes) of the buffer when external == nullptr, else `bytes` at `external`, pinned at `pin`.
+  struct Segment {
+    const char* external;
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    Location pin;
+  };
+
+  // At least `bytes` of room at the end; valid until the next reserve() or append().
+  TD_INLINE char* reserve(std::size_t bytes) {
+    if (TD_UNLIKELY(capacity_ - size_ < bytes)) grow(bytes);
+    return data_ + size_;
+  }
+  TD_INLINE void commit(std::size_t bytes) noexcept { size_ += bytes; }
+  TD_INLINE void append(const char* p, std::size_t bytes) {
+    std::memcpy(reserve(bytes), p, bytes);
+    size_ += bytes;
+  }
+  TD_INLINE void append(std::string_view s) { append(s.data(), s.size()); }
+  // The caller has pinned the item at `pin` in the heap; whoever sends or drops the output unpins it.
+  void append_pinned(const char* p, std::uint64_t bytes, Location pin);
+
+  const char* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }  // buffer bytes, pinned ones not counted
+  std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
+  bool empty() const noexcept { return size_ == 0 && external_.empty(); }
+
+ private:
+  TD_NOINLINE void grow(std::size_t bytes);
+  char* data_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  std::uint64_t pinned_bytes_ = 0;
+  std::vector<Segment> external_;  // offset: where in the buffer it is spliced in
+};
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+// The memcached text and meta protocols as bytes <-> queries and replies. No sockets, no threads.
+//
+// One Parser belongs to one connection and keeps what spans packets: swallowed data blocks, a half-parsed multiget, a large value being received.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "heap/heap.hpp"
+#include "protocol/output.hpp"
+#include "query/batch.hpp"
+
+namespace tandem {
+
+struct ProtocolOptions {
+  std::uint64_t item_bytes_max = std::uint64_t{1} << 20;
+  std::uint32_t line_bytes_max = 2048;  // without a line end after so many bytes only a get-like line may go on
+  std::uint64_t multiget_line_bytes_max = std::uint64_t{16} << 20;
+  std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into the heap
+  bool cas = true, flush_enabled = true;
+};
+
+enum class ParseStop : std::uint8_t {
+  need_more,    // all complete commands were taken; the rest (from `consumed` on) must be offered again with more bytes behind it
+  batch_full,   // the batch has no place left; answer it, then call again with the bytes from `consumed` on
+  large_value,  // a store whose large value has not arrived whole: see Parser::large(); `consumed` is at the first value byte
+  close,        // quit, or input that memcached answers by closing: answer what is in the batch, then close
+};
+
+// What a query must keep until it is answered but does not lie in the input (decoded keys, initial numbers). Pointers stay valid until clear().
+class Scratch {
+ public:
+  char* allocate(std::size_t bytes);
+  void clear() noexcept;
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::size_t used_ = 0, block_ = 0;
+};
+
+struct LargeValue {
+  std::string_view key;  // the parser's own copy
+  std::uint64_t value_bytes;
+  std::uint32_t client_flags, expiry_s;
+  bool binary_key;
+};
+
+class Parser {
+ public:
+  Parser(const ProtocolOptions& options, const Clock& clock) noexcept;
+
+  // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a multiget, a run of its keys may
+  // be taken. Sets `consumed` to the bytes it is done with. Queries point into [begin, end) and `scratch`, which stay until they are answered.
+  ParseStop parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection, std::size_t& consumed);
+
+  // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: they ended in CR LF; if not, the
+  // error reply is appended and the caller keeps and abandons `l`), or refuse_large() when there is no memory: the reply is appended and the value
+  // is swallowed by the following parse() calls. Both append one query. REQUIRES: !batch.full().
+  const LargeValue& large() const noexcept;
+  void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);
+  void refuse_large(Batch& batch, std::uint32_t connection);
+};
+
+// WR for queries [begin, end) of one connection, in order, control queries excepted. `heap` pins large values.
+void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock, const ProtocolOptions& options,
+                   Output& out);
+
+// Where `stats` puts its lines: STAT name value.
+class StatSink {
+ public:
+  virtual ~StatSink() = default;
+  virtual void stat(std::string_view name, std::string_view value) = 0;
+};
+
+// What a control query may ask of the server.
+class ServerControl {
+ public:
+  virtual ~ServerControl() = default;
+  virtual void flush_all(std::uint32_t at_s) = 0;
+  // group: "" (general), settings, items, slabs, sizes, conns, reset, ... False: no such group.
+  virtual bool stats(std::string_view group, StatSink& sink) = 0;
+  virtual void set_verbosity(unsigned level) = 0;
+};
+
+// Executes an Opcode::control query and writes its reply.
+void execute_control(const Query& query, ServerControl& server, Output& out);
+
+}  // namespace tandem

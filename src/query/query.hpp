@@ -1,0 +1,104 @@
+// One operation of a client, as plain data. Keys and values point into the caller's memory (a receive buffer, or the caller's own arrays in
+// the embedded store), which stays unchanged until the query's response is written.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "heap/item.hpp"
+
+namespace tandem {
+
+enum class Opcode : std::uint8_t {
+  nothing,    // answered without the store: an error line, mn, a skipped query
+  get,        // get gets gat gats mg; with options touch, vivify, recache
+  store,      // set add replace append prepend cas ms; StoreMode in `mode`
+  remove,     // delete md; with option invalidate it marks stale instead
+  arithmetic, // incr decr ma; `delta`; option decrement; with option vivify `value` is the initial number's text
+  touch,      // touch
+  debug,      // me
+  control,    // executed alone, between strips, by the owner of the batch: flush_all, stats, version, ...
+};
+
+enum class StoreMode : std::uint8_t { set, add, replace, append, prepend };
+
+// Options, a bit set.
+namespace option {
+inline constexpr std::uint16_t touch = 1 << 0;        // get, arithmetic, remove+invalidate: set the expiry to expiry_s
+inline constexpr std::uint16_t vivify = 1 << 1;       // get, arithmetic: on a miss create an item that expires at vivify_expiry_s
+inline constexpr std::uint16_t recache = 1 << 2;      // get: win when the remaining time is below recache_ttl_s
+inline constexpr std::uint16_t no_bump = 1 << 3;      // get: leave the access bits alone
+inline constexpr std::uint16_t compare_cas = 1 << 4;  // store, remove, arithmetic: only if the item's CAS id is `cas`
+inline constexpr std::uint16_t invalidate = 1 << 5;   // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
+inline constexpr std::uint16_t decrement = 1 << 6;
+inline constexpr std::uint16_t binary_key = 1 << 7;   // the key came in base64
+inline constexpr std::uint16_t prefilled = 1 << 8;    // store: the item already lies in the heap at the batch's location (large values)
+inline constexpr std::uint16_t meta = 1 << 9;         // meta protocol: serves stale/win semantics (a text get ignores them)
+inline constexpr std::uint16_t no_reply = 1 << 10;    // noreply, or q: for the response writer
+inline constexpr std::uint16_t no_value = 1 << 11;    // get: the value is not wanted (mg without v), RD is skipped
+inline constexpr std::uint16_t last_of_line = 1 << 12;// get with several keys: the line's end (END) follows this one
+}  // namespace option
+
+// 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for whoever writes the response.
+struct Query {
+  const char* key;
+  const char* value;            // store: the bytes; arithmetic + vivify: the initial number as decimal text
+  std::uint32_t value_bytes;
+  std::uint8_t key_bytes;
+  Opcode opcode;
+  std::uint16_t options;        // option::*
+  std::uint32_t client_flags;   // store
+  std::uint32_t expiry_s;       // store, touch: second of the store's clock; 0 never; Clock::already_expired for a negative exptime
+  std::uint64_t cas;            // with option compare_cas
+  std::uint64_t delta;          // arithmetic
+  std::uint32_t vivify_expiry_s;
+  std::uint32_t recache_ttl_s;
+  // The response writer's own: the pipeline carries them, untouched.
+  const char* wire;             // where the request line starts
+  std::uint32_t wire_bytes;     // of the request line without its line end
+  std::uint32_t connection;     // index of the owner's connection
+  StoreMode mode;
+  std::uint8_t reply;           // the writer's kind of reply
+  std::uint8_t reserved[6];
+
+  std::string_view key_view() const noexcept { return {key, key_bytes}; }
+  bool has(std::uint16_t o) const noexcept { return (options & o) != 0; }
+};
+static_assert(sizeof(Query) == 80 && std::is_trivially_copyable_v<Query>);
+
+enum class Status : std::uint8_t {
+  none,           // not executed (opcode nothing, control)
+  hit,            // get, debug: `item`. touch: touched
+  miss,           // get, debug, touch, remove, arithmetic: no such item
+  stored,         // store
+  not_stored,     // store: add found one, replace/append/prepend found none
+  exists,         // the CAS id differs
+  not_found,      // store with compare_cas: no such item
+  removed,        // remove (and remove+invalidate)
+  number,         // arithmetic: `number`
+  not_a_number,   // arithmetic on something else: "cannot increment or decrement non-numeric value"
+  too_large,      // the item would exceed item_bytes_max; any old item of the key is gone, as memcached does
+  out_of_memory,  // no slot could be freed (or eviction is off)
+};
+
+// Outcome bits beside the status.
+namespace outcome {
+inline constexpr std::uint8_t won = 1 << 0;       // meta W: this client has the recache token
+inline constexpr std::uint8_t stale = 1 << 1;     // meta X
+inline constexpr std::uint8_t win_sent = 1 << 2;  // meta Z
+inline constexpr std::uint8_t created = 1 << 3;   // vivified by this query
+}  // namespace outcome
+
+// What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
+struct Result {
+  const Item* item;          // the item read or written; nullptr when there is none
+  std::uint64_t state;       // its state word BEFORE this query touched it (hit-before, last access); expiry is the one in force after
+  std::uint64_t number;      // arithmetic: the new value. store, remove+invalidate: the new CAS id
+  std::uint32_t value_bytes; // of item
+  Status status;
+  std::uint8_t outcome;      // outcome::*
+  std::uint8_t reserved[2];
+};
+static_assert(sizeof(Result) == 32);
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// What the tasks work on: the store's shared parts, and what one worker owns.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.hpp"
+#include "base/epoch.hpp"
+#include "heap/cache.hpp"
+#include "heap/heap.hpp"
+#include "index/index.hpp"
+#include "observe/counters.hpp"
+
+namespace tandem {
+
+struct StorePolicy {
+  bool evict = true;                                      // memcached -M turns it off: a full store answers out_of_memory
+  bool cas = true;                                        // memcached -C turns it off: CAS ids read as 0
+  std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I
+};
+
+// The store's shared parts, as the tasks see them. Thread safety: that of its members.
+struct Shared {
+  Heap& heap;
+  Index& index;
+  EpochDomain& epochs;
+  Clock& clock;
+  StorePolicy policy;
+  std::uint64_t hash_seed = 0;
+  // The next CAS id that no worker has taken.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> cas_next{1};
+  // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired by readers of items.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> flush_cas{0};
+};
+
+// CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes of one key (a worker
+// that meets a larger id in the item it replaces takes a new chunk), and every id after a flush is larger than the flush's.
+class CasIds {
+ public:
+  TD_INLINE std::uint64_t next(Shared& shared, std::uint64_t above) noexcept {
+    if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire))) refill(shared);
+    return next_++;
+  }
+
+ private:
+  static constexpr std::uint64_t chunk = 64;
+  TD_NOINLINE void refill(Shared& shared) noexcept {
+    next_ = shared.cas_next.fetch_add(chunk, std::memory_order_relaxed);
+    end_ = next_ + chunk;
+  }
+  std::uint64_t next_ = 0, end_ = 0;
+};
+
+// One worker's own: a server worker thread, or a thread that uses the embedded store. One thread at a time.
+struct Context {
+  explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Shared& shared;
+  EpochDomain::Participant epoch;
+  Heap::Cache cache;
+  CasIds cas;
+  StoreCounters counters;
+  TaskCounters tasks;
+};
+
+// Whether a live item is out of date: expired, or older than the last flush_all.
+TD_INLINE bool is_expired(std::uint64_t state, std::uint32_t now_s) noexcept {
+  const std::uint32_t expiry_s = Item::expiry_of(state);
+  return expiry_s != Clock::never && expiry_s <= now_s;
+}
+TD_INLINE bool is_flushed(const Item* item, std::uint64_t state, std::uint64_t flush_cas) noexcept {
+  return TD_UNLIKELY(flush_cas != 0) && item->cas(state) < flush_cas;
+}
+
+}  // namespace tandem
