@@ -42,7 +42,8 @@ def check_file(root: Path, path: Path, layers: dict[str, set[str]]) -> list[str]
         target = match[1] or match[2]
         where = f"{shown}:{number}"
         folder = target.split("/")[0]
-        if not any((root / base / target).is_file() for base in ("src", "include", ".")):
+        places = [root / "src", root / "include"] + ([] if in_layer else [root, path.parent])
+        if not any((place / target).is_file() for place in places):
             problems.append(f'{where}: "{target}" is not a file under src/ or include/: write includes from there')
         elif in_layer and folder in layers and folder not in layers[in_layer]:
             problems.append(f'{where}: {in_layer} includes "{target}", which is not below it')
