@@ -45,6 +45,14 @@ class Output {
   std::size_t size() const noexcept { return size_; }  // buffer bytes, pinned ones not counted
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
+  // Pinned stretches in order, each spliced in at its offset of the buffer.
+  const std::vector<Segment>& externals() const noexcept { return external_; }
+  // Back to an earlier state: `bytes` of buffer, `externals` pinned stretches. The caller has unpinned, or moved elsewhere, those it cuts off. Keeps
+  // the memory; release() gives it back.
+  void truncate(std::size_t bytes, std::size_t externals) noexcept;
+  void clear() noexcept { truncate(0, 0); }
+  void release() noexcept;
+  std::size_t capacity() const noexcept { return capacity_; }
 
  private:
   TD_NOINLINE void grow(std::size_t bytes);

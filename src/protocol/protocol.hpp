@@ -61,6 +61,12 @@ class Parser {
   const LargeValue& large() const noexcept;
   void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);
   void refuse_large(Batch& batch, std::uint32_t connection);
+
+  // Forgets what was parsed from `query` on, a pending large value and swallowing included, because the connection cannot take the answer now: the
+  // next parse() is to be offered the input from the returned address on (where the query's line starts, or its key when the query is a later one of
+  // a multiget: then the parser is inside that line again) and yields the same queries again.
+  // REQUIRES: `query` came from this parser's parse(), is not prefilled, and its input is still there.
+  const char* rewind(const Query& query) noexcept;
 };
 
 // WR for queries [begin, end) of one connection, in order, control queries excepted. `heap` pins large values.
