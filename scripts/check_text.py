@@ -125,9 +125,9 @@ def committed(root: Path) -> list[str]:
     git = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (root / ".git").exists() and shutil.which("git"):
         return sorted(set(subprocess.check_output(git, text=True).split("\0")) - {""})
-    skipped = {"build", "shared", "__pycache__", ".git"}
     files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    return sorted(str(file) for file in files if not skipped & set(file.parts))
+    skipped = {"build", "shared", "__pycache__"}
+    return sorted(str(f) for f in files if not skipped & set(f.parts) and not f.parts[0].endswith(("cache", ".git")))
 
 
 def main() -> int:
