@@ -23,11 +23,11 @@ run: build ## build, then serve on 127.0.0.1:11211 (ARGS="--memory 1024" ...)
 
 test: ## every check; first run some 25 minutes on two cores
 	@scripts/setup test
-	@python3 scripts/gates.py
+	@build/venv/bin/python scripts/gates.py
 
 test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
-	@python3 scripts/gates.py --fast
+	@build/venv/bin/python scripts/gates.py --fast
 
 bench: ## benchmarks, as ratios
 	@scripts/setup test
@@ -39,7 +39,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 
 lint: ## format check, clang-tidy, script linters
 	@scripts/setup test
-	@python3 scripts/gates.py --only layers text format scripts tidy
+	@build/venv/bin/python scripts/gates.py --only layers text format scripts tidy
 
 format: ## rewrite sources in the one format
 	@scripts/setup test

@@ -69,14 +69,14 @@ def sanitizer(kind: str, options: str) -> str:
 
 
 def all_steps() -> list[Step]:
-    python = "build/venv/bin/python -m"
+    python = "build/venv/bin/python"
     steps = [
-        Step("layers", "python3 scripts/check_layers.py --self-test; python3 scripts/check_layers.py", fast=True),
-        Step("text", "python3 scripts/check_text.py --self-test; python3 scripts/check_text.py", fast=True),
+        Step("layers", f"{python} scripts/check_layers.py --self-test; {python} scripts/check_layers.py", fast=True),
+        Step("text", f"{python} scripts/check_text.py --self-test; {python} scripts/check_text.py", fast=True),
         Step("format", "scripts/format --check", fast=True),
         Step(
             "scripts",
-            f"grep -lr '^#!/usr/bin/env bash' .ci scripts | xargs shellcheck -x; {python} ruff check --quiet .",
+            f"grep -lr '^#!/usr/bin/env bash' .ci scripts | xargs shellcheck -x; {python} -m ruff check --quiet .",
             fast=True,
         ),
         Step(
@@ -89,7 +89,7 @@ def all_steps() -> list[Step]:
         ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {JOBS} --output-on-failure --no-tests=error"
         steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
-        pytest = f"rm -f build/log/pytest.xml; {python} pytest tests -q --junitxml=build/log/pytest.xml"
+        pytest = f"rm -f build/log/pytest.xml; {python} -m pytest tests -q --junitxml=build/log/pytest.xml"
         steps.append(Step("python", pytest, fast=True, needs="build", count=count_xml("build/log/pytest.xml")))
     if exists("src/**/*.cu"):
         cuda = f"cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_objects"
@@ -100,7 +100,7 @@ def all_steps() -> list[Step]:
             "tidy",
             f"""version=$(scripts/find_clang)
             cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON
-            python3 scripts/tidy.py clang-tidy-$version build/lint""",
+            {python} scripts/tidy.py clang-tidy-$version build/lint""",
         )
     )
     if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
