@@ -1,0 +1,123 @@
+// The floor: the least that a server can do with memcached requests in user space. It finds where each request ends and
+// appends a ready-made reply; it keeps nothing and looks nothing up.
+#pragma once
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::bench {
+
+// One line: where its '\n' is, and how many spaces come before it.
+struct Line {
+  const char* end;  // nullptr: no line end yet
+  uint32_t spaces;
+};
+
+// Reads up to 15 bytes past `end`: the buffer must have them.
+inline Line find_line(const char* begin, const char* end) {
+  uint32_t spaces = 0;
+#if defined(__SSE2__)
+  const __m128i newline = _mm_set1_epi8('\n');
+  const __m128i space = _mm_set1_epi8(' ');
+  for (const char* at = begin; at < end; at += 16) {
+    const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const auto newlines = static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(block, newline)));
+    auto blanks = static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(block, space)));
+    if (newlines != 0) {
+      const int offset = std::countr_zero(newlines);
+      blanks &= (1U << offset) - 1;
+      if (at + offset >= end) return {nullptr, 0};
+      return {at + offset, spaces + static_cast<uint32_t>(std::popcount(blanks))};
+    }
+    spaces += static_cast<uint32_t>(std::popcount(blanks));
+  }
+  return {nullptr, 0};
+#else
+  const auto* found = static_cast<const char*>(std::memchr(begin, '\n', static_cast<size_t>(end - begin)));
+  for (const char* at = begin; found != nullptr && at < found; ++at) spaces += *at == ' ';
+  return {found, spaces};
+#endif
+}
+
+// Answers `get`/`gets`, `set` and its kin without noreply or cas, `mg`, `ms` without flags, and `mn`, for keys and
+// values of one size, with a hit or a success each. Any other line counts as a command with a data block, as `set`.
+// Thread safety: none.
+class CannedReplies {
+ public:
+  static constexpr size_t read_margin = 16;  // bytes that must be readable behind the input
+
+  CannedReplies(size_t key_bytes, size_t value_bytes) {
+    const std::string length = std::to_string(value_bytes);
+    const std::string data = "\r\n" + std::string(value_bytes, 'v') + "\r\n";
+    const std::string key(key_bytes, 'k');
+    text_value_ = "VALUE " + key + " 0 " + length + data;
+    text_hit_ = text_value_ + "END\r\n";
+    meta_hit_ = "VA " + length + data;
+    meta_keyed_hit_ = "VA " + length + " k" + key + data;
+  }
+
+  // Appends the replies to all whole requests in [begin, end) to `out`; returns the end of the last of them.
+  const char* answer(const char* begin, const char* end, std::vector<char>& out, size_t& out_bytes) const {
+    const char* at = begin;
+    while (at < end) {
+      const Line line = find_line(at, end);
+      if (line.end == nullptr) break;
+      const char* next = line.end + 1;
+      // The longest reply to a line of s spaces is s values and an END.
+      const size_t room = out_bytes + text_value_.size() * (line.spaces + 1) + 16;
+      if (out.size() < room) out.resize(2 * room);
+      char* to = out.data() + out_bytes;
+      if (*at == 'g') {
+        if (line.spaces == 1) {
+          to = put(to, text_hit_);
+        } else {
+          for (uint32_t i = 0; i < line.spaces; ++i) to = put(to, text_value_);
+          to = put(to, "END\r\n");
+        }
+      } else if (*at == 'm' && at[1] == 'g') {
+        to = put(to, line.spaces > 2 ? meta_keyed_hit_ : meta_hit_);
+      } else if (*at == 'm' && at[1] == 'n') {
+        to = put(to, "MN\r\n");
+      } else {
+        const size_t block = last_number(at, line.end) + 2;
+        if (static_cast<size_t>(end - next) < block) break;
+        next += block;
+        to = put(to, *at == 'm' ? "HD\r\n" : "STORED\r\n");
+      }
+      out_bytes = static_cast<size_t>(to - out.data());
+      at = next;
+    }
+    return at;
+  }
+
+ private:
+  static char* put(char* to, std::string_view text) {
+    std::memcpy(to, text.data(), text.size());
+    return to + text.size();
+  }
+
+  // The number at the end of a line whose '\n' is at `end`.
+  static size_t last_number(const char* begin, const char* end) {
+    if (end > begin && end[-1] == '\r') --end;
+    size_t number = 0;
+    for (size_t scale = 1; end > begin && end[-1] >= '0' && end[-1] <= '9'; scale *= 10)
+      number += static_cast<size_t>(*--end - '0') * scale;
+    return number;
+  }
+
+  std::string text_value_;
+  std::string text_hit_;
+  std::string meta_hit_;
+  std::string meta_keyed_hit_;
+};
+
+}  // namespace tandem::bench
