@@ -29,9 +29,9 @@ test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
 
-bench: ## benchmarks, as ratios
+bench: ## benchmarks, as ratios (ONLY="index server" for some)
 	@scripts/setup test
-	@scripts/bench
+	@scripts/bench $(ONLY)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test
