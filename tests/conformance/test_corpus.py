@@ -1,0 +1,27 @@
+"""Every case of the corpus, one step at a time, over TCP: the replies must be memcached's, byte for byte."""
+
+import re
+
+import pytest
+
+from conformance.compare import differing, report
+from conformance.conftest import Pair
+from conformance.corpus import GROUP_NAMES, all_cases, groups
+
+
+@pytest.mark.parametrize("group", GROUP_NAMES)
+def test_group(group: str, pair: Pair, case_filter: re.Pattern[str]) -> None:
+    cases = [case for case in groups()[group] if case_filter.search(case.name)]
+    reference, candidate = pair.clients()
+    failures = differing(cases, reference, candidate)
+    assert not failures, report(failures, len(cases))
+
+
+def test_corpus_is_large() -> None:
+    """Guards against a generator that quietly yields little."""
+    cases = all_cases()
+    assert len(cases) > 15000
+    assert len({case.name for case in cases}) == len(cases)
+    assert sum(case.closes for case in cases) > 20
+    assert sum(case.ends_open for case in cases) > 20
+    assert sum(case.uses_cas_values for case in cases) > 500

@@ -1,0 +1,165 @@
+"""A memcached-like server as a child process: started on free ports, watched while it runs, stopped and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+READY_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 5.0
+HOST = "127.0.0.1"
+PR_SET_PDEATHSIG = 1
+SANITIZER_REPORTS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "ERROR: LeakSanitizer")
+
+
+class ServerError(AssertionError):
+    """The server broke the contract of a child process: did not start, died, reported an error or did not stop."""
+
+
+def free_port() -> int:
+    """A port that neither TCP nor UDP uses, below the range that the kernel gives to clients."""
+    for _ in range(200):
+        port = random.SystemRandom().randint(12000, 32000)
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            try:
+                tcp.bind((HOST, port))
+                udp.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise ServerError("no free port found")
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Server:
+    """One server process.
+
+    `command` is the program and its sub-command, `options` memcached's options. Unless `ports` is False the options
+    -p, -U and -l are added; `unix_path` adds -s (which in memcached turns ports off).
+    """
+
+    def __init__(
+        self,
+        command: list[str],
+        *options: str,
+        memory_mib: int = 64,
+        ports: bool = True,
+        unix_path: Path | None = None,
+        run_as: str | None = None,
+        wait: bool = True,
+    ) -> None:
+        self.port = free_port() if ports else 0
+        self.unix_path = unix_path
+        arguments = ["-m", str(memory_mib)]
+        if unix_path is not None:
+            arguments += ["-s", str(unix_path)]
+        elif ports:
+            arguments += ["-p", str(self.port), "-U", str(self.port), "-l", HOST]
+        if os.geteuid() == 0:  # memcached refuses to run as root without being told to
+            arguments += ["-u", run_as or pwd.getpwuid(0).pw_name]
+        self.command = [*command, *arguments, *options]
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, preexec_fn=_die_with_parent
+        )
+        if wait:
+            self.wait_ready()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def output(self) -> str:
+        """All that the server has printed."""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def describe(self, what: str) -> str:
+        return f"{what}\n  command: {' '.join(self.command)}\n  its output ends with:\n{self.output()[-4000:]}"
+
+    def address(self) -> str | tuple[str, int]:
+        return str(self.unix_path) if self.unix_path is not None else (HOST, self.port)
+
+    def connect(self, timeout_s: float = 10.0) -> socket.socket:
+        family = socket.AF_UNIX if self.unix_path is not None else socket.AF_INET
+        connection = socket.socket(family)
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(self.address())
+        except OSError:
+            connection.close()
+            raise
+        if family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def wait_ready(self) -> None:
+        """Waits until the server accepts a connection. Raises ServerError when it exits or takes too long."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            if self.process.poll() is not None:
+                raise ServerError(self.describe(f"the server exited with {self.process.returncode} while starting"))
+            try:
+                self.connect().close()
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    self.kill()
+                    raise ServerError(self.describe(f"not ready in {READY_TIMEOUT_S} s ({error})")) from error
+                time.sleep(0.005)
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def check_alive(self) -> None:
+        if not self.is_alive():
+            raise ServerError(self.describe(f"the server died with {self.process.returncode}"))
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Asks the server to end and returns its exit code. Raises ServerError when it was dead already, does not end
+        in time, or a sanitizer complained."""
+        self.check_alive()
+        self.process.send_signal(how)
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise ServerError(self.describe(f"still running {STOP_TIMEOUT_S} s after {how.name}")) from error
+        output = self.output()
+        if any(report in output for report in SANITIZER_REPORTS):
+            raise ServerError(self.describe("a sanitizer found an error"))
+        return code
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Ends of a test: a clean stop with exit code 0, or ServerError."""
+        try:
+            if self.process.returncode is None:
+                code = self.stop()
+                if code != 0:
+                    raise ServerError(self.describe(f"exit code {code} after SIGTERM, not 0"))
+        finally:
+            self.log.close()
+
+    def resident_bytes(self) -> int:
+        """Resident set size of the process, in bytes."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise ServerError(self.describe("no VmRSS: the process is gone"))

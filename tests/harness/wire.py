@@ -1,0 +1,196 @@
+"""Clients that speak raw bytes: a stream (TCP or Unix socket) and UDP with memcached's 8-byte frame."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import select
+import socket
+import struct
+import termios
+import time
+from dataclasses import dataclass
+
+_nonces = itertools.count(0x10000000)
+SENTINEL_KEY = b"sentinel_never_stored"
+RECEIVE_BYTES = 1 << 18
+
+
+class WireTimeout(AssertionError):
+    """The server did not answer in time. `received` holds what came before."""
+
+    def __init__(self, message: str, received: bytes) -> None:
+        super().__init__(f"{message}; received {len(received)} bytes: {received[-200:]!r}")
+        self.received = received
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back for one request, and whether the server closed the connection before the sentinel's answer."""
+
+    data: bytes
+    closed: bool
+
+
+def sentinel() -> tuple[bytes, bytes]:
+    """A request that always misses and its answer, different each time."""
+    nonce = b"%x" % next(_nonces)
+    return b"mg " + SENTINEL_KEY + b" O" + nonce + b"\r\n", b"EN O" + nonce + b"\r\n"
+
+
+class Stream:
+    """A connection over which requests are sent and whole answers read. Sends and receives at the same time, so a
+    request and an answer of any size cannot block each other."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.socket.setblocking(False)
+        self.closed = False
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def exchange(self, request: bytes, timeout_s: float = 10.0) -> Reply:
+        """Sends a request of any number of commands and a sentinel; returns all that came before its answer."""
+        ask, answer = sentinel()
+        data = self._transfer(request + ask, timeout_s, answer)
+        if data.endswith(answer):
+            return Reply(data[: -len(answer)], closed=False)
+        self.closed = True
+        return Reply(data, closed=True)
+
+    def finish(self, request: bytes, timeout_s: float = 10.0) -> Reply:
+        """Sends a request, then the end of the stream; returns all until the server ends its side."""
+        data = self._transfer(request, timeout_s, None)
+        self.closed = True
+        return Reply(data, closed=True)
+
+    def send(self, data: bytes, timeout_s: float = 10.0) -> None:
+        """Sends without reading. Bytes that the server closed on are lost silently, as the reader will find out."""
+        view = memoryview(data)
+        deadline = time.monotonic() + timeout_s
+        while view:
+            _, writable, _ = select.select([], [self.socket], [], max(0.0, deadline - time.monotonic()))
+            if not writable:
+                raise WireTimeout(f"could not send {len(view)} of {len(data)} bytes in {timeout_s} s", b"")
+            try:
+                view = view[self.socket.send(view) :]
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+    def wait_taken(self, timeout_s: float = 10.0) -> None:
+        """Waits until the peer has read all that was sent. Exact on a Unix socket; on TCP it means: acknowledged."""
+        deadline = time.monotonic() + timeout_s
+        while struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, b"\0\0\0\0"))[0]:
+            if time.monotonic() > deadline:
+                raise WireTimeout(f"the server did not read in {timeout_s} s", b"")
+            time.sleep(0)
+
+    def _transfer(self, request: bytes, timeout_s: float, until: bytes | None) -> bytes:
+        view = memoryview(request)
+        received = bytearray()
+        deadline = time.monotonic() + timeout_s
+        half_closed = False
+        while True:
+            if not view and until is None and not half_closed:
+                half_closed = True
+                with contextlib.suppress(OSError):  # the server may have closed; what it sent is still to be read
+                    self.socket.shutdown(socket.SHUT_WR)
+            readable, writable, _ = select.select(
+                [self.socket], [self.socket] if view else [], [], max(0.0, deadline - time.monotonic())
+            )
+            if not readable and not writable:
+                waited_for = "its end of stream" if until is None else "the answer to the sentinel"
+                raise WireTimeout(f"no {waited_for} in {timeout_s} s", bytes(received))
+            if writable:
+                try:
+                    view = view[self.socket.send(view[:RECEIVE_BYTES]) :]
+                except (BrokenPipeError, ConnectionResetError):
+                    view = view[:0]
+            if readable:
+                try:
+                    data = self.socket.recv(RECEIVE_BYTES)
+                except ConnectionResetError:
+                    data = b""
+                if not data:
+                    return bytes(received)
+                received += data
+                if until is not None and received.endswith(until):
+                    return bytes(received)
+
+
+@dataclass(frozen=True)
+class Datagram:
+    request_id: int
+    sequence: int
+    total: int
+    reserved: int
+    payload: bytes
+    size: int
+
+    @staticmethod
+    def parse(data: bytes) -> Datagram:
+        if len(data) < 8:
+            raise AssertionError(f"a datagram of {len(data)} bytes has no whole frame header: {data!r}")
+        return Datagram(*struct.unpack(">HHHH", data[:8]), payload=data[8:], size=len(data))
+
+
+class UdpClient:
+    """A UDP socket connected to a server."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.socket(type=socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.connect(address)
+        self.request_id = 0
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> UdpClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def next_id(self) -> int:
+        self.request_id = (self.request_id + 257) & 0xFFFF  # both bytes change
+        return self.request_id
+
+    def send(self, payload: bytes, *, sequence: int = 0, total: int = 1, reserved: int = 0) -> int:
+        """Sends one request datagram and returns its request id."""
+        request_id = self.next_id()
+        self.socket.send(struct.pack(">HHHH", request_id, sequence, total, reserved) + payload)
+        return request_id
+
+    def receive(self, timeout_s: float) -> Datagram | None:
+        self.socket.settimeout(timeout_s)
+        try:
+            return Datagram.parse(self.socket.recv(65536))
+        except TimeoutError:
+            return None
+
+    def exchange(self, payload: bytes, timeout_s: float = 5.0) -> list[Datagram]:
+        """Sends a request, then `mn` under another id; returns the request's datagrams in order of arrival."""
+        mine = self.send(payload)
+        fence = self.send(b"mn\r\n")
+        answers = []
+        deadline = time.monotonic() + timeout_s
+        while True:
+            datagram = self.receive(max(0.001, deadline - time.monotonic()))
+            if datagram is None:
+                raise WireTimeout(f"no answer to mn in {timeout_s} s", b"".join(d.payload for d in answers))
+            if datagram.request_id == fence:
+                if datagram.payload != b"MN\r\n":
+                    raise AssertionError(f"the answer to mn is {datagram}")
+                return answers
+            if datagram.request_id != mine:
+                raise AssertionError(f"an answer with a foreign request id: {datagram}")
+            answers.append(datagram)

@@ -1,0 +1,50 @@
+"""The installed package: a foreign project finds it, compiles against nothing but it, and runs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONSUMER = Path(__file__).resolve().parent / "consumer"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prefix")
+    run("cmake", "--install", ROOT / "build", "--prefix", folder)
+    return folder
+
+
+def test_a_consumer_project_builds_and_runs(prefix: Path, tmp_path: Path) -> None:
+    run("cmake", "-S", CONSUMER, "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    assert run(tmp_path / "consumer") == "stored and read back\n"
+
+
+def test_each_public_header_compiles_alone(prefix: Path, tmp_path: Path) -> None:
+    headers = sorted((prefix / "include").rglob("*.hpp"))
+    assert headers
+    for header in headers:
+        source = tmp_path / "alone.cpp"
+        source.write_text(f'#include "{header.relative_to(prefix / "include")}"\n')
+        warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+        run("c++", "-std=c++20", "-fsyntax-only", *warnings, "-I", prefix / "include", source)
+
+
+def test_nothing_installed_names_the_build_tree(prefix: Path) -> None:
+    for file in prefix.rglob("*"):
+        if file.suffix in {".cmake", ".hpp"}:
+            assert str(ROOT) not in file.read_text(), file
+
+
+def test_the_installed_program_says_its_version(prefix: Path) -> None:
+    assert run(prefix / "bin/tandem", "--version").startswith("tandem ")
