@@ -1,11 +1,13 @@
 """The installed package: a foreign project finds it, compiles against nothing but it, and runs."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(os.environ.get("TANDEM_BIN", ROOT / "build/bin/tandem")).resolve().parent.parent
 CONSUMER = Path(__file__).resolve().parent / "consumer"
 
 pytestmark = pytest.mark.timeout(300)
@@ -20,7 +22,7 @@ def run(*command: str | Path) -> str:
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", ROOT / "build", "--prefix", folder)
+    run("cmake", "--install", BUILD, "--prefix", folder)
     return folder
 
 
