@@ -339,7 +339,7 @@ def render_tails(results: list[dict]) -> Iterator[str]:
         row += [with_spread(rounds, name, metric, 0) for name in names]
         row += [f"{ratio_of(rounds, TANDEM, peer, metric):.2f}" for peer in peers] if has_tandem else []
         rows.append(row)
-    yield "\n99.9th percentile of latency at an equal rate, from when a request should have left: median (least-most).\n"
+    yield "\n99.9th percentile of latency at an equal rate, counted from when a request was due: median (least-most).\n"
     yield from markdown_table(header, rows)
 
 

@@ -119,7 +119,13 @@ class Wire {
       case RequestKind::multiget: {
         uint32_t next = 0;
         while (in.status == ReplyStatus::complete && in.at('V')) {
-          if (options_.verify) next = find_key(request, next, in);
+          if (options_.verify) {
+            Cursor head = in;
+            head.expect(value_head_before_key_);
+            in.status = head.status == ReplyStatus::wrong ? head.status : in.status;
+            if (in.status == ReplyStatus::wrong) break;
+            next = find_key(request, next, in);
+          }
           if (next >= request.key_count || hits == request.key_count) {
             in.fail_if_whole(value_head_before_key_.size() + workload_.options().key_bytes);
             break;
