@@ -1,15 +1,24 @@
-// The index: fingerprints to locations, a bucketed cuckoo hash table with its write protocol (Mega-KV 4; docs/threads.md has every memory order).
-// This header is the contract the tasks are written against.
+// The index: fingerprints to locations, a bucketed cuckoo hash table with its write protocol (Mega-KV 4;
+// docs/threads.md has every memory order). This header is the contract the tasks are written against.
 //
-// Readers: any thread inside an epoch; lock nothing and write nothing. Writers: any thread inside an epoch, one key's stripe at a time.
+// Readers: any thread inside an epoch; lock nothing and write nothing. Writers: any thread inside an epoch, one key's
+// stripe at a time.
 #pragma once
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include "base/epoch.hpp"
 #include "base/fingerprint.hpp"
 #include "base/memory_budget.hpp"
 #include "heap/heap.hpp"
+#include "index/change_log.hpp"
+#include "index/cuckoo.hpp"
+#include "index/stripes.hpp"
+#include "index/table.hpp"
 
 namespace tandem {
 
@@ -18,67 +27,162 @@ struct IndexOptions {
   std::uint64_t hash_seed = 0;
   double load_grow = 0.90;  // growth starts above this load
   bool huge_pages = true;
+  std::string_view lanes = {};  // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
+  ChangeLog* log = nullptr;     // outlives the index; nullptr: no replica follows
 };
 
-class Index {
- public:
-  Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);  // throws std::bad_alloc past the budget
-  ~Index();
+struct DisplacementMove;
 
-  // --- reading, a strip at a time -----------------------------------------------------------------------------------------------------------
+class Index {
+  struct Phase;
+
+ public:
+  // Throws std::bad_alloc past the budget, std::invalid_argument for unknown lanes.
+  Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
+  ~Index();
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+
+  // --- reading, a strip at a time
+  // -----------------------------------------------------------------------------------------------------------
   void prefetch(const Fingerprint* f, std::uint32_t count) const noexcept;
-  // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller compares the key, and on a
-  // mismatch or a miss asks find(). Runs on the widest lanes of this processor, chosen once.
+  // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
+  // compares the key, and on a mismatch or a miss asks find(). Runs on the widest lanes of this processor, chosen once.
   void search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
-  // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both buckets under the stripe's
-  // version. `state` receives the state word that said live. Waits only while a writer holds the key's stripe.
+  // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
+  // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
+  // the key's stripe.
   Item* find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept;
 
-  // --- writing --------------------------------------------------------------------------------------------------------------------------------
+  // --- writing
+  // --------------------------------------------------------------------------------------------------------------------------------
   enum class Put : std::uint8_t { done, needs_room };
 
-  // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss the key wait.
-  // Keep it short: no allocation, no eviction, no second Guard. The destructor stamps changed_at and bumps the version if anything changed,
-  // then unlocks; only after that may the caller retire what was displaced.
+  // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss
+  // the key wait. Keep it short: no allocation, no eviction, no second Guard. The destructor stamps changed_at and
+  // bumps the version if anything changed, then unlocks; only after that may the caller retire what was displaced.
   class Guard {
    public:
-    Guard(Guard&&) = delete;
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
     ~Guard();
-    // The key's live item (expired and flushed ones too: that is the caller's judgement), or nullptr. Remembers its cell for put() and erase().
+    // The key's live item (expired and flushed ones too: that is the caller's judgement), or nullptr. Remembers its
+    // cell for put() and erase().
     Item* find(std::string_view key) noexcept;
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
-    // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find() returned an item it is replaced
-    // (old -> dead, new -> live, then the cell: write protocol 3), else the item is added in a free cell. needs_room: there is none and nothing
-    // changed; drop the Guard, call make_room() and start over.
+    // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
+    // returned an item it is replaced (old -> dead, new -> live, then the cell: write protocol 3), else the item is
+    // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
+    // over.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
     // Removes what find() returned (live -> dead, then the cell). REQUIRES: find() returned an item.
     void erase() noexcept;
-    // Changes the live state word in place (expiry, stale, win, access). REQUIRES: find() returned an item. The bits outside `mask` are kept; readers set
-    // accessed, fetched and access_s at the same time, so this is a compare-and-swap loop.
+    // Changes the live state word in place (expiry, stale, win, access). REQUIRES: find() returned an item. The bits
+    // outside `mask` are kept; readers set accessed, fetched and access_s at the same time, so this is a
+    // compare-and-swap loop.
     void update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
+
+   private:
+    friend class Index;
+    Guard(Index& index, Fingerprint f) noexcept;
+    template <class IsIt>
+    Item* find_cell(IsIt is_it) noexcept;
+    ChangeLog::Ticket reserve(Location old_item, Location new_item) const noexcept;
+
+    Index& index_;
+    const Fingerprint f_;
+    StripeLock lock_;
+    const Phase& phase_;
+    Item* item_ = nullptr;         // what find() returned
+    std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
+    std::uint16_t empty_ = 0;      // empty cells of the target when find() looked: a hint
+    bool changed_ = false;
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
   void prefetch_stripe(Fingerprint f) const noexcept;
 
-  // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of f's buckets has a free cell
-  // (somebody else may take it: start over). False: no path within the bound; then evict one of candidates().
-  // REQUIRES: the caller holds no Guard.
+  // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
+  // f's buckets has a free cell (somebody else may take it: start over). False: no path within the bound; then evict
+  // one of candidates(). REQUIRES: the caller holds no Guard.
   bool make_room(Fingerprint f) noexcept;
   // The locations in f's two buckets (at most 16), for an eviction that makes room.
   std::uint32_t candidates(Fingerprint f, Location out[16]) const noexcept;
 
-  // --- growth -----------------------------------------------------------------------------------------------------------------------------------
+  // --- growth
+  // -----------------------------------------------------------------------------------------------------------------------------------
   // True when the load passed load_grow or make_room() failed since the last growth.
   bool wants_growth() const noexcept;
-  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile); returns false when the
-  // budget has no room (the caller frees pages first and tries again). One caller at a time. REQUIRES: the caller is in no epoch.
+  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile);
+  // returns false when the budget has no room (the caller frees pages first and tries again). One caller at a time.
+  // REQUIRES: the caller is in no epoch. Also false when more keys than two buckets hold share both buckets of the
+  // doubled table, which a seeded hash makes next to impossible: the growth stays open, everything goes on working, and
+  // the next call finishes it if some of them have gone.
   bool grow(EpochDomain::Participant& self);
 
-  std::uint64_t hash_seed() const noexcept;
-  std::uint64_t cell_count() const noexcept;  // of the current table
-  std::uint64_t item_count() const noexcept;  // exact when no writer is active
-  std::uint64_t table_bytes() const noexcept; // of all tables now allocated
+  std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
+  std::uint64_t cell_count() const noexcept;   // of the table that takes new keys
+  std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
+  std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
+  std::string_view lanes() const noexcept { return ops_.name; }
+
+  // Calls f(Cell) for every cell of the tables in use. For tests and tools. REQUIRES: the caller is in an epoch, or no
+  // growth goes on.
+  template <class F>
+  void for_each_cell(F f) const;
+
+ private:
+  // What readers and writers do with the tables. It changes only in grow(), which waits, after each change, for the
+  // batches that knew the one before: so batches of at most two neighbouring phases run together, and each pair of
+  // neighbours is safe together (grow.cpp).
+  struct Phase {
+    Table* read;    // strips search it
+    Table* other;   // nullptr, or: searched when a key is not found, and changed wherever it has a cell of the key
+    Table* target;  // one of the two: has room for new keys, by displacement; the one that is not gets them only while
+                    // cells are free
+  };
+  struct alignas(cache_line_bytes) Counter {
+    std::atomic<std::int64_t> items{0};
+  };
+  static constexpr std::uint32_t counter_count = 64;
+
+  TD_INLINE const Phase& phase() const noexcept { return *phase_.load(std::memory_order_seq_cst); }
+  void publish(Phase next) noexcept;
+  void count(std::int64_t items) noexcept;
+  std::uint32_t launch() const noexcept { return options_.log != nullptr ? options_.log->launch() : 0; }
+  std::uint64_t* add_cell(const Table& table, Fingerprint f, std::uint32_t empty, Cell now) noexcept;
+  bool make_room_in(const Table& table, Fingerprint f) noexcept;
+  bool move_cell(const Table& table, const DisplacementMove& move) noexcept;
+  bool copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept;
+  bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
+
+  const IndexOptions options_;
+  const CuckooOps& ops_;
+  MemoryBudget& budget_;
+  EpochDomain& epochs_;
+  Heap& heap_;
+  Stripes stripes_;
+  std::unique_ptr<Table> table_, next_;  // next_: while growing. Touched by grow() alone
+  std::array<Phase, 4> phases_{};        // a ring: only the last two can be in use
+  std::uint32_t phase_number_ = 0;
+  alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};
+  std::atomic<bool> room_failed_{false};
+  std::atomic<std::uint64_t> table_bytes_{0};
+  std::unique_ptr<Counter[]> counters_;
 };
+
+template <class F>
+void Index::for_each_cell(F f) const {
+  const Phase& p = phase();
+  for (const Table* table : {p.read, p.other}) {
+    if (table == nullptr) continue;
+    const std::uint64_t* cells = table->view().buckets->cell;
+    for (std::uint64_t i = 0; i < table->cells(); ++i) {
+      const Cell c{
+          std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(cells[i])).load(std::memory_order_acquire)};
+      if (!c.empty()) f(c);
+    }
+  }
+}
 
 }  // namespace tandem

@@ -1,0 +1,80 @@
+// The index's words and its shape in memory, and nothing that knows a processor: included by host and device
+// compilations alike.
+//
+// Source: Mega-KV 4.1 (32-bit signature and location, two buckets of eight cells, the second bucket from the first and
+// the signature). Departures: signature and location share one 64-bit word, so that a cell changes by one atomic
+// operation (there they lie in two arrays and are written one after the other); the second bucket differs from the
+// first by a mixed signature with its lowest bit set, so that the two are never the same bucket, however small the
+// table.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/fingerprint.hpp"
+
+#if defined(__CUDACC__)
+#define TD_WORD __host__ __device__ __forceinline__  // words: both sides
+#define TD_LANE __device__ __forceinline__           // lanes and algorithm: in a .cu they exist on the device only
+#else
+#define TD_WORD inline __attribute__((always_inline))
+#define TD_LANE inline __attribute__((always_inline))
+#endif
+
+namespace tandem {
+
+inline constexpr std::uint32_t bucket_cells = 8;
+
+// |63     location     32|31     signature     0|
+// 0 is an empty cell; a signature is never 0. The signature is the low word, so lane i's signature is word 2i of a
+// bucket.
+struct Cell {
+  std::uint64_t bits;
+
+  static constexpr unsigned location_shift = 32;
+  TD_WORD static constexpr Cell of(std::uint32_t signature, std::uint32_t location) {
+    return {static_cast<std::uint64_t>(location) << location_shift | signature};
+  }
+  TD_WORD constexpr std::uint32_t signature() const { return static_cast<std::uint32_t>(bits); }
+  TD_WORD constexpr std::uint32_t location() const { return static_cast<std::uint32_t>(bits >> location_shift); }
+  TD_WORD constexpr bool empty() const { return bits == 0; }
+  TD_WORD friend constexpr bool operator==(Cell a, Cell b) { return a.bits == b.bits; }
+};
+inline constexpr Cell empty_cell{0};
+static_assert(sizeof(Cell) == 8 && std::is_trivially_copyable_v<Cell>);
+static_assert(Cell::of(0x89abcdef, 0x01234567).bits == 0x0123456789abcdef);
+static_assert(Cell::of(7, 9).signature() == 7 && Cell::of(7, 9).location() == 9);
+
+// One cache line. Plain words: the host reaches them through std::atomic_ref, a device through cuda::atomic_ref.
+struct alignas(64) Bucket {
+  std::uint64_t cell[bucket_cells];
+};
+static_assert(sizeof(Bucket) == 64 && alignof(Bucket) == 64);
+
+// What searches and changes a table; whoever owns the memory is another type (Table). Trivially copyable: the same
+// bytes on host and device. REQUIRES: mask + 1 buckets, a power of two and at least 2.
+struct IndexView {
+  Bucket* buckets;
+  std::uint32_t mask;
+
+  TD_WORD std::uint32_t first(Fingerprint f) const { return f.hash & mask; }
+  // The other bucket of a cell that lies in bucket b: an involution, needs no key, keeps its low bits when the mask
+  // grows, and is never b.
+  TD_WORD std::uint32_t other(std::uint32_t b, std::uint32_t signature) const {
+    std::uint32_t m = signature * 0x9E3779B1u;
+    m ^= m >> 15;
+    return b ^ ((m | 1u) & mask);
+  }
+  // Cell i of the key's 16: 0-7 in its first bucket, 8-15 in its second, as CellMasks counts them.
+  TD_WORD std::uint64_t* cell(Fingerprint f, std::uint32_t i) const {
+    const std::uint32_t b1 = first(f);
+    return &buckets[i < bucket_cells ? b1 : other(b1, f.signature)].cell[i % bucket_cells];
+  }
+};
+static_assert(std::is_trivially_copyable_v<IndexView> && sizeof(IndexView) == 16);
+
+// The cell where an insertion starts to look for a free one (Mega-KV 4.2): writers of one bucket start at different
+// cells.
+TD_WORD constexpr std::uint32_t preferred_cell(std::uint32_t signature) { return signature >> 29; }
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+// Where writers announce what they change, so that replicas of the index can follow (write protocol 2 and 6). No
+// replica, no log: a null pointer and one predicted branch a write.
+//
+// Order of the calls, all of them while the writer holds the stripe of the key (and, for a displacement, the victim's):
+//   reserve(changes) -> the changes -> commit(ticket) -> launch() -> the stripe's unlock, which stores that number and
+//   the next version.
+// A drain increments the launch number first, then re-reads every reserved cell, and forgets only what was committed
+// when it began. So a change whose stripe says changed_at < n is wholly in the replica that launch n searches.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "heap/item.hpp"
+
+namespace tandem {
+
+// One thing that changes: a cell (its bytes are re-read at the drain) or an item (its state word, or its existence).
+struct Change {
+  enum class Kind : std::uint8_t { cell, item };
+  Kind kind;
+  std::uint32_t table;       // cell: serial number of its table, which grows with every growth
+  std::uint64_t cell_index;  // cell: 8 * bucket + slot
+  Location location;         // item
+  static Change of_cell(std::uint32_t table, std::uint64_t cell_index) {
+    return {Kind::cell, table, cell_index, no_location};
+  }
+  static Change of_item(Location l) { return {Kind::item, 0, 0, l}; }
+  friend bool operator==(const Change&, const Change&) = default;
+};
+
+// Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader.
+class ChangeLog {
+ public:
+  using Ticket = std::uint64_t;
+  ChangeLog() = default;
+  ChangeLog(const ChangeLog&) = delete;
+  ChangeLog& operator=(const ChangeLog&) = delete;
+  virtual ~ChangeLog() = default;
+
+  virtual Ticket reserve(std::span<const Change> changes) noexcept = 0;
+  virtual void commit(Ticket) noexcept = 0;
+  virtual std::uint32_t launch() const noexcept = 0;  // number of the current launch
+};
+
+// Brackets a change: reserves when made, commits at the end of the scope. A change that did not happen after all is
+// committed as well: it costs a drain one needless read.
+class Logged {
+ public:
+  TD_INLINE Logged(ChangeLog* log, std::initializer_list<Change> changes) noexcept : log_(log) {
+    if (TD_UNLIKELY(log_ != nullptr)) ticket_ = log_->reserve({changes.begin(), changes.size()});
+  }
+  TD_INLINE ~Logged() {
+    if (TD_UNLIKELY(log_ != nullptr)) log_->commit(ticket_);
+  }
+  Logged(const Logged&) = delete;
+  Logged& operator=(const Logged&) = delete;
+
+ private:
+  ChangeLog* const log_;
+  ChangeLog::Ticket ticket_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,154 @@
+// The cuckoo index, written once over Lanes (Mega-KV 4.2). Compiled once for each processor: TD_LANES_NAMESPACE names
+// the copy, and this file has no include guard so that each target region includes its own. In a .cu file it exists on
+// the device only.
+//
+// insert() and erase() are lock-free and serve tables that one batch of operations fills: bulk builds and the device's
+// kernels. The host's concurrent writers go through Index, which adds stripes; both displace by the same rule.
+#if !defined(TD_LANES_NAMESPACE)
+#error "TD_LANES_NAMESPACE must name this copy of the algorithm"
+#endif
+
+namespace tandem::TD_LANES_NAMESPACE {
+
+// How far an insertion goes to find room.
+inline constexpr std::uint32_t displacement_depth = 5;    // cells on one path
+inline constexpr std::uint32_t displacement_paths = 512;  // paths tried before the table counts as full
+
+// Where a displaced cell belongs: in its own other bucket. A published implementation loses 8.8 % of its keys at load
+// 0.9 because it puts the displaced cell back under the hash of the key being inserted; the tests build that variant
+// and see it fail.
+struct ToOwnOtherBucket {
+  TD_LANE static std::uint32_t target(IndexView index, std::uint32_t from, Cell victim, Fingerprint) {
+    return index.other(from, victim.signature());
+  }
+};
+
+// The location of the first cell with the signature, or 0. Only a candidate: the caller compares keys.
+// Both buckets are read and compared before anything is decided: one branch (hit or miss), and both cache misses in
+// flight.
+template <Lanes L>
+TD_LANE std::uint32_t search(const L l, IndexView index, Fingerprint f) {
+  const std::uint32_t b1 = index.first(f);
+  const Bucket* const first = index.buckets + b1;
+  const Bucket* const second = index.buckets + index.other(b1, f.signature);
+  const auto v1 = l.load(first);
+  const auto v2 = l.load(second);
+  for (std::uint32_t m = l.match(v1, f.signature) | l.match(v2, f.signature) << bucket_cells; m != 0; m &= m - 1) {
+    const std::uint32_t i = l.lowest(m);
+    const bool in_first = i < bucket_cells;
+    const Cell c = l.take(in_first ? first : second, in_first ? v1 : v2, i % bucket_cells);
+    if (c.signature() == f.signature) return c.location();  // else it changed since it was loaded
+  }
+  return 0;
+}
+
+// The same, reading the second bucket only when the first has no match: for processors where bandwidth is what is
+// short.
+template <Lanes L>
+TD_LANE std::uint32_t search_in_turn(const L l, IndexView index, Fingerprint f) {
+  std::uint32_t b = index.first(f);
+  for (int turn = 0; turn < 2; ++turn) {
+    const Bucket* const bucket = index.buckets + b;
+    const auto v = l.load(bucket);
+    for (std::uint32_t m = l.match(v, f.signature); m != 0; m &= m - 1) {
+      const Cell c = l.take(bucket, v, l.lowest(m));
+      if (c.signature() == f.signature) return c.location();
+    }
+    b = index.other(b, f.signature);
+  }
+  return 0;
+}
+
+// Which cells hold the signature and which are empty: bits 0-7 the first bucket's, 8-15 the second's. Later loads come
+// after these.
+struct Probe {
+  std::uint16_t same, empty;
+};
+template <Lanes L>
+TD_LANE Probe probe(const L l, IndexView index, Fingerprint f) {
+  const std::uint32_t b1 = index.first(f);
+  const auto v1 = l.load(index.buckets + b1);
+  const auto v2 = l.load(index.buckets + index.other(b1, f.signature));
+  l.order_loads();
+  return {static_cast<std::uint16_t>(l.match(v1, f.signature) | l.match(v2, f.signature) << bucket_cells),
+          static_cast<std::uint16_t>(l.match(v1, 0) | l.match(v2, 0) << bucket_cells)};
+}
+
+// The set bit of `mask` (8 bits, not 0) that follows `preferred` most closely, going round.
+template <Lanes L>
+TD_LANE std::uint32_t nearest_from(const L l, std::uint32_t mask, std::uint32_t preferred) {
+  const std::uint32_t turned = ((mask | mask << bucket_cells) >> preferred) & 0xff;
+  return (preferred + l.lowest(turned)) % bucket_cells;
+}
+
+// Puts the cell into an empty one of the bucket. False: there is none.
+template <Lanes L>
+TD_LANE bool claim(const L l, Bucket* bucket, Cell now) {
+  for (;;) {
+    const std::uint32_t empty = l.match(l.load(bucket), 0);
+    if (empty == 0) return false;
+    const std::uint32_t i = nearest_from(l, empty, preferred_cell(now.signature()));
+    if (l.cas(&bucket->cell[i], empty_cell, now).empty()) return true;
+  }
+}
+
+// Moves one cell along the path that starts in bucket b and takes cell `path`'s next 3 bits at each step: the deepest
+// whose target has room. Copies first and clears then, so that a concurrent search finds the victim in one place or in
+// both. Called again with the same path it moves the cell before that one, until bucket b itself has room. False: no
+// step of the path has room.
+template <class Rule, Lanes L>
+TD_LANE bool displace(const L l, IndexView index, Fingerprint f, std::uint32_t b, std::uint32_t path) {
+  for (std::uint32_t depth = 0; depth < displacement_depth; ++depth, path >>= 3) {
+    Bucket* const from = index.buckets + b;
+    const std::uint32_t slot = path % bucket_cells;
+    const Cell victim = l.take(from, l.load(from), slot);
+    if (victim.empty()) return true;
+    const std::uint32_t to = Rule::target(index, b, victim, f);
+    Bucket* const target = index.buckets + to;
+    const std::uint32_t empty = l.match(l.load(target), 0);
+    if (empty != 0) {
+      const std::uint32_t i = nearest_from(l, empty, preferred_cell(victim.signature()));
+      if (!l.cas(&target->cell[i], empty_cell, victim).empty()) return true;  // somebody was faster: look again
+      if (l.cas(&from->cell[slot], victim, empty_cell) != victim) l.cas(&target->cell[i], victim, empty_cell);
+      return true;
+    }
+    b = to;
+  }
+  return false;
+}
+
+// Adds the cell; false when no path has room. REQUIRES: the caller serialises the writers of one key, and this key is
+// not in the table.
+template <class Rule = ToOwnOtherBucket, Lanes L>
+TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t location) {
+  const Cell now = Cell::of(f.signature, location);
+  const std::uint32_t b1 = index.first(f), b2 = index.other(b1, f.signature);
+  std::uint32_t path = f.hash * 2654435761u ^ f.signature;
+  for (std::uint32_t paths = 0;; ++paths) {
+    for (std::uint32_t moves = 0; moves <= displacement_depth; ++moves) {
+      if (claim(l, index.buckets + b1, now) || claim(l, index.buckets + b2, now)) return true;
+      if (!displace<Rule>(l, index, f, (paths & 1) != 0 ? b2 : b1, path >> 8)) break;
+    }
+    if (paths == displacement_paths) return false;
+    path = path * 1664525u + 1013904223u;
+  }
+}
+
+// Removes the cell of this signature and location; false when there is none.
+template <Lanes L>
+TD_LANE bool erase(const L l, IndexView index, Fingerprint f, std::uint32_t location) {
+  const Cell old = Cell::of(f.signature, location);
+  std::uint32_t b = index.first(f);
+  for (int turn = 0; turn < 2; ++turn) {
+    Bucket* const bucket = index.buckets + b;
+    for (std::uint32_t m = l.match(l.load(bucket), f.signature); m != 0; m &= m - 1) {
+      if (l.cas(&bucket->cell[l.lowest(m)], old, empty_cell) == old) return true;
+    }
+    b = index.other(b, f.signature);
+  }
+  return false;
+}
+
+}  // namespace tandem::TD_LANES_NAMESPACE
+
+#undef TD_LANES_NAMESPACE

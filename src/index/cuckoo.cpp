@@ -1,0 +1,52 @@
+#include "index/cuckoo.hpp"
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace tandem {
+namespace {
+
+#if defined(__x86_64__)
+constexpr const CuckooOps* built[] = {&cuckoo_scalar, &cuckoo_avx2, &cuckoo_avx512};
+#elif defined(__aarch64__)
+constexpr const CuckooOps* built[] = {&cuckoo_scalar, &cuckoo_neon};
+#else
+constexpr const CuckooOps* built[] = {&cuckoo_scalar};
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool only_scalar = true;
+#elif defined(__has_feature)
+constexpr bool only_scalar = __has_feature(thread_sanitizer);
+#else
+constexpr bool only_scalar = false;
+#endif
+
+}  // namespace
+
+std::span<const CuckooOps* const> cuckoo_ops_built() noexcept {
+  return std::span(built).first(only_scalar ? 1 : std::size(built));
+}
+
+const CuckooOps& cuckoo_ops_best() noexcept {
+  const CuckooOps* best = &cuckoo_scalar;
+  for (const CuckooOps* ops : cuckoo_ops_built()) {
+    if (ops->supported()) best = ops;
+  }
+  return *best;
+}
+
+const CuckooOps& cuckoo_ops_named(std::string_view name) {
+  if (name.empty()) {
+    const char* wanted = std::getenv("TANDEM_LANES");  // read at set-up, before there are threads that could change it
+    if (wanted == nullptr || *wanted == '\0') return cuckoo_ops_best();
+    name = wanted;
+  }
+  for (const CuckooOps* ops : cuckoo_ops_built()) {
+    if (ops->name == name && ops->supported()) return *ops;
+  }
+  throw std::invalid_argument("no lanes named '" + std::string(name) + "' on this processor");
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// The cuckoo algorithm (cuckoo-inl.hpp) compiled for each kind of lanes that this program was built with, as tables of
+// functions: one is chosen when an Index is made and called once a strip.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/fingerprint.hpp"
+#include "index/cell.hpp"
+
+namespace tandem {
+
+// Which cells of a fingerprint's two buckets hold its signature and which are empty: bits 0-7 the first bucket's, 8-15
+// the second's.
+struct CellMasks {
+  std::uint16_t same, empty;
+};
+
+struct CuckooOps {
+  std::string_view name;  // "scalar", "avx2", "avx512", "neon"
+  bool (*supported)() noexcept;
+  // location[i]: of the first cell with f[i]'s signature, or 0.
+  void (*search)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
+  void (*search_in_turn)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
+  CellMasks (*probe)(IndexView, Fingerprint) noexcept;  // later loads of the caller come after its loads
+  // For bulk builds and tests; see cuckoo-inl.hpp for what they require.
+  bool (*insert)(IndexView, Fingerprint, std::uint32_t location) noexcept;
+  bool (*erase)(IndexView, Fingerprint, std::uint32_t location) noexcept;
+};
+
+// All that this program was built with, narrowest first.
+std::span<const CuckooOps* const> cuckoo_ops_built() noexcept;
+// The widest that this processor runs; with ThreadSanitizer the scalar ones, whose every access it sees.
+const CuckooOps& cuckoo_ops_best() noexcept;
+// By name; "" is the environment variable TANDEM_LANES, or the best without one. Throws std::invalid_argument for a
+// name that this processor or this program does not have.
+const CuckooOps& cuckoo_ops_named(std::string_view name);
+
+extern const CuckooOps cuckoo_scalar;
+#if defined(__x86_64__)
+extern const CuckooOps cuckoo_avx2, cuckoo_avx512;
+#elif defined(__aarch64__)
+extern const CuckooOps cuckoo_neon;
+#endif
+
+}  // namespace tandem

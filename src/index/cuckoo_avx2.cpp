@@ -1,0 +1,33 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "index/cuckoo.hpp"
+#include "index/lanes_scalar.hpp"
+#include "index/target_region.hpp"
+
+TD_TARGET_BEGIN("avx2,bmi")
+#include "index/lanes_avx2.hpp"
+
+#define TD_LANES_NAMESPACE avx2
+#include "index/cuckoo-inl.hpp"
+
+#define TD_LANES_NAMESPACE avx2
+#define TD_LANES Avx2Lanes
+#include "index/cuckoo_ops-inl.hpp"
+TD_TARGET_END
+
+namespace tandem {
+
+static_assert(Lanes<Avx2Lanes>);
+
+const CuckooOps cuckoo_avx2 = {
+    "avx2",
+    []() noexcept { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi"); },
+    avx2::search_strip,
+    avx2::search_strip_in_turn,
+    avx2::probe_one,
+    avx2::insert_one,
+    avx2::erase_one};
+
+}  // namespace tandem
+#endif

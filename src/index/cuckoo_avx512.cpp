@@ -1,0 +1,36 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "index/cuckoo.hpp"
+#include "index/lanes_scalar.hpp"
+#include "index/target_region.hpp"
+
+TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,bmi,bmi2")
+#include "index/lanes_avx512.hpp"
+
+#define TD_LANES_NAMESPACE avx512
+#include "index/cuckoo-inl.hpp"
+
+#define TD_LANES_NAMESPACE avx512
+#define TD_LANES Avx512Lanes
+#include "index/cuckoo_ops-inl.hpp"
+TD_TARGET_END
+
+namespace tandem {
+
+static_assert(Lanes<Avx512Lanes>);
+
+namespace {
+bool supported() noexcept {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2");
+}
+}  // namespace
+
+const CuckooOps cuckoo_avx512 = {
+    "avx512",          supported,          avx512::search_strip, avx512::search_strip_in_turn,
+    avx512::probe_one, avx512::insert_one, avx512::erase_one};
+
+}  // namespace tandem
+#endif

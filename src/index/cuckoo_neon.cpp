@@ -1,0 +1,23 @@
+#if defined(__aarch64__)
+#include "index/cuckoo.hpp"
+#include "index/lanes_neon.hpp"
+
+#define TD_LANES_NAMESPACE neon
+#include "index/cuckoo-inl.hpp"
+
+#define TD_LANES_NAMESPACE neon
+#define TD_LANES NeonLanes
+#include "index/cuckoo_ops-inl.hpp"
+
+namespace tandem {
+
+const CuckooOps cuckoo_neon = {"neon",
+                               []() noexcept { return true; },
+                               neon::search_strip,
+                               neon::search_strip_in_turn,
+                               neon::probe_one,
+                               neon::insert_one,
+                               neon::erase_one};
+
+}  // namespace tandem
+#endif

@@ -1,0 +1,26 @@
+// The function table of one copy of the algorithm. Included inside a target region, after cuckoo-inl.hpp; TD_LANES
+// names the Lanes type, TD_LANES_NAMESPACE the copy.
+namespace tandem::TD_LANES_NAMESPACE {
+
+inline void search_strip(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) location[i] = search(TD_LANES{}, index, f[i]);
+}
+inline void search_strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count,
+                                 std::uint32_t* location) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) location[i] = search_in_turn(TD_LANES{}, index, f[i]);
+}
+inline CellMasks probe_one(IndexView index, Fingerprint f) noexcept {
+  const Probe p = probe(TD_LANES{}, index, f);
+  return {p.same, p.empty};
+}
+inline bool insert_one(IndexView index, Fingerprint f, std::uint32_t location) noexcept {
+  return insert(TD_LANES{}, index, f, location);
+}
+inline bool erase_one(IndexView index, Fingerprint f, std::uint32_t location) noexcept {
+  return erase(TD_LANES{}, index, f, location);
+}
+
+}  // namespace tandem::TD_LANES_NAMESPACE
+
+#undef TD_LANES_NAMESPACE
+#undef TD_LANES

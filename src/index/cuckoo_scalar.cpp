@@ -1,0 +1,21 @@
+#include "index/lanes_scalar.hpp"
+
+#define TD_LANES_NAMESPACE scalar
+#include "index/cuckoo-inl.hpp"
+#include "index/cuckoo.hpp"
+
+#define TD_LANES_NAMESPACE scalar
+#define TD_LANES ScalarLanes
+#include "index/cuckoo_ops-inl.hpp"
+
+namespace tandem {
+
+const CuckooOps cuckoo_scalar = {"scalar",
+                                 []() noexcept { return true; },
+                                 scalar::search_strip,
+                                 scalar::search_strip_in_turn,
+                                 scalar::probe_one,
+                                 scalar::insert_one,
+                                 scalar::erase_one};
+
+}  // namespace tandem

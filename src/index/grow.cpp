@@ -1,0 +1,121 @@
+// Growth without a stall: a second table is filled while readers and writers go on.
+//
+// Phases (Index::Phase as read / other / target), each published and then waited for (every batch that knew the one
+// before has ended):
+//   1  A / - / A   no growth.
+//   2  A / B / A   readers that miss in A look into B; writers change what B holds, and add nothing to it. B is empty.
+//   3  A / B / B   new keys must go into B, and into A while it has free cells. Nobody displaces in A any more. Once
+//   phase 2 has drained, every cell
+//                  of A is copied under its key's stripe, unless B has it.
+//   4  B / - / B   B has all keys. Once phase 3 has drained, A is freed.
+// What each wait is for:
+//   2 before 3: a writer of phase 1 removes a key from A alone; had a writer of phase 3 put that key into B, B would
+//   keep a cell of a dead item for
+//     ever, and of whatever takes its slot.
+//   3 before the copy: a writer of phase 2 adds to A alone, and displaces in A: behind the copy, either is lost.
+//   4 before the end: readers of phase 3 still search A. Writers of phase 4 leave A as it is, so it may hold cells of
+//   dead items; what readers
+//     find dead they look for in B, and their epoch keeps the slots from being used again.
+// Because new keys need no room in A during the copy, A may fill up and no insertion waits for the copy.
+// tests/model/growth.py checks all of this, and that leaving a wait out brings a wrong answer.
+#include <algorithm>
+#include <bit>
+
+#include "base/hash.hpp"
+#include "index/index.hpp"
+#include "index/lanes_scalar.hpp"
+
+namespace tandem {
+
+bool Index::grow(EpochDomain::Participant& self) {
+  TD_ASSERT(!self.active());
+  if (!next_) {
+    if (table_->buckets() >= Table::buckets_max) return false;
+    next_ = Table::make(table_->buckets() * 2, table_->serial() + 1, options_.huge_pages, budget_);
+    if (!next_) return false;
+    table_bytes_.fetch_add(next_->bytes(), std::memory_order_relaxed);
+    publish({table_.get(), next_.get(), table_.get()});
+    epochs_.synchronize();
+    publish({table_.get(), next_.get(), next_.get()});
+    epochs_.synchronize();
+  }
+  if (!copy_all(*table_, *next_, self)) return false;
+  publish({next_.get(), nullptr, next_.get()});
+  epochs_.synchronize();
+  table_bytes_.fetch_sub(table_->bytes(), std::memory_order_relaxed);
+  table_ = std::move(next_);
+  room_failed_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+// False: some cells found no room.
+bool Index::copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept {
+  constexpr std::uint64_t chunk_buckets = 64;  // between two epochs: reclamation waits no longer than for a batch
+  constexpr std::uint64_t ahead_buckets = 3;   // items prefetched so many buckets before their keys are hashed
+  const IndexView view = from.view();
+  const auto read = [&](std::uint64_t b, std::uint32_t i) {
+    return Cell{ScalarLanes::at(&view.buckets[b].cell[i]).load(std::memory_order_acquire)};
+  };
+  bool all = true;
+  for (std::uint64_t chunk = 0; chunk < from.buckets(); chunk += chunk_buckets) {
+    const std::uint64_t end = std::min(chunk + chunk_buckets, from.buckets());
+    self.enter();  // as a reader: the keys of items that others unlink meanwhile stay readable
+    for (std::uint64_t b = chunk; b < end + ahead_buckets; ++b) {
+      if (b < end) {
+        for (std::uint32_t i = 0; i < bucket_cells; ++i) {
+          const Cell c = read(b, i);
+          if (!c.empty()) prefetch_read(heap_.at(c.location()));
+        }
+      }
+      if (b < chunk + ahead_buckets) continue;
+      const std::uint64_t now = b - ahead_buckets;
+      Cell seen[bucket_cells];
+      Fingerprint f[bucket_cells];
+      for (std::uint32_t i = 0; i < bucket_cells; ++i) {
+        seen[i] = read(now, i);
+        if (seen[i].empty()) continue;
+        Item* const item = heap_.at(seen[i].location());
+        static_cast<void>(item->state_acquire());
+        f[i] = fingerprint_of(item->key(), options_.hash_seed);
+        prefetch_write(to.view().buckets + to.view().first(f[i]));
+        prefetch_stripe(f[i]);
+      }
+      for (std::uint32_t i = 0; i < bucket_cells; ++i) {
+        if (!seen[i].empty() && !copy_cell(to, f[i], &view.buckets[now].cell[i], seen[i])) all = false;
+      }
+    }
+    self.exit();
+  }
+  return all;
+}
+
+// Copies what `cell` of the old table holds, unless the new one has it. f: of the key of `seen`, which the cell held a
+// moment ago.
+bool Index::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept {
+  const IndexView view = to.view();
+  do {
+    StripeLock lock(stripes_.of(seen.signature()));
+    const Cell now{ScalarLanes::at(cell).load(std::memory_order_relaxed)};
+    if (now.signature() != seen.signature()) {  // removed; what was added here since is in the new table
+      lock.unlock_unchanged();
+      return true;
+    }
+    if (now != seen) f = fingerprint_of(heap_.at(now.location())->key(), options_.hash_seed);
+    const CellMasks masks = ops_.probe(view, f);
+    for (std::uint32_t m = masks.same; m != 0; m &= m - 1) {
+      const std::uint64_t* const there = view.cell(f, static_cast<std::uint32_t>(std::countr_zero(m)));
+      if (ScalarLanes::at(there).load(std::memory_order_relaxed) == now.bits) {
+        lock.unlock_unchanged();
+        return true;
+      }
+    }
+    if (add_cell(to, f, masks.empty, now) != nullptr) {
+      lock.unlock_changed(launch());
+      return true;
+    }
+    lock.unlock_unchanged();
+  } while (make_room_in(to, f));
+  return false;
+}
+
+}  // namespace tandem

@@ -1,0 +1,165 @@
+// Index::Guard: one writer's hold on one key (write protocol 1 to 3).
+//
+// Under the stripe nobody else changes a cell of this signature in the key's buckets, so those are read relaxed (the
+// lock acquired them) and changed by plain release stores. Only an empty cell is contended, by writers of other keys:
+// it is claimed by a compare-and-swap.
+#include <bit>
+
+#include "index/index.hpp"
+#include "index/lanes_scalar.hpp"
+
+namespace tandem {
+
+Index::Guard Index::lock(Fingerprint f) noexcept { return Guard(*this, f); }
+
+Index::Guard::Guard(Index& index, Fingerprint f) noexcept
+    : index_(index), f_(f), lock_(index.stripes_.of(f.signature)), phase_(index.phase()) {}
+
+Index::Guard::~Guard() {
+  if (changed_) {
+    lock_.unlock_changed(index_.launch());
+  } else {
+    lock_.unlock_unchanged();
+  }
+}
+
+namespace {
+
+Cell read_cell(const std::uint64_t* cell) noexcept { return {ScalarLanes::at(cell).load(std::memory_order_relaxed)}; }
+
+void write_cell(std::uint64_t* cell, Cell now) noexcept {
+  ScalarLanes::at(cell).store(now.bits, std::memory_order_release);
+}
+
+bool is_live(const Item* item) noexcept {
+  return Item::state_of(item->state_word.load(std::memory_order_relaxed)) == ItemState::live;
+}
+
+// live (2) -> dead (3) sets one bit; a reader that sets access bits at the same time loses nothing.
+void kill(Item* item) noexcept {
+  item->state_word.fetch_or(word::State::put(0, static_cast<std::uint64_t>(ItemState::dead)),
+                            std::memory_order_release);
+}
+static_assert((static_cast<unsigned>(ItemState::live) | static_cast<unsigned>(ItemState::dead)) ==
+              static_cast<unsigned>(ItemState::dead));
+
+}  // namespace
+
+// While a growth goes on the key may be in either table or in both, always at one location. The table that is being
+// left may also hold cells of items that are dead: whoever has finished growing no longer looks after it (grow.cpp).
+template <class IsIt>
+Item* Index::Guard::find_cell(IsIt is_it) noexcept {
+  item_ = nullptr;
+  cell_[0] = cell_[1] = nullptr;
+  Cell mine = empty_cell;
+  const Table* const tables[2] = {phase_.read, phase_.other};
+  for (int t = 0; t < 2 && tables[t] != nullptr; ++t) {
+    const IndexView view = tables[t]->view();
+    const CellMasks masks = index_.ops_.probe(view, f_);
+    if (tables[t] == phase_.target) empty_ = masks.empty;
+    for (std::uint32_t m = masks.same; m != 0; m &= m - 1) {
+      std::uint64_t* const cell = view.cell(f_, static_cast<std::uint32_t>(std::countr_zero(m)));
+      const Cell c = read_cell(cell);
+      if (c.signature() != f_.signature) continue;  // another key's writer claimed or cleared it as the probe read it
+      if (item_ == nullptr) {
+        Item* const item = index_.heap_.at(c.location());
+        if (!is_live(item) || !is_it(c, item)) continue;
+        item_ = item;
+        mine = c;
+      } else if (c != mine) {
+        continue;
+      }
+      cell_[t] = cell;
+      break;
+    }
+  }
+  return item_;
+}
+
+Item* Index::Guard::find(std::string_view key) noexcept {
+  return find_cell([key](Cell, const Item* item) { return item->key() == key; });
+}
+
+Item* Index::Guard::find(Location l) noexcept {
+  return find_cell([l](Cell c, const Item*) { return c.location() == l; });
+}
+
+Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
+  TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
+  const Cell cell = Cell::of(f_.signature, now);
+  Item* const item = index_.heap_.at(now);
+  if (item_ != nullptr) {
+    TD_DEBUG_ASSERT(item != item_);
+    const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), now);
+    kill(item_);
+    item->state_word.store(live_state, std::memory_order_release);
+    for (std::uint64_t* c : cell_) {
+      if (c != nullptr) write_cell(c, cell);
+    }
+    if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+  } else {
+    // Live before its cell: a reader that finds the cell must find it live. If there is no room after all nobody has
+    // seen it.
+    const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
+    item->state_word.store(live_state, std::memory_order_release);
+    const bool read_is_target = phase_.read == phase_.target;
+    std::uint64_t* const place = index_.add_cell(*phase_.target, f_, empty_, cell);
+    if (place == nullptr) {
+      item->state_word.store(filling, std::memory_order_relaxed);
+      return Put::needs_room;
+    }
+    cell_[read_is_target ? 0 : 1] = place;
+    // Into the table that strips still search, while it has room: else readers find the key by the longer way.
+    if (!read_is_target) {
+      cell_[0] = index_.add_cell(*phase_.read, f_, index_.ops_.probe(phase_.read->view(), f_).empty, cell);
+    }
+    index_.count(1);
+  }
+  item_ = item;
+  changed_ = true;
+  return Put::done;
+}
+
+void Index::Guard::erase() noexcept {
+  TD_ASSERT(item_ != nullptr);
+  const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), no_location);
+  kill(item_);
+  for (std::uint64_t*& c : cell_) {
+    if (c != nullptr) write_cell(c, empty_cell);
+    c = nullptr;
+  }
+  if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+  index_.count(-1);
+  item_ = nullptr;
+  empty_ = 0;
+  changed_ = true;
+}
+
+void Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
+  TD_ASSERT(item_ != nullptr);
+  TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
+  const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), no_location);
+  std::uint64_t seen = item_->state_word.load(std::memory_order_relaxed);
+  while (!item_->state_word.compare_exchange_weak(seen, (seen & ~mask) | bits, std::memory_order_release,
+                                                  std::memory_order_relaxed)) {
+  }
+  if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+  changed_ = true;
+}
+
+// Announces a change of the found key's items and cells.
+ChangeLog::Ticket Index::Guard::reserve(Location old_item, Location new_item) const noexcept {
+  ChangeLog* const log = index_.options_.log;
+  if (TD_LIKELY(log == nullptr)) return 0;
+  Change changes[4];
+  std::uint32_t n = 0;
+  changes[n++] = Change::of_item(old_item);
+  if (new_item != no_location) changes[n++] = Change::of_item(new_item);
+  const Table* const tables[2] = {phase_.read, phase_.other};
+  for (int t = 0; t < 2; ++t) {
+    if (cell_[t] != nullptr) changes[n++] = Change::of_cell(tables[t]->serial(), tables[t]->index_of(cell_[t]));
+  }
+  return log->reserve({changes, n});
+}
+
+}  // namespace tandem

@@ -1,0 +1,140 @@
+#include "index/index.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "index/lanes_scalar.hpp"
+
+namespace tandem {
+
+static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
+
+Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
+    : options_(options),
+      ops_(cuckoo_ops_named(options.lanes)),
+      budget_(budget),
+      epochs_(epochs),
+      heap_(heap),
+      counters_(std::make_unique<Counter[]>(counter_count)) {
+  const std::uint64_t buckets = std::bit_ceil((options.cells_initial + bucket_cells - 1) / bucket_cells);
+  table_ = Table::make(std::clamp(buckets, Table::buckets_min, Table::buckets_max), 1, options.huge_pages, budget);
+  if (!table_) throw std::bad_alloc();
+  table_bytes_.store(table_->bytes(), std::memory_order_relaxed);
+  publish({table_.get(), nullptr, table_.get()});
+}
+
+Index::~Index() = default;
+
+void Index::prefetch(const Fingerprint* f, std::uint32_t count) const noexcept {
+  const IndexView view = phase().read->view();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t b1 = view.first(f[i]);
+    prefetch_read(view.buckets + b1);
+    prefetch_read(view.buckets + view.other(b1, f[i].signature));
+  }
+}
+
+void Index::search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
+  ops_.search(phase().read->view(), f, count, location);
+}
+
+// Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
+// stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
+// two moments without a change, and was what the table held all that time.
+Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept {
+  const Stripe& stripe = stripes_.of(f.signature);
+  const Phase& p = phase();
+  SpinWait waiting;
+  for (;;) {
+    const StripeWord before{stripe.load(std::memory_order_acquire)};
+    for (const Table* table : {p.read, p.other}) {
+      if (table == nullptr) break;
+      const IndexView view = table->view();
+      for (std::uint32_t m = ops_.probe(view, f).same; m != 0; m &= m - 1) {
+        const std::uint64_t* const cell = view.cell(f, static_cast<std::uint32_t>(std::countr_zero(m)));
+        const Cell c{ScalarLanes::at(cell).load(std::memory_order_acquire)};
+        if (c.signature() != f.signature) continue;
+        Item* item = heap_.at(c.location());
+        const std::uint64_t seen = item->state_acquire();
+        if (Item::state_of(seen) == ItemState::live && item->key() == key) {
+          state = seen;
+          return item;
+        }
+      }
+    }
+    // The loads of probe() come before this one; a cell seen changed makes the change of the stripe's word visible
+    // here.
+    if (!before.locked() && stripe.load(std::memory_order_relaxed) == before.bits) return nullptr;
+    waiting.once();
+  }
+}
+
+void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
+
+std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
+  const IndexView view = phase().target->view();
+  std::uint32_t n = 0;
+  for (std::uint32_t i = 0; i < 2 * bucket_cells; ++i) {
+    const Cell c{ScalarLanes::at(view.cell(f, i)).load(std::memory_order_acquire)};
+    if (!c.empty()) out[n++] = c.location();
+  }
+  return n;
+}
+
+bool Index::wants_growth() const noexcept {
+  return room_failed_.load(std::memory_order_relaxed) ||
+         static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
+}
+
+std::uint64_t Index::cell_count() const noexcept { return phase().target->cells(); }
+
+std::uint64_t Index::item_count() const noexcept {
+  std::int64_t sum = 0;
+  for (std::uint32_t i = 0; i < counter_count; ++i) sum += counters_[i].items.load(std::memory_order_relaxed);
+  return sum < 0 ? 0 : static_cast<std::uint64_t>(sum);
+}
+
+std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
+
+// Each thread counts on a line of its own, as long as there are no more than counter_count of them.
+void Index::count(std::int64_t items) noexcept {
+  static std::atomic<std::uint32_t> threads{0};
+  thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % counter_count;
+  counters_[mine].items.fetch_add(items, std::memory_order_relaxed);
+}
+
+// Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2); `empty` is a
+// probe's, a hint. nullptr: none. REQUIRES: the caller holds the key's stripe.
+std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, std::uint32_t empty, Cell now) noexcept {
+  const IndexView view = table.view();
+  const std::uint32_t preferred = preferred_cell(f.signature);
+  for (bool fresh = false;; fresh = true, empty = ops_.probe(view, f).empty) {
+    while (empty != 0) {
+      const std::uint32_t base = (empty & 0xff) != 0 ? 0 : bucket_cells;
+      const std::uint32_t in_bucket = empty >> base & 0xff;
+      const std::uint32_t turned = (in_bucket | in_bucket << bucket_cells) >> preferred;
+      const std::uint32_t i = base + (preferred + static_cast<std::uint32_t>(std::countr_zero(turned))) % bucket_cells;
+      std::uint64_t* const cell = view.cell(f, i);
+      const Logged logged(options_.log,
+                          {Change::of_item(now.location()), Change::of_cell(table.serial(), table.index_of(cell))});
+      std::uint64_t seen = 0;
+      if (ScalarLanes::at(cell).compare_exchange_strong(seen, now.bits, std::memory_order_release,
+                                                        std::memory_order_relaxed)) {
+        return cell;
+      }
+      empty &= ~(1u << i);
+    }
+    if (fresh) return nullptr;
+  }
+}
+
+void Index::publish(Phase next) noexcept {
+  Phase& place = phases_[++phase_number_ % phases_.size()];
+  place = next;
+  // Sequentially consistent, as are the loads: a participant that synchronize() found offline, and that enters
+  // afterwards, sees this phase.
+  phase_.store(&place, std::memory_order_seq_cst);
+}
+
+}  // namespace tandem

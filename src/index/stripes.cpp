@@ -1,0 +1,22 @@
+#include "index/stripes.hpp"
+
+#include <sched.h>
+
+namespace tandem {
+
+void SpinWait::yield() noexcept { sched_yield(); }
+
+std::uint64_t StripeLock::wait() noexcept {
+  SpinWait waiting;
+  for (;;) {
+    std::uint64_t seen = stripe_.load(std::memory_order_relaxed);
+    if ((seen & StripeWord::locked_bit) == 0 &&
+        stripe_.compare_exchange_weak(seen, seen | StripeWord::locked_bit, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+      return seen;
+    }
+    waiting.once();
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+// The memory of one index table: owner of what an IndexView points to.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "base/memory_budget.hpp"
+#include "index/cell.hpp"
+
+namespace tandem {
+
+class Table {
+ public:
+  static constexpr std::uint64_t buckets_min = 2;                       // two different buckets for every key
+  static constexpr std::uint64_t buckets_max = std::uint64_t{1} << 32;  // as many as the bucket hash tells apart
+
+  // A zeroed table of `buckets` buckets (a power of two), drawn from the budget; nullptr when the budget or the system
+  // has no memory.
+  static std::unique_ptr<Table> make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages,
+                                     MemoryBudget& budget);
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  IndexView view() const noexcept { return view_; }
+  std::uint64_t buckets() const noexcept { return std::uint64_t{view_.mask} + 1; }
+  std::uint64_t cells() const noexcept { return buckets() * bucket_cells; }
+  std::uint64_t bytes() const noexcept { return buckets() * sizeof(Bucket); }
+  std::uint32_t serial() const noexcept { return serial_; }
+  // Position of one of this table's cells: 8 * bucket + slot.
+  std::uint64_t index_of(const std::uint64_t* cell) const noexcept {
+    return static_cast<std::uint64_t>(cell - view_.buckets->cell);
+  }
+
+ private:
+  Table(IndexView view, std::uint32_t serial, void* mapping, std::uint64_t mapping_bytes, MemoryBudget& budget) noexcept
+      : view_(view), serial_(serial), mapping_(mapping), mapping_bytes_(mapping_bytes), budget_(budget) {}
+
+  IndexView view_;
+  std::uint32_t serial_;
+  void* mapping_;
+  std::uint64_t mapping_bytes_;
+  MemoryBudget& budget_;
+};
+
+}  // namespace tandem
