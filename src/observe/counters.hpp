@@ -44,6 +44,11 @@ struct StoreTotals {
     TD_STORE_COUNTERS(TD_X)
 #undef TD_X
   }
+  void subtract(const StoreTotals& t) noexcept {
+#define TD_X(name) name -= t.name;
+    TD_STORE_COUNTERS(TD_X)
+#undef TD_X
+  }
 };
 
 // Time per task, from the processor's tick counter, over a sample of the batches (always on). cycles / queries is the cost of a task.

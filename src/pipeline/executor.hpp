@@ -2,6 +2,7 @@
 #pragma once
 #include "query/batch.hpp"
 #include "task/context.hpp"
+#include "task/timer.hpp"
 #include "task/write_response.hpp"
 
 namespace tandem {
@@ -14,7 +15,15 @@ class Executor {
   void run(Batch& batch, ResponseWriter& writer);
 
  private:
+  // Runs the strip that begins at `begin` and returns where the next one begins (at `begin` itself when its first query needs what can only be had
+  // outside an epoch).
+  std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+
+  static constexpr std::uint64_t stores_per_growth_check = 256;
+
   Context& context_;
+  std::uint64_t stored_at_check_ = 0;
+  bool index_is_full_ = false;  // neither growth nor eviction gave the next strip's first query a cell
 };
 
 }  // namespace tandem

@@ -87,12 +87,18 @@ inline constexpr std::uint8_t won = 1 << 0;       // meta W: this client has the
 inline constexpr std::uint8_t stale = 1 << 1;     // meta X
 inline constexpr std::uint8_t win_sent = 1 << 2;  // meta Z
 inline constexpr std::uint8_t created = 1 << 3;   // vivified by this query
+// stale and win_sent as an item's state word has them.
+constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
+  static_assert(word::Stale::lo == 4 && word::Win::lo == 5 && stale == 1 << 1 && win_sent == 1 << 2);
+  return static_cast<std::uint8_t>((state >> 3) & (stale | win_sent));
+}
 }  // namespace outcome
 
 // What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
 struct Result {
   const Item* item;          // the item read or written; nullptr when there is none
-  std::uint64_t state;       // its state word BEFORE this query touched it (hit-before, last access); expiry is the one in force after
+  std::uint64_t state;       // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of an item that this
+                             // query created or replaced: the word it was published with
   std::uint64_t number;      // arithmetic: the new value. store, remove+invalidate: the new CAS id
   std::uint32_t value_bytes; // of item
   Status status;

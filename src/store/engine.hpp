@@ -1,12 +1,15 @@
 // The store as one object: owns memory, heap, index, clock and the maintenance thread, and hands out Contexts. The embedded API
 // (include/tandem/store.hpp) and the server are both built on it.
+//
+// Thread safety: all members from any thread, except that a Context belongs to one thread at a time.
 #pragma once
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,7 +19,7 @@ namespace tandem {
 
 struct EngineOptions {
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;   // heap and index together (memcached -m)
-  std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I
+  std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: header, key and value
   double growth_factor = 1.25;                            // memcached -f
   std::uint32_t slot_bytes_min = granule_bytes;           // memcached -n
   std::uint32_t item_bytes_expected = 256;                // sizes the first index table; it grows by itself
@@ -26,39 +29,86 @@ struct EngineOptions {
 };
 
 struct EngineStats {
-  StoreTotals counters;  // summed over all contexts, past ones too
-  std::uint64_t items, item_bytes, memory_limit_bytes, memory_used_bytes, index_bytes, index_cells, retired_bytes, growths;
+  StoreTotals counters{};  // summed over all contexts, past ones too, since reset_stats()
+  std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0, index_cells = 0, retired_bytes = 0;
+  std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
   std::vector<ClassStats> classes;
+};
+
+// One task's cost, from the sampled batches of all contexts.
+struct TaskCost {
+  std::uint64_t cycles = 0, queries = 0;
 };
 
 class Engine {
  public:
-  explicit Engine(const EngineOptions& options);  // throws std::invalid_argument, std::system_error, std::bad_alloc
+  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had.
+  explicit Engine(const EngineOptions& options);
+  // REQUIRES: all contexts are gone.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   Shared& shared() noexcept { return *shared_; }
+  const Shared& shared() const noexcept { return *shared_; }
   const EngineOptions& options() const noexcept { return options_; }
 
   // A new context; throws std::runtime_error past contexts_max. Its counters stay part of stats() after it has gone.
-  std::unique_ptr<Context, std::function<void(Context*)>> make_context();
+  struct ContextDeleter {
+    Engine* engine;
+    void operator()(Context* context) const noexcept { engine->retire_context(context); }
+  };
+  using ContextPtr = std::unique_ptr<Context, ContextDeleter>;
+  ContextPtr make_context();
 
-  // Makes every item that is in the store when `at_s` (a second of the store's clock) comes invalid; at_s <= now: at once, before it returns.
+  // Makes every item that is in the store when second `at_s` of the store's clock comes invalid; at_s <= now: at once, before it returns. A later
+  // call replaces one that has not come yet, as in memcached.
   void flush_all(std::uint32_t at_s) noexcept;
 
   // Large values: a slot to receive into while no batch holds it. no_location: out of memory (after trying to evict). The slot is `filling` and owned
-  // by the caller until it becomes a store query with option prefilled, or abandon_fill().
+  // by the caller until it becomes a store query with option prefilled, or abandon_fill(). REQUIRES: the context is in no epoch.
   Location begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes, std::uint32_t expiry_s,
                       bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
   EngineStats stats() const;
+  std::array<TaskCost, task_count> task_costs() const;
   void reset_stats() noexcept;
 
+  // Does now what the maintenance thread does at its next turn (tests).
+  void maintain();
+
  private:
+  void retire_context(Context* context) noexcept;
+  void maintenance_loop();
+  void grow_index();
+  void balance_classes();
+  void apply_due_flush() noexcept;
+  void flush_now() noexcept;
+
   EngineOptions options_;
+  MemoryBudget budget_;
+  EpochDomain epochs_;
+  Clock clock_;
+  std::optional<Heap> heap_;
+  std::optional<Index> index_;
   std::unique_ptr<Shared> shared_;
+
+  mutable std::mutex contexts_mutex_;  // guards the next four
+  std::vector<Context*> contexts_;
+  StoreTotals gone_counters_{};  // of contexts that were given back
+  StoreTotals reset_base_{};     // what stats() subtracts
+  std::array<TaskCost, task_count> gone_costs_{};
+
+  std::mutex flush_mutex_;
+  std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
+
+  std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0};
+  std::vector<std::uint64_t> evictions_seen_;  // by class, at the last balance
+  std::mutex maintain_mutex_;
+  ContextPtr maintenance_context_{nullptr, {this}};
+  std::atomic<bool> stopping_{false};
+  std::thread maintenance_thread_;
 };
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/epoch.hpp"
+#include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
 #include "index/index.hpp"
@@ -30,6 +31,9 @@ struct Shared {
   alignas(cache_line_bytes) std::atomic<std::uint64_t> cas_next{1};
   // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired by readers of items.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> flush_cas{0};
+  // Set by the maintenance thread when the index cannot grow within the memory limit: then an insertion without room evicts.
+  std::atomic<bool> growth_refused{false};
+  WakeUp maintenance{};
 };
 
 // CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes of one key (a worker

@@ -1,0 +1,34 @@
+// Wakes one sleeping service thread; cheap to call again and again.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace tandem {
+
+class WakeUp {
+ public:
+  // Any thread. A call while a wake-up is already pending is one relaxed load.
+  void notify() noexcept {
+    if (pending_.load(std::memory_order_relaxed)) return;
+    {
+      const std::lock_guard lock(mutex_);
+      pending_.store(true, std::memory_order_relaxed);
+    }
+    condition_.notify_one();
+  }
+  // The service thread: returns when notified, or after `timeout`.
+  void wait_for(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    condition_.wait_for(lock, timeout, [this] { return pending_.load(std::memory_order_relaxed); });
+    pending_.store(false, std::memory_order_relaxed);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  std::atomic<bool> pending_{false};
+};
+
+}  // namespace tandem

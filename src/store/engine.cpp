@@ -1,0 +1,239 @@
+#include "store/engine.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <random>
+#include <stdexcept>
+
+#include "task/memory.hpp"
+
+namespace tandem {
+namespace {
+
+// The clock advances in whole seconds; looking four times a second keeps expiry within a quarter of one.
+constexpr auto maintenance_period = std::chrono::milliseconds(250);
+// The index may take so much of the memory limit (its growth needs old and new table together for a while).
+constexpr double index_share_max = 0.5;
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+IndexOptions index_options(const EngineOptions& o) {
+  const std::uint64_t items_expected = o.memory_bytes / std::max<std::uint32_t>(o.item_bytes_expected, granule_bytes);
+  // A quarter of the limit at most, so that the first growth always fits.
+  const std::uint64_t cells_max = o.memory_bytes / 4 / sizeof(std::uint64_t);
+  IndexOptions index;
+  index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(items_expected, cells_max)));
+  index.hash_seed = o.hash_seed;
+  index.huge_pages = o.huge_pages;
+  return index;
+}
+
+const EngineOptions& checked(const EngineOptions& o) {
+  if (o.memory_bytes < 4 * page_bytes) throw std::invalid_argument("the memory limit must be at least 4 MiB");
+  if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30) {
+    throw std::invalid_argument("the largest item must be between 1 KiB and 1 GiB");
+  }
+  if (o.item_bytes_max > o.memory_bytes / 2) throw std::invalid_argument("the largest item must not exceed half of the memory limit");
+  if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
+  return o;
+}
+
+EngineOptions with_seed(EngineOptions o) {
+  if (o.hash_seed == 0) o.hash_seed = random_seed();
+  return o;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : options_(with_seed(checked(options))),
+      budget_(options_.memory_bytes),
+      epochs_(options_.contexts_max + 1) {
+  index_.reset();
+  heap_.emplace(HeapOptions{.growth_factor = options_.growth_factor,
+                            .slot_bytes_min = options_.slot_bytes_min,
+                            .item_bytes_max = options_.item_bytes_max,
+                            .huge_pages = options_.huge_pages},
+                budget_, epochs_);
+  index_.emplace(index_options(options_), budget_, epochs_, *heap_);
+  shared_ = std::unique_ptr<Shared>(new Shared{.heap = *heap_,
+                                               .index = *index_,
+                                               .epochs = epochs_,
+                                               .clock = clock_,
+                                               .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
+                                               .hash_seed = options_.hash_seed});
+  evictions_seen_.assign(heap_->class_count(), 0);
+  maintenance_context_ = make_context();
+  maintenance_thread_ = std::thread([this] { maintenance_loop(); });
+}
+
+Engine::~Engine() {
+  stopping_.store(true, std::memory_order_relaxed);
+  shared_->maintenance.notify();
+  maintenance_thread_.join();
+  maintenance_context_.reset();
+}
+
+Engine::ContextPtr Engine::make_context() {
+  auto context = std::make_unique<Context>(*shared_);
+  const std::lock_guard lock(contexts_mutex_);
+  contexts_.push_back(context.get());
+  return {context.release(), {this}};
+}
+
+void Engine::retire_context(Context* context) noexcept {
+  {
+    const std::lock_guard lock(contexts_mutex_);
+    gone_counters_.add(context->counters);
+    for (std::size_t t = 0; t < task_count; ++t) {
+      gone_costs_[t].cycles += context->tasks.cycles[t].get();
+      gone_costs_[t].queries += context->tasks.queries[t].get();
+    }
+    std::erase(contexts_, context);
+  }
+  delete context;
+}
+
+void Engine::flush_all(std::uint32_t at_s) noexcept {
+  const std::lock_guard lock(flush_mutex_);
+  if (at_s <= clock_.now_s()) {
+    flush_due_s_.store(0, std::memory_order_relaxed);
+    flush_now();
+  } else {
+    flush_due_s_.store(at_s, std::memory_order_relaxed);
+  }
+}
+
+// Every CAS id given so far is smaller than the new mark, and CasIds::next() gives none below it from now on.
+void Engine::flush_now() noexcept {
+  const std::uint64_t mark = shared_->cas_next.fetch_add(1, std::memory_order_relaxed);
+  shared_->flush_cas.store(mark, std::memory_order_release);
+}
+
+void Engine::apply_due_flush() noexcept {
+  const std::lock_guard lock(flush_mutex_);
+  const std::uint32_t due_s = flush_due_s_.load(std::memory_order_relaxed);
+  if (due_s == 0 || clock_.now_s() < due_s) return;
+  flush_due_s_.store(0, std::memory_order_relaxed);
+  flush_now();
+}
+
+Location Engine::begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes, std::uint32_t expiry_s,
+                            bool binary_key) noexcept {
+  const std::uint64_t item_bytes = Item::total_bytes(client_flags, key.size(), value_bytes);
+  if (item_bytes > options_.item_bytes_max) return no_location;
+  const Location l = task::allocate(context, item_bytes, true);
+  if (l != no_location) heap_->format(l, key, client_flags, value_bytes, expiry_s, clock_.now_s(), binary_key);
+  return l;
+}
+
+void Engine::abandon_fill(Context& context, Location l) noexcept {
+  const Heap::Cache::Lock lock(context.cache);
+  heap_->release(context.cache, l);
+}
+
+EngineStats Engine::stats() const {
+  EngineStats s;
+  {
+    const std::lock_guard lock(contexts_mutex_);
+    s.counters = gone_counters_;
+    for (const Context* c : contexts_) s.counters.add(c->counters);
+    s.counters.subtract(reset_base_);
+  }
+  s.items = index_->item_count();
+  s.memory_limit_bytes = budget_.limit_bytes();
+  s.memory_used_bytes = budget_.used_bytes();
+  s.index_bytes = index_->table_bytes();
+  s.index_cells = index_->cell_count();
+  s.retired_bytes = heap_->retired_bytes();
+  s.index_growths = index_growths_.load(std::memory_order_relaxed);
+  s.pages_moved = pages_moved_.load(std::memory_order_relaxed);
+  s.huge_items = heap_->huge_items();
+  s.item_bytes = heap_->huge_bytes();
+  for (std::uint32_t c = 0; c < heap_->class_count(); ++c) {
+    s.classes.push_back(heap_->class_stats(static_cast<SizeClass>(c)));
+    s.item_bytes += s.classes.back().slots_used * s.classes.back().slot_bytes;
+  }
+  return s;
+}
+
+std::array<TaskCost, task_count> Engine::task_costs() const {
+  const std::lock_guard lock(contexts_mutex_);
+  auto costs = gone_costs_;
+  for (const Context* c : contexts_) {
+    for (std::size_t t = 0; t < task_count; ++t) {
+      costs[t].cycles += c->tasks.cycles[t].get();
+      costs[t].queries += c->tasks.queries[t].get();
+    }
+  }
+  return costs;
+}
+
+void Engine::reset_stats() noexcept {
+  const std::lock_guard lock(contexts_mutex_);
+  reset_base_ = gone_counters_;
+  for (const Context* c : contexts_) reset_base_.add(c->counters);
+}
+
+void Engine::maintenance_loop() {
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    shared_->maintenance.wait_for(maintenance_period);
+    maintain();
+  }
+}
+
+void Engine::maintain() {
+  const std::lock_guard lock(maintain_mutex_);
+  clock_.tick();
+  apply_due_flush();
+  if (index_->wants_growth()) grow_index();
+  balance_classes();
+}
+
+// Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.
+void Engine::grow_index() {
+  const std::uint64_t bytes_after = 2 * index_->table_bytes();
+  if (static_cast<double>(bytes_after) > index_share_max * static_cast<double>(options_.memory_bytes)) {
+    shared_->growth_refused.store(true, std::memory_order_relaxed);
+    return;
+  }
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (index_->grow(maintenance_context_->epoch)) {
+      shared_->growth_refused.store(false, std::memory_order_relaxed);
+      index_growths_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    if (!options_.evict || !task::move_page(*maintenance_context_, huge_class)) {
+      shared_->growth_refused.store(true, std::memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+// Memory follows the pressure: when one class evicts and another holds pages with free slots, or evicts far less for its size, a page moves.
+void Engine::balance_classes() {
+  if (!options_.evict) return;
+  struct Pressure {
+    SizeClass c;
+    double evictions_per_page;
+  };
+  std::optional<Pressure> most;
+  for (std::uint32_t i = 0; i < heap_->class_count(); ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    const ClassStats s = heap_->class_stats(c);
+    const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
+    evictions_seen_[i] = s.evictions;
+    if (evicted == 0) continue;
+    const double per_page = static_cast<double>(evicted) / static_cast<double>(std::max<std::uint64_t>(s.pages, 1)) / s.slots_per_page;
+    if (!most || per_page > most->evictions_per_page) most = {c, per_page};
+  }
+  // Turnover below a tenth of the class in a period is not pressure worth throwing another class's items away.
+  if (!most || most->evictions_per_page < 0.1) return;
+  if (task::move_page(*maintenance_context_, most->c)) pages_moved_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace tandem

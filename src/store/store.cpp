@@ -1,0 +1,347 @@
+#include "tandem/store.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "pipeline/executor.hpp"
+#include "store/engine.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint32_t batch_queries = strip_queries_max;
+
+Code code_of(Status status) noexcept {
+  switch (status) {
+    case Status::hit:
+    case Status::number:
+      return Code::hit;
+    case Status::stored:
+      return Code::stored;
+    case Status::not_stored:
+      return Code::not_stored;
+    case Status::exists:
+      return Code::exists;
+    case Status::removed:
+      return Code::removed;
+    case Status::not_a_number:
+      return Code::not_a_number;
+    case Status::too_large:
+      return Code::too_large;
+    case Status::out_of_memory:
+      return Code::out_of_memory;
+    case Status::none:
+      return Code::bad_key;
+    case Status::miss:
+    case Status::not_found:
+      break;
+  }
+  return Code::miss;
+}
+
+void fill_common(Query& q, std::string_view key, Opcode opcode) noexcept {
+  q.key = key.data();
+  q.value = nullptr;
+  q.value_bytes = 0;
+  q.key_bytes = static_cast<std::uint8_t>(key.size());
+  q.opcode = opcode;
+  q.options = 0;
+}
+
+bool good_key(std::string_view key) noexcept {
+  return !key.empty() && key.size() <= key_bytes_max;
+}
+
+// A read, or opcode nothing for a key that no item can have.
+void fill_get(Query& q, std::string_view key) noexcept {
+  fill_common(q, key, good_key(key) ? Opcode::get : Opcode::nothing);
+}
+
+void fill(Query& q, const Request& request, const Clock& clock) noexcept {
+  if (!good_key(request.key)) {
+    fill_common(q, request.key, Opcode::nothing);
+    return;
+  }
+  const auto store = [&](StoreMode mode) {
+    fill_common(q, request.key, Opcode::store);
+    q.mode = mode;
+    q.value = request.value.data();
+    q.value_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(request.value.size(), UINT32_MAX));
+    q.client_flags = request.flags;
+    q.expiry_s = clock.expiry_s(request.ttl_s);
+  };
+  const auto arithmetic = [&](std::uint16_t options) {
+    fill_common(q, request.key, Opcode::arithmetic);
+    q.options = options;
+    q.delta = request.delta;
+  };
+  switch (request.action) {
+    case Action::get:
+      return fill_common(q, request.key, Opcode::get);
+    case Action::touch:
+      fill_common(q, request.key, Opcode::touch);
+      q.expiry_s = clock.expiry_s(request.ttl_s);
+      return;
+    case Action::set:
+      return store(StoreMode::set);
+    case Action::add:
+      return store(StoreMode::add);
+    case Action::replace:
+      return store(StoreMode::replace);
+    case Action::append:
+      return store(StoreMode::append);
+    case Action::prepend:
+      return store(StoreMode::prepend);
+    case Action::compare_and_set:
+      store(StoreMode::set);
+      q.options = option::compare_cas;
+      q.cas = request.cas;
+      return;
+    case Action::remove:
+      return fill_common(q, request.key, Opcode::remove);
+    case Action::increment:
+      return arithmetic(0);
+    case Action::decrement:
+      return arithmetic(option::decrement);
+  }
+}
+
+Reply reply_of_item(const Item* item, std::uint64_t state, std::uint64_t value_bytes) noexcept {
+  return {.code = Code::hit, .value = {item->value(), value_bytes}, .flags = item->client_flags(), .cas = item->cas(state)};
+}
+
+}  // namespace
+
+struct Store::Core {
+  explicit Core(const Options& o)
+      : engine({.memory_bytes = o.memory_bytes,
+                .item_bytes_max = o.item_bytes_max,
+                .item_bytes_expected = o.item_bytes_expected,
+                .contexts_max = o.threads_max,
+                .evict = o.evict,
+                .huge_pages = o.huge_pages}) {}
+
+  Engine engine;
+  std::mutex mutex;                              // guards the rest
+  std::vector<std::unique_ptr<Session>> owned;   // sessions of threads; gone before the engine is
+  std::vector<Session*> idle;                    // those of threads that have ended
+};
+
+// WR of the embedded store: hands each result to the caller's visitor, inside the batch's epoch.
+struct Session::Impl final : ResponseWriter {
+  explicit Impl(Engine& e) : engine(e), context(e.make_context()), executor(*context), batch(batch_queries) {}
+
+  void write(Batch& b, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Query& q = b.query(i);
+      const Result& r = b.result(i);
+      Reply reply;
+      if (q.opcode == Opcode::get && r.status == Status::hit) {
+        reply = reply_of_item(r.item, r.state, r.value_bytes);
+      } else {
+        reply.code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
+        reply.number = r.status == Status::number ? r.number : 0;
+        if (r.status == Status::stored) reply.cas = r.number;
+      }
+      visit(visitor, offset + i, reply);
+    }
+  }
+  void control(Batch&, std::uint32_t) override {}
+
+  void flush_batch() {
+    executor.run(batch, *this);
+    offset += batch.size();
+    batch.clear();
+  }
+
+  Engine& engine;
+  Engine::ContextPtr context;
+  Executor executor;
+  Batch batch;
+  ErasedVisitor visit = nullptr;
+  void* visitor = nullptr;
+  std::size_t offset = 0;  // of the batch's first query in the caller's array
+};
+
+Session::Session(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+void Session::execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor) {
+  Impl& s = *impl_;
+  s.visit = visit;
+  s.visitor = visitor;
+  s.offset = 0;
+  const Clock& clock = s.engine.shared().clock;
+  for (const Request& request : requests) {
+    fill(s.batch.next(), request, clock);
+    s.batch.commit();
+    if (s.batch.full()) s.flush_batch();
+  }
+  if (s.batch.size() != 0) s.flush_batch();
+}
+
+void Session::get_batch_erased(std::span<const std::string_view> keys, ErasedVisitor visit, void* visitor) {
+  Impl& s = *impl_;
+  s.visit = visit;
+  s.visitor = visitor;
+  s.offset = 0;
+  for (const std::string_view key : keys) {
+    fill_get(s.batch.next(), key);
+    s.batch.commit();
+    if (s.batch.full()) s.flush_batch();
+  }
+  if (s.batch.size() != 0) s.flush_batch();
+}
+
+Code Session::run(const Request& request, Reply* reply) {
+  Code code = Code::miss;
+  execute({&request, 1}, [&](std::size_t, const Reply& r) {
+    code = r.code;
+    if (reply != nullptr) *reply = r;
+  });
+  return code;
+}
+
+std::optional<std::string> Session::get(std::string_view key) {
+  std::optional<std::string> value;
+  get_batch({&key, 1}, [&](std::size_t, const Reply& r) {
+    if (r.code == Code::hit) value.emplace(r.value);
+  });
+  return value;
+}
+
+Code Session::get(std::string_view key, Value& value) {
+  Code code = Code::miss;
+  get_batch({&key, 1}, [&](std::size_t, const Reply& r) {
+    code = r.code;
+    if (code != Code::hit) return;
+    value.bytes.assign(r.value);
+    value.flags = r.flags;
+    value.cas = r.cas;
+  });
+  return code;
+}
+
+Code Session::set(std::string_view key, std::string_view value, StoreOptions o) {
+  return run({.action = Action::set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
+}
+Code Session::add(std::string_view key, std::string_view value, StoreOptions o) {
+  return run({.action = Action::add, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
+}
+Code Session::replace(std::string_view key, std::string_view value, StoreOptions o) {
+  return run({.action = Action::replace, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags}, nullptr);
+}
+Code Session::append(std::string_view key, std::string_view value) {
+  return run({.action = Action::append, .key = key, .value = value}, nullptr);
+}
+Code Session::prepend(std::string_view key, std::string_view value) {
+  return run({.action = Action::prepend, .key = key, .value = value}, nullptr);
+}
+Code Session::compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions o) {
+  return run({.action = Action::compare_and_set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags, .cas = cas}, nullptr);
+}
+Code Session::remove(std::string_view key) {
+  return run({.action = Action::remove, .key = key}, nullptr);
+}
+Code Session::touch(std::string_view key, std::int64_t ttl_s) {
+  return run({.action = Action::touch, .key = key, .ttl_s = ttl_s}, nullptr);
+}
+
+std::optional<std::uint64_t> Session::increment(std::string_view key, std::uint64_t delta, Code* code) {
+  Reply reply;
+  const Code c = run({.action = Action::increment, .key = key, .delta = delta}, &reply);
+  if (code != nullptr) *code = c;
+  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
+}
+std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint64_t delta, Code* code) {
+  Reply reply;
+  const Code c = run({.action = Action::decrement, .key = key, .delta = delta}, &reply);
+  if (code != nullptr) *code = c;
+  return c == Code::hit ? std::optional(reply.number) : std::nullopt;
+}
+
+Store::Store(const Options& options) : core_(std::make_shared<Core>(options)) {}
+Store::~Store() = default;
+
+Session Store::session() {
+  return Session(std::make_unique<Session::Impl>(core_->engine));
+}
+
+Session& Store::here() {
+  // A thread's sessions with the stores it uses. A store may be gone before the thread is, and the thread before the store.
+  struct Entry {
+    Core* core;
+    std::weak_ptr<Core> alive;
+    Session* session;
+  };
+  struct Sessions {
+    std::vector<Entry> entries;
+    ~Sessions() {
+      for (const Entry& e : entries) {
+        if (const auto core = e.alive.lock()) {
+          const std::lock_guard lock(core->mutex);
+          core->idle.push_back(e.session);
+        }
+      }
+    }
+  };
+  thread_local Sessions mine;
+  for (const Entry& e : mine.entries) {
+    if (e.core == core_.get() && !e.alive.expired()) return *e.session;
+  }
+  std::erase_if(mine.entries, [](const Entry& e) { return e.alive.expired(); });
+  const std::lock_guard lock(core_->mutex);
+  Session* session = nullptr;
+  if (!core_->idle.empty()) {
+    session = core_->idle.back();
+    core_->idle.pop_back();
+  } else {
+    core_->owned.push_back(std::make_unique<Session>(this->session()));
+    session = core_->owned.back().get();
+  }
+  mine.entries.push_back({core_.get(), core_, session});
+  return *session;
+}
+
+void Store::for_each(const std::function<void(std::string_view key, const Reply& item)>& visit) {
+  Session& session = here();
+  Context& context = *session.impl_->context;
+  Shared& shared = context.shared;
+  for (PageId page = 1; page < shared.heap.page_end(); ++page) {
+    context.epoch.enter();
+    shared.heap.visit_page(page, [&](Location, const Item* item) {
+      const std::uint64_t state = item->state_acquire();
+      if (Item::state_of(state) != ItemState::live || is_expired(state, shared.clock.now_s()) ||
+          is_flushed(item, state, shared.flush_cas.load(std::memory_order_acquire))) {
+        return;
+      }
+      visit(item->key(), reply_of_item(item, state, shared.heap.value_bytes(item)));
+    });
+    context.epoch.exit();
+  }
+}
+
+void Store::clear() {
+  core_->engine.flush_all(0);
+}
+
+Stats Store::stats() const {
+  const EngineStats s = core_->engine.stats();
+  return {.items = s.items,
+          .item_bytes = s.item_bytes,
+          .memory_used_bytes = s.memory_used_bytes,
+          .memory_limit_bytes = s.memory_limit_bytes,
+          .index_bytes = s.index_bytes,
+          .gets = s.counters.cmd_get,
+          .hits = s.counters.get_hits,
+          .misses = s.counters.get_misses,
+          .stores = s.counters.total_items,
+          .evictions = s.counters.evictions,
+          .expired = s.counters.reclaimed};
+}
+
+}  // namespace tandem

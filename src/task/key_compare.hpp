@@ -1,0 +1,55 @@
+// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3 `get`).
+#pragma once
+#include <cstring>
+
+#include "task/context.hpp"
+#include "task/strip_state.hpp"
+
+namespace tandem::task {
+
+// Settles all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
+void key_compare(Context& context, Batch& batch, StripState& state) noexcept;
+
+// Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
+void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept;
+
+// Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit on an item that was hit
+// lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
+TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s) noexcept {
+  constexpr std::uint64_t bits = word::Accessed::mask | word::Fetched::mask;
+  constexpr std::uint64_t refresh_s = 60;
+  const std::uint64_t age_s = (now_s - word::AccessS::get(state)) & word::AccessS::limit;
+  if (TD_LIKELY((state & bits) == bits && age_s < refresh_s)) return;
+  std::uint64_t now = state | bits;
+  if (age_s >= refresh_s) now = word::AccessS::put(now, now_s);
+  item->state_word.compare_exchange_strong(state, now, std::memory_order_relaxed, std::memory_order_relaxed);
+}
+
+// Equality of a query's key with an item's, cheap for the short keys that caches hold: two overlapping words up to 16 bytes.
+TD_INLINE bool keys_equal(const char* a, const char* b, std::size_t n) noexcept {
+  if (n >= 8) {
+    std::uint64_t x, y, u, v;
+    if (n <= 16) {
+      std::memcpy(&x, a, 8);
+      std::memcpy(&y, b, 8);
+      std::memcpy(&u, a + n - 8, 8);
+      std::memcpy(&v, b + n - 8, 8);
+      return ((x ^ y) | (u ^ v)) == 0;
+    }
+    return std::memcmp(a, b, n) == 0;
+  }
+  if (n >= 4) {
+    std::uint32_t x, y, u, v;
+    std::memcpy(&x, a, 4);
+    std::memcpy(&y, b, 4);
+    std::memcpy(&u, a + n - 4, 4);
+    std::memcpy(&v, b + n - 4, 4);
+    return ((x ^ y) | (u ^ v)) == 0;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace tandem::task

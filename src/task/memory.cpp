@@ -1,0 +1,312 @@
+#include "task/memory.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/hash.hpp"
+#include "task/number.hpp"
+
+namespace tandem::task {
+namespace {
+
+// Victims of one sweep: enough to hide the misses of unlinking them behind each other, and one chunk of slots.
+constexpr std::size_t victims_per_sweep_max = 64;
+constexpr std::uint64_t victim_bytes_per_sweep = 64 * 1024;
+// A sweep looks at no more slots than this before it lets its caller try again.
+constexpr std::size_t slots_per_sweep = 16 * 1024;
+// How long an allocation waits for other workers' batches to end before the store counts as full.
+constexpr auto epoch_wait_max = std::chrono::seconds(2);
+
+struct GarbageRule {
+  std::uint32_t now_s;
+  std::uint64_t flush_cas;
+};
+bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
+  const auto& r = *static_cast<const GarbageRule*>(rule);
+  return is_expired(state, r.now_s) || is_flushed(item, state, r.flush_cas);
+}
+
+struct Need {
+  std::uint64_t item_bytes = 0;  // 0: the query writes no item
+  bool fill = false;             // header, key and value can be written now
+};
+
+// What an item that builds on the key's present item will need. The item may change until the query runs: then the strip is cut there.
+Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  context.epoch.enter();
+  Need need;
+  std::uint64_t state = 0;
+  const Item* const old = shared.index.find(f, q.key_view(), state);
+  const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
+                    !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
+  if (!good) {
+    if (q.has(option::vivify)) need.item_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
+  } else {
+    std::uint64_t value_bytes = shared.heap.value_bytes(old);
+    bool writes = true;
+    if (q.opcode == Opcode::store) {
+      value_bytes += q.value_bytes;
+    } else if (q.opcode == Opcode::arithmetic) {
+      std::uint64_t number = 0;
+      writes = !old->is_huge() && read_number({old->value(), value_bytes}, number);
+      value_bytes = std::max<std::uint64_t>(value_bytes, decimal_digits(apply_delta(number, q.delta, q.has(option::decrement))));
+    } else {
+      writes = q.opcode == Opcode::remove;
+    }
+    if (writes) need.item_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+  }
+  context.epoch.exit();
+  return need;
+}
+
+Need need_of(Context& context, const Query& q, Fingerprint f) noexcept {
+  switch (q.opcode) {
+    case Opcode::store:
+      if (q.mode == StoreMode::append || q.mode == StoreMode::prepend) return need_of_change(context, q, f);
+      return {Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes), true};
+    case Opcode::arithmetic:
+      return need_of_change(context, q, f);
+    case Opcode::remove:
+      return q.has(option::invalidate) ? need_of_change(context, q, f) : Need{};
+    case Opcode::get:
+      return q.has(option::vivify) ? need_of_change(context, q, f) : Need{};
+    default:
+      return {};
+  }
+}
+
+// Writes a whole item into its slot.
+TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
+  Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s, now_s, q.has(option::binary_key));
+  std::memcpy(item->value(), q.value, q.value_bytes);
+}
+
+enum class Mercy : std::uint8_t { spare_good, spare_used, none };
+
+// Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires them. REQUIRES: inside the
+// epoch in which they were found.
+std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy) noexcept {
+  Shared& shared = context.shared;
+  Fingerprint f[victims_per_sweep_max];
+  Location unlinked[victims_per_sweep_max];
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    const Item* const item = shared.heap.at(victims[i]);
+    if (Item::state_of(item->state_acquire()) != ItemState::live) {
+      f[i] = {0, 0};
+      continue;
+    }
+    f[i] = fingerprint_of(item->key(), shared.hash_seed);
+    shared.index.prefetch(f + i, 1);
+    shared.index.prefetch_stripe(f[i]);
+  }
+  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    if (f[i].signature == 0) continue;
+    Index::Guard guard = shared.index.lock(f[i]);
+    const Item* const item = guard.find(victims[i]);
+    if (item == nullptr) continue;
+    const std::uint64_t state = item->state_acquire();
+    const bool garbage = is_garbage(&rule, item, state);
+    const bool spared = mercy == Mercy::spare_good || (mercy == Mercy::spare_used && word::Accessed::get(state) != 0);
+    if (!garbage && spared) continue;
+    guard.erase();
+    unlinked[count++] = victims[i];
+    shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
+    (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+    if (word::Fetched::get(state) == 0) (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
+  }
+  const Heap::Cache::Lock lock(context.cache);
+  for (std::size_t i = 0; i < count; ++i) shared.heap.retire(context.cache, unlinked[i]);
+  return count;
+}
+
+Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept {
+  const Heap::Cache::Lock lock(context.cache);
+  return context.shared.heap.allocate(context.cache, c, item_bytes);
+}
+
+std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
+  if (c == huge_class) return 1;
+  return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
+}
+
+}  // namespace
+
+std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept {
+  const GarbageRule rule{context.shared.clock.now_s(), context.shared.flush_cas.load(std::memory_order_acquire)};
+  Location victims[victims_per_sweep_max];
+  const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
+  context.epoch.enter();
+  const std::size_t found = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
+  const std::size_t evicted = found == 0 ? 0 : unlink(context, wanted.first(found), garbage_only ? Mercy::spare_good : Mercy::spare_used);
+  context.epoch.exit();
+  return evicted;
+}
+
+bool move_page(Context& context, SizeClass to) noexcept {
+  Shared& shared = context.shared;
+  const PageId page = shared.heap.pick_donor(to);
+  if (page == 0 || !shared.heap.close_page(page)) return false;
+  Location batch[victims_per_sweep_max];
+  std::size_t count = 0;
+  const auto give_up = [&] {
+    unlink(context, {batch, count}, Mercy::none);
+    count = 0;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + epoch_wait_max;
+  for (;;) {
+    context.epoch.enter();
+    shared.heap.for_each_live(page, [&](Location l) {
+      batch[count++] = l;
+      if (count == victims_per_sweep_max) give_up();
+    });
+    if (count != 0) give_up();
+    context.epoch.exit();
+    shared.epochs.synchronize();
+    {
+      const Heap::Cache::Lock lock(context.cache);
+      shared.heap.reclaim(context.cache);
+    }
+    if (shared.heap.finish_page(page, to)) return true;
+    if (std::chrono::steady_clock::now() > deadline) break;
+    std::this_thread::yield();
+  }
+  shared.heap.reopen_page(page);
+  return false;
+}
+
+Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {
+  Shared& shared = context.shared;
+  const SizeClass c = shared.heap.size_class(item_bytes);
+  Location l = allocate_once(context, c, item_bytes);
+  if (TD_LIKELY(l != no_location)) return l;
+  const bool garbage_only = !shared.policy.evict;
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t fruitless = 0;
+  do {
+    const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    l = allocate_once(context, c, item_bytes);
+    if (l != no_location) return l;
+    if (!wait) return no_location;
+    if (evicted != 0 || shared.heap.retired_bytes() != 0) {
+      std::this_thread::yield();  // somebody's batch still sees what was retired
+      continue;
+    }
+    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves: another one helps out.
+    const std::uint64_t slots = shared.heap.class_stats(c).slots_total;
+    const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
+    if (slots == 0 || ++fruitless > sweeps_of_two_turns) {
+      if (!shared.policy.evict || !move_page(context, c)) break;
+      fruitless = 0;
+    }
+  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
+  shared.heap.count_out_of_memory(c);
+  return no_location;
+}
+
+void memory(Context& context, Batch& batch, StripState& state) noexcept {
+  state.displaced_count = 0;
+  if (TD_LIKELY(state.plain_reads)) return;
+  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
+    const Query& q = batch.query(i);
+    Location& slot = state.slot[state.at(i)];
+    Status& refused = state.refused[state.at(i)];
+    slot = no_location;
+    refused = Status::none;
+    if (q.opcode == Opcode::store && q.has(option::prefilled)) {
+      slot = batch.locations()[i];
+      if (TD_UNLIKELY(state.refuse_first && i == state.strip.begin)) refused = Status::out_of_memory;
+      continue;
+    }
+    if (TD_UNLIKELY(state.refuse_first && i == state.strip.begin)) {
+      refused = Status::out_of_memory;
+      continue;
+    }
+    const Need need = need_of(context, q, batch.fingerprints()[i]);
+    if (need.item_bytes == 0) continue;
+    if (TD_UNLIKELY(need.item_bytes > context.shared.policy.item_bytes_max)) {
+      refused = Status::too_large;
+      continue;
+    }
+    slot = allocate(context, need.item_bytes, i == state.strip.begin);
+    if (TD_UNLIKELY(slot == no_location)) {
+      if (i != state.strip.begin) {
+        state.strip.end = i;
+        return;
+      }
+      refused = Status::out_of_memory;
+      continue;
+    }
+    if (need.fill) fill(context, q, slot, state.now_s);
+  }
+}
+
+void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept {
+  const Heap::Cache::Lock lock(context.cache);
+  for (std::uint32_t i = end; i < state.strip.end; ++i) {
+    const Location slot = state.slot[state.at(i)];
+    if (slot == no_location) continue;
+    if (batch.query(i).has(option::prefilled)) {
+      batch.locations()[i] = slot;  // where memory() looks for it again
+    } else {
+      context.shared.heap.release(context.cache, slot);
+    }
+  }
+  state.strip.end = end;
+}
+
+void settle_memory(Context& context, StripState& state) noexcept {
+  if (TD_LIKELY(state.plain_reads)) return;
+  Heap& heap = context.shared.heap;
+  const Heap::Cache::Lock lock(context.cache);
+  for (std::uint32_t i = 0; i < state.strip.size(); ++i) {
+    if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
+  }
+  for (std::uint32_t i = 0; i < state.displaced_count; ++i) heap.retire(context.cache, state.displaced[i]);
+}
+
+bool evict_candidate(Context& context, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  Location candidates[16];
+  const std::uint32_t count = shared.index.candidates(f, candidates);
+  // An item that nobody reads first, then any.
+  for (const bool any : {false, true}) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Item* const item = shared.heap.at(candidates[i]);
+      const std::uint64_t state = item->state_acquire();
+      if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
+      const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
+      {
+        Index::Guard guard = shared.index.lock(victim);
+        if (guard.find(candidates[i]) == nullptr) continue;
+        guard.erase();
+      }
+      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), false);
+      context.counters.evictions.add();
+      const Heap::Cache::Lock lock(context.cache);
+      shared.heap.retire(context.cache, candidates[i]);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool make_index_room(Context& context, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    context.epoch.enter();
+    const bool room = shared.index.make_room(f) || (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
+    context.epoch.exit();
+    if (room) return true;
+    shared.maintenance.notify();
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
+  return false;
+}
+
+}  // namespace tandem::task

@@ -1,0 +1,49 @@
+// The numbers that incr and decr understand: what memcached's strtoull-based reading accepts, quirks included.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace tandem::task {
+
+// Leading white space, an optional sign, digits, then the end or white space. False: not a number, or it does not fit 64 bits. A minus sign is
+// accepted as long as the wrapped number's top bit is clear ("-0").
+inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
+  const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
+  std::size_t i = 0;
+  while (i < text.size() && is_space(text[i])) ++i;
+  bool negative = false;
+  if (i < text.size() && (text[i] == '-' || text[i] == '+')) negative = text[i++] == '-';
+  const std::size_t first = i;
+  std::uint64_t value = 0;
+  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+    const auto digit = static_cast<std::uint64_t>(text[i] - '0');
+    constexpr std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
+    if (value > max / 10 || value * 10 > max - digit) return false;
+    value = value * 10 + digit;
+  }
+  if (i == first || (i < text.size() && !is_space(text[i]))) return false;
+  if (negative) {
+    value = 0 - value;
+    if (value >> 63 != 0) return false;
+  }
+  number = value;
+  return true;
+}
+
+inline std::uint32_t decimal_digits(std::uint64_t number) noexcept {
+  std::uint32_t digits = 1;
+  while (number >= 10) {
+    number /= 10;
+    ++digits;
+  }
+  return digits;
+}
+
+// incr wraps at 2^64, decr stops at 0 (protocol.txt).
+inline std::uint64_t apply_delta(std::uint64_t number, std::uint64_t delta, bool decrement) noexcept {
+  if (!decrement) return number + delta;
+  return delta > number ? 0 : number - delta;
+}
+
+}  // namespace tandem::task

@@ -1,0 +1,25 @@
+// What the tasks of one strip hand to each other beside the batch's columns.
+#pragma once
+#include <cstdint>
+
+#include "query/batch.hpp"
+
+namespace tandem {
+
+struct StripState {
+  Strip strip{};
+  std::uint32_t now_s = 0;
+  std::uint64_t flush_cas = 0;
+  bool refuse_first = false;  // the first query's write has no room in the index: it is answered out_of_memory
+  bool plain_reads = true;  // only gets that change nothing: KC may run as one tight loop
+  // Per query of the strip: the slot that MM prepared for what the query will write; no_location when it writes nothing or none could be had.
+  Location slot[strip_queries_max];
+  Status refused[strip_queries_max];  // why MM prepared none although one is needed: too_large, out_of_memory; else none
+  // Items that the strip's writes displaced: retired together when the strip ends.
+  std::uint32_t displaced_count = 0;
+  Location displaced[strip_queries_max];
+
+  std::uint32_t at(std::uint32_t query) const noexcept { return query - strip.begin; }
+};
+
+}  // namespace tandem
