@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.replies import CasMap, cas_order_violation, cas_values, difference
+from harness.replies import TOLERANCE_S, CasMap, cas_order_violation, cas_values, difference
 from harness.wire import Stream, WireTimeout
 
 from conformance.corpus.case import Case
@@ -30,8 +31,9 @@ class Transcript:
 class Client:
     """Keeps one connection for as long as the server does, so that what one case leaves behind meets the next."""
 
-    def __init__(self, connect: Callable[[], Stream]) -> None:
+    def __init__(self, connect: Callable[[], Stream], timeout_s: float = 10.0) -> None:
         self._connect = connect
+        self._timeout_s = timeout_s
         self._stream: Stream | None = None
 
     def stream(self) -> Stream:
@@ -54,9 +56,9 @@ class Client:
             stream = self.stream()
             try:
                 if case.ends_open and number == len(case.steps) - 1:
-                    reply = stream.finish(request)
+                    reply = stream.finish(request, self._timeout_s)
                 else:
-                    reply = stream.exchange(request)
+                    reply = stream.exchange(request, self._timeout_s)
             except WireTimeout as timeout:
                 transcript.timeout = str(timeout)
                 self.drop()
@@ -87,6 +89,35 @@ def compare(reference: Transcript, candidate: Transcript) -> str | None:
             f"{len(candidate.replies) - 1}"
         )
     return cas_order_violation(candidate.stream)
+
+
+def joined_request(cases: Iterable[Case]) -> bytes:
+    return b"".join(step for case in cases for step in case.steps)
+
+
+@dataclass
+class Expected:
+    """What the reference answered to each case, sent step by step, and when."""
+
+    streams: dict[str, bytes]
+    began_s: float
+
+    def difference(self, cases: Iterable[Case], candidate: bytes) -> str | None:
+        """Compares with what the candidate answered to the cases in a row, just now."""
+        expected = b"".join(self.streams[case.name] for case in cases)
+        tolerance_s = TOLERANCE_S + time.monotonic() - self.began_s
+        return difference(expected, candidate, CasMap.empty(), tolerance_s)
+
+
+def reference_streams(cases: Iterable[Case], reference: Client) -> Expected:
+    began_s = time.monotonic()
+    streams = {}
+    for case in cases:
+        transcript = reference.run(case)
+        assert not transcript.timeout and not transcript.closed, f"{case.name}: {transcript.timeout or 'closed'}"
+        streams[case.name] = transcript.stream
+    reference.drop()
+    return Expected(streams, began_s)
 
 
 def report(failures: Iterable[tuple[Case, str]], total: int) -> str:

@@ -1,12 +1,14 @@
 """Every case of the corpus, one step at a time, over TCP: the replies must be memcached's, byte for byte."""
 
 import re
+from contextlib import ExitStack
 
 import pytest
 
 from conformance.compare import differing, report
-from conformance.conftest import Pair
+from conformance.conftest import Pair, start_pair
 from conformance.corpus import GROUP_NAMES, all_cases, groups
+from conformance.corpus.simple import build_large_counters
 
 
 @pytest.mark.parametrize("group", GROUP_NAMES)
@@ -14,6 +16,14 @@ def test_group(group: str, pair: Pair, case_filter: re.Pattern[str]) -> None:
     cases = [case for case in groups()[group] if case_filter.search(case.name)]
     reference, candidate = pair.clients()
     failures = differing(cases, reference, candidate)
+    assert not failures, report(failures, len(cases))
+
+
+def test_large_counters() -> None:
+    with ExitStack() as stack:
+        reference, candidate = start_pair(stack).clients()
+        cases = list(build_large_counters())
+        failures = differing(cases, reference, candidate)
     assert not failures, report(failures, len(cases))
 
 

@@ -122,12 +122,12 @@ class CasMap:
         return self.to_candidate.get(reference) == candidate and self.to_reference.get(candidate) == reference
 
 
-def _seconds_agree(reference: int, candidate: int) -> bool:
+def _seconds_agree(reference: int, candidate: int, tolerance_s: float) -> bool:
     if reference >= WRAPPED or candidate >= WRAPPED:
         return reference >= WRAPPED and candidate >= WRAPPED
     if reference == -1 or candidate == -1:
         return reference == candidate
-    return abs(reference - candidate) <= TOLERANCE_S
+    return abs(reference - candidate) <= tolerance_s
 
 
 def _excerpt(reference: bytes, candidate: bytes) -> str:
@@ -139,8 +139,9 @@ def _excerpt(reference: bytes, candidate: bytes) -> str:
     return f"at byte {same}: reference {reference[start : same + 120]!r}, candidate {candidate[start : same + 120]!r}"
 
 
-def difference(reference: bytes, candidate: bytes, cas_map: CasMap) -> str | None:
-    """Says where two reply streams differ in what may not differ, or None."""
+def difference(reference: bytes, candidate: bytes, cas_map: CasMap, tolerance_s: float = TOLERANCE_S) -> str | None:
+    """Says where two reply streams differ in what may not differ, or None. `tolerance_s` is more where the streams were
+    not recorded at the same time: what is left until an absolute time has then shrunk."""
     ours, theirs = pieces(reference), pieces(candidate)
     for mine, other in zip(ours, theirs, strict=False):
         if mine.kind != other.kind:
@@ -149,7 +150,7 @@ def difference(reference: bytes, candidate: bytes, cas_map: CasMap) -> str | Non
             return _excerpt(bytes(mine.value), bytes(other.value))
         if mine.kind == "cas" and not cas_map.pairs(int(mine.value), int(other.value)):
             return f"CAS {other.value} does not stand where the reference's {mine.value} stands"
-        if mine.kind == "seconds" and not _seconds_agree(int(mine.value), int(other.value)):
+        if mine.kind == "seconds" and not _seconds_agree(int(mine.value), int(other.value), tolerance_s):
             return f"a time of {mine.value} s against {other.value} s; {_excerpt(reference, candidate)}"
     if len(ours) != len(theirs):
         return f"one reply is longer; {_excerpt(reference, candidate)}"

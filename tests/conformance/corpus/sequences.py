@@ -17,7 +17,7 @@ def random_command(chance: random.Random) -> bytes:
     flags = b"%d" % chance.choice((0, 0, 1, 65535, 4294967295))
     noreply = chance.choice((b"", b"", b"", b" noreply"))
     cas = b"<cas%d>" % chance.randint(0, 4)
-    number = chance.choice((b"1", b"7", b"100000", b"18446744073709551615"))
+    number = chance.choice((b"1", b"7", b"100000", b"100000000000000"))
     some_keys = b" ".join(chance.choices(KEYS, k=chance.randint(1, 5)))
     store_command = chance.choice((b"set", b"set", b"add", b"replace", b"append", b"prepend"))
     store_mode = chance.choice((b"ME", b"MA", b"MP", b"MR", b"MS"))
