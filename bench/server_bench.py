@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import fnmatch
 import json
 import os
 import platform
 import pwd
+import random
 import shlex
+import signal
 import socket
 import statistics
 import subprocess
@@ -90,13 +93,12 @@ class Server:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, cpu: int, is_udp: bool) -> None:
-        self.process = subprocess.Popen(["taskset", "-c", str(cpu), *self.command], stdin=subprocess.DEVNULL)
+        command = ["taskset", "-c", str(cpu), *self.command]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         deadline = time.monotonic() + 10
-        while True:
+        while not (udp_port_is_bound(self.port) if is_udp else tcp_port_answers(self.port)):
             if self.process.poll() is not None:
                 raise BenchError(f"{self.name} ended at once: {shlex.join(self.command)}")
-            if port_in_use(self.port, is_udp):
-                return
             if time.monotonic() > deadline:
                 raise BenchError(f"{self.name} does not listen on port {self.port}")
             time.sleep(0.02)
@@ -117,25 +119,27 @@ class Server:
             self.process.wait()
 
 
-def port_in_use(port: int, is_udp: bool) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM if is_udp else socket.SOCK_STREAM) as probe:
-        try:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0 if is_udp else 1)
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
+def die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def tcp_port_answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def udp_port_is_bound(port: int) -> bool:
+    return f"0100007F:{port:04X} " in Path("/proc/net/udp").read_text()
 
 
 def free_port() -> int:
-    """A port that is free for both TCP and UDP."""
+    """A port that is free for both TCP and UDP, below those that the kernel gives to clients."""
     while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port = tcp.getsockname()[1]
-            with contextlib.suppress(OSError):
-                udp.bind(("127.0.0.1", port))
-                return port
+        port = random.randint(12000, 32000)
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+            return port
 
 
 def memcached_label(path: str) -> str:
@@ -203,6 +207,8 @@ class Bench:
         if run.returncode != 0 and not lost_datagrams:
             reason = report.get("error") or run.stderr.strip()
             raise BenchError(f"{server.name}: {reason}\n  {shlex.join(command)}")
+        if report and report["ops"] == 0:
+            raise BenchError(f"{server.name}: no operation in {report['seconds']:.3f} s: lengthen --seconds")
         if server.stores and report.get("misses", 0) > 0:
             raise BenchError(f"{server.name}: {report['misses']} misses, though every key was set")
         return report

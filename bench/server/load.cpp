@@ -35,6 +35,7 @@ struct Options {
 };
 
 void add_options(CLI::App& app, Options& options) {
+  app.option_defaults()->take_last();
   app.add_option("--host", options.run.host, "IPv4 address")->capture_default_str();
   app.add_option("-p,--port", options.run.port, "TCP or UDP port")->capture_default_str();
   app.add_flag("--udp", options.udp, "UDP, with sendmmsg and recvmmsg");

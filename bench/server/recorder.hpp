@@ -59,6 +59,9 @@ class Recorder {
     last_ = snapshot(now);
   }
 
+  // When the window ends: an open loop sends what is due before.
+  uint64_t close_ns() const { return close_ns_; }
+
   void reply(const Request& request, uint32_t hits, uint64_t now) {
     if (request.kind == RequestKind::set) {
       ++sets_;

@@ -47,7 +47,7 @@ class TcpLoad {
     for (;;) {
       now = now_ns();
       issuing_ = recorder_.tick(now) && !at_op_limit();
-      if (is_open_loop_) send_due(schedule, now);
+      if (is_open_loop_) issuing_ = send_due(schedule, now);
       if (failed_ || (!issuing_ && outstanding_ == 0)) break;
       if (recorder_.stalled(now)) {
         recorder_.timed_out(outstanding_, now);
@@ -88,17 +88,18 @@ class TcpLoad {
 
   bool at_op_limit() const { return options_.op_limit != 0 && issued_ops_ >= options_.op_limit; }
 
-  void send_due(Schedule& schedule, uint64_t now) {
-    while (issuing_ && schedule.next_ns() <= now) {
+  // Returns whether more is to be sent. What was due before the end of the run is, however late it is.
+  bool send_due(Schedule& schedule, uint64_t now) {
+    while (schedule.next_ns() < recorder_.close_ns() && !at_op_limit()) {
       Connection& connection = connections_[turn_];
-      if (connection.pending.size() >= max_pending) return;
+      if (schedule.next_ns() > now || connection.pending.size() >= max_pending || failed_) return true;
       recorder_.sent_late(schedule.next_ns(), now);
       send_next(connection, schedule.next_ns());
       schedule.advance();
       turn_ = turn_ + 1 == connections_.size() ? 0 : turn_ + 1;
-      issuing_ = !at_op_limit();
       now = now_ns();
     }
+    return false;
   }
 
   void send_next(Connection& connection, uint64_t start_ns) {

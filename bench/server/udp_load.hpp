@@ -60,7 +60,7 @@ class UdpLoad {
     for (;;) {
       now = now_ns();
       issuing_ = recorder_.tick(now);
-      if (is_open_loop_) send_due(schedule, now);
+      if (is_open_loop_) issuing_ = send_due(schedule, now);
       if (!issuing_ && outstanding_ == 0) break;
       if (now > next_loss_check_ns_) find_losses(now);
       epoll_event events[64];
@@ -73,6 +73,7 @@ class UdpLoad {
  private:
   struct Slot {
     Request request{};
+    uint64_t sent_ns = 0;
     uint16_t id = 0;
     bool active = false;
     uint16_t part_count = 0;  // seen so far of a reply in several datagrams
@@ -93,21 +94,24 @@ class UdpLoad {
   static constexpr uint64_t loss_ns = 250'000'000;
   static constexpr int max_wait_ms = 50;
 
-  void send_due(Schedule& schedule, uint64_t now) {
-    while (issuing_ && schedule.next_ns() <= now) {
+  // Returns whether more is to be sent. What was due before the end of the run is, however late it is.
+  bool send_due(Schedule& schedule, uint64_t now) {
+    while (schedule.next_ns() < recorder_.close_ns()) {
       Socket& socket = sockets_[turn_];
-      if (socket.active + socket.next.requests.size() > slot_count / 2) return;
+      if (schedule.next_ns() > now || socket.active + socket.next.requests.size() > slot_count / 2) return true;
       recorder_.sent_late(schedule.next_ns(), now);
       send_next(socket, schedule.next_ns());
       schedule.advance();
       turn_ = turn_ + 1 == sockets_.size() ? 0 : turn_ + 1;
       now = now_ns();
     }
+    return false;
   }
 
   void send_next(Socket& socket, uint64_t start_ns) {
     Batch& batch = socket.next;
     const size_t count = batch.requests.size();
+    const uint64_t sent_ns = now_ns();
     send_vectors_.resize(count);
     send_messages_.resize(count);
     char* at = batch.buffer.data();
@@ -116,6 +120,7 @@ class UdpLoad {
       Slot& slot = socket.slots[id % slot_count];
       slot.request = batch.requests[i];
       slot.request.start_ns = start_ns;
+      slot.sent_ns = sent_ns;
       slot.id = id;
       slot.active = true;
       slot.part_count = 0;
@@ -198,7 +203,7 @@ class UdpLoad {
     for (Socket& socket : sockets_) {
       if (socket.active == 0) continue;
       for (Slot& slot : socket.slots) {
-        if (!slot.active || now < slot.request.start_ns + loss_ns) continue;
+        if (!slot.active || now < slot.sent_ns + loss_ns) continue;
         recorder_.timed_out(1, now);
         release(socket, slot);
       }
