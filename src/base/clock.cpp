@@ -11,9 +11,7 @@ std::int64_t seconds_of(clockid_t id) {
 }
 }  // namespace
 
-Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) {
-  tick();
-}
+Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) { tick(); }
 
 void Clock::tick() noexcept {
   if (frozen_.load(std::memory_order_relaxed)) return;

@@ -1,5 +1,6 @@
-// Time as the store counts it: whole seconds since a base two seconds before it was opened, so that 0 can mean "never" and 1 "already over".
-// Advanced by one thread (tick), read by all with a relaxed load: time moves on second boundaries, as in memcached.
+// Time as the store counts it: whole seconds since a base two seconds before it was opened, so that 0 can mean "never"
+// and 1 "already over". Advanced by one thread (tick), read by all with a relaxed load: time moves on second
+// boundaries, as in memcached.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,13 +1,21 @@
-// Epoch-based reclamation bound to batches: memory that a reader may still see is not reused before the batches in flight when it was freed
-// have ended.
+// Epoch-based reclamation bound to batches: memory that a reader may still see is not reused before the batches in
+// flight when it was freed have ended (K. Fraser, Practical lock-freedom, 2004, 5.2.3; here stamps are numbers, so one
+// scan serves any number of freed chunks).
 //
-// Protocol. A participant announces the global epoch before it reads shared structures (`enter`) and withdraws when its batch has copied all it
-// needs (`exit`: after WR, never at SD). A writer first unlinks memory, then calls `retire_stamp()`; the memory is free to reuse once
-// `is_safe(stamp)`.
+// Protocol. A participant announces the global epoch before it reads shared structures (`enter`) and withdraws when its
+// batch has copied all it needs (`exit`: after WR, never at SD). A writer first unlinks memory, then calls
+// `retire_stamp()`; the memory is free to reuse once `is_safe(stamp)`.
 //
-// Memory orders. enter() is a sequentially consistent exchange, so that the announcement is visible before any later read of the index; the
-// stamp is taken by a sequentially consistent increment after the unlink. Either the scan sees the announcement (and waits), or the reader's
-// later loads see the unlink. exit() is a release store: all reads of the batch happen before the slot is reused by whoever saw it.
+// Memory orders. Let W be the unlink, S its stamp, F1 the fence in safe_stamp(), F2 the one in enter().
+//   - A reader that announced e > S read the global epoch (acquire) after the stamp's increment (release): W happens
+//   before all it reads.
+//   - A reader that announced e <= S and that the scan saw holds the memory back.
+//   - A reader whose announcement the scan missed: the scan's load precedes the announcement, so F1 precedes F2 in the
+//   order of fences; as
+//     W happens before F1 and the reader's loads come after F2, they see W. (A sequentially consistent store without
+//     the fence would not do: later loads may overtake it on AArch64.)
+//   - exit() and the next enter() are release stores, the scan's loads acquire: all reads of a batch happen before the
+//   memory's reuse.
 //
 // Thread safety: everything may be called from any thread, except that one Participant belongs to one thread at a time.
 #pragma once
@@ -23,7 +31,7 @@ class EpochDomain {
  public:
   static constexpr std::uint64_t offline = 0;
 
-  // participants_max: bound on Participants alive together.
+  // participants_max: bound on Participants alive together. Throws std::bad_alloc.
   explicit EpochDomain(std::uint32_t participants_max);
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
@@ -36,8 +44,11 @@ class EpochDomain {
     Participant(const Participant&) = delete;
     Participant& operator=(const Participant&) = delete;
 
+    // REQUIRES: !active().
     TD_INLINE void enter() noexcept {
-      slot_->store(domain_->global_.load(std::memory_order_acquire), std::memory_order_seq_cst);
+      TD_DEBUG_ASSERT(!active());
+      slot_->store(domain_->global_.load(std::memory_order_acquire), std::memory_order_release);
+      fence_seq_cst();
     }
     TD_INLINE void exit() noexcept { slot_->store(offline, std::memory_order_release); }
     bool active() const noexcept { return slot_->load(std::memory_order_relaxed) != offline; }
@@ -50,11 +61,13 @@ class EpochDomain {
   // REQUIRES: the memory is unlinked. The stamp grows with every call.
   std::uint64_t retire_stamp() noexcept { return global_.fetch_add(1, std::memory_order_seq_cst); }
 
-  // All memory with a stamp below the returned one is out of every reader's sight. Scans all participants: call it per chunk, not per item.
+  // All memory with a stamp below the returned one is out of every reader's sight, for good. Reads one line per
+  // participant that ever was: call it per chunk, not per item.
   std::uint64_t safe_stamp() const noexcept;
   bool is_safe(std::uint64_t stamp) const noexcept { return stamp < safe_stamp(); }
 
-  // Waits (yielding, then sleeping) until every batch that is in flight now has ended. REQUIRES: the caller is in no batch of its own.
+  // Waits (yielding, then sleeping) until every batch that is in flight now has ended. REQUIRES: the caller is in no
+  // batch of its own.
   void synchronize() noexcept;
 
  private:
@@ -63,8 +76,9 @@ class EpochDomain {
     std::atomic<bool> taken{false};
   };
   alignas(cache_line_bytes) std::atomic<std::uint64_t> global_{1};
-  std::unique_ptr<Slot[]> slots_;
+  alignas(cache_line_bytes) std::unique_ptr<Slot[]> slots_;
   std::uint32_t slot_count_;
+  std::atomic<std::uint32_t> slots_high_{0};  // slots from here on were never taken
 };
 
 }  // namespace tandem

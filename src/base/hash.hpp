@@ -1,5 +1,5 @@
-// Seeded key hashing. XXH3 (xxhash library): good quality, ~3 ns for short keys; the seed is random per process so that bucket floods cannot be
-// prepared from outside.
+// Seeded key hashing. XXH3 (xxhash library): good quality, ~3 ns for short keys; the seed is random per process so that
+// bucket floods cannot be prepared from outside.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
-// The store's one memory limit (`-m`): heap pages, index tables and huge items draw on it; nobody allocates item memory beside it.
-// Thread safety: all calls from any thread.
+// The store's one memory limit (`-m`): heap pages, index tables and huge items draw on it; nobody allocates item memory
+// beside it. Thread safety: all calls from any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -21,7 +21,20 @@ class MemoryBudget {
     return true;
   }
   void give_back(std::uint64_t bytes) noexcept { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  // Sets bytes aside that are not free yet: from now on take() fails until others have given back enough. The claimer
+  // may use them once overdrawn() is false, and returns them (used or not) with give_back(). So whoever frees memory
+  // for something large (a bigger index) is not robbed of it piece by piece. False, and nothing changes, when the limit
+  // itself is smaller.
+  bool claim(std::uint64_t bytes) noexcept {
+    if (bytes > limit_bytes_) return false;
+    used_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return true;
+  }
+  bool overdrawn() const noexcept { return used_bytes() > limit_bytes_; }
+
   std::uint64_t limit_bytes() const noexcept { return limit_bytes_; }
+  // With what is claimed: above limit_bytes() while a claim waits.
   std::uint64_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 
  private:

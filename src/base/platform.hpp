@@ -1,5 +1,7 @@
 // What the compiler and the processor offer, under one name each. No knowledge of keys or queries.
 #pragma once
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +43,22 @@ TD_INLINE void cpu_relax() noexcept {
 #endif
 }
 
-// A monotonic tick counter of the processor (TSC on x86-64, the virtual counter on AArch64). Not serialising: good for sums over many runs.
+// A full barrier: no load behind it is done before a store ahead of it is visible. The fences' orderings are never what
+// keeps data races away here (acquire and release do that), so ThreadSanitizer, which does not model fences, loses
+// nothing.
+TD_INLINE void fence_seq_cst() noexcept {
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+// A monotonic tick counter of the processor (TSC on x86-64, the virtual counter on AArch64). Not serialising: good for
+// sums over many runs.
 TD_INLINE std::uint64_t cycles_now() noexcept {
 #if defined(__x86_64__)
   return __rdtsc();

@@ -1,46 +1,55 @@
-// The heap: item memory in 1 MiB pages cut into slots of one size class (Mega-KV 7.2 and DIDO use slabs in the same way), and whole-page runs
-// for huge items. It knows nothing of keys' places in the index: whoever evicts unlinks first and retires then.
+// The heap: item memory in 1 MiB pages cut into slots of one size class (Mega-KV 7.2 and DIDO use slabs in the same
+// way), and whole-page runs for huge items. It knows nothing of keys' places in the index: whoever evicts unlinks first
+// and retires then.
 //
-// Departures from Mega-KV 7.2: a location is an offset (no slab table on the way to an item), CLOCK's bit lies in the item header (key comparison
-// reads that line anyway), and pages move between classes.
+// Departures from Mega-KV 7.2: a location is an offset (no slab table on the way to an item), CLOCK's bit lies in the
+// item header (key comparison reads that line anyway), and pages move between classes.
 //
-// Address space: one reserved, lazily backed range of up to 128 GiB (2^32 granules); the MemoryBudget bounds what is resident. Because address
-// space is much larger than the budget, a huge item is one contiguous run of pages.
+// Address space: one reserved, lazily backed range of up to 128 GiB (2^32 granules); the MemoryBudget bounds what is
+// resident. Because address space is much larger than the budget, a huge item is one contiguous run of pages.
+//
+// Locks, in the order in which they are taken: the list of caches, a cache, a class, the page pool. Readers take none.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/epoch.hpp"
 #include "base/memory_budget.hpp"
+#include "heap/class_pages.hpp"
 #include "heap/item.hpp"
+#include "heap/page.hpp"
+#include "heap/page_pool.hpp"
+#include "heap/poison.hpp"
+#include "heap/retired_list.hpp"
+#include "heap/size_classes.hpp"
 
 namespace tandem {
 
-inline constexpr std::uint64_t page_bytes = std::uint64_t{1} << 20;
-using SizeClass = std::uint8_t;                // index into Heap::classes()
-using PageId = std::uint32_t;                  // page number in the address range; page 0 is never used, so location 0 is none
-inline constexpr SizeClass huge_class = 0xff;  // items larger than the largest slot: runs of whole pages
+inline constexpr std::uint64_t item_bytes_limit = std::uint64_t{1} << 30;  // the largest item_bytes_max
 
 struct HeapOptions {
-  double growth_factor = 1.25;                         // memcached -f: size ratio of neighbouring classes (rounded up to granules)
-  std::uint32_t slot_bytes_min = granule_bytes;        // memcached -n is mapped to this (48 there counts key + value + flags)
+  double growth_factor = 1.25;  // memcached -f: size ratio of neighbouring classes (rounded up to granules)
+  std::uint32_t slot_bytes_min = granule_bytes;  // memcached -n is mapped to this (48 there counts key + value + flags)
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: the largest item, header included
-  bool huge_pages = true;                              // madvise(MADV_HUGEPAGE)
+  bool huge_pages = true;                                 // madvise(MADV_HUGEPAGE)
 };
 
 struct ClassStats {
   std::uint32_t slot_bytes, slots_per_page;
-  std::uint64_t pages, slots_total, slots_used, slots_free, evictions, reclaimed_expired, out_of_memory, pages_moved_in, pages_moved_out;
+  std::uint64_t pages, slots_total, slots_used, slots_free, evictions, reclaimed_expired, out_of_memory, pages_moved_in,
+      pages_moved_out;
 };
 
 class Heap {
  public:
-  // budget, epochs outlive the heap. Throws std::system_error when the address range cannot be reserved, std::invalid_argument on bad options.
+  // budget, epochs outlive the heap. Throws std::system_error when the address range cannot be reserved,
+  // std::invalid_argument on bad options.
   Heap(const HeapOptions& options, MemoryBudget& budget, EpochDomain& epochs);
   ~Heap();
   Heap(const Heap&) = delete;
@@ -52,75 +61,161 @@ class Heap {
   TD_INLINE Location location_of(const Item* item) const noexcept {
     return static_cast<Location>((reinterpret_cast<const char*>(item) - base_) / granule_bytes);
   }
-  std::uint64_t value_bytes(const Item* item) const noexcept;  // of any item, huge ones included
-  std::uint64_t total_bytes(const Item* item) const noexcept;
+  // Of any item, huge ones included.
+  TD_INLINE std::uint64_t value_bytes(const Item* item) const noexcept {
+    return TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : huge_value_bytes(item);
+  }
+  std::uint64_t total_bytes(const Item* item) const noexcept {
+    return item->key_offset() + item->key_bytes() + value_bytes(item);
+  }
 
-  // The class whose slots hold an item of so many bytes (header included); huge_class above the largest slot. One table look-up.
-  SizeClass size_class(std::uint64_t item_bytes) const noexcept;
-  SizeClass class_of(Location l) const noexcept;  // the class of the page that holds l
-  std::uint32_t class_count() const noexcept;
-  std::uint32_t slot_bytes(SizeClass c) const noexcept;
+  // The class whose slots hold an item of so many bytes (header included); huge_class above the largest slot. One table
+  // look-up.
+  TD_INLINE SizeClass size_class(std::uint64_t item_bytes) const noexcept { return classes_.of(item_bytes); }
+  // The class of the page that holds l.
+  TD_INLINE SizeClass class_of(Location l) const noexcept { return tag::class_of(table_.tag(page_of(l))); }
+  // Bytes of the slot (or run of pages) at `l`, which the caller owns: the largest item that fits it.
+  std::uint64_t capacity_bytes(Location l) const noexcept { return slot_bytes_at(class_of(l), l); }
+  const SizeClasses& classes() const noexcept { return classes_; }
+  std::uint32_t class_count() const noexcept { return classes_.count(); }
+  std::uint32_t slot_bytes(SizeClass c) const noexcept { return classes_[c].slot_bytes; }  // REQUIRES: not huge_class
 
-  // --- one per worker or session -------------------------------------------------------------------------------------------------------
-  // Free slots of every class in chunks, and what this worker retired. Owned by one thread; the page mover may reach in, so a caller holds the
-  // cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock guard(cache)` once per strip.
+  // --- one per worker or session
+  // ------------------------------------------------------------------------------------------------------- Free slots
+  // of every class in chunks, and what this worker retired. Owned by one thread; the page mover may reach in, so a
+  // caller holds the cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock guard(cache)`
+  // once per strip.
   class Cache;
 
-  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. Takes a chunk from the class's pages, a new page from
-  // the budget, or what this cache retired and is safe by now. Never blocks on readers. Prefetches the next slot it will hand out.
-  // REQUIRES: the cache is locked; item_bytes <= item_bytes_max.
+  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. Takes a chunk from the
+  // class's pages, a new page from the budget, or what this cache retired and is safe by now. Never blocks on readers.
+  // Prefetches the next slot it will hand out. REQUIRES: the cache is locked; item_bytes <= item_bytes_max.
   Location allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
-  // Gives back a slot that no reader ever saw (an add that found the key).
+  // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
   // Gives back a slot that was unlinked and marked dead; reused only after its epoch, and while its page is not pinned.
+  // Its state word may be overwritten at once but stays dead.
   void retire(Cache& cache, Location l) noexcept;
   // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none.
   std::size_t reclaim(Cache& cache) noexcept;
-  std::uint64_t retired_bytes() const noexcept;  // of all caches: waiting for their epoch
+  // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
+  std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
+  // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
+  // caches). A hint, to evict ahead.
+  std::uint64_t slots_at_hand(const Cache& cache, SizeClass c) const noexcept;
 
-  // Writes header, flags, key (value bytes are the caller's: item->value()) with state `filling`, expiry and access second; cas stays 0.
-  Item* format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes, std::uint32_t expiry_s,
-               std::uint32_t now_s, bool binary_key) noexcept;
+  // Writes header, flags, key (value bytes are the caller's: item->value()) with state `filling`, expiry and access
+  // second; cas stays 0.
+  Item* format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
+               std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
 
-  // --- CLOCK ---------------------------------------------------------------------------------------------------------------------------
-  // Advances the class's hand until it has found `victims_max` live items that are not accessed since the last turn (or expired, or flushed, as
-  // `is_garbage(item, state)` says), clearing CLOCK bits on its way; looks at no more than `slots_max` slots. The victims are only candidates:
-  // the caller unlinks each under its key's stripe, re-checking that it is live, then retires it.
-  // Any thread; hands of one class are claimed in ranges, so sweepers do not meet.
+  // --- CLOCK
+  // ---------------------------------------------------------------------------------------------------------------------------
+  // Advances the class's hand until it has found `victims_max` live items that are not accessed since the last turn (or
+  // expired, or flushed, as `is_garbage(item, state)` says), clearing CLOCK bits on its way; looks at no more than
+  // `slots_max` slots. The victims are only candidates: the caller unlinks each under its key's stripe, re-checking
+  // that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges, so sweepers
+  // do not meet.
   using IsGarbage = bool (*)(const void* context, const Item* item, std::uint64_t state);
-  std::size_t sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage, const void* context) noexcept;
+  std::size_t sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
+                    const void* context) noexcept;
   void count_eviction(SizeClass c, bool expired) noexcept;
   void count_out_of_memory(SizeClass c) noexcept;
 
-  // --- pages between classes, and back to the budget -----------------------------------------------------------------------------------
-  // The best page to take for a starving class (or for the index: to = huge_class): of a class with more than one page, preferring many free
-  // slots, then many pages. 0: none.
+  // --- pages between classes, and back to the budget
+  // ----------------------------------------------------------------------------------- A move: pick_donor, close_page,
+  // evict what for_each_live shows, and finish_page, with as many batches in between as it takes, or reopen_page. Moves
+  // of different pages may go on together. Callers hold no cache's lock.
+
+  // The page to take for a starving class (or for the budget: to = huge_class). From the class whose slots are asked
+  // for least, that is where items would live longest until the hand comes round: pages' worth of free slots first,
+  // then the fewest recent allocations per slot. Of classes with more than one page, unless the starving one has none.
+  // Within it the page with most free slots. 0: there is none (the budget is in huge items). Called again, it names
+  // another page.
   PageId pick_donor(SizeClass to) noexcept;
-  // Stops allocation from the page and takes its free slots out of the class and all caches. False: it holds a filling slot or is already closed.
+  // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
+  // changed: it holds a filling slot, or is not an open page.
   bool close_page(PageId page) noexcept;
-  // Calls f for every slot of a closed page that is live.
+  // Calls f for every slot of a closed page that is live. REQUIRES: the caller is inside an epoch.
   void for_each_live(PageId page, const std::function<void(Location)>& f) const;
-  // True once all its slots are free (retired ones came back): the page has left its class; its state words are zeroed and it was given to class
-  // `to`, or to the budget when `to` is huge_class. False: try again after an epoch.
+  // True once all its slots are free (retired ones came back) and nobody looks at it any more: the page has left its
+  // class; it is zeroed and was given to class `to`, or to the budget when `to` is huge_class (with huge pages as soon
+  // as the other half of its 2 MiB is free, too; pick_donor knows). False: try again after an epoch. REQUIRES: the
+  // caller is in no epoch, or it stays false.
   bool finish_page(PageId page, SizeClass to) noexcept;
   void reopen_page(PageId page) noexcept;  // abandons the move
 
-  // --- pins: output that still points into a page ------------------------------------------------------------------------------------------
+  // --- pins: output that still points into a page
+  // ------------------------------------------------------------------------------------------ REQUIRES: pin while the
+  // item cannot be reused (inside the epoch in which it was found live); unpin once for each.
   void pin(Location l) noexcept;
   void unpin(Location l) noexcept;
 
-  // Every live item of every page, while writers go on: each item that is live throughout is seen (once, if its key is not rewritten).
-  // REQUIRES: the caller is inside an epoch for each call of `visit_page`.
-  PageId page_end() const noexcept;  // pages have ids 1 .. page_end() - 1
+  // Every live item of every page, while writers go on: each item that is live throughout is seen (once, if its key is
+  // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
+  PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
   template <class F>
   void visit_page(PageId page, F f) const;  // f(Location, Item*) for live items
 
-  ClassStats class_stats(SizeClass c) const;
-  std::uint64_t huge_items() const noexcept;
-  std::uint64_t huge_bytes() const noexcept;
+  ClassStats class_stats(SizeClass c) const;  // huge_class, too: a "slot" is a page, slots_used counts items
+  std::uint64_t huge_items() const noexcept { return huge_items_.load(std::memory_order_relaxed); }
+  std::uint64_t huge_bytes() const noexcept { return huge_pages_.load(std::memory_order_relaxed) * page_bytes; }
 
  private:
-  char* base_ = nullptr;
+  struct Counters {
+    std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0};
+    std::uint64_t allocated_by_gone = 0;                     // by caches that are gone; guarded by caches_mutex_
+    std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; guarded by caches_mutex_
+  };
+  // Where pages, counters and caches of a class lie: huge items have the last place.
+  std::uint32_t index_of(SizeClass c) const noexcept { return c == huge_class ? classes_.count() : c; }
+
+  Location allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
+  Location allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept;
+  bool refill(Cache& cache, SizeClass c) noexcept;
+  bool add_page(SizeClass c) noexcept;
+  void adopt(PageId page, SizeClass c, bool moved) noexcept;
+  // Takes what is free or safe out of other caches; false when nothing can have changed since this cache's last try.
+  bool scavenge(Cache& cache, SizeClass c) noexcept;
+
+  void put_free(Cache& cache, SizeClass c, Location l) noexcept;
+  void free_huge(Location l) noexcept;
+  std::uint64_t slot_bytes_at(SizeClass c, Location l) const noexcept;
+  // All of a free slot but its state word is out of bounds.
+  void poison_slot(Location l, std::uint32_t bytes) const noexcept {
+    poison_memory(at(l)->bytes() + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
+  }
+  void seal(Cache& cache) noexcept;
+  std::size_t reclaim_sealed(Cache& cache) noexcept;
+  bool free_or_defer(Cache& cache, Location l) noexcept;
+  void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
+  void take_out(Cache& cache, SizeClass c, PageId page) noexcept;
+
+  void attach(Cache& cache) noexcept;
+  void adopt_retired(Cache& to, RetiredList& from) noexcept;
+  void detach(Cache& cache) noexcept;
+
+  std::uint64_t huge_value_bytes(const Item* item) const noexcept;
+
+  char* base_ = nullptr;  // of page 0
+  PageTable table_;
+  SizeClasses classes_;
+  MemoryBudget& budget_;
+  EpochDomain& epochs_;
+  PagePool pool_;
+  std::unique_ptr<ClassPages[]> pages_;   // by index_of
+  std::unique_ptr<Counters[]> counters_;  // by index_of
+
+  mutable std::mutex caches_mutex_;  // the list of caches
+  Cache* caches_ = nullptr;
+  std::unique_ptr<Cache> orphans_;  // holds what caches that are gone had retired
+
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
+  std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{
+      0};  // of all pages: mostly none, and then nobody looks at the page's
 };
 
 }  // namespace tandem
+
+#include "heap/cache.hpp"  // Heap::Cache, and the inline part of Heap

@@ -1,7 +1,8 @@
 // An item: 16-byte header, optional client flags, key, value. The same bytes in host memory and in a device's memory.
 //
-// Memory orders: `state_word` is the only field that changes while an item is live. A writer fills everything else while the state is `filling`,
-// then stores `live` with release; a reader loads the word with acquire and may then read all the rest.
+// Memory orders: `state_word` is the only field that changes while an item is live. A writer fills everything else
+// while the state is `filling`, then stores `live` with release; a reader loads the word with acquire and may then read
+// all the rest.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -35,8 +36,8 @@ enum class ItemState : std::uint8_t { free = 0, filling = 1, live = 2, dead = 3 
 //   |63       expiry_s       32|31 cas_high 21|20 access_s 6|5 win|4 stale|3 fetched|2 accessed|1 state 0|
 //   state: live -> dead is final until the slot is free, and only the holder of the key's stripe makes it.
 //   accessed: CLOCK's bit. fetched: memcached's "hit before". stale, win: the meta protocol's.
-//   access_s: the second of the last access modulo 2^15 (refreshed only when it is older than 60 s, as memcached does: hits stay reads).
-//   expiry_s: second of the store's clock at which the item expires; 0 never.
+//   access_s: the second of the last access modulo 2^15 (refreshed only when it is older than 60 s, as memcached does:
+//   hits stay reads). expiry_s: second of the store's clock at which the item expires; 0 never.
 // fixed_word, immutable while live:
 //   |63     cas_low     31|30 binary_key|29 huge|28 has_flags|27 value_bytes 8|7 key_bytes 0|
 //   has_flags: 4 bytes of client flags lie between header and key.
@@ -51,16 +52,17 @@ using Win = BitField<5, 1>;
 using AccessS = BitField<6, 15>;
 using CasHigh = BitField<21, 11>;
 using ExpiryS = BitField<32, 32>;
-static_assert(State::hi == Accessed::lo && Accessed::hi == Fetched::lo && Fetched::hi == Stale::lo && Stale::hi == Win::lo &&
-              Win::hi == AccessS::lo && AccessS::hi == CasHigh::lo && CasHigh::hi == ExpiryS::lo && ExpiryS::hi == 64);
+static_assert(State::hi == Accessed::lo && Accessed::hi == Fetched::lo && Fetched::hi == Stale::lo &&
+              Stale::hi == Win::lo && Win::hi == AccessS::lo && AccessS::hi == CasHigh::lo &&
+              CasHigh::hi == ExpiryS::lo && ExpiryS::hi == 64);
 using KeyBytes = BitField<0, 8>;
 using ValueBytes = BitField<8, 20>;
 using HasFlags = BitField<28, 1>;
 using Huge = BitField<29, 1>;
 using BinaryKey = BitField<30, 1>;
 using CasLow = BitField<31, 33>;
-static_assert(KeyBytes::hi == ValueBytes::lo && ValueBytes::hi == HasFlags::lo && HasFlags::hi == Huge::lo && Huge::hi == BinaryKey::lo &&
-              BinaryKey::hi == CasLow::lo && CasLow::hi == 64);
+static_assert(KeyBytes::hi == ValueBytes::lo && ValueBytes::hi == HasFlags::lo && HasFlags::hi == Huge::lo &&
+              Huge::hi == BinaryKey::lo && BinaryKey::hi == CasLow::lo && CasLow::hi == 64);
 static_assert(KeyBytes::limit >= key_bytes_max && ValueBytes::limit >= (1u << 20) - 1);
 }  // namespace word
 inline constexpr unsigned cas_bits = word::CasHigh::width + word::CasLow::width;
@@ -74,7 +76,9 @@ struct Item {
   static std::uint32_t expiry_of(std::uint64_t w) noexcept { return static_cast<std::uint32_t>(word::ExpiryS::get(w)); }
   TD_INLINE std::uint64_t state_acquire() const noexcept { return state_word.load(std::memory_order_acquire); }
 
-  TD_INLINE std::uint32_t key_bytes() const noexcept { return static_cast<std::uint32_t>(word::KeyBytes::get(fixed_word)); }
+  TD_INLINE std::uint32_t key_bytes() const noexcept {
+    return static_cast<std::uint32_t>(word::KeyBytes::get(fixed_word));
+  }
   TD_INLINE bool has_flags() const noexcept { return word::HasFlags::get(fixed_word) != 0; }
   TD_INLINE bool is_huge() const noexcept { return word::Huge::get(fixed_word) != 0; }
   TD_INLINE bool binary_key() const noexcept { return word::BinaryKey::get(fixed_word) != 0; }
@@ -98,7 +102,8 @@ struct Item {
     return word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed_word);
   }
   // Bytes of header, flags, key and value together.
-  static constexpr std::uint64_t total_bytes(std::uint32_t client_flags, std::uint64_t key_bytes, std::uint64_t value_bytes) noexcept {
+  static constexpr std::uint64_t total_bytes(std::uint32_t client_flags, std::uint64_t key_bytes,
+                                             std::uint64_t value_bytes) noexcept {
     return 16 + (client_flags != 0 ? 4 : 0) + key_bytes + value_bytes;
   }
 };

@@ -1,0 +1,229 @@
+#include "heap/class_pages.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace tandem {
+namespace {
+void add(std::atomic<std::uint64_t>& n, std::uint64_t by) {
+  n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+void subtract(std::atomic<std::uint64_t>& n, std::uint64_t by) {
+  n.store(n.load(std::memory_order_relaxed) - by, std::memory_order_relaxed);
+}
+}  // namespace
+
+void ClassPages::init(const PageTable& table, const SlotShape& shape, SizeClass c) noexcept {
+  table_ = table;
+  shape_ = shape;
+  class_ = c;
+}
+
+std::uint32_t ClassPages::take(std::span<Location> out) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint32_t taken = 0;
+  while (taken < out.size() && avail_head_ != 0) {
+    const PageId page = avail_head_;
+    PageInfo& info = table_.info(page);
+    std::uint64_t* const bitmap = table_.bitmap(page);
+    const std::uint32_t before = taken;
+    while (info.summary != 0 && taken < out.size()) {
+      const auto group = static_cast<std::uint32_t>(std::countr_zero(info.summary));
+      const std::uint32_t words_end = (group + 1) * bitmap_group_words;
+      for (std::uint32_t w = group * bitmap_group_words; w < words_end && taken < out.size(); ++w) {
+        while (bitmap[w] != 0 && taken < out.size()) {
+          const auto bit = static_cast<std::uint32_t>(std::countr_zero(bitmap[w]));
+          bitmap[w] &= bitmap[w] - 1;
+          out[taken++] = shape_.location(page, w * 64 + bit);
+        }
+        if (w + 1 == words_end && bitmap[w] == 0) info.summary &= info.summary - 1;
+      }
+    }
+    info.free_count -= taken - before;
+    if (info.free_count == 0) avail_remove(page);
+  }
+  subtract(slots_free_, taken);
+  std::reverse(out.begin(), out.begin() + taken);
+  return taken;
+}
+
+void ClassPages::put(std::span<const Location> slots) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const Location l : slots) put_one(l);
+  add(slots_free_, slots.size());
+}
+
+void ClassPages::put_one(Location l) noexcept {
+  const PageId page = page_of(l);
+  PageInfo& info = table_.info(page);
+  const std::uint32_t slot = shape_.slot_at(l % page_granules);
+  std::uint64_t& word = table_.bitmap(page)[slot / 64];
+  const std::uint64_t bit = std::uint64_t{1} << slot % 64;
+  TD_ASSERT((word & bit) == 0);  // given back twice
+  word |= bit;
+  info.summary |= std::uint64_t{1} << slot / 64 / bitmap_group_words;
+  ++info.free_count;
+  if (!info.in_avail && tag::state_of(table_.tag(page)) == PageState::open) avail_push(page);
+}
+
+void ClassPages::add_page(PageId page, bool moved) noexcept {
+  const std::lock_guard lock(mutex_);
+  PageInfo& info = table_.info(page);
+  const std::uint32_t slots = shape_.slots_per_page;
+  const std::uint32_t groups = (slots + 64 * bitmap_group_words - 1) / (64 * bitmap_group_words);
+  std::uint64_t* const bitmap = table_.bitmap(page);
+  std::fill_n(bitmap, groups * bitmap_group_words, 0);
+  std::fill_n(bitmap, slots / 64, ~std::uint64_t{0});
+  if (slots % 64 != 0) bitmap[slots / 64] = (std::uint64_t{1} << slots % 64) - 1;
+  info.summary = groups == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << groups) - 1;
+  info.free_count = slots;
+  info.in_avail = false;
+  table_.set_tag(page, PageState::open, class_);
+  ring_insert(page);
+  avail_push(page);
+  add(pages_, 1);
+  add(slots_free_, slots);
+  if (moved) ++moved_in_;
+}
+
+bool ClassPages::close(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (table_.tag(page) != tag::make(PageState::open, class_)) return false;
+  if (table_.info(page).in_avail) avail_remove(page);
+  ring_remove(page);
+  table_.set_tag(page, PageState::closed, class_);
+  return true;
+}
+
+void ClassPages::reopen(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  const PageState state = tag::state_of(table_.tag(page));
+  TD_ASSERT(state == PageState::closed || state == PageState::emptied);
+  table_.set_tag(page, PageState::open, class_);
+  ring_insert(page);
+  if (table_.info(page).free_count != 0) avail_push(page);
+}
+
+bool ClassPages::is_empty(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  return table_.info(page).free_count == shape_.slots_per_page;
+}
+
+void ClassPages::leave(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  PageInfo& info = table_.info(page);
+  TD_ASSERT(info.free_count == shape_.slots_per_page && !info.in_avail);
+  table_.set_tag(page, PageState::free, 0);
+  subtract(pages_, 1);
+  subtract(slots_free_, shape_.slots_per_page);
+  ++moved_out_;
+}
+
+PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
+  constexpr int looks = 64;
+  const std::lock_guard lock(mutex_);
+  if (hand_page_ == 0 || pages() <= keep) return 0;
+  // From where the last call stopped, so that a page that could not be closed is not picked again at once; else from
+  // the page that the hand reaches next: what it holds was not looked at for longest.
+  PageId page = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
+  PageId best = page;
+  for (int i = 0; i < looks; ++i) {
+    if (table_.info(page).free_count > table_.info(best).free_count) best = page;
+    page = table_.info(page).ring_next;
+    if (page == (donor_cursor_ != 0 ? donor_cursor_ : hand_page_)) break;
+  }
+  donor_cursor_ = table_.info(best).ring_next;
+  return best;
+}
+
+void ClassPages::link(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  table_.info(page).free_count = 0;
+  ring_insert(page);
+  add(pages_, 1);
+}
+
+void ClassPages::unlink(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  ring_remove(page);
+  subtract(pages_, 1);
+}
+
+ClassPages::Range ClassPages::claim(std::uint32_t slots_max) noexcept {
+  constexpr int pages_passed_max = 64;
+  const std::lock_guard lock(mutex_);
+  if (hand_page_ == 0) return {};
+  for (int i = 0;
+       i < pages_passed_max && hand_slot_ == 0 && table_.info(hand_page_).free_count == shape_.slots_per_page; ++i) {
+    hand_page_ = table_.info(hand_page_).ring_next;
+  }
+  const Range range{hand_page_, hand_slot_, std::min(slots_max, shape_.slots_per_page - hand_slot_)};
+  hand_slot_ += range.count;
+  if (hand_slot_ == shape_.slots_per_page) {
+    hand_slot_ = 0;
+    hand_page_ = table_.info(hand_page_).ring_next;
+  }
+  return range;
+}
+
+void ClassPages::unclaim(const Range& range, std::uint32_t from) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (hand_page_ == 0 || table_.tag(range.page) != tag::make(PageState::open, class_)) return;
+  const std::uint32_t end = range.first + range.count;
+  const bool unmoved = end == shape_.slots_per_page ? hand_slot_ == 0 && hand_page_ == table_.info(range.page).ring_next
+                                                    : hand_slot_ == end && hand_page_ == range.page;
+  if (!unmoved) return;
+  hand_page_ = range.page;
+  hand_slot_ = from;
+}
+
+ClassPages::Totals ClassPages::totals() noexcept {
+  const std::lock_guard lock(mutex_);
+  return {pages(), slots_free(), moved_in_, moved_out_};
+}
+
+void ClassPages::avail_push(PageId p) noexcept {
+  PageInfo& info = table_.info(p);
+  info.in_avail = true;
+  info.avail_next = 0;
+  info.avail_prev = avail_tail_;
+  (avail_tail_ != 0 ? table_.info(avail_tail_).avail_next : avail_head_) = p;
+  avail_tail_ = p;
+}
+
+void ClassPages::avail_remove(PageId p) noexcept {
+  PageInfo& info = table_.info(p);
+  info.in_avail = false;
+  (info.avail_prev != 0 ? table_.info(info.avail_prev).avail_next : avail_head_) = info.avail_next;
+  (info.avail_next != 0 ? table_.info(info.avail_next).avail_prev : avail_tail_) = info.avail_prev;
+}
+
+// Behind the hand: what is new is looked at last.
+void ClassPages::ring_insert(PageId p) noexcept {
+  PageInfo& info = table_.info(p);
+  if (hand_page_ == 0) {
+    info.ring_next = info.ring_prev = p;
+    hand_page_ = p;
+    hand_slot_ = 0;
+    return;
+  }
+  PageInfo& hand = table_.info(hand_page_);
+  info.ring_next = hand_page_;
+  info.ring_prev = hand.ring_prev;
+  table_.info(hand.ring_prev).ring_next = p;
+  hand.ring_prev = p;
+}
+
+void ClassPages::ring_remove(PageId p) noexcept {
+  const PageInfo& info = table_.info(p);
+  const PageId next = info.ring_next == p ? 0 : info.ring_next;
+  table_.info(info.ring_prev).ring_next = info.ring_next;
+  table_.info(info.ring_next).ring_prev = info.ring_prev;
+  if (hand_page_ == p) {
+    hand_page_ = next;
+    hand_slot_ = 0;
+  }
+  if (donor_cursor_ == p) donor_cursor_ = next;
+}
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+// The pages of one size class: their free slots, and CLOCK's hand over them. (For huge items: the first pages of their
+// runs, hand only.)
+//
+// Invariants: a page in the ring is open (or, for huge items, live); a page in the list of available ones is open and
+// has free slots; a closed page keeps its bitmap, where its slots gather, but is in neither. Thread safety: all calls
+// from any thread; one lock, held for at most one chunk of slots.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "heap/size_classes.hpp"
+
+namespace tandem {
+
+class alignas(cache_line_bytes) ClassPages {
+ public:
+  struct Totals {
+    std::uint64_t pages, slots_free, moved_in, moved_out;
+  };
+  // Slots [first, first + count) of a page, whose turn it is. count 0: there are none.
+  struct Range {
+    PageId page = 0;
+    std::uint32_t first = 0, count = 0;
+  };
+
+  void init(const PageTable& table, const SlotShape& shape, SizeClass c) noexcept;
+
+  // Up to out.size() free slots, in falling order so that taking them from the end walks memory upwards. Returns how
+  // many.
+  std::uint32_t take(std::span<Location> out) noexcept;
+  // Slots of this class, of open or closed pages.
+  void put(std::span<const Location> slots) noexcept;
+  // An empty page joins the class. REQUIRES: it is all zeros, and belongs to the caller.
+  void add_page(PageId page, bool moved) noexcept;
+
+  // --- moves
+  bool close(PageId page) noexcept;  // false: it is not an open page of this class
+  void reopen(PageId page) noexcept;
+  // All its slots are back. REQUIRES: closed or emptied.
+  bool is_empty(PageId page) noexcept;
+  void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
+  // The page that costs least to empty, among a few; 0: the class has no pages to choose from, or none but its last
+  // `keep`.
+  PageId pick_donor(std::uint64_t keep) noexcept;
+
+  // --- the ring alone, for huge items
+  void link(PageId page) noexcept;
+  void unlink(PageId page) noexcept;
+
+  // Advances the hand over at most slots_max slots of one page. Pages all of whose slots are free are passed over.
+  Range claim(std::uint32_t slots_max) noexcept;
+  // Gives back the end of a claimed range, from slot `from`, if the hand has not moved on since.
+  void unclaim(const Range& range, std::uint32_t from) noexcept;
+
+  Totals totals() noexcept;
+  std::uint64_t pages() const noexcept { return pages_.load(std::memory_order_relaxed); }
+  std::uint64_t slots_free() const noexcept { return slots_free_.load(std::memory_order_relaxed); }
+
+ private:
+  // These REQUIRE the lock.
+  void put_one(Location l) noexcept;
+  void avail_push(PageId p) noexcept;
+  void avail_remove(PageId p) noexcept;
+  void ring_insert(PageId p) noexcept;
+  void ring_remove(PageId p) noexcept;
+
+  std::mutex mutex_;
+  PageTable table_;
+  SlotShape shape_{};
+  SizeClass class_ = 0;
+  // Guarded by mutex_.
+  PageId avail_head_ = 0, avail_tail_ = 0;
+  PageId hand_page_ = 0;         // 0: the ring is empty
+  std::uint32_t hand_slot_ = 0;  // the next slot to look at
+  PageId donor_cursor_ = 0;
+  std::uint64_t moved_in_ = 0, moved_out_ = 0;
+  // Written under the lock, read anywhere.
+  std::atomic<std::uint64_t> pages_{0};
+  std::atomic<std::uint64_t> slots_free_{0};
+};
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// CLOCK (Mega-KV 7.2, there with a bitmap beside the slab; here the bit lies in the item's state word).
+#include <algorithm>
+
+#include "heap/heap.hpp"
+
+namespace tandem {
+
+std::size_t Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
+                        const void* context) noexcept {
+  constexpr std::uint32_t range_slots = 64;  // claimed at once
+  constexpr std::uint32_t prefetch_slots =
+      12;  // read ahead: slots lie a stride apart, which the processor does not foresee beyond a 4 KiB page
+  ClassPages& pages = pages_[index_of(c)];
+  // A full turn after the first victim the hand would find it again.
+  const std::uint64_t turn = pages.pages() * (c == huge_class ? 1 : classes_[c].slots_per_page);
+  SlotShape shape{};
+  if (c != huge_class) shape = classes_[c];
+
+  std::size_t found = 0;
+  std::size_t looked = 0;
+  std::size_t slots_end = slots_max;
+  while (found < victims.size() && looked < slots_end) {
+    const std::size_t want = std::min<std::size_t>(range_slots, slots_end - looked);
+    const ClassPages::Range range = pages.claim(static_cast<std::uint32_t>(want));
+    if (range.count == 0) break;
+    const std::uint32_t end = range.first + range.count;
+    for (std::uint32_t i = range.first; i < std::min(range.first + prefetch_slots, end); ++i) {
+      prefetch_read(at(shape.location(range.page, i)));
+    }
+    std::uint32_t slot = range.first;
+    for (; slot < end && found < victims.size(); ++slot, ++looked) {
+      if (slot + prefetch_slots < end) prefetch_read(at(shape.location(range.page, slot + prefetch_slots)));
+      const Location l = shape.location(range.page, slot);
+      Item* const item = at(l);
+      const std::uint64_t state = item->state_acquire();
+      if (Item::state_of(state) != ItemState::live) continue;
+      if (is_garbage == nullptr || !is_garbage(context, item, state)) {
+        if (word::Accessed::get(state) != 0) {
+          item->state_word.fetch_and(~word::Accessed::mask, std::memory_order_relaxed);
+          continue;
+        }
+      }
+      if (found == 0) slots_end = std::min<std::size_t>(slots_end, looked + turn);
+      victims[found++] = l;
+    }
+    if (slot < end) pages.unclaim(range, slot);
+  }
+  return found;
+}
+
+void Heap::count_eviction(SizeClass c, bool expired) noexcept {
+  Counters& counters = counters_[index_of(c)];
+  (expired ? counters.reclaimed_expired : counters.evictions).fetch_add(1, std::memory_order_relaxed);
+}
+
+void Heap::count_out_of_memory(SizeClass c) noexcept {
+  counters_[index_of(c)].out_of_memory.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace tandem

@@ -1,0 +1,123 @@
+// Pages from one class to another, and back to the budget.
+//
+// States of a page's move: open -> closed (allocation stopped, slots gather in its bitmap) -> emptied (all slots back;
+// sweeps, visits and for_each_live no longer begin on it) -> an epoch later nobody looks at it: free, zeroed, open in
+// another class.
+#include <algorithm>
+#include <cstring>
+
+#include "heap/heap.hpp"
+
+namespace tandem {
+
+PageId Heap::pick_donor(SizeClass to) noexcept {
+  if (to == huge_class) {
+    // The budget gets memory back a frame at a time: finish those that are half free first.
+    const PageId lone = pool_.lone_page();
+    if (lone != 0) return lone;
+  }
+  // A class's items live about slots / allocation rate: take from where that is longest. Counts fade by half a call.
+  struct Candidate {
+    SizeClass c;
+    bool has_free_page;
+    double life;
+  };
+  Candidate best{huge_class, false, -1.0};
+  const std::uint64_t keep = to != huge_class && pages_[to].pages() == 0 ? 0 : 1;
+  {
+    const std::lock_guard list(caches_mutex_);
+    for (std::uint32_t i = 0; i < classes_.count(); ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      Counters& counters = counters_[i];
+      std::uint64_t allocated = counters.allocated_by_gone;
+      for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+        allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
+      }
+      counters.allocated_lately = counters.allocated_lately / 2 + (allocated - counters.allocated_seen);
+      counters.allocated_seen = allocated;
+      const std::uint64_t pages = pages_[c].pages();
+      if (c == to || pages == 0) continue;
+      const std::uint64_t slots = pages * classes_[c].slots_per_page;
+      const bool spare = pages > 1;
+      const Candidate candidate{c, pages_[c].slots_free() >= classes_[c].slots_per_page,
+                                static_cast<double>(slots) / static_cast<double>(counters.allocated_lately + 1)};
+      if (!spare && keep != 0) continue;
+      const bool better =
+          best.c == huge_class ||
+          (candidate.has_free_page != best.has_free_page ? candidate.has_free_page : candidate.life > best.life);
+      if (better) best = candidate;
+    }
+  }
+  return best.c == huge_class ? 0 : pages_[best.c].pick_donor(keep);
+}
+
+bool Heap::close_page(PageId page) noexcept {
+  if (page == 0 || page >= page_end()) return false;
+  const SizeClass c = tag::class_of(table_.tag(page));
+  if (c >= classes_.count() || !pages_[c].close(page)) return false;
+  {
+    // From here on a cache that gets its lock after this one sees the page closed and keeps none of its slots.
+    const std::lock_guard list(caches_mutex_);
+    for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+      const Cache::Lock lock(*cache);
+      take_out(*cache, c, page);
+    }
+  }
+  const SlotShape& shape = classes_[c];
+  for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
+    const std::uint64_t state = at(shape.location(page, slot))->state_word.load(std::memory_order_relaxed);
+    if (Item::state_of(state) == ItemState::filling) {
+      pages_[c].reopen(page);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Heap::take_out(Cache& cache, SizeClass c, PageId page) noexcept {
+  Cache::Slots& slots = cache.classes_[c];
+  Location* const end = slots.ready + slots.count;
+  Location* const gone = std::partition(slots.ready, end, [page](Location l) { return page_of(l) != page; });
+  if (gone == end) return;
+  pages_[c].put({gone, end});
+  slots.count = static_cast<std::uint32_t>(gone - slots.ready);
+}
+
+void Heap::for_each_live(PageId page, const std::function<void(Location)>& f) const {
+  visit_page(page, [&f](Location l, Item*) { f(l); });
+}
+
+bool Heap::finish_page(PageId page, SizeClass to) noexcept {
+  const std::uint16_t tag = table_.tag(page);
+  const SizeClass c = tag::class_of(tag);
+  PageInfo& info = table_.info(page);
+  if (tag::state_of(tag) == PageState::closed) {
+    if (!pages_[c].is_empty(page)) {
+      const std::lock_guard list(caches_mutex_);
+      for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+        const Cache::Lock lock(*cache);
+        if (cache->retired_.has_open()) seal(*cache);
+        reclaim_sealed(*cache);
+      }
+    }
+    if (!pages_[c].is_empty(page)) return false;
+    table_.set_tag(page, PageState::emptied, c);
+    info.emptied_stamp = epochs_.retire_stamp();
+  }
+  TD_ASSERT(tag::state_of(table_.tag(page)) == PageState::emptied);
+  if (!epochs_.is_safe(info.emptied_stamp)) return false;
+
+  unpoison_memory(table_.page(page), page_bytes);
+  pages_[c].leave(page);
+  if (to == huge_class) {
+    pool_.give_page(page);
+    return true;
+  }
+  std::memset(table_.page(page), 0, page_bytes);
+  adopt(page, to, true);
+  return true;
+}
+
+void Heap::reopen_page(PageId page) noexcept { pages_[tag::class_of(table_.tag(page))].reopen(page); }
+
+}  // namespace tandem

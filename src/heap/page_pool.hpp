@@ -1,0 +1,92 @@
+// The heap's address range: hands out whole pages and runs of pages, charges them to the budget, and returns their
+// memory to the system.
+//
+// The range is reserved without access and made usable block by block, so it costs nothing under any overcommit
+// setting; it is several times the budget, so that a run of pages for a huge item is found however the pages lie.
+//
+// With huge pages the kernel backs, and may at any time fill in, 2 MiB at once. So pages are charged and given back in
+// frames of two: what is resident never passes what was charged. The half of a frame that has no user stays here,
+// charged, for the next who wants a page.
+//
+// Thread safety: all calls from any thread.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "base/memory_budget.hpp"
+#include "heap/page.hpp"
+
+namespace tandem {
+
+class PagePool {
+ public:
+  // What a page costs beside its bytes: its bitmap and its PageInfo.
+  static constexpr std::uint64_t page_overhead_bytes = bitmap_bytes + sizeof(PageInfo) + sizeof(std::uint16_t);
+  static constexpr std::uint64_t page_cost_bytes = page_bytes + page_overhead_bytes;
+  // Below this budget frames are single pages, without huge pages: half a frame would be too much to have lying about.
+  static constexpr std::uint64_t huge_pages_budget_bytes_min = std::uint64_t{32} << 20;
+
+  // Throws std::system_error when no address range can be had.
+  PagePool(MemoryBudget& budget, bool huge_pages);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  const PageTable& table() const noexcept { return table_; }
+
+  // A page of zeros, or 0 when the budget or the range is used up.
+  PageId take_page() noexcept;
+  // The first of `pages` neighbouring pages, or 0. Their bytes are zero.
+  PageId take_run(std::uint32_t pages) noexcept;
+  // REQUIRES: the tags say free and nobody looks at the bytes any more.
+  void give_page(PageId page) noexcept;
+  void give_run(PageId first, std::uint32_t pages) noexcept;
+
+  // A page in use whose frame would go back to the budget with it; 0: none was found among the first few. Only a hint.
+  PageId lone_page() noexcept;
+
+  PageId page_end() const noexcept { return page_end_.load(std::memory_order_acquire); }
+  std::uint32_t pages_per_frame() const noexcept { return pages_per_frame_; }
+
+ private:
+  // A frame is pages_per_frame neighbouring pages, frame 0 starting with page 1 on a 2 MiB boundary.
+  std::uint32_t frame_of(PageId p) const noexcept { return (p - 1) / pages_per_frame_; }
+  PageId first_page(std::uint32_t frame) const noexcept { return frame * pages_per_frame_ + 1; }
+  PageId buddy_of(PageId p) const noexcept { return ((p - 1) ^ 1) + 1; }
+  std::uint64_t frame_cost_bytes() const noexcept { return pages_per_frame_ * page_cost_bytes; }
+
+  bool reserve(std::uint64_t pages) noexcept;
+  // The following REQUIRE the lock.
+  std::uint32_t find_frame() noexcept;
+  std::uint32_t find_frames(std::uint32_t count) const noexcept;
+  bool take_frames(std::uint32_t first, std::uint32_t count) noexcept;  // makes them usable; false: the system refuses
+  void list_push(PageId p, bool dirty) noexcept;
+  void list_remove(PageId p) noexcept;
+
+  void give_frames(std::uint32_t first, std::uint32_t count) noexcept;
+  bool discard(void* at, std::uint64_t bytes) noexcept;
+
+  MemoryBudget& budget_;
+  PageTable table_;
+  const bool huge_pages_;
+  const std::uint32_t pages_per_frame_;
+  std::uint32_t frame_count_ = 0;
+  char* range_ = nullptr;
+  std::uint64_t range_bytes_ = 0;
+  void* infos_ = nullptr;
+  std::uint64_t infos_bytes_ = 0;
+  std::atomic<PageId> page_end_{1};
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::vector<std::uint64_t> free_frames_;  // a bit each
+  std::vector<bool> usable_blocks_;
+  std::uint32_t first_free_hint_ = 0;  // all words of free_frames_ before it are empty
+  std::uint64_t frames_used_ = 0;
+  PageId lone_last_ = 0;
+  PageId list_head_ = 0;  // free pages of frames in use
+};
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#include "heap/size_classes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t round_up(std::uint64_t bytes) {
+  return (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+}
+
+SlotShape shape_of(std::uint32_t slot_bytes) {
+  SlotShape s{};
+  s.slot_bytes = slot_bytes;
+  s.slot_granules = slot_bytes / granule_bytes;
+  s.slots_per_page = static_cast<std::uint32_t>(page_bytes / slot_bytes);
+  s.reciprocal = static_cast<std::uint32_t>(((std::uint64_t{1} << 31) + s.slot_granules - 1) / s.slot_granules);
+  s.chunk_slots = std::clamp(SizeClasses::chunk_bytes_max / slot_bytes, 1u, SizeClasses::chunk_slots_max);
+  s.cache_slots = s.chunk_slots == 1 ? 0 : 2 * s.chunk_slots;
+  return s;
+}
+
+std::vector<SlotShape> shapes_growing_by(double factor, std::uint64_t smallest, std::uint64_t largest_item) {
+  std::vector<SlotShape> shapes;
+  for (std::uint64_t want = smallest;;) {
+    const std::uint64_t slots = page_bytes / want;
+    const std::uint64_t slot_bytes = page_bytes / slots / granule_bytes * granule_bytes;
+    shapes.push_back(shape_of(static_cast<std::uint32_t>(slot_bytes)));
+    if (slot_bytes >= largest_item) return shapes;
+    const auto grown =
+        static_cast<std::uint64_t>(static_cast<double>(slot_bytes) * factor) / granule_bytes * granule_bytes;
+    want = std::min(std::max(grown, slot_bytes + granule_bytes), std::uint64_t{SizeClasses::slot_bytes_max});
+  }
+}
+
+}  // namespace
+
+SizeClasses::SizeClasses(double growth_factor, std::uint32_t slot_bytes_min, std::uint64_t item_bytes_max) {
+  if (!(growth_factor > 1.0) || !std::isfinite(growth_factor)) {
+    throw std::invalid_argument("heap: the growth factor of slot sizes must be above 1");
+  }
+  if (slot_bytes_min > slot_bytes_max)
+    throw std::invalid_argument("heap: the smallest slot is larger than half a page");
+  if (item_bytes_max < sizeof(Item) + 1) throw std::invalid_argument("heap: no item fits the largest item size");
+
+  const std::uint64_t smallest = round_up(std::max<std::uint64_t>(slot_bytes_min, granule_bytes));
+  const std::uint64_t largest_item = std::min<std::uint64_t>(item_bytes_max, slot_bytes_max);
+  for (double factor = std::min(growth_factor, 1e6);; factor *= 1.02) {
+    shapes_ = shapes_growing_by(factor, smallest, largest_item);
+    if (shapes_.size() <= classes_max) break;
+  }
+  by_granules_.resize(shapes_.back().slot_granules + 1);
+  std::size_t granules = 0;
+  for (std::size_t c = 0; c < shapes_.size(); ++c) {
+    for (; granules <= shapes_[c].slot_granules; ++granules) by_granules_[granules] = static_cast<SizeClass>(c);
+  }
+}
+
+}  // namespace tandem
