@@ -195,7 +195,8 @@ def test_udp_lies_are_found() -> None:
 
 
 def test_an_open_loop_counts_what_a_pause_costs_everybody(memcached: Callable[..., Server]) -> None:
-    """A server that stands still for 0.3 of 1.5 s: a closed loop notices one slow request, an open loop every fifth."""
+    """A server that stands still for 0.4 of 2 s: a closed loop notices one slow request, an open loop every fifth.
+    The limits leave 0.1 s for a signal that comes late on a busy machine."""
     server = memcached()
     load(server.port, "--preload", "--seconds", "0")
 
@@ -203,27 +204,24 @@ def test_an_open_loop_counts_what_a_pause_costs_everybody(memcached: Callable[..
         def pause() -> None:
             time.sleep(0.5)
             server.process.send_signal(signal.SIGSTOP)
-            time.sleep(0.3)
+            time.sleep(0.4)
             server.process.send_signal(signal.SIGCONT)
 
         pausing = threading.Thread(target=pause)
         pausing.start()
-        status, report = load(server.port, "--seconds", "1.5", *options)
+        status, report = load(server.port, "--seconds", "2", *options)
         pausing.join()
         assert status == 0
         return report["latency_us"]
 
     open_loop = run("--rate", "1000")
-    # Late at the client or late at the server, the number of requests is fixed by the schedule.
-    assert open_loop["count"] == 1500
-    assert open_loop["max"] >= 299_000
-    assert open_loop["p99"] >= 250_000  # 1 % of 1500: those due in the first 15 ms of the pause
-    assert open_loop["p90"] >= 130_000  # 10 %: those due in its first half
-    assert open_loop["p50"] < 100_000
+    assert open_loop["count"] == 2000
+    assert open_loop["max"] >= 300_000
+    assert open_loop["p99"] >= 270_000  # 20 of 2000: due in the first 20 ms of the pause
+    assert open_loop["p90"] >= 90_000  # 200 of 2000: due in the first 200 ms of it
     closed_loop = run()
-    assert closed_loop["max"] >= 299_000
-    assert closed_loop["p99"] < 100_000
-    assert closed_loop["p90"] < 100_000
+    assert closed_loop["max"] >= 300_000
+    assert closed_loop["p90"] < 90_000  # one request per connection waits, however long the pause
 
 
 def test_rate_is_kept(memcached: Callable[..., Server]) -> None:
