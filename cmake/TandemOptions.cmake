@@ -32,7 +32,7 @@ target_compile_options(tandem_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wcast-qual -Wcast-align
   -Wnon-virtual-dtor -Woverloaded-virtual -Wdouble-promotion -Wformat=2 -Wimplicit-fallthrough -Wundef
   -Wextra-semi -Wmissing-declarations
-  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op -Wno-psabi>
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wno-psabi>
   $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wthread-safety -Wno-psabi>
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>
   -fno-omit-frame-pointer -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
