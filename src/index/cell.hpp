@@ -65,11 +65,7 @@ struct IndexView {
     m ^= m >> 15;
     return b ^ ((m | 1u) & mask);
   }
-  // Cell i of the key's 16: 0-7 in its first bucket, 8-15 in its second, as CellMasks counts them.
-  TD_WORD std::uint64_t* cell(Fingerprint f, std::uint32_t i) const {
-    const std::uint32_t b1 = first(f);
-    return &buckets[i < bucket_cells ? b1 : other(b1, f.signature)].cell[i % bucket_cells];
-  }
+  TD_WORD std::uint32_t second(Fingerprint f) const { return other(first(f), f.signature); }
 };
 static_assert(std::is_trivially_copyable_v<IndexView> && sizeof(IndexView) == 16);
 

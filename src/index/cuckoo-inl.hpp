@@ -23,11 +23,31 @@ struct ToOwnOtherBucket {
   }
 };
 
-// The location of the first cell with the signature, or 0. Only a candidate: the caller compares keys.
-// Both buckets are read and compared before anything is decided: one branch (hit or miss), and both cache misses in
-// flight.
+// The location of the bucket's first cell with the signature, or 0. Only a candidate: the caller compares keys.
 template <Lanes L>
-TD_LANE std::uint32_t search(const L l, IndexView index, Fingerprint f) {
+TD_LANE std::uint32_t search_bucket(const L l, const Bucket* bucket, std::uint32_t signature) {
+  const auto v = l.load(bucket);
+  for (std::uint32_t m = l.match(v, signature); m != 0; m &= m - 1) {
+    const Cell c = l.take(bucket, v, l.lowest(m));
+    if (c.signature() == signature) return c.location();  // else it changed since it was loaded
+  }
+  return 0;
+}
+
+// Three orders of work for a search. Which one where: docs/decisions/0002-index.md.
+// In turn: the second bucket is read only when the first has no match. For a device, which has other searches to do
+// while one waits.
+template <Lanes L>
+TD_LANE std::uint32_t search_in_turn(const L l, IndexView index, Fingerprint f) {
+  const std::uint32_t b1 = index.first(f);
+  const std::uint32_t found = search_bucket(l, index.buckets + b1, f.signature);
+  return found != 0 ? found : search_bucket(l, index.buckets + index.other(b1, f.signature), f.signature);
+}
+
+// Both at once: one branch, hit or miss. For tables in a CPU's inner caches, where a mispredicted branch costs more
+// than a bucket.
+template <Lanes L>
+TD_LANE std::uint32_t search_both(const L l, IndexView index, Fingerprint f) {
   const std::uint32_t b1 = index.first(f);
   const Bucket* const first = index.buckets + b1;
   const Bucket* const second = index.buckets + index.other(b1, f.signature);
@@ -37,41 +57,47 @@ TD_LANE std::uint32_t search(const L l, IndexView index, Fingerprint f) {
     const std::uint32_t i = l.lowest(m);
     const bool in_first = i < bucket_cells;
     const Cell c = l.take(in_first ? first : second, in_first ? v1 : v2, i % bucket_cells);
-    if (c.signature() == f.signature) return c.location();  // else it changed since it was loaded
+    if (c.signature() == f.signature) return c.location();
   }
   return 0;
 }
 
-// The same, reading the second bucket only when the first has no match: for processors where bandwidth is what is
-// short.
+#if !defined(__CUDACC__)
+// In two passes over a strip: the first buckets of all, then the second buckets of those without a match, prefetched
+// meanwhile. For tables in memory, where the lines read are what a search costs: 1.1 to 1.3 instead of 2 for a hit.
 template <Lanes L>
-TD_LANE std::uint32_t search_in_turn(const L l, IndexView index, Fingerprint f) {
-  std::uint32_t b = index.first(f);
-  for (int turn = 0; turn < 2; ++turn) {
-    const Bucket* const bucket = index.buckets + b;
-    const auto v = l.load(bucket);
-    for (std::uint32_t m = l.match(v, f.signature); m != 0; m &= m - 1) {
-      const Cell c = l.take(bucket, v, l.lowest(m));
-      if (c.signature() == f.signature) return c.location();
+TD_LANE void search_two_pass(const L l, IndexView index, const Fingerprint* f, std::uint32_t count,
+                             std::uint32_t* location) {
+  constexpr std::uint32_t strip = 128;
+  std::uint8_t left[strip];
+  for (std::uint32_t begin = 0; begin < count; begin += strip) {
+    const std::uint32_t end = count - begin < strip ? count : begin + strip;
+    std::uint32_t left_count = 0;
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const std::uint32_t b1 = index.first(f[i]);
+      location[i] = search_bucket(l, index.buckets + b1, f[i].signature);
+      if (location[i] != 0) continue;
+      left[left_count++] = static_cast<std::uint8_t>(i - begin);
+      __builtin_prefetch(index.buckets + index.other(b1, f[i].signature), 0, 3);
     }
-    b = index.other(b, f.signature);
+    for (std::uint32_t k = 0; k < left_count; ++k) {
+      const std::uint32_t i = begin + left[k];
+      const Bucket* const second = index.buckets + index.other(index.first(f[i]), f[i].signature);
+      location[i] = search_bucket(l, second, f[i].signature);
+    }
   }
-  return 0;
 }
+#endif
 
-// Which cells hold the signature and which are empty: bits 0-7 the first bucket's, 8-15 the second's. Later loads come
-// after these.
+// Which cells of the bucket hold the signature and which are empty. Later loads come after these.
 struct Probe {
-  std::uint16_t same, empty;
+  std::uint8_t same, empty;
 };
 template <Lanes L>
-TD_LANE Probe probe(const L l, IndexView index, Fingerprint f) {
-  const std::uint32_t b1 = index.first(f);
-  const auto v1 = l.load(index.buckets + b1);
-  const auto v2 = l.load(index.buckets + index.other(b1, f.signature));
+TD_LANE Probe probe(const L l, const Bucket* bucket, std::uint32_t signature) {
+  const auto v = l.load(bucket);
   l.order_loads();
-  return {static_cast<std::uint16_t>(l.match(v1, f.signature) | l.match(v2, f.signature) << bucket_cells),
-          static_cast<std::uint16_t>(l.match(v1, 0) | l.match(v2, 0) << bucket_cells)};
+  return {static_cast<std::uint8_t>(l.match(v, signature)), static_cast<std::uint8_t>(l.match(v, 0))};
 }
 
 // The set bit of `mask` (8 bits, not 0) that follows `preferred` most closely, going round.
@@ -122,16 +148,19 @@ TD_LANE bool displace(const L l, IndexView index, Fingerprint f, std::uint32_t b
 template <class Rule = ToOwnOtherBucket, Lanes L>
 TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t location) {
   const Cell now = Cell::of(f.signature, location);
-  const std::uint32_t b1 = index.first(f), b2 = index.other(b1, f.signature);
+  std::uint32_t b = index.first(f);
   std::uint32_t path = f.hash * 2654435761u ^ f.signature;
-  for (std::uint32_t paths = 0;; ++paths) {
-    for (std::uint32_t moves = 0; moves <= displacement_depth; ++moves) {
-      if (claim(l, index.buckets + b1, now) || claim(l, index.buckets + b2, now)) return true;
-      if (!displace<Rule>(l, index, f, (paths & 1) != 0 ? b2 : b1, path >> 8)) break;
+  for (std::uint32_t paths = 0; paths < displacement_paths;) {
+    for (int turn = 0; turn < 2; ++turn) {
+      if (claim(l, index.buckets + b, now)) return true;
+      b = index.other(b, f.signature);
     }
-    if (paths == displacement_paths) return false;
+    if (displace<Rule>(l, index, f, b, path >> 8)) continue;
+    ++paths;  // a dead end: another path, from the other bucket
     path = path * 1664525u + 1013904223u;
+    b = index.other(b, f.signature);
   }
+  return false;
 }
 
 // Removes the cell of this signature and location; false when there is none.

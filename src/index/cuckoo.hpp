@@ -10,19 +10,22 @@
 
 namespace tandem {
 
-// Which cells of a fingerprint's two buckets hold its signature and which are empty: bits 0-7 the first bucket's, 8-15
-// the second's.
-struct CellMasks {
-  std::uint16_t same, empty;
+// Which cells of a bucket hold a signature and which are empty: bit i is cell i.
+struct BucketMasks {
+  std::uint8_t same, empty;
 };
 
 struct CuckooOps {
+  // location[i]: of the first cell with f[i]'s signature, or 0.
+  using Search = void (*)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
+
   std::string_view name;  // "scalar", "avx2", "avx512", "neon"
   bool (*supported)() noexcept;
-  // location[i]: of the first cell with f[i]'s signature, or 0.
-  void (*search)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
-  void (*search_in_turn)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
-  CellMasks (*probe)(IndexView, Fingerprint) noexcept;  // later loads of the caller come after its loads
+  Search search_both;      // for tables in the inner caches: wants both buckets prefetched
+  Search search_two_pass;  // for tables in memory: wants the first buckets prefetched
+  Search search_in_turn;   // the order of a device, for tests
+  BucketMasks (*probe)(const Bucket*,
+                       std::uint32_t signature) noexcept;  // later loads of the caller come after its loads
   // For bulk builds and tests; see cuckoo-inl.hpp for what they require.
   bool (*insert)(IndexView, Fingerprint, std::uint32_t location) noexcept;
   bool (*erase)(IndexView, Fingerprint, std::uint32_t location) noexcept;

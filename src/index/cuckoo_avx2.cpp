@@ -23,9 +23,10 @@ static_assert(Lanes<Avx2Lanes>);
 const CuckooOps cuckoo_avx2 = {
     "avx2",
     []() noexcept { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi"); },
-    avx2::search_strip,
-    avx2::search_strip_in_turn,
-    avx2::probe_one,
+    avx2::strip_both,
+    avx2::strip_two_pass,
+    avx2::strip_in_turn,
+    avx2::probe_bucket,
     avx2::insert_one,
     avx2::erase_one};
 

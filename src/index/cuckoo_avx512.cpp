@@ -28,9 +28,14 @@ bool supported() noexcept {
 }
 }  // namespace
 
-const CuckooOps cuckoo_avx512 = {
-    "avx512",          supported,          avx512::search_strip, avx512::search_strip_in_turn,
-    avx512::probe_one, avx512::insert_one, avx512::erase_one};
+const CuckooOps cuckoo_avx512 = {"avx512",
+                                 supported,
+                                 avx512::strip_both,
+                                 avx512::strip_two_pass,
+                                 avx512::strip_in_turn,
+                                 avx512::probe_bucket,
+                                 avx512::insert_one,
+                                 avx512::erase_one};
 
 }  // namespace tandem
 #endif

@@ -13,9 +13,10 @@ namespace tandem {
 
 const CuckooOps cuckoo_neon = {"neon",
                                []() noexcept { return true; },
-                               neon::search_strip,
-                               neon::search_strip_in_turn,
-                               neon::probe_one,
+                               neon::strip_both,
+                               neon::strip_two_pass,
+                               neon::strip_in_turn,
+                               neon::probe_bucket,
                                neon::insert_one,
                                neon::erase_one};
 

@@ -2,15 +2,19 @@
 // names the Lanes type, TD_LANES_NAMESPACE the copy.
 namespace tandem::TD_LANES_NAMESPACE {
 
-inline void search_strip(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept {
-  for (std::uint32_t i = 0; i < count; ++i) location[i] = search(TD_LANES{}, index, f[i]);
+inline void strip_both(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) location[i] = search_both(TD_LANES{}, index, f[i]);
 }
-inline void search_strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count,
-                                 std::uint32_t* location) noexcept {
+inline void strip_two_pass(IndexView index, const Fingerprint* f, std::uint32_t count,
+                           std::uint32_t* location) noexcept {
+  search_two_pass(TD_LANES{}, index, f, count, location);
+}
+inline void strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count,
+                          std::uint32_t* location) noexcept {
   for (std::uint32_t i = 0; i < count; ++i) location[i] = search_in_turn(TD_LANES{}, index, f[i]);
 }
-inline CellMasks probe_one(IndexView index, Fingerprint f) noexcept {
-  const Probe p = probe(TD_LANES{}, index, f);
+inline BucketMasks probe_bucket(const Bucket* bucket, std::uint32_t signature) noexcept {
+  const Probe p = probe(TD_LANES{}, bucket, signature);
   return {p.same, p.empty};
 }
 inline bool insert_one(IndexView index, Fingerprint f, std::uint32_t location) noexcept {

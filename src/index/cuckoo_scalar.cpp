@@ -12,9 +12,10 @@ namespace tandem {
 
 const CuckooOps cuckoo_scalar = {"scalar",
                                  []() noexcept { return true; },
-                                 scalar::search_strip,
-                                 scalar::search_strip_in_turn,
-                                 scalar::probe_one,
+                                 scalar::strip_both,
+                                 scalar::strip_two_pass,
+                                 scalar::strip_in_turn,
+                                 scalar::probe_bucket,
                                  scalar::insert_one,
                                  scalar::erase_one};
 

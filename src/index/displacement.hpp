@@ -29,7 +29,7 @@ class BasicDisplacementPath {
   bool find(IndexView view, Fingerprint f) noexcept {
     std::uint32_t end = 0;
     nodes_[end++] = {view.first(f), 0, 0};
-    nodes_[end++] = {view.other(view.first(f), f.signature), 0, 0};
+    nodes_[end++] = {view.second(f), 0, 0};
     for (std::uint32_t n = 0; n < end; ++n) {
       const std::uint32_t b = nodes_[n].bucket;
       for (std::uint32_t k = 0; k < bucket_cells; ++k) {

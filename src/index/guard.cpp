@@ -55,22 +55,23 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
   const Table* const tables[2] = {phase_.read, phase_.other};
   for (int t = 0; t < 2 && tables[t] != nullptr; ++t) {
     const IndexView view = tables[t]->view();
-    const CellMasks masks = index_.ops_.probe(view, f_);
-    if (tables[t] == phase_.target) empty_ = masks.empty;
-    for (std::uint32_t m = masks.same; m != 0; m &= m - 1) {
-      std::uint64_t* const cell = view.cell(f_, static_cast<std::uint32_t>(std::countr_zero(m)));
-      const Cell c = read_cell(cell);
-      if (c.signature() != f_.signature) continue;  // another key's writer claimed or cleared it as the probe read it
-      if (item_ == nullptr) {
-        Item* const item = index_.heap_.at(c.location());
-        if (!is_live(item) || !is_it(c, item)) continue;
-        item_ = item;
-        mine = c;
-      } else if (c != mine) {
-        continue;
+    for (const std::uint32_t b : {view.first(f_), view.second(f_)}) {
+      Bucket* const bucket = view.buckets + b;
+      for (std::uint32_t m = index_.ops_.probe(bucket, f_.signature).same; m != 0 && cell_[t] == nullptr; m &= m - 1) {
+        std::uint64_t* const cell = &bucket->cell[std::countr_zero(m)];
+        const Cell c = read_cell(cell);
+        if (c.signature() != f_.signature) continue;
+        if (item_ == nullptr) {
+          Item* const item = index_.heap_.at(c.location());
+          if (!is_live(item) || !is_it(c, item)) continue;
+          item_ = item;
+          mine = c;
+        } else if (c != mine) {
+          continue;
+        }
+        cell_[t] = cell;
       }
-      cell_[t] = cell;
-      break;
+      if (cell_[t] != nullptr) break;
     }
   }
   return item_;
@@ -103,16 +104,14 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
     const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
     item->state_word.store(live_state, std::memory_order_release);
     const bool read_is_target = phase_.read == phase_.target;
-    std::uint64_t* const place = index_.add_cell(*phase_.target, f_, empty_, cell);
+    std::uint64_t* const place = index_.add_cell(*phase_.target, f_, cell);
     if (place == nullptr) {
       item->state_word.store(filling, std::memory_order_relaxed);
       return Put::needs_room;
     }
     cell_[read_is_target ? 0 : 1] = place;
     // Into the table that strips still search, while it has room: else readers find the key by the longer way.
-    if (!read_is_target) {
-      cell_[0] = index_.add_cell(*phase_.read, f_, index_.ops_.probe(phase_.read->view(), f_).empty, cell);
-    }
+    if (!read_is_target) cell_[0] = index_.add_cell(*phase_.read, f_, cell);
     index_.count(1);
   }
   item_ = item;
@@ -131,7 +130,6 @@ void Index::Guard::erase() noexcept {
   if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
   index_.count(-1);
   item_ = nullptr;
-  empty_ = 0;
   changed_ = true;
 }
 

@@ -27,16 +27,17 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
 Index::~Index() = default;
 
 void Index::prefetch(const Fingerprint* f, std::uint32_t count) const noexcept {
-  const IndexView view = phase().read->view();
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint32_t b1 = view.first(f[i]);
-    prefetch_read(view.buckets + b1);
-    prefetch_read(view.buckets + view.other(b1, f[i].signature));
+  const Table& table = *phase().read;
+  const IndexView view = table.view();
+  if (table.reads_both()) {
+    for (std::uint32_t i = 0; i < count; ++i) prefetch_read(view.buckets + view.second(f[i]));
   }
+  for (std::uint32_t i = 0; i < count; ++i) prefetch_read(view.buckets + view.first(f[i]));
 }
 
 void Index::search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
-  ops_.search(phase().read->view(), f, count, location);
+  const Table& table = *phase().read;
+  (table.reads_both() ? ops_.search_both : ops_.search_two_pass)(table.view(), f, count, location);
 }
 
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
@@ -51,15 +52,17 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state) con
     for (const Table* table : {p.read, p.other}) {
       if (table == nullptr) break;
       const IndexView view = table->view();
-      for (std::uint32_t m = ops_.probe(view, f).same; m != 0; m &= m - 1) {
-        const std::uint64_t* const cell = view.cell(f, static_cast<std::uint32_t>(std::countr_zero(m)));
-        const Cell c{ScalarLanes::at(cell).load(std::memory_order_acquire)};
-        if (c.signature() != f.signature) continue;
-        Item* item = heap_.at(c.location());
-        const std::uint64_t seen = item->state_acquire();
-        if (Item::state_of(seen) == ItemState::live && item->key() == key) {
-          state = seen;
-          return item;
+      for (const std::uint32_t b : {view.first(f), view.second(f)}) {
+        const Bucket* const bucket = view.buckets + b;
+        for (std::uint32_t m = ops_.probe(bucket, f.signature).same; m != 0; m &= m - 1) {
+          const Cell c{ScalarLanes::at(&bucket->cell[std::countr_zero(m)]).load(std::memory_order_acquire)};
+          if (c.signature() != f.signature) continue;
+          Item* item = heap_.at(c.location());
+          const std::uint64_t seen = item->state_acquire();
+          if (Item::state_of(seen) == ItemState::live && item->key() == key) {
+            state = seen;
+            return item;
+          }
         }
       }
     }
@@ -75,9 +78,11 @@ void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stri
 std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
-  for (std::uint32_t i = 0; i < 2 * bucket_cells; ++i) {
-    const Cell c{ScalarLanes::at(view.cell(f, i)).load(std::memory_order_acquire)};
-    if (!c.empty()) out[n++] = c.location();
+  for (const std::uint32_t b : {view.first(f), view.second(f)}) {
+    for (const std::uint64_t& cell : view.buckets[b].cell) {
+      const Cell c{ScalarLanes::at(&cell).load(std::memory_order_acquire)};
+      if (!c.empty()) out[n++] = c.location();
+    }
   }
   return n;
 }
@@ -104,18 +109,17 @@ void Index::count(std::int64_t items) noexcept {
   counters_[mine].items.fetch_add(items, std::memory_order_relaxed);
 }
 
-// Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2); `empty` is a
-// probe's, a hint. nullptr: none. REQUIRES: the caller holds the key's stripe.
-std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, std::uint32_t empty, Cell now) noexcept {
+// Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2). nullptr: there
+// is none. REQUIRES: the caller holds the key's stripe.
+std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now) noexcept {
   const IndexView view = table.view();
   const std::uint32_t preferred = preferred_cell(f.signature);
-  for (bool fresh = false;; fresh = true, empty = ops_.probe(view, f).empty) {
-    while (empty != 0) {
-      const std::uint32_t base = (empty & 0xff) != 0 ? 0 : bucket_cells;
-      const std::uint32_t in_bucket = empty >> base & 0xff;
-      const std::uint32_t turned = (in_bucket | in_bucket << bucket_cells) >> preferred;
-      const std::uint32_t i = base + (preferred + static_cast<std::uint32_t>(std::countr_zero(turned))) % bucket_cells;
-      std::uint64_t* const cell = view.cell(f, i);
+  for (const std::uint32_t b : {view.first(f), view.second(f)}) {
+    Bucket* const bucket = view.buckets + b;
+    while (const std::uint32_t empty = ops_.probe(bucket, f.signature).empty) {
+      const std::uint32_t turned = (empty | empty << bucket_cells) >> preferred;
+      const std::uint32_t slot = (preferred + static_cast<std::uint32_t>(std::countr_zero(turned))) % bucket_cells;
+      std::uint64_t* const cell = &bucket->cell[slot];
       const Logged logged(options_.log,
                           {Change::of_item(now.location()), Change::of_cell(table.serial(), table.index_of(cell))});
       std::uint64_t seen = 0;
@@ -123,10 +127,9 @@ std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, std::uint32_t 
                                                         std::memory_order_relaxed)) {
         return cell;
       }
-      empty &= ~(1u << i);
     }
-    if (fresh) return nullptr;
   }
+  return nullptr;
 }
 
 void Index::publish(Phase next) noexcept {

@@ -96,7 +96,6 @@ class Index {
     const Phase& phase_;
     Item* item_ = nullptr;         // what find() returned
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
-    std::uint16_t empty_ = 0;      // empty cells of the target when find() looked: a hint
     bool changed_ = false;
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
@@ -150,9 +149,10 @@ class Index {
   void publish(Phase next) noexcept;
   void count(std::int64_t items) noexcept;
   std::uint32_t launch() const noexcept { return options_.log != nullptr ? options_.log->launch() : 0; }
-  std::uint64_t* add_cell(const Table& table, Fingerprint f, std::uint32_t empty, Cell now) noexcept;
+  std::uint64_t* add_cell(const Table& table, Fingerprint f, Cell now) noexcept;
   bool make_room_in(const Table& table, Fingerprint f) noexcept;
   bool move_cell(const Table& table, const DisplacementMove& move) noexcept;
+  bool holds(IndexView view, Fingerprint f, Cell wanted) const noexcept;
   bool copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
 

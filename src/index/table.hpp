@@ -21,6 +21,11 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
+  // Whether strips read both buckets of a key at once, or the second only for those whose first has no match: past the
+  // size of a core's own caches the lines read are what a search costs (measured: docs/decisions/0002-index.md).
+  bool reads_both() const noexcept { return bytes() <= reads_both_bytes_max; }
+  static constexpr std::uint64_t reads_both_bytes_max = std::uint64_t{1} << 20;
+
   IndexView view() const noexcept { return view_; }
   std::uint64_t buckets() const noexcept { return std::uint64_t{view_.mask} + 1; }
   std::uint64_t cells() const noexcept { return buckets() * bucket_cells; }
