@@ -178,13 +178,22 @@ void Heap::retire(Cache& cache, Location l) noexcept {
   if (TD_UNLIKELY(cache.retired_.is_full())) seal(cache);
 }
 
+void Heap::stamp_retired(Cache& cache) noexcept {
+  TD_DEBUG_ASSERT(cache.lock_.is_locked());
+  if (cache.retired_.has_open()) seal(cache);
+}
+
 void Heap::seal(Cache& cache) noexcept {
+  cache.reclaims_since_seal_ = 0;
   const std::uint64_t bytes = cache.retired_.seal(epochs_.retire_stamp());
   retired_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 std::size_t Heap::reclaim(Cache& cache) noexcept {
+  // A stamp is an increment that all workers share, so a few slots wait for company.
+  constexpr std::uint32_t reclaims_before_seal = 16;
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
+  if (cache.retired_.has_open() && ++cache.reclaims_since_seal_ >= reclaims_before_seal) seal(cache);
   return reclaim_sealed(cache);
 }
 

@@ -34,7 +34,7 @@ namespace tandem {
 inline constexpr std::uint64_t item_bytes_limit = std::uint64_t{1} << 30;  // the largest item_bytes_max
 
 struct HeapOptions {
-  double growth_factor = 1.25;  // memcached -f: size ratio of neighbouring classes (rounded up to granules)
+  double growth_factor = 1.25;                   // memcached -f: size ratio of neighbouring classes, at most
   std::uint32_t slot_bytes_min = granule_bytes;  // memcached -n is mapped to this (48 there counts key + value + flags)
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: the largest item, header included
   bool huge_pages = true;                                 // madvise(MADV_HUGEPAGE)
@@ -80,11 +80,11 @@ class Heap {
   std::uint32_t class_count() const noexcept { return classes_.count(); }
   std::uint32_t slot_bytes(SizeClass c) const noexcept { return classes_[c].slot_bytes; }  // REQUIRES: not huge_class
 
-  // --- one per worker or session
-  // ------------------------------------------------------------------------------------------------------- Free slots
-  // of every class in chunks, and what this worker retired. Owned by one thread; the page mover may reach in, so a
-  // caller holds the cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock guard(cache)`
-  // once per strip.
+  // --- one per worker or session ---
+
+  // Free slots of every class in chunks, and what this worker retired. Owned by one thread; the page mover may reach
+  // in, so a caller holds the cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock
+  // guard(cache)` once per strip.
   class Cache;
 
   // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. Takes a chunk from the
@@ -96,8 +96,13 @@ class Heap {
   // Gives back a slot that was unlinked and marked dead; reused only after its epoch, and while its page is not pinned.
   // Its state word may be overwritten at once but stays dead.
   void retire(Cache& cache, Location l) noexcept;
-  // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none.
+  // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
+  // batch.
   std::size_t reclaim(Cache& cache) noexcept;
+  // Slots are stamped a chunk (57 slots or 256 KiB) at a time, a last few after some calls of reclaim(). This stamps
+  // what was retired so far: after evicting for room, so that it comes back as soon as the batches now in flight have
+  // ended.
+  void stamp_retired(Cache& cache) noexcept;
   // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
@@ -109,8 +114,8 @@ class Heap {
   Item* format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
                std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
 
-  // --- CLOCK
-  // ---------------------------------------------------------------------------------------------------------------------------
+  // --- CLOCK ---
+
   // Advances the class's hand until it has found `victims_max` live items that are not accessed since the last turn (or
   // expired, or flushed, as `is_garbage(item, state)` says), clearing CLOCK bits on its way; looks at no more than
   // `slots_max` slots. The victims are only candidates: the caller unlinks each under its key's stripe, re-checking
@@ -122,16 +127,16 @@ class Heap {
   void count_eviction(SizeClass c, bool expired) noexcept;
   void count_out_of_memory(SizeClass c) noexcept;
 
-  // --- pages between classes, and back to the budget
-  // ----------------------------------------------------------------------------------- A move: pick_donor, close_page,
-  // evict what for_each_live shows, and finish_page, with as many batches in between as it takes, or reopen_page. Moves
-  // of different pages may go on together. Callers hold no cache's lock.
+  // --- pages between classes, and back to the budget ---
 
-  // The page to take for a starving class (or for the budget: to = huge_class). From the class whose slots are asked
-  // for least, that is where items would live longest until the hand comes round: pages' worth of free slots first,
-  // then the fewest recent allocations per slot. Of classes with more than one page, unless the starving one has none.
-  // Within it the page with most free slots. 0: there is none (the budget is in huge items). Called again, it names
-  // another page.
+  // A move: pick_donor, close_page, evict what for_each_live shows, and finish_page, with as many batches in between as
+  // it takes, or reopen_page. Moves of different pages may go on together. Callers hold no cache's lock.
+
+  // The page to take for a class that runs short (or for the budget: to = huge_class). From the class with a page's
+  // worth of free slots, else from the one whose items live longest (slots / recent allocations), if that is twice as
+  // long as in the receiving class. Of classes with more than one page, unless the receiver has none: then it always
+  // gets one. Within the class the page with most free slots. 0: no move would help, or the budget is in huge items.
+  // Called again, it names another page.
   PageId pick_donor(SizeClass to) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
   // changed: it holds a filling slot, or is not an open page.
@@ -145,9 +150,9 @@ class Heap {
   bool finish_page(PageId page, SizeClass to) noexcept;
   void reopen_page(PageId page) noexcept;  // abandons the move
 
-  // --- pins: output that still points into a page
-  // ------------------------------------------------------------------------------------------ REQUIRES: pin while the
-  // item cannot be reused (inside the epoch in which it was found live); unpin once for each.
+  // --- pins: output that still points into a page ---
+
+  // REQUIRES: pin while the item cannot be reused (inside the epoch in which it was found live); unpin once for each.
   void pin(Location l) noexcept;
   void unpin(Location l) noexcept;
 
@@ -165,7 +170,7 @@ class Heap {
   struct Counters {
     std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0};
     std::uint64_t allocated_by_gone = 0;                     // by caches that are gone; guarded by caches_mutex_
-    std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; guarded by caches_mutex_
+    std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; the same
   };
   // Where pages, counters and caches of a class lie: huge items have the last place.
   std::uint32_t index_of(SizeClass c) const noexcept { return c == huge_class ? classes_.count() : c; }
@@ -190,6 +195,8 @@ class Heap {
   bool free_or_defer(Cache& cache, Location l) noexcept;
   void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
   void take_out(Cache& cache, SizeClass c, PageId page) noexcept;
+
+  std::uint64_t count_allocations(SizeClass c) noexcept;  // REQUIRES: caches_mutex_
 
   void attach(Cache& cache) noexcept;
   void adopt_retired(Cache& to, RetiredList& from) noexcept;

@@ -10,45 +10,55 @@
 
 namespace tandem {
 
+// Items of a class live about as long as its slots last at the rate at which they are asked for; memory is best spread
+// where that is equal. Counts fade by half a call.
+std::uint64_t Heap::count_allocations(SizeClass c) noexcept {
+  Counters& counters = counters_[c];
+  std::uint64_t allocated = counters.allocated_by_gone;
+  for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+    allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
+  }
+  counters.allocated_lately = counters.allocated_lately / 2 + (allocated - counters.allocated_seen);
+  counters.allocated_seen = allocated;
+  return counters.allocated_lately;
+}
+
 PageId Heap::pick_donor(SizeClass to) noexcept {
+  // Taking from a class whose items live hardly longer than the receiver's would only be taken back.
+  constexpr double life_ratio_min = 2.0;
   if (to == huge_class) {
     // The budget gets memory back a frame at a time: finish those that are half free first.
     const PageId lone = pool_.lone_page();
     if (lone != 0) return lone;
   }
-  // A class's items live about slots / allocation rate: take from where that is longest. Counts fade by half a call.
-  struct Candidate {
-    SizeClass c;
-    bool has_free_page;
-    double life;
-  };
-  Candidate best{huge_class, false, -1.0};
-  const std::uint64_t keep = to != huge_class && pages_[to].pages() == 0 ? 0 : 1;
+  const bool starving = to != huge_class && pages_[to].pages() == 0;
+  const std::uint64_t keep = starving ? 0 : 1;
+  bool found = false;
+  SizeClass best = 0;
+  bool best_has_free_page = false;
+  double best_life = 0;
+  double life_of_receiver = 0;
   {
     const std::lock_guard list(caches_mutex_);
     for (std::uint32_t i = 0; i < classes_.count(); ++i) {
       const auto c = static_cast<SizeClass>(i);
-      Counters& counters = counters_[i];
-      std::uint64_t allocated = counters.allocated_by_gone;
-      for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
-        allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
-      }
-      counters.allocated_lately = counters.allocated_lately / 2 + (allocated - counters.allocated_seen);
-      counters.allocated_seen = allocated;
       const std::uint64_t pages = pages_[c].pages();
-      if (c == to || pages == 0) continue;
-      const std::uint64_t slots = pages * classes_[c].slots_per_page;
-      const bool spare = pages > 1;
-      const Candidate candidate{c, pages_[c].slots_free() >= classes_[c].slots_per_page,
-                                static_cast<double>(slots) / static_cast<double>(counters.allocated_lately + 1)};
-      if (!spare && keep != 0) continue;
-      const bool better =
-          best.c == huge_class ||
-          (candidate.has_free_page != best.has_free_page ? candidate.has_free_page : candidate.life > best.life);
-      if (better) best = candidate;
+      const auto slots = static_cast<double>(pages * classes_[c].slots_per_page);
+      const double life = slots / static_cast<double>(count_allocations(c) + 1);
+      if (c == to) life_of_receiver = life;
+      if (c == to || pages <= keep) continue;
+      const bool has_free_page = pages_[c].slots_free() >= classes_[c].slots_per_page;
+      const bool better = has_free_page != best_has_free_page ? has_free_page : life > best_life;
+      if (found && !better) continue;
+      found = true;
+      best = c;
+      best_has_free_page = has_free_page;
+      best_life = life;
     }
   }
-  return best.c == huge_class ? 0 : pages_[best.c].pick_donor(keep);
+  if (!found) return 0;
+  if (to != huge_class && !starving && !best_has_free_page && best_life < life_ratio_min * life_of_receiver) return 0;
+  return pages_[best].pick_donor(keep);
 }
 
 bool Heap::close_page(PageId page) noexcept {
