@@ -1,0 +1,102 @@
+#include "cli/command.hpp"
+
+#include <fmt/format.h>
+#include <sysexits.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "cli/options.hpp"
+#include "cli/value.hpp"
+#include "cli/version.hpp"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::array commands{
+    Command{"serve", "run the server", run_serve},
+    Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
+    Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
+    Command{"version", "print the version", run_version},
+    Command{"help", "print this help", run_help},
+};
+
+// Called with a symbolic link or a copy named memcached, the program is memcached.
+bool is_called_memcached(std::string_view program) {
+  const std::size_t slash = program.rfind('/');
+  return (slash == std::string_view::npos ? program : program.substr(slash + 1)) == "memcached";
+}
+
+int run_guarded(const Command& command, std::span<const std::string> arguments) {
+  // memcached's messages have no prefix.
+  const std::string prefix = command.run == run_memcached ? "" : "tandem: ";
+  try {
+    return command.run(arguments);
+  } catch (const CommandError& error) {
+    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}out of memory\n", prefix);
+    return EX_OSERR;
+  } catch (const std::invalid_argument& error) {
+    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    return EX_USAGE;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    return EX_OSERR;
+  }
+}
+
+void print_help(std::FILE* out) {
+  fmt::print(out,
+             "tandem {}: an in-memory key-value store that speaks memcached's protocol\n\nusage: tandem COMMAND "
+             "[OPTION...]\n\ncommands:\n",
+             version);
+  for (const Command& command : commands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  fmt::print(out, "\n`tandem COMMAND --help` prints a command's options.\n");
+}
+
+void refuse_arguments(std::string_view command, std::span<const std::string> arguments) {
+  if (arguments.empty()) return;
+  throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", command, quoted(arguments.front())));
+}
+
+}  // namespace
+
+std::span<const Command> all_commands() { return commands; }
+
+int run_version(std::span<const std::string> arguments) {
+  refuse_arguments("version", arguments);
+  fmt::print("tandem {}\n", version);
+  return EX_OK;
+}
+
+int run_help(std::span<const std::string> arguments) {
+  refuse_arguments("help", arguments);
+  print_help(stdout);
+  return EX_OK;
+}
+
+int run_program(std::span<const std::string> arguments) {
+  if (!arguments.empty() && is_called_memcached(arguments.front())) {
+    return run_guarded(*std::ranges::find(commands, "memcached", &Command::name), arguments.subspan(1));
+  }
+  if (arguments.size() < 2) {
+    print_help(stderr);
+    return EX_USAGE;
+  }
+  std::string_view name = arguments[1];
+  if (name == "--help" || name == "-h") name = "help";
+  if (name == "--version" || name == "-V") name = "version";
+  for (const Command& command : commands) {
+    if (command.name == name) return run_guarded(command, arguments.subspan(2));
+  }
+  fmt::print(stderr, "tandem: unknown command {}; `tandem help` lists them\n", quoted(name));
+  return EX_USAGE;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,254 @@
+#include "cli/help.hpp"
+
+#include <fmt/format.h>
+#include <sysexits.h>
+
+#include "cli/command.hpp"
+#include "cli/options.hpp"
+#include "cli/value.hpp"
+#include "cli/version.hpp"
+
+namespace tandem::cli {
+namespace {
+
+// Of help texts: where the explanations begin and where lines end.
+constexpr std::size_t column = 34;
+constexpr std::size_t width = 100;
+
+std::string_view memcached_text(const Option& o) { return o.memcached_help.empty() ? o.help : o.memcached_help; }
+
+bool takes_effect(const Option& o) {
+  return o.effect != Effect::ignored && o.effect != Effect::ignored_text && o.effect != Effect::refused;
+}
+
+// Text in lines of at most `line_width`, later ones indented.
+std::string wrap(std::string_view text, std::size_t indent, std::size_t line_width, std::string_view lead = "") {
+  std::string out;
+  std::size_t at = indent;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (at > indent && at + 1 + word.size() > line_width) {
+      out += fmt::format("\n{}{:{}}", lead, "", indent - lead.size());
+      at = indent;
+    }
+    if (at > indent) out += " ", ++at;
+    out += word;
+    at += word.size();
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+// The default in memcached's units.
+std::string memcached_default(const Option& o, const Settings& settings) {
+  switch (o.effect) {
+    case Effect::number:
+    case Effect::real:
+    case Effect::octal:
+      return show(o, settings);
+    case Effect::mebibytes:
+      return fmt::format("{}", settings.engine.memory_bytes >> 20);
+    case Effect::item_bytes:
+      return fmt::format("{}m", settings.engine.item_bytes_max >> 20);
+    default:
+      return o.kind == Kind::list || !o.extended.empty() ? show(o, settings) : std::string();
+  }
+}
+
+std::string memcached_usage(const Option& o) {
+  std::string usage = fmt::format("-{}", o.letter);
+  if (!o.long_name.empty()) usage += fmt::format(", --{}", o.long_name);
+  if (!o.argument.empty()) usage += fmt::format("{}<{}>", o.long_name.empty() ? " " : "=", o.argument);
+  return usage;
+}
+
+// A table cell: no bars in it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '*') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string code(std::string_view text) { return text.empty() ? std::string() : fmt::format("`{}`", text); }
+
+std::string shown_default(const Option& o) {
+  return o.serve_default.empty() ? code(show(o, serve_defaults())) : std::string(o.serve_default);
+}
+
+std::string toml_value(const Option& o, const Settings& settings) {
+  const std::string text = show(o, settings);
+  switch (o.kind) {
+    case Kind::list: {
+      std::string out;
+      for (const std::string& entry : list_of(o, const_cast<Settings&>(settings))) {
+        out += fmt::format("{}\"{}\"", out.empty() ? "" : ", ", entry);
+      }
+      return fmt::format("[{}]", out);
+    }
+    case Kind::text:
+    case Kind::size:
+    case Kind::seconds:
+    case Kind::mode:
+      return fmt::format("\"{}\"", text);
+    default:
+      return text;
+  }
+}
+
+}  // namespace
+
+std::string memcached_version_line() { return fmt::format("memcached {} (tandem {})", memcached_version, version); }
+
+std::string serve_help() {
+  const Settings defaults = serve_defaults();
+  std::string out =
+      "usage: tandem serve [--config FILE] [OPTION...]\n\nServes memcached's protocol. Options are taken from the "
+      "command "
+      "line, else from the file, else\nare the default.\n\n";
+  const auto add = [&out](std::string_view usage, std::string_view help) {
+    out += fmt::format("  {:<{}} {}\n", usage, column - 3, wrap(help, column, width));
+  };
+  add("-h, --help", "print this help and exit");
+  add("--config FILE", "TOML file whose keys are the names below, without --");
+  std::string_view group;
+  for (const Option& o : all_options()) {
+    if (!o.is_serve()) continue;
+    if (o.group != group) {
+      group = o.group;
+      out += fmt::format("\n{}\n", group);
+    }
+    std::string help(o.help);
+    std::string value = o.serve_default.empty() ? show(o, defaults) : std::string(o.serve_default);
+    if (o.kind == Kind::flag) value = value == "true" ? "on" : "off";
+    if (!value.empty() && o.kind != Kind::count) help += fmt::format(" (default: {})", value);
+    add(o.kind == Kind::flag    ? fmt::format("--[no-]{}", o.name)
+        : o.kind == Kind::count ? fmt::format("-{}, --{}", o.letter, o.name)
+                                : fmt::format("--{} {}", o.name, placeholder(o)),
+        help);
+  }
+  return out;
+}
+
+std::string memcached_help() {
+  const Settings defaults = memcached_defaults();
+  std::string out = memcached_version_line() + "\n";
+  std::string extended;
+  std::string ignored;
+  std::string refused;
+  for (const Option& o : all_options()) {
+    std::string help(memcached_text(o));
+    const std::string value = o.field != nullptr ? memcached_default(o, defaults) : "";
+    if (!value.empty()) help += fmt::format(" (default: {})", value);
+    if (!o.extended.empty() && takes_effect(o)) {
+      extended += fmt::format("   - {:<{}}{}\n", o.extended, column - 5, wrap(help, column, width));
+    } else if (o.letter != 0 && takes_effect(o)) {
+      out += fmt::format("{:<{}}{}\n", memcached_usage(o), column - 1, " " + wrap(help, column, width));
+    } else if (o.effect != Effect::none) {
+      const std::string name = o.letter != 0 ? fmt::format("-{}", o.letter) : fmt::format("-o {}", o.extended);
+      std::string& list = o.effect == Effect::refused ? refused : ignored;
+      list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name, o.help);
+    }
+  }
+  out += "\nextended options, each switch also with no_ before it:\n" + extended;
+  out +=
+      wrap(fmt::format("\nTaken and ignored, with a notice: {}, and all other extended options.", ignored), 0, width);
+  out += wrap(fmt::format("\nNot supported yet, an error: {}.", refused), 0, width);
+  return out + "\n";
+}
+
+std::string options_markdown() {
+  std::string out =
+      "# Options\n\n"
+      "This page is printed by `tandem options`; a test compares the two.\n\n"
+      "## `tandem serve`\n\n"
+      "Each option is also a key of the TOML file given with `--config FILE`, without the dashes:\n"
+      "[deploy/tandem.toml](../deploy/tandem.toml) has them all. The command line wins over the file, the file over "
+      "the\n"
+      "default; a list is replaced, not added to. A switch is turned off with `--no-NAME` and is `true` or `false` in "
+      "a file.\n"
+      "Sizes are bytes or have a unit (`512KiB`, `1.5GiB`; powers of 1024), times are seconds or have one (`90s`, "
+      "`15m`,\n"
+      "`2h`, `1d`).\n\n"
+      "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
+      "nothing is\n"
+      "started.\n";
+  std::string_view group;
+  for (const Option& o : all_options()) {
+    if (!o.is_serve()) continue;
+    if (o.group != group) {
+      group = o.group;
+      out += fmt::format("\n### {}\n\n| option | default | memcached | |\n|---|---|---|---|\n", group);
+    }
+    const std::string_view value = placeholder(o);
+    const std::string name = fmt::format("--{}{}{}", o.name, value.empty() ? "" : " ", value);
+    std::string memcached = o.letter != 0 ? fmt::format("-{}", o.letter) : std::string();
+    if (!o.extended.empty()) memcached = fmt::format("-o {}", o.extended);
+    out += fmt::format("| {} | {} | {} | {} |\n", code(name), shown_default(o), code(memcached), cell(o.help));
+  }
+  out +=
+      "\n## `tandem memcached`\n\n"
+      "With memcached's options and defaults; also what the program is when it is called through a link or copy named\n"
+      "`memcached`. Values are taken as memcached takes them and refused with its messages and exit codes; what a "
+      "number has\n"
+      "behind its digits is ignored, with a notice on stderr.\n\n"
+      "| option | default | |\n|---|---|---|\n";
+  const Settings defaults = memcached_defaults();
+  std::string ignored;
+  std::string refused;
+  for (const Option& o : all_options()) {
+    if (o.effect == Effect::none && o.extended.empty()) continue;
+    const std::string usage = o.letter != 0 ? memcached_usage(o) : fmt::format("-o {}", o.extended);
+    if (takes_effect(o)) {
+      out += fmt::format("| {} | {} | {} |\n", code(usage),
+                         code(o.field != nullptr ? memcached_default(o, defaults) : ""), cell(memcached_text(o)));
+    } else {
+      (o.effect == Effect::refused ? refused : ignored) += fmt::format("| {} | {} |\n", code(usage), cell(o.help));
+    }
+  }
+  out +=
+      "\nTaken, reported on stderr and ignored, as are all extended options (`-o`) that are not in the table above:\n\n"
+      "| option | in memcached |\n|---|---|\n" +
+      ignored;
+  out += "\nNot supported yet. They protect something, so each is an error:\n\n| option | in memcached |\n|---|---|\n" +
+         refused;
+  return out;
+}
+
+std::string options_toml() {
+  const Settings defaults = serve_defaults();
+  std::string out =
+      "# Settings of `tandem serve --config FILE`. Each is shown with its default.\n"
+      "# Sizes are bytes or have a unit (KiB, MiB, GiB, TiB); times are seconds or have one (s, m, h, d).\n";
+  std::string_view group;
+  for (const Option& o : all_options()) {
+    if (!o.is_serve()) continue;
+    if (o.group != group) {
+      group = o.group;
+      out += fmt::format("\n# --- {} ---\n", group);
+    }
+    out += fmt::format("\n# {}", wrap(o.help, 2, 100, "# "));
+    if (!o.serve_default.empty()) out += fmt::format(" (default: {})", o.serve_default);
+    const bool fixed = o.serve_default.empty() && !show(o, defaults).empty();
+    out += fixed ? fmt::format("\n{} = {}\n", o.name, toml_value(o, defaults))
+                 : fmt::format("\n# {} = {}\n", o.name, o.kind == Kind::text ? "\"\"" : "4");
+  }
+  return out;
+}
+
+int run_options(std::span<const std::string> arguments) {
+  if (arguments.empty()) {
+    fmt::print("{}", options_markdown());
+  } else if (arguments.size() == 1 && arguments.front() == "--toml") {
+    fmt::print("{}", options_toml());
+  } else {
+    throw CommandError(EX_USAGE, fmt::format("options: unexpected argument {}; it takes --toml or nothing",
+                                             quoted(arguments.front())));
+  }
+  return EX_OK;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,288 @@
+#include <fmt/format.h>
+#include <getopt.h>
+#include <sysexits.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <stdexcept>
+#include <utility>
+
+#include "cli/command.hpp"
+#include "cli/help.hpp"
+#include "cli/invocation.hpp"
+#include "cli/process.hpp"
+#include "cli/run_server.hpp"
+#include "cli/value.hpp"
+#include "net/endpoint.hpp"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+constexpr int item_header_bytes = sizeof(Item);
+
+class MemcachedParser {
+ public:
+  MemcachedParser() { result_.settings = memcached_defaults(); }
+
+  Invocation parse(std::span<const std::string> arguments) {
+    std::vector<std::string> storage = {"memcached"};
+    storage.insert(storage.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& argument : storage) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    std::string letters;
+    std::vector<option> names;
+    declare(letters, names);
+    optind = 0;  // glibc's way to start anew
+    while (result_.output.empty()) {
+      // NOLINTNEXTLINE(concurrency-mt-unsafe): before any other thread
+      const int letter =
+          getopt_long(static_cast<int>(argv.size() - 1), argv.data(), letters.c_str(), names.data(), nullptr);
+      if (letter == -1) break;
+      const Option* option = letter == '?' ? nullptr : find_letter(static_cast<char>(letter));
+      if (option == nullptr) throw CommandError(1, "Illegal argument \"?\"");  // getopt_long() has said what
+      take(*option, optarg != nullptr ? optarg : "");
+    }
+    if (result_.output.empty()) check();
+    return std::move(result_);
+  }
+
+ private:
+  static void declare(std::string& letters, std::vector<option>& names) {
+    for (const Option& o : all_options()) {
+      if (o.letter == 0) continue;
+      letters += o.letter;
+      if (!o.argument.empty()) letters += ':';
+      if (o.long_name.empty()) continue;
+      const int argument = !o.argument.empty()         ? required_argument
+                           : o.effect == Effect::count ? optional_argument
+                                                       : no_argument;
+      names.push_back({o.long_name.data(), argument, nullptr, o.letter});  // string literals: they end in 0
+    }
+    names.push_back({nullptr, 0, nullptr, 0});
+  }
+
+  void notice(std::string text) { result_.notices.push_back(std::move(text)); }
+
+  // atoi(), which takes what it can; that some of the text was not taken is said.
+  int number(std::string_view what, std::string_view text, int base = 10) {
+    const std::string copy(text);
+    char* end = nullptr;
+    errno = 0;
+    const long value = std::strtol(copy.c_str(), &end, base);
+    const int taken = value > INT_MAX ? INT_MAX : value < INT_MIN ? INT_MIN : static_cast<int>(value);
+    if (end != copy.c_str() + copy.size() || end == copy.c_str()) {
+      notice(fmt::format("{} {} is not a number, taken as {}", what, quoted(text), taken));
+    }
+    return taken;
+  }
+
+  void store_number(const Option& o, std::string_view what, double value) {
+    if (value < o.minimum && !o.low_error.empty()) throw CommandError(1, std::string(o.low_error));
+    if (value > o.maximum && (o.letter == 'p' || o.letter == 'U')) {
+      throw CommandError(EX_USAGE, fmt::format("ERROR: Invalid port number {}.", value));
+    }
+    try {
+      set_number(o, result_.settings, value);
+    } catch (const ValueError& error) {
+      throw CommandError(EX_USAGE, fmt::format("{}: {}", what, error.what()));
+    }
+  }
+
+  void take(const Option& o, std::string_view text) {
+    const std::string what = fmt::format("-{}", o.letter);
+    Settings& settings = result_.settings;
+    switch (o.effect) {
+      case Effect::value:
+        o.kind == Kind::list ? take_listen(text) : void(text_of(o, settings) = text);
+        return;
+      case Effect::number:
+        store_number(o, what, number(what, text));
+        if (o.letter == 'p') tcp_given_ = true;
+        if (o.letter == 't' && settings.server.threads > 64) {
+          notice("WARNING: more than 64 threads; there is no use in more than the machine has cores");
+        }
+        return;
+      case Effect::real:
+        take_factor(o, what, text);
+        return;
+      case Effect::octal:
+        settings.server.unix_mask = static_cast<unsigned>(number(what, text, 8)) & 0777u;
+        return;
+      case Effect::mebibytes:
+        settings.engine.memory_bytes = static_cast<std::uint64_t>(std::max(0, number(what, text))) * mebibyte;
+        return;
+      case Effect::item_bytes:
+        take_item_bytes(what, text);
+        return;
+      case Effect::slot_bytes: {
+        const int bytes = number(what, text);
+        store_number(o, what, bytes <= 0 ? 0 : double{item_header_bytes} + bytes);
+        return;
+      }
+      case Effect::turn_on:
+      case Effect::turn_off:
+        set_flag(o, settings, o.effect == Effect::turn_on);
+        return;
+      case Effect::large_pages:
+        if (const std::string why = huge_pages_missing(); !why.empty()) {
+          throw CommandError(1, fmt::format("{}\nCannot enable large pages on this system", why));
+        }
+        set_flag(o, settings, true);
+        return;
+      case Effect::count:
+        settings.server.verbosity = std::min(settings.server.verbosity + 1, static_cast<int>(o.maximum));
+        return;
+      case Effect::help:
+        result_.output = memcached_help();
+        return;
+      case Effect::version:
+        result_.output = memcached_version_line() + "\n";
+        return;
+      case Effect::license:
+        result_.output =
+            memcached_version_line() + "\n\nA program of its own that contains no code of memcached or libevent.\n";
+        return;
+      case Effect::protocol:
+        take_protocol(text);
+        return;
+      case Effect::extended:
+        take_extended(text);
+        return;
+      case Effect::ignored_text:
+        if (text.empty() && !o.low_error.empty()) throw CommandError(1, std::string(o.low_error));
+        [[fallthrough]];
+      case Effect::ignored:
+        notice(fmt::format("{} ({}) has no effect, ignored", what, o.help));
+        return;
+      case Effect::refused:
+        throw CommandError(EX_USAGE, fmt::format("{} ({}) is not supported yet", what, o.help));
+      case Effect::none:
+        return;
+    }
+  }
+
+  void take_listen(std::string_view text) {
+    std::vector<std::string>& listen = result_.settings.server.listen;
+    if (!std::exchange(listen_given_, true)) listen.clear();
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find_first_of(",;"), text.size());
+      std::string_view entry = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      // Without TLS every listener is a "notls" one.
+      if (entry.starts_with("notls:")) entry.remove_prefix(6);
+      if (!entry.empty()) listen.emplace_back(entry);
+    }
+  }
+
+  void take_factor(const Option& o, std::string_view what, std::string_view text) {
+    const std::string copy(text);
+    char* end = nullptr;
+    const double factor = std::strtod(copy.c_str(), &end);
+    if (end != copy.c_str() + copy.size() || end == copy.c_str()) {
+      notice(fmt::format("{} {} is not a number, taken as {}", what, quoted(text), factor));
+    }
+    if (!(factor > 1)) throw CommandError(1, std::string(o.low_error));
+    // Below the least factor memcached just runs out of classes; neighbours 1 % apart are as fine as it gets here.
+    store_number(o, what, std::max(factor, o.minimum));
+  }
+
+  void take_item_bytes(std::string_view what, std::string_view text) {
+    std::int64_t factor = 1;
+    if (!text.empty()) {
+      const char unit = text.back();
+      factor = unit == 'k' || unit == 'K' ? 1024 : unit == 'm' || unit == 'M' ? 1024 * 1024 : 1;
+    }
+    if (factor != 1) text.remove_suffix(1);
+    item_bytes_ = number(what, text) * factor;
+  }
+
+  void take_protocol(std::string_view text) {
+    if (text == "ascii") return;
+    if (text == "auto") return notice("-B auto: the binary protocol is not supported yet; text and meta commands only");
+    if (text == "binary") throw CommandError(EX_USAGE, "-B binary: the binary protocol is not supported yet");
+    throw CommandError(EX_USAGE, fmt::format("Invalid value for binding protocol: {}\n"
+                                             " -- should be one of auto, binary, or ascii",
+                                             text));
+  }
+
+  void take_extended(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(','), text.size());
+      const std::string_view entry = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (!entry.empty()) take_extended_entry(entry);
+    }
+  }
+
+  void take_extended_entry(std::string_view entry) {
+    const std::size_t equals = entry.find('=');
+    const std::string_view name = entry.substr(0, equals);
+    const bool negated = name.starts_with("no_");
+    const Option* o = find_extended(negated ? name.substr(3) : name);
+    const std::string what = fmt::format("-o {}", name);
+    if (o != nullptr && o->effect == Effect::refused) {
+      if (!negated) throw CommandError(EX_USAGE, fmt::format("{} ({}) is not supported yet", what, o->help));
+    } else if (o != nullptr && o->kind == Kind::flag) {
+      set_flag(*o, result_.settings, !negated);
+    } else if (o != nullptr && !negated) {
+      if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
+      store_number(*o, what, number(what, entry.substr(equals + 1)));
+    } else {
+      notice(fmt::format("-o {} has no effect, ignored", quoted(entry)));
+    }
+  }
+
+  // In memcached's order, with its messages and codes.
+  void check() {
+    ServerOptions& server = result_.settings.server;
+    EngineOptions& engine = result_.settings.engine;
+    if (item_bytes_ < 1024) throw CommandError(EX_USAGE, "Item max size cannot be less than 1024 bytes.");
+    if (static_cast<std::uint64_t>(item_bytes_) > engine.memory_bytes / 2) {
+      throw CommandError(EX_USAGE, "Cannot set item size limit higher than 1/2 of memory max.");
+    }
+    if (item_bytes_ > std::int64_t{1} << 30) {
+      throw CommandError(EX_USAGE, "Cannot set item size limit higher than a gigabyte.");
+    }
+    engine.item_bytes_max = static_cast<std::uint64_t>(item_bytes_);
+    const Option& memory = *find_option("memory");
+    const auto least = static_cast<std::uint64_t>(memory.minimum);
+    if (engine.memory_bytes < least) {
+      notice(fmt::format("-m is raised to {}, the least", format_size(least)));
+      engine.memory_bytes = least;
+    }
+    store_number(memory, "-m", static_cast<double>(engine.memory_bytes));
+    if (server.udp_port != 0 && !tcp_given_) server.tcp_port = server.udp_port;
+    for (const std::string& entry : server.listen) {
+      try {
+        net::parse_endpoint(entry);
+      } catch (const std::invalid_argument& error) {
+        throw CommandError(EX_OSERR,
+                           fmt::format("failed to listen on one of interface(s) {}: {}", entry, error.what()));
+      }
+    }
+    check_unix_path(result_.settings, "-s");
+  }
+
+  Invocation result_;
+  std::int64_t item_bytes_ = mebibyte;
+  bool tcp_given_ = false, listen_given_ = false;
+};
+
+}  // namespace
+
+Invocation parse_memcached(std::span<const std::string> arguments) { return MemcachedParser().parse(arguments); }
+
+int run_memcached(std::span<const std::string> arguments) {
+  const Invocation invocation = parse_memcached(arguments);
+  for (const std::string& notice : invocation.notices) fmt::print(stderr, "tandem: {}\n", notice);
+  if (!invocation.output.empty()) {
+    fmt::print("{}", invocation.output);
+    return EX_OK;
+  }
+  return run_server(invocation.settings, ServerStyle::memcached);
+}
+
+}  // namespace tandem::cli

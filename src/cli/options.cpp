@@ -1,0 +1,219 @@
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/value.hpp"
+
+namespace tandem::cli {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+unsigned processor_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
+const Option* find_by(std::string_view wanted, std::string_view Option::* member) {
+  if (wanted.empty()) return nullptr;
+  for (const Option& option : all_options()) {
+    if (option.*member == wanted) return &option;
+  }
+  return nullptr;
+}
+
+double number_of(const Option& option, Settings& settings) {
+  return std::visit(Overloaded{[](const int* n) { return static_cast<double>(*n); },
+                               [](const unsigned* n) { return static_cast<double>(*n); },
+                               [](const std::uint64_t* n) { return static_cast<double>(*n); },
+                               [](const double* n) { return *n; }, [](const auto*) { return 0.0; }},
+                    option.field(settings));
+}
+
+std::string format_number(Kind kind, double number) {
+  switch (kind) {
+    case Kind::size:
+      return format_size(static_cast<std::uint64_t>(number));
+    case Kind::seconds:
+      return format_seconds(static_cast<std::uint64_t>(number));
+    case Kind::mode:
+      return fmt::format("{:o}", static_cast<unsigned>(number));
+    default:
+      return fmt::format("{}", number);
+  }
+}
+
+double parse_number(Kind kind, std::string_view text) {
+  switch (kind) {
+    case Kind::size:
+      return static_cast<double>(parse_size(text));
+    case Kind::seconds:
+      return static_cast<double>(parse_seconds(text));
+    case Kind::mode:
+      return static_cast<double>(parse_mode(text));
+    case Kind::real:
+      return parse_real(text);
+    default:
+      return static_cast<double>(parse_integer(text));
+  }
+}
+
+}  // namespace
+
+// 127.0.0.1 because a store without authentication should not be offered to a network by default. Four threads at most,
+// as memcached has: they saturate most networks, and a program that was told nothing should not take a large machine;
+// fewer where there are fewer processors, because workers that share one only take turns.
+Settings serve_defaults() {
+  Settings settings;
+  settings.server.listen = {"127.0.0.1"};
+  settings.server.threads = std::min(4u, processor_count());
+  settings.engine.memory_bytes = std::uint64_t{1} << 30;
+  return settings;
+}
+
+// memcached's own defaults, all interfaces and no UDP among them.
+Settings memcached_defaults() {
+  Settings settings;
+  settings.server.listen = {"*"};
+  settings.server.tcp_port = 11211;
+  settings.server.udp_port = 0;
+  settings.server.threads = 4;
+  settings.engine.memory_bytes = std::uint64_t{64} << 20;
+  return settings;
+}
+
+const Option* find_option(std::string_view name) { return find_by(name, &Option::name); }
+
+const Option* find_extended(std::string_view extended) { return find_by(extended, &Option::extended); }
+
+const Option* find_letter(char letter) {
+  for (const Option& option : all_options()) {
+    if (letter != 0 && option.letter == letter) return &option;
+  }
+  return nullptr;
+}
+
+std::string& text_of(const Option& option, Settings& settings) {
+  return *std::get<std::string*>(option.field(settings));
+}
+
+std::vector<std::string>& list_of(const Option& option, Settings& settings) {
+  return *std::get<std::vector<std::string>*>(option.field(settings));
+}
+
+void set_flag(const Option& option, Settings& settings, bool on) { *std::get<bool*>(option.field(settings)) = on; }
+
+void set_number(const Option& option, Settings& settings, double number) {
+  const bool ranged = option.kind != Kind::mode;
+  if (ranged && !(number >= option.minimum && number <= option.maximum)) {
+    throw ValueError(fmt::format("expected {}, got {}", expectation(option), format_number(option.kind, number)));
+  }
+  std::visit(Overloaded{[&](int* field) { *field = static_cast<int>(number); },
+                        [&](unsigned* field) { *field = static_cast<unsigned>(number); },
+                        [&](std::uint64_t* field) { *field = static_cast<std::uint64_t>(number); },
+                        [&](double* field) { *field = number; }, [&](auto*) { TD_ASSERT(false); }},
+             option.field(settings));
+}
+
+void set_from_text(const Option& option, Settings& settings, std::string_view text) {
+  switch (option.kind) {
+    case Kind::text:
+      if (text.empty() || text.find('\0') != std::string_view::npos) {
+        throw ValueError(fmt::format("expected {}, got {}", expectation(option), quoted(text)));
+      }
+      text_of(option, settings) = text;
+      return;
+    case Kind::list:
+      for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string_view entry = text.substr(begin, end - begin);
+        if (entry.empty() || entry.find('\0') != std::string_view::npos) {
+          throw ValueError(fmt::format("expected {}, got {}", expectation(option), quoted(text)));
+        }
+        list_of(option, settings).emplace_back(entry);
+        begin = end + 1;
+      }
+      return;
+    case Kind::flag:
+      set_flag(option, settings, parse_flag(text));
+      return;
+    default:
+      set_number(option, settings, parse_number(option.kind, text));
+  }
+}
+
+std::string expectation(const Option& option) {
+  const auto range = [&](std::string_view what) {
+    return fmt::format("{} from {} to {}", what, format_number(option.kind, option.minimum),
+                       format_number(option.kind, option.maximum));
+  };
+  switch (option.kind) {
+    case Kind::text:
+      return "a text that is not empty";
+    case Kind::list:
+      return "a text or a list of texts that are not empty";
+    case Kind::flag:
+      return "true or false";
+    case Kind::integer:
+    case Kind::count:
+      return range("an integer");
+    case Kind::real:
+      return range("a number");
+    case Kind::size:
+      return range("a size");
+    case Kind::seconds:
+      return option.maximum < 4294967295.0 ? range("a time") : "a time in seconds or with s, m, h or d";
+    case Kind::mode:
+      return "octal permissions from 0 to 777";
+  }
+  return {};
+}
+
+std::string show(const Option& option, const Settings& settings) {
+  Settings copy = settings;
+  switch (option.kind) {
+    case Kind::text:
+      return text_of(option, copy);
+    case Kind::list:
+      return fmt::format("{}", fmt::join(list_of(option, copy), ","));
+    case Kind::flag:
+      return *std::get<bool*>(option.field(copy)) ? "true" : "false";
+    default:
+      return format_number(option.kind, number_of(option, copy));
+  }
+}
+
+std::string_view placeholder(const Option& option) {
+  switch (option.kind) {
+    case Kind::text:
+      return option.name == "user" ? "USER" : "FILE";
+    case Kind::list:
+      return "ADDRESS";
+    case Kind::size:
+      return "SIZE";
+    case Kind::seconds:
+      return "TIME";
+    case Kind::mode:
+      return "MODE";
+    case Kind::integer:
+    case Kind::real:
+      return "NUMBER";
+    case Kind::flag:
+    case Kind::count:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace tandem::cli

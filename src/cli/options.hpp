@@ -1,0 +1,115 @@
+// The one table of options: `tandem serve`'s command line, the TOML file, memcached's letters, the help texts and
+// docs/options.md all come from it.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "net/server.hpp"
+#include "store/engine.hpp"
+
+namespace tandem::cli {
+
+// What the process does around the server.
+struct ProcessOptions {
+  std::string user;      // become this user when started as root; empty: stay
+  bool daemon = false;   // leave the terminal once the server listens
+  std::string pid_file;  // written when the server listens, removed at exit; empty: none
+  bool lock_memory = false;
+  bool core_files = false;
+};
+
+struct Settings {
+  ServerOptions server;
+  EngineOptions engine;
+  ProcessOptions process;
+};
+
+// What `tandem serve` does when told nothing, and what memcached does.
+Settings serve_defaults();
+Settings memcached_defaults();
+
+// Ends the program with a message and one of <sysexits.h>'s codes.
+class CommandError : public std::runtime_error {
+ public:
+  CommandError(int exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+enum class Kind : std::uint8_t { text, list, flag, integer, real, size, seconds, mode, count };
+
+// What memcached's letter does with its argument, beyond storing it.
+enum class Effect : std::uint8_t {
+  none,          // memcached has no such option
+  value,         // stores the text or adds it to the list
+  number,        // atoi()
+  real,          // atof()
+  octal,         // strtol(.., 8)
+  mebibytes,     // atoi(), in MiB
+  item_bytes,    // atoi() and an optional k or m
+  slot_bytes,    // atoi(), the bytes of key, value and flags: our header is added
+  turn_on,       // a switch
+  turn_off,      // a switch that turns the option off
+  large_pages,   // a switch that fails where the system has no large pages
+  count,         // each time one more
+  help,          // print and exit
+  license,       // print and exit
+  version,       // print and exit
+  protocol,      // auto, ascii, binary
+  extended,      // -o
+  ignored,       // reported on stderr, without effect
+  ignored_text,  // the same, takes an argument that must not be empty
+  refused,       // protects something and is not built: an error
+};
+
+// The setting that an option writes.
+using Field = std::variant<bool*, int*, unsigned*, std::uint64_t*, double*, std::string*, std::vector<std::string>*>;
+
+struct Option {
+  std::string_view name = {};   // `tandem serve --name` and the key in a TOML file; empty: memcached's alone
+  std::string_view group = {};  // heading in help, docs and files
+  Kind kind = Kind::flag;
+  std::string_view help = {};
+  Field (*field)(Settings&) = nullptr;
+  double minimum = 0, maximum = 0;      // of integer, real, size (bytes) and seconds
+  std::string_view serve_default = {};  // said in help and docs where it depends on the machine
+
+  char letter = 0;  // memcached's
+  std::string_view long_name = {};
+  Effect effect = Effect::none;
+  std::string_view argument = {};        // memcached's name for the argument; empty: a switch
+  std::string_view memcached_help = {};  // where `help` does not fit the letter
+  std::string_view low_error = {};       // memcached's message for a number below the minimum; it then exits with 1
+  std::string_view extended = {};        // `-o NAME` or `-o NAME=VALUE`
+
+  bool is_serve() const noexcept { return !name.empty(); }
+};
+
+std::span<const Option> all_options();
+const Option* find_option(std::string_view name);        // of `tandem serve`, or nullptr
+const Option* find_letter(char letter);                  // of memcached, or nullptr
+const Option* find_extended(std::string_view extended);  // of memcached's -o, or nullptr
+
+// Sets the option from a text. A list gets the text's comma-separated parts added. Throws ValueError.
+void set_from_text(const Option& option, Settings& settings, std::string_view text);
+// Sets a number after checking its range. Throws ValueError.
+void set_number(const Option& option, Settings& settings, double number);
+void set_flag(const Option& option, Settings& settings, bool on);
+std::string& text_of(const Option& option, Settings& settings);
+std::vector<std::string>& list_of(const Option& option, Settings& settings);
+
+// What a value looks like: "an integer from -1 to 65535".
+std::string expectation(const Option& option);
+// The option's present value as a text that set_from_text() takes; a list's entries are joined by commas.
+std::string show(const Option& option, const Settings& settings);
+// The name of the value in `tandem serve`'s help: SIZE, NUMBER, ... Empty for a switch.
+std::string_view placeholder(const Option& option);
+
+}  // namespace tandem::cli

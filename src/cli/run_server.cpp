@@ -1,0 +1,99 @@
+#include "cli/run_server.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/process.hpp"
+#include "cli/signals.hpp"
+#include "cli/value.hpp"
+#include "net/endpoint.hpp"
+
+namespace tandem::cli {
+namespace {
+
+void choose_user(const ProcessOptions& process, ServerStyle style) {
+  if (style == ServerStyle::memcached) {
+    if (!is_root()) return;  // memcached ignores -u then
+    if (process.user.empty()) throw CommandError(EX_USAGE, "can't run as root without the -u switch");
+  }
+  if (!process.user.empty()) become_user(process.user, process.core_files);
+}
+
+void write_pid_file(PidFile& file, const std::string& path, ServerStyle style) {
+  try {
+    if (const std::string warning = file.write(path); !warning.empty()) fmt::print(stderr, "{}\n", warning);
+  } catch (const CommandError& error) {
+    if (style == ServerStyle::tandem) throw;
+    fmt::print(stderr, "{}\n", error.what());
+  }
+}
+
+void say_serving(const Settings& settings, const Engine& engine, const Server& server) {
+  fmt::print(stderr, "serving on {}, {}, {} {}, lanes {}\n",
+             describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
+             format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
+             settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes());
+}
+
+}  // namespace
+
+std::string describe_addresses(const ServerOptions& options, int tcp_port, int udp_port) {
+  if (!options.unix_path.empty()) return options.unix_path;
+  std::string out;
+  for (const std::string& entry : options.listen) {
+    if (!out.empty()) out += ", ";
+    const net::Endpoint endpoint = net::parse_endpoint(entry);
+    const int port = endpoint.port >= 0 ? endpoint.port : tcp_port != 0 ? tcp_port : udp_port;
+    const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+    const std::string host = endpoint.host.empty() ? "*" : is_v6 ? fmt::format("[{}]", endpoint.host) : endpoint.host;
+    out += fmt::format("{}:{}", host, port);
+  }
+  const bool same = tcp_port == udp_port || tcp_port == 0;
+  if (tcp_port != 0 && udp_port != 0) return out + (same ? " (TCP, UDP)" : fmt::format(" (TCP; UDP on {})", udp_port));
+  return out + (tcp_port != 0 ? " (TCP)" : " (UDP)");
+}
+
+int run_server(Settings settings, ServerStyle style) {
+  const ProcessOptions& process = settings.process;
+  if (process.core_files) raise_core_limit();
+  raise_file_limit(settings.server.connections_max, settings.server.threads);
+  if (process.lock_memory) raise_lock_limit();
+  choose_user(process, style);
+  settings.process.pid_file = absolute_path(process.pid_file);
+  settings.engine.contexts_max = std::max(settings.engine.contexts_max, settings.server.threads + 64);
+
+  Daemon daemon;
+  if (process.daemon) {
+    // The socket's file is removed at the end, from another working directory.
+    settings.server.unix_path = absolute_path(settings.server.unix_path);
+    if (const auto exit_code = daemon.start()) return *exit_code;
+  }
+  hold_signals();
+  Engine engine(settings.engine);
+  Server server(settings.server, engine);
+  PidFile pid_file;
+  if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
+  if (process.lock_memory) {
+    if (const std::string error = lock_memory(); !error.empty()) {
+      fmt::print(stderr, "warning: memory is not locked: {}\n", error);
+    }
+  }
+  const bool verbose = settings.server.verbosity > 0;
+  if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
+  daemon.ready(process.core_files, verbose);
+
+  Signals signals([&](int number) {
+    const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && style == ServerStyle::memcached);
+    if (!stops) return;  // HUP: a closed terminal does not end a store; USR1: reserved
+    if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
+    server.stop();
+  });
+  server.wait();
+  return EX_OK;
+}
+
+}  // namespace tandem::cli

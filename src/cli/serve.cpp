@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+#include <sysexits.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.hpp"
+#include "cli/config_file.hpp"
+#include "cli/help.hpp"
+#include "cli/invocation.hpp"
+#include "cli/run_server.hpp"
+#include "cli/value.hpp"
+
+namespace tandem::cli {
+namespace {
+
+// Where each option got its value, for messages.
+class Sources {
+ public:
+  Sources() : where_(all_options().size()) {}
+  std::string& operator[](const Option& option) {
+    return where_[static_cast<std::size_t>(&option - all_options().data())];
+  }
+
+ private:
+  std::vector<std::string> where_;
+};
+
+CLI::Option* declare(CLI::App& app, const Option& option) {
+  const std::string name = fmt::format("--{}", option.name);
+  if (option.kind == Kind::flag) return app.add_flag(fmt::format("{},!--no-{}", name, option.name));
+  if (option.kind == Kind::count) return app.add_flag(fmt::format("-{},{}", option.letter, name));
+  return app.add_option(name)
+      ->type_name(std::string(placeholder(option)))
+      ->multi_option_policy(option.kind == Kind::list ? CLI::MultiOptionPolicy::TakeAll
+                                                      : CLI::MultiOptionPolicy::TakeLast);
+}
+
+void apply(const Option& option, const CLI::Option& given, Settings& settings) {
+  if (option.kind == Kind::list) list_of(option, settings).clear();
+  if (option.kind == Kind::count) {
+    std::int64_t level = 0;
+    for (const std::string& text : given.results()) level += text == "true" ? 1 : parse_integer(text);
+    set_number(option, settings, static_cast<double>(level));
+    return;
+  }
+  for (const std::string& text : given.results()) set_from_text(option, settings, text);
+}
+
+}  // namespace
+
+Invocation parse_serve(std::span<const std::string> arguments) {
+  Invocation result;
+  result.settings = serve_defaults();
+  CLI::App app("", "tandem serve");
+  app.set_help_flag("-h,--help");
+  const CLI::Option* config = app.add_option("--config")->type_name("FILE");
+  std::vector<std::pair<const Option*, const CLI::Option*>> declared;
+  for (const Option& option : all_options()) {
+    if (option.is_serve()) declared.emplace_back(&option, declare(app, option));
+  }
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    result.output = serve_help();
+    return result;
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(EX_USAGE, fmt::format("serve: {}", error.what()));
+  }
+
+  Sources sources;
+  if (config->count() != 0) {
+    apply_config_file(config->results().front(), result.settings,
+                      [&](const Option& option, const std::string& where) { sources[option] = where; });
+  }
+  for (const auto& [option, given] : declared) {
+    if (given->count() == 0) continue;
+    try {
+      apply(*option, *given, result.settings);
+    } catch (const ValueError& error) {
+      throw CommandError(EX_USAGE, fmt::format("--{}: {}", option->name, error.what()));
+    }
+    sources[*option] = fmt::format("--{}", option->name);
+  }
+  check_together(result.settings, [&](const Option& option) {
+    const std::string& where = sources[option];
+    return where.empty() ? fmt::format("default of --{}", option.name) : where;
+  });
+  return result;
+}
+
+int run_serve(std::span<const std::string> arguments) {
+  const Invocation invocation = parse_serve(arguments);
+  if (!invocation.output.empty()) {
+    fmt::print("{}", invocation.output);
+    return EX_OK;
+  }
+  return run_server(invocation.settings, ServerStyle::tandem);
+}
+
+}  // namespace tandem::cli
