@@ -176,9 +176,10 @@ def test_counters_of_each_command(fresh_pair: Pair) -> None:
             assert not wrong, f"{server.command[0]}: " + "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "group", ["retrieval", "storage", "delete", "arithmetic", "touch", "mg", "recache", "ms", "md", "ma", "random"]
-)
+COUNTED_GROUPS = ("retrieval", "storage", "delete", "arithmetic", "touch", "mg", "recache", "ms", "md", "ma", "random")
+
+
+@pytest.mark.parametrize("group", COUNTED_GROUPS)
 def test_counters_after_a_group_of_the_corpus(group: str, pair: Pair) -> None:
     reference, candidate = pair.clients()
     with Stream(pair.reference.connect()) as ours, Stream(pair.candidate.connect()) as theirs:
