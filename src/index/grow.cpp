@@ -20,7 +20,6 @@
 // tests/model/growth.py checks all of this, and that leaving a wait out brings a wrong answer.
 #include <algorithm>
 
-#include "base/hash.hpp"
 #include "index/index.hpp"
 #include "index/lanes_scalar.hpp"
 
@@ -75,7 +74,7 @@ bool Index::copy_all(const Table& from, const Table& to, EpochDomain::Participan
         if (seen[i].empty()) continue;
         Item* const item = heap_.at(seen[i].location());
         static_cast<void>(item->state_acquire());
-        f[i] = fingerprint_of(item->key(), options_.hash_seed);
+        f[i] = options_.fingerprint(item->key(), options_.hash_seed);
         prefetch_write(to.view().buckets + to.view().first(f[i]));
         prefetch_stripe(f[i]);
       }
@@ -108,7 +107,7 @@ bool Index::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell,
       lock.unlock_unchanged();
       return true;
     }
-    if (now != seen) f = fingerprint_of(heap_.at(now.location())->key(), options_.hash_seed);
+    if (now != seen) f = options_.fingerprint(heap_.at(now.location())->key(), options_.hash_seed);
     if (holds(view, f, now)) {
       lock.unlock_unchanged();
       return true;

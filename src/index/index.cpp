@@ -4,6 +4,7 @@
 #include <bit>
 #include <new>
 
+#include "base/hash.hpp"
 #include "index/lanes_scalar.hpp"
 
 namespace tandem {
@@ -21,6 +22,7 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
   table_ = Table::make(std::clamp(buckets, Table::buckets_min, Table::buckets_max), 1, options.huge_pages, budget);
   if (!table_) throw std::bad_alloc();
   table_bytes_.store(table_->bytes(), std::memory_order_relaxed);
+  if (options_.fingerprint == nullptr) options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
   publish({table_.get(), nullptr, table_.get()});
 }
 

@@ -29,6 +29,8 @@ struct IndexOptions {
   bool huge_pages = true;
   std::string_view lanes = {};  // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
   ChangeLog* log = nullptr;     // outlives the index; nullptr: no replica follows
+  // What callers make fingerprints with; growth makes them again from the items' keys. Tests put a poorer one here.
+  Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of
 };
 
 struct DisplacementMove;
@@ -43,8 +45,8 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // --- reading, a strip at a time
-  // -----------------------------------------------------------------------------------------------------------
+  // --- reading, a strip at a time ---
+
   void prefetch(const Fingerprint* f, std::uint32_t count) const noexcept;
   // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
   // compares the key, and on a mismatch or a miss asks find(). Runs on the widest lanes of this processor, chosen once.
@@ -54,8 +56,8 @@ class Index {
   // the key's stripe.
   Item* find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept;
 
-  // --- writing
-  // --------------------------------------------------------------------------------------------------------------------------------
+  // --- writing ---
+
   enum class Put : std::uint8_t { done, needs_room };
 
   // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss
@@ -101,6 +103,11 @@ class Index {
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
   void prefetch_stripe(Fingerprint f) const noexcept;
 
+  // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).
+  StripeWord stripe(Fingerprint f) const noexcept {
+    return {stripes_.of(f.signature).load(std::memory_order_acquire)};
+  }
+
   // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
   // f's buckets has a free cell (somebody else may take it: start over). False: no path within the bound; then evict
   // one of candidates(). REQUIRES: the caller holds no Guard.
@@ -108,8 +115,8 @@ class Index {
   // The locations in f's two buckets (at most 16), for an eviction that makes room.
   std::uint32_t candidates(Fingerprint f, Location out[16]) const noexcept;
 
-  // --- growth
-  // -----------------------------------------------------------------------------------------------------------------------------------
+  // --- growth ---
+
   // True when the load passed load_grow or make_room() failed since the last growth.
   bool wants_growth() const noexcept;
   // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile);
@@ -156,7 +163,7 @@ class Index {
   bool copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
 
-  const IndexOptions options_;
+  IndexOptions options_;  // constant once made
   const CuckooOps& ops_;
   MemoryBudget& budget_;
   EpochDomain& epochs_;

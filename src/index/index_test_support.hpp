@@ -1,0 +1,262 @@
+// A heap and an index, and what a worker does with them, for the tests of the index: values are numbers, keys are short texts.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "heap/cache.hpp"
+#include "index/cuckoo_check.hpp"
+#include "index/index.hpp"
+
+namespace tandem {
+
+#if defined(TANDEM_SANITIZED)
+inline constexpr int effort = 1;
+#else
+inline constexpr int effort = 10;
+#endif
+
+inline std::string key_of(std::uint64_t n) { return "key:" + std::to_string(n); }
+
+inline Fingerprint plain_fingerprint(std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); }
+// Only this many signatures, and the bucket hash as ever: several keys of one signature in most pairs of buckets of a small table.
+template <std::uint32_t Signatures>
+Fingerprint few_signatures(std::string_view key, std::uint64_t seed) {
+  const Fingerprint f = fingerprint_of(key, seed);
+  return {static_cast<std::uint32_t>(mix_bits(f.signature % Signatures + 7)) | 1u, f.hash};
+}
+
+struct TestStoreOptions {
+  std::uint64_t cells = 1 << 12;
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;
+  double load_grow = 0.9;
+  Fingerprint (*fingerprint)(std::string_view, std::uint64_t) = plain_fingerprint;
+  std::string_view lanes = {};
+  ChangeLog* log = nullptr;
+};
+
+class TestStore {
+ public:
+  using Options = TestStoreOptions;
+  explicit TestStore(const Options& options = {})
+      : options_(options),
+        epochs(32),
+        budget(options.memory_bytes),
+        heap({}, budget, epochs),
+        index({.cells_initial = options.cells,
+               .hash_seed = 99,
+               .load_grow = options.load_grow,
+               .huge_pages = false,
+               .lanes = options.lanes,
+               .log = options.log,
+               .fingerprint = options.fingerprint},
+              budget, epochs, heap) {}
+
+  Fingerprint fingerprint(std::string_view key) const { return options_.fingerprint(key, index.hash_seed()); }
+
+  // Every key of the index with its value. Sets `problem` if a key or a location is there twice, or a cell's item is not live.
+  // REQUIRES: nobody writes, and no growth is unfinished.
+  std::map<std::string, std::uint64_t> scan(std::string& problem) {
+    std::map<std::string, std::uint64_t> all;
+    index.for_each_cell([&](Cell c) {
+      const Item* item = heap.at(c.location());
+      std::uint64_t value = 0;
+      std::memcpy(&value, item->value(), sizeof value);
+      const std::string key(item->key());
+      if (Item::state_of(item->state_acquire()) != ItemState::live) problem = key + " is not live";
+      if (c.signature() != fingerprint(key).signature) problem = key + " lies under another signature";
+      if (!all.emplace(key, value).second) problem = key + " is in the table twice";
+    });
+    if (all.size() != index.item_count()) problem = "item_count() is " + std::to_string(index.item_count());
+    return all;
+  }
+
+ private:
+  Options options_;
+
+ public:
+  EpochDomain epochs;
+  MemoryBudget budget;
+  Heap heap;
+  Index index;
+};
+
+// One worker, one thread at a time. Each operation is a batch of its own unless the caller holds a Batch.
+class TestWorker {
+ public:
+  explicit TestWorker(TestStore& s) : store(s), epoch(s.epochs), cache(s.heap) {}
+
+  // Batches nest: the outermost is the epoch.
+  class Batch {
+   public:
+    explicit Batch(TestWorker& w) : w_(w) {
+      if (w_.depth_++ == 0) w_.epoch.enter();
+    }
+    ~Batch() {
+      if (--w_.depth_ != 0) return;
+      {
+        const Heap::Cache::Lock lock(w_.cache);
+        w_.store.heap.reclaim(w_.cache);
+      }
+      w_.epoch.exit();
+    }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+   private:
+    TestWorker& w_;
+  };
+
+  enum class Outcome { done, refused, no_room };
+
+  // Sets, or adds when `only_absent`. no_room: make_room() found none.
+  Outcome set(const std::string& key, std::uint64_t value, bool only_absent = false) {
+    const Batch batch(*this);
+    const Fingerprint f = store.fingerprint(key);
+    const Location l = allocate(key, value);
+    for (;;) {
+      Location old = no_location;
+      Index::Put put;
+      {
+        Index::Guard guard = store.index.lock(f);
+        Item* const found = guard.find(std::string_view(key));
+        if (found != nullptr && only_absent) break;
+        if (found != nullptr) old = store.heap.location_of(found);
+        put = guard.put(l, live);
+      }
+      if (put == Index::Put::done) {
+        retire(old);
+        return Outcome::done;
+      }
+      ++rooms;
+      if (!store.index.make_room(f)) {
+        release(l);
+        return Outcome::no_room;
+      }
+    }
+    release(l);
+    return Outcome::refused;
+  }
+
+  bool erase(const std::string& key) {
+    const Batch batch(*this);
+    Location old = no_location;
+    {
+      Index::Guard guard = store.index.lock(store.fingerprint(key));
+      Item* const found = guard.find(std::string_view(key));
+      if (found == nullptr) return false;
+      old = store.heap.location_of(found);
+      guard.erase();
+    }
+    retire(old);
+    return true;
+  }
+
+  // Adds 1 to the value, from nothing to 1. False: no room in a long time.
+  bool increment(const std::string& key) {
+    const Fingerprint f = store.fingerprint(key);
+    for (int tries = 0; tries < 100'000; ++tries) {
+      const Batch batch(*this);
+      const Location l = allocate(key, 0);
+      Location old = no_location;
+      Index::Put put;
+      {
+        Index::Guard guard = store.index.lock(f);
+        std::uint64_t value = 0;
+        if (const Item* const found = guard.find(std::string_view(key))) {
+          old = store.heap.location_of(found);
+          std::memcpy(&value, found->value(), sizeof value);
+        }
+        ++value;
+        std::memcpy(store.heap.at(l)->value(), &value, sizeof value);
+        put = guard.put(l, live);
+      }
+      if (put == Index::Put::done) {
+        retire(old);
+        return true;
+      }
+      release(l);
+      store.index.make_room(f);
+    }
+    return false;
+  }
+
+  // Evicts by location, as CLOCK's callers do; returns the key that went.
+  std::optional<std::string> evict(Location l) {
+    const Batch batch(*this);
+    const Item* const seen = store.heap.at(l);
+    if (Item::state_of(seen->state_acquire()) != ItemState::live) return std::nullopt;
+    const std::string key(seen->key());
+    {
+      Index::Guard guard = store.index.lock(store.fingerprint(key));
+      if (guard.find(l) == nullptr) return std::nullopt;
+      guard.erase();
+    }
+    retire(l);
+    return key;
+  }
+
+  // A GET: strip search, key comparison, and the search that compares every candidate when that gave nothing.
+  std::optional<std::uint64_t> get(const std::string& key) {
+    const Batch batch(*this);
+    const Fingerprint f = store.fingerprint(key);
+    Location l = no_location;
+    store.index.prefetch(&f, 1);
+    store.index.search(&f, 1, &l);
+    const Item* item = nullptr;
+    if (l != no_location) {
+      const Item* const candidate = store.heap.at(l);
+      if (Item::state_of(candidate->state_acquire()) == ItemState::live && candidate->key() == key) item = candidate;
+    }
+    if (item == nullptr) {
+      ++second_looks;
+      std::uint64_t state = 0;
+      item = store.index.find(f, key, state);
+    }
+    if (item == nullptr) return std::nullopt;
+    std::uint64_t value = 0;
+    std::memcpy(&value, item->value(), sizeof value);
+    return value;
+  }
+
+  bool grow() { return store.index.grow(epoch); }
+
+  static constexpr std::uint64_t live = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
+
+  TestStore& store;
+  EpochDomain::Participant epoch;
+  Heap::Cache cache;
+  std::uint64_t rooms = 0, second_looks = 0;
+
+ private:
+  Location allocate(const std::string& key, std::uint64_t value) {
+    const std::uint64_t bytes = Item::total_bytes(0, key.size(), sizeof value);
+    const Heap::Cache::Lock lock(cache);
+    const Location l = store.heap.allocate(cache, store.heap.size_class(bytes), bytes);
+    TD_ASSERT(l != no_location);
+    Item* const item = store.heap.format(l, key, 0, sizeof value, 0, 0, false);
+    std::memcpy(item->value(), &value, sizeof value);
+    return l;
+  }
+  void release(Location l) {
+    const Heap::Cache::Lock lock(cache);
+    store.heap.release(cache, l);
+  }
+  void retire(Location l) {
+    if (l == no_location) return;
+    const Heap::Cache::Lock lock(cache);
+    store.heap.retire(cache, l);
+  }
+
+  int depth_ = 0;
+};
+
+}  // namespace tandem
