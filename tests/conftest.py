@@ -76,7 +76,7 @@ def memcached() -> Iterator[Callable[..., Server]]:
 
         def start(*options: str, **keywords: object) -> Server:
             server = start_memcached(*options, **keywords)
-            stack.callback(server.close)
+            stack.callback(server.discard)
             return server
 
         yield start

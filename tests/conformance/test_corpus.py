@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from conformance.compare import differing, report
-from conformance.conftest import Pair, start_pair
+from conformance.conftest import NO_BACKGROUND, Pair, start_pair
 from conformance.corpus import GROUP_NAMES, all_cases, groups
 from conformance.corpus.simple import build_large_counters
 
@@ -21,7 +21,7 @@ def test_group(group: str, pair: Pair, case_filter: re.Pattern[str]) -> None:
 
 def test_large_counters() -> None:
     with ExitStack() as stack:
-        reference, candidate = start_pair(stack).clients()
+        reference, candidate = start_pair(stack, *NO_BACKGROUND).clients()
         cases = list(build_large_counters())
         failures = differing(cases, reference, candidate)
     assert not failures, report(failures, len(cases))

@@ -18,7 +18,7 @@ from harness.server import Server
 from harness.wire import Datagram, Stream, UdpClient, WireTimeout
 
 from conformance.compare import report
-from conformance.conftest import Pair, start_pair
+from conformance.conftest import NO_BACKGROUND, Pair, start_pair
 from conformance.corpus import GROUP_NAMES, groups
 from conformance.corpus.case import Case
 
@@ -29,7 +29,7 @@ LARGEST_DATAGRAM = 1400
 @pytest.fixture(scope="module")
 def udp_servers() -> Iterator[Pair]:
     with ExitStack() as stack:
-        yield start_pair(stack, "-t", "1")  # with more threads memcached answers out of order
+        yield start_pair(stack, "-t", "1", *NO_BACKGROUND)  # with more threads memcached answers out of order
 
 
 @pytest.fixture

@@ -157,6 +157,15 @@ class Server:
         finally:
             self.log.close()
 
+    def discard(self) -> None:
+        """Ends a server that is not under test: it must still run, but how it stops (memcached needs a second or two)
+        is not looked at."""
+        try:
+            self.check_alive()
+        finally:
+            self.kill()
+            self.log.close()
+
     def resident_bytes(self) -> int:
         """Resident set size of the process, in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
