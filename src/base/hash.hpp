@@ -12,10 +12,13 @@
 
 namespace tandem {
 
-TD_INLINE Fingerprint fingerprint_of(const char* key, std::size_t key_bytes, std::uint64_t seed) noexcept {
-  const std::uint64_t h = XXH3_64bits_withSeed(key, key_bytes, seed);
+// The two halves of a 64-bit hash; a signature that would be 0 becomes 1.
+TD_INLINE constexpr Fingerprint split_hash(std::uint64_t h) noexcept {
   const auto signature = static_cast<std::uint32_t>(h >> 32);
   return {signature != 0 ? signature : 1u, static_cast<std::uint32_t>(h)};
+}
+TD_INLINE Fingerprint fingerprint_of(const char* key, std::size_t key_bytes, std::uint64_t seed) noexcept {
+  return split_hash(XXH3_64bits_withSeed(key, key_bytes, seed));
 }
 TD_INLINE Fingerprint fingerprint_of(std::string_view key, std::uint64_t seed) noexcept {
   return fingerprint_of(key.data(), key.size(), seed);

@@ -22,16 +22,25 @@ SlotShape shape_of(std::uint32_t slot_bytes) {
   return s;
 }
 
+// The largest slot of which a page holds so many.
+constexpr std::uint64_t slot_bytes_for(std::uint64_t slots) {
+  return page_bytes / slots / granule_bytes * granule_bytes;
+}
+
 std::vector<SlotShape> shapes_growing_by(double factor, std::uint64_t smallest, std::uint64_t largest_item) {
   std::vector<SlotShape> shapes;
-  for (std::uint64_t want = smallest;;) {
-    const std::uint64_t slots = page_bytes / want;
-    const std::uint64_t slot_bytes = page_bytes / slots / granule_bytes * granule_bytes;
+  std::uint64_t slot_bytes = slot_bytes_for(page_bytes / smallest);
+  for (;;) {
     shapes.push_back(shape_of(static_cast<std::uint32_t>(slot_bytes)));
     if (slot_bytes >= largest_item) return shapes;
-    const auto grown =
-        static_cast<std::uint64_t>(static_cast<double>(slot_bytes) * factor) / granule_bytes * granule_bytes;
-    want = std::min(std::max(grown, slot_bytes + granule_bytes), std::uint64_t{SizeClasses::slot_bytes_max});
+    const double limit =
+        std::min(static_cast<double>(slot_bytes) * factor, static_cast<double>(SizeClasses::slot_bytes_max));
+    const std::uint64_t want =
+        std::max(static_cast<std::uint64_t>(limit) / granule_bytes * granule_bytes, slot_bytes + granule_bytes);
+    const std::uint64_t slots = page_bytes / want;
+    const std::uint64_t stretched = slot_bytes_for(slots);
+    const std::uint64_t one_more = slot_bytes_for(slots + 1);
+    slot_bytes = static_cast<double>(stretched) > limit && one_more > slot_bytes ? one_more : stretched;
   }
 }
 

@@ -1,9 +1,8 @@
 // The slot sizes that pages are cut into.
 //
 // Sizes are multiples of a granule and grow by at most a factor (memcached's -f; but for the first steps, which are one
-// granule). Each is then stretched to what its number of slots a page leaves room for, so that a page has less than one
-// granule a slot to spare: near the top, classes with equal numbers of slots a page, which would only waste the
-// difference, fall together.
+// granule, and the last, which are from n + 1 to n slots a page). Each is stretched to what its number of slots a page
+// leaves room for, so a page has less than one granule a slot to spare.
 //
 // Thread safety: immutable after construction.
 #pragma once

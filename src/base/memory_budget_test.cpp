@@ -1,0 +1,76 @@
+#include "base/memory_budget.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <thread>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+TEST(MemoryBudget, TakesUpToTheLimitAndNoByteMore) {
+  MemoryBudget budget(100);
+  EXPECT_TRUE(budget.take(60));
+  EXPECT_FALSE(budget.take(41));
+  EXPECT_EQ(budget.used_bytes(), 60u);
+  EXPECT_TRUE(budget.take(40));
+  EXPECT_FALSE(budget.take(1));
+  budget.give_back(100);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(MemoryBudget, SumsThatOverflowAreRefused) {
+  MemoryBudget budget(100);
+  EXPECT_TRUE(budget.take(50));
+  EXPECT_FALSE(budget.take(std::numeric_limits<std::uint64_t>::max()));
+  EXPECT_FALSE(budget.take(std::numeric_limits<std::uint64_t>::max() - 49));
+  EXPECT_EQ(budget.used_bytes(), 50u);
+}
+
+TEST(MemoryBudget, ClaimKeepsOthersOutUntilItIsPaid) {
+  MemoryBudget budget(100);
+  ASSERT_TRUE(budget.take(90));
+  EXPECT_TRUE(budget.claim(40));
+  EXPECT_TRUE(budget.overdrawn());
+  EXPECT_FALSE(budget.take(1));
+  budget.give_back(20);  // somebody frees: it goes to the claim
+  EXPECT_TRUE(budget.overdrawn());
+  EXPECT_FALSE(budget.take(1));
+  budget.give_back(10);
+  EXPECT_FALSE(budget.overdrawn());
+  EXPECT_EQ(budget.used_bytes(), 100u);
+  budget.give_back(40);
+  EXPECT_TRUE(budget.take(40));
+}
+
+TEST(MemoryBudget, ClaimAboveTheLimitIsRefused) {
+  MemoryBudget budget(100);
+  EXPECT_FALSE(budget.claim(101));
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(MemoryBudget, ThreadsTogetherNeverPassTheLimit) {
+  constexpr std::uint64_t limit = 1000;
+  MemoryBudget budget(limit);
+  std::atomic<std::uint64_t> held{0};
+  std::atomic<bool> passed{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned i = 0; i < 20'000; ++i) {
+        const std::uint64_t bytes = 100 + (t * 7919 + i * 31) % 400;
+        if (!budget.take(bytes)) continue;
+        if (held.fetch_add(bytes) + bytes > limit) passed = true;
+        held.fetch_sub(bytes);
+        budget.give_back(bytes);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_FALSE(passed);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,246 @@
+#include "heap/page_pool.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstring>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+
+bool is_zero(const char* at, std::uint64_t bytes) { return at[0] == 0 && std::memcmp(at, at + 1, bytes - 1) == 0; }
+
+// By the pages of a frame: 1 without huge pages, 2 with.
+struct PagePoolTest : testing::TestWithParam<bool> {
+  PagePoolTest() : budget(64 * mib), pool(budget, GetParam()) {}
+  void spoil(PageId page, std::uint32_t pages = 1) { std::memset(pool.table().page(page), 0xee, pages * page_bytes); }
+  std::uint64_t frame_cost() const { return pool.pages_per_frame() * PagePool::page_cost_bytes; }
+
+  MemoryBudget budget;
+  PagePool pool;
+};
+
+TEST_P(PagePoolTest, FramesAreAsAsked) { EXPECT_EQ(pool.pages_per_frame(), GetParam() ? 2u : 1u); }
+
+TEST_P(PagePoolTest, PagesAreDistinctZeroAndChargedUpToTheBudget) {
+  std::set<PageId> pages;
+  for (PageId p = pool.take_page(); p != 0; p = pool.take_page()) {
+    ASSERT_TRUE(pages.insert(p).second);
+    ASSERT_LT(p, pool.page_end());
+    ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
+    spoil(p);
+    ASSERT_LE(budget.used_bytes(), budget.limit_bytes());
+  }
+  EXPECT_EQ(pages.size(), budget.limit_bytes() / frame_cost() * pool.pages_per_frame());
+  for (const PageId p : pages) pool.give_page(p);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  // And again.
+  std::size_t again = 0;
+  for (PageId p = pool.take_page(); p != 0; p = pool.take_page(), ++again) {
+    ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
+  }
+  EXPECT_EQ(again, pages.size());
+}
+
+TEST_P(PagePoolTest, FirstPageOfFramesIsAligned) {
+  const PageId p = pool.take_page();
+  const auto at = reinterpret_cast<std::uintptr_t>(pool.table().page(p));
+  EXPECT_EQ(at % (pool.pages_per_frame() * page_bytes), 0u);
+}
+
+TEST_P(PagePoolTest, HalvesOfFramesWaitForEachOther) {
+  const PageId first = pool.take_page();
+  const PageId second = pool.take_page();
+  EXPECT_EQ(second, first + 1);
+  spoil(first);
+  spoil(second);
+  const std::uint64_t used = budget.used_bytes();
+  pool.give_page(first);
+  if (pool.pages_per_frame() == 2) {
+    EXPECT_EQ(budget.used_bytes(), used);
+    pool.give_page(second);
+    EXPECT_EQ(budget.used_bytes(), 0u);
+  } else {
+    EXPECT_EQ(budget.used_bytes(), used / 2);
+  }
+}
+
+TEST_P(PagePoolTest, PageThatWaitsIsZeroedForItsNextUser) {
+  const PageId first = pool.take_page();
+  pool.take_page();
+  spoil(first);
+  pool.give_page(first);
+  EXPECT_EQ(pool.take_page(), first);
+  EXPECT_TRUE(is_zero(pool.table().page(first), page_bytes));
+}
+
+TEST_P(PagePoolTest, PagesThatWaitAreForAClaimOnly) {
+  while (pool.take_page() != 0) {
+  }
+  pool.give_page(1);
+  ASSERT_TRUE(budget.claim(4 * mib));
+  EXPECT_EQ(pool.take_page(), 0u);
+  budget.give_back(4 * mib);
+  EXPECT_EQ(pool.take_page(), 1u);
+}
+
+TEST_P(PagePoolTest, RunsAreNeighboursZeroAndCharged) {
+  for (const std::uint32_t pages : {1u, 2u, 3u, 7u, 40u}) {
+    const PageId first = pool.take_run(pages);
+    ASSERT_NE(first, 0u);
+    EXPECT_LE(first + pages, pool.page_end());
+    EXPECT_GE(budget.used_bytes(), pages * page_bytes);
+    for (PageId p = first; p < first + pages; ++p) ASSERT_TRUE(is_zero(pool.table().page(p), page_bytes));
+    spoil(first, pages);
+    pool.give_run(first, pages);
+    EXPECT_EQ(budget.used_bytes(), 0u) << pages;
+  }
+}
+
+TEST_P(PagePoolTest, OddEndOfARunServesOthers) {
+  const PageId run = pool.take_run(3);
+  const std::uint64_t used = budget.used_bytes();
+  const PageId page = pool.take_page();
+  if (pool.pages_per_frame() == 2) {
+    EXPECT_EQ(page, run + 3);
+    EXPECT_EQ(budget.used_bytes(), used);
+  }
+  spoil(page);
+  spoil(run, 3);
+  pool.give_run(run, 3);
+  EXPECT_EQ(budget.used_bytes(), frame_cost());
+  pool.give_page(page);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST_P(PagePoolTest, RunLargerThanTheBudgetIsRefusedAndNothingIsKept) {
+  EXPECT_EQ(pool.take_run(65), 0u);
+  EXPECT_EQ(pool.take_run(1u << 20), 0u);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  EXPECT_NE(pool.take_run(60), 0u);
+  EXPECT_EQ(pool.take_run(60), 0u);
+}
+
+TEST_P(PagePoolTest, RunsAreFoundHoweverPagesLie) {
+  // Single pages everywhere: half of them given back in every pattern a clock of seven makes, and the budget's half is
+  // still one run.
+  std::vector<PageId> pages;
+  for (PageId p = pool.take_page(); p != 0; p = pool.take_page()) pages.push_back(p);
+  for (std::size_t i = 0; i < pages.size(); i += 4) {
+    for (std::size_t k = i; k < std::min(i + 2, pages.size()); ++k) pool.give_page(pages[k]);
+  }
+  const PageId run = pool.take_run(30);
+  ASSERT_NE(run, 0u);
+  spoil(run, 30);
+  for (std::size_t i = 2; i < pages.size(); i += 4) EXPECT_TRUE(is_zero(pool.table().page(pages[i]), page_bytes));
+}
+
+TEST_P(PagePoolTest, LonePageCompletesAFrame) {
+  EXPECT_EQ(pool.lone_page(), 0u);
+  const PageId first = pool.take_page();
+  const PageId second = pool.take_page();
+  pool.table().set_tag(first, PageState::open, 0);
+  pool.table().set_tag(second, PageState::free, 0);
+  pool.give_page(second);
+  EXPECT_EQ(pool.lone_page(), pool.pages_per_frame() == 2 ? first : 0u);
+  EXPECT_EQ(pool.lone_page(), 0u);  // not twice running
+}
+
+TEST_P(PagePoolTest, ThreadsShareIt) {
+  std::vector<std::thread> threads;
+  std::atomic<bool> wrong{false};
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<std::pair<PageId, std::uint32_t>> mine;
+      const char mark = static_cast<char>(t + 1);
+      for (unsigned i = 0; i < 300; ++i) {
+        const std::uint32_t pages = 1 + (i * 7 + t) % 5;
+        if (mine.size() < 4) {
+          if (const PageId p = pool.take_run(pages); p != 0) {
+            for (std::uint32_t k = 0; k < pages; ++k) {
+              char* at = pool.table().page(p + k);
+              if (at[0] != 0 || at[page_bytes - 1] != 0) wrong = true;
+              at[0] = at[page_bytes - 1] = mark;
+            }
+            mine.emplace_back(p, pages);
+            continue;
+          }
+        }
+        if (mine.empty()) continue;
+        const auto [first, count] = mine[i % mine.size()];
+        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(i % mine.size()));
+        for (std::uint32_t k = 0; k < count; ++k) {
+          const char* at = pool.table().page(first + k);
+          if (at[0] != mark || at[page_bytes - 1] != mark) wrong = true;
+        }
+        pool.give_run(first, count);
+      }
+      for (const auto& [first, count] : mine) pool.give_run(first, count);
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_FALSE(wrong);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Frames, PagePoolTest, testing::Bool(),
+                         [](const auto& frames) { return frames.param ? "TwoPages" : "OnePage"; });
+
+TEST(PagePool, SmallBudgetsUseSinglePages) {
+  MemoryBudget budget(8 * mib);
+  const PagePool pool(budget, true);
+  EXPECT_EQ(pool.pages_per_frame(), 1u);
+}
+
+TEST(PagePool, BudgetBelowAPageGivesNone) {
+  MemoryBudget budget(mib / 2);
+  PagePool pool(budget, true);
+  EXPECT_EQ(pool.take_page(), 0u);
+  EXPECT_EQ(pool.take_run(2), 0u);
+}
+
+TEST(PagePool, VeryLargeBudgetsAreCappedByTheRange) {
+  MemoryBudget budget(std::uint64_t{1} << 50);
+  PagePool pool(budget, true);
+  EXPECT_LE(pool.table().page_limit, PageId{1} << 17);
+  EXPECT_NE(pool.take_page(), 0u);
+}
+
+#if !defined(TANDEM_SANITIZED)  // the sanitizers map terabytes themselves
+TEST(PagePoolDeathTest, TightAddressSpaceIsEnough) {
+  // In a child: the limit stays with the process. 300 MiB beside what is mapped now, for a budget of 64 MiB that would
+  // like 8 GiB.
+  EXPECT_EXIT(
+      {
+        std::uint64_t mapped_pages = 0;
+        std::FILE* statm = std::fopen("/proc/self/statm", "r");
+        if (statm == nullptr || std::fscanf(statm, "%lu", &mapped_pages) != 1) std::exit(2);
+        std::fclose(statm);
+        rlimit limit{};
+        limit.rlim_cur = limit.rlim_max = mapped_pages * 4096 + 300 * mib;
+        setrlimit(RLIMIT_AS, &limit);
+        MemoryBudget budget(64 * mib);
+        PagePool pool(budget, true);
+        std::size_t pages = 0;
+        while (pool.take_page() != 0) ++pages;
+        bool refused = false;
+        try {
+          MemoryBudget too_much(std::uint64_t{1} << 30);
+          const PagePool none(too_much, true);
+        } catch (const std::system_error&) {
+          refused = true;
+        }
+        std::exit(pages == 62 && refused ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+#endif
+
+}  // namespace
+}  // namespace tandem
