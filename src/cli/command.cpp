@@ -57,12 +57,12 @@ void print_help(std::FILE* out) {
              "[OPTION...]\n\ncommands:\n",
              version);
   for (const Command& command : commands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
-  fmt::print(out, "\n`tandem COMMAND --help` prints a command's options.\n");
+  fmt::print(out, "\n`tandem serve --help` and `tandem memcached --help` print their options.\n");
 }
 
 void refuse_arguments(std::string_view command, std::span<const std::string> arguments) {
   if (arguments.empty()) return;
-  throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", command, quoted(arguments.front())));
+  throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", command, in_quotes(arguments.front())));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ int run_program(std::span<const std::string> arguments) {
   for (const Command& command : commands) {
     if (command.name == name) return run_guarded(command, arguments.subspan(2));
   }
-  fmt::print(stderr, "tandem: unknown command {}; `tandem help` lists them\n", quoted(name));
+  fmt::print(stderr, "tandem: unknown command {}; `tandem help` lists them\n", in_quotes(name));
   return EX_USAGE;
 }
 

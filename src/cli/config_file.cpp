@@ -102,7 +102,7 @@ void apply_table(const toml::table& table, std::string_view file, Settings& sett
     const auto line = key->source().begin.line;
     const Option* option = find_option(key->str());
     if (option == nullptr) {
-      fail(file, line, fmt::format("unknown key {} (`tandem options` lists them)", quoted(key->str())));
+      fail(file, line, fmt::format("unknown key {} (`tandem options` lists them)", in_quotes(key->str())));
     }
     try {
       set_from_node(*option, settings, *node);

@@ -215,6 +215,21 @@ std::string options_markdown() {
       ignored;
   out += "\nNot supported yet. They protect something, so each is an error:\n\n| option | in memcached |\n|---|---|\n" +
          refused;
+  out += "\n`-V` prints `" + memcached_version_line() +
+         "`: scripts read the first two words and compare the version, so it is that of\n"
+         "the memcached whose commands and replies Tandem has.\n\n"
+         "## Signals and exit codes\n\n"
+         "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` and `PIPE` are ignored. "
+         "`USR1` stops\n"
+         "`tandem memcached`, as it does memcached, and is reserved in `tandem serve`.\n\n"
+         "| code | |\n|---|---|\n"
+         "| 0 | clean stop; help or version printed |\n"
+         "| 64 | bad command line |\n"
+         "| 66, 78 | the file given with `--config` cannot be read, or has a mistake |\n"
+         "| 67, 77 | no such user, or not allowed to become it |\n"
+         "| 71 | the system refused something: an address in use, no memory, a limit |\n"
+         "| 73 | the pid file cannot be written (`tandem serve`; only a warning in `tandem memcached`) |\n"
+         "| 1 | a bad value where memcached exits with 1 (`tandem memcached`) |\n";
   return out;
 }
 
@@ -246,7 +261,7 @@ int run_options(std::span<const std::string> arguments) {
     fmt::print("{}", options_toml());
   } else {
     throw CommandError(EX_USAGE, fmt::format("options: unexpected argument {}; it takes --toml or nothing",
-                                             quoted(arguments.front())));
+                                             in_quotes(arguments.front())));
   }
   return EX_OK;
 }

@@ -74,7 +74,7 @@ class MemcachedParser {
     const long value = std::strtol(copy.c_str(), &end, base);
     const int taken = value > INT_MAX ? INT_MAX : value < INT_MIN ? INT_MIN : static_cast<int>(value);
     if (end != copy.c_str() + copy.size() || end == copy.c_str()) {
-      notice(fmt::format("{} {} is not a number, taken as {}", what, quoted(text), taken));
+      notice(fmt::format("{} {} is not a number, taken as {}", what, in_quotes(text), taken));
     }
     return taken;
   }
@@ -182,7 +182,7 @@ class MemcachedParser {
     char* end = nullptr;
     const double factor = std::strtod(copy.c_str(), &end);
     if (end != copy.c_str() + copy.size() || end == copy.c_str()) {
-      notice(fmt::format("{} {} is not a number, taken as {}", what, quoted(text), factor));
+      notice(fmt::format("{} {} is not a number, taken as {}", what, in_quotes(text), factor));
     }
     if (!(factor > 1)) throw CommandError(1, std::string(o.low_error));
     // Below the least factor memcached just runs out of classes; neighbours 1 % apart are as fine as it gets here.
@@ -231,7 +231,7 @@ class MemcachedParser {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
       store_number(*o, what, number(what, entry.substr(equals + 1)));
     } else {
-      notice(fmt::format("-o {} has no effect, ignored", quoted(entry)));
+      notice(fmt::format("-o {} has no effect, ignored", in_quotes(entry)));
     }
   }
 

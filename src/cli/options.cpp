@@ -130,7 +130,7 @@ void set_from_text(const Option& option, Settings& settings, std::string_view te
   switch (option.kind) {
     case Kind::text:
       if (text.empty() || text.find('\0') != std::string_view::npos) {
-        throw ValueError(fmt::format("expected {}, got {}", expectation(option), quoted(text)));
+        throw ValueError(fmt::format("expected {}, got {}", expectation(option), in_quotes(text)));
       }
       text_of(option, settings) = text;
       return;
@@ -139,7 +139,7 @@ void set_from_text(const Option& option, Settings& settings, std::string_view te
         const std::size_t end = std::min(text.find(',', begin), text.size());
         const std::string_view entry = text.substr(begin, end - begin);
         if (entry.empty() || entry.find('\0') != std::string_view::npos) {
-          throw ValueError(fmt::format("expected {}, got {}", expectation(option), quoted(text)));
+          throw ValueError(fmt::format("expected {}, got {}", expectation(option), in_quotes(text)));
         }
         list_of(option, settings).emplace_back(entry);
         begin = end + 1;

@@ -73,13 +73,13 @@ std::uint64_t parse_with_unit(std::string_view text, const Units& units, std::st
     while (end < rest.size() && is_digit(rest[end])) ++end;
     decimals = rest.substr(1, end - 1);
     rest = rest.substr(end);
-    if (decimals.empty()) throw ValueError(fmt::format("expected {}, got {}", wanted, quoted(text)));
+    if (decimals.empty()) throw ValueError(fmt::format("expected {}, got {}", wanted, in_quotes(text)));
   }
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   const Unit* unit = find_unit(units, rest);
   std::uint64_t result = 0;
   if (whole.empty() || unit == nullptr || !scale(whole, decimals, unit->factor, result)) {
-    throw ValueError(fmt::format("expected {}, got {}", wanted, quoted(text)));
+    throw ValueError(fmt::format("expected {}, got {}", wanted, in_quotes(text)));
   }
   return result;
 }
@@ -108,7 +108,7 @@ std::int64_t parse_integer(std::string_view text) {
   std::int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) {
-    throw ValueError(fmt::format("expected an integer, got {}", quoted(text)));
+    throw ValueError(fmt::format("expected an integer, got {}", in_quotes(text)));
   }
   return value;
 }
@@ -117,7 +117,7 @@ double parse_real(std::string_view text) {
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !std::isfinite(value)) {
-    throw ValueError(fmt::format("expected a number, got {}", quoted(text)));
+    throw ValueError(fmt::format("expected a number, got {}", in_quotes(text)));
   }
   return value;
 }
@@ -129,14 +129,14 @@ bool parse_flag(std::string_view text) {
   for (const std::string_view no : {"false", "no", "off", "0"}) {
     if (text == no) return false;
   }
-  throw ValueError(fmt::format("expected true or false, got {}", quoted(text)));
+  throw ValueError(fmt::format("expected true or false, got {}", in_quotes(text)));
 }
 
 unsigned parse_mode(std::string_view text) {
   unsigned value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, 8);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || value > 0777) {
-    throw ValueError(fmt::format("expected octal permissions from 0 to 777, got {}", quoted(text)));
+    throw ValueError(fmt::format("expected octal permissions from 0 to 777, got {}", in_quotes(text)));
   }
   return value;
 }
@@ -161,7 +161,7 @@ std::string format_size_rounded(std::uint64_t bytes) {
 
 std::string format_seconds(std::uint64_t seconds) { return seconds == 0 ? "0" : format_with_unit(seconds, time_units); }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t shown_max = 60;
   std::string out = "\"";
   for (const char c : text.substr(0, shown_max)) {

@@ -36,6 +36,6 @@ std::string format_size_rounded(std::uint64_t bytes);
 std::string format_seconds(std::uint64_t seconds);
 
 // In double quotes, control and non-ASCII bytes escaped, cut after 60 bytes: any input can go into a message.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace tandem::cli

@@ -1,0 +1,36 @@
+// Any bytes as a TOML file, a size and a time: settings in range or a CommandError or ValueError, nothing else.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "cli/config_file.hpp"
+#include "cli/value.hpp"
+
+using namespace tandem::cli;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const std::uint64_t bytes = parse_size(text);
+    TD_ASSERT(parse_size(format_size(bytes)) == bytes);
+  } catch (const ValueError&) {
+  }
+  try {
+    const std::uint64_t seconds = parse_seconds(text);
+    TD_ASSERT(parse_seconds(format_seconds(seconds)) == seconds);
+  } catch (const ValueError&) {
+  }
+  Settings settings = serve_defaults();
+  try {
+    apply_config(text, "fuzz.toml", settings, [&](const Option& option, const std::string&) {
+      // What was set can be said again.
+      const std::string value = show(option, settings);
+      Settings copy = settings;
+      if (option.kind == Kind::list) list_of(option, copy).clear();
+      set_from_text(option, copy, value);
+      TD_ASSERT(show(option, copy) == value);
+    });
+  } catch (const CommandError&) {
+  }
+  return 0;
+}

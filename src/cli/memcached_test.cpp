@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+#include <sysexits.h>
+
+#include <algorithm>
+
+#include "cli/invocation.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string value_of(std::string_view name, const Settings& settings) { return show(*find_option(name), settings); }
+
+struct Accepted {
+  Arguments arguments;
+  std::vector<std::pair<std::string_view, std::string_view>> values;
+};
+
+TEST(Memcached, TakesOptions) {
+  const std::vector<Accepted> cases = {
+      {{}, {{"listen", "*"}, {"port", "11211"}, {"udp-port", "0"}, {"memory", "64MiB"}, {"threads", "4"}}},
+      {{"-p", "1234"}, {{"port", "1234"}, {"udp-port", "0"}}},
+      {{"-p1234"}, {{"port", "1234"}}},
+      {{"--port=1234"}, {{"port", "1234"}}},
+      {{"--port", "1234"}, {{"port", "1234"}}},
+      {{"--por", "1234"}, {{"port", "1234"}}},
+      {{"-U", "1234"}, {{"port", "1234"}, {"udp-port", "1234"}}},
+      {{"-U", "1234", "-p", "5"}, {{"port", "5"}, {"udp-port", "1234"}}},
+      {{"-U", "0"}, {{"port", "11211"}, {"udp-port", "0"}}},
+      {{"-p", "-1"}, {{"port", "-1"}}},
+      {{"-m1024"}, {{"memory", "1GiB"}}},
+      {{"-m", "1024"}, {{"memory", "1GiB"}}},
+      {{"--memory-limit=100"}, {{"memory", "100MiB"}}},
+      {{"-I", "2m"}, {{"item-max", "2MiB"}}},
+      {{"-I", "512k"}, {{"item-max", "512KiB"}}},
+      {{"-I2M"}, {{"item-max", "2MiB"}}},
+      {{"-I", "4096"}, {{"item-max", "4KiB"}}},
+      {{"-MCF"}, {{"evict", "false"}, {"cas", "false"}, {"flush", "false"}}},
+      {{"-kdrvvP", "/run/m.pid"},
+       {{"lock-memory", "true"},
+        {"daemon", "true"},
+        {"core-files", "true"},
+        {"verbose", "2"},
+        {"pid-file", "/run/m.pid"}}},
+      {{"-vvv", "-v"}, {{"verbose", "3"}}},
+      {{"--verbose", "--verbose"}, {{"verbose", "2"}}},
+      {{"-l", "127.0.0.1,::1"}, {{"listen", "127.0.0.1,::1"}}},
+      {{"-l", "127.0.0.1:1", "-l", "[::1]:2;notls:localhost"}, {{"listen", "127.0.0.1:1,[::1]:2,localhost"}}},
+      {{"-s", "/tmp/m.sock", "-a", "0770"}, {{"unix", "/tmp/m.sock"}, {"unix-mode", "770"}}},
+      {{"-n", "48", "-f", "1.25"}, {{"slot-min", "64B"}, {"growth-factor", "1.25"}}},
+      {{"-f", "1.0001"}, {{"growth-factor", "1.01"}}},
+      {{"-c", "100000", "-t", "8", "-R", "1024", "-b", "4096"},
+       {{"connections", "100000"}, {"threads", "8"}, {"requests-per-event", "1024"}, {"backlog", "4096"}}},
+      {{"-o", "idle_timeout=30,no_maxconns_fast"}, {{"idle-timeout", "30s"}, {"refuse-over-limit", "false"}}},
+      {{"-o", "no_maxconns_fast", "-o", "maxconns_fast"}, {{"refuse-over-limit", "true"}}},
+      {{"-o", ""}, {{"port", "11211"}}},
+      {{"-o", "no_drop_privileges"}, {{"port", "11211"}}},
+      {{"-u", "nobody", "stray", "-p", "7"}, {{"user", "nobody"}, {"port", "7"}}},
+      {{"-B", "ascii"}, {{"port", "11211"}}},
+      {{"-p", "1", "--", "-p", "2"}, {{"port", "1"}}},
+  };
+  for (const Accepted& c : cases) {
+    const Invocation result = parse_memcached(c.arguments);
+    EXPECT_TRUE(result.output.empty());
+    EXPECT_EQ(result.notices, std::vector<std::string>{}) << testing::PrintToString(c.arguments);
+    for (const auto& [name, value] : c.values) {
+      EXPECT_EQ(value_of(name, result.settings), value) << name << testing::PrintToString(c.arguments);
+    }
+  }
+}
+
+struct Refused {
+  Arguments arguments;
+  int exit_code;
+  std::string message;
+};
+
+TEST(Memcached, RefusesAsMemcachedDoes) {
+  const std::vector<Refused> cases = {
+      {{"-c", "0"}, 1, "Maximum connections must be greater than 0"},
+      {{"-c", "-5"}, 1, "Maximum connections must be greater than 0"},
+      {{"-t", "0"}, 1, "Number of threads must be greater than 0"},
+      {{"-R", "0"}, 1, "Number of requests per event must be greater than 0"},
+      {{"-f", "1"}, 1, "Factor must be greater than 1"},
+      {{"-f", "x"}, 1, "Factor must be greater than 1"},
+      {{"-n", "0"}, 1, "Chunk size must be greater than 0"},
+      {{"-D", ""}, 1, "No delimiter specified"},
+      {{"-p", "65536"}, EX_USAGE, "ERROR: Invalid port number 65536."},
+      {{"-I", "1"}, EX_USAGE, "Item max size cannot be less than 1024 bytes."},
+      {{"-I", "-2m"}, EX_USAGE, "Item max size cannot be less than 1024 bytes."},
+      {{"-I", "33m"}, EX_USAGE, "Cannot set item size limit higher than 1/2 of memory max."},
+      {{"-m", "0"}, EX_USAGE, "Cannot set item size limit higher than 1/2 of memory max."},
+      {{"-m", "1"}, EX_USAGE, "Cannot set item size limit higher than 1/2 of memory max."},
+      {{"-m", "4096", "-I", "1025m"}, EX_USAGE, "Cannot set item size limit higher than a gigabyte."},
+      {{"-B", "foo"}, EX_USAGE, "Invalid value for binding protocol: foo\n -- should be one of auto, binary, or ascii"},
+      {{"-o", "idle_timeout"}, 1, "Missing numeric argument for idle_timeout"},
+      {{"-Q"}, 1, "Illegal argument \"?\""},
+      {{"-p"}, 1, "Illegal argument \"?\""},
+      {{"--bogus"}, 1, "Illegal argument \"?\""},
+      {{"--ver"}, 1, "Illegal argument \"?\""},
+      // what memcached takes and Tandem cannot
+      {{"-S"}, EX_USAGE, "-S (SASL authentication) is not supported yet"},
+      {{"-Z"}, EX_USAGE, "-Z (TLS) is not supported yet"},
+      {{"-Y", "/etc/users"}, EX_USAGE, "-Y (authentication of the text protocol) is not supported yet"},
+      {{"-B", "binary"}, EX_USAGE, "-B binary: the binary protocol is not supported yet"},
+      {{"-o", "modern,drop_privileges"},
+       EX_USAGE,
+       "-o drop_privileges (a filter of system calls) is not supported yet"},
+      {{"-o", "sock_cookie_id=5"}, EX_USAGE, "-o sock_cookie_id (marked sockets for firewalls) is not supported yet"},
+      {{"-m", "1000000"}, EX_USAGE, "-m: expected a size from 4MiB to 128GiB, got 1000000MiB"},
+      {{"-l", "localhost:http"},
+       EX_OSERR,
+       "failed to listen on one of interface(s) localhost:http: invalid port number in \"localhost:http\""},
+  };
+  for (const Refused& c : cases) {
+    try {
+      parse_memcached(c.arguments);
+      ADD_FAILURE() << "accepted: " << testing::PrintToString(c.arguments);
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.what(), c.message);
+      EXPECT_EQ(error.exit_code(), c.exit_code) << error.what();
+    }
+  }
+}
+
+TEST(Memcached, ReportsWhatItIgnores) {
+  const std::vector<std::pair<Arguments, std::string>> cases = {
+      {{"-o", "relaxed_privileges"}, "-o \"relaxed_privileges\" has no effect, ignored"},
+      {{"-o", "lru_crawler_sleep=10"}, "-o \"lru_crawler_sleep=10\" has no effect, ignored"},
+      {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
+      {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
+      {{"-A"}, "-A (enable the command shutdown) has no effect, ignored"},
+      {{"-e", "/x"}, "-e (keep items in a file over a restart) has no effect, ignored"},
+      {{"-D", ":"}, "-D (delimiter of key prefixes for statistics) has no effect, ignored"},
+      {{"-B", "auto"}, "-B auto: the binary protocol is not supported yet; text and meta commands only"},
+      {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},
+      {{"-m", "1024m"}, "-m \"1024m\" is not a number, taken as 1024"},
+      {{"-f", "1.5x"}, "-f \"1.5x\" is not a number, taken as 1.5"},
+      {{"-m", "2"}, "-m is raised to 4MiB, the least"},
+  };
+  for (const auto& [arguments, notice] : cases) {
+    const Invocation result = parse_memcached(arguments);
+    EXPECT_EQ(result.notices, std::vector<std::string>{notice});
+  }
+  EXPECT_EQ(parse_memcached(Arguments{"-XWo", "a,,b=1,maxconns_fast"}).notices.size(), 4u);
+}
+
+TEST(Memcached, PrintsInsteadOfServing) {
+  EXPECT_TRUE(parse_memcached(Arguments{"-h"}).output.starts_with("memcached 1.6.18 (tandem "));
+  EXPECT_TRUE(parse_memcached(Arguments{"-V"}).output.starts_with("memcached 1.6.18 (tandem "));
+  EXPECT_TRUE(parse_memcached(Arguments{"--license"}).output.starts_with("memcached 1.6.18 (tandem "));
+  EXPECT_FALSE(parse_memcached(Arguments{"-V", "-c", "0"}).output.empty()) << "-V comes first";
+  EXPECT_THROW(parse_memcached(Arguments{"-c", "0", "-V"}), CommandError) << "-c comes first";
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,249 @@
+#include <gtest/gtest.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cli/config_file.hpp"
+#include "cli/invocation.hpp"
+
+namespace tandem::cli {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string value_of(std::string_view name, const Settings& settings) { return show(*find_option(name), settings); }
+
+// A file of the test's own, gone with it.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string_view text) {
+    path_ = (std::filesystem::temp_directory_path() / "tandem_serve_test_XXXXXX").string();
+    const int fd = mkstemp(path_.data());
+    EXPECT_GE(fd, 0);
+    EXPECT_EQ(write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    close(fd);
+  }
+  ~TemporaryFile() { unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Accepted {
+  Arguments arguments;
+  std::vector<std::pair<std::string_view, std::string_view>> values;
+};
+
+TEST(Serve, TakesOptions) {
+  const std::vector<Accepted> cases = {
+      {{}, {{"listen", "127.0.0.1"}, {"port", "11211"}, {"udp-port", "11211"}, {"memory", "1GiB"}, {"verbose", "0"}}},
+      {{"--port", "1234"}, {{"port", "1234"}}},
+      {{"--port=1234", "--udp-port=0"}, {{"port", "1234"}, {"udp-port", "0"}}},
+      {{"--port", "-1"}, {{"port", "-1"}}},
+      {{"--port", "1", "--port", "2"}, {{"port", "2"}}},
+      {{"--listen", "127.0.0.1:11,[::1]:12", "--listen", "*"}, {{"listen", "127.0.0.1:11,[::1]:12,*"}}},
+      {{"--memory", "2.5GiB", "--item-max", "2m"}, {{"memory", "2560MiB"}, {"item-max", "2MiB"}}},
+      {{"--no-evict", "--no-cas", "--no-flush"}, {{"evict", "false"}, {"cas", "false"}, {"flush", "false"}}},
+      {{"--evict=false", "--daemon"}, {{"evict", "false"}, {"daemon", "true"}}},
+      {{"--no-evict", "--evict"}, {{"evict", "true"}}},
+      {{"-vv"}, {{"verbose", "2"}}},
+      {{"-v", "--verbose"}, {{"verbose", "2"}}},
+      {{"--idle-timeout", "15m"}, {{"idle-timeout", "15m"}}},
+      {{"--unix", "/run/tandem.sock", "--unix-mode", "660"}, {{"unix", "/run/tandem.sock"}, {"unix-mode", "660"}}},
+      {{"--growth-factor", "1.1"}, {{"growth-factor", "1.1"}}},
+      {{"--user", "nobody", "--pid-file", "/run/x.pid"}, {{"user", "nobody"}, {"pid-file", "/run/x.pid"}}},
+  };
+  for (const Accepted& c : cases) {
+    const Invocation result = parse_serve(c.arguments);
+    EXPECT_TRUE(result.output.empty());
+    for (const auto& [name, value] : c.values) {
+      EXPECT_EQ(value_of(name, result.settings), value) << name << testing::PrintToString(c.arguments);
+    }
+  }
+}
+
+struct Refused {
+  Arguments arguments;
+  std::string message;
+};
+
+TEST(Serve, RefusesBadOptions) {
+  const std::vector<Refused> cases = {
+      {{"--port", "65536"}, "--port: expected an integer from -1 to 65535, got 65536"},
+      {{"--port", "http"}, "--port: expected an integer, got \"http\""},
+      {{"--port", ""}, "--port: expected an integer, got \"\""},
+      {{"--port", "80", "--port", "x"}, "--port: expected an integer, got \"x\""},
+      {{"--memory", "1GB"}, "--memory: expected a size in bytes, KiB, MiB, GiB or TiB such as 512MiB, got \"1GB\""},
+      {{"--memory", "1MiB"}, "--memory: expected a size from 4MiB to 128GiB, got 1MiB"},
+      {{"--memory", "64MiB", "--item-max", "33MiB"}, "--item-max: 33MiB is more than half of the memory (64MiB)"},
+      {{"--memory", "4MiB", "--item-max", "3MiB"}, "--item-max: 3MiB is more than half of the memory (4MiB)"},
+      {{"--threads", "0"}, "--threads: expected an integer from 1 to 1024, got 0"},
+      {{"--growth-factor", "1"}, "--growth-factor: expected a number from 1.01 to 100, got 1"},
+      {{"--growth-factor", "nan"}, "--growth-factor: expected a number, got \"nan\""},
+      {{"--evict=maybe"}, "--evict: expected true or false, got \"maybe\""},
+      {{"--unix-mode", "8"}, "--unix-mode: expected octal permissions from 0 to 777, got \"8\""},
+      {{"--unix", ""}, "--unix: expected a text that is not empty, got \"\""},
+      {{"--unix", std::string(108, 'x')}, "--unix: longer than the 107 bytes that a Unix socket's name may have"},
+      {{"--listen", "a,,b"}, "--listen: expected a text or a list of texts that are not empty, got \"a,,b\""},
+      {{"--listen", "host:http"}, "--listen: invalid port number in \"host:http\""},
+      {{"--port", "0", "--udp-port", "0"},
+       "--port, --udp-port: both are 0 and there is no Unix socket: nothing to listen on"},
+      {{"-vvvv"}, "--verbose: expected an integer from 0 to 3, got 4"},
+      {{"--config", "/nonexistent/tandem.toml"}, "/nonexistent/tandem.toml: No such file or directory"},
+      {{"--config", "/"}, "/: Is a directory"},
+  };
+  for (const Refused& c : cases) {
+    try {
+      parse_serve(c.arguments);
+      ADD_FAILURE() << "accepted: " << testing::PrintToString(c.arguments);
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.what(), c.message);
+      EXPECT_EQ(error.exit_code(), c.arguments.front() == "--config" ? EX_NOINPUT : EX_USAGE) << error.what();
+    }
+  }
+  // In CLI11's words, which differ between its versions.
+  for (const Arguments& arguments : std::vector<Arguments>{{"--bogus"},
+                                                           {"positional"},
+                                                           {"--port"},
+                                                           {"-p", "1"},
+                                                           {"--no-port"},
+                                                           {"--config"},
+                                                           {"--config", "a", "--config", "b"}}) {
+    try {
+      parse_serve(arguments);
+      ADD_FAILURE() << "accepted: " << testing::PrintToString(arguments);
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.exit_code(), EX_USAGE) << error.what();
+    }
+  }
+}
+
+TEST(Serve, HelpWins) {
+  const Invocation result = parse_serve(Arguments{"--port", "x", "--help"});
+  EXPECT_NE(result.output.find("--listen ADDRESS"), std::string::npos);
+}
+
+TEST(Serve, CommandLineOverFileOverDefault) {
+  const TemporaryFile file(
+      "port = 1000\nudp-port = 2000\nlisten = [\"192.0.2.1\", \"192.0.2.2\"]\nevict = false\nmemory = \"2GiB\"\nverbose "
+      "= 1\n");
+  const Settings settings =
+      parse_serve(Arguments{"--udp-port", "3000", "--listen", "::1", "--evict", "--config", file.path(), "-vv"})
+          .settings;
+  EXPECT_EQ(value_of("port", settings), "1000");         // file
+  EXPECT_EQ(value_of("memory", settings), "2GiB");       // file
+  EXPECT_EQ(value_of("udp-port", settings), "3000");     // command line, before --config
+  EXPECT_EQ(value_of("listen", settings), "::1");        // replaced, not added to
+  EXPECT_EQ(value_of("evict", settings), "true");        // command line
+  EXPECT_EQ(value_of("verbose", settings), "2");         // command line, after --config
+  EXPECT_EQ(value_of("connections", settings), "1024");  // default
+}
+
+TEST(Serve, MistakesOfFileAndCommandLineTogetherNameBoth) {
+  const TemporaryFile file("# big items\nitem-max = \"600MiB\"\n");
+  try {
+    parse_serve(Arguments{"--config", file.path()});
+    FAIL();
+  } catch (const CommandError& error) {
+    EXPECT_EQ(error.what(), file.path() + ":2: item-max: 600MiB is more than half of the memory (1GiB)");
+  }
+  EXPECT_EQ(value_of("item-max", parse_serve(Arguments{"--config", file.path(), "--memory", "2GiB"}).settings),
+            "600MiB");
+}
+
+TEST(ConfigFile, TakesEveryKind) {
+  Settings settings = serve_defaults();
+  std::vector<std::string> seen;
+  apply_config(
+      "listen = \"a, b\"\n"
+      "port = -1\n"
+      "unix-mode = 0o660\n"
+      "idle-timeout = 90\n"
+      "growth-factor = 2\n"
+      "memory = 67108864\n"
+      "item-max = \"512KiB\"\n"
+      "cas = false\n"
+      "user = \"nobody\"\n",
+      "t.toml", settings, [&](const Option&, const std::string& where) { seen.push_back(where); });
+  EXPECT_EQ(settings.server.listen, (std::vector<std::string>{"a", " b"}));
+  EXPECT_EQ(settings.server.tcp_port, -1);
+  EXPECT_EQ(settings.server.unix_mask, 0660u);
+  EXPECT_EQ(settings.server.idle_timeout_s, 90u);
+  EXPECT_DOUBLE_EQ(settings.engine.growth_factor, 2.0);
+  EXPECT_EQ(settings.engine.memory_bytes, std::uint64_t{64} << 20);
+  EXPECT_EQ(settings.engine.item_bytes_max, std::uint64_t{512} << 10);
+  EXPECT_FALSE(settings.engine.cas);
+  EXPECT_EQ(settings.process.user, "nobody");
+  ASSERT_EQ(seen.size(), 9u);
+  EXPECT_EQ(seen.back(), "t.toml:9: user");
+}
+
+TEST(ConfigFile, MistakesNameFileLineAndKey) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"\n\nprot = 1\n", "t.toml:3: unknown key \"prot\" (`tandem options` lists them)"},
+      {"config = \"x\"\n", "t.toml:1: unknown key \"config\" (`tandem options` lists them)"},
+      {"[port]\nx = 1\n", "t.toml:1: port: expected an integer from -1 to 65535, got a table"},
+      {"[server]\nport = 1\n", "t.toml:1: unknown key \"server\" (`tandem options` lists them)"},
+      {"port = \"11211\"\n", "t.toml:1: port: expected an integer from -1 to 65535, got a text"},
+      {"port = 65536\n", "t.toml:1: port: expected an integer from -1 to 65535, got 65536"},
+      {"port = 1.0\n", "t.toml:1: port: expected an integer from -1 to 65535, got a number with a point"},
+      {"port = true\n", "t.toml:1: port: expected an integer from -1 to 65535, got a boolean"},
+      {"evict = 1\n", "t.toml:1: evict: expected true or false, got an integer"},
+      {"evict = \"true\"\n", "t.toml:1: evict: expected true or false, got a text"},
+      {"memory = \"lots\"\n",
+       "t.toml:1: memory: expected a size in bytes, KiB, MiB, GiB or TiB such as 512MiB, got \"lots\""},
+      {"memory = -1\n", "t.toml:1: memory: expected a size from 4MiB to 128GiB, got -1"},
+      {"memory = 1.5\n", "t.toml:1: memory: expected a size from 4MiB to 128GiB, got a number with a point"},
+      {"growth-factor = nan\n", "t.toml:1: growth-factor: expected a number from 1.01 to 100, got nan"},
+      {"unix-mode = 0o1777\n", "t.toml:1: unix-mode: expected octal permissions from 0 to 777, got 1023"},
+      {"listen = []\n", "t.toml:1: listen: expected a text or a list of texts that are not empty, got an array"},
+      {"listen = [\"a\", 1]\n",
+       "t.toml:1: listen: expected a text or a list of texts that are not empty, got an integer"},
+      {"user = \"\"\n", "t.toml:1: user: expected a text that is not empty, got \"\""},
+      {"user = 1979-05-27\n", "t.toml:1: user: expected a text that is not empty, got a date or time"},
+      {"threads = 1\nport = \"x\"\nbogus = 1\n", "t.toml:2: port: expected an integer from -1 to 65535, got a text"},
+  };
+  for (const auto& [text, message] : cases) {
+    Settings settings = serve_defaults();
+    try {
+      apply_config(text, "t.toml", settings, [](const Option&, const std::string&) {});
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.what(), message);
+      EXPECT_EQ(error.exit_code(), EX_CONFIG);
+    }
+  }
+}
+
+TEST(ConfigFile, SyntaxErrorsNameTheLine) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"port = 1\nport = 2\n", "t.toml:2: "},
+      {"\nport\n", "t.toml:2: "},
+      {"port = 1\n\nlisten = [", "t.toml:3: "},
+      {"port = \xff\n", "t.toml:1: "},
+  };
+  for (const auto& [text, begin] : cases) {
+    Settings settings = serve_defaults();
+    try {
+      apply_config(text, "t.toml", settings, [](const Option&, const std::string&) {});
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const CommandError& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with(begin)) << error.what();
+      EXPECT_EQ(error.exit_code(), EX_CONFIG);
+    }
+  }
+}
+
+TEST(ConfigFile, HasASizeLimit) {
+  const TemporaryFile file("#" + std::string((1 << 20), 'x'));
+  Settings settings = serve_defaults();
+  EXPECT_THROW(apply_config_file(file.path(), settings, [](const Option&, const std::string&) {}), CommandError);
+}
+
+}  // namespace
+}  // namespace tandem::cli
