@@ -351,18 +351,14 @@ def render_tails(results: list[dict]) -> Iterator[str]:
 
 def render_notes(results: list[dict]) -> Iterator[str]:
     """What other processes took of the servers' core, and lost datagrams."""
-    reports = [
-        report
-        for result in results
-        for one_round in result["closed"] + result.get("open", [])
-        for report in one_round.values()
-    ]
-    foreign = sorted(report["foreign_share"] for report in reports)
-    lost = sum(report["timeouts"] for report in reports)
+    rounds = [one_round for result in results for one_round in result["closed"] + result.get("open", [])]
+    foreign = sorted(report["foreign_share"] for reports in rounds for report in reports.values())
     share = f"{statistics.median(foreign):.0%} of the servers' core (median of the slices; most: {foreign[-1]:.0%})"
     yield f"\nOther processes took {share}."
-    if lost:
-        yield f"Requests without a reply (UDP): {lost}."
+    lost = {name: sum(int(reports[name]["timeouts"]) for reports in rounds) for name in rounds[0]}
+    if any(lost.values()):
+        counts = ", ".join(f"{name} {count}" for name, count in lost.items())
+        yield f"UDP requests without a reply, each counted as a second of latency: {counts}."
 
 
 def render(document: dict) -> str:
@@ -377,6 +373,21 @@ def machine() -> str:
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     model = models[0].split(":")[1].strip() if models else platform.machine()
     return f"{os.cpu_count()} cores {model}, Linux {platform.release().split('-')[0]}"
+
+
+@contextlib.contextmanager
+def niceness(value: int) -> Iterator[None]:
+    """Gives this process's children a niceness; where the kernel groups processes by session, the session too."""
+    autogroup = Path("/proc/self/autogroup")
+    before = autogroup.read_text().split()[-1] if value and autogroup.exists() else None
+    os.nice(value)
+    if before is not None:
+        autogroup.write_text(str(value))
+    try:
+        yield
+    finally:
+        if before is not None:
+            autogroup.write_text(before)
 
 
 def log(text: str) -> None:
@@ -441,9 +452,9 @@ def main() -> int:
         log(f"no cell matches {arguments.cells}")
         return 2
     bench = Bench(arguments)
-    os.nice(arguments.nice)
     try:
-        bench.measure(cells)
+        with niceness(arguments.nice):
+            bench.measure(cells)
     except BenchError as error:
         log(f"server_bench: {error}")
         return 1

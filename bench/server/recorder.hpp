@@ -70,8 +70,7 @@ class Recorder {
       misses_ += request.key_count - hits;
     }
     progress_ns_ = now;
-    if (request.start_ns >= open_ns_ && request.start_ns < close_ns_)
-      latency_.add(now > request.start_ns ? now - request.start_ns : 0, request.key_count);
+    add_latency(request, now);
   }
 
   // How long after its intended time an open loop's batch left: a delay that is the client's, not the server's.
@@ -88,10 +87,12 @@ class Recorder {
     for (const char c : reply.substr(0, 80)) error_ += c >= ' ' && c <= '~' ? c : '.';
   }
 
-  void timed_out(uint64_t count, uint64_t now) {
-    timeouts_ += count;
+  // No reply: an error, and a latency of as long as the client has waited.
+  void timed_out(const Request& request, uint64_t now) {
+    ++timeouts_;
     progress_ns_ = now;
-    if (count > 0 && error_.empty()) error_ = "no reply";
+    if (error_.empty()) error_ = "no reply";
+    add_latency(request, now);
   }
 
   bool stalled(uint64_t now) const {
@@ -120,6 +121,11 @@ class Recorder {
     ProcessUse server;
     uint64_t client_cpu_ns = 0;
   };
+
+  void add_latency(const Request& request, uint64_t now) {
+    if (request.start_ns < open_ns_ || request.start_ns >= close_ns_) return;
+    latency_.add(now > request.start_ns ? now - request.start_ns : 0, request.key_count);
+  }
 
   Snapshot snapshot(uint64_t now) const { return {now, gets_ + sets_, meter_.read(), own_cpu_ns()}; }
 

@@ -50,7 +50,8 @@ class TcpLoad {
       if (is_open_loop_) issuing_ = send_due(schedule, now);
       if (failed_ || (!issuing_ && outstanding_ == 0)) break;
       if (recorder_.stalled(now)) {
-        recorder_.timed_out(outstanding_, now);
+        for (const Connection& connection : connections_)
+          for (const Request& request : connection.pending) recorder_.timed_out(request, now);
         break;
       }
       wait();

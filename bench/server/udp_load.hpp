@@ -91,7 +91,7 @@ class UdpLoad {
   static constexpr size_t receive_count = 64;
   static constexpr size_t max_datagram = 65536;
   static constexpr size_t slot_count = 4096;
-  static constexpr uint64_t loss_ns = 250'000'000;
+  static constexpr uint64_t loss_ns = 1'000'000'000;
   static constexpr int max_wait_ms = 50;
 
   // Returns whether more is to be sent. What was due before the end of the run is, however late it is.
@@ -204,7 +204,7 @@ class UdpLoad {
       if (socket.active == 0) continue;
       for (Slot& slot : socket.slots) {
         if (!slot.active || now < slot.sent_ns + loss_ns) continue;
-        recorder_.timed_out(1, now);
+        recorder_.timed_out(slot.request, now);
         release(socket, slot);
       }
       if (!is_open_loop_ && issuing_ && socket.active == 0) send_next(socket, now_ns());

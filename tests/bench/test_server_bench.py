@@ -180,7 +180,7 @@ def test_udp_lies_are_found() -> None:
     store = Store()
     with serve_tcp(store) as port:
         load(port, "--preload", "--seconds", "0", keys=300)
-    mix = ["--udp", "--verify", "--get-ratio", "1", "--seconds", "0.4"]
+    mix = ["--udp", "--verify", "--get-ratio", "1", "--seconds", "0.4"]  # a request is lost after a second
     store.lie = swap_value_bytes
     with serve_udp(store) as port:
         status, report = load(port, *mix, keys=300)
@@ -192,6 +192,7 @@ def test_udp_lies_are_found() -> None:
         status, report = load(port, *mix, "--pipeline", "10", keys=300)
         assert (status, report["wrong"]) == (1, 0)
         assert 0 < report["timeouts"] <= report["gets"]
+        assert report["latency_us"]["p99"] >= 1_000_000
 
 
 def test_an_open_loop_counts_what_a_pause_costs_everybody(memcached: Callable[..., Server]) -> None:
