@@ -1,5 +1,5 @@
-// Response bytes of one connection on their way out: a contiguous buffer plus references to large values that are sent from where they lie.
-// No sockets here: net turns the segments into send() or an iovec.
+// Response bytes on their way out: a contiguous buffer plus references to large values that are sent from where they
+// lie. No sockets here: net turns stretches of it into send() or an iovec.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@ inline constexpr std::uint32_t copied_value_bytes_max = 16 * 1024;
 
 class Output {
  public:
-  // A stretch of output: bytes [offset, offset + bytes) of the buffer when external == nullptr, else `bytes` at `external`, pinned at `pin`.
+  // `bytes` at `external`, pinned at `pin`, to be sent when the buffer's first `offset` bytes have been.
   struct Segment {
     const char* external;
     std::uint64_t offset;
@@ -27,13 +27,20 @@ class Output {
     Location pin;
   };
 
-  // At least `bytes` of room at the end; valid until the next reserve() or append().
+  Output() = default;
+  Output(Output&& other) noexcept;
+  Output& operator=(Output&& other) noexcept;
+  ~Output();  // unpins nothing
+
+  // At least `bytes` of room at the end; valid until the next reserve() or append(). Throws std::bad_alloc, then
+  // nothing has changed.
   TD_INLINE char* reserve(std::size_t bytes) {
     if (TD_UNLIKELY(capacity_ - size_ < bytes)) grow(bytes);
     return data_ + size_;
   }
   TD_INLINE void commit(std::size_t bytes) noexcept { size_ += bytes; }
   TD_INLINE void append(const char* p, std::size_t bytes) {
+    if (bytes == 0) return;
     std::memcpy(reserve(bytes), p, bytes);
     size_ += bytes;
   }
@@ -47,10 +54,11 @@ class Output {
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
   // Pinned stretches in order, each spliced in at its offset of the buffer.
   const std::vector<Segment>& externals() const noexcept { return external_; }
-  // Back to an earlier state: `bytes` of buffer, `externals` pinned stretches. The caller has unpinned, or moved elsewhere, those it cuts off. Keeps
-  // the memory; release() gives it back.
+  // Back to an earlier state: `bytes` of buffer, `externals` pinned stretches. The caller has unpinned, or moved
+  // elsewhere, those it cuts off. Keeps the memory; release() gives it back.
   void truncate(std::size_t bytes, std::size_t externals) noexcept;
   void clear() noexcept { truncate(0, 0); }
+  // REQUIRES: empty().
   void release() noexcept;
   std::size_t capacity() const noexcept { return capacity_; }
 
@@ -59,7 +67,7 @@ class Output {
   char* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
   std::uint64_t pinned_bytes_ = 0;
-  std::vector<Segment> external_;  // offset: where in the buffer it is spliced in
+  std::vector<Segment> external_;
 };
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// memcached's UDP frame (protocol.txt, "UDP protocol"): 8 bytes before each datagram's payload, all big-endian 16-bit words:
+// memcached's UDP frame (protocol.txt, "UDP protocol"): 8 bytes before each datagram's payload, all big-endian 16-bit
+// words:
 //   |request id|sequence number|datagrams in this message|reserved, 0|
 #pragma once
 #include <cstddef>
@@ -13,7 +14,8 @@ struct UdpFrame {
   std::uint16_t request_id, sequence, total;
 };
 
-// False: too short, or a request of several datagrams (memcached does not take those either).
+// False: no payload, or not said to be the only datagram of its request (memcached drops both, and like it the sequence
+// number and the reserved word are not looked at). `bytes` is the whole datagram's.
 bool read_udp_frame(const char* datagram, std::size_t bytes, UdpFrame& frame) noexcept;
 void write_udp_frame(const UdpFrame& frame, char out[udp_frame_bytes]) noexcept;
 

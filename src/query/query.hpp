@@ -37,6 +37,8 @@ inline constexpr std::uint16_t meta = 1 << 9;         // meta protocol: serves s
 inline constexpr std::uint16_t no_reply = 1 << 10;    // noreply, or q: for the response writer
 inline constexpr std::uint16_t no_value = 1 << 11;    // get: the value is not wanted (mg without v), RD is skipped
 inline constexpr std::uint16_t last_of_line = 1 << 12;// get with several keys: the line's end (END) follows this one
+// get: recache is decided by the expiry before this query's touch.
+inline constexpr std::uint16_t recache_first = 1 << 13;
 }  // namespace option
 
 // 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for whoever writes the response.
@@ -59,7 +61,9 @@ struct Query {
   std::uint32_t connection;     // index of the owner's connection
   StoreMode mode;
   std::uint8_t reply;           // the writer's kind of reply
-  std::uint8_t reserved[6];
+  std::uint8_t continues_line;  // 1: a later one of a line that makes several queries
+  std::uint8_t reserved;
+  std::uint32_t wire_flags_at;  // meta: where in `wire` the flags start
 
   std::string_view key_view() const noexcept { return {key, key_bytes}; }
   bool has(std::uint16_t o) const noexcept { return (options & o) != 0; }

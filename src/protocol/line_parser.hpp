@@ -1,0 +1,126 @@
+// One call of Parser::parse(): walks the input line by line. The common commands in their plain form are recognised in
+// one pass over their bytes (line_parser's fast_ functions); everything else goes through line(), which finds the
+// line's end first and follows memcached word by word.
+#pragma once
+#include <algorithm>
+
+#include "protocol/protocol.hpp"
+#include "protocol/reply.hpp"
+#include "protocol/tokens.hpp"
+
+namespace tandem::protocol {
+
+class LineParser {
+ public:
+  enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close };
+
+  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, Scratch& scratch,
+             std::uint32_t connection) noexcept
+      : parser_(parser),
+        options_(*parser.options_),
+        clock_(*parser.clock_),
+        batch_(batch),
+        scratch_(scratch),
+        begin_(begin),
+        end_(end),
+        p_(begin),
+        connection_(connection) {}
+
+  ParseStop run();
+  const char* position() const noexcept { return p_; }
+
+ private:
+  // --- framing: parser.cpp
+  bool resume(Step& step);
+  bool fast_get(const char* key, Reply reply);
+  bool fast_set();
+  bool fast_meta(Step& step);
+  Step line();
+  Step unfinished_line();
+  Step dispatch();
+  void drop_swallowed() noexcept;
+  Step multiget(bool continues);
+  // The store query at batch.next(), complete but for its value of `bytes` behind the line: commits it when the value
+  // is there.
+  Step take_value(Query& query, std::uint64_t bytes);
+  Step refuse_too_large(const Query& query, std::uint64_t bytes);
+  Step begin_large(const Query& query, std::uint64_t bytes);
+
+  // --- text_parser.cpp
+  Step text(std::string_view command);
+  Step retrieve(Reply reply, bool touch, Tokens tokens);
+  Step update(StoreMode mode, bool compare, const Words& words);
+  Step remove(const Words& words);
+  Step arithmetic(bool decrement, const Words& words);
+  Step touch(const Words& words);
+  Step flush_all(const Words& words);
+  Step verbosity(const Words& words);
+  // --- admin_parser.cpp
+  Step slabs(const Words& words);
+  Step lru_crawler(const Words& words);
+  Step memory_limit(const Words& words);
+
+  // --- meta_parser.cpp
+  Step meta(char command);
+  Step meta_get(std::string_view key, const char* flags);
+  Step meta_set(std::string_view key, const char* rest);
+  Step meta_delete(std::string_view key, const char* flags);
+  Step meta_arithmetic(std::string_view key, const char* flags);
+  Step meta_debug(std::string_view key, const char* flags);
+
+  // --- queries of the current line
+  // The next query, with what all have; the caller fills in the rest and commits.
+  TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept {
+    Query& q = batch_.next();
+    q.opcode = opcode;
+    q.options = options;
+    q.wire = p_;
+    q.wire_bytes = static_cast<std::uint32_t>(line_end_ - p_);
+    q.connection = connection_;
+    q.reply = static_cast<std::uint8_t>(reply);
+    q.continues_line = 0;
+    return q;
+  }
+  TD_INLINE void set_key(Query& q, std::string_view key) noexcept {
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+  }
+  Step done() noexcept {
+    p_ = next_;
+    return Step::next;
+  }
+  Step commit() noexcept {
+    batch_.commit();
+    return done();
+  }
+  // Answers the line with `text`, without the store.
+  Step answer(std::string_view text, bool no_reply = false) noexcept {
+    if (no_reply) return done();
+    start_line(text);
+    return commit();
+  }
+  Query& start_line(std::string_view text) noexcept {
+    Query& q = start(Opcode::nothing, Reply::line, 0);
+    set_key(q, {p_, 0});
+    q.value = text.data();
+    q.value_bytes = static_cast<std::uint32_t>(text.size());
+    return q;
+  }
+
+  Parser& parser_;
+  const ProtocolOptions& options_;
+  const Clock& clock_;
+  Batch& batch_;
+  Scratch& scratch_;
+  const char* const begin_;
+  const char* const end_;
+  const char* p_;                     // where the current line starts
+  const char* line_begin_ = nullptr;  // of the multiget that is being taken
+  // Of the current line: where its text ends (its line end, or a NUL before it), and where the next line starts.
+  const char* line_end_ = nullptr;
+  const char* next_ = nullptr;
+  std::uint64_t scanned_bytes_ = 0;
+  const std::uint32_t connection_;
+};
+
+}  // namespace tandem::protocol

@@ -1,0 +1,360 @@
+// Framing: from a connection's bytes to lines and values, wherever they are cut.
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "protocol/line_parser.hpp"
+#include "protocol/scan.hpp"
+
+namespace tandem {
+
+using protocol::LineParser;
+using protocol::Reply;
+
+ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
+                        std::size_t& consumed) {
+  LineParser line_parser(*this, begin, end, batch, scratch, connection);
+  const ParseStop stop = line_parser.run();
+  consumed = static_cast<std::size_t>(line_parser.position() - begin);
+  return stop;
+}
+
+const LargeValue& Parser::large() const noexcept {
+  TD_ASSERT(large_ != nullptr);
+  return large_->of[large_->now].value;
+}
+
+void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok) {
+  TD_ASSERT(large_ != nullptr && !batch.full());
+  const Large& large = large_->of[large_->now];
+  Query& q = batch.next();
+  q = large.query;
+  q.connection = connection;
+  if (ok) {
+    q.options |= option::prefilled;
+    batch.locations()[batch.size()] = l;
+    batch.commit();
+    return;
+  }
+  if (!q.has(option::meta) && q.has(option::no_reply)) return;
+  q.opcode = Opcode::nothing;
+  q.reply = static_cast<std::uint8_t>(Reply::line);
+  q.options = 0;
+  q.key_bytes = 0;
+  q.value = protocol::line::bad_chunk.data();
+  q.value_bytes = static_cast<std::uint32_t>(protocol::line::bad_chunk.size());
+  batch.commit();
+}
+
+void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
+  TD_ASSERT(large_ != nullptr && !batch.full());
+  const Large& large = large_->of[large_->now];
+  swallow_bytes_ = large.value.value_bytes + 2;
+  // A failed set leaves nothing of the old value, so that nobody goes on reading it (memcached does the same).
+  const bool meta = large.query.has(option::meta), mute = !meta && large.query.has(option::no_reply);
+  const bool removes = meta || (large.query.mode == StoreMode::set && !large.query.has(option::compare_cas));
+  if (!removes && mute) return;
+  Query& q = batch.next();
+  q = large.query;
+  q.connection = connection;
+  q.opcode = removes ? Opcode::remove : Opcode::nothing;
+  q.reply = static_cast<std::uint8_t>(Reply::line);
+  q.options = mute ? option::no_reply : 0;
+  q.value = protocol::line::no_memory_store.data();
+  q.value_bytes = static_cast<std::uint32_t>(protocol::line::no_memory_store.size());
+  batch.commit();
+}
+
+const char* Parser::rewind(const Query& query) noexcept {
+  swallow_bytes_ = multiget_bytes_ = scanned_bytes_ = wanted_bytes_ = 0;
+  if (query.continues_line == 0) return query.wire;
+  const char* const line_end = query.wire + query.wire_bytes;
+  multiget_bytes_ = static_cast<std::uint64_t>(line_end - query.key);
+  // A NUL may have cut the line short.
+  const char* newline = line_end;
+  while (*newline != '\n') ++newline;
+  multiget_tail_bytes_ = static_cast<std::uint32_t>(newline + 1 - line_end);
+  multiget_expiry_s_ = query.expiry_s;
+  multiget_options_ = query.options & option::touch;
+  multiget_reply_ = query.reply;
+  return query.key;
+}
+
+namespace protocol {
+
+ParseStop LineParser::run() {
+  Step step = Step::next;
+  if (TD_UNLIKELY(p_ == end_)) return ParseStop::need_more;
+  bool fast = resume(step);
+  while (step == Step::next) {
+    if (p_ == end_) return ParseStop::need_more;
+    if (TD_UNLIKELY(batch_.full())) return ParseStop::batch_full;
+    if (TD_LIKELY(fast && end_ - p_ >= 7)) {
+      const auto word = load<std::uint32_t>(p_);
+      if (word == load<std::uint32_t>("get ")) {
+        if (TD_LIKELY(fast_get(p_ + 4, Reply::get))) continue;
+      } else if (word == load<std::uint32_t>("set ")) {
+        if (TD_LIKELY(fast_set())) continue;
+      } else if (p_[0] == 'm' && p_[2] == ' ') {
+        if (TD_LIKELY(fast_meta(step))) continue;
+      } else if (word == load<std::uint32_t>("gets") && p_[4] == ' ') {
+        if (TD_LIKELY(fast_get(p_ + 5, Reply::gets))) continue;
+      }
+    }
+    fast = true;
+    step = line();
+    scanned_bytes_ = 0;
+  }
+  switch (step) {
+    case Step::next:
+    case Step::need_more:
+      break;
+    case Step::batch_full:
+      return ParseStop::batch_full;
+    case Step::large_value:
+      return ParseStop::large_value;
+    case Step::close:
+      return ParseStop::close;
+  }
+  return ParseStop::need_more;
+}
+
+// What the last call left. False: the first line is known to be long, or to have no end yet.
+bool LineParser::resume(Step& step) {
+  if (TD_UNLIKELY(!parser_.begun_)) {
+    parser_.begun_ = true;
+    // A client of the binary protocol, which is another server's business.
+    if (static_cast<unsigned char>(*p_) == 0x80) step = Step::close;
+  }
+  if (TD_UNLIKELY(parser_.wanted_bytes_ != 0)) {
+    if (static_cast<std::uint64_t>(end_ - p_) < parser_.wanted_bytes_) {
+      step = Step::need_more;
+      return false;
+    }
+    parser_.wanted_bytes_ = 0;
+  }
+  if (TD_UNLIKELY(parser_.swallow_bytes_ != 0)) drop_swallowed();
+  if (TD_UNLIKELY(parser_.multiget_bytes_ != 0)) step = batch_.full() ? Step::batch_full : multiget(true);
+  scanned_bytes_ = std::exchange(parser_.scanned_bytes_, 0);
+  return scanned_bytes_ == 0;
+}
+
+void LineParser::drop_swallowed() noexcept {
+  const std::uint64_t dropped = std::min(parser_.swallow_bytes_, static_cast<std::uint64_t>(end_ - p_));
+  parser_.swallow_bytes_ -= dropped;
+  p_ += dropped;
+}
+
+// "get key key ...\r\n" without control characters and without two spaces in a row. False: nothing was taken.
+TD_INLINE bool LineParser::fast_get(const char* key, Reply reply) {
+  const std::uint32_t first = batch_.size(), capacity = batch_.capacity();
+  std::uint32_t i = first;
+  for (;;) {
+    const char* const key_end = find_delimiter(key, end_, begin_);
+    const auto key_bytes = static_cast<std::size_t>(key_end - key);
+    if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end_ - key_end < 2 || i == capacity)) return false;
+    Query& q = batch_.query(i++);
+    q.key = key;
+    q.key_bytes = static_cast<std::uint8_t>(key_bytes);
+    q.opcode = Opcode::get;
+    q.wire = p_;
+    q.connection = connection_;
+    q.reply = static_cast<std::uint8_t>(reply);
+    q.continues_line = i - 1 != first;
+    if (TD_LIKELY(load<std::uint16_t>(key_end) == load<std::uint16_t>("\r\n"))) {
+      q.options = option::last_of_line;
+      const auto wire_bytes = static_cast<std::uint32_t>(key_end - p_);
+      for (std::uint32_t k = first; k < i; ++k) {
+        batch_.query(k).wire_bytes = wire_bytes;
+        batch_.commit();
+      }
+      p_ = key_end + 2;
+      return true;
+    }
+    if (TD_UNLIKELY(*key_end != ' ')) return false;
+    q.options = 0;
+    key = key_end + 1;
+  }
+}
+
+// "set key flags exptime bytes[ noreply]\r\nvalue\r\n" in plain numbers, whole in the input. False: nothing was taken.
+TD_INLINE bool LineParser::fast_set() {
+  const char* const key = p_ + 4;
+  const char* const key_end = find_delimiter(key, end_, begin_);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || key_end == end_ || *key_end != ' ')) return false;
+  std::uint32_t client_flags = 0, exptime = 0, bytes = 0;
+  const char* p = number::read_plain(key_end + 1, end_, client_flags);
+  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
+  p = number::read_plain(p + 1, end_, exptime);
+  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
+  p = number::read_plain(p + 1, end_, bytes);
+  if (TD_UNLIKELY(p == nullptr)) return false;
+  std::uint16_t options = 0;
+  if (TD_UNLIKELY(*p == ' ')) {
+    if (end_ - p < 10 || !starts_with(p, " noreply\r\n")) return false;
+    options = option::no_reply;
+    p += 8;
+  }
+  const char* const line_end = p;
+  const char* const value = p + 2;
+  if (TD_UNLIKELY(end_ - value < 2 + static_cast<std::ptrdiff_t>(bytes))) return false;
+  if (TD_UNLIKELY(load<std::uint16_t>(p) != load<std::uint16_t>("\r\n"))) return false;
+  if (TD_UNLIKELY(load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n"))) return false;
+  if (TD_UNLIKELY(Item::total_bytes(client_flags, key_bytes, bytes) > options_.item_bytes_max)) return false;
+  line_end_ = line_end;
+  Query& q = start(Opcode::store, Reply::store, options);
+  set_key(q, {key, key_bytes});
+  q.value = value;
+  q.value_bytes = bytes;
+  q.client_flags = client_flags;
+  q.expiry_s = exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
+  q.mode = StoreMode::set;
+  batch_.commit();
+  p_ = value + bytes + 2;
+  return true;
+}
+
+// "m? ...\r\n" without control characters. False: nothing was taken.
+TD_INLINE bool LineParser::fast_meta(Step& step) {
+  if (TD_UNLIKELY(p_[1] <= ' ')) return false;
+  const char* const line_end = find_below<' '>(p_ + 3, end_, begin_);
+  if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
+  line_end_ = line_end;
+  next_ = line_end + 2;
+  step = meta(p_[1]);
+  return true;
+}
+
+// Any line.
+LineParser::Step LineParser::line() {
+  const std::uint64_t left = static_cast<std::uint64_t>(end_ - p_);
+  const void* const found =
+      left == scanned_bytes_ ? nullptr : std::memchr(p_ + scanned_bytes_, '\n', left - scanned_bytes_);
+  if (found == nullptr) return unfinished_line();
+  const char* const newline = static_cast<const char*>(found);
+  next_ = newline + 1;
+  line_end_ = newline;
+  // A line of nothing but CR LF is the command "\r", which is as unknown as the empty one.
+  if (newline - p_ > 1 && newline[-1] == '\r') --line_end_;
+  const auto line_bytes = static_cast<std::size_t>(line_end_ - p_);
+  if (TD_UNLIKELY(line_bytes > options_.multiget_line_bytes_max)) return Step::close;
+  // memcached's lines are C strings.
+  if (const void* const nul = std::memchr(p_, '\0', line_bytes); nul != nullptr)
+    line_end_ = static_cast<const char*>(nul);
+  return dispatch();
+}
+
+LineParser::Step LineParser::unfinished_line() {
+  const auto bytes = static_cast<std::uint64_t>(end_ - p_);
+  if (bytes > options_.line_bytes_max) {
+    constexpr std::ptrdiff_t leading_spaces_max = 100;
+    const char* word = p_;
+    while (word != end_ && *word == ' ') ++word;
+    const bool is_get = end_ - word >= 5 && (starts_with(word, "get ") || starts_with(word, "gets "));
+    if (word - p_ > leading_spaces_max || !is_get || bytes > options_.multiget_line_bytes_max) return Step::close;
+  }
+  parser_.scanned_bytes_ = bytes;
+  return Step::need_more;
+}
+
+LineParser::Step LineParser::dispatch() {
+  Tokens tokens(p_, line_end_);
+  std::string_view command;
+  if (!tokens.next(command) || command.size() < 2) return answer(line::error);
+  if (command.size() == 2 && command[0] == 'm') return meta(command[1]);
+  return text(command);
+}
+
+// Queries for the keys from p_ on, whose line was checked. `continues`: its first ones were taken by an earlier call.
+LineParser::Step LineParser::multiget(bool continues) {
+  const char* const wire = continues ? p_ : line_begin_;
+  const char* const line_end = p_ + parser_.multiget_bytes_;
+  Tokens keys(p_, line_end);
+  std::string_view key;
+  while (!batch_.full()) {
+    keys.next_far(key);
+    Query& q = batch_.next();
+    q.opcode = Opcode::get;
+    set_key(q, key);
+    q.expiry_s = parser_.multiget_expiry_s_;
+    q.wire = wire;
+    q.wire_bytes = static_cast<std::uint32_t>(line_end - wire);
+    q.connection = connection_;
+    q.reply = parser_.multiget_reply_;
+    q.continues_line = continues;
+    continues = true;
+    const bool more = keys.more();
+    q.options = static_cast<std::uint16_t>(parser_.multiget_options_ | (more ? 0 : option::last_of_line));
+    batch_.commit();
+    if (!more) {
+      p_ = line_end + parser_.multiget_tail_bytes_;
+      parser_.multiget_bytes_ = 0;
+      return Step::next;
+    }
+  }
+  p_ = keys.position();
+  parser_.multiget_bytes_ = static_cast<std::uint64_t>(line_end - p_);
+  return Step::batch_full;
+}
+
+LineParser::Step LineParser::take_value(Query& query, std::uint64_t bytes) {
+  if (Item::total_bytes(query.client_flags, query.key_bytes, bytes) > options_.item_bytes_max) {
+    return refuse_too_large(query, bytes);
+  }
+  const auto left = static_cast<std::uint64_t>(end_ - next_);
+  if (left < bytes + 2) {
+    if (bytes > options_.large_value_bytes) return begin_large(query, bytes);
+    parser_.wanted_bytes_ = static_cast<std::uint64_t>(next_ - p_) + bytes + 2;
+    return Step::need_more;
+  }
+  const char* const value = std::exchange(next_, next_ + bytes + 2);
+  if (load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n")) {
+    return answer(line::bad_chunk, !query.has(option::meta) && query.has(option::no_reply));
+  }
+  query.value = value;
+  query.value_bytes = static_cast<std::uint32_t>(bytes);
+  return commit();
+}
+
+LineParser::Step LineParser::refuse_too_large(const Query& query, std::uint64_t bytes) {
+  const bool meta = query.has(option::meta), mute = !meta && query.has(option::no_reply);
+  const bool removes = meta || (query.mode == StoreMode::set && !query.has(option::compare_cas));
+  const std::string_view key = query.key_view();
+  if (removes || !mute) {
+    Query& q = start_line(line::too_large);
+    if (removes) {
+      q.opcode = Opcode::remove;
+      set_key(q, key);
+    }
+    if (mute) q.options = option::no_reply;
+    batch_.commit();
+  }
+  parser_.swallow_bytes_ = bytes + 2;
+  p_ = next_;
+  drop_swallowed();
+  return Step::next;
+}
+
+LineParser::Step LineParser::begin_large(const Query& query, std::uint64_t bytes) {
+  if (parser_.large_ == nullptr) parser_.large_ = std::make_unique<Parser::Larges>();
+  Parser::Larges& larges = *parser_.large_;
+  larges.now ^= 1;
+  Parser::Large& large = larges.of[larges.now];
+  large.copies = std::make_unique_for_overwrite<char[]>(std::size_t{query.key_bytes} + query.wire_bytes);
+  char* const key = large.copies.get();
+  char* const wire = key + query.key_bytes;
+  std::memcpy(key, query.key, query.key_bytes);
+  std::memcpy(wire, query.wire, query.wire_bytes);
+  large.query = query;
+  large.query.key = key;
+  large.query.wire = wire;
+  large.query.value = nullptr;
+  large.query.value_bytes = static_cast<std::uint32_t>(bytes);
+  large.value = {{key, query.key_bytes}, bytes, query.client_flags, query.expiry_s, query.has(option::binary_key)};
+  p_ = next_;
+  return Step::large_value;
+}
+
+}  // namespace protocol
+}  // namespace tandem

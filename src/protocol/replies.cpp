@@ -1,0 +1,160 @@
+// WR: results to replies. The text protocol's are written here, the meta protocol's in replies_meta.cpp.
+#include "protocol/digits.hpp"
+#include "protocol/reply.hpp"
+#include "protocol/reply_writer.hpp"
+#include "protocol/scan.hpp"
+
+namespace tandem {
+namespace protocol {
+namespace {
+
+std::string_view store_line(Status status) noexcept {
+  switch (status) {
+    case Status::stored:
+      return line::stored;
+    case Status::exists:
+      return line::exists;
+    case Status::not_found:
+      return line::not_found;
+    case Status::too_large:
+      return line::too_large;
+    case Status::out_of_memory:
+      return line::no_memory_store;
+    default:
+      return line::not_stored;
+  }
+}
+
+std::string_view arithmetic_line(Status status) noexcept {
+  switch (status) {
+    case Status::not_a_number:
+      return line::not_a_number;
+    case Status::out_of_memory:
+    case Status::too_large:
+      return line::no_memory;
+    default:
+      return line::not_found;
+  }
+}
+
+constexpr std::size_t digits_and_line_end_max = digits_max + 2;
+constexpr std::size_t value_line_bytes_max =
+    sizeof("VALUE ") + key_bytes_max + 3 * (1 + digits_max) + 2 + 2 + line::end.size();
+
+// "VALUE key flags bytes[ cas]\r\n" up to its line end.
+TD_INLINE char* write_value_line(char* p, const Query& q, const Result& r, bool with_cas, bool use_cas) noexcept {
+  std::memcpy(p, "VALUE ", 6);
+  p = copy_short(p + 6, q.key, q.key_bytes);
+  if (TD_LIKELY(!r.item->has_flags())) {
+    std::memcpy(p, " 0 ", 3);
+    p += 3;
+  } else {
+    *p++ = ' ';
+    p = write_digits(p, r.item->client_flags());
+    *p++ = ' ';
+  }
+  p = write_digits(p, r.value_bytes);
+  if (with_cas) {
+    *p++ = ' ';
+    p = write_digits(p, use_cas ? r.item->cas(r.state) : 0);
+  }
+  return write_line_end(p);
+}
+
+TD_INLINE void write_get(const Query& q, const Result& r, bool with_cas, const ReplyContext& context) {
+  Output& out = context.out;
+  if (TD_LIKELY(r.status == Status::hit)) {
+    const std::uint32_t bytes = r.value_bytes;
+    if (TD_LIKELY(bytes <= copied_value_bytes_max)) {
+      char* const begin = out.reserve(value_line_bytes_max + bytes);
+      char* p = write_value_line(begin, q, r, with_cas, context.options.cas);
+      p = write_line_end(copy_value(p, r.item->value(), bytes));
+      if (q.has(option::last_of_line)) {
+        std::memcpy(p, line::end.data(), line::end.size());
+        p += line::end.size();
+      }
+      out.commit(static_cast<std::size_t>(p - begin));
+      return;
+    }
+    char* const begin = out.reserve(value_line_bytes_max);
+    out.commit(static_cast<std::size_t>(write_value_line(begin, q, r, with_cas, context.options.cas) - begin));
+    append_pinned_value(context, r);
+  }
+  if (q.has(option::last_of_line)) out.append(line::end);
+}
+
+void write_number(std::uint64_t number, Output& out) {
+  char* const begin = out.reserve(digits_and_line_end_max);
+  out.commit(static_cast<std::size_t>(write_line_end(write_digits(begin, number)) - begin));
+}
+
+// All but gets.
+void write_other(const Query& q, const Result& r, const ReplyContext& context) {
+  Output& out = context.out;
+  switch (reply_of(q)) {
+    case Reply::meta_get:
+      return write_meta_get(q, r, context);
+    case Reply::meta_set:
+      return write_meta_set(q, r, context);
+    case Reply::meta_delete:
+      return write_meta_delete(q, r, context);
+    case Reply::meta_arithmetic:
+      return write_meta_arithmetic(q, r, context);
+    case Reply::meta_debug:
+      return write_meta_debug(q, r, context);
+    default:
+      break;
+  }
+  if (q.has(option::no_reply)) return;
+  switch (reply_of(q)) {
+    case Reply::store:
+      return out.append(store_line(r.status));
+    case Reply::remove:
+      return out.append(r.status == Status::removed ? line::deleted : line::not_found);
+    case Reply::touch:
+      return out.append(r.status == Status::hit ? line::touched : line::not_found);
+    case Reply::arithmetic:
+      if (r.status == Status::number) return write_number(r.number, out);
+      return out.append(arithmetic_line(r.status));
+    case Reply::line:
+      return out.append(q.value, q.value_bytes);
+    case Reply::version:
+      out.append("VERSION ");
+      out.append(context.options.version);
+      return out.append("\r\n");
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void append_pinned_value(const ReplyContext& context, const Result& r) {
+  const Location location = context.heap.location_of(r.item);
+  context.heap.pin(location);
+  context.out.append_pinned(r.item->value(), r.value_bytes, location);
+  context.out.append("\r\n");
+}
+
+}  // namespace protocol
+
+void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
+                   const ProtocolOptions& options, Output& out) {
+  const protocol::ReplyContext context{heap, clock, options, out};
+  for (std::uint32_t i = begin; i < end; ++i) {
+    const Query& q = batch.query(i);
+    const Result& r = batch.result(i);
+    const protocol::Reply reply = protocol::reply_of(q);
+    if (reply == protocol::Reply::get) {
+      protocol::write_get(q, r, false, context);
+    } else if (reply == protocol::Reply::gets) {
+      protocol::write_get(q, r, true, context);
+    } else if (reply == protocol::Reply::store && r.status == Status::stored && !q.has(option::no_reply)) {
+      out.append(protocol::line::stored);
+    } else {
+      protocol::write_other(q, r, context);
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+// What the reply writers share.
+#pragma once
+#include <cstring>
+
+#include "protocol/protocol.hpp"
+
+namespace tandem::protocol {
+
+struct ReplyContext {
+  Heap& heap;
+  const Clock& clock;
+  const ProtocolOptions& options;
+  Output& out;
+};
+
+TD_INLINE char* write_line_end(char* p) noexcept {
+  std::memcpy(p, "\r\n", 2);
+  return p + 2;
+}
+
+// A value of any length; the common short ones without a call.
+TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {
+  if (TD_LIKELY(bytes >= 16 && bytes <= 128)) {
+    for (std::size_t i = 0; i + 16 <= bytes; i += 16) std::memcpy(to + i, from + i, 16);
+    std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+  return to + bytes;
+}
+
+// Pins the item, and appends its value and a line end.
+void append_pinned_value(const ReplyContext& context, const Result& r);
+
+void write_meta_get(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_set(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_delete(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_debug(const Query& q, const Result& r, const ReplyContext& context);
+
+}  // namespace tandem::protocol

@@ -1,0 +1,137 @@
+// Words of a command line and the numbers in them, read as memcached reads them (strtol and its kin, quirks included).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "base/platform.hpp"
+
+namespace tandem::protocol {
+
+using std::string_view;
+
+// The words of one line: only spaces separate.
+class Tokens {
+ public:
+  // Takes the next word; false at the line's end.
+  TD_INLINE bool next(string_view& word) noexcept {
+    while (p_ != end_ && *p_ == ' ') ++p_;
+    const char* const first = p_;
+    while (p_ != end_ && *p_ != ' ') ++p_;
+    word = {first, static_cast<std::size_t>(p_ - first)};
+    return p_ != first;
+  }
+  // As next(), for long lines.
+  bool next_far(string_view& word) noexcept {
+    while (p_ != end_ && *p_ == ' ') ++p_;
+    const char* const first = p_;
+    const auto left = static_cast<std::size_t>(end_ - first);
+    const void* const space = left == 0 ? nullptr : std::memchr(first, ' ', left);
+    p_ = space != nullptr ? static_cast<const char*>(space) : end_;
+    word = {first, static_cast<std::size_t>(p_ - first)};
+    return p_ != first;
+  }
+  bool more() noexcept {
+    while (p_ != end_ && *p_ == ' ') ++p_;
+    return p_ != end_;
+  }
+  const char* position() const noexcept { return p_; }
+
+  Tokens(const char* begin, const char* end) noexcept : p_(begin), end_(end) {}
+
+ private:
+  const char* p_;
+  const char* end_;
+};
+
+// A whole line's words, for commands that take few: memcached looks at 23 at most.
+struct Words {
+  static constexpr std::size_t max = 23;
+  std::array<string_view, max> word;
+  std::size_t count = 0;
+
+  Words(const char* begin, const char* end) noexcept {
+    Tokens tokens(begin, end);
+    while (count < max && tokens.next(word[count])) ++count;
+  }
+  string_view operator[](std::size_t i) const noexcept { return i < count ? word[i] : string_view{}; }
+  bool last_is(string_view text) const noexcept { return word[count - 1] == text; }
+};
+
+namespace number {
+
+constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// Magnitude and sign of [+-]digits behind white space and before white space or the end. False: no number, or beyond 64
+// bits.
+struct Parsed {
+  std::uint64_t magnitude = 0;
+  bool negative = false;
+};
+inline bool parse(string_view text, Parsed& to) noexcept {
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  while (p != end && is_space(*p)) ++p;
+  if (p != end && (*p == '-' || *p == '+')) to.negative = *p++ == '-';
+  const char* const first = p;
+  std::uint64_t value = 0;
+  for (; p != end; ++p) {
+    const auto digit = static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
+    if (digit > 9) break;
+    if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) return false;
+    value = value * 10 + digit;
+  }
+  if (p == first || (p != end && !is_space(*p))) return false;
+  to.magnitude = value;
+  return true;
+}
+
+// memcached's safe_strtoull: a minus sign is refused only when the wrapped number's top bit is set
+// ("-18446744073709551615" is 1).
+inline bool read_u64(string_view text, std::uint64_t& to) noexcept {
+  Parsed n;
+  if (!parse(text, n)) return false;
+  const std::uint64_t value = n.negative ? 0 - n.magnitude : n.magnitude;
+  if (value >> 63 != 0 && text.find('-') != string_view::npos) return false;
+  to = value;
+  return true;
+}
+
+// safe_strtoul into 32 bits: the upper ones are dropped.
+inline bool read_u32(string_view text, std::uint32_t& to) noexcept {
+  std::uint64_t value = 0;
+  if (!read_u64(text, value)) return false;
+  to = static_cast<std::uint32_t>(value);
+  return true;
+}
+
+// safe_strtol into 32 bits: the upper ones are dropped.
+inline bool read_i32(string_view text, std::int32_t& to) noexcept {
+  Parsed n;
+  if (!parse(text, n)) return false;
+  constexpr auto max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (n.magnitude > max + (n.negative ? 1 : 0)) return false;
+  const std::uint64_t value = n.negative ? 0 - n.magnitude : n.magnitude;
+  to = static_cast<std::int32_t>(static_cast<std::uint32_t>(value));
+  return true;
+}
+
+// A plain number of at most nine digits at p, as nearly every client sends; the first byte behind it, or nullptr when
+// it is anything else.
+TD_INLINE const char* read_plain(const char* p, const char* end, std::uint32_t& to) noexcept {
+  std::uint32_t value = 0;
+  const char* const first = p;
+  for (; p != end; ++p) {
+    const auto digit = static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
+    if (digit > 9) break;
+    value = value * 10 + digit;
+    if (p - first == 9) return nullptr;
+  }
+  to = value;
+  return p == first || p == end ? nullptr : p;
+}
+
+}  // namespace number
+}  // namespace tandem::protocol
