@@ -58,12 +58,10 @@ def sanitizer(kind: str, options: str) -> str:
     # ThreadSanitizer's shadow memory does not fit a kernel that randomises addresses by more bits than it knows.
     fixed = f"setarch {platform.machine()} -R"
     return f"""
-        version=$(scripts/find_clang)
-        cmake -S . -B build/{kind} -G Ninja -DCMAKE_CXX_COMPILER=clang++-$version -DTANDEM_SANITIZE={kind}
-        cmake --build build/{kind} -j {JOBS} --target tandem_tests
+        scripts/sanitizer_build {kind} tandem_tests
         rm -f build/{kind}/test/*.xml
         fixed=; ! {fixed} true 2>/dev/null || fixed='{fixed}'
-        export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$version)
+        export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$(scripts/find_clang))
         export TSAN_OPTIONS="${{TSAN_OPTIONS:-}} external_symbolizer_path=$ASAN_SYMBOLIZER_PATH"
         $fixed ctest --test-dir build/{kind} -j {JOBS} --output-on-failure --no-tests=error"""
 
