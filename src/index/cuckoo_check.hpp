@@ -1,5 +1,5 @@
-// The same random operations on every kind of lanes and on a plain model. For cuckoo_test.cpp, cuckoo_fuzz.cpp and the AArch64 check of
-// tests/model, so it needs nothing but the standard library.
+// The same random operations on every kind of lanes and on a plain model. For cuckoo_test.cpp, cuckoo_fuzz.cpp and the
+// AArch64 check of tests/model, so it needs nothing but the standard library.
 #pragma once
 #include <cstdio>
 #include <cstring>
@@ -23,7 +23,8 @@ inline std::uint64_t mix_bits(std::uint64_t x) {
 // A table and its view, without a budget.
 class CheckTable {
  public:
-  explicit CheckTable(std::uint32_t buckets) : memory_(std::make_unique<Bucket[]>(buckets)), view_{memory_.get(), buckets - 1} {}
+  explicit CheckTable(std::uint32_t buckets)
+      : memory_(std::make_unique<Bucket[]>(buckets)), view_{memory_.get(), buckets - 1} {}
   IndexView view() const { return view_; }
   std::uint64_t bytes() const { return (std::uint64_t{view_.mask} + 1) * sizeof(Bucket); }
   // How many cells hold this signature and location, anywhere.
@@ -47,9 +48,9 @@ class CheckTable {
   IndexView view_;
 };
 
-// Drives all kinds of lanes that this processor has through one sequence of operations. Every answer is compared with the model's, and all
-// tables must stay the same byte for byte. Keys are numbers; `signatures` bounds how many signatures there are (0: 2^32 - 1), so that equal
-// ones can be forced.
+// Drives all kinds of lanes that this processor has through one sequence of operations. Every answer is compared with
+// the model's, and all tables must stay the same byte for byte. Keys are numbers; `signatures` bounds how many
+// signatures there are (0: 2^32 - 1), so that equal ones can be forced.
 class CuckooCheck {
  public:
   CuckooCheck(std::uint32_t buckets, std::uint32_t signatures) : signatures_(signatures) {
@@ -98,8 +99,8 @@ class CuckooCheck {
     if (it != model_.end()) model_.erase(it);
   }
 
-  // Looks keys up in every order of work. With unique signatures the answer must be the model's; with forced ones a location whose key has the
-  // same fingerprint signature, or none if no such key is in the table.
+  // Looks keys up in every order of work. With unique signatures the answer must be the model's; with forced ones a
+  // location whose key has the same fingerprint signature, or none if no such key is in the table.
   void search(const std::vector<std::uint64_t>& keys) {
     std::vector<Fingerprint> f;
     for (const std::uint64_t key : keys) f.push_back(fingerprint(key));
@@ -123,7 +124,8 @@ class CuckooCheck {
     for (const auto& [key, location] : model_) keys.push_back(key);
     search(keys);
     for (std::size_t i = 1; i < sides_.size(); ++i) {
-      if (std::memcmp(sides_[i].table.view().buckets, table.view().buckets, table.bytes()) != 0) fail(i, "other bytes", 0);
+      if (std::memcmp(sides_[i].table.view().buckets, table.view().buckets, table.bytes()) != 0)
+        fail(i, "other bytes", 0);
     }
   }
 
@@ -139,7 +141,8 @@ class CuckooCheck {
       if (location != (it != model_.end() ? it->second : 0)) fail(side, "search", key);
       return;
     }
-    if (location == 0 ? it != model_.end() : !in_buckets(side, f, location)) fail(side, "search among equal signatures", key);
+    if (location == 0 ? it != model_.end() : !in_buckets(side, f, location))
+      fail(side, "search among equal signatures", key);
   }
   bool in_buckets(std::size_t side, Fingerprint f, std::uint32_t location) const {
     const IndexView view = sides_[side].table.view();
@@ -166,7 +169,8 @@ class CuckooCheck {
 };
 
 // Fills a table of `buckets` to about `load` and keeps changing it there, `operations` times.
-inline void run_cuckoo_check(CuckooCheck& check, std::uint32_t buckets, double load, std::uint64_t operations, std::uint64_t seed) {
+inline void run_cuckoo_check(CuckooCheck& check, std::uint32_t buckets, double load, std::uint64_t operations,
+                             std::uint64_t seed) {
   const auto target = static_cast<std::uint64_t>(load * bucket_cells * buckets);
   for (std::uint64_t key = 0; key < target; ++key) check.insert(key);
   std::uint64_t random = seed;

@@ -100,7 +100,8 @@ TEST(CuckooOps, ProbeSeesEveryPattern) {
   }
 }
 
-// The preferred cell is the signature's top three bits, then going round (Mega-KV 4.2); the second bucket is used once the first is full.
+// The preferred cell is the signature's top three bits, then going round (Mega-KV 4.2); the second bucket is used once
+// the first is full.
 TEST(CuckooOps, InsertTakesTheEmptyCellNearestThePreferredOne) {
   for (const CuckooOps* ops : cuckoo_ops_built()) {
     if (!ops->supported()) continue;
@@ -173,7 +174,8 @@ double lost_by_insert(double load) {
     const std::uint64_t h = mix_bits(key);
     return Fingerprint{static_cast<std::uint32_t>(h >> 32) | 1u, static_cast<std::uint32_t>(h)};
   };
-  for (std::uint32_t key = 1; key <= keys; ++key) canary::insert<Rule>(ScalarLanes{}, table.view(), fingerprint(key), key);
+  for (std::uint32_t key = 1; key <= keys; ++key)
+    canary::insert<Rule>(ScalarLanes{}, table.view(), fingerprint(key), key);
   for (std::uint32_t key = 1; key <= keys; ++key) {
     lost += canary::search_both(ScalarLanes{}, table.view(), fingerprint(key)) != key;
   }
@@ -184,9 +186,7 @@ TEST(Displacement, NoKeyIsLost) {
   for (const double load : {0.5, 0.9, 0.95}) EXPECT_EQ(lost_by_insert<canary::ToOwnOtherBucket>(load), 0.0) << load;
 }
 
-TEST(Displacement, CanaryTheWrongHashLosesKeys) {
-  EXPECT_GT(lost_by_insert<UnderTheInsertersHash>(0.9), 0.02);
-}
+TEST(Displacement, CanaryTheWrongHashLosesKeys) { EXPECT_GT(lost_by_insert<UnderTheInsertersHash>(0.9), 0.02); }
 
 // The host's way: the shortest path first, moves from its end.
 template <class Rule>

@@ -16,7 +16,8 @@
 //   4 before the end: readers of phase 3 still search A. Writers of phase 4 leave A as it is, so it may hold cells of
 //   dead items; what readers
 //     find dead they look for in B, and their epoch keeps the slots from being used again.
-// Because new keys need no room in A during the copy, A may fill up and no insertion waits for the copy.
+// Because new keys need no room in A during the copy, A may fill up and no insertion waits for the copy, unless writers
+// outrun it: the keys not yet copied have a claim on B's cells. Who must wait for that copies meanwhile.
 // tests/model/growth.py checks all of this, and that leaving a wait out brings a wrong answer.
 #include <algorithm>
 
@@ -24,6 +25,11 @@
 #include "index/lanes_scalar.hpp"
 
 namespace tandem {
+
+namespace {
+constexpr std::uint64_t chunk_buckets = 64;
+std::uint64_t chunks_of(const Table& table) { return (table.buckets() + chunk_buckets - 1) / chunk_buckets; }
+}  // namespace
 
 bool Index::grow(EpochDomain::Participant& self) {
   TD_ASSERT(!self.active());
@@ -34,10 +40,11 @@ bool Index::grow(EpochDomain::Participant& self) {
     table_bytes_.fetch_add(next_->bytes(), std::memory_order_relaxed);
     publish({table_.get(), next_.get(), table_.get()});
     epochs_.synchronize();
+    target_full_.store(false, std::memory_order_relaxed);
     publish({table_.get(), next_.get(), next_.get()});
     epochs_.synchronize();
   }
-  if (!copy_all(*table_, *next_, self)) return false;
+  if (!copy_all(self)) return false;
   publish({next_.get(), nullptr, next_.get()});
   epochs_.synchronize();
   table_bytes_.fetch_sub(table_->bytes(), std::memory_order_relaxed);
@@ -47,42 +54,68 @@ bool Index::grow(EpochDomain::Participant& self) {
 }
 
 // False: some cells found no room.
-bool Index::copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept {
-  constexpr std::uint64_t chunk_buckets = 64;  // between two epochs: reclamation waits no longer than for a batch
-  constexpr std::uint64_t ahead_buckets = 3;   // items prefetched so many buckets before their keys are hashed
+bool Index::copy_all(EpochDomain::Participant& self) noexcept {
+  const std::uint64_t chunks = chunks_of(*table_);
+  constexpr int passes_max = 3;  // paths may be lost to other writers; a cell that found no room three times has none
+  for (int pass = 0; pass < passes_max; ++pass) {
+    copying_.missed.store(false, std::memory_order_relaxed);
+    copying_.chunks_done.store(0, std::memory_order_relaxed);
+    copying_.next_chunk.store(0, std::memory_order_release);
+    bool more = true;
+    while (more) {
+      self.enter();  // between two epochs a chunk, so that reclamation waits no longer than for a batch
+      more = copy_some();
+      self.exit();
+    }
+    SpinWait waiting;  // for the chunks that others have claimed
+    while (copying_.chunks_done.load(std::memory_order_acquire) != chunks) waiting.once();
+    if (!copying_.missed.load(std::memory_order_relaxed)) break;
+  }
+  copying_.next_chunk.store(Copying::closed, std::memory_order_relaxed);
+  return !copying_.missed.load(std::memory_order_relaxed);
+}
+
+// Copies one chunk, if there is one left. REQUIRES: the caller is in an epoch.
+bool Index::copy_some() noexcept {
+  const Phase& p = phase();
+  if (p.read == p.target) return false;
+  const std::uint64_t chunk = copying_.next_chunk.fetch_add(1, std::memory_order_acquire);
+  if (chunk >= chunks_of(*p.read)) return false;
+  const std::uint64_t begin = chunk * chunk_buckets, end = std::min(begin + chunk_buckets, p.read->buckets());
+  if (!copy_buckets(*p.read, *p.target, begin, end)) copying_.missed.store(true, std::memory_order_relaxed);
+  copying_.chunks_done.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool Index::copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept {
+  constexpr std::uint64_t ahead_buckets = 3;  // items are prefetched so many buckets before their keys are hashed
   const IndexView view = from.view();
   const auto read = [&](std::uint64_t b, std::uint32_t i) {
     return Cell{ScalarLanes::at(&view.buckets[b].cell[i]).load(std::memory_order_acquire)};
   };
   bool all = true;
-  for (std::uint64_t chunk = 0; chunk < from.buckets(); chunk += chunk_buckets) {
-    const std::uint64_t end = std::min(chunk + chunk_buckets, from.buckets());
-    self.enter();  // as a reader: the keys of items that others unlink meanwhile stay readable
-    for (std::uint64_t b = chunk; b < end + ahead_buckets; ++b) {
-      if (b < end) {
-        for (std::uint32_t i = 0; i < bucket_cells; ++i) {
-          const Cell c = read(b, i);
-          if (!c.empty()) prefetch_read(heap_.at(c.location()));
-        }
-      }
-      if (b < chunk + ahead_buckets) continue;
-      const std::uint64_t now = b - ahead_buckets;
-      Cell seen[bucket_cells];
-      Fingerprint f[bucket_cells];
+  for (std::uint64_t b = begin; b < end + ahead_buckets; ++b) {
+    if (b < end) {
       for (std::uint32_t i = 0; i < bucket_cells; ++i) {
-        seen[i] = read(now, i);
-        if (seen[i].empty()) continue;
-        Item* const item = heap_.at(seen[i].location());
-        static_cast<void>(item->state_acquire());
-        f[i] = options_.fingerprint(item->key(), options_.hash_seed);
-        prefetch_write(to.view().buckets + to.view().first(f[i]));
-        prefetch_stripe(f[i]);
-      }
-      for (std::uint32_t i = 0; i < bucket_cells; ++i) {
-        if (!seen[i].empty() && !copy_cell(to, f[i], &view.buckets[now].cell[i], seen[i])) all = false;
+        const Cell c = read(b, i);
+        if (!c.empty()) prefetch_read(heap_.at(c.location()));
       }
     }
-    self.exit();
+    if (b < begin + ahead_buckets) continue;
+    const std::uint64_t now = b - ahead_buckets;
+    Cell seen[bucket_cells];
+    Fingerprint f[bucket_cells];
+    for (std::uint32_t i = 0; i < bucket_cells; ++i) {
+      seen[i] = read(now, i);
+      if (seen[i].empty()) continue;
+      const Item* const item = heap_.at(seen[i].location());  // readable whatever others unlink: this is an epoch
+      f[i] = options_.fingerprint(item->key(), options_.hash_seed);
+      prefetch_write(to.view().buckets + to.view().first(f[i]));
+      prefetch_stripe(f[i]);
+    }
+    for (std::uint32_t i = 0; i < bucket_cells; ++i) {
+      if (!seen[i].empty() && !copy_cell(to, f[i], &view.buckets[now].cell[i], seen[i])) all = false;
+    }
   }
   return all;
 }

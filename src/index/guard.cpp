@@ -43,6 +43,11 @@ void kill(Item* item) noexcept {
 static_assert((static_cast<unsigned>(ItemState::live) | static_cast<unsigned>(ItemState::dead)) ==
               static_cast<unsigned>(ItemState::dead));
 
+// How often a writer that adds keys during a growth looks whether the new table's cells are spoken for: every 64th
+// time, as it takes summing up all counters, but always in a table that some threads together could fill in between.
+constexpr std::int64_t look_every = 64;
+constexpr std::uint64_t small_cells = 1 << 16;
+
 }  // namespace
 
 // While a growth goes on the key may be in either table or in both, always at one location. The table that is being
@@ -99,20 +104,26 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
     }
     if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
   } else {
+    const bool read_is_target = phase_.read == phase_.target;
+    if (!read_is_target && index_.target_full_.load(std::memory_order_relaxed)) return Put::needs_room;
     // Live before its cell: a reader that finds the cell must find it live. If there is no room after all nobody has
     // seen it.
     const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
     item->state_word.store(live_state, std::memory_order_release);
-    const bool read_is_target = phase_.read == phase_.target;
     std::uint64_t* const place = index_.add_cell(*phase_.target, f_, cell);
     if (place == nullptr) {
       item->state_word.store(filling, std::memory_order_relaxed);
       return Put::needs_room;
     }
     cell_[read_is_target ? 0 : 1] = place;
-    // Into the table that strips still search, while it has room: else readers find the key by the longer way.
-    if (!read_is_target) cell_[0] = index_.add_cell(*phase_.read, f_, cell);
-    index_.count(1);
+    const std::int64_t added = index_.count(1);
+    if (!read_is_target) {
+      // Into the table that strips still search, while it has room: else readers find the key by the longer way.
+      cell_[0] = index_.add_cell(*phase_.read, f_, cell);
+      if ((added % look_every == 0 || phase_.target->cells() < small_cells) && index_.target_is_full(phase_)) {
+        index_.target_full_.store(true, std::memory_order_relaxed);
+      }
+    }
   }
   item_ = item;
   changed_ = true;

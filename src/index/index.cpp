@@ -18,11 +18,13 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
       epochs_(epochs),
       heap_(heap),
       counters_(std::make_unique<Counter[]>(counter_count)) {
+  constexpr std::uint64_t page_buckets = 4096 / sizeof(Bucket);
   const std::uint64_t buckets = std::bit_ceil((options.cells_initial + bucket_cells - 1) / bucket_cells);
-  table_ = Table::make(std::clamp(buckets, Table::buckets_min, Table::buckets_max), 1, options.huge_pages, budget);
+  table_ = Table::make(std::clamp(buckets, page_buckets, Table::buckets_max), 1, options.huge_pages, budget);
   if (!table_) throw std::bad_alloc();
   table_bytes_.store(table_->bytes(), std::memory_order_relaxed);
-  if (options_.fingerprint == nullptr) options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
+  if (options_.fingerprint == nullptr)
+    options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
   publish({table_.get(), nullptr, table_.get()});
 }
 
@@ -104,11 +106,12 @@ std::uint64_t Index::item_count() const noexcept {
 
 std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
 
-// Each thread counts on a line of its own, as long as there are no more than counter_count of them.
-void Index::count(std::int64_t items) noexcept {
+// Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
+// line says now.
+std::int64_t Index::count(std::int64_t items) noexcept {
   static std::atomic<std::uint32_t> threads{0};
   thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % counter_count;
-  counters_[mine].items.fetch_add(items, std::memory_order_relaxed);
+  return counters_[mine].items.fetch_add(items, std::memory_order_relaxed) + items;
 }
 
 // Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2). nullptr: there

@@ -23,7 +23,7 @@
 namespace tandem {
 
 struct IndexOptions {
-  std::uint64_t cells_initial = 1 << 16;  // rounded up to a power of two of buckets
+  std::uint64_t cells_initial = 1 << 16;  // rounded up to a power of two, at least 512 (one page of memory)
   std::uint64_t hash_seed = 0;
   double load_grow = 0.90;  // growth starts above this load
   bool huge_pages = true;
@@ -104,13 +104,13 @@ class Index {
   void prefetch_stripe(Fingerprint f) const noexcept;
 
   // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).
-  StripeWord stripe(Fingerprint f) const noexcept {
-    return {stripes_.of(f.signature).load(std::memory_order_acquire)};
-  }
+  StripeWord stripe(Fingerprint f) const noexcept { return {stripes_.of(f.signature).load(std::memory_order_acquire)}; }
 
   // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
-  // f's buckets has a free cell (somebody else may take it: start over). False: no path within the bound; then evict
-  // one of candidates(). REQUIRES: the caller holds no Guard.
+  // f's buckets has a free cell (somebody else may take it: start over). False: there is no path within the bound, or a
+  // growth goes on and the cells left are needed for the keys that it has still to copy; then evict one of
+  // candidates(), or leave the epoch, let the growth go on, and try again (while it copies, each call copies a part).
+  // REQUIRES: the caller is in an epoch and holds no Guard.
   bool make_room(Fingerprint f) noexcept;
   // The locations in f's two buckets (at most 16), for an eviction that makes room.
   std::uint32_t candidates(Fingerprint f, Location out[16]) const noexcept;
@@ -119,11 +119,12 @@ class Index {
 
   // True when the load passed load_grow or make_room() failed since the last growth.
   bool wants_growth() const noexcept;
-  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile);
-  // returns false when the budget has no room (the caller frees pages first and tries again). One caller at a time.
-  // REQUIRES: the caller is in no epoch. Also false when more keys than two buckets hold share both buckets of the
-  // doubled table, which a seeded hash makes next to impossible: the growth stays open, everything goes on working, and
-  // the next call finishes it if some of them have gone.
+  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile).
+  // Only writers that add keys faster than the old table is copied wait: once the new one has cells for no more than
+  // the old one's keys, put() answers needs_room. Returns false when the budget has no room (the caller frees pages
+  // first and tries again). One caller at a time. REQUIRES: the caller is in no epoch. Also false when more keys than
+  // two buckets hold share both buckets of the doubled table, which a seeded hash makes next to impossible: the growth
+  // stays open, everything goes on working, and the next call finishes it if some of them have gone.
   bool grow(EpochDomain::Participant& self);
 
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
@@ -151,16 +152,26 @@ class Index {
     std::atomic<std::int64_t> items{0};
   };
   static constexpr std::uint32_t counter_count = 64;
+  // The copy of a growth: chunks of buckets, claimed by the grower and by whoever waits for it.
+  struct alignas(cache_line_bytes) Copying {
+    static constexpr std::uint64_t closed = std::uint64_t{1} << 40;  // past every chunk
+    std::atomic<std::uint64_t> next_chunk{closed};
+    std::atomic<std::uint64_t> chunks_done{0};
+    std::atomic<bool> missed{false};  // a cell found no room
+  };
 
   TD_INLINE const Phase& phase() const noexcept { return *phase_.load(std::memory_order_seq_cst); }
   void publish(Phase next) noexcept;
-  void count(std::int64_t items) noexcept;
+  std::int64_t count(std::int64_t items) noexcept;
   std::uint32_t launch() const noexcept { return options_.log != nullptr ? options_.log->launch() : 0; }
   std::uint64_t* add_cell(const Table& table, Fingerprint f, Cell now) noexcept;
+  bool target_is_full(const Phase& p) const noexcept;
   bool make_room_in(const Table& table, Fingerprint f) noexcept;
   bool move_cell(const Table& table, const DisplacementMove& move) noexcept;
   bool holds(IndexView view, Fingerprint f, Cell wanted) const noexcept;
-  bool copy_all(const Table& from, const Table& to, EpochDomain::Participant& self) noexcept;
+  bool copy_all(EpochDomain::Participant& self) noexcept;
+  bool copy_some() noexcept;
+  bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
 
   IndexOptions options_;  // constant once made
@@ -174,6 +185,8 @@ class Index {
   std::uint32_t phase_number_ = 0;
   alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};
   std::atomic<bool> room_failed_{false};
+  std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are spoken for
+  Copying copying_;
   std::atomic<std::uint64_t> table_bytes_{0};
   std::unique_ptr<Counter[]> counters_;
 };

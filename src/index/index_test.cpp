@@ -21,7 +21,8 @@ std::vector<std::string> lane_names() {
 }
 
 class IndexOnLanes : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Lanes, IndexOnLanes, testing::ValuesIn(lane_names()), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Lanes, IndexOnLanes, testing::ValuesIn(lane_names()),
+                         [](const auto& test) { return test.param; });
 
 TEST_P(IndexOnLanes, FindsWhatWasPutAndNothingElse) {
   TestStore store({.lanes = GetParam()});
@@ -43,7 +44,8 @@ TEST_P(IndexOnLanes, FindsWhatWasPutAndNothingElse) {
 }
 
 // Random operations against std::unordered_map, up to load 0.95 and with growth in between.
-void run_against_model(TestStore& store, std::uint64_t keys, std::uint64_t operations, std::uint64_t seed, bool may_grow) {
+void run_against_model(TestStore& store, std::uint64_t keys, std::uint64_t operations, std::uint64_t seed,
+                       bool may_grow) {
   TestWorker worker(store);
   std::unordered_map<std::string, std::uint64_t> model;
   std::uint64_t random = seed;
@@ -55,8 +57,8 @@ void run_against_model(TestStore& store, std::uint64_t keys, std::uint64_t opera
     if (random % 16 < 6) {
       const TestWorker::Outcome outcome = worker.set(key, random);
       if (outcome == TestWorker::Outcome::done) model[key] = random;
-      ASSERT_EQ(outcome == TestWorker::Outcome::no_room, false) << "at load "
-          << static_cast<double>(model.size()) / static_cast<double>(store.index.cell_count());
+      ASSERT_EQ(outcome == TestWorker::Outcome::no_room, false)
+          << "at load " << static_cast<double>(model.size()) / static_cast<double>(store.index.cell_count());
     } else if (random % 16 == 6) {
       ASSERT_EQ(worker.erase(key), it != model.end());
       if (it != model.end()) model.erase(it);
@@ -85,24 +87,24 @@ void run_against_model(TestStore& store, std::uint64_t keys, std::uint64_t opera
 }
 
 TEST_P(IndexOnLanes, AnswersLikeAMap) {
-  for (const std::uint64_t cells : {16u, 64u, 1u << 12, 1u << 15}) {
+  for (const std::uint64_t cells : {512u, 1u << 12, 1u << 15}) {
     TestStore store({.cells = cells, .load_grow = 2, .lanes = GetParam()});
-    const auto load = cells < 64 ? 0.75 : 0.9;
-    run_against_model(store, static_cast<std::uint64_t>(load * static_cast<double>(cells)), std::max<std::uint64_t>(cells * 4, 5000) * effort, cells, false);
+    run_against_model(store, cells * 95 / 100, std::max<std::uint64_t>(cells * 4, 5000) * effort, cells, false);
   }
 }
 
 TEST_P(IndexOnLanes, AnswersLikeAMapWhileItGrows) {
-  TestStore store({.cells = 16, .lanes = GetParam()});
+  TestStore store({.cells = 1, .lanes = GetParam()});
+  EXPECT_EQ(store.index.cell_count(), 512u) << "a page";
   run_against_model(store, 20'000, 40'000 * effort, 5, true);
   EXPECT_GE(store.index.cell_count(), 1u << 14);
 }
 
 TEST_P(IndexOnLanes, AnswersLikeAMapWithEqualSignatures) {
-  TestStore store({.cells = 64, .fingerprint = few_signatures<8>, .lanes = GetParam()});
-  run_against_model(store, 1000, 20'000 * effort, 6, true);
-  TestStore one({.cells = 16, .load_grow = 2, .fingerprint = few_signatures<1>, .lanes = GetParam()});
-  run_against_model(one, 10, 5'000 * effort, 7, false);
+  TestStore store({.cells = 512, .fingerprint = few_signatures<64>, .lanes = GetParam()});
+  run_against_model(store, 3000, 20'000 * effort, 6, true);
+  TestStore one({.cells = 512, .load_grow = 2, .fingerprint = few_signatures<1>, .lanes = GetParam()});
+  run_against_model(one, 100, 5'000 * effort, 7, false);
 }
 
 TEST(Index, SearchesStripsOfAnyLength) {
@@ -142,11 +144,12 @@ TEST(Index, HoldsLoad95WithoutLoss) {
 }
 
 TEST(Index, FullTableSaysSoNamesCandidatesAndTakesTheKeyAfterAnEviction) {
-  TestStore store({.cells = 16, .load_grow = 2, .fingerprint = few_signatures<1>});
+  const auto same = [](std::string_view, std::uint64_t) { return Fingerprint{0x1234567, 0x89}; };
+  TestStore store({.load_grow = 2, .fingerprint = same});
   TestWorker worker(store);
   std::uint64_t n = 0;
   while (worker.set(key_of(n), n) == TestWorker::Outcome::done) ++n;
-  EXPECT_EQ(n, 16u) << "every cell is used before the table is full";
+  EXPECT_EQ(n, 16u) << "every cell of both buckets is used before they are full";
   EXPECT_TRUE(store.index.wants_growth()) << "make_room failed";
   const Fingerprint f = store.fingerprint(key_of(n));
   Location candidates[16];
@@ -162,7 +165,7 @@ TEST(Index, FullTableSaysSoNamesCandidatesAndTakesTheKeyAfterAnEviction) {
 }
 
 TEST(Index, PutThatFindsNoRoomChangesNothing) {
-  TestStore store({.cells = 16, .load_grow = 2});
+  TestStore store({.cells = 512, .load_grow = 2});
   TestWorker worker(store);
   std::uint64_t n = 0;
   while (worker.set(key_of(n), n) == TestWorker::Outcome::done) ++n;

@@ -1,4 +1,5 @@
-// A heap and an index, and what a worker does with them, for the tests of the index: values are numbers, keys are short texts.
+// A heap and an index, and what a worker does with them, for the tests of the index: values are numbers, keys are short
+// texts.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -27,7 +28,8 @@ inline constexpr int effort = 10;
 inline std::string key_of(std::uint64_t n) { return "key:" + std::to_string(n); }
 
 inline Fingerprint plain_fingerprint(std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); }
-// Only this many signatures, and the bucket hash as ever: several keys of one signature in most pairs of buckets of a small table.
+// Only this many signatures, and the bucket hash as ever: several keys of one signature in most pairs of buckets of a
+// small table.
 template <std::uint32_t Signatures>
 Fingerprint few_signatures(std::string_view key, std::uint64_t seed) {
   const Fingerprint f = fingerprint_of(key, seed);
@@ -62,8 +64,8 @@ class TestStore {
 
   Fingerprint fingerprint(std::string_view key) const { return options_.fingerprint(key, index.hash_seed()); }
 
-  // Every key of the index with its value. Sets `problem` if a key or a location is there twice, or a cell's item is not live.
-  // REQUIRES: nobody writes, and no growth is unfinished.
+  // Every key of the index with its value. Sets `problem` if a key or a location is there twice, or a cell's item is
+  // not live. REQUIRES: nobody writes, and no growth is unfinished.
   std::map<std::string, std::uint64_t> scan(std::string& problem) {
     std::map<std::string, std::uint64_t> all;
     index.for_each_cell([&](Cell c) {

@@ -1,5 +1,5 @@
-// What must hold under any mix of threads: a key that is present is never missed, a deleted one never returns, no key is in the table twice,
-// none is lost.
+// What must hold under any mix of threads: a key that is present is never missed, a deleted one never returns, no key
+// is in the table twice, none is lost.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -44,8 +44,8 @@ class Threads {
 
 // --- adds of one absent key ---
 
-void race_adds(std::uint64_t cells, std::uint64_t keys, int rounds, Fingerprint (*fingerprint)(std::string_view, std::uint64_t),
-               bool growing) {
+void race_adds(std::uint64_t cells, std::uint64_t keys, int rounds,
+               Fingerprint (*fingerprint)(std::string_view, std::uint64_t), bool growing) {
   constexpr std::uint64_t adders = 3;
   for (int round = 0; round < rounds; ++round) {
     TestStore store({.cells = cells, .load_grow = growing ? 0.9 : 2, .fingerprint = fingerprint});
@@ -93,13 +93,16 @@ void race_adds(std::uint64_t cells, std::uint64_t keys, int rounds, Fingerprint 
 }
 
 TEST(IndexThreads, OneAddOfAnAbsentKeyWins) { race_adds(1 << 15, 20'000, 2 * effort, plain_fingerprint, false); }
-TEST(IndexThreads, OneAddWinsAtLoad95) { race_adds(1 << 14, (1 << 14) * 95 / 100, 2 * effort, plain_fingerprint, false); }
-TEST(IndexThreads, OneAddWinsWhileTheTableGrows) { race_adds(16, 20'000, effort, plain_fingerprint, true); }
+TEST(IndexThreads, OneAddWinsAtLoad95) {
+  race_adds(1 << 14, (1 << 14) * 95 / 100, 2 * effort, plain_fingerprint, false);
+}
+TEST(IndexThreads, OneAddWinsWhileTheTableGrows) { race_adds(512, 20'000, effort, plain_fingerprint, true); }
 TEST(IndexThreads, OneAddWinsAmongEqualSignatures) { race_adds(1 << 10, 800, 4 * effort, few_signatures<16>, false); }
 
 // --- every key's history ---
 
-// What each key's only writer says of it: |63 generation 2|1 busy|0 present|. A reader whose two looks at it agree knows what it must have seen.
+// What each key's only writer says of it: |63 generation 2|1 busy|0 present|. A reader whose two looks at it agree
+// knows what it must have seen.
 class Board {
  public:
   explicit Board(std::uint64_t keys) : state_(keys) {}
@@ -134,14 +137,15 @@ struct Seen {
   std::uint64_t rooms = 0, second_looks = 0, growths = 0, evictions = 0, settled_hits = 0;
 };
 
-std::string check_read(const Mix& mix, std::uint64_t key, Board::State before, std::optional<std::uint64_t> got, Board::State after) {
+std::string check_read(const Mix& mix, std::uint64_t key, Board::State before, std::optional<std::uint64_t> got,
+                       Board::State after) {
   const bool settled = before.bits == after.bits && !before.busy();
   if (got && *got >> 32 != key) return key_of(key) + ": another key's value";
   if (settled && !before.present() && got) return key_of(key) + ": deleted, and seen again";
   if (settled && before.present() && !got && !mix.evicts) return key_of(key) + ": present, and missed";
   if (!got) return "";
   const std::uint64_t generation = *got & 0xffffffff;
-  if (generation < before.generation()) return key_of(key) + ": an old value";
+  if (generation < before.generation() - (before.busy() ? 1 : 0)) return key_of(key) + ": an old value";
   if (generation > after.generation()) return key_of(key) + ": a value never written";
   return "";
 }
@@ -184,7 +188,8 @@ std::string write_some(const Mix& mix, TestWorker& worker, Board& board, std::ui
 }
 
 Seen run_mix(const Mix& mix) {
-  TestStore store({.cells = mix.cells, .load_grow = mix.grows ? 0.9 : 2, .fingerprint = mix.fingerprint, .lanes = mix.lanes});
+  TestStore store(
+      {.cells = mix.cells, .load_grow = mix.grows ? 0.9 : 2, .fingerprint = mix.fingerprint, .lanes = mix.lanes});
   Board board(mix.keys);
   std::atomic<std::uint32_t> writing{mix.writers};
   std::mutex mutex;
@@ -281,33 +286,34 @@ TEST(IndexThreads, DisplacedKeysAreNeverMissed) {
 TEST(IndexThreads, DisplacedKeysAreNeverMissedOnAnyLanes) {
   for (const CuckooOps* ops : cuckoo_ops_built()) {
     if (!ops->supported()) continue;
-    run_mix({.cells = 256, .keys = 256 * 95 / 100, .operations = 10'000, .erases_of_16 = 1, .lanes = ops->name});
+    run_mix({.cells = 512, .keys = 512 * 95 / 100, .operations = 10'000, .erases_of_16 = 1, .lanes = ops->name});
   }
 }
 
 TEST(IndexThreads, NothingIsLostWhileTheTableGrows) {
   for (int round = 0; round < effort; ++round) {
-    const Seen seen = run_mix({.cells = 16, .keys = 20'000, .operations = 4'000, .grows = true, .erases_of_16 = 2});
-    EXPECT_GT(seen.growths, 5u);
+    const Seen seen = run_mix({.cells = 512, .keys = 20'000, .operations = 4'000, .grows = true, .erases_of_16 = 2});
+    EXPECT_GE(seen.growths, 5u);
   }
 }
 
 TEST(IndexThreads, NothingIsLostAmongEqualSignaturesWhileTheTableGrows) {
   const Seen seen =
-      run_mix({.cells = 64, .keys = 1000, .operations = 5'000, .grows = true, .fingerprint = few_signatures<32>});
+      run_mix({.cells = 512, .keys = 2000, .operations = 5'000, .grows = true, .fingerprint = few_signatures<32>});
   EXPECT_GT(seen.growths, 0u);
 }
 
-// A handful of keys: locations come back under the same key and others again and again (ABA), and everybody meets on a few stripes.
+// A handful of keys: locations come back under the same key and others again and again (ABA), and everybody meets on a
+// few stripes.
 TEST(IndexThreads, ReusedLocationsMisleadNobody) {
-  run_mix({.cells = 64, .keys = 16, .writers = 3});
-  run_mix({.cells = 16, .keys = 8, .fingerprint = few_signatures<1>});
+  run_mix({.keys = 16, .writers = 3});
+  run_mix({.keys = 8, .fingerprint = few_signatures<1>});
 }
 
 TEST(IndexThreads, EvictionByLocation) {
   const Seen seen = run_mix({.keys = 2000, .evicts = true});
   EXPECT_GT(seen.evictions, 0u);
-  run_mix({.cells = 16, .keys = 10'000, .operations = 5'000, .grows = true, .evicts = true});
+  run_mix({.cells = 512, .keys = 10'000, .operations = 5'000, .grows = true, .evicts = true});
 }
 
 // --- several writers of one key ---
@@ -316,7 +322,7 @@ TEST(IndexThreads, EvictionByLocation) {
 TEST(IndexThreads, CountersUnderTheGuardLoseNothing) {
   constexpr std::uint64_t counters = 40, threads_max = 3;
   const std::uint64_t each = 4'000 * static_cast<std::uint64_t>(effort);
-  TestStore store({.cells = 64});
+  TestStore store({.cells = 512});
   std::atomic<std::uint64_t> running{threads_max};
   Threads threads;
   for (std::uint64_t t = 0; t < threads_max; ++t) {
@@ -365,7 +371,7 @@ TEST(IndexThreads, CountersUnderTheGuardLoseNothing) {
   std::uint64_t sum = 0;
   for (std::uint64_t c = 0; c < counters; ++c) sum += all.at(key_of(c));
   EXPECT_EQ(sum, threads_max * each);
-  EXPECT_GT(store.index.cell_count(), 64u);
+  EXPECT_GT(store.index.cell_count(), 512u);
 }
 
 }  // namespace

@@ -8,9 +8,23 @@
 namespace tandem {
 
 bool Index::make_room(Fingerprint f) noexcept {
-  const bool made = make_room_in(*phase().target, f);
+  const Phase& p = phase();
+  if (p.read != p.target && target_full_.load(std::memory_order_relaxed)) {
+    if (target_is_full(p)) {
+      copy_some();
+      return false;
+    }
+    target_full_.store(false, std::memory_order_relaxed);  // some keys have gone
+  }
+  const bool made = make_room_in(*p.target, f);
   if (!made) room_failed_.store(true, std::memory_order_relaxed);
   return made;
+}
+
+// While the old table is copied, whether all keys together leave the new one no more room than displacement needs.
+bool Index::target_is_full(const Phase& p) const noexcept {
+  constexpr double load_max = 0.95;
+  return static_cast<double>(item_count()) >= load_max * static_cast<double>(p.target->cells()) - counter_count;
 }
 
 bool Index::make_room_in(const Table& table, Fingerprint f) noexcept {
