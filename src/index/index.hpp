@@ -133,8 +133,8 @@ class Index {
   std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
   std::string_view lanes() const noexcept { return ops_.name; }
 
-  // Calls f(Cell) for every cell of the tables in use. For tests and tools. REQUIRES: the caller is in an epoch, or no
-  // growth goes on.
+  // Calls f(const Table&, cell index, Cell) for every cell in use of all tables in use. For tests and tools. REQUIRES:
+  // the caller is in an epoch, or no growth goes on.
   template <class F>
   void for_each_cell(F f) const;
 
@@ -200,7 +200,7 @@ void Index::for_each_cell(F f) const {
     for (std::uint64_t i = 0; i < table->cells(); ++i) {
       const Cell c{
           std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(cells[i])).load(std::memory_order_acquire)};
-      if (!c.empty()) f(c);
+      if (!c.empty()) f(*table, i, c);
     }
   }
 }

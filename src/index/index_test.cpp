@@ -202,14 +202,14 @@ TEST(Guard, ReplacingKillsTheOldItemAndKeepsItsCell) {
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(Item::state_of(state), ItemState::live);
   std::vector<Cell> cells;
-  store.index.for_each_cell([&](Cell c) { cells.push_back(c); });
+  store.index.for_each_cell([&](const Table&, std::uint64_t, Cell c) { cells.push_back(c); });
   worker.set("k", 2);
   EXPECT_EQ(Item::state_of(first->state_acquire()), ItemState::dead);
   Item* const second = store.index.find(store.fingerprint("k"), "k", state);
   ASSERT_NE(second, nullptr);
   EXPECT_NE(second, first);
   std::size_t count = 0;
-  store.index.for_each_cell([&](Cell c) {
+  store.index.for_each_cell([&](const Table&, std::uint64_t, Cell c) {
     ++count;
     EXPECT_EQ(c.location(), store.heap.location_of(second));
     EXPECT_EQ(c.signature(), cells[0].signature());

@@ -68,7 +68,7 @@ class TestStore {
   // not live. REQUIRES: nobody writes, and no growth is unfinished.
   std::map<std::string, std::uint64_t> scan(std::string& problem) {
     std::map<std::string, std::uint64_t> all;
-    index.for_each_cell([&](Cell c) {
+    index.for_each_cell([&](const Table&, std::uint64_t, Cell c) {
       const Item* item = heap.at(c.location());
       std::uint64_t value = 0;
       std::memcpy(&value, item->value(), sizeof value);
