@@ -75,7 +75,12 @@ class Server:
             self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, preexec_fn=_die_with_parent
         )
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except ServerError:
+                self.kill()
+                self.log.close()
+                raise
 
     @property
     def pid(self) -> int:
@@ -116,7 +121,6 @@ class Server:
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
-                    self.kill()
                     raise ServerError(self.describe(f"not ready in {READY_TIMEOUT_S} s ({error})")) from error
                 time.sleep(0.005)
 

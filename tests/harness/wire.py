@@ -102,7 +102,7 @@ class Stream:
             limit = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        received = b""
+        received = bytearray()
         try:
             self.socket.sendall(request)
             while not received.endswith(until):
@@ -111,10 +111,10 @@ class Stream:
                     break
                 received += data
         except BlockingIOError as error:
-            raise WireTimeout(f"no answer to the sentinel in {timeout_s} s", received) from error
+            raise WireTimeout(f"no answer to the sentinel in {timeout_s} s", bytes(received)) from error
         except (BrokenPipeError, ConnectionResetError):
-            return received + self._what_is_left()
-        return received
+            received += self._what_is_left()
+        return bytes(received)
 
     def _what_is_left(self) -> bytes:
         """What the server had sent before it closed."""

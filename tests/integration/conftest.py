@@ -1,0 +1,43 @@
+"""A shared server for tests that leave nothing behind but keys, and the size of what a server may need besides -m."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import start_tandem
+from harness.server import Server
+from harness.wire import Stream
+
+# What the process may need besides -m: code, threads, connections, index.
+FIXED_PART_BYTES = 100 << 20
+
+
+@pytest.fixture(scope="module")
+def module_server() -> Iterator[Server]:
+    server = start_tandem("-t", "2")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(module_server: Server) -> Iterator[Server]:
+    """Empty, and still running afterwards."""
+    with Stream(module_server.connect()) as stream:
+        assert stream.exchange(b"flush_all\r\n").data == b"OK\r\n"
+    yield module_server
+    module_server.check_alive()
+
+
+def stats(server: Server, what: bytes = b"") -> dict[str, str]:
+    with Stream(server.connect()) as stream:
+        reply = stream.exchange(b"stats " + what + b"\r\n" if what else b"stats\r\n").data
+    lines = reply.decode().split("\r\n")
+    assert lines[-2:] == ["END", ""], reply
+    return {name: value for _, name, value in (line.split(" ", 2) for line in lines[:-2])}
+
+
+def ask(server: Server, request: bytes, timeout_s: float = 10.0) -> bytes:
+    """The answer to a request on a connection of its own."""
+    with Stream(server.connect()) as stream:
+        return stream.exchange(request, timeout_s).data
