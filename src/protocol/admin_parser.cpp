@@ -1,6 +1,8 @@
 // Commands that tune memcached's own machinery. Tandem has none of it, checks what they say and answers as a memcached
 // that runs without it.
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "protocol/line_parser.hpp"
 
@@ -34,6 +36,16 @@ LineParser::Step LineParser::lru_crawler(const Words& words) {
   if (!number::read_u32(words[2], value)) return answer(line::bad_format);
   constexpr std::uint32_t sleep_us_max = 1000000;
   return answer(sleep && value > sleep_us_max ? line::crawler_sleep_too_long : line::ok);
+}
+
+LineParser::Step LineParser::watch(const Words& words) {
+  constexpr std::string_view streams[] = {"rawcmds",    "evictions", "fetchers",    "mutations", "sysevents",
+                                          "connevents", "proxyreqs", "proxyevents", "proxyuser"};
+  const bool no_reply = words.last_is("noreply");
+  for (std::size_t i = 1; i < words.count; ++i) {
+    if (std::ranges::find(streams, words[i]) == std::end(streams)) return answer(line::error, no_reply);
+  }
+  return answer(line::no_watch, no_reply);
 }
 
 LineParser::Step LineParser::memory_limit(const Words& words) {

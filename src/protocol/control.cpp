@@ -45,8 +45,9 @@ void stats(const Query& query, ServerControl& server, Output& out) {
   if (group == "detail") return out.append(stats_detail(words));
   if (group == "cachedump") return out.append(stats_cachedump(words));
   StatLines lines(out);
-  // The two switches of the size histogram, which memcached answers without an end; there is nothing to switch.
-  if (group == "sizes_enable" || group == "sizes_disable") return lines.stat("sizes_status", "disabled");
+  // memcached's switches of a histogram that there is none of here, answered without an end as there.
+  if (group == "sizes_enable") return lines.stat("sizes_status", "enabled");
+  if (group == "sizes_disable") return lines.stat("sizes_status", "disabled");
   if (group == "extstore") return out.append(line::end);
   out.append(server.stats(group, lines) ? line::end : line::error);
 }

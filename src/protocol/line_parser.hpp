@@ -59,6 +59,7 @@ class LineParser {
   Step slabs(const Words& words);
   Step lru_crawler(const Words& words);
   Step memory_limit(const Words& words);
+  Step watch(const Words& words);
 
   // --- meta_parser.cpp
   Step meta(char command);

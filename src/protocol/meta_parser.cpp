@@ -59,7 +59,15 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   flags.read(flags_begin, line_end_, clock_, scratch_);
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_are_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(flags.error);
-  if (TD_UNLIKELY(flags.opaque_too_long)) return answer(line::opaque_too_long);
+  if (TD_UNLIKELY(flags.opaque_too_long)) {
+    if (flags.has_any("TNRlhu")) return answer(line::opaque_too_long);
+    // memcached has bumped the item when it comes to the opaque.
+    Query& q = start_line(line::opaque_too_long);
+    q.opcode = Opcode::get;
+    q.options = option::no_value | option::last_of_line;
+    set_key(q, flags.key);
+    return commit();
+  }
   std::uint16_t options = common_options(flags);
   if (!flags.has('v')) options |= option::no_value;
   if (flags.has('u')) options |= option::no_bump;
@@ -113,10 +121,15 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   }
   if (TD_UNLIKELY(flags.opaque_too_long && !flags.failed)) flags.fail(line::opaque_too_long);
   if (TD_UNLIKELY(flags.failed)) {
-    // The value is dropped with its line.
+    // The value is dropped with its line; a short one is waited for, so that the answer comes after it.
+    const auto left = static_cast<std::uint64_t>(end_ - next_), value_bytes = static_cast<std::uint64_t>(bytes) + 2;
+    if (left < value_bytes && value_bytes <= options_.large_value_bytes) {
+      parser_.wanted_bytes_ = static_cast<std::uint64_t>(next_ - p_) + value_bytes;
+      return Step::need_more;
+    }
     start_line(flags.error);
     batch_.commit();
-    parser_.swallow_bytes_ = static_cast<std::uint64_t>(bytes) + 2;
+    parser_.swallow_bytes_ = value_bytes;
     p_ = next_;
     drop_swallowed();
     return Step::next;

@@ -231,7 +231,8 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
   char* p = begin;
   switch (r.status) {
     case Status::number:
-      if (q.has(option::no_reply)) return;
+      // q does not hide that the item was created.
+      if (q.has(option::no_reply) && (r.outcome & outcome::created) == 0) return;
       break;
     case Status::not_a_number:
       return context.out.append(line::not_a_number);

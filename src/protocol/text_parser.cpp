@@ -77,10 +77,16 @@ LineParser::Step LineParser::text(std::string_view command) {
       if (command == "lru_crawler") return lru_crawler(words);
       break;
     case 'w':
-      if (command == "watch") return answer(line::no_watch, words.last_is("noreply"));
+      if (command == "watch") return watch(words);
       break;
     default:
       break;
+  }
+  // A web client. memcached looks for it only when no command begins with the same letter.
+  const bool other = std::string_view("gsacidt").find(command[0]) == std::string_view::npos;
+  if (other && words[words.count - 1].starts_with("HTTP/")) {
+    p_ = next_;
+    return Step::close;
   }
   return answer(line::error);
 }
@@ -181,9 +187,12 @@ LineParser::Step LineParser::flush_all(const Words& words) {
   if (words.count != (no_reply ? 2 : 1) && !number::read_i32(words[1], exptime)) {
     return answer(line::bad_exptime, no_reply);
   }
+  const std::uint32_t at_s = exptime > 0 ? clock_.expiry_s(exptime) : 0;
+  // A time before the server started flushes nothing.
+  if (at_s == Clock::already_expired) return answer(line::ok, no_reply);
   Query& q = start(Opcode::control, Reply::flush_all, no_reply ? option::no_reply : 0);
   set_key(q, {p_, 0});
-  q.expiry_s = exptime > 0 ? clock_.expiry_s(exptime) : 0;
+  q.expiry_s = at_s;
   return commit();
 }
 
