@@ -25,6 +25,7 @@ import platform
 import pwd
 import random
 import shlex
+import shutil
 import signal
 import socket
 import statistics
@@ -172,7 +173,8 @@ class Bench:
         port = free_port()
         sizes = ["--key-size", self.key_size, "--value-size", self.value_size]
         program = self.program("floor_udp" if is_udp else "floor_tcp")
-        return Server(FLOOR, [program, "--port", str(port), *sizes], port, stores=False)
+        wait = ["--epoll"] if is_udp and self.arguments.udp_floor == "epoll" else []
+        return Server(FLOOR, [program, "--port", str(port), *sizes, *wait], port, stores=False)
 
     def stores(self) -> list[Server]:
         """The servers that store: each peer, and Tandem if it is built."""
@@ -408,24 +410,23 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--size", default="16/64", help="bytes of keys/values")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--distribution", default="zipf", choices=["zipf", "uniform"])
-    parser.add_argument("--peer", action="append", help="a memcached to compare with (default: /usr/bin/memcached)")
+    parser.add_argument("--peer", action="append", help="a memcached to compare with (default: the installed one)")
     parser.add_argument("--tandem", default=str(ROOT / "build/bin/tandem"))
     parser.add_argument("--bench-dir", default=str(ROOT / "build/bench"), help="where load, floor_tcp, floor_udp are")
     parser.add_argument(
         "--wait", default="spin", choices=["spin", "sleep"], help="how the load generator waits for replies"
     )
+    parser.add_argument("--udp-floor", default="recvmmsg", choices=["recvmmsg", "epoll"], help="how it waits")
     parser.add_argument("--nice", type=int, default=0, help="niceness of servers and load (below 0: as root)")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--json", help="write all slices to this file")
     parser.add_argument("--quick", action="store_true", help="fewer cells and shorter slices: under a minute")
     parser.add_argument("--render", nargs="+", metavar="FILE", help="print the tables of earlier runs (--json) as one")
+    if "--quick" in sys.argv:
+        parser.set_defaults(cells=QUICK_CELLS, rounds=3, tail_rounds=1, seconds=0.2, warmup=0.05, keys=300_000)
     arguments = parser.parse_args()
-    arguments.peer = arguments.peer or ["/usr/bin/memcached"]
-    if arguments.quick:
-        arguments.rounds, arguments.tail_rounds, arguments.seconds, arguments.warmup = 3, 1, 0.2, 0.05
-        arguments.keys = min(arguments.keys, 300_000)
-        arguments.cells = QUICK_CELLS if arguments.cells == "*" else arguments.cells
+    arguments.peer = arguments.peer or [path for path in [shutil.which("memcached")] if path]
     return arguments
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import REFERENCE_VERSION, memcached_binary
 from harness.server import Server, free_port
 
 from bench.lying_server import Lie, Store, serve_tcp, serve_udp
@@ -316,6 +317,7 @@ def test_the_runner_prints_a_table(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     runner = [sys.executable, str(ROOT / "bench/server_bench.py")]
     command = [*runner, "--bench-dir", str(BENCH_DIR), "--tandem", str(stand_in), "--json", str(results)]
+    command += ["--peer", str(memcached_binary())]
     command += ["--cells", "meta-mget50,udp-p1", "--keys", "1000", "--seconds", "0.2", "--warmup", "0"]
     run = subprocess.run([*command, "--rounds", "2", "--tail-rounds", "1"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -324,7 +326,7 @@ def test_the_runner_prints_a_table(tmp_path: Path) -> None:
     for result in document["results"]:
         assert len(result["closed"]) == 2 and len(result["open"]) == 1
         for reports in result["closed"] + result["open"]:
-            assert list(reports) == ["floor", "memcached 1.6.18", "tandem"]
+            assert list(reports) == ["floor", f"memcached {REFERENCE_VERSION}", "tandem"]
             assert all(report["server_cpu_us_per_op"] > 0 and report["misses"] == 0 for report in reports.values())
     rows = [line for line in run.stdout.splitlines() if line.startswith("| udp-p1")]
     assert len(rows) == 2
