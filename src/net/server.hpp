@@ -1,4 +1,7 @@
-// The server: listeners, worker threads with an epoll loop each, connections. Built on the Engine; speaks whatever protocol/ parses.
+// The server: listeners, worker threads with an epoll loop each, connections. Built on the Engine; speaks whatever
+// protocol/ parses.
+//
+// Threads: one acceptor and `threads` workers (docs/threads.md). Memory beside the engine's: net/limits.hpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,7 +15,7 @@ namespace tandem {
 struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
   int tcp_port = 11211;                             // -p; 0: off; -1: any free port
-  int udp_port = 11211;                             // -U; 0: off
+  int udp_port = 11211;                             // -U; 0: off; -1: any free port
   std::string unix_path;                            // -s; turns TCP and UDP off
   unsigned unix_mask = 0700;                        // -a, the socket file's mode
   unsigned threads = 4;                             // -t
@@ -27,13 +30,20 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Binds and starts the workers; throws std::system_error with the address in its text.
+  // Binds and starts the threads; throws std::system_error with the address in its text, std::invalid_argument for one
+  // that cannot be understood, std::runtime_error when the engine has no contexts left. `engine` outlives the server.
   Server(const ServerOptions& options, Engine& engine);
-  ~Server();  // stop() and join
-  int tcp_port() const noexcept;  // the port really bound
+  ~Server();  // stop() and wait()
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
   int udp_port() const noexcept;
-  void stop() noexcept;           // any thread, also a signal-safe caller through eventfd
-  void wait();                    // until stopped
+  void stop() noexcept;  // any thread, also from a signal handler
+  void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace tandem

@@ -1,0 +1,142 @@
+#include "net/acceptor.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "net/log.hpp"
+
+namespace tandem::net {
+namespace {
+constexpr std::string_view too_many = "ERROR Too many open connections\r\n";
+constexpr int events_max = 16;
+}  // namespace
+
+Acceptor::Acceptor(State& state, std::vector<BoundSocket> tcp, std::vector<UnixListener> local,
+                   const std::vector<std::unique_ptr<Worker>>& workers)
+    : state_(state),
+      tcp_(std::move(tcp)),
+      local_(std::move(local)),
+      workers_(workers),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = -1;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, state_.acceptor_wakeup.get(), &event) != 0) {
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  }
+  resume();
+}
+
+void Acceptor::close() noexcept {
+  tcp_.clear();
+  local_.clear();
+}
+
+std::vector<int> Acceptor::listening_fds() const {
+  std::vector<int> fds;
+  for (const BoundSocket& socket : tcp_) fds.push_back(socket.fd.get());
+  for (const UnixListener& listener : local_) fds.push_back(listener.fd());
+  return fds;
+}
+
+void Acceptor::run() {
+  while (!state_.stopping.load(std::memory_order_acquire)) {
+    epoll_event events[events_max];
+    const int count = epoll_wait(epoll_.get(), events, events_max, retries_ ? accept_retry_ms : -1);
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.fd >= 0) {
+        if (!paused_) accept_from(events[i].data.fd);
+      } else {
+        state_.acceptor_wakeup.reset();
+      }
+    }
+    if (paused_ && !is_full()) resume();
+  }
+}
+
+bool Acceptor::is_full() const noexcept {
+  return state_.connections.load(std::memory_order_seq_cst) >= state_.options.connections_max;
+}
+
+void Acceptor::accept_from(int listener) {
+  for (int i = 0; i < accepts_per_wakeup; ++i) {
+    if (is_full() && !state_.options.maxconns_fast) return pause(false);
+    Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      switch (errno) {
+        case EAGAIN:
+          return;
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+          log().info("accept: {}; accepting pauses",
+                     std::strerror(errno));  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+          return pause(true);
+        default:
+          continue;  // the client has gone, or a signal came
+      }
+    }
+    if (is_full()) {
+      // Sent as far as the fresh socket takes it, which is all of it.
+      [[maybe_unused]] const auto sent = send(socket.get(), too_many.data(), too_many.size(), MSG_NOSIGNAL);
+      state_.rejected_connections.add();
+      continue;
+    }
+    hand_over(std::move(socket));
+  }
+}
+
+void Acceptor::hand_over(Fd socket) {
+  state_.total_connections.add();
+  // The fewest connections; among equals in turn.
+  Worker* chosen = nullptr;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker* worker = workers_[(next_worker_ + i) % workers_.size()].get();
+    if (chosen == nullptr || worker->connection_count() < chosen->connection_count()) chosen = worker;
+  }
+  ++next_worker_;
+  state_.connections.fetch_add(1, std::memory_order_seq_cst);
+  if (state_.verbosity.load(std::memory_order_relaxed) >= 2)
+    log().debug("<{} new auto-negotiating client connection", socket.get());
+  try {
+    chosen->adopt(std::move(socket));
+  } catch (const std::exception& error) {
+    log().warn("a connection was dropped: {}", error.what());
+    state_.connections.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+// Stops listening: new clients wait in the backlog.
+void Acceptor::pause(bool retries) noexcept {
+  paused_ = true;
+  retries_ = retries;
+  paused_at_ = std::chrono::steady_clock::now();
+  state_.listen_disabled.add();
+  for (const int fd : listening_fds()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  // Before the count is read again: either the last close sees this, or run() sees its decrement.
+  state_.accept_paused.store(true, std::memory_order_seq_cst);
+}
+
+void Acceptor::resume() noexcept {
+  if (paused_) {
+    const auto paused_for = std::chrono::steady_clock::now() - paused_at_;
+    state_.listen_disabled_us.add(
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(paused_for).count()));
+  }
+  paused_ = retries_ = false;
+  state_.accept_paused.store(false, std::memory_order_seq_cst);
+  for (const int fd : listening_fds()) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,54 @@
+// The acceptor: one thread that takes new connections and gives each to the worker with the fewest.
+//
+// Why a thread of its own and not SO_REUSEPORT sockets per worker: the kernel spreads connections by a hash of their
+// addresses, which leaves a few long-lived ones (what clients of a cache keep) anything but even, and a worker busy
+// with a pass would keep its new ones waiting. Handing over costs one epoll_ctl on the worker's epoll set, no wake-up
+// and no queue: the worker hears of the connection when it has something to read.
+//
+// Thread safety: the acceptor's own thread alone, but for what is said to be for any.
+#pragma once
+#include <sys/epoll.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "net/endpoint.hpp"
+#include "net/state.hpp"
+#include "net/worker.hpp"
+
+namespace tandem::net {
+
+class Acceptor {
+ public:
+  Acceptor(State& state, std::vector<BoundSocket> tcp, std::vector<UnixListener> local,
+           const std::vector<std::unique_ptr<Worker>>& workers);
+
+  // Until State::stopping is set and State::acceptor_wakeup notified.
+  void run();
+  // Closes the listeners. REQUIRES: neither run() nor a worker runs.
+  void close() noexcept;
+
+  // Any thread, until close(): the listening sockets.
+  std::vector<int> listening_fds() const;
+  bool is_accepting() const noexcept { return !state_.accept_paused.load(std::memory_order_relaxed); }
+
+ private:
+  void accept_from(int listener);
+  void hand_over(Fd socket);
+  void pause(bool retries) noexcept;
+  void resume() noexcept;
+  bool is_full() const noexcept;
+
+  State& state_;
+  std::vector<BoundSocket> tcp_;
+  std::vector<UnixListener> local_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  Fd epoll_;
+  std::size_t next_worker_ = 0;
+  bool paused_ = false,
+       retries_ = false;  // retries: descriptors or memory ran out, which the closing of a connection need not cure
+  std::chrono::steady_clock::time_point paused_at_;
+};
+
+}  // namespace tandem::net

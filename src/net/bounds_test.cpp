@@ -1,0 +1,284 @@
+// What clients cannot do to the server: fill its memory by not reading, hold the heap, leak slots by going away.
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "net/limits.hpp"
+#include "net/net_test_client.hpp"
+
+namespace tandem::net::test {
+namespace {
+
+#if defined(TANDEM_SANITIZED)
+constexpr std::size_t scale = 8;
+#else
+constexpr std::size_t scale = 1;
+#endif
+constexpr int small_window = 16 * 1024;  // receive buffer of clients that do not read
+
+std::string value_reply(std::string_view key, std::string_view value) {
+  return "VALUE " + std::string(key) + " 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
+}
+
+TEST(SlowReader, HoldsLittleAndLosesNothing) {
+  TestServer s(any_port(1));
+  Client other(s.port());
+  const std::string value = pattern(16 * 1024, 1);
+  ASSERT_EQ(other.set("v", value), "STORED\r\n");
+  ASSERT_EQ(other.set("w", "small"), "STORED\r\n");
+  Client slow(s.port(), small_window);
+  const std::string request = "get v w v missing\r\nmn\r\nget w v\r\n";
+  constexpr std::size_t requests = 20'000 / scale;
+  std::atomic<bool> all_sent{false};
+  std::thread sender([&] {
+    for (std::size_t i = 0; i < requests; ++i) slow.send(request);
+    all_sent = true;
+  });
+  ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= 1; }));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(all_sent.load()) << "the server goes on reading from a client that does not";
+  EXPECT_LE(other.stat("unsent_bytes", "tandem"), output_bytes_max);
+  EXPECT_EQ(other.get("w"), "small");
+  const std::string expected = value_reply("v", value) + value_reply("w", "small") + value_reply("v", value) +
+                               "END\r\nMN\r\n" + value_reply("w", "small") + value_reply("v", value) + "END\r\n";
+  for (std::size_t i = 0; i < requests; ++i) ASSERT_TRUE(slow.read(expected.size()) == expected) << i;
+  sender.join();
+  EXPECT_EQ(other.stat("unsent_bytes", "tandem"), 0u);
+  EXPECT_EQ(other.stat("closed_for_room", "tandem"), 0u);
+  // Nothing was executed twice, or twice counted.
+  EXPECT_EQ(other.stat("get_hits"), requests * 5 + 1);
+  EXPECT_EQ(other.stat("get_misses"), requests);
+}
+
+// Writes among the requests of a blocked connection happen once each, in order.
+TEST(SlowReader, WritesAreDoneOnce) {
+  TestServer s(any_port(1));
+  Client slow(s.port(), small_window);
+  const std::string value = pattern(12'000, 2);
+  ASSERT_EQ(slow.set("v", value), "STORED\r\n");
+  ASSERT_EQ(slow.set("n", "0"), "STORED\r\n");
+  constexpr std::size_t rounds = 3000 / scale;
+  std::string requests;
+  for (std::size_t i = 0; i < rounds; ++i)
+    requests += "incr n 1\r\nget v v v v v n\r\nset s 0 0 5\r\nabcde\r\nmg v v\r\nappend s 0 0 1\r\n!\r\n";
+  requests += "get s\r\n";
+  std::thread sender([&] { slow.send(requests); });
+  Client other(s.port());
+  ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= 1; }));
+  for (std::size_t i = 1; i <= rounds; ++i) {
+    const std::string n = std::to_string(i);
+    std::string expected = n + "\r\n";
+    for (int k = 0; k < 5; ++k) expected += value_reply("v", value);
+    expected += value_reply("n", n) + "END\r\nSTORED\r\nVA 12000\r\n" + value + "\r\nSTORED\r\n";
+    ASSERT_TRUE(slow.read(expected.size()) == expected) << i;
+  }
+  EXPECT_EQ(slow.read_until("END\r\n"), value_reply("s", "abcde!") + "END\r\n");
+  sender.join();
+}
+
+TEST(SlowReader, PinnedValuesArriveWholeAndFewArePinned) {
+  EngineOptions engine = small_engine(64);
+  TestServer s(any_port(1), engine);
+  Client other(s.port());
+  const std::string big = pattern(900'000, 3);
+  ASSERT_EQ(other.set("big", big), "STORED\r\n");
+  Client slow(s.port(), small_window);
+  std::string request = "get";
+  constexpr std::size_t keys = 100 / scale;
+  for (std::size_t i = 0; i < keys; ++i) request += " big";
+  request += "\r\n";
+  slow.send(request);
+  ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= 1; }));
+  EXPECT_LE(other.stat("pinned_bytes", "tandem"), 2'000'000u);
+  // The item may be replaced meanwhile: what was read from it stays as it was.
+  for (std::size_t i = 0; i < keys; ++i)
+    ASSERT_TRUE(slow.read(value_reply("big", big).size()) == value_reply("big", big)) << i;
+  EXPECT_EQ(slow.read(5), "END\r\n");
+  EXPECT_EQ(other.stat("pinned_bytes", "tandem"), 0u);
+  EXPECT_EQ(other.stat("get_hits"), keys);
+}
+
+TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
+  TestServer s(any_port(1), small_engine(64));
+  Client other(s.port());
+  const std::string before = pattern(900'000, 4);
+  ASSERT_EQ(other.set("big", before), "STORED\r\n");
+  Client slow(s.port(), small_window);
+  slow.send("get big\r\n");
+  ASSERT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") != 0; }));
+  for (unsigned i = 0; i < 200 / scale; ++i) ASSERT_EQ(other.set("big", pattern(900'000, 100 + i)), "STORED\r\n");
+  ASSERT_EQ(other.ask("delete big\r\n"), "DELETED\r\n");
+  EXPECT_TRUE(slow.read_until("END\r\n") == value_reply("big", before) + "END\r\n");
+}
+
+// Many of them together: the limit over all connections closes the greediest; the others are served.
+TEST(SlowReader, TheTotalIsBounded) {
+  ServerOptions options = any_port(2);
+  TestServer s(options);
+  Client other(s.port());
+  ASSERT_EQ(other.set("v", std::string(16 * 1024, 'v')), "STORED\r\n");
+  std::string request;
+  for (int i = 0; i < 200; ++i) request += "mg v v\r\n";
+  std::vector<std::unique_ptr<Client>> slow;
+  // 128 x 16 KiB each, less what the kernel's buffers take.
+  for (std::size_t i = 0; i < 100; ++i) {
+    slow.push_back(std::make_unique<Client>(s.port(), small_window));
+    for (int k = 0; k < 4; ++k) slow.back()->send_some(request);
+    ASSERT_LE(other.stat("unsent_bytes", "tandem"), unsent_bytes_total);
+  }
+  EXPECT_TRUE(eventually([&] { return other.stat("closed_for_room", "tandem") >= 1; }));
+  EXPECT_LE(other.stat("unsent_bytes", "tandem"), unsent_bytes_total);
+  EXPECT_EQ(other.set("w", "small"), "STORED\r\n");
+  EXPECT_EQ(other.get("w"), "small");
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return other.stat("unsent_bytes", "tandem") == 0; }));
+  EXPECT_TRUE(eventually([&] { return other.stat("curr_connections") == 1; }));
+}
+
+TEST(SlowReader, PinsInTotalAreBounded) {
+  TestServer s(any_port(1), small_engine(64));
+  Client other(s.port());
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(other.set("b" + std::to_string(i), std::string(900'000, 'b')), "STORED\r\n");
+  // A meta get is not executed twice, so each of these pins up to 20 values.
+  std::string request;
+  for (int i = 0; i < 20; ++i) request += "mg b" + std::to_string(i) + " v t\r\n";
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(std::make_unique<Client>(s.port(), small_window));
+    slow.back()->send(request);
+    ASSERT_LE(other.stat("pinned_bytes", "tandem"), (std::uint64_t{64} << 20) / pinned_share);
+  }
+  EXPECT_TRUE(eventually([&] { return other.stat("closed_for_room", "tandem") >= 1; }));
+  EXPECT_EQ(other.set("w", "small"), "STORED\r\n");
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") == 0; }));
+}
+
+TEST(SlowReader, QuitAndDisconnectWhileBlocked) {
+  TestServer s(any_port(1));
+  Client other(s.port());
+  const std::string value = pattern(16'000, 5);
+  other.set("v", value);
+  for (int i = 0; i < 20; ++i) {
+    Client gone(s.port(), small_window);
+    std::string request;
+    for (int k = 0; k < 1000; ++k) request += "get v\r\n";
+    gone.send_some(request);
+  }
+  EXPECT_TRUE(eventually([&] { return other.stat("curr_connections") == 1; }));
+  EXPECT_EQ(other.stat("unsent_bytes", "tandem"), 0u);
+  Client quits(s.port(), small_window);
+  std::string request;
+  for (int k = 0; k < 600; ++k) request += "get v\r\n";
+  quits.send(request + "quit\r\n");
+  const std::string expected = value_reply("v", value) + "END\r\n";
+  for (int k = 0; k < 600; ++k) ASSERT_TRUE(quits.read(expected.size()) == expected) << k;
+  EXPECT_TRUE(quits.is_closed());
+}
+
+TEST(LargeValues, BothWays) {
+  EngineOptions engine = small_engine(512);
+  engine.item_bytes_max = std::uint64_t{128} << 20;
+  TestServer s(any_port(2), engine);
+  Client c(s.port());
+  for (const std::size_t bytes : {std::size_t{8 * 1024}, std::size_t{16 * 1024}, std::size_t{100'000},
+                                  std::size_t{1} << 20, std::size_t{5'000'001}, (std::size_t{64} << 20) / scale}) {
+    const std::string value = pattern(bytes, static_cast<unsigned>(bytes));
+    ASSERT_EQ(c.set("v", value), "STORED\r\n") << bytes;
+    ASSERT_TRUE(c.get("v") == value) << bytes;
+    ASSERT_EQ(c.ask("mg v s\r\n"), "HD s" + std::to_string(bytes) + "\r\n");
+  }
+}
+
+// The value's first bytes, its middle, its line end and the next command in packets of their own, at places around the
+// boundaries.
+TEST(LargeValues, InAnySplit) {
+  TestServer s(any_port(1));
+  Client c(s.port());
+  const std::string value = pattern(40'000, 6);
+  const std::string line = "set v 0 0 40000\r\n", request = line + value + "\r\nget v\r\nmn\r\n";
+  const std::string expected = "STORED\r\n" + value_reply("v", value) + "END\r\nMN\r\n";
+  const std::size_t value_end = line.size() + value.size();
+  for (const std::size_t first : {line.size() - 1, line.size(), line.size() + 1, line.size() + 9000, value_end - 1}) {
+    for (const std::size_t second :
+         {value_end - 2, value_end, value_end + 1, value_end + 2, value_end + 3, request.size() - 1}) {
+      if (second <= first) continue;
+      c.send(request.substr(0, first));
+      std::this_thread::sleep_for(1ms);
+      c.send(request.substr(first, second - first));
+      std::this_thread::sleep_for(1ms);
+      c.send(request.substr(second));
+      ASSERT_TRUE(c.read(expected.size()) == expected) << first << ' ' << second;
+    }
+  }
+}
+
+TEST(LargeValues, AMissingLineEndIsABadChunk) {
+  TestServer s(any_port(1));
+  Client c(s.port());
+  c.set("v", "old");
+  const std::string value = pattern(40'000, 7);
+  c.send("set v 0 0 40000\r\n" + value.substr(0, 20'000));
+  std::this_thread::sleep_for(5ms);
+  c.send(value.substr(20'000) + "xx\r\nmn\r\n");
+  EXPECT_EQ(c.read_line(), "CLIENT_ERROR bad data chunk\r\n");
+  EXPECT_TRUE(c.read_until("MN\r\n").ends_with("MN\r\n"));
+}
+
+TEST(LargeValues, PipelinedBehindReads) {
+  TestServer s(any_port(1));
+  Client c(s.port(), small_window);
+  const std::string value = pattern(300'000, 8), small = pattern(15'000, 9);
+  ASSERT_EQ(c.set("s", small), "STORED\r\n");
+  std::string requests, expected;
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 30; ++k) {
+      requests += "get s\r\n";
+      expected += value_reply("s", small) + "END\r\n";
+    }
+    requests += "set v 0 0 300000\r\n" + value + "\r\nget v\r\n";
+    expected += "STORED\r\n" + value_reply("v", value) + "END\r\n";
+  }
+  std::thread sender([&] { c.send(requests); });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(c.read(expected.size()) == expected);
+  sender.join();
+}
+
+TEST(LargeValues, AbandonedOnesLeaveNothing) {
+  TestServer s(any_port(2), small_engine(64));
+  Client other(s.port());
+  for (int i = 0; i < 400; ++i) {
+    Client gone(s.port());
+    gone.send("set big" + std::to_string(i) + " 0 0 900000\r\n" + std::string(100'000, 'x'));
+  }
+  ASSERT_TRUE(eventually([&] { return other.stat("curr_connections") == 1; }));
+  EXPECT_EQ(other.stat("curr_items"), 0u);
+  EXPECT_EQ(other.stat("filling_bytes", "tandem"), 0u);
+  EXPECT_TRUE(eventually([&] { return other.stat("bytes") == 0; }));
+  EXPECT_EQ(other.set("big", std::string(900'000, 'y')), "STORED\r\n");
+}
+
+// Clients that begin many large values and send nothing more cannot keep others from storing.
+TEST(LargeValues, UnfinishedOnesHoldAPartOfTheMemory) {
+  TestServer s(any_port(2), small_engine(64));
+  Client other(s.port());
+  std::vector<std::unique_ptr<Client>> hogs;
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    hogs.push_back(std::make_unique<Client>(s.port()));
+    hogs.back()->send("set big" + std::to_string(i) + " 0 0 900000\r\nabc" + std::string(20'000, 'x'));
+    if (i > 70 && hogs.back()->is_readable(200)) {
+      EXPECT_EQ(hogs.back()->read_line(), "SERVER_ERROR out of memory storing object\r\n");
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_LE(other.stat("filling_bytes", "tandem"), (std::uint64_t{64} << 20) / filling_share);
+  EXPECT_EQ(other.set("big", std::string(200'000, 'y')), "STORED\r\n");
+  EXPECT_EQ(other.set("small", "y"), "STORED\r\n");
+}
+
+}  // namespace
+}  // namespace tandem::net::test

@@ -1,0 +1,123 @@
+// One client's connection as its worker sees it. Memory: this struct (see the static_assert in worker.cpp) while the
+// client is quiet; input that is not yet a whole request, unsent output and a large value being received are allocated
+// when they exist.
+//
+// Thread safety: the worker's thread alone, but for the members named atomic, which `stats conns` reads under the
+// worker's connection lock.
+#pragma once
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "heap/heap.hpp"
+#include "net/limits.hpp"
+#include "protocol/protocol.hpp"
+
+namespace tandem::net {
+
+// Bytes that wait between passes: an incomplete request, or requests of a connection that must wait its turn.
+class KeptInput {
+ public:
+  std::size_t size() const noexcept { return size_; }
+  const char* data() const noexcept { return data_.get(); }
+  // Replaces what is kept. The new bytes may not lie in the old ones. None: gives the memory back.
+  void assign(const char* begin, const char* end) {
+    size_ = static_cast<std::size_t>(end - begin);
+    if (size_ == 0) {
+      data_.reset();
+      capacity_ = 0;
+      return;
+    }
+    if (size_ > capacity_ || capacity_ > 2 * size_ + 256) {
+      capacity_ = static_cast<std::uint32_t>((size_ + 63) & ~std::size_t{63});
+      data_.reset(new char[capacity_]);
+    }
+    std::memcpy(data_.get(), begin, size_);
+  }
+
+ private:
+  std::unique_ptr<char[]> data_;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+// Output that a client's socket did not take, in order.
+class Unsent {
+ public:
+  // A stretch of the buffer (external == nullptr: bytes [offset, ...)) or of a value pinned in the heap.
+  struct Piece {
+    const char* external;
+    std::size_t offset, bytes;
+    Location pin;
+  };
+
+  bool empty() const noexcept { return first_ == pieces_.size(); }
+  std::size_t copied_bytes() const noexcept { return buffer_.size(); }
+  std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
+
+  void append(const char* p, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (!empty() && pieces_.back().external == nullptr) {
+      pieces_.back().bytes += bytes;
+    } else {
+      pieces_.push_back({nullptr, buffer_.size(), bytes, no_location});
+    }
+    buffer_.insert(buffer_.end(), p, p + bytes);
+  }
+  // The item at `pin` is pinned already and stays so until it is sent or dropped.
+  void append_pinned(const char* p, std::size_t bytes, Location pin) {
+    pieces_.push_back({p, 0, bytes, pin});
+    pinned_bytes_ += bytes;
+  }
+  // Fills `out` with what is to be sent next; returns how many.
+  std::size_t next(iovec* out, std::size_t count_max) const noexcept;
+  // Forgets `bytes` that were sent; unpins what has gone.
+  void sent(std::size_t bytes, Heap& heap) noexcept;
+  // Unpins everything.
+  void drop(Heap& heap) noexcept;
+
+ private:
+  std::vector<char> buffer_;
+  std::vector<Piece> pieces_;
+  std::size_t first_ = 0;
+  std::uint64_t pinned_bytes_ = 0;
+};
+
+// A large value on its way into the heap.
+struct Fill {
+  Location location;
+  char* value;
+  std::uint64_t value_bytes, received_bytes;
+};
+
+enum class ConnectionState : std::uint8_t { reading, filling, blocked, closed };
+
+struct Connection {
+  Connection(int socket, const ProtocolOptions& options, const Clock& clock) noexcept
+      : fd(socket), last_active_s(clock.now_s()), parser(options, clock) {}
+
+  const int fd;
+  std::atomic<ConnectionState> state{ConnectionState::reading};
+  bool waiting = false;      // in the worker's list of connections with input to go on with
+  bool resumes = false;      // kept input holds more than an incomplete request: go on with it before receiving
+  bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
+  bool closes = false;       // close when the unsent output has gone
+  bool failed = false;       // the socket is dead, or a limit was passed: close at the end of the pass
+  std::uint64_t pass = 0;    // the last pass that served it
+  std::atomic<std::uint32_t> last_active_s;
+  std::uint32_t blocked_index = 0;  // place in the worker's list of blocked connections
+  Parser parser;
+  KeptInput kept;
+  std::unique_ptr<Unsent> unsent;
+  std::unique_ptr<Fill> fill;
+  Connection* previous = nullptr;  // in the worker's list of connections
+  Connection* next = nullptr;
+
+  bool is_blocked() const noexcept { return unsent != nullptr; }
+  bool is_closed() const noexcept { return state.load(std::memory_order_relaxed) == ConnectionState::closed; }
+};
+
+}  // namespace tandem::net

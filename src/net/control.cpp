@@ -1,0 +1,317 @@
+#include "net/control.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <string>
+#include <string_view>
+
+#include "net/log.hpp"
+
+namespace tandem::net {
+namespace {
+
+template <class T>
+void put(StatSink& sink, std::string_view name, const T& value) {
+  if constexpr (std::is_convertible_v<T, std::string_view>) {
+    sink.stat(name, value);
+  } else {
+    sink.stat(name, fmt::format_int(value).c_str());
+  }
+}
+
+std::string seconds_text(const timeval& t) { return fmt::format("{}.{:06}", t.tv_sec, t.tv_usec); }
+
+std::string_view on_off(bool on) { return on ? "on" : "off"; }
+std::string_view yes_no(bool yes) { return yes ? "yes" : "no"; }
+
+std::string_view state_text(ConnectionState state) {
+  switch (state) {
+    case ConnectionState::reading:
+      return "conn_read";
+    case ConnectionState::filling:
+      return "conn_nread";
+    case ConnectionState::blocked:
+      return "conn_mwrite";
+    case ConnectionState::closed:
+      return "conn_closing";
+  }
+  return "conn_closed";
+}
+
+}  // namespace
+
+void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
+                      int udp_port) noexcept {
+  workers_ = &workers;
+  acceptor_ = &acceptor;
+  tcp_port_ = tcp_port;
+  udp_port_ = udp_port;
+}
+
+void Control::flush_all(std::uint32_t at_s) {
+  flushes_.fetch_add(1, std::memory_order_relaxed);
+  state_.engine.flush_all(at_s);
+}
+
+void Control::set_verbosity(unsigned level) {
+  const int verbosity = static_cast<int>(std::min(level, 3u));
+  state_.verbosity.store(verbosity, std::memory_order_relaxed);
+  set_log_verbosity(verbosity);
+}
+
+bool Control::stats(std::string_view group, StatSink& sink) {
+  if (group.empty()) {
+    general(sink);
+  } else if (group == "settings") {
+    settings(sink);
+  } else if (group == "items") {
+    items(sink);
+  } else if (group == "slabs") {
+    slabs(sink);
+  } else if (group == "sizes") {
+    put(sink, "sizes_status", "disabled");
+  } else if (group == "conns") {
+    connections(sink);
+  } else if (group == "tandem") {
+    own(sink);
+  } else if (group == "reset") {
+    reset();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Control::Totals Control::totals() const noexcept {
+  Totals t;
+  for (const auto& worker : *workers_) t.net.add(worker->counters());
+  t.total_connections = state_.total_connections.get();
+  t.rejected_connections = state_.rejected_connections.get();
+  t.listen_disabled = state_.listen_disabled.get();
+  t.listen_disabled_us = state_.listen_disabled_us.get();
+  t.flushes = flushes_.load(std::memory_order_relaxed);
+  return t;
+}
+
+void Control::reset() {
+  state_.engine.reset_stats();
+  const std::lock_guard lock(mutex_);
+  reset_base_ = totals();
+}
+
+void Control::general(StatSink& sink) {
+  const EngineStats engine = state_.engine.stats();
+  const Clock& clock = state_.engine.shared().clock;
+  Totals now = totals();
+  {
+    const std::lock_guard lock(mutex_);
+    now.net.subtract(reset_base_.net);
+    now.total_connections -= reset_base_.total_connections;
+    now.rejected_connections -= reset_base_.rejected_connections;
+    now.listen_disabled -= reset_base_.listen_disabled;
+    now.listen_disabled_us -= reset_base_.listen_disabled_us;
+    now.flushes -= reset_base_.flushes;
+  }
+  const StoreTotals& store = engine.counters;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const std::uint64_t threads = workers_->size();
+
+  put(sink, "pid", getpid());
+  put(sink, "uptime", clock.uptime_s());
+  put(sink, "time", clock.unix_s());
+  put(sink, "version", state_.protocol.version);
+  put(sink, "pointer_size", 8 * sizeof(void*));
+  put(sink, "rusage_user", seconds_text(usage.ru_utime));
+  put(sink, "rusage_system", seconds_text(usage.ru_stime));
+  put(sink, "max_connections", state_.options.connections_max);
+  const std::uint32_t open = state_.connections.load(std::memory_order_relaxed);
+  put(sink, "curr_connections", open);
+  put(sink, "total_connections", now.total_connections);
+  put(sink, "rejected_connections", now.rejected_connections);
+  put(sink, "connection_structures", open);
+  put(sink, "cmd_get", store.cmd_get);
+  put(sink, "cmd_set", store.cmd_set);
+  put(sink, "cmd_flush", now.flushes);
+  put(sink, "cmd_touch", store.cmd_touch);
+  put(sink, "cmd_meta", now.net.cmd_meta);
+  put(sink, "get_hits", store.get_hits);
+  put(sink, "get_misses", store.get_misses);
+  put(sink, "get_expired", store.get_expired);
+  put(sink, "get_flushed", store.get_flushed);
+  put(sink, "delete_misses", store.delete_misses);
+  put(sink, "delete_hits", store.delete_hits);
+  put(sink, "incr_misses", store.incr_misses);
+  put(sink, "incr_hits", store.incr_hits);
+  put(sink, "decr_misses", store.decr_misses);
+  put(sink, "decr_hits", store.decr_hits);
+  put(sink, "cas_misses", store.cas_misses);
+  put(sink, "cas_hits", store.cas_hits);
+  put(sink, "cas_badval", store.cas_badval);
+  put(sink, "touch_hits", store.touch_hits);
+  put(sink, "touch_misses", store.touch_misses);
+  put(sink, "store_too_large", store.store_too_large);
+  put(sink, "store_no_memory", store.store_no_memory);
+  put(sink, "auth_cmds", 0);
+  put(sink, "auth_errors", 0);
+  if (state_.options.idle_timeout_s != 0) put(sink, "idle_kicks", now.net.idle_kicks);
+  put(sink, "bytes_read", now.net.bytes_read);
+  put(sink, "bytes_written", now.net.bytes_written);
+  put(sink, "limit_maxbytes", engine.memory_limit_bytes);
+  put(sink, "accepting_conns", acceptor_->is_accepting() ? 1 : 0);
+  put(sink, "listen_disabled_num", now.listen_disabled);
+  put(sink, "time_in_listen_disabled_us", now.listen_disabled_us);
+  put(sink, "threads", threads);
+  put(sink, "conn_yields", now.net.conn_yields);
+  put(sink, "hash_power_level", std::bit_width(engine.index_cells) - (engine.index_cells != 0 ? 1 : 0));
+  put(sink, "hash_bytes", engine.index_bytes);
+  put(sink, "hash_is_expanding", state_.engine.shared().index.wants_growth() ? 1 : 0);
+  put(sink, "slabs_moved", engine.pages_moved);
+  put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
+  put(sink, "bytes", engine.item_bytes);
+  put(sink, "curr_items", engine.items);
+  put(sink, "total_items", store.total_items);
+  put(sink, "expired_unfetched", store.expired_unfetched);
+  put(sink, "evicted_unfetched", store.evicted_unfetched);
+  put(sink, "evictions", store.evictions);
+  put(sink, "reclaimed", store.reclaimed);
+}
+
+void Control::settings(StatSink& sink) const {
+  const ServerOptions& server = state_.options;
+  const EngineOptions& engine = state_.engine.options();
+  std::string interfaces;
+  for (const std::string& address : server.listen) interfaces += (interfaces.empty() ? "" : ",") + address;
+  const bool local = !server.unix_path.empty();
+  put(sink, "maxbytes", engine.memory_bytes);
+  put(sink, "maxconns", server.connections_max);
+  put(sink, "tcpport", tcp_port_);
+  put(sink, "udpport", udp_port_);
+  put(sink, "inter", interfaces.empty() || local ? "NULL" : interfaces);
+  put(sink, "verbosity", state_.verbosity.load(std::memory_order_relaxed));
+  put(sink, "oldest", 0);
+  put(sink, "evictions", on_off(engine.evict));
+  put(sink, "domain_socket", local ? server.unix_path : "NULL");
+  put(sink, "umask", fmt::format("{:o}", server.unix_mask));
+  put(sink, "shutdown_command", "no");
+  put(sink, "growth_factor", fmt::format("{:.2f}", engine.growth_factor));
+  put(sink, "chunk_size", engine.slot_bytes_min - sizeof(Item));  // of key, value and flags, as -n counts
+  put(sink, "num_threads", server.threads);
+  put(sink, "num_threads_per_udp", udp_port_ != 0 ? server.threads : 0);
+  put(sink, "stat_key_prefix", ":");
+  put(sink, "detail_enabled", "no");
+  put(sink, "reqs_per_event", server.requests_per_event);
+  put(sink, "cas_enabled", yes_no(engine.cas));
+  put(sink, "tcp_backlog", server.backlog);
+  put(sink, "binding_protocol", "auto-negotiate");
+  put(sink, "auth_enabled_sasl", "no");
+  put(sink, "auth_enabled_ascii", "no");
+  put(sink, "item_size_max", engine.item_bytes_max);
+  put(sink, "maxconns_fast", yes_no(server.maxconns_fast));
+  put(sink, "slab_reassign", yes_no(engine.evict));
+  put(sink, "slab_automove", engine.evict ? 1 : 0);
+  put(sink, "slab_chunk_max", page_bytes);
+  put(sink, "flush_enabled", yes_no(server.flush_enabled));
+  put(sink, "hash_algorithm", "xxh3");
+  put(sink, "idle_timeout", server.idle_timeout_s);
+  put(sink, "track_sizes", "no");
+  put(sink, "ssl_enabled", "no");
+}
+
+// Classes are numbered from 1, as memcached's; huge items, which have page runs of their own, come after the last.
+void Control::items(StatSink& sink) const {
+  const EngineStats engine = state_.engine.stats();
+  std::size_t id = 0;
+  for (const ClassStats& c : engine.classes) {
+    ++id;
+    if (c.slots_used == 0 && c.evictions == 0 && c.out_of_memory == 0) continue;
+    const auto stat = [&](std::string_view name, std::uint64_t value) {
+      put(sink, fmt::format("items:{}:{}", id, name), value);
+    };
+    stat("number", c.slots_used);
+    stat("evicted", c.evictions);
+    stat("outofmemory", c.out_of_memory);
+    stat("reclaimed", c.reclaimed_expired);
+  }
+  if (engine.huge_items != 0) put(sink, fmt::format("items:{}:number", id + 1), engine.huge_items);
+}
+
+void Control::slabs(StatSink& sink) const {
+  const EngineStats engine = state_.engine.stats();
+  std::size_t id = 0, active = 0;
+  for (const ClassStats& c : engine.classes) {
+    ++id;
+    if (c.pages == 0) continue;
+    ++active;
+    const auto stat = [&](std::string_view name, std::uint64_t value) {
+      put(sink, fmt::format("{}:{}", id, name), value);
+    };
+    stat("chunk_size", c.slot_bytes);
+    stat("chunks_per_page", c.slots_per_page);
+    stat("total_pages", c.pages);
+    stat("total_chunks", c.slots_total);
+    stat("used_chunks", c.slots_used);
+    stat("free_chunks", c.slots_free);
+    stat("free_chunks_end", 0);
+  }
+  put(sink, "active_slabs", active);
+  put(sink, "total_malloced", engine.memory_used_bytes - engine.index_bytes);
+}
+
+void Control::connections(StatSink& sink) const {
+  const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  const std::uint32_t uptime_s = state_.engine.shared().clock.uptime_s();
+  const auto stat = [&sink](int fd, std::string_view name, const auto& value) {
+    put(sink, fmt::format("{}:{}", fd, name), value);
+  };
+  for (const int fd : acceptor_->listening_fds()) {
+    stat(fd, "addr", local_text(fd));
+    stat(fd, "state", "conn_listening");
+    stat(fd, "secs_since_last_cmd", uptime_s);
+  }
+  for (const auto& worker : *workers_) {
+    for (const UdpPort& port : worker->udp_ports()) {
+      stat(port.fd(), "addr", local_text(port.fd()));
+      stat(port.fd(), "state", "conn_read");
+      stat(port.fd(), "secs_since_last_cmd", uptime_s);
+    }
+    worker->for_each_connection([&](const Connection& c) {
+      const std::string local = local_text(c.fd);
+      const bool is_local = local.starts_with("unix:");
+      stat(c.fd, "addr", is_local ? local : peer_text(c.fd));
+      if (!is_local) stat(c.fd, "listen_addr", local);
+      stat(c.fd, "state", state_text(c.state.load(std::memory_order_relaxed)));
+      stat(c.fd, "secs_since_last_cmd", now_s - c.last_active_s.load(std::memory_order_relaxed));
+    });
+  }
+}
+
+// Tandem's own: what each task costs, from the sampled batches.
+void Control::own(StatSink& sink) const {
+  const std::array<TaskCost, task_count> costs = state_.engine.task_costs();
+  for (std::size_t t = 0; t < task_count; ++t) {
+    put(sink, fmt::format("{}:cycles", task_names[t]), costs[t].cycles);
+    put(sink, fmt::format("{}:queries", task_names[t]), costs[t].queries);
+    const double each =
+        costs[t].queries == 0 ? 0 : static_cast<double>(costs[t].cycles) / static_cast<double>(costs[t].queries);
+    put(sink, fmt::format("{}:cycles_per_query", task_names[t]), fmt::format("{:.1f}", each));
+  }
+  for (std::size_t w = 0; w < workers_->size(); ++w)
+    put(sink, fmt::format("worker:{}:connections", w), (*workers_)[w]->connection_count());
+  const Totals now = totals();
+  put(sink, "passes", now.net.passes);
+  put(sink, "blocked", now.net.blocked);
+  put(sink, "closed_for_room", now.net.closed_for_room);
+  put(sink, "unsent_bytes", state_.unsent.used_bytes());
+  put(sink, "pinned_bytes", state_.pinned.used_bytes());
+  put(sink, "filling_bytes", state_.filling.used_bytes());
+  put(sink, "udp_requests", now.net.udp_requests);
+  put(sink, "udp_requests_dropped", now.net.udp_requests_dropped);
+  put(sink, "udp_replies_dropped", now.net.udp_replies_dropped);
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,46 @@
+// What one worker's event loop counts: written by its thread alone, read by anybody.
+#pragma once
+#include <cstdint>
+
+#include "observe/counters.hpp"
+
+namespace tandem::net {
+
+// X(name)
+#define TD_NET_COUNTERS(X)                                                                              \
+  X(passes)               /* epoll_wait calls that found something */                                   \
+  X(bytes_read)           /* from sockets */                                                            \
+  X(bytes_written)        /* to sockets */                                                              \
+  X(cmd_meta)             /* requests of the meta protocol */                                           \
+  X(conn_yields)          /* a connection had its share of a pass and more to do */                     \
+  X(idle_kicks)           /* closed for idleness */                                                     \
+  X(blocked)              /* a client's socket was full */                                              \
+  X(closed_for_room)      /* closed because unread output passed a limit */                             \
+  X(udp_requests)         /* datagrams received */                                                      \
+  X(udp_requests_dropped) /* of these: no frame, several datagrams, more requests than a batch holds */ \
+  X(udp_replies_dropped)  /* longer than udp_reply_bytes_max, or the socket was full */
+
+struct NetCounters {
+#define TD_X(name) Counter name;
+  TD_NET_COUNTERS(TD_X)
+#undef TD_X
+};
+
+// The same as plain numbers: a sum over workers.
+struct NetTotals {
+#define TD_X(name) std::uint64_t name = 0;
+  TD_NET_COUNTERS(TD_X)
+#undef TD_X
+  void add(const NetCounters& c) noexcept {
+#define TD_X(name) name += c.name.get();
+    TD_NET_COUNTERS(TD_X)
+#undef TD_X
+  }
+  void subtract(const NetTotals& t) noexcept {
+#define TD_X(name) name -= t.name;
+    TD_NET_COUNTERS(TD_X)
+#undef TD_X
+  }
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,67 @@
+// Every bound of the net layer in one place, with its reason. docs/memory.md adds them up to the server's fixed memory
+// part.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "protocol/output.hpp"
+#include "protocol/udp.hpp"
+#include "query/batch.hpp"
+
+namespace tandem::net {
+
+// --- per worker
+// ----------------------------------------------------------------------------------------------------------------------------
+// Queries per batch: eight strips; larger ones only push the columns (124 bytes a query) out of L2.
+inline constexpr std::uint32_t batch_queries = 8 * strip_queries_max;
+// Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep the
+// prefetches of a strip busy, few enough that the first does not wait long for its answer.
+inline constexpr int events_per_pass = 128;
+// Input of one pass; queries point into it. Held in L2.
+inline constexpr std::size_t input_arena_bytes = 256 * 1024;
+// Output is sent at the latest when a strip ends with so much of it (pinned values counted).
+inline constexpr std::size_t output_flush_bytes = 256 * 1024;
+// So much an output buffer can hold: what was below the limit, and the copied values of one more strip with their
+// headers.
+inline constexpr std::size_t output_bytes_max = output_flush_bytes + strip_queries_max * (copied_value_bytes_max + 512);
+// An output buffer that grew beyond this gives its memory back after the pass.
+inline constexpr std::size_t output_bytes_kept = 1024 * 1024;
+
+// --- per connection
+// ------------------------------------------------------------------------------------------------------------------------
+// Bytes received at a time: one connection's share of a pass, whatever it floods.
+inline constexpr std::size_t receive_bytes_max = 16 * 1024;
+// Of a large value, received straight into its slot.
+inline constexpr std::size_t receive_value_bytes_max = 256 * 1024;
+// Queries of one connection per pass: requests_per_event (memcached's -R counts commands that its loop handles one by
+// one; ours come in batches, so its default of 20 stands for 1,280). Checked when a batch is full.
+inline constexpr std::uint64_t queries_per_request_of_event = 64;
+// Segments per sendmsg.
+inline constexpr std::size_t send_segments_max = 64;
+
+// --- all connections together
+// -------------------------------------------------------------------------------------------------------------- Output
+// that clients have not read, copied into their connections' own buffers. Past it the connection with the most is
+// closed.
+inline constexpr std::uint64_t unsent_bytes_total = std::uint64_t{64} * 1024 * 1024;
+// Values that unsent output pins in the heap, and values not wholly received that fill slots: each at most this part of
+// the memory limit, so that clients which neither read nor send cannot keep the store from storing.
+inline constexpr std::uint64_t pinned_share = 2;
+inline constexpr std::uint64_t filling_share = 2;
+
+// --- UDP
+// -----------------------------------------------------------------------------------------------------------------------------------
+inline constexpr unsigned datagrams_per_pass = 64;
+// The largest UDP payload is 65,507 bytes; 17 lines more per slot spread the slots' first lines over the cache's sets.
+inline constexpr std::size_t datagram_slot_bytes = 64 * 1024 + 17 * 64;
+// A longer answer to one datagram is dropped (and counted): memcached's default largest item and some more.
+inline constexpr std::size_t udp_reply_bytes_max = 2 * 1024 * 1024;
+inline constexpr std::size_t udp_payload_bytes_max = udp_datagram_bytes_max - udp_frame_bytes;
+
+// --- accepting
+// -----------------------------------------------------------------------------------------------------------------------------
+inline constexpr int accepts_per_wakeup = 64;
+// When descriptors run out, accepting is tried again after so long.
+inline constexpr int accept_retry_ms = 100;
+
+}  // namespace tandem::net

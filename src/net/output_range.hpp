@@ -1,0 +1,40 @@
+// A stretch of a worker's Output: one connection's replies, or one UDP reply.
+#pragma once
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "protocol/output.hpp"
+
+namespace tandem::net {
+
+struct OutputRange {
+  const Output* output;
+  std::size_t begin, end;                      // buffer bytes
+  std::size_t externals_begin, externals_end;  // pinned stretches spliced in
+
+  bool empty() const noexcept { return begin == end && externals_begin == externals_end; }
+  bool has_externals() const noexcept { return externals_begin != externals_end; }
+  std::size_t copied_bytes() const noexcept { return end - begin; }
+  std::uint64_t pinned_bytes() const noexcept {
+    std::uint64_t sum = 0;
+    for (std::size_t i = externals_begin; i < externals_end; ++i) sum += output->externals()[i].bytes;
+    return sum;
+  }
+  // Calls f(pointer, bytes, pin or no_location) for each stretch in order.
+  template <class F>
+  void for_each(F f) const {
+    std::size_t at = begin;
+    for (std::size_t i = externals_begin; i < externals_end; ++i) {
+      const Output::Segment& segment = output->externals()[i];
+      if (segment.offset > at) f(output->data() + at, segment.offset - at, no_location);
+      f(segment.external, static_cast<std::size_t>(segment.bytes), segment.pin);
+      at = segment.offset;
+    }
+    if (end > at) f(output->data() + at, end - at, no_location);
+  }
+};
+
+}  // namespace tandem::net

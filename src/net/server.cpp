@@ -1,0 +1,132 @@
+#include "net/server.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "net/acceptor.hpp"
+#include "net/control.hpp"
+#include "net/endpoint.hpp"
+#include "net/log.hpp"
+#include "net/state.hpp"
+#include "net/worker.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace net;
+
+// Signals go to the thread that made the server, not to the threads started while this lives.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+void name_thread(std::thread& thread, const std::string& name) {
+  pthread_setname_np(thread.native_handle(), name.c_str());
+}
+
+}  // namespace
+
+struct Server::Parts {
+  Parts(const ServerOptions& options, Engine& engine) : state(options, engine), control(state) {}
+
+  void start();
+  void join() noexcept;
+
+  State state;
+  Control control;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::unique_ptr<Acceptor> acceptor;
+  int tcp_port = 0, udp_port = 0;
+  std::vector<std::thread> threads;  // the workers'
+  std::thread acceptor_thread;       // joins them
+  std::mutex join_mutex;
+};
+
+void Server::Parts::start() {
+  const ServerOptions& options = state.options;
+  set_log_verbosity(options.verbosity);
+  const unsigned worker_count = std::max(options.threads, 1u);
+
+  std::vector<BoundSocket> tcp, udp;
+  std::vector<UnixListener> local;
+  if (!options.unix_path.empty()) {
+    local.emplace_back(options.unix_path, options.unix_mask, options.backlog);
+  } else {
+    if (options.tcp_port != 0) tcp = listen_tcp(options);
+    if (options.udp_port != 0) udp = bind_udp(options, worker_count);
+  }
+  if (!tcp.empty()) tcp_port = tcp.front().port;
+  if (!udp.empty()) udp_port = udp.front().port;
+
+  for (unsigned w = 0; w < worker_count; ++w) {
+    std::vector<Fd> own;
+    for (std::size_t i = w; i < udp.size(); i += worker_count) own.push_back(std::move(udp[i].fd));
+    workers.push_back(std::make_unique<Worker>(state, control, std::move(own)));
+  }
+  acceptor = std::make_unique<Acceptor>(state, std::move(tcp), std::move(local), workers);
+  control.observe(workers, *acceptor, tcp_port, udp_port);
+
+  const SignalsBlocked blocked;
+  try {
+    for (unsigned w = 0; w < worker_count; ++w) {
+      threads.emplace_back([worker = workers[w].get()] { worker->run(); });
+      name_thread(threads.back(), fmt::format("tandem-w{}", w));
+    }
+    acceptor_thread = std::thread([this] {
+      acceptor->run();
+      for (const auto& worker : workers) worker->wake();
+    });
+    name_thread(acceptor_thread, "tandem-accept");
+  } catch (...) {
+    state.stopping.store(true, std::memory_order_release);
+    for (const auto& worker : workers) worker->wake();
+    join();
+    throw;
+  }
+}
+
+void Server::Parts::join() noexcept {
+  const std::lock_guard lock(join_mutex);
+  if (acceptor_thread.joinable()) acceptor_thread.join();
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
+  if (acceptor) acceptor->close();
+}
+
+Server::Server(const ServerOptions& options, Engine& engine) : parts_(std::make_unique<Parts>(options, engine)) {
+  parts_->start();
+}
+
+Server::~Server() {
+  stop();
+  wait();
+}
+
+int Server::tcp_port() const noexcept { return parts_->tcp_port; }
+int Server::udp_port() const noexcept { return parts_->udp_port; }
+
+void Server::stop() noexcept {
+  parts_->state.stopping.store(true, std::memory_order_release);
+  parts_->state.acceptor_wakeup.notify();
+}
+
+void Server::wait() { parts_->join(); }
+
+}  // namespace tandem

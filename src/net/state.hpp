@@ -1,0 +1,63 @@
+// What the server's threads share.
+//
+// Thread safety: everything here may be used from any thread; `options` and `protocol` do not change after the start.
+#pragma once
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/memory_budget.hpp"
+#include "net/fd.hpp"
+#include "net/limits.hpp"
+#include "net/server.hpp"
+#include "protocol/protocol.hpp"
+#include "store/engine.hpp"
+
+namespace tandem::net {
+
+// Wakes a thread that waits in epoll. notify() is safe in a signal handler.
+class EventFd {
+ public:
+  EventFd();  // throws std::system_error
+  int get() const noexcept { return fd_.get(); }
+  void notify() const noexcept { eventfd_write(fd_.get(), 1); }
+  void reset() const noexcept {
+    eventfd_t count;
+    eventfd_read(fd_.get(), &count);
+  }
+
+ private:
+  Fd fd_;
+};
+
+struct State {
+  State(const ServerOptions& o, Engine& e);
+
+  const ServerOptions options;
+  Engine& engine;
+  const ProtocolOptions protocol;
+
+  std::atomic<int> verbosity;
+  std::atomic<bool> stopping{false};
+  std::atomic<std::uint32_t> connections{0};  // open now, or being handed to a worker
+
+  // The acceptor's counts; it alone writes them.
+  Counter total_connections, rejected_connections, listen_disabled, listen_disabled_us;
+  // Set while the acceptor has stopped listening: whoever closes a connection then wakes it.
+  std::atomic<bool> accept_paused{false};
+  EventFd acceptor_wakeup;
+
+  MemoryBudget unsent{unsent_bytes_total};  // bytes copied for clients that do not read
+  MemoryBudget pinned;                      // bytes of values pinned for them
+  MemoryBudget filling;                     // bytes of values not wholly received
+
+  // A connection's place is free again.
+  void connection_closed() noexcept {
+    connections.fetch_sub(1, std::memory_order_seq_cst);
+    if (accept_paused.load(std::memory_order_seq_cst)) acceptor_wakeup.notify();
+  }
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,188 @@
+#include "net/worker.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/platform.hpp"
+#include "net/log.hpp"
+
+namespace tandem::net {
+
+static_assert(sizeof(Connection) <= 512, "a quiet connection's memory, as docs/memory.md states it");
+
+namespace {
+// What an event's data names: nullptr is the wake-up, an odd address a UdpPort, an even one a Connection.
+constexpr std::uintptr_t udp_tag = 1;
+
+void add_to_epoll(int epoll, int fd, std::uint32_t events, void* data) {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = data;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+}
+}  // namespace
+
+Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
+    : state_(state),
+      control_(control),
+      context_(state.engine.make_context()),
+      executor_(*context_),
+      arena_(new char[input_arena_bytes]),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+  add_to_epoll(epoll_.get(), wakeup_.get(), EPOLLIN, nullptr);
+  udp_.reserve(udp.size());
+  for (Fd& fd : udp) udp_.emplace_back(std::move(fd));
+  for (UdpPort& port : udp_) {
+    add_to_epoll(epoll_.get(), port.fd(), EPOLLIN,
+                 reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&port) | udp_tag));
+  }
+  entries_.reserve(2 * events_per_pass);
+}
+
+Worker::~Worker() {
+  for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
+  end_pass();
+}
+
+void Worker::adopt(Fd socket) {
+  auto owned = std::make_unique<Connection>(socket.get(), state_.protocol, state_.engine.shared().clock);
+  Connection* c = owned.get();
+  {
+    const std::lock_guard lock(connections_mutex_);
+    c->next = connections_;
+    if (connections_ != nullptr) connections_->previous = c;
+    connections_ = c;
+    connection_count_.fetch_add(1, std::memory_order_relaxed);
+    // Inside the lock: until it is released the worker cannot close, and so free, the connection.
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = c;
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c->fd, &event) != 0) {
+      const int error = errno;
+      connections_ = c->next;
+      if (connections_ != nullptr) connections_->previous = nullptr;
+      connection_count_.fetch_sub(1, std::memory_order_relaxed);
+      throw std::system_error(error, std::generic_category(), "epoll_ctl");
+    }
+    socket.release();
+    owned.release();
+  }
+}
+
+void Worker::run() {
+  // Without an idle timeout nothing happens by itself: sleep until there is something to do.
+  const int timeout_ms = state_.options.idle_timeout_s != 0 ? 1000 : -1;
+  while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
+  {
+    const std::lock_guard lock(connections_mutex_);
+    for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
+  }
+  end_pass();
+}
+
+void Worker::pass(int timeout_ms) {
+  epoll_event events[events_per_pass];
+  const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() ? timeout_ms : 0);
+  if (TD_UNLIKELY(state_.options.idle_timeout_s != 0)) {
+    const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+    if (now_s != idle_checked_s_) close_idle(now_s);
+  }
+  if (count > 0 || !waiting_.empty()) {
+    ++pass_;
+    counters_.passes.add();
+    sampled_ = pass_ % TaskTimer::sample_every == 0;
+    // New input first: who has had a share already comes last.
+    for (int i = 0; i < count; ++i) {
+      if (i + 1 < count) prefetch_read(events[i + 1].data.ptr);
+      handle(events[i]);
+    }
+    serving_.swap(waiting_);
+    for (Connection* c : serving_) {
+      c->waiting = false;
+      serve(*c);
+    }
+    serving_.clear();
+    run_batch(false);
+  }
+  end_pass();
+}
+
+void Worker::handle(const epoll_event& event) {
+  const auto data = reinterpret_cast<std::uintptr_t>(event.data.ptr);
+  if (TD_UNLIKELY(data == 0)) {
+    wakeup_.reset();
+  } else if (TD_UNLIKELY((data & udp_tag) != 0)) {
+    serve_udp(*reinterpret_cast<UdpPort*>(data & ~udp_tag));
+  } else {
+    serve(*static_cast<Connection*>(event.data.ptr));
+  }
+}
+
+void Worker::end_pass() noexcept {
+  arena_used_ = 0;
+  if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
+  if (TD_UNLIKELY(sampled_)) {
+    TaskCounters& tasks = context_->tasks;
+    for (const Task task : {Task::receive, Task::parse, Task::send})
+      tasks.queries[static_cast<std::size_t>(task)].add(pass_queries_);
+    sampled_ = false;
+  }
+  pass_queries_ = 0;
+  if (TD_LIKELY(closed_.empty())) return;
+  for (Connection* c : closed_) {
+    if (c->waiting) std::erase(waiting_, c);
+    {
+      const std::lock_guard lock(connections_mutex_);
+      (c->previous != nullptr ? c->previous->next : connections_) = c->next;
+      if (c->next != nullptr) c->next->previous = c->previous;
+    }
+    if (state_.verbosity.load(std::memory_order_relaxed) >= 2) log().debug("<{} connection closed.", c->fd);
+    ::close(c->fd);
+    delete c;
+    connection_count_.fetch_sub(1, std::memory_order_relaxed);
+    state_.connection_closed();
+  }
+  closed_.clear();
+}
+
+// The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.
+void Worker::close_later(Connection& c) noexcept {
+  if (c.is_closed()) return;
+  c.state.store(ConnectionState::closed, std::memory_order_relaxed);
+  if (c.is_blocked()) drop_unsent(c);
+  if (c.fill != nullptr) {
+    state_.engine.abandon_fill(*context_, c.fill->location);
+    state_.filling.give_back(c.fill->value_bytes);
+    c.fill.reset();
+  }
+  closed_.push_back(&c);
+}
+
+void Worker::close_idle(std::uint32_t now_s) {
+  idle_checked_s_ = now_s;
+  const std::lock_guard lock(connections_mutex_);
+  for (Connection* c = connections_; c != nullptr; c = c->next) {
+    if (now_s - c->last_active_s.load(std::memory_order_relaxed) <= state_.options.idle_timeout_s || c->is_closed())
+      continue;
+    counters_.idle_kicks.add();
+    close_later(*c);
+  }
+}
+
+void Worker::watch(Connection& c, std::uint32_t events) noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = &c;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c.fd, &event) != 0) close_later(c);
+}
+
+void Worker::for_each_connection(const std::function<void(const Connection&)>& f) const {
+  const std::lock_guard lock(connections_mutex_);
+  for (const Connection* c = connections_; c != nullptr; c = c->next) f(*c);
+}
+
+}  // namespace tandem::net

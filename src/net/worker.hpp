@@ -1,0 +1,150 @@
+// A worker: one thread with an epoll loop that owns connections and runs the CPU pipeline over their requests.
+//
+// A pass: epoll_wait; every ready connection is received from once (RV) and parsed (PP) into one batch, whose queries
+// point into the pass's input arena; the executor runs the batch strip by strip, which has write() append the replies
+// (WR) to one output; then one send per connection (SD), from that output. Nothing else enters the kernel: descriptors
+// are registered once, and a worker without work sleeps outside any epoch. docs/threads.md says what other threads may
+// touch.
+//
+// A connection whose socket is full becomes blocked: what it did not take is copied into its own buffer, its later
+// queries of the batch are not executed, the input from them on is kept, and it is neither received from nor parsed
+// until it has drained.
+#pragma once
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "net/connection.hpp"
+#include "net/counters.hpp"
+#include "net/state.hpp"
+#include "net/udp_port.hpp"
+#include "pipeline/executor.hpp"
+#include "protocol/protocol.hpp"
+
+namespace tandem::net {
+
+class Worker final : private ResponseWriter {
+ public:
+  // udp: this worker's own UDP sockets. Throws std::system_error, std::runtime_error (no context left).
+  Worker(State& state, ServerControl& control, std::vector<Fd> udp);
+  ~Worker() override;
+
+  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections.
+  void adopt(Fd socket);
+  std::uint32_t connection_count() const noexcept { return connection_count_.load(std::memory_order_relaxed); }
+
+  // The worker's thread: until State::stopping is set and wake() was called; closes all connections at the end.
+  void run();
+  // One pass, waiting at most timeout_ms for something to do (-1: for ever). For run(), tests and fuzzing.
+  void pass(int timeout_ms);
+  void wake() const noexcept { wakeup_.notify(); }
+
+  // Any thread.
+  const NetCounters& counters() const noexcept { return counters_; }
+  const Context& context() const noexcept { return *context_; }
+  // Calls f for every open connection, under the lock that adopting and closing take.
+  void for_each_connection(const std::function<void(const Connection&)>& f) const;
+  const std::vector<UdpPort>& udp_ports() const noexcept { return udp_; }
+
+ private:
+  // Why parsing a connection's input stopped.
+  enum class Stop : std::uint8_t { need_more, yield, large, close };
+
+  // A connection's (or a datagram's) part of the batch.
+  struct Entry {
+    Connection* connection;  // nullptr: a datagram
+    const char* rest;        // input not parsed yet ...
+    const char* input_end;   // ... up to here
+    // Its replies in output_, when there are any (`open`).
+    std::size_t output_begin, output_end, externals_begin, externals_end;
+    std::uint32_t first_query;
+    Stop stop;
+    bool open;
+    bool skips;  // queries from some place on are not executed; `rest` is where they begin
+    UdpReply reply;
+  };
+  // One command's reply to a datagram.
+  struct Message {
+    UdpReply to;
+    std::size_t output_begin, output_end, externals_begin, externals_end;
+  };
+
+  // worker.cpp: the loop, and the life of connections
+  void handle(const epoll_event& event);
+  void end_pass() noexcept;
+  void close_later(Connection& c) noexcept;
+  void close_idle(std::uint32_t now_s);
+  void watch(Connection& c, std::uint32_t events) noexcept;
+
+  // worker_receive.cpp: RV and PP
+  void serve(Connection& c);
+  void serve_udp(UdpPort& port);
+  void make_room(std::size_t bytes);
+  std::size_t receive(Connection& c, char* to) noexcept;
+  std::size_t receive_value(Connection& c, char* to) noexcept;
+  bool received(Connection& c, std::ptrdiff_t bytes) noexcept;
+  void add_entry(Connection* c, const char* begin, const char* end);
+  void parse(Connection& c);
+  bool begin_large(Connection& c);
+  bool finish_fill(Connection& c);
+  void run_batch(bool goes_on);
+  void finish(Entry& entry);
+  void log_requests(const Entry& entry) const;
+
+  // worker_respond.cpp: WR and SD
+  void write(Batch& batch, Strip strip) override;
+  void control(Batch& batch, std::uint32_t i) override;
+  void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void open_output(Entry& entry) noexcept;
+  void mark_output(Entry& entry) noexcept;
+  void end_message(Entry& entry);
+  void flush_if_large(Batch& batch, std::uint32_t next);
+  void skip_if_stuck(Batch& batch, std::uint32_t i);
+  void skip_from(Batch& batch, std::uint32_t i);
+  void flush();
+  void send_messages();
+  void send(Connection& c, OutputRange range);
+  bool hold(Connection& c, const OutputRange& range);
+  bool charge(const Connection& c, MemoryBudget& budget, std::uint64_t bytes);
+  bool drain(Connection& c);
+  void drop_unsent(Connection& c) noexcept;
+  void drop_pins(const OutputRange& range) noexcept;
+
+  State& state_;
+  ServerControl& control_;
+  Engine::ContextPtr context_;
+  Executor executor_;
+  Batch batch_{batch_queries};
+  Scratch scratch_;
+  std::unique_ptr<char[]> arena_;
+  std::size_t arena_used_ = 0;
+  Output output_;
+  std::vector<Entry> entries_;
+  std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
+  std::vector<Message> messages_;          // replies to datagrams that wait in output_
+  bool message_open_ = false;              // the last written command of a datagram is not answered whole
+  bool sampled_ = false;                   // this pass's RV, PP and SD are timed
+  std::uint64_t pass_queries_ = 0;
+  std::uint64_t pass_ = 0;
+  std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
+  std::vector<Connection*> blocked_;
+  std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
+  std::uint32_t idle_checked_s_ = 0;
+  std::vector<UdpPort> udp_;
+  NetCounters counters_;
+
+  Fd epoll_;
+  EventFd wakeup_;
+  std::atomic<std::uint32_t> connection_count_{0};
+  mutable std::mutex connections_mutex_;
+  Connection* connections_ = nullptr;  // guarded by connections_mutex_
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,281 @@
+// RV and PP: from ready sockets to a batch of queries.
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "net/log.hpp"
+#include "net/worker.hpp"
+#include "protocol/udp.hpp"
+
+namespace tandem::net {
+namespace {
+
+// Adds the cycles of its life to a task's counter, in passes that are sampled.
+class Timed {
+ public:
+  Timed(bool sampled, TaskCounters& counters, Task task) noexcept
+      : counter_(sampled ? &counters.cycles[static_cast<std::size_t>(task)] : nullptr) {
+    if (TD_UNLIKELY(sampled)) begin_ = cycles_now();
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (TD_UNLIKELY(counter_ != nullptr)) counter_->add(cycles_now() - begin_);
+  }
+
+ private:
+  Counter* counter_;
+  std::uint64_t begin_ = 0;
+};
+
+}  // namespace
+
+void Worker::serve(Connection& c) {
+  if (c.pass == pass_ || c.is_closed()) return;
+  c.pass = pass_;
+  if (TD_UNLIKELY(c.is_blocked()) && (!drain(c) || !c.resumes)) return;
+  const std::size_t kept = c.kept.size();
+  make_room(kept + receive_bytes_max);
+  char* begin = arena_.get() + arena_used_;
+  if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
+  std::size_t bytes = kept;
+  if (TD_LIKELY(!c.resumes)) {
+    const bool value = TD_UNLIKELY(c.fill != nullptr) && c.fill->received_bytes < c.fill->value_bytes;
+    const std::size_t got = value ? receive_value(c, begin + kept) : receive(c, begin + kept);
+    if (got == 0) return;
+    bytes += got;
+  }
+  c.resumes = false;
+  arena_used_ += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  add_entry(&c, begin, begin + bytes);
+  parse(c);
+}
+
+void Worker::make_room(std::size_t bytes) {
+  TD_ASSERT(bytes <= input_arena_bytes);
+  if (TD_LIKELY(arena_used_ + bytes <= input_arena_bytes)) return;
+  run_batch(false);
+  arena_used_ = 0;
+}
+
+// False: nothing came, or the connection is to be closed.
+bool Worker::received(Connection& c, std::ptrdiff_t bytes) noexcept {
+  if (TD_LIKELY(bytes > 0)) {
+    counters_.bytes_read.add(static_cast<std::uint64_t>(bytes));
+    c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
+    return true;
+  }
+  if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) close_later(c);
+  return false;
+}
+
+std::size_t Worker::receive(Connection& c, char* to) noexcept {
+  const Timed timed(sampled_, context_->tasks, Task::receive);
+  const std::ptrdiff_t bytes = recv(c.fd, to, receive_bytes_max, 0);
+  return received(c, bytes) ? static_cast<std::size_t>(bytes) : 0;
+}
+
+// Receives the rest of a large value into its slot, and what follows it to `to`; returns the bytes of the latter.
+std::size_t Worker::receive_value(Connection& c, char* to) noexcept {
+  Fill& fill = *c.fill;
+  const std::uint64_t missing = fill.value_bytes - fill.received_bytes;
+  const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(missing, receive_value_bytes_max));
+  iovec parts[2] = {{fill.value + fill.received_bytes, wanted}, {to, receive_bytes_max}};
+  const std::ptrdiff_t bytes = readv(c.fd, parts, wanted == missing ? 2 : 1);
+  if (!received(c, bytes)) return 0;
+  const auto got = static_cast<std::size_t>(bytes);
+  fill.received_bytes += std::min(got, wanted);
+  return got > wanted ? got - wanted : 0;
+}
+
+void Worker::add_entry(Connection* c, const char* begin, const char* end) {
+  entries_.push_back({.connection = c,
+                      .rest = begin,
+                      .input_end = end,
+                      .output_begin = 0,
+                      .output_end = 0,
+                      .externals_begin = 0,
+                      .externals_end = 0,
+                      .first_query = batch_.size(),
+                      .stop = Stop::need_more,
+                      .open = false,
+                      .skips = false,
+                      .reply = {}});
+}
+
+// PP of the last entry's input. The batch is executed on the way when it is full.
+void Worker::parse(Connection& c) {
+  if (TD_UNLIKELY(c.fill != nullptr) && !finish_fill(c)) return;
+  if (TD_UNLIKELY(c.large_waits) && !begin_large(c)) return;
+  const std::uint64_t share = state_.options.requests_per_event * queries_per_request_of_event;
+  std::uint64_t had = 0;
+  while (!entries_.empty()) {
+    Entry& entry = entries_.back();
+    std::size_t consumed = 0;
+    ParseStop stop;
+    {
+      const Timed timed(sampled_, context_->tasks, Task::parse);
+      stop = c.parser.parse(entry.rest, entry.input_end, batch_, scratch_,
+                            static_cast<std::uint32_t>(entries_.size() - 1), consumed);
+    }
+    entry.rest += consumed;
+    if (TD_UNLIKELY(state_.verbosity.load(std::memory_order_relaxed) >= 2)) log_requests(entry);
+    switch (stop) {
+      case ParseStop::need_more:
+        return;
+      case ParseStop::close:
+        entry.stop = Stop::close;
+        return;
+      case ParseStop::large_value:
+        if (batch_.size() != entry.first_query) {
+          // What stands before it may turn out to be unanswerable for now, and this value with it: begin it when that
+          // is decided.
+          entry.stop = Stop::large;
+          return;
+        }
+        if (!begin_large(c)) return;
+        break;
+      case ParseStop::batch_full:
+        had += batch_.size() - entry.first_query;
+        run_batch(true);
+        if (!entries_.empty() && had >= share && entries_.back().rest != entries_.back().input_end) {
+          entries_.back().stop = Stop::yield;
+          counters_.conn_yields.add();
+          return;
+        }
+        break;
+    }
+  }
+}
+
+// The parser stopped at a large value: gets a slot to receive it into, or has it refused. True: the last entry's input
+// is to be parsed on.
+bool Worker::begin_large(Connection& c) {
+  c.large_waits = false;
+  const LargeValue& large = c.parser.large();
+  const bool granted = state_.filling.take(large.value_bytes);
+  Location location = no_location;
+  if (granted) {
+    location = state_.engine.begin_fill(*context_, large.key, large.client_flags, large.value_bytes, large.expiry_s,
+                                        large.binary_key);
+  }
+  if (location == no_location) {
+    if (granted) state_.filling.give_back(large.value_bytes);
+    if (batch_.full()) run_batch(true);
+    if (entries_.empty()) return false;
+    c.parser.refuse_large(batch_, static_cast<std::uint32_t>(entries_.size() - 1));
+    return true;
+  }
+  Entry& entry = entries_.back();
+  const auto here = static_cast<std::uint64_t>(entry.input_end - entry.rest);
+  const auto bytes = static_cast<std::size_t>(std::min(here, large.value_bytes));
+  char* value = state_.engine.shared().heap.at(location)->value();
+  std::memcpy(value, entry.rest, bytes);
+  entry.rest += bytes;
+  c.fill = std::make_unique<Fill>(Fill{location, value, large.value_bytes, bytes});
+  c.state.store(ConnectionState::filling, std::memory_order_relaxed);
+  return finish_fill(c);
+}
+
+// True: the value and its line end were there, and the last entry's input is to be parsed on.
+bool Worker::finish_fill(Connection& c) {
+  if (c.fill->received_bytes < c.fill->value_bytes || entries_.back().input_end - entries_.back().rest < 2)
+    return false;
+  if (batch_.full()) run_batch(true);
+  Entry& entry = entries_.back();
+  const bool ok = entry.rest[0] == '\r' && entry.rest[1] == '\n';
+  entry.rest += 2;
+  c.parser.finish_large(batch_, static_cast<std::uint32_t>(entries_.size() - 1), c.fill->location, ok);
+  if (!ok) state_.engine.abandon_fill(*context_, c.fill->location);
+  state_.filling.give_back(c.fill->value_bytes);
+  c.fill.reset();
+  c.state.store(ConnectionState::reading, std::memory_order_relaxed);
+  return true;
+}
+
+// Executes and answers what is in the batch. goes_on: the last entry's connection has more input to parse; its entry
+// stays, unless the connection is blocked or closed by now.
+void Worker::run_batch(bool goes_on) {
+  if (entries_.empty()) return;
+  if (batch_.size() != 0) {
+    pass_queries_ += batch_.size();
+    executor_.run(batch_, *this);
+    batch_.clear();
+    scratch_.clear();
+    flush();
+  }
+  Entry last = entries_.back();
+  if (goes_on && (last.connection->is_blocked() || last.connection->is_closed())) {
+    entries_.back().stop = Stop::yield;
+    goes_on = false;
+  }
+  for (std::size_t i = 0; i < entries_.size() - (goes_on ? 1 : 0); ++i) finish(entries_[i]);
+  entries_.clear();
+  flushed_ = written_ = 0;
+  if (!goes_on) return;
+  last.first_query = 0;
+  entries_.push_back(last);
+}
+
+// An entry's queries are answered: keeps what is left of its input.
+void Worker::finish(Entry& entry) {
+  if (entry.connection == nullptr || entry.connection->is_closed()) return;
+  Connection& c = *entry.connection;
+  if (TD_UNLIKELY(entry.stop == Stop::close && !entry.skips)) {
+    c.kept.assign(nullptr, nullptr);
+    c.closes = true;
+    if (!c.is_blocked()) close_later(c);
+    return;
+  }
+  if (entry.rest != entry.input_end || c.kept.size() != 0) c.kept.assign(entry.rest, entry.input_end);
+  if (TD_LIKELY(entry.stop == Stop::need_more && !entry.skips)) return;
+  c.large_waits = entry.stop == Stop::large && !entry.skips;
+  c.resumes = true;
+  if (c.is_blocked()) return;
+  c.waiting = true;
+  waiting_.push_back(&c);
+}
+
+// Each datagram is a connection of its own: what is not complete in it is dropped.
+void Worker::serve_udp(UdpPort& port) {
+  unsigned count;
+  {
+    const Timed timed(sampled_, context_->tasks, Task::receive);
+    count = port.receive();
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    const UdpPort::Datagram datagram = port.datagram(i);
+    counters_.udp_requests.add();
+    counters_.bytes_read.add(datagram.bytes);
+    UdpFrame frame;
+    if (!read_udp_frame(datagram.data, datagram.bytes, frame)) {
+      counters_.udp_requests_dropped.add();
+      continue;
+    }
+    // A datagram's reply cannot be sent in parts, so its queries go into one batch; none takes less than two bytes.
+    if (batch_.capacity() - batch_.size() < datagram.bytes / 2) run_batch(false);
+    add_entry(nullptr, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
+    Entry& entry = entries_.back();
+    entry.reply = {&port, i, frame.request_id};
+    Parser parser(state_.protocol, state_.engine.shared().clock);
+    std::size_t consumed = 0;
+    const Timed timed(sampled_, context_->tasks, Task::parse);
+    const ParseStop stop = parser.parse(entry.rest, entry.input_end, batch_, scratch_,
+                                        static_cast<std::uint32_t>(entries_.size() - 1), consumed);
+    if (stop == ParseStop::batch_full) counters_.udp_requests_dropped.add();
+  }
+}
+
+void Worker::log_requests(const Entry& entry) const {
+  const int fd = entry.connection != nullptr ? entry.connection->fd : entry.reply.port->fd();
+  const char* last = nullptr;
+  for (std::uint32_t i = entry.first_query; i < batch_.size(); ++i) {
+    const Query& q = batch_.query(i);
+    if (q.wire != last && !q.has(option::prefilled)) log().debug("<{} {}", fd, std::string_view(q.wire, q.wire_bytes));
+    last = q.wire;
+  }
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,323 @@
+// WR and SD: from results to replies in the worker's output, and from there to the sockets.
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+
+#include "net/worker.hpp"
+
+namespace tandem::net {
+namespace {
+
+// A get of the text protocol that changed nothing: executing it once more gives the client the same.
+bool is_repeatable(const Query& q) noexcept {
+  return q.opcode == Opcode::get && !q.has(option::meta | option::touch | option::vivify | option::recache);
+}
+
+// The query is the last of its command: a get of several keys is several queries.
+bool ends_command(const Query& q) noexcept {
+  return q.opcode != Opcode::get || q.has(option::meta | option::last_of_line);
+}
+
+bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
+
+}  // namespace
+
+void Worker::write(Batch& batch, Strip strip) {
+  for (std::uint32_t i = strip.begin; i < strip.end;) {
+    const std::uint32_t entry = batch.query(i).connection;
+    std::uint32_t end = i + 1;
+    while (end < strip.end && batch.query(end).connection == entry) ++end;
+    write_run(batch, i, end);
+    i = end;
+  }
+  flush_if_large(batch, strip.end);
+}
+
+void Worker::control(Batch& batch, std::uint32_t i) {
+  Entry& entry = entries_[batch.query(i).connection];
+  if (!entry.skips) {
+    open_output(entry);
+    execute_control(batch.query(i), control_, output_);
+    mark_output(entry);
+    if (entry.connection == nullptr) end_message(entry);
+  }
+  flush_if_large(batch, i + 1);
+}
+
+// Replies to queries [begin, end) of one entry.
+void Worker::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  if (TD_UNLIKELY(entry.skips)) return;
+  if (TD_UNLIKELY(entry.connection == nullptr)) return write_datagram(batch, begin, end);
+  std::uint32_t lengths = 0, metas = 0;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    lengths |= batch.result(i).value_bytes;
+    metas += batch.query(i).has(option::meta) ? 1u : 0u;
+  }
+  counters_.cmd_meta.add(metas);
+  if (TD_UNLIKELY(lengths > copied_value_bytes_max)) return write_run_with_pins(batch, begin, end);
+  open_output(entry);
+  write_replies(batch, begin, end, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+  mark_output(entry);
+}
+
+// The same where values may be pinned: one by one, so that a client that does not read has few pins. Queries that were
+// executed already must be answered, unless they can be executed again.
+void Worker::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  std::uint32_t repeatable_from = end;
+  while (repeatable_from > begin && is_repeatable(batch.query(repeatable_from - 1))) --repeatable_from;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    open_output(entry);
+    write_replies(batch, i, i + 1, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    mark_output(entry);
+    if (output_.pinned_bytes() < output_flush_bytes || i + 1 == end) continue;
+    flush();
+    if (entry.connection->is_closed()) return;
+    if (!entry.connection->is_blocked() || i + 1 < repeatable_from) continue;
+    StoreCounters& counters = context_->counters;
+    for (std::uint32_t again = i + 1; again < end; ++again) {
+      counters.cmd_get.add(~std::uint64_t{0});  // one less: it will be counted when it is answered
+      (batch.result(again).status == Status::hit ? counters.get_hits : counters.get_misses).add(~std::uint64_t{0});
+    }
+    skip_from(batch, i + 1);
+    return;
+  }
+}
+
+// Each command of a datagram gets a reply of its own.
+void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  for (std::uint32_t i = begin; i < end;) {
+    std::uint32_t next = i;
+    bool ends = false;
+    while (next < end && !ends) ends = ends_command(batch.query(next++));
+    open_output(entry);
+    write_replies(batch, i, next, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    mark_output(entry);
+    message_open_ = !ends;
+    if (ends) end_message(entry);
+    i = next;
+  }
+}
+
+void Worker::open_output(Entry& entry) noexcept {
+  if (entry.open) return;
+  entry.open = true;
+  entry.output_begin = output_.size();
+  entry.externals_begin = output_.externals().size();
+}
+
+void Worker::mark_output(Entry& entry) noexcept {
+  entry.output_end = output_.size();
+  entry.externals_end = output_.externals().size();
+  written_ = static_cast<std::size_t>(&entry - entries_.data()) + 1;
+}
+
+// A datagram's command is answered: its reply is what the entry wrote since it was opened.
+void Worker::end_message(Entry& entry) {
+  const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+  entry.open = false;
+  if (range.empty()) return;
+  if (range.copied_bytes() + range.pinned_bytes() > udp_reply_bytes_max) {
+    counters_.udp_replies_dropped.add();
+    drop_pins(range);
+    output_.truncate(range.begin, range.externals_begin);
+    return;
+  }
+  messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+}
+
+// After some replies: sends what there is when it is much. `next`: the query after the last answered one.
+void Worker::flush_if_large(Batch& batch, std::uint32_t next) {
+  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < output_flush_bytes)) return;
+  if (message_open_) {
+    // A datagram's command goes on: its reply must be whole before it is sent, or too long to be.
+    Entry& entry = entries_[written_ - 1];
+    const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+    if (range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
+    end_message(entry);
+    message_open_ = false;
+    skip_from(batch, next);
+  }
+  flush();
+  skip_if_stuck(batch, next);
+}
+
+// Query i's connection may have become blocked or closed: then neither it nor what follows of that connection is
+// executed.
+void Worker::skip_if_stuck(Batch& batch, std::uint32_t i) {
+  if (i >= batch.size()) return;
+  const Entry& entry = entries_[batch.query(i).connection];
+  if (entry.connection == nullptr || entry.skips) return;
+  if (entry.connection->is_blocked() || entry.connection->is_closed()) skip_from(batch, i);
+}
+
+void Worker::skip_from(Batch& batch, std::uint32_t i) {
+  if (i >= batch.size()) return;
+  const std::uint32_t index = batch.query(i).connection;
+  Entry& entry = entries_[index];
+  entry.skips = true;
+  if (entry.connection != nullptr && !entry.connection->is_closed())
+    entry.rest = entry.connection->parser.rewind(batch.query(i));
+  for (; i < batch.size() && batch.query(i).connection == index; ++i) {
+    Query& q = batch.query(i);
+    // Only a closed connection's: a large value is the first query of its pass, and a blocked connection has no pass.
+    if (q.has(option::prefilled)) state_.engine.abandon_fill(*context_, batch.locations()[i]);
+    q.opcode = Opcode::nothing;
+    q.options = 0;
+  }
+}
+
+// SD: what the output holds of each connection, one send each.
+void Worker::flush() {
+  if (output_.empty()) return;
+  const std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
+  for (std::size_t i = flushed_; i < written_; ++i) {
+    Entry& entry = entries_[i];
+    if (!entry.open) continue;
+    entry.open = false;
+    if (TD_LIKELY(entry.connection != nullptr)) {
+      send(*entry.connection,
+           {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+    }
+  }
+  if (TD_UNLIKELY(!messages_.empty())) send_messages();
+  output_.clear();
+  if (written_ != 0) flushed_ = written_ - 1;  // the last may write more
+  if (TD_UNLIKELY(sampled_)) context_->tasks.cycles[static_cast<std::size_t>(Task::send)].add(cycles_now() - begin);
+}
+
+void Worker::send_messages() {
+  UdpPort* port = messages_.front().to.port;
+  for (const Message& m : messages_) {
+    if (m.to.port != port) {
+      port->flush(counters_);
+      port = m.to.port;
+    }
+    port->reply(m.to, {&output_, m.output_begin, m.output_end, m.externals_begin, m.externals_end}, counters_);
+  }
+  port->flush(counters_);
+  for (const Message& m : messages_)
+    drop_pins({&output_, m.output_begin, m.output_end, m.externals_begin, m.externals_end});
+  messages_.clear();
+}
+
+void Worker::send(Connection& c, OutputRange range) {
+  if (range.empty()) return;
+  if (TD_UNLIKELY(c.is_closed())) return drop_pins(range);
+  if (TD_UNLIKELY(c.is_blocked())) {
+    hold(c, range);
+    return;
+  }
+  if (TD_LIKELY(!range.has_externals())) {
+    const std::ptrdiff_t sent = ::send(c.fd, output_.data() + range.begin, range.copied_bytes(), MSG_NOSIGNAL);
+    if (TD_UNLIKELY(sent < 0 && !would_block())) return close_later(c);
+    if (sent > 0) {
+      counters_.bytes_written.add(static_cast<std::uint64_t>(sent));
+      range.begin += static_cast<std::size_t>(sent);
+    }
+    if (TD_LIKELY(range.begin == range.end)) return;
+  }
+  if (hold(c, range) && (range.externals_begin == range.externals_end || !drain(c)) && !c.is_closed()) {
+    counters_.blocked.add();
+    c.state.store(ConnectionState::blocked, std::memory_order_relaxed);
+    watch(c, EPOLLOUT);
+  }
+}
+
+// Moves output into the connection's own buffer. False: a limit was passed and the connection is closed.
+bool Worker::hold(Connection& c, const OutputRange& range) {
+  if (!charge(c, state_.unsent, range.copied_bytes())) {
+    drop_pins(range);
+    close_later(c);
+    return false;
+  }
+  const std::uint64_t pinned = range.pinned_bytes();
+  if (!charge(c, state_.pinned, pinned)) {
+    state_.unsent.give_back(range.copied_bytes());
+    drop_pins(range);
+    close_later(c);
+    return false;
+  }
+  if (!c.is_blocked()) {
+    c.unsent = std::make_unique<Unsent>();
+    c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
+    blocked_.push_back(&c);
+  }
+  range.for_each([&unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
+    if (pin != no_location) {
+      unsent.append_pinned(p, bytes, pin);
+    } else {
+      unsent.append(p, bytes);
+    }
+  });
+  return true;
+}
+
+// Takes `bytes` of a limit that all connections share. When it is reached, the connection of this worker that holds the
+// most of it is closed for room; false: that is `c` itself.
+bool Worker::charge(const Connection& c, MemoryBudget& budget, std::uint64_t bytes) {
+  const auto held = [&budget, this](const Connection& connection) -> std::uint64_t {
+    if (!connection.is_blocked()) return 0;
+    return &budget == &state_.unsent ? connection.unsent->copied_bytes() : connection.unsent->pinned_bytes();
+  };
+  while (!budget.take(bytes)) {
+    counters_.closed_for_room.add();
+    Connection* most = nullptr;
+    for (Connection* other : blocked_) {
+      if (other != &c && (most == nullptr || held(*other) > held(*most))) most = other;
+    }
+    if (most == nullptr || held(*most) <= held(c) + bytes) return false;
+    close_later(*most);
+  }
+  return true;
+}
+
+// Sends unsent output. True: all has gone, and the connection goes on.
+bool Worker::drain(Connection& c) {
+  for (;;) {
+    iovec parts[send_segments_max];
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = c.unsent->next(parts, send_segments_max);
+    if (message.msg_iovlen == 0) break;
+    std::size_t wanted = 0;
+    for (std::size_t i = 0; i < message.msg_iovlen; ++i) wanted += parts[i].iov_len;
+    const std::ptrdiff_t sent = sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (!would_block()) close_later(c);
+      return false;
+    }
+    counters_.bytes_written.add(static_cast<std::uint64_t>(sent));
+    c.unsent->sent(static_cast<std::size_t>(sent), state_.engine.shared().heap);
+    c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
+    if (static_cast<std::size_t>(sent) < wanted) return false;
+  }
+  drop_unsent(c);
+  if (c.state.load(std::memory_order_relaxed) == ConnectionState::blocked) {
+    c.state.store(ConnectionState::reading, std::memory_order_relaxed);
+    watch(c, EPOLLIN);
+  }
+  if (c.closes) close_later(c);
+  return !c.is_closed();
+}
+
+void Worker::drop_unsent(Connection& c) noexcept {
+  c.unsent->drop(state_.engine.shared().heap);
+  state_.unsent.give_back(c.unsent->copied_bytes());
+  state_.pinned.give_back(c.unsent->pinned_bytes());
+  c.unsent.reset();
+  blocked_.back()->blocked_index = c.blocked_index;
+  blocked_[c.blocked_index] = blocked_.back();
+  blocked_.pop_back();
+}
+
+void Worker::drop_pins(const OutputRange& range) noexcept {
+  for (std::size_t i = range.externals_begin; i < range.externals_end; ++i) {
+    state_.engine.shared().heap.unpin(range.output->externals()[i].pin);
+  }
+}
+
+}  // namespace tandem::net
