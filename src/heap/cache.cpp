@@ -48,6 +48,7 @@ void Heap::adopt_retired(Cache& to, RetiredList& from) noexcept {
       l = next;
     }
   }
+  if (to.retired_.has_open()) seal(to);
 }
 
 void Heap::detach(Cache& cache) noexcept {

@@ -62,6 +62,7 @@ class Heap::Cache {
   Cache* previous_ = nullptr;
   std::uint64_t safe_seen_ = 0;     // the last safe stamp
   std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in others
+  std::uint32_t scavenges_skipped_ = 0;
   std::uint32_t reclaims_since_seal_ = 0;
   RetiredList retired_;
   std::unique_ptr<Location[]> storage_;

@@ -106,13 +106,16 @@ void Heap::free_huge(Location l) noexcept {
 }
 
 bool Heap::scavenge(Cache& cache, SizeClass c) noexcept {
+  // When no batch has ended since the last look, little can have changed: look again only now and then.
+  constexpr std::uint32_t calls_between_looks = 8;
+  if (cache.retired_.has_open()) seal(cache);
   const std::uint64_t safe = epochs_.safe_stamp();
-  if (safe == cache.scavenged_at_) return false;
+  if (safe == cache.scavenged_at_ && ++cache.scavenges_skipped_ < calls_between_looks) return false;
   cache.scavenged_at_ = safe;
+  cache.scavenges_skipped_ = 0;
   // This thread holds a cache's lock already, so it must not wait for another's, nor for the list's.
   const std::unique_lock list(caches_mutex_, std::try_to_lock);
   if (!list.owns_lock()) return false;
-  if (cache.retired_.has_open()) seal(cache);
   for (Cache* other = caches_; other != nullptr; other = other->next_) {
     if (other == &cache || !other->lock_.try_lock()) continue;
     if (other->retired_.has_open()) seal(*other);
@@ -194,6 +197,12 @@ std::size_t Heap::reclaim(Cache& cache) noexcept {
   constexpr std::uint32_t reclaims_before_seal = 16;
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
   if (cache.retired_.has_open() && ++cache.reclaims_since_seal_ >= reclaims_before_seal) seal(cache);
+  return reclaim_sealed(cache);
+}
+
+std::size_t Heap::reclaim_all(Cache& cache) noexcept {
+  TD_DEBUG_ASSERT(cache.lock_.is_locked());
+  if (cache.retired_.has_open()) seal(cache);
   return reclaim_sealed(cache);
 }
 

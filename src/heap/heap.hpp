@@ -99,6 +99,8 @@ class Heap {
   // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
   // batch.
   std::size_t reclaim(Cache& cache) noexcept;
+  // The same, and does not let a few slots wait for company: for a caller that has run out of memory.
+  std::size_t reclaim_all(Cache& cache) noexcept;
   // Slots are stamped a chunk (57 slots or 256 KiB) at a time, a last few after some calls of reclaim(). This stamps
   // what was retired so far: after evicting for room, so that it comes back as soon as the batches now in flight have
   // ended.

@@ -14,8 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr std::uint64_t frame_alignment = std::uint64_t{2} << 20;
-constexpr std::uint32_t block_pages = 32;  // made usable together
-constexpr std::uint32_t no_frame = UINT32_MAX;
+constexpr std::uint32_t block_pages = 32;                                        // made usable together
 constexpr std::uint64_t pages_max = (std::uint64_t{1} << 32 >> page_shift) - 1;  // page 0 is not used
 
 // Address space wanted: many times the budget, so that runs are found, and plenty for small ones.
@@ -45,17 +44,15 @@ PagePool::PagePool(MemoryBudget& budget, bool huge_pages)
     }
     pages = std::max(pages_needed, pages / 2);
   }
-  frame_count_ = static_cast<std::uint32_t>(pages / pages_per_frame_);
-  free_frames_.assign((frame_count_ + 63) / 64, ~std::uint64_t{0});
-  if (frame_count_ % 64 != 0) free_frames_.back() = (std::uint64_t{1} << frame_count_ % 64) - 1;
+  table_.page_limit = static_cast<PageId>(pages / pages_per_frame_ * pages_per_frame_ + 1);
+  free_pages_.assign(table_.page_limit / 64 + 1, 0);
+  for (PageId p = 1; p < table_.page_limit; ++p) free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
   usable_blocks_.assign((pages + block_pages - 1) / block_pages, false);
-  table_.page_limit = static_cast<PageId>(pages + 1);
 }
 
 PagePool::~PagePool() {
-  for (std::uint32_t f = 0; f < frame_count_; ++f) {
-    const bool used = (free_frames_[f / 64] >> f % 64 & 1) == 0;
-    if (used) unpoison_memory(table_.page(first_page(f)), pages_per_frame_ * page_bytes);
+  for (PageId p = 1; p < table_.page_limit; ++p) {
+    if (!is_free(p)) unpoison_memory(table_.page(p), page_bytes);
   }
   budget_.give_back(frames_used_ * frame_cost_bytes());
   munmap(range_, range_bytes_);
@@ -99,15 +96,16 @@ PageId PagePool::take_page() noexcept {
       dirty = table_.info(page).dirty;
       list_remove(page);
     } else {
-      const std::uint32_t frame = find_frame();
-      if (frame == no_frame || !budget_.take(frame_cost_bytes())) return 0;
-      if (!take_frames(frame, 1)) {
+      page = find_page();
+      if (page == 0 || !budget_.take(frame_cost_bytes())) return 0;
+      if (!make_usable(page, page + pages_per_frame_)) {
         budget_.give_back(frame_cost_bytes());
         return 0;
       }
-      page = first_page(frame);
+      ++frames_used_;
       if (pages_per_frame_ == 2) list_push(page + 1, false);
     }
+    mark_used(page, page + 1);
   }
   if (dirty) std::memset(table_.page(page), 0, page_bytes);
   return page;
@@ -115,38 +113,78 @@ PageId PagePool::take_page() noexcept {
 
 PageId PagePool::take_run(std::uint32_t pages) noexcept {
   if (pages == 1) return take_page();
-  const std::uint32_t frames = (pages + pages_per_frame_ - 1) / pages_per_frame_;
-  const std::uint64_t cost = frames * frame_cost_bytes();
-  if (!budget_.take(cost)) return 0;
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t frame = find_frames(frames);
-  if (frame == no_frame || !take_frames(frame, frames)) {
-    budget_.give_back(cost);
+  std::unique_lock lock(mutex_);
+  const PageId first = find_run(pages);
+  if (first == 0) return 0;
+  // Pages in the list are charged already; frames that are all free are not.
+  const PageId end = first + pages;
+  const PageId frames_end = frame_first(end - 1) + pages_per_frame_;
+  std::uint64_t frames = 0;
+  for (PageId f = frame_first(first); f < frames_end; f += pages_per_frame_) {
+    frames += is_uncharged(f) ? 1u : 0u;
+  }
+  if (budget_.overdrawn() || !budget_.take(frames * frame_cost_bytes())) return 0;
+  if (!make_usable(frame_first(first), frames_end)) {
+    budget_.give_back(frames * frame_cost_bytes());
     return 0;
   }
-  const PageId first = first_page(frame);
-  for (PageId spare = first + pages; spare < first + frames * pages_per_frame_; ++spare) list_push(spare, false);
+  frames_used_ += frames;
+  for (PageId p = frame_first(first); p < frames_end; ++p) {
+    const bool inside = p >= first && p < end;
+    PageInfo& info = table_.info(p);
+    if (inside) {
+      if (info.in_pool) {
+        list_remove(p);
+      } else {
+        info.dirty = false;
+      }
+    } else if (is_free(p) && !info.in_pool) {
+      list_push(p, false);  // the other half of a frame that is now charged
+    }
+  }
+  mark_used(first, end);
+  lock.unlock();
+  for (PageId p = first; p < end; ++p) {
+    if (table_.info(p).dirty) std::memset(table_.page(p), 0, page_bytes);
+  }
   return first;
 }
 
-void PagePool::give_page(PageId page) noexcept {
-  if (pages_per_frame_ == 2) {
-    const std::lock_guard lock(mutex_);
-    const PageId buddy = buddy_of(page);
-    if (!table_.info(buddy).in_pool) {
-      list_push(page, true);
-      return;
-    }
-    list_remove(buddy);
-  }
-  give_frames(frame_of(page), 1);
-}
+void PagePool::give_page(PageId page) noexcept { give_run(page, 1); }
 
 void PagePool::give_run(PageId first, std::uint32_t pages) noexcept {
-  if (pages == 1) return give_page(first);
-  const std::uint32_t frames = pages / pages_per_frame_;
-  give_frames(frame_of(first), frames);
-  if (frames * pages_per_frame_ != pages) give_page(first + pages - 1);
+  const PageId end = first + pages;
+  PageId whole_first = first;  // of the frames of which nothing is in use
+  PageId whole_end = end;
+  if (pages_per_frame_ == 2) {
+    const std::lock_guard lock(mutex_);
+    const auto half = [&](PageId p) noexcept {  // a page at the run's edge, with its buddy outside
+      const PageId buddy = buddy_of(p);
+      if (table_.info(buddy).in_pool) {
+        list_remove(buddy);
+        mark_used(buddy, buddy + 1);  // ours until it is discarded
+        return true;
+      }
+      list_push(p, true);
+      free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
+      return false;
+    };
+    if (frame_first(first) != first) whole_first = half(first) ? first - 1 : first + 1;
+    if (frame_first(end) != end && end - 1 >= whole_first) whole_end = half(end - 1) ? end + 1 : end - 1;
+  }
+  if (whole_first >= whole_end) return;
+
+  const bool discarded = discard(whole_first, whole_end);
+  const std::lock_guard lock(mutex_);
+  for (PageId p = whole_first; p < whole_end; ++p) {
+    free_pages_[p / 64] |= std::uint64_t{1} << p % 64;
+    if (!discarded) list_push(p, true);  // still resident, so still charged
+  }
+  if (!discarded) return;
+  free_hint_ = std::min<std::size_t>(free_hint_, whole_first / 64);
+  const std::uint64_t frames = (whole_end - whole_first) / pages_per_frame_;
+  frames_used_ -= frames;
+  budget_.give_back(frames * frame_cost_bytes());
 }
 
 PageId PagePool::lone_page() noexcept {
@@ -162,40 +200,48 @@ PageId PagePool::lone_page() noexcept {
   return 0;
 }
 
-// Single frames from the bottom, runs from the top: so they do not cut each other's space into pieces.
-std::uint32_t PagePool::find_frame() noexcept {
-  for (std::uint32_t w = first_free_hint_; w < free_frames_.size(); ++w) {
-    if (free_frames_[w] != 0) {
-      first_free_hint_ = w;
-      return w * 64 + static_cast<std::uint32_t>(std::countr_zero(free_frames_[w]));
+// Single pages from the bottom, runs from the top: so they do not cut each other's space into pieces.
+PageId PagePool::find_page() noexcept {
+  for (std::size_t w = free_hint_; w < free_pages_.size(); ++w) {
+    for (std::uint64_t word = free_pages_[w]; word != 0; word &= word - 1) {
+      const auto p = static_cast<PageId>(w * 64 + static_cast<unsigned>(std::countr_zero(word)));
+      if (frame_first(p) == p && is_uncharged(p)) {
+        free_hint_ = w;
+        return p;
+      }
     }
   }
-  first_free_hint_ = static_cast<std::uint32_t>(free_frames_.size());
-  return no_frame;
+  free_hint_ = free_pages_.size();
+  return 0;
 }
 
-std::uint32_t PagePool::find_frames(std::uint32_t count) const noexcept {
+bool PagePool::is_uncharged(PageId frame) const noexcept {
+  for (PageId p = frame; p < frame + pages_per_frame_; ++p) {
+    if (!is_free(p) || table_.info(p).in_pool) return false;
+  }
+  return true;
+}
+
+PageId PagePool::find_run(std::uint32_t pages) const noexcept {
   std::uint32_t run = 0;
-  for (std::size_t w = free_frames_.size(); w-- > 0;) {
-    const std::uint64_t word = free_frames_[w];
+  for (std::size_t w = free_pages_.size(); w-- > 0;) {
+    const std::uint64_t word = free_pages_[w];
     if (word == 0) {
       run = 0;
-    } else if (word == ~std::uint64_t{0} && run + 64 < count) {
+    } else if (word == ~std::uint64_t{0} && run + 64 < pages) {
       run += 64;
     } else {
       for (unsigned bit = 64; bit-- > 0;) {
         run = (word >> bit & 1) != 0 ? run + 1 : 0;
-        if (run == count) return static_cast<std::uint32_t>(w * 64 + bit);
+        if (run == pages) return static_cast<PageId>(w * 64 + bit);
       }
     }
   }
-  return no_frame;
+  return 0;
 }
 
-bool PagePool::take_frames(std::uint32_t first, std::uint32_t count) noexcept {
-  const PageId end = first_page(first + count);
-  for (PageId p = first_page(first); p < end; p = (p - 1) / block_pages * block_pages + block_pages + 1) {
-    const std::uint32_t block = (p - 1) / block_pages;
+bool PagePool::make_usable(PageId first, PageId end) noexcept {
+  for (std::uint32_t block = (first - 1) / block_pages; block <= (end - 2) / block_pages; ++block) {
     if (usable_blocks_[block]) continue;
     const PageId block_first = block * block_pages + 1;
     if (mprotect(table_.page(block_first), block_pages * page_bytes, PROT_READ | PROT_WRITE) != 0 ||
@@ -204,38 +250,27 @@ bool PagePool::take_frames(std::uint32_t first, std::uint32_t count) noexcept {
     }
     usable_blocks_[block] = true;
   }
-  for (std::uint32_t f = first; f < first + count; ++f) free_frames_[f / 64] &= ~(std::uint64_t{1} << f % 64);
-  frames_used_ += count;
   if (end > page_end_.load(std::memory_order_relaxed)) page_end_.store(end, std::memory_order_release);
   return true;
 }
 
-// REQUIRES: the caller alone holds all pages of these frames.
-void PagePool::give_frames(std::uint32_t first, std::uint32_t count) noexcept {
-  const PageId page = first_page(first);
-  const std::uint64_t pages = std::uint64_t{count} * pages_per_frame_;
-  const bool discarded =
-      discard(table_.page(page), pages * page_bytes) && discard(table_.bitmap(page), pages * bitmap_bytes);
-  const std::lock_guard lock(mutex_);
-  if (!discarded) {  // still resident, so still charged
-    for (PageId p = page; p < page + pages; ++p) list_push(p, true);
-    return;
-  }
-  for (std::uint32_t f = first; f < first + count; ++f) free_frames_[f / 64] |= std::uint64_t{1} << f % 64;
-  first_free_hint_ = std::min(first_free_hint_, first / 64);
-  frames_used_ -= count;
-  budget_.give_back(count * frame_cost_bytes());
+void PagePool::mark_used(PageId first, PageId end) noexcept {
+  for (PageId p = first; p < end; ++p) free_pages_[p / 64] &= ~(std::uint64_t{1} << p % 64);
 }
 
 // Returns memory to the system: it reads as zero from now on. Locked memory (mlockall) cannot be discarded, only mapped
 // afresh.
-bool PagePool::discard(void* at, std::uint64_t bytes) noexcept {
-  if (madvise(at, bytes, MADV_DONTNEED) == 0) return true;
-  void* const fresh =
-      mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (fresh == MAP_FAILED) return false;
-  if (huge_pages_) madvise(at, bytes, MADV_HUGEPAGE);
-  return true;
+bool PagePool::discard(PageId first, PageId end) noexcept {
+  const auto discard_bytes = [this](void* at, std::uint64_t bytes) noexcept {
+    if (madvise(at, bytes, MADV_DONTNEED) == 0) return true;
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return false;
+    if (huge_pages_) madvise(at, bytes, MADV_HUGEPAGE);
+    return true;
+  };
+  const std::uint64_t pages = end - first;
+  return discard_bytes(table_.page(first), pages * page_bytes) &&
+         discard_bytes(table_.bitmap(first), pages * bitmap_bytes);
 }
 
 void PagePool::list_push(PageId p, bool dirty) noexcept {

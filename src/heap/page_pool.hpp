@@ -51,28 +51,29 @@ class PagePool {
   std::uint32_t pages_per_frame() const noexcept { return pages_per_frame_; }
 
  private:
-  // A frame is pages_per_frame neighbouring pages, frame 0 starting with page 1 on a 2 MiB boundary.
-  std::uint32_t frame_of(PageId p) const noexcept { return (p - 1) / pages_per_frame_; }
-  PageId first_page(std::uint32_t frame) const noexcept { return frame * pages_per_frame_ + 1; }
+  // A frame is pages_per_frame neighbouring pages, frame 0 starting with page 1 on a 2 MiB boundary. It is charged
+  // while one of its pages is in use.
+  PageId frame_first(PageId p) const noexcept { return (p - 1) / pages_per_frame_ * pages_per_frame_ + 1; }
   PageId buddy_of(PageId p) const noexcept { return ((p - 1) ^ 1) + 1; }
   std::uint64_t frame_cost_bytes() const noexcept { return pages_per_frame_ * page_cost_bytes; }
 
   bool reserve(std::uint64_t pages) noexcept;
   // The following REQUIRE the lock.
-  std::uint32_t find_frame() noexcept;
-  std::uint32_t find_frames(std::uint32_t count) const noexcept;
-  bool take_frames(std::uint32_t first, std::uint32_t count) noexcept;  // makes them usable; false: the system refuses
+  bool is_free(PageId p) const noexcept { return (free_pages_[p / 64] >> p % 64 & 1) != 0; }
+  bool is_uncharged(PageId frame) const noexcept;  // by its first page: all of it is free
+  PageId find_page() noexcept;                     // the first of an uncharged frame
+  PageId find_run(std::uint32_t pages) const noexcept;
+  bool make_usable(PageId first, PageId end) noexcept;
+  void mark_used(PageId first, PageId end) noexcept;
   void list_push(PageId p, bool dirty) noexcept;
   void list_remove(PageId p) noexcept;
 
-  void give_frames(std::uint32_t first, std::uint32_t count) noexcept;
-  bool discard(void* at, std::uint64_t bytes) noexcept;
+  bool discard(PageId first, PageId end) noexcept;
 
   MemoryBudget& budget_;
   PageTable table_;
   const bool huge_pages_;
   const std::uint32_t pages_per_frame_;
-  std::uint32_t frame_count_ = 0;
   char* range_ = nullptr;
   std::uint64_t range_bytes_ = 0;
   void* infos_ = nullptr;
@@ -81,9 +82,9 @@ class PagePool {
 
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::vector<std::uint64_t> free_frames_;  // a bit each
+  std::vector<std::uint64_t> free_pages_;  // a bit each, by page
   std::vector<bool> usable_blocks_;
-  std::uint32_t first_free_hint_ = 0;  // all words of free_frames_ before it are empty
+  std::size_t free_hint_ = 0;  // no frame that is all free begins in a word before it
   std::uint64_t frames_used_ = 0;
   PageId lone_last_ = 0;
   PageId list_head_ = 0;  // free pages of frames in use

@@ -1,0 +1,283 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "heap/heap_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+
+struct MoveTest : testing::Test {
+  explicit MoveTest(std::uint64_t budget_bytes = 4 * PagePool::page_cost_bytes)
+      : t(budget_bytes, {.item_bytes_max = 8 * mib}), w(t) {}
+
+  std::vector<Location> fill(std::uint64_t item_bytes) {
+    std::vector<Location> all;
+    for (Location l = w.make(item_bytes, all.size()); l != no_location; l = w.make(item_bytes, all.size()))
+      all.push_back(l);
+    return all;
+  }
+  // What a driver does, all in one go: closes, evicts, finishes.
+  bool move(PageId page, SizeClass to) {
+    if (!t.heap.close_page(page)) return false;
+    w.epoch.enter();
+    std::vector<Location> live;
+    t.heap.for_each_live(page, [&](Location l) { live.push_back(l); });
+    for (const Location l : live) w.retire(l);
+    w.epoch.exit();
+    return t.heap.finish_page(page, to);
+  }
+
+  TestHeap t;
+  TestWorker w;
+};
+
+TEST_F(MoveTest, StarvingClassGetsAPage) {
+  const std::vector<Location> all = fill(1000);
+  const SizeClass from = t.heap.size_class(1000);
+  const SizeClass to = t.heap.size_class(100);
+  ASSERT_EQ(w.allocate(100), no_location);
+  const PageId page = t.heap.pick_donor(to);
+  ASSERT_NE(page, 0u);
+  ASSERT_EQ(t.heap.class_of(page_location(page)), from);
+  ASSERT_TRUE(move(page, to));
+  EXPECT_EQ(t.heap.class_of(page_location(page)), to);
+  EXPECT_NE(w.make(100), no_location);
+  EXPECT_EQ(t.heap.class_stats(from).pages, 3u);
+  EXPECT_EQ(t.heap.class_stats(from).pages_moved_out, 1u);
+  EXPECT_EQ(t.heap.class_stats(to).pages, 1u);
+  EXPECT_EQ(t.heap.class_stats(to).pages_moved_in, 1u);
+  // What was in other pages is untouched.
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(page_of(all[i]) == page || w.is_intact(all[i], 1000, i));
+  }
+}
+
+TEST_F(MoveTest, MovedPageShowsNoOldItems) {
+  fill(96);
+  const SizeClass to = t.heap.size_class(32);
+  const PageId page = t.heap.pick_donor(to);
+  ASSERT_TRUE(move(page, to));
+  w.epoch.enter();
+  t.heap.visit_page(page, [](Location l, Item*) { FAIL() << l; });
+  w.epoch.exit();
+  for (std::uint64_t i = 0; i < page_bytes / sizeof(std::uint64_t); i += granule_bytes / sizeof(std::uint64_t)) {
+    ASSERT_EQ(t.heap.at(page_location(page) + static_cast<Location>(i / 4))->state_word.load(), 0u);
+  }
+}
+
+TEST_F(MoveTest, EvenALastPageGoesToAClassThatHasNone) {
+  for (const std::uint64_t bytes : {32u, 100u, 1'000u, 5'000u}) w.make(bytes);
+  ASSERT_EQ(w.allocate(20'000), no_location);
+  const SizeClass to = t.heap.size_class(20'000);
+  const PageId page = t.heap.pick_donor(to);
+  ASSERT_NE(page, 0u);
+  ASSERT_TRUE(move(page, to));
+  EXPECT_NE(w.make(20'000), no_location);
+  // But not to one that has.
+  EXPECT_EQ(t.heap.pick_donor(to), 0u);
+}
+
+TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
+  // Three pages of small items nobody writes, one of large ones that are written all the time.
+  std::vector<Location> idle;
+  const SizeClass idle_class = t.heap.size_class(1000);
+  while (t.heap.class_stats(idle_class).pages < 3 || t.heap.slots_at_hand(w.cache, idle_class) != 0)
+    idle.push_back(w.make(1000));
+  const SizeClass busy_class = t.heap.size_class(5000);
+  std::vector<Location> busy = fill(5000);
+  t.heap.pick_donor(busy_class);  // looks at the counts so far
+  for (int i = 0; i < 5; ++i) {
+    for (Location& l : busy) {
+      w.retire(l);
+      w.flush();
+      l = w.make(5000);
+      ASSERT_NE(l, no_location);
+    }
+    t.heap.pick_donor(busy_class);
+  }
+  const PageId page = t.heap.pick_donor(busy_class);
+  ASSERT_NE(page, 0u);
+  EXPECT_EQ(t.heap.class_of(page_location(page)), idle_class);
+  // The other way round no page would move.
+  EXPECT_EQ(t.heap.pick_donor(idle_class), 0u);
+}
+
+TEST_F(MoveTest, EmptyPagesAreGivenFirst) {
+  std::vector<Location> all = fill(1000);
+  const PageId empty = page_of(all[all.size() / 2]);
+  for (const Location l : all) {
+    if (page_of(l) == empty) w.retire(l);
+  }
+  w.flush();
+  EXPECT_EQ(t.heap.pick_donor(t.heap.size_class(100)), empty);
+}
+
+TEST_F(MoveTest, AnotherCallNamesAnotherPage) {
+  fill(1000);
+  const SizeClass to = t.heap.size_class(100);
+  const PageId first = t.heap.pick_donor(to);
+  EXPECT_NE(t.heap.pick_donor(to), first);
+}
+
+TEST_F(MoveTest, ClosedPageTakesItsSlotsOutOfAllCaches) {
+  TestWorker other(t);
+  // Both workers hold free slots of the one page.
+  const Location mine = w.allocate(1000);
+  const Location theirs = other.allocate(1000);
+  w.release(mine);
+  other.release(theirs);
+  const PageId page = page_of(mine);
+  ASSERT_EQ(page_of(theirs), page);
+  ASSERT_TRUE(t.heap.close_page(page));
+  EXPECT_FALSE(t.heap.close_page(page));
+  EXPECT_NE(page_of(w.allocate(1000)), page);
+  EXPECT_NE(page_of(other.allocate(1000)), page);
+  ASSERT_TRUE(t.heap.finish_page(page, t.heap.size_class(64)));
+  EXPECT_EQ(t.heap.class_of(page_location(page)), t.heap.size_class(64));
+}
+
+TEST_F(MoveTest, SlotsRetiredByAnyWorkerComeBackToAClosedPage) {
+  auto gone = std::make_unique<TestWorker>(t);
+  TestWorker other(t);
+  const Location a = w.make(1000);
+  const Location b = other.make(1000);
+  const Location c = gone->make(1000);
+  const PageId page = page_of(a);
+  ASSERT_TRUE(t.heap.close_page(page));
+  EXPECT_FALSE(t.heap.finish_page(page, huge_class));
+  w.retire(a);
+  other.retire(b);  // stays unstamped in its list: that worker sleeps
+  gone->retire(c);
+  gone.reset();
+  ASSERT_TRUE(t.heap.finish_page(page, huge_class));
+  EXPECT_EQ(t.budget.used_bytes(), 0u);
+}
+
+TEST_F(MoveTest, PageWithAFillingSlotIsNotClosed) {
+  const Location l = w.allocate(1000);
+  EXPECT_FALSE(t.heap.close_page(page_of(l)));
+  w.fill(l, 1000, 1);
+  EXPECT_TRUE(t.heap.close_page(page_of(l)));
+}
+
+TEST_F(MoveTest, FreeAndHugePagesAreNotClosed) {
+  EXPECT_FALSE(t.heap.close_page(0));
+  EXPECT_FALSE(t.heap.close_page(1));
+  const Location l = w.make(2 * mib);
+  EXPECT_FALSE(t.heap.close_page(page_of(l)));
+  EXPECT_FALSE(t.heap.close_page(page_of(l) + 1));
+  EXPECT_FALSE(t.heap.close_page(t.heap.page_end()));
+}
+
+TEST_F(MoveTest, PageIsNotFinishedWhileSomebodyMayLookAtIt) {
+  TestWorker reader(t);
+  const Location l = w.make(1000);
+  const PageId page = page_of(l);
+  ASSERT_TRUE(t.heap.close_page(page));
+  w.retire(l);
+  w.flush();
+  reader.epoch.enter();  // it may sweep or visit the page now
+  EXPECT_FALSE(t.heap.finish_page(page, t.heap.size_class(64)));
+  EXPECT_FALSE(t.heap.finish_page(page, t.heap.size_class(64)));
+  reader.epoch.exit();
+  reader.epoch.enter();  // it no longer finds it
+  EXPECT_TRUE(t.heap.finish_page(page, t.heap.size_class(64)));
+  reader.epoch.exit();
+}
+
+TEST_F(MoveTest, PinnedPageIsNotFinished) {
+  const Location l = w.make(1000, 6);
+  ASSERT_TRUE(t.heap.close_page(page_of(l)));
+  t.heap.pin(l);
+  w.retire(l);
+  EXPECT_FALSE(t.heap.finish_page(page_of(l), huge_class));
+  EXPECT_TRUE(w.is_intact(l, 1000, 6));
+  t.heap.unpin(l);
+  EXPECT_TRUE(t.heap.finish_page(page_of(l), huge_class));
+}
+
+TEST_F(MoveTest, AbandonedMoveLosesNothing) {
+  const std::vector<Location> all = fill(1000);
+  const PageId page = page_of(all[0]);
+  ASSERT_TRUE(t.heap.close_page(page));
+  w.retire(all[0]);
+  w.flush();
+  t.heap.reopen_page(page);
+  EXPECT_EQ(w.allocate(1000), all[0]);
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_TRUE(w.is_intact(all[i], 1000, i));
+  // Emptied, but the class wants it back before anybody left.
+  TestWorker reader(t);
+  w.release(all[0]);
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (page_of(all[i]) == page) w.retire(all[i]);
+  }
+  ASSERT_TRUE(t.heap.close_page(page));
+  w.flush();
+  reader.epoch.enter();
+  EXPECT_FALSE(t.heap.finish_page(page, huge_class));
+  t.heap.reopen_page(page);
+  reader.epoch.exit();
+  for (std::uint32_t i = 0; i < t.heap.classes()[t.heap.size_class(1000)].slots_per_page; ++i) {
+    EXPECT_EQ(page_of(w.allocate(1000)), page);
+  }
+}
+
+// With huge pages the budget counts frames of two pages.
+struct FrameMoveTest : MoveTest {
+  FrameMoveTest() : MoveTest(64 * mib) {}
+};
+
+TEST_F(FrameMoveTest, BudgetGetsWholeFramesBack) {
+  fill(5000);
+  const std::uint64_t before = t.budget.used_bytes();
+  for (unsigned pages = 1; pages <= 10; ++pages) {
+    const PageId page = t.heap.pick_donor(huge_class);
+    ASSERT_NE(page, 0u);
+    ASSERT_TRUE(move(page, huge_class));
+    // No frame is left half free for more than one step.
+    EXPECT_EQ(t.budget.used_bytes(), before - pages / 2 * 2 * PagePool::page_cost_bytes);
+  }
+}
+
+TEST_F(FrameMoveTest, ClaimIsPaidWhileOthersWantMemory) {
+  fill(5000);
+  const std::uint64_t claim = 10 * mib;
+  ASSERT_TRUE(t.budget.claim(claim));
+  for (int moves = 0; t.budget.overdrawn(); ++moves) {
+    ASSERT_LT(moves, 20);
+    const PageId page = t.heap.pick_donor(huge_class);
+    ASSERT_NE(page, 0u);
+    ASSERT_TRUE(move(page, huge_class));
+    EXPECT_EQ(w.allocate(100), no_location) << "what was freed for the claim went to somebody else";
+    EXPECT_EQ(w.allocate(mib), no_location);
+  }
+  t.budget.give_back(claim);
+  EXPECT_NE(w.allocate(9 * mib / 2), no_location);
+}
+
+TEST_F(FrameMoveTest, HugeItemsAndClassesShareTheBudgetBothWays) {
+  std::vector<Location> huge = fill(3 * mib);
+  EXPECT_GT(huge.size(), 15u);
+  EXPECT_EQ(t.heap.pick_donor(t.heap.size_class(100)), 0u);  // nothing but huge items: they must be evicted
+  w.retire(huge.back());
+  EXPECT_NE(w.make(100), no_location);
+  // And back: the page of the class to the budget.
+  w.epoch.enter();
+  std::vector<Location> victims(huge.size());
+  victims.resize(t.heap.sweep(huge_class, victims, SIZE_MAX, nullptr, nullptr));
+  w.epoch.exit();
+  EXPECT_EQ(victims.size(), huge.size() - 1);
+  for (const Location l : victims) w.retire(l);
+  w.flush();
+  EXPECT_EQ(t.heap.huge_items(), 0u);
+  EXPECT_NE(w.make(8 * mib - 100), no_location);
+}
+
+}  // namespace
+}  // namespace tandem
