@@ -293,7 +293,7 @@ TEST(IndexThreads, DisplacedKeysAreNeverMissedOnAnyLanes) {
 TEST(IndexThreads, NothingIsLostWhileTheTableGrows) {
   for (int round = 0; round < effort; ++round) {
     const Seen seen = run_mix({.cells = 512, .keys = 20'000, .operations = 4'000, .grows = true, .erases_of_16 = 2});
-    EXPECT_GE(seen.growths, 5u);
+    EXPECT_GE(seen.growths, 3u);
   }
 }
 
