@@ -133,6 +133,9 @@ function(tandem_libraries_of name layer)
   if(name STREQUAL "cli")
     find_package(CLI11 REQUIRED)
     find_package(tomlplusplus REQUIRED)
-    target_link_libraries(${layer} PUBLIC CLI11::CLI11 tomlplusplus::tomlplusplus)
+    target_link_libraries(${layer} PUBLIC CLI11::CLI11)
+    # Its headers alone: src/cli/toml.hpp compiles it in, with assertions.
+    target_include_directories(${layer} SYSTEM PRIVATE
+      $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
   endif()
 endfunction()

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sysexits.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/toml.hpp"
 #include "cli/value.hpp"
 
 namespace tandem::cli {
@@ -90,6 +90,34 @@ void set_from_node(const Option& option, Settings& settings, const toml::node& n
   throw CommandError(EX_CONFIG, fmt::format("{}:{}: {}", file, line, what));
 }
 
+// Refuses what toml++ 3.3 answers with undefined behaviour (a character that is not ASCII in a key or a bare value) or
+// what could hide it (texts over several lines). Comments may have any characters, texts have escapes for them.
+void check_characters(std::string_view text, std::string_view file) {
+  char quote = 0;  // of the text that we are in
+  toml::source_index line = 1;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      fail(file, line, "only ASCII outside of comments; texts take other characters as \\uXXXX");
+    }
+    if (c == '\n') {
+      ++line;
+      quote = 0;  // not closed: toml++ will say so
+    } else if (quote != 0) {
+      if (c == quote) quote = 0;
+      if (c == '\\' && quote == '"' && i + 1 < text.size() && text[i + 1] != '\n') ++i;
+    } else if (c == '"' || c == '\'') {
+      if (text.substr(i, 3) == std::string(3, c))
+        fail(file, line, "a text over several lines; there is no use for one here");
+      quote = c;
+    } else if (c == '#') {
+      const std::size_t end = text.find('\n', i);
+      if (end == std::string_view::npos) return;
+      i = end - 1;
+    }
+  }
+}
+
 void apply_table(const toml::table& table, std::string_view file, Settings& settings, const OnSetting& on_setting) {
   // In the order of the file, so that the first mistake in it is the one reported.
   std::vector<std::pair<const toml::key*, const toml::node*>> entries;
@@ -116,10 +144,13 @@ void apply_table(const toml::table& table, std::string_view file, Settings& sett
 }  // namespace
 
 void apply_config(std::string_view text, std::string_view file, Settings& settings, const OnSetting& on_setting) {
+  check_characters(text, file);
   try {
     apply_table(toml::parse(text), file, settings, on_setting);
   } catch (const toml::parse_error& error) {
     fail(file, error.source().begin.line, error.description());
+  } catch (const TomlAssertion&) {
+    throw CommandError(EX_CONFIG, fmt::format("{}: not TOML", file));
   }
 }
 

@@ -130,7 +130,8 @@ TEST(Serve, HelpWins) {
 
 TEST(Serve, CommandLineOverFileOverDefault) {
   const TemporaryFile file(
-      "port = 1000\nudp-port = 2000\nlisten = [\"192.0.2.1\", \"192.0.2.2\"]\nevict = false\nmemory = \"2GiB\"\nverbose "
+      "port = 1000\nudp-port = 2000\nlisten = [\"192.0.2.1\", \"192.0.2.2\"]\nevict = false\nmemory = "
+      "\"2GiB\"\nverbose "
       "= 1\n");
   const Settings settings =
       parse_serve(Arguments{"--udp-port", "3000", "--listen", "::1", "--evict", "--config", file.path(), "-vv"})
@@ -235,6 +236,50 @@ TEST(ConfigFile, SyntaxErrorsNameTheLine) {
     } catch (const CommandError& error) {
       EXPECT_TRUE(std::string_view(error.what()).starts_with(begin)) << error.what();
       EXPECT_EQ(error.exit_code(), EX_CONFIG);
+    }
+  }
+}
+
+// What toml++ 3.3 asserts instead of reporting.
+TEST(ConfigFile, BadTableHeadersAreErrors) {
+  for (const std::string_view text :
+       {std::string_view("[!]\n"), std::string_view("[\0", 2), std::string_view("[[=]]")}) {
+    Settings settings = serve_defaults();
+    try {
+      apply_config(text, "t.toml", settings, [](const Option&, const std::string&) {});
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const CommandError& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("t.toml:")) << error.what();
+      EXPECT_EQ(error.exit_code(), EX_CONFIG);
+    }
+  }
+}
+
+TEST(ConfigFile, OtherCharactersThanAsciiAreForCommentsAndEscapes) {
+  Settings settings = serve_defaults();
+  const auto apply = [&](std::string_view text) {
+    apply_config(text, "t.toml", settings, [](const Option&, const std::string&) {});
+  };
+  apply("# gr\u00f6\u00dfe # \"\nuser = 'a#b' # \u00e9\nunix = \"/\\u00e9\\\"#\" # '\u00e9\nport = 1 # \u00e9");
+  EXPECT_EQ(settings.process.user, "a#b");
+  EXPECT_EQ(settings.server.unix_path, "/\u00e9\"#");
+  EXPECT_EQ(settings.server.tcp_port, 1);
+  const std::string ascii = "only ASCII outside of comments; texts take other characters as \\uXXXX";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"\u00e9 = 1\n", "t.toml:1: " + ascii},
+      {"port = 1 \u00a0\n", "t.toml:1: " + ascii},
+      {"# \u00e9\n\nuser = \"\u00e9\"\n", "t.toml:3: " + ascii},
+      {"user = '\\' # '\nunix = '\u00e9'\n", "t.toml:2: " + ascii},
+      {"user = \"\\\"#\u00e9\"\n", "t.toml:1: " + ascii},
+      {"port = 1\nuser = \"\"\"x\"\"\"\n", "t.toml:2: a text over several lines; there is no use for one here"},
+      {"user = \'\'\'x\'\'\'\n", "t.toml:1: a text over several lines; there is no use for one here"},
+  };
+  for (const auto& [text, message] : cases) {
+    try {
+      apply(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.what(), message);
     }
   }
 }
