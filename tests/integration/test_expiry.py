@@ -60,8 +60,8 @@ LASTING = [
     "never", "long", "absolute_long", "month", "touched_long", "touched_never", "gat_long", "mg_long", "replaced_never",
 ]  # fmt: skip
 ENDING = [
-    "relative", "absolute", "touched_short", "gat_short", "mg_short", "appended", "incremented", "grown", "replaced_short",
-    "stale_short", "meta", "vivified", "counted",
+    "relative", "absolute", "touched_short", "gat_short", "mg_short", "appended", "incremented", "grown",
+    "replaced_short", "stale_short", "meta", "vivified", "counted",
 ]  # fmt: skip
 GONE = ["past", "negative", "month_and_a_second"]
 
