@@ -30,14 +30,13 @@ TEST(SlowReader, HoldsLittleAndLosesNothing) {
   Client slow(s.port(), small_window);
   const std::string request = "get v w v missing\r\nmn\r\nget w v\r\n";
   constexpr std::size_t requests = 20'000 / scale;
-  std::atomic<bool> all_sent{false};
   std::thread sender([&] {
     for (std::size_t i = 0; i < requests; ++i) slow.send(request);
-    all_sent = true;
   });
   ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= 1; }));
   std::this_thread::sleep_for(100ms);
-  EXPECT_FALSE(all_sent.load()) << "the server goes on reading from a client that does not";
+  // It does not go on reading from a client that does not.
+  EXPECT_LT(other.stat("bytes_read"), requests * request.size() / 2);
   EXPECT_LE(other.stat("unsent_bytes", "tandem"), output_bytes_max);
   EXPECT_EQ(other.get("w"), "small");
   const std::string expected = value_reply("v", value) + value_reply("w", "small") + value_reply("v", value) +
@@ -105,30 +104,39 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
   const std::string before = pattern(900'000, 4);
   ASSERT_EQ(other.set("big", before), "STORED\r\n");
   Client slow(s.port(), small_window);
-  slow.send("get big\r\n");
+  // A meta get is not executed twice; so many do not fit the kernel's buffers.
+  std::string requests, expected;
+  for (int i = 0; i < 20; ++i) {
+    requests += "mg big v\r\n";
+    expected += "VA 900000\r\n" + before + "\r\n";
+  }
+  slow.send(requests);
   ASSERT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") != 0; }));
   for (unsigned i = 0; i < 200 / scale; ++i) ASSERT_EQ(other.set("big", pattern(900'000, 100 + i)), "STORED\r\n");
   ASSERT_EQ(other.ask("delete big\r\n"), "DELETED\r\n");
-  EXPECT_TRUE(slow.read_until("END\r\n") == value_reply("big", before) + "END\r\n");
+  EXPECT_TRUE(slow.read(expected.size()) == expected);
 }
 
 // Many of them together: the limit over all connections closes the greediest; the others are served.
+// A Unix socket's kernel buffers are small and do not grow.
 TEST(SlowReader, TheTotalIsBounded) {
+  const std::string path = "/tmp/tandem-bounds-test-" + std::to_string(getpid());
   ServerOptions options = any_port(2);
+  options.unix_path = path;
   TestServer s(options);
-  Client other(s.port());
+  Client other(path);
   ASSERT_EQ(other.set("v", std::string(16 * 1024, 'v')), "STORED\r\n");
   std::string request;
   for (int i = 0; i < 200; ++i) request += "mg v v\r\n";
   std::vector<std::unique_ptr<Client>> slow;
-  // 128 x 16 KiB each, less what the kernel's buffers take.
-  for (std::size_t i = 0; i < 100; ++i) {
-    slow.push_back(std::make_unique<Client>(s.port(), small_window));
-    for (int k = 0; k < 4; ++k) slow.back()->send_some(request);
+  for (std::size_t i = 0; i < 60; ++i) {  // up to a strip of 128 x 16 KiB each
+    slow.push_back(std::make_unique<Client>(path));
+    slow.back()->send_some(request);
     ASSERT_LE(other.stat("unsent_bytes", "tandem"), unsent_bytes_total);
   }
   EXPECT_TRUE(eventually([&] { return other.stat("closed_for_room", "tandem") >= 1; }));
   EXPECT_LE(other.stat("unsent_bytes", "tandem"), unsent_bytes_total);
+  EXPECT_GT(other.stat("unsent_bytes", "tandem"), unsent_bytes_total / 2);  // as few as needed
   EXPECT_EQ(other.set("w", "small"), "STORED\r\n");
   EXPECT_EQ(other.get("w"), "small");
   slow.clear();
@@ -256,8 +264,11 @@ TEST(LargeValues, AbandonedOnesLeaveNothing) {
   ASSERT_TRUE(eventually([&] { return other.stat("curr_connections") == 1; }));
   EXPECT_EQ(other.stat("curr_items"), 0u);
   EXPECT_EQ(other.stat("filling_bytes", "tandem"), 0u);
-  EXPECT_TRUE(eventually([&] { return other.stat("bytes") == 0; }));
-  EXPECT_EQ(other.set("big", std::string(900'000, 'y')), "STORED\r\n");
+  // Their memory can be had again, by both workers.
+  Client second(s.port());
+  for (int i = 0; i < 40; ++i)
+    ASSERT_EQ((i % 2 == 0 ? other : second).set("k" + std::to_string(i), std::string(900'000, 'y')), "STORED\r\n");
+  EXPECT_EQ(other.stat("curr_items"), 40u);
 }
 
 // Clients that begin many large values and send nothing more cannot keep others from storing.

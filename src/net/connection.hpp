@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -19,25 +20,40 @@
 
 namespace tandem::net {
 
-// Bytes that wait between passes: an incomplete request, or requests of a connection that must wait its turn.
+// Bytes that wait between passes: an incomplete request, or requests of a connection that must wait its turn. A long
+// one (a get of very many keys) is received straight into it.
 class KeptInput {
  public:
   std::size_t size() const noexcept { return size_; }
+  std::size_t capacity() const noexcept { return capacity_; }
   const char* data() const noexcept { return data_.get(); }
-  // Replaces what is kept. The new bytes may not lie in the old ones. None: gives the memory back.
+  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back.
   void assign(const char* begin, const char* end) {
-    size_ = static_cast<std::size_t>(end - begin);
-    if (size_ == 0) {
+    const auto bytes = static_cast<std::size_t>(end - begin);
+    if (bytes == 0) {
       data_.reset();
       capacity_ = 0;
-      return;
-    }
-    if (size_ > capacity_ || capacity_ > 2 * size_ + 256) {
-      capacity_ = static_cast<std::uint32_t>((size_ + 63) & ~std::size_t{63});
+    } else if (bytes > capacity_ || capacity_ > 4 * bytes + 256) {
+      std::unique_ptr<char[]> old = std::move(data_);
+      capacity_ = (bytes + 63) & ~std::size_t{63};
       data_.reset(new char[capacity_]);
+      std::memcpy(data_.get(), begin, bytes);
+    } else if (begin != data_.get()) {
+      std::memmove(data_.get(), begin, bytes);
     }
-    std::memcpy(data_.get(), begin, size_);
+    size_ = bytes;
   }
+  // Room for `bytes` more behind what is kept; added() then makes them part of it.
+  char* reserve(std::size_t bytes) {
+    if (capacity_ - size_ < bytes) {
+      capacity_ = 2 * (size_ + bytes);
+      std::unique_ptr<char[]> larger(new char[capacity_]);
+      std::memcpy(larger.get(), data_.get(), size_);
+      data_ = std::move(larger);
+    }
+    return data_.get() + size_;
+  }
+  void added(std::size_t bytes) noexcept { size_ += bytes; }
 
  private:
   std::unique_ptr<char[]> data_;
@@ -111,6 +127,7 @@ struct Connection {
   std::uint32_t blocked_index = 0;  // place in the worker's list of blocked connections
   Parser parser;
   KeptInput kept;
+  std::size_t kept_charged = 0;  // bytes of State::kept that its buffer takes
   std::unique_ptr<Unsent> unsent;
   std::unique_ptr<Fill> fill;
   Connection* previous = nullptr;  // in the worker's list of connections

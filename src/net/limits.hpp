@@ -31,6 +31,8 @@ inline constexpr std::size_t output_bytes_kept = 1024 * 1024;
 // ------------------------------------------------------------------------------------------------------------------------
 // Bytes received at a time: one connection's share of a pass, whatever it floods.
 inline constexpr std::size_t receive_bytes_max = 16 * 1024;
+// Kept input from this size on is a long line: it is received into its own buffer and counts towards kept_bytes_total.
+inline constexpr std::size_t long_input_bytes = 64 * 1024;
 // Of a large value, received straight into its slot.
 inline constexpr std::size_t receive_value_bytes_max = 256 * 1024;
 // Queries of one connection per pass: requests_per_event (memcached's -R counts commands that its loop handles one by
@@ -44,6 +46,9 @@ inline constexpr std::size_t send_segments_max = 64;
 // that clients have not read, copied into their connections' own buffers. Past it the connection with the most is
 // closed.
 inline constexpr std::uint64_t unsent_bytes_total = std::uint64_t{64} * 1024 * 1024;
+// Long lines that have not arrived whole (a get of very many keys), in buffers of up to twice their size. Past it the
+// connection that asks for more is closed.
+inline constexpr std::uint64_t kept_bytes_total = std::uint64_t{64} * 1024 * 1024;
 // Values that unsent output pins in the heap, and values not wholly received that fill slots: each at most this part of
 // the memory limit, so that clients which neither read nor send cannot keep the store from storing.
 inline constexpr std::uint64_t pinned_share = 2;

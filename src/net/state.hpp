@@ -50,6 +50,7 @@ struct State {
   EventFd acceptor_wakeup;
 
   MemoryBudget unsent{unsent_bytes_total};  // bytes copied for clients that do not read
+  MemoryBudget kept{kept_bytes_total};      // buffers of long lines
   MemoryBudget pinned;                      // bytes of values pinned for them
   MemoryBudget filling;                     // bytes of values not wholly received
 

@@ -142,6 +142,7 @@ void Worker::end_pass() noexcept {
     }
     if (state_.verbosity.load(std::memory_order_relaxed) >= 2) log().debug("<{} connection closed.", c->fd);
     ::close(c->fd);
+    state_.kept.give_back(c->kept_charged);
     delete c;
     connection_count_.fetch_sub(1, std::memory_order_relaxed);
     state_.connection_closed();

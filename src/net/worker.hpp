@@ -84,6 +84,8 @@ class Worker final : private ResponseWriter {
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
   void serve_udp(UdpPort& port);
+  void serve_long(Connection& c);
+  bool charge_kept(Connection& c) noexcept;
   void make_room(std::size_t bytes);
   std::size_t receive(Connection& c, char* to) noexcept;
   std::size_t receive_value(Connection& c, char* to) noexcept;

@@ -37,6 +37,7 @@ void Worker::serve(Connection& c) {
   c.pass = pass_;
   if (TD_UNLIKELY(c.is_blocked()) && (!drain(c) || !c.resumes)) return;
   const std::size_t kept = c.kept.size();
+  if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return serve_long(c);
   make_room(kept + receive_bytes_max);
   char* begin = arena_.get() + arena_used_;
   if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
@@ -51,6 +52,35 @@ void Worker::serve(Connection& c) {
   arena_used_ += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
   add_entry(&c, begin, begin + bytes);
   parse(c);
+}
+
+// A line too long for the arena: it is received and parsed where it is kept.
+void Worker::serve_long(Connection& c) {
+  if (!c.resumes) {
+    char* const to = c.kept.reserve(receive_bytes_max);
+    if (!charge_kept(c)) return;
+    const std::size_t got = receive(c, to);
+    if (got == 0) return;
+    c.kept.added(got);
+  }
+  c.resumes = false;
+  add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
+  parse(c);
+}
+
+// Keeps State::kept in step with the connection's buffer. False: the limit was passed and the connection is closed.
+bool Worker::charge_kept(Connection& c) noexcept {
+  const std::size_t wanted = c.kept.capacity() >= long_input_bytes ? c.kept.capacity() : 0;
+  if (TD_LIKELY(wanted == c.kept_charged)) return true;
+  if (wanted < c.kept_charged) {
+    state_.kept.give_back(c.kept_charged - wanted);
+  } else if (!state_.kept.take(wanted - c.kept_charged)) {
+    counters_.closed_for_room.add();
+    close_later(c);
+    return false;
+  }
+  c.kept_charged = wanted;
+  return true;
 }
 
 void Worker::make_room(std::size_t bytes) {
@@ -229,7 +259,10 @@ void Worker::finish(Entry& entry) {
     if (!c.is_blocked()) close_later(c);
     return;
   }
-  if (entry.rest != entry.input_end || c.kept.size() != 0) c.kept.assign(entry.rest, entry.input_end);
+  if (entry.rest != entry.input_end || c.kept.size() != 0) {
+    c.kept.assign(entry.rest, entry.input_end);
+    if (!charge_kept(c)) return;
+  }
   if (TD_LIKELY(entry.stop == Stop::need_more && !entry.skips)) return;
   c.large_waits = entry.stop == Stop::large && !entry.skips;
   c.resumes = true;
