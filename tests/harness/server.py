@@ -14,8 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-READY_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 5.0
+# How much slower than a release build the server under test may be; for sanitizers.
+TIME_FACTOR = float(os.environ.get("TANDEM_TIME_FACTOR", "1"))
+READY_TIMEOUT_S = 20.0 * TIME_FACTOR
+STOP_TIMEOUT_S = 5.0 * TIME_FACTOR
 HOST = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
 SANITIZER_REPORTS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "ERROR: LeakSanitizer")

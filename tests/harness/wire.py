@@ -12,6 +12,8 @@ import termios
 import time
 from dataclasses import dataclass
 
+from harness.server import TIME_FACTOR
+
 _nonces = itertools.count(0x10000000)
 SENTINEL_KEY = b"sentinel_never_stored"
 RECEIVE_BYTES = 1 << 18
@@ -77,7 +79,7 @@ class Stream:
     def send(self, data: bytes, timeout_s: float = 10.0) -> None:
         """Sends without reading. Bytes that the server closed on are lost silently, as the reader will find out."""
         view = memoryview(data)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * TIME_FACTOR
         while view:
             _, writable, _ = select.select([], [self.socket], [], max(0.0, deadline - time.monotonic()))
             if not writable:
@@ -89,7 +91,7 @@ class Stream:
 
     def wait_taken(self, timeout_s: float = 10.0) -> None:
         """Waits until the peer has read all that was sent. Exact on a Unix socket; on TCP it means: acknowledged."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * TIME_FACTOR
         while struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, b"\0\0\0\0"))[0]:
             if time.monotonic() > deadline:
                 raise WireTimeout(f"the server did not read in {timeout_s} s", b"")
@@ -125,6 +127,7 @@ class Stream:
         return received
 
     def _transfer(self, request: bytes, timeout_s: float, until: bytes | None) -> bytes:
+        timeout_s *= TIME_FACTOR
         if until is not None and len(request) <= SMALL_REQUEST:
             return self._ask(request, timeout_s, until)
         view = memoryview(request)
@@ -215,7 +218,7 @@ class UdpClient:
         mine = self.send(payload)
         fence = self.send(b"mn\r\n")
         answers = []
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * TIME_FACTOR
         while True:
             datagram = self.receive(max(0.001, deadline - time.monotonic()))
             if datagram is None:

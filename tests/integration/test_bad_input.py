@@ -82,6 +82,7 @@ def test_line_without_an_end(server: Server) -> None:
     server.check_alive()
 
 
+@pytest.mark.footprint
 def test_endless_get_line_is_bounded(tandem: Callable[..., Server]) -> None:
     """memcached lets a get line grow without bound; what must hold is that others are served and memory is bounded by
     what was sent."""
@@ -111,6 +112,7 @@ def test_too_large_value_is_answered_once_when_all_of_it_came(server: Server) ->
         assert stream.exchange(b"\r\nget large\r\n").data == b"END\r\n"
 
 
+@pytest.mark.footprint
 @pytest.mark.parametrize("length", [1 << 21, 1 << 30, 2147483645])
 def test_announced_value_that_never_comes(length: int, server: Server) -> None:
     """Claims of large values take no memory and leave the item that was there."""

@@ -33,6 +33,7 @@ def fill(stream: Stream, total_bytes: int, check: Callable[[], None]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.footprint
 @pytest.mark.parametrize(("memory_mib", "total_mib"), [(64, 2048), (256, 1024)])
 def test_resident_memory_is_bounded(memory_mib: int, total_mib: int, tandem: Callable[..., Server]) -> None:
     server = tandem("-t", "2", memory_mib=memory_mib)
@@ -134,6 +135,7 @@ def test_no_evictions_with_M(tandem: Callable[..., Server]) -> None:
     assert int(values["store_no_memory"]) >= 50
 
 
+@pytest.mark.footprint
 def test_client_that_never_reads(tandem: Callable[..., Server]) -> None:
     """Asks for far more than its socket holds. The server may stop reading from it or close it, but neither grow nor
     keep others waiting."""

@@ -1,0 +1,1 @@
+"""Histories of concurrent clients, checked key by key for linearizability."""
