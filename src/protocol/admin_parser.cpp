@@ -9,8 +9,8 @@
 namespace tandem::protocol {
 
 LineParser::Step LineParser::slabs(const Words& words) {
-  if (words.count == 4 && words[1] == "reassign") return answer(line::no_reassign);
-  if (words.count < 3 || words[1] != "automove") return answer(line::error);
+  if (words.count() == 4 && words[1] == "reassign") return answer(line::no_reassign);
+  if (words.count() < 3 || words[1] != "automove") return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   if (words[2] == "ratio") {
     double ratio = 0;
@@ -24,11 +24,11 @@ LineParser::Step LineParser::slabs(const Words& words) {
 }
 
 LineParser::Step LineParser::lru_crawler(const Words& words) {
-  if (words.count == 2) {
+  if (words.count() == 2) {
     if (words[1] == "enable") return answer(line::no_crawler_start);
     return answer(words[1] == "disable" ? line::ok : line::error);
   }
-  if (words.count != 3) return answer(line::error);
+  if (words.count() != 3) return answer(line::error);
   if (words[1] == "crawl" || words[1] == "metadump") return answer(line::no_crawler);
   const bool sleep = words[1] == "sleep";
   if (!sleep && words[1] != "tocrawl") return answer(line::error);
@@ -42,14 +42,14 @@ LineParser::Step LineParser::watch(const Words& words) {
   constexpr std::string_view streams[] = {"rawcmds",    "evictions", "fetchers",    "mutations", "sysevents",
                                           "connevents", "proxyreqs", "proxyevents", "proxyuser"};
   const bool no_reply = words.last_is("noreply");
-  for (std::size_t i = 1; i < words.count; ++i) {
+  for (std::size_t i = 1; i < words.count(); ++i) {
     if (std::ranges::find(streams, words[i]) == std::end(streams)) return answer(line::error, no_reply);
   }
   return answer(line::no_watch, no_reply);
 }
 
 LineParser::Step LineParser::memory_limit(const Words& words) {
-  if (words.count != 2 && words.count != 3) return answer(line::error);
+  if (words.count() != 2 && words.count() != 3) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   std::uint32_t megabytes = 0;
   if (!number::read_u32(words[1], megabytes)) return answer(line::error, no_reply);

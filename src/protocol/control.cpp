@@ -31,11 +31,14 @@ std::string_view stats_detail(const Words& words) noexcept {
 }
 
 std::string_view stats_cachedump(const Words& words) noexcept {
-  return words.count < 4 ? line::bad_line : line::no_cachedump;
+  return words.count() < 4 ? line::bad_line : line::no_cachedump;
 }
 
 void stats(const Query& query, ServerControl& server, Output& out) {
-  const Words words(query.wire, query.wire + query.wire_bytes);
+  const char* const end = query.wire + query.wire_bytes;
+  std::string_view command;
+  Tokens(query.wire, end).next(command);
+  const Words words(command, end);
   const std::string_view group = words[1];
   if (group == "reset") {
     StatLines none(out);

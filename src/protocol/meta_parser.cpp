@@ -26,7 +26,7 @@ LineParser::Step LineParser::meta(char command) {
   }
   if (command == 'n') return answer(line::mn);
   std::string_view key;
-  const bool any = tokens.next(key);
+  const bool any = tokens.next_key(key);
   if (TD_UNLIKELY(!any || key.size() > key_bytes_max)) {
     switch (command) {
       case 'g':

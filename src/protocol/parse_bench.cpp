@@ -34,8 +34,8 @@ void floor(benchmark::State& state, const std::string& input) {
       ++lines;
     }
   }
-  state.counters["ns_per_line"] =
-      benchmark::Counter(static_cast<double>(lines) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["per_line"] =
+      benchmark::Counter(static_cast<double>(lines), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void parse(benchmark::State& state, const std::string& input) {
@@ -53,8 +53,8 @@ void parse(benchmark::State& state, const std::string& input) {
     batch.clear();
     scratch.clear();
   }
-  state.counters["ns_per_query"] =
-      benchmark::Counter(static_cast<double>(queries) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["per_query"] =
+      benchmark::Counter(static_cast<double>(queries), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 const std::string value(64, 'v');

@@ -58,6 +58,7 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   q = large.query;
   q.connection = connection;
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
+  if (!removes) q.key_bytes = 0;
   q.reply = static_cast<std::uint8_t>(Reply::line);
   q.options = mute ? option::no_reply : 0;
   q.value = protocol::line::no_memory_store.data();
@@ -218,7 +219,7 @@ TD_INLINE bool LineParser::fast_set() {
 // "m? ...\r\n" without control characters. False: nothing was taken.
 TD_INLINE bool LineParser::fast_meta(Step& step) {
   if (TD_UNLIKELY(p_[1] <= ' ')) return false;
-  const char* const line_end = find_below<' '>(p_ + 3, end_, begin_);
+  const char* const line_end = find_control(p_ + 3, end_, begin_);
   if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
   line_end_ = line_end;
   next_ = line_end + 2;
@@ -273,7 +274,7 @@ LineParser::Step LineParser::multiget(bool continues) {
   Tokens keys(p_, line_end);
   std::string_view key;
   while (!batch_.full()) {
-    keys.next_far(key);
+    keys.next_key(key);
     Query& q = batch_.next();
     q.opcode = Opcode::get;
     set_key(q, key);

@@ -27,45 +27,73 @@ TD_INLINE bool starts_with(const char* p, const char (&literal)[N]) noexcept {
   return std::memcmp(p, literal, N - 1) == 0;
 }
 
-// The first byte in [p, end) that is less than Limit (as unsigned); `end` if there is none. One 16-byte step for most
-// keys. `begin` <= p is how far back one may read.
-template <char Limit>
-TD_INLINE const char* find_below(const char* p, const char* end, [[maybe_unused]] const char* begin) noexcept {
-  static_assert(Limit > 0);
+namespace detail {
+// The first byte in [p, end) that matches; `end` if there is none. One 16-byte step for most keys. `begin` <= p is how
+// far back one may read. Matcher: a byte as bool, 16 bytes as a bit mask (SSE2), 8 bytes as their bytes' top bits, of
+// which the lowest set one is exact (others).
+template <class Matcher>
+TD_INLINE const char* find(const char* p, const char* end, [[maybe_unused]] const char* begin) noexcept {
 #if defined(__SSE2__)
-  const __m128i highest = _mm_set1_epi8(Limit - 1);
-  const auto below = [&](const char* at) noexcept {
-    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(v, highest), v)));
+  const auto matches = [](const char* at) noexcept {
+    return Matcher::mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   };
   for (; end - p >= 16; p += 16) {
-    if (const unsigned found = below(p); found != 0) return p + std::countr_zero(found);
+    if (const unsigned found = matches(p); found != 0) return p + std::countr_zero(found);
   }
   if (TD_LIKELY(end - begin >= 16)) {
     // The last 16 bytes, less those before p.
-    const auto before = static_cast<unsigned>(16 - (end - p));
-    const unsigned found = below(end - 16) >> before;
+    const unsigned found = matches(end - 16) >> (16 - (end - p));
     return found != 0 ? p + std::countr_zero(found) : end;
   }
 #else
   if constexpr (std::endian::native == std::endian::little) {
-    constexpr std::uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
     for (; end - p >= 8; p += 8) {
-      // Exact for the lowest byte found: borrows only travel upwards. A byte is below Limit when subtracting that
-      // borrows and its own top bit is clear.
-      const auto w = load<std::uint64_t>(p);
-      const std::uint64_t found = (w - ones * Limit) & ~w & tops;
-      if (found != 0) return p + std::countr_zero(found) / 8;
+      if (const std::uint64_t found = Matcher::tops(load<std::uint64_t>(p)); found != 0) {
+        return p + std::countr_zero(found) / 8;
+      }
     }
   }
 #endif
-  while (p != end && static_cast<unsigned char>(*p) >= Limit) ++p;
+  while (p != end && !Matcher::matches(*p)) ++p;
   return p;
 }
 
-// The end of a word: the first space or control character.
+inline constexpr std::uint64_t every_byte = 0x0101010101010101, every_top = 0x8080808080808080;
+
+template <char Limit>
+struct Below {
+  static_assert(Limit > 0);
+#if defined(__SSE2__)
+  static unsigned mask(__m128i v) noexcept {
+    return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(Limit - 1)), v)));
+  }
+#endif
+  // A byte is below Limit when subtracting that borrows and its own top bit is clear; borrows only travel upwards.
+  static std::uint64_t tops(std::uint64_t w) noexcept { return (w - every_byte * Limit) & ~w & every_top; }
+  static bool matches(char c) noexcept { return static_cast<unsigned char>(c) < Limit; }
+};
+
+template <char Byte>
+struct Equal {
+#if defined(__SSE2__)
+  static unsigned mask(__m128i v) noexcept {
+    return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(Byte))));
+  }
+#endif
+  static std::uint64_t tops(std::uint64_t w) noexcept { return Below<1>::tops(w ^ (every_byte * Byte)); }
+  static bool matches(char c) noexcept { return c == Byte; }
+};
+}  // namespace detail
+
+// The end of a word of a plain line: the first space or control character.
 TD_INLINE const char* find_delimiter(const char* p, const char* end, const char* begin) noexcept {
-  return find_below<' ' + 1>(p, end, begin);
+  return detail::find<detail::Below<' ' + 1>>(p, end, begin);
+}
+TD_INLINE const char* find_control(const char* p, const char* end, const char* begin) noexcept {
+  return detail::find<detail::Below<' '>>(p, end, begin);
+}
+TD_INLINE const char* find_space(const char* p, const char* end, const char* begin) noexcept {
+  return detail::find<detail::Equal<' '>>(p, end, begin);
 }
 
 // memcpy for short strings: no call, exact reads and writes.

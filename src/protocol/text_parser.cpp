@@ -17,7 +17,7 @@ LineParser::Step LineParser::text(std::string_view command) {
     if (command == "gats") return retrieve(Reply::gets, true, arguments);
     return answer(line::error);
   }
-  const Words words(p_, line_end_);
+  const Words words(command, line_end_);
   switch (command[0]) {
     case 's':
       if (command == "set") return update(StoreMode::set, false, words);
@@ -84,7 +84,7 @@ LineParser::Step LineParser::text(std::string_view command) {
   }
   // A web client. memcached looks for it only when no command begins with the same letter.
   const bool other = std::string_view("gsacidt").find(command[0]) == std::string_view::npos;
-  if (other && words[words.count - 1].starts_with("HTTP/")) {
+  if (other && words.last().starts_with("HTTP/")) {
     p_ = next_;
     return Step::close;
   }
@@ -104,7 +104,7 @@ LineParser::Step LineParser::retrieve(Reply reply, bool touch, Tokens arguments)
   }
   // Before any key is looked up, all are checked: a bad one leaves only the error.
   const char* const first = arguments.position();
-  while (arguments.next_far(word)) {
+  while (arguments.next_key(word)) {
     if (word.size() > key_bytes_max) return answer(line::bad_format);
   }
   line_begin_ = p_;
@@ -119,7 +119,7 @@ LineParser::Step LineParser::retrieve(Reply reply, bool touch, Tokens arguments)
 
 LineParser::Step LineParser::update(StoreMode mode, bool compare, const Words& words) {
   const std::size_t least = compare ? 6 : 5;
-  if (words.count != least && words.count != least + 1) return answer(line::error);
+  if (words.count() != least && words.count() != least + 1) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   std::uint32_t client_flags = 0;
   std::int32_t exptime = 0, bytes = 0;
@@ -140,13 +140,13 @@ LineParser::Step LineParser::update(StoreMode mode, bool compare, const Words& w
 }
 
 LineParser::Step LineParser::remove(const Words& words) {
-  if (words.count < 2 || words.count > 4) return answer(line::error);
+  if (words.count() < 2 || words.count() > 4) return answer(line::error);
   bool no_reply = false;
-  if (words.count > 2) {
+  if (words.count() > 2) {
     // Long ago delete took a time; 0 is still let pass.
     const bool zero = words[2] == "0";
     no_reply = words.last_is("noreply");
-    const bool valid = words.count == 3 ? zero || no_reply : zero && no_reply;
+    const bool valid = words.count() == 3 ? zero || no_reply : zero && no_reply;
     if (!valid) return answer(line::bad_delete, no_reply);
   }
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
@@ -155,7 +155,7 @@ LineParser::Step LineParser::remove(const Words& words) {
 }
 
 LineParser::Step LineParser::arithmetic(bool decrement, const Words& words) {
-  if (words.count != 3 && words.count != 4) return answer(line::error);
+  if (words.count() != 3 && words.count() != 4) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   std::uint64_t delta = 0;
@@ -168,7 +168,7 @@ LineParser::Step LineParser::arithmetic(bool decrement, const Words& words) {
 }
 
 LineParser::Step LineParser::touch(const Words& words) {
-  if (words.count != 3 && words.count != 4) return answer(line::error);
+  if (words.count() != 3 && words.count() != 4) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   std::int32_t exptime = 0;
@@ -180,11 +180,11 @@ LineParser::Step LineParser::touch(const Words& words) {
 }
 
 LineParser::Step LineParser::flush_all(const Words& words) {
-  if (words.count > 3) return answer(line::error);
+  if (words.count() > 3) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   if (!options_.flush_enabled) return answer(line::no_flush, no_reply);
   std::int32_t exptime = 0;
-  if (words.count != (no_reply ? 2 : 1) && !number::read_i32(words[1], exptime)) {
+  if (words.count() != (no_reply ? 2 : 1) && !number::read_i32(words[1], exptime)) {
     return answer(line::bad_exptime, no_reply);
   }
   const std::uint32_t at_s = exptime > 0 ? clock_.expiry_s(exptime) : 0;
@@ -197,7 +197,7 @@ LineParser::Step LineParser::flush_all(const Words& words) {
 }
 
 LineParser::Step LineParser::verbosity(const Words& words) {
-  if (words.count != 2 && words.count != 3) return answer(line::error);
+  if (words.count() != 2 && words.count() != 3) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   std::uint32_t level = 0;
   if (!number::read_u32(words[1], level)) return answer(line::bad_format, no_reply);

@@ -1,12 +1,11 @@
 // Words of a command line and the numbers in them, read as memcached reads them (strtol and its kin, quirks included).
 #pragma once
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string_view>
 
 #include "base/platform.hpp"
+#include "protocol/scan.hpp"
 
 namespace tandem::protocol {
 
@@ -15,49 +14,66 @@ using std::string_view;
 // The words of one line: only spaces separate.
 class Tokens {
  public:
-  // Takes the next word; false at the line's end.
+  Tokens(const char* begin, const char* end) noexcept : begin_(begin), p_(begin), end_(end) {}
+
+  // Takes the next word; false at the line's end. For words of a few letters.
   TD_INLINE bool next(string_view& word) noexcept {
-    while (p_ != end_ && *p_ == ' ') ++p_;
-    const char* const first = p_;
+    const char* const first = skip();
     while (p_ != end_ && *p_ != ' ') ++p_;
     word = {first, static_cast<std::size_t>(p_ - first)};
     return p_ != first;
   }
-  // As next(), for long lines.
-  bool next_far(string_view& word) noexcept {
-    while (p_ != end_ && *p_ == ' ') ++p_;
-    const char* const first = p_;
-    const auto left = static_cast<std::size_t>(end_ - first);
-    const void* const space = left == 0 ? nullptr : std::memchr(first, ' ', left);
-    p_ = space != nullptr ? static_cast<const char*>(space) : end_;
+  // The same for longer ones.
+  TD_INLINE bool next_key(string_view& word) noexcept {
+    const char* const first = skip();
+    p_ = find_space(first, end_, begin_);
     word = {first, static_cast<std::size_t>(p_ - first)};
     return p_ != first;
   }
-  bool more() noexcept {
-    while (p_ != end_ && *p_ == ' ') ++p_;
-    return p_ != end_;
-  }
+  TD_INLINE bool more() noexcept { return skip() != end_; }
   const char* position() const noexcept { return p_; }
 
-  Tokens(const char* begin, const char* end) noexcept : p_(begin), end_(end) {}
-
  private:
+  TD_INLINE const char* skip() noexcept {
+    while (p_ != end_ && *p_ == ' ') ++p_;
+    return p_;
+  }
+
+  const char* begin_;
   const char* p_;
   const char* end_;
 };
 
 // A whole line's words, for commands that take few: memcached looks at 23 at most.
-struct Words {
+class Words {
+ public:
   static constexpr std::size_t max = 23;
-  std::array<string_view, max> word;
-  std::size_t count = 0;
 
-  Words(const char* begin, const char* end) noexcept {
-    Tokens tokens(begin, end);
-    while (count < max && tokens.next(word[count])) ++count;
+  // The line's first word is known.
+  Words(string_view first, const char* end) noexcept {
+    put(first);
+    Tokens tokens(first.data() + first.size(), end);
+    string_view word;
+    if (!tokens.next_key(word)) return;
+    put(word);
+    while (count_ < max && tokens.next(word)) put(word);
   }
-  string_view operator[](std::size_t i) const noexcept { return i < count ? word[i] : string_view{}; }
-  bool last_is(string_view text) const noexcept { return word[count - 1] == text; }
+  std::size_t count() const noexcept { return count_; }
+  string_view operator[](std::size_t i) const noexcept {
+    return i < count_ ? string_view{words_[i].begin, words_[i].bytes} : string_view{};
+  }
+  string_view last() const noexcept { return (*this)[count_ - 1]; }
+  bool last_is(string_view text) const noexcept { return last() == text; }
+
+ private:
+  struct Word {
+    const char* begin;
+    std::size_t bytes;
+  };
+  void put(string_view word) noexcept { words_[count_++] = {word.data(), word.size()}; }
+
+  Word words_[max];
+  std::size_t count_ = 0;
 };
 
 namespace number {
@@ -80,8 +96,7 @@ inline bool parse(string_view text, Parsed& to) noexcept {
   for (; p != end; ++p) {
     const auto digit = static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
     if (digit > 9) break;
-    if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) return false;
-    value = value * 10 + digit;
+    if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value)) return false;
   }
   if (p == first || (p != end && !is_space(*p))) return false;
   to.magnitude = value;

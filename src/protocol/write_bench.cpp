@@ -60,9 +60,8 @@ std::string requests(const std::string& before, const std::string& after) {
 }
 
 void set_rate(benchmark::State& state) {
-  state.counters["ns_per_query"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * queries / 1e9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["per_query"] = benchmark::Counter(static_cast<double>(state.iterations()) * queries,
+                                                   benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void write(benchmark::State& state, const std::string& before, const std::string& after, std::uint32_t client_flags) {

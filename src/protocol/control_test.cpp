@@ -1,0 +1,101 @@
+// flush_all, verbosity, stats and the commands for machinery that is not here.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "protocol/reply_harness.hpp"
+
+namespace tandem::protocol {
+namespace {
+
+using std::string;
+using Calls = std::vector<string>;
+
+const string bad_format = "CLIENT_ERROR bad command line format\r\n";
+const string bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
+
+TEST(Control, FlushAll) {
+  ReplyHarness server;
+  server.exchange("set a 0 0 1\r\nx\r\n");
+  EXPECT_EQ(server.exchange("get a\r\nflush_all\r\nget a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\nOK\r\nEND\r\n");
+  EXPECT_EQ(server.exchange("flush_all 0\r\nflush_all -1\r\nflush_all 0 x\r\n"), "OK\r\nOK\r\nOK\r\n");
+  EXPECT_EQ(server.exchange("flush_all noreply\r\nflush_all 5 noreply\r\nflush_all noreply noreply\r\n"), "");
+  EXPECT_EQ(server.calls, (Calls{"flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0",
+                                 "flush_all " + std::to_string(ReplyHarness::start_s + 5)}));
+  EXPECT_EQ(server.exchange("flush_all x\r\nflush_all noreply 0\r\n"), bad_exptime + bad_exptime);
+  EXPECT_EQ(server.exchange("flush_all x noreply\r\n"), "");
+  EXPECT_EQ(server.exchange("flush_all 0 1 2\r\n"), "ERROR\r\n");
+  // A time before the server began, which is memcached's way of flushing nothing.
+  server.exchange("set a 0 0 1\r\nx\r\n");
+  EXPECT_EQ(server.exchange("flush_all 2592001\r\nget a\r\n"), "OK\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+  EXPECT_EQ(server.calls.size(), 6u);
+}
+
+TEST(Control, FlushAllTurnedOff) {
+  ProtocolOptions options;
+  options.flush_enabled = false;
+  ReplyHarness server(options);
+  EXPECT_EQ(server.exchange("flush_all\r\nflush_all x\r\n"),
+            "CLIENT_ERROR flush_all not allowed\r\nCLIENT_ERROR flush_all not allowed\r\n");
+  EXPECT_EQ(server.exchange("flush_all noreply\r\n"), "");
+  EXPECT_TRUE(server.calls.empty());
+}
+
+TEST(Control, Verbosity) {
+  ReplyHarness server;
+  EXPECT_EQ(server.exchange("verbosity 1\r\nverbosity 99 x\r\nverbosity 2 noreply\r\n"), "OK\r\nOK\r\n");
+  EXPECT_EQ(server.calls, (Calls{"verbosity 1", "verbosity 99", "verbosity 2"}));
+  EXPECT_EQ(server.exchange("verbosity\r\nverbosity 1 2 3\r\n"), "ERROR\r\nERROR\r\n");
+  EXPECT_EQ(server.exchange("verbosity x\r\nverbosity -1\r\nverbosity noreply\r\n"), bad_format + bad_format);
+}
+
+TEST(Control, Stats) {
+  ReplyHarness server;
+  EXPECT_EQ(server.exchange("stats\r\nstats \r\n"), "STAT name value\r\nEND\r\nSTAT name value\r\nEND\r\n");
+  EXPECT_EQ(server.exchange("stats settings\r\nstats items x y\r\n"), "STAT name value\r\nEND\r\nEND\r\n");
+  EXPECT_EQ(server.exchange("stats reset x\r\n"), "STAT name value\r\nRESET\r\n") << "the sink is there for it";
+  EXPECT_EQ(server.exchange("stats nosuch\r\n"), "ERROR\r\n");
+  EXPECT_EQ(server.calls, (Calls{"stats ", "stats ", "stats settings", "stats items", "stats reset", "stats nosuch"}));
+  EXPECT_EQ(server.exchange("stats sizes_enable\r\nstats sizes_disable\r\n"),
+            "STAT sizes_status enabled\r\nSTAT sizes_status disabled\r\n");
+  EXPECT_EQ(server.exchange("stats detail\r\nstats detail x\r\n"),
+            "CLIENT_ERROR usage: stats detail on|off|dump\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\n");
+  EXPECT_EQ(server.exchange("stats detail on\r\nstats detail dump\r\nstats detail off\r\n"), "OK\r\nEND\r\nOK\r\n");
+  EXPECT_EQ(server.exchange("stats cachedump\r\nstats cachedump 1 0\r\n"),
+            "CLIENT_ERROR bad command line\r\nCLIENT_ERROR stats cachedump not allowed\r\n");
+  EXPECT_EQ(server.exchange("stats extstore\r\n"), "END\r\n");
+  EXPECT_EQ(server.exchange("STATS\r\nstat\r\nstats\treset\r\n"), "ERROR\r\nERROR\r\nERROR\r\n");
+}
+
+TEST(Control, MachineryThatIsNotHere) {
+  ReplyHarness server;
+  const Exchange exchanges[] = {
+      {"shutdown\r\nshutdown graceful\r\n", "ERROR: shutdown not enabled\r\nERROR: shutdown not enabled\r\n"},
+      {"refresh_certs\r\n", "Error TLS not enabled\r\n"},
+      {"watch\r\nwatch evictions mutations\r\n",
+       "CLIENT_ERROR watch commands not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n"},
+      {"watch nosuch\r\n", "ERROR\r\n"},
+      {"slabs reassign 1 2\r\n", "CLIENT_ERROR slab reassignment disabled\r\n"},
+      {"slabs automove 0\r\nslabs automove 2\r\nslabs automove 3\r\n", "OK\r\nOK\r\nERROR\r\n"},
+      {"slabs automove x\r\nslabs automove 1 noreply\r\n", bad_format},
+      {"slabs automove ratio 0.5\r\nslabs automove ratio\r\nslabs automove\r\n", "OK\r\nERROR\r\nERROR\r\n"},
+      {"cache_memlimit 64\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"},
+      {"cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"},
+      {"cache_memlimit 1000000001\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"},
+      {"cache_memlimit\r\ncache_memlimit x\r\ncache_memlimit 64 noreply\r\n", "ERROR\r\nERROR\r\n"},
+      {"lru_crawler enable\r\nlru_crawler disable\r\n", "ERROR failed to start lru crawler thread\r\nOK\r\n"},
+      {"lru_crawler crawl all\r\nlru_crawler metadump all\r\n",
+       "CLIENT_ERROR lru crawler disabled\r\nCLIENT_ERROR lru crawler disabled\r\n"},
+      {"lru_crawler tocrawl 5\r\nlru_crawler tocrawl x\r\n",
+       "OK\r\n"
+       "CLIENT_ERROR bad command line format\r\n"},
+      {"lru_crawler sleep 1000000\r\nlru_crawler sleep 1000001\r\n",
+       "OK\r\nCLIENT_ERROR sleep must be one second or less\r\n"},
+      {"lru_crawler\r\nlru_crawler x\r\nlru_crawler x y\r\nlru_crawler crawl 1 2\r\n",
+       "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
+  };
+  for (const Exchange& e : exchanges) EXPECT_EQ(server.exchange(e.request), e.reply) << e.request;
+}
+
+}  // namespace
+}  // namespace tandem::protocol
