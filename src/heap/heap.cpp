@@ -181,11 +181,6 @@ void Heap::retire(Cache& cache, Location l) noexcept {
   if (TD_UNLIKELY(cache.retired_.is_full())) seal(cache);
 }
 
-void Heap::stamp_retired(Cache& cache) noexcept {
-  TD_DEBUG_ASSERT(cache.lock_.is_locked());
-  if (cache.retired_.has_open()) seal(cache);
-}
-
 void Heap::seal(Cache& cache) noexcept {
   cache.reclaims_since_seal_ = 0;
   const std::uint64_t bytes = cache.retired_.seal(epochs_.retire_stamp());

@@ -99,12 +99,10 @@ class Heap {
   // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
   // batch.
   std::size_t reclaim(Cache& cache) noexcept;
-  // The same, and does not let a few slots wait for company: for a caller that has run out of memory.
+  // The same at once: retired slots are stamped a chunk (57 slots or 256 KiB) at a time, a last few after some calls of
+  // reclaim(); this stamps them now. For a caller that has run out of memory; called again when the batches in flight
+  // have ended, it has all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
-  // Slots are stamped a chunk (57 slots or 256 KiB) at a time, a last few after some calls of reclaim(). This stamps
-  // what was retired so far: after evicting for room, so that it comes back as soon as the batches now in flight have
-  // ended.
-  void stamp_retired(Cache& cache) noexcept;
   // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other

@@ -37,7 +37,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
   udp_.reserve(udp.size());
   for (Fd& fd : udp) udp_.emplace_back(std::move(fd));
   for (UdpPort& port : udp_) {
-    add_to_epoll(epoll_.get(), port.fd(), EPOLLIN,
+    add_to_epoll(epoll_.get(), port.fd(), EPOLLIN | EPOLLET,
                  reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&port) | udp_tag));
   }
   entries_.reserve(2 * events_per_pass);
@@ -59,7 +59,7 @@ void Worker::adopt(Fd socket) {
     connection_count_.fetch_add(1, std::memory_order_relaxed);
     // Inside the lock: until it is released the worker cannot close, and so free, the connection.
     epoll_event event{};
-    event.events = EPOLLIN;
+    event.events = watch_input;
     event.data.ptr = c;
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, c->fd, &event) != 0) {
       const int error = errno;
@@ -86,12 +86,12 @@ void Worker::run() {
 
 void Worker::pass(int timeout_ms) {
   epoll_event events[events_per_pass];
-  const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() ? timeout_ms : 0);
+  const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() && !udp_waits_ ? timeout_ms : 0);
   if (TD_UNLIKELY(state_.options.idle_timeout_s != 0)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != idle_checked_s_) close_idle(now_s);
   }
-  if (count > 0 || !waiting_.empty()) {
+  if (count > 0 || !waiting_.empty() || udp_waits_) {
     ++pass_;
     counters_.passes.add();
     sampled_ = pass_ % TaskTimer::sample_every == 0;
@@ -106,6 +106,10 @@ void Worker::pass(int timeout_ms) {
       serve(*c);
     }
     serving_.clear();
+    if (TD_UNLIKELY(udp_waits_)) {
+      udp_waits_ = false;
+      for (UdpPort& port : udp_) serve_udp(port);
+    }
     run_batch(false);
   }
   end_pass();
@@ -118,7 +122,10 @@ void Worker::handle(const epoll_event& event) {
   } else if (TD_UNLIKELY((data & udp_tag) != 0)) {
     serve_udp(*reinterpret_cast<UdpPort*>(data & ~udp_tag));
   } else {
-    serve(*static_cast<Connection*>(event.data.ptr));
+    Connection& c = *static_cast<Connection*>(event.data.ptr);
+    c.readable = true;
+    if (TD_UNLIKELY((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)) c.ended = true;
+    serve(c);
   }
 }
 

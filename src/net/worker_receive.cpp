@@ -44,8 +44,9 @@ void Worker::serve(Connection& c) {
   std::size_t bytes = kept;
   if (TD_LIKELY(!c.resumes)) {
     const bool value = TD_UNLIKELY(c.fill != nullptr) && c.fill->received_bytes < c.fill->value_bytes;
+    if (TD_UNLIKELY(!c.readable)) return;
     const std::size_t got = value ? receive_value(c, begin + kept) : receive(c, begin + kept);
-    if (got == 0) return;
+    if (got == 0) return go_on_next_pass(c);
     bytes += got;
   }
   c.resumes = false;
@@ -59,8 +60,9 @@ void Worker::serve_long(Connection& c) {
   if (!c.resumes) {
     char* const to = c.kept.reserve(receive_bytes_max);
     if (!charge_kept(c)) return;
+    if (!c.readable) return;
     const std::size_t got = receive(c, to);
-    if (got == 0) return;
+    if (got == 0) return go_on_next_pass(c);
     c.kept.added(got);
   }
   c.resumes = false;
@@ -97,14 +99,20 @@ bool Worker::received(Connection& c, std::ptrdiff_t bytes) noexcept {
     c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
     return true;
   }
-  if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) close_later(c);
+  if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
+    close_later(c);
+  } else if (errno == EAGAIN) {
+    c.readable = false;
+  }
   return false;
 }
 
 std::size_t Worker::receive(Connection& c, char* to) noexcept {
   const Timed timed(sampled_, context_->tasks, Task::receive);
   const std::ptrdiff_t bytes = recv(c.fd, to, receive_bytes_max, 0);
-  return received(c, bytes) ? static_cast<std::size_t>(bytes) : 0;
+  if (!received(c, bytes)) return 0;
+  if (TD_LIKELY(static_cast<std::size_t>(bytes) < receive_bytes_max)) c.readable = c.ended;
+  return static_cast<std::size_t>(bytes);
 }
 
 // Receives the rest of a large value into its slot, and what follows it to `to`; returns the bytes of the latter.
@@ -117,6 +125,7 @@ std::size_t Worker::receive_value(Connection& c, char* to) noexcept {
   if (!received(c, bytes)) return 0;
   const auto got = static_cast<std::size_t>(bytes);
   fill.received_bytes += std::min(got, wanted);
+  if (got < (wanted == missing ? wanted + receive_bytes_max : wanted)) c.readable = c.ended;
   return got > wanted ? got - wanted : 0;
 }
 
@@ -263,10 +272,16 @@ void Worker::finish(Entry& entry) {
     c.kept.assign(entry.rest, entry.input_end);
     if (!charge_kept(c)) return;
   }
-  if (TD_LIKELY(entry.stop == Stop::need_more && !entry.skips)) return;
-  c.large_waits = entry.stop == Stop::large && !entry.skips;
-  c.resumes = true;
-  if (c.is_blocked()) return;
+  if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
+    c.large_waits = entry.stop == Stop::large && !entry.skips;
+    c.resumes = true;
+  }
+  go_on_next_pass(c);
+}
+
+// Has the connection served again without another event, if it has something to go on with.
+void Worker::go_on_next_pass(Connection& c) {
+  if (TD_LIKELY(!c.readable && !c.resumes) || c.is_blocked() || c.is_closed() || c.waiting) return;
   c.waiting = true;
   waiting_.push_back(&c);
 }
@@ -278,6 +293,7 @@ void Worker::serve_udp(UdpPort& port) {
     const Timed timed(sampled_, context_->tasks, Task::receive);
     count = port.receive();
   }
+  if (TD_UNLIKELY(count == datagrams_per_pass)) udp_waits_ = true;
   for (unsigned i = 0; i < count; ++i) {
     const UdpPort::Datagram datagram = port.datagram(i);
     counters_.udp_requests.add();

@@ -15,8 +15,8 @@ void key_compare_one(Context& context, Batch& batch, StripState& state, std::uin
 
 // Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit on an item that was hit
 // lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
-TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s) noexcept {
-  constexpr std::uint64_t bits = word::Accessed::mask | word::Fetched::mask;
+TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
+                           std::uint64_t bits = word::Accessed::mask | word::Fetched::mask) noexcept {
   constexpr std::uint64_t refresh_s = 60;
   const std::uint64_t age_s = (now_s - word::AccessS::get(state)) & word::AccessS::limit;
   if (TD_LIKELY((state & bits) == bits && age_s < refresh_s)) return;

@@ -78,6 +78,11 @@ Need need_of(Context& context, const Query& q, Fingerprint f) noexcept {
   }
 }
 
+// A large value that was received into the heap, to be added to another.
+TD_INLINE bool is_piece(const Query& q) noexcept {
+  return q.opcode == Opcode::store && q.has(option::prefilled) && (q.mode == StoreMode::append || q.mode == StoreMode::prepend);
+}
+
 // Writes a whole item into its slot.
 TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
   Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s, now_s, q.has(option::binary_key));
@@ -129,9 +134,41 @@ Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) 
   return context.shared.heap.allocate(context.cache, c, item_bytes);
 }
 
+std::size_t reclaim(Context& context) noexcept {
+  const Heap::Cache::Lock lock(context.cache);
+  return context.shared.heap.reclaim_all(context.cache);
+}
+
 std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   if (c == huge_class) return 1;
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
+}
+
+// Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an epoch, no Guard held.
+bool evict_candidate(Context& context, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  Location candidates[16];
+  const std::uint32_t count = shared.index.candidates(f, candidates);
+  // An item that nobody reads first, then any.
+  for (const bool any : {false, true}) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Item* const item = shared.heap.at(candidates[i]);
+      const std::uint64_t state = item->state_acquire();
+      if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
+      const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
+      {
+        Index::Guard guard = shared.index.lock(victim);
+        if (guard.find(candidates[i]) == nullptr) continue;
+        guard.erase();
+      }
+      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), false);
+      context.counters.evictions.add();
+      const Heap::Cache::Lock lock(context.cache);
+      shared.heap.retire(context.cache, candidates[i]);
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -167,10 +204,7 @@ bool move_page(Context& context, SizeClass to) noexcept {
     if (count != 0) give_up();
     context.epoch.exit();
     shared.epochs.synchronize();
-    {
-      const Heap::Cache::Lock lock(context.cache);
-      shared.heap.reclaim(context.cache);
-    }
+    reclaim(context);
     if (shared.heap.finish_page(page, to)) return true;
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::yield();
@@ -189,10 +223,11 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   std::uint64_t fruitless = 0;
   do {
     const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    const std::size_t reclaimed = reclaim(context);
     l = allocate_once(context, c, item_bytes);
     if (l != no_location) return l;
     if (!wait) return no_location;
-    if (evicted != 0 || shared.heap.retired_bytes() != 0) {
+    if (evicted + reclaimed != 0 || shared.heap.retired_bytes() != 0) {
       std::this_thread::yield();  // somebody's batch still sees what was retired
       continue;
     }
@@ -212,12 +247,18 @@ void memory(Context& context, Batch& batch, StripState& state) noexcept {
   state.displaced_count = 0;
   if (TD_LIKELY(state.plain_reads)) return;
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    const Query& q = batch.query(i);
+    Query& q = batch.query(i);
     Location& slot = state.slot[state.at(i)];
     Status& refused = state.refused[state.at(i)];
     slot = no_location;
     refused = Status::none;
-    if (q.opcode == Opcode::store && q.has(option::prefilled)) {
+    state.fill[state.at(i)] = no_location;
+    if (is_piece(q)) {
+      state.fill[state.at(i)] = batch.locations()[i];
+      const Item* const piece = context.shared.heap.at(batch.locations()[i]);
+      q.value = piece->value();
+      q.value_bytes = static_cast<std::uint32_t>(context.shared.heap.value_bytes(piece));
+    } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
       slot = batch.locations()[i];
       if (TD_UNLIKELY(state.refuse_first && i == state.strip.begin)) refused = Status::out_of_memory;
       continue;
@@ -249,9 +290,11 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = end; i < state.strip.end; ++i) {
     const Location slot = state.slot[state.at(i)];
+    const Location fill = state.fill[state.at(i)];
+    if (fill != no_location) batch.locations()[i] = fill;  // where memory() looks for it again
     if (slot == no_location) continue;
-    if (batch.query(i).has(option::prefilled)) {
-      batch.locations()[i] = slot;  // where memory() looks for it again
+    if (fill == no_location && batch.query(i).has(option::prefilled)) {
+      batch.locations()[i] = slot;
     } else {
       context.shared.heap.release(context.cache, slot);
     }
@@ -265,34 +308,9 @@ void settle_memory(Context& context, StripState& state) noexcept {
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = 0; i < state.strip.size(); ++i) {
     if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
+    if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
   }
   for (std::uint32_t i = 0; i < state.displaced_count; ++i) heap.retire(context.cache, state.displaced[i]);
-}
-
-bool evict_candidate(Context& context, Fingerprint f) noexcept {
-  Shared& shared = context.shared;
-  Location candidates[16];
-  const std::uint32_t count = shared.index.candidates(f, candidates);
-  // An item that nobody reads first, then any.
-  for (const bool any : {false, true}) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const Item* const item = shared.heap.at(candidates[i]);
-      const std::uint64_t state = item->state_acquire();
-      if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
-      const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
-      {
-        Index::Guard guard = shared.index.lock(victim);
-        if (guard.find(candidates[i]) == nullptr) continue;
-        guard.erase();
-      }
-      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), false);
-      context.counters.evictions.add();
-      const Heap::Cache::Lock lock(context.cache);
-      shared.heap.retire(context.cache, candidates[i]);
-      return true;
-    }
-  }
-  return false;
 }
 
 bool make_index_room(Context& context, Fingerprint f) noexcept {

@@ -6,7 +6,7 @@
 
 namespace tandem::task {
 
-// Leading white space, an optional sign, digits, then the end or white space. False: not a number, or it does not fit 64 bits. A minus sign is
+// Leading white space, an optional sign, digits, then the end, white space or a zero byte. False: not a number, or it does not fit 64 bits. A minus sign is
 // accepted as long as the wrapped number's top bit is clear ("-0").
 inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
@@ -22,7 +22,7 @@ inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
     if (value > max / 10 || value * 10 > max - digit) return false;
     value = value * 10 + digit;
   }
-  if (i == first || (i < text.size() && !is_space(text[i]))) return false;
+  if (i == first || (i < text.size() && text[i] != '\0' && !is_space(text[i]))) return false;
   if (negative) {
     value = 0 - value;
     if (value >> 63 != 0) return false;

@@ -134,7 +134,7 @@ Settled store(const Operation& op) noexcept {
       keep |= word::Stale::mask | (at.state & word::Win::mask);
     }
   } else if (q.mode == StoreMode::add && at.good != nullptr) {
-    mark_access(at.good, at.state, op.strip.now_s);
+    mark_access(at.good, at.state, op.strip.now_s, word::Accessed::mask);  // used, but not fetched
     op.count().cmd_set.add();
     return op.finish(Status::not_stored);
   } else if (q.mode == StoreMode::replace && at.good == nullptr) {
@@ -344,7 +344,9 @@ Settled get_and_change(const Operation& op) noexcept {
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, 0))) return Settled::needs_slot;
     op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, q.has(option::binary_key));
     const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : q.vivify_expiry_s;
-    if (publish(op, guard, at, expiry_s, word::Win::mask) != Index::Put::done) return Settled::needs_room;
+    const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
+    if (publish(op, guard, at, expiry_s, word::Win::mask | fetched) != Index::Put::done) return Settled::needs_room;
+    op.r.state &= ~word::Fetched::mask;  // as it was before this query fetched it
     op.r.outcome = outcome::created | outcome::won;
     count_touching_get(op, true);
     return op.finish(Status::hit);
@@ -352,8 +354,10 @@ Settled get_and_change(const Operation& op) noexcept {
   answer_hit(op, at);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.state);
   if (word::Win::get(at.state) == 0) {
-    const std::uint32_t left_s = expiry_s > op.strip.now_s ? expiry_s - op.strip.now_s : 0;
-    const bool soon = q.has(option::recache) && expiry_s != Clock::never && left_s < q.recache_ttl_s;
+    // Which expiry R looks at depends on where it stands in the line: before T or after.
+    const std::uint32_t looked_at_s = q.has(option::recache_first) ? Item::expiry_of(at.state) : expiry_s;
+    const std::uint32_t left_s = looked_at_s > op.strip.now_s ? looked_at_s - op.strip.now_s : 0;
+    const bool soon = q.has(option::recache) && looked_at_s != Clock::never && left_s < q.recache_ttl_s;
     if (soon || (q.has(option::meta) && word::Stale::get(at.state) != 0)) op.r.outcome |= outcome::won;
   }
   const std::uint64_t win = (op.r.outcome & outcome::won) != 0 ? word::Win::mask : 0;

@@ -1,0 +1,585 @@
+#include "pipeline/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "task/memory.hpp"
+
+namespace tandem {
+namespace {
+
+// What a query came to, copied while the item was readable.
+struct Answer {
+  Status status = Status::none;
+  std::string value;
+  std::uint64_t number = 0, cas = 0, state = 0;
+  std::uint32_t flags = 0;
+  std::uint8_t outcome = 0;
+};
+
+struct Recorder final : ResponseWriter {
+  void write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Result& r = batch.result(i);
+      Answer a;
+      a.status = r.status;
+      a.number = r.number;
+      a.state = r.state;
+      a.outcome = r.outcome;
+      if (r.item != nullptr && (r.status == Status::hit || r.status == Status::number)) {
+        a.value.assign(r.item->value(), r.value_bytes);
+        a.flags = r.item->client_flags();
+        a.cas = r.item->cas(r.state);
+      }
+      EXPECT_EQ(answers.size(), i) << "answered out of order";
+      answers.push_back(a);
+    }
+    ++strips;
+  }
+  void control(Batch&, std::uint32_t i) override {
+    EXPECT_EQ(answers.size(), i);
+    answers.emplace_back();
+    if (on_control) on_control();
+  }
+  std::vector<Answer> answers;
+  int strips = 0;
+  std::function<void()> on_control;
+};
+
+class ExecutorTest : public testing::Test {
+ protected:
+  explicit ExecutorTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {})
+      : budget_(memory_bytes),
+        epochs_(8),
+        heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
+        index_({.cells_initial = 1 << 14, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
+        shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
+        context_(shared_),
+        executor_(context_) {
+    clock_.freeze_for_test(1000);
+    shared_.growth_refused = true;  // nobody runs maintenance here: a full index evicts
+  }
+
+  Query& add(Opcode opcode, std::string_view key, std::string_view value = {}, std::uint16_t options = 0) {
+    const std::string& k = texts_.emplace_back(key);
+    const std::string& v = texts_.emplace_back(value);
+    Query& q = batch_.next();
+    q = {};
+    q.key = k.data();
+    q.key_bytes = static_cast<std::uint8_t>(k.size());
+    q.value = v.data();
+    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    q.opcode = opcode;
+    q.options = options;
+    q.delta = 1;
+    batch_.commit();
+    return q;
+  }
+  Query& store(std::string_view key, std::string_view value, StoreMode mode = StoreMode::set, std::uint16_t options = 0) {
+    Query& q = add(Opcode::store, key, value, options);
+    q.mode = mode;
+    return q;
+  }
+  std::vector<Answer> run() {
+    Recorder recorder;
+    executor_.run(batch_, recorder);
+    EXPECT_EQ(recorder.answers.size(), batch_.size());
+    EXPECT_FALSE(context_.epoch.active());
+    batch_.clear();
+    texts_.clear();
+    return recorder.answers;
+  }
+  Answer one() { return run().at(0); }
+  Answer get(std::string_view key, std::uint16_t options = 0) {
+    add(Opcode::get, key, {}, options);
+    return one();
+  }
+  void set(std::string_view key, std::string_view value) {
+    store(key, value);
+    ASSERT_EQ(one().status, Status::stored);
+  }
+
+  MemoryBudget budget_;
+  EpochDomain epochs_;
+  Clock clock_;
+  Heap heap_;
+  Index index_;
+  Shared shared_;
+  Context context_;
+  Executor executor_;
+  Batch batch_{1024};
+  std::deque<std::string> texts_;
+};
+
+TEST_F(ExecutorTest, SetGetDelete) {
+  EXPECT_EQ(get("k").status, Status::miss);
+  store("k", "value").client_flags = 77;
+  EXPECT_EQ(one().status, Status::stored);
+  const Answer a = get("k");
+  EXPECT_EQ(a.status, Status::hit);
+  EXPECT_EQ(a.value, "value");
+  EXPECT_EQ(a.flags, 77u);
+  add(Opcode::remove, "k");
+  EXPECT_EQ(one().status, Status::removed);
+  EXPECT_EQ(get("k").status, Status::miss);
+  add(Opcode::remove, "k");
+  EXPECT_EQ(one().status, Status::miss);
+}
+
+TEST_F(ExecutorTest, PipelinedReadsAndWritesOfOneKeySeeTheOrderOfTheBatch) {
+  add(Opcode::get, "k");
+  store("k", "1");
+  add(Opcode::get, "k");
+  store("k", "2");
+  add(Opcode::get, "k");
+  add(Opcode::remove, "k");
+  add(Opcode::get, "k");
+  const auto a = run();
+  EXPECT_EQ(a[0].status, Status::miss);
+  EXPECT_EQ(a[2].value, "1");
+  EXPECT_EQ(a[4].value, "2");
+  EXPECT_EQ(a[6].status, Status::miss);
+}
+
+TEST_F(ExecutorTest, ReadsOfOneStripKeepTheValueTheySawThoughAWriteFollows) {
+  set("k", "old");
+  add(Opcode::get, "k");
+  store("k", "new");
+  const auto a = run();
+  EXPECT_EQ(a[0].value, "old");
+  EXPECT_EQ(get("k").value, "new");
+}
+
+TEST_F(ExecutorTest, AddReplace) {
+  store("k", "1", StoreMode::replace);
+  EXPECT_EQ(one().status, Status::not_stored);
+  store("k", "1", StoreMode::add);
+  EXPECT_EQ(one().status, Status::stored);
+  store("k", "2", StoreMode::add);
+  EXPECT_EQ(one().status, Status::not_stored);
+  store("k", "3", StoreMode::replace);
+  EXPECT_EQ(one().status, Status::stored);
+  EXPECT_EQ(get("k").value, "3");
+}
+
+TEST_F(ExecutorTest, CompareAndSet) {
+  store("k", "x", StoreMode::set, option::compare_cas).cas = 1;
+  EXPECT_EQ(one().status, Status::not_found);
+  set("k", "1");
+  const std::uint64_t cas = get("k").cas;
+  store("k", "2", StoreMode::set, option::compare_cas).cas = cas + 1;
+  EXPECT_EQ(one().status, Status::exists);
+  store("k", "2", StoreMode::set, option::compare_cas).cas = cas;
+  EXPECT_EQ(one().status, Status::stored);
+  store("k", "3", StoreMode::set, option::compare_cas).cas = cas;
+  EXPECT_EQ(one().status, Status::exists);
+  EXPECT_EQ(get("k").value, "2");
+  EXPECT_GT(get("k").cas, cas);
+}
+
+TEST_F(ExecutorTest, AnOlderInvalidatingSetStoresItsValueStale) {
+  set("k", "1");
+  const std::uint64_t old = get("k").cas;
+  set("k", "2");
+  store("k", "3", StoreMode::set, option::compare_cas | option::invalidate).cas = old;
+  EXPECT_EQ(one().status, Status::stored);
+  const Answer first = get("k", option::meta);
+  EXPECT_EQ(first.value, "3");
+  EXPECT_EQ(first.outcome, outcome::stale | outcome::won);
+  EXPECT_EQ(get("k", option::meta).outcome, outcome::stale | outcome::win_sent);
+}
+
+TEST_F(ExecutorTest, AppendPrependKeepFlagsAndExpiry) {
+  store("k", "x", StoreMode::append);
+  EXPECT_EQ(one().status, Status::not_stored);
+  Query& q = store("k", "mid");
+  q.client_flags = 5;
+  q.expiry_s = 1100;
+  run();
+  store("k", ">", StoreMode::append).client_flags = 9;
+  EXPECT_EQ(one().status, Status::stored);
+  store("k", "<", StoreMode::prepend);
+  EXPECT_EQ(one().status, Status::stored);
+  const Answer a = get("k");
+  EXPECT_EQ(a.value, "<mid>");
+  EXPECT_EQ(a.flags, 5u);
+  EXPECT_EQ(Item::expiry_of(a.state), 1100u);
+}
+
+TEST_F(ExecutorTest, AppendsThatOutgrowTheirClassInOneBatch) {
+  set("k", "");
+  std::string want;
+  for (int i = 0; i < 300; ++i) {
+    const std::string piece(static_cast<std::size_t>(i % 50), static_cast<char>('a' + i % 26));
+    want += piece;
+    store("k", piece, StoreMode::append);
+  }
+  for (const Answer& a : run()) EXPECT_EQ(a.status, Status::stored);
+  EXPECT_EQ(get("k").value, want);
+}
+
+TEST_F(ExecutorTest, Arithmetic) {
+  add(Opcode::arithmetic, "n");
+  EXPECT_EQ(one().status, Status::miss);
+  set("n", "10");
+  add(Opcode::arithmetic, "n").delta = 90;
+  EXPECT_EQ(one().number, 100u);
+  add(Opcode::arithmetic, "n", {}, option::decrement).delta = 95;
+  EXPECT_EQ(one().number, 5u);
+  EXPECT_EQ(get("n").value, "5  ") << "a shorter number is padded";
+  add(Opcode::arithmetic, "n", {}, option::decrement).delta = 95;
+  EXPECT_EQ(one().number, 0u);
+  set("n", "18446744073709551615");
+  add(Opcode::arithmetic, "n").delta = 2;
+  EXPECT_EQ(one().number, 1u);
+  set("n", "ten");
+  add(Opcode::arithmetic, "n");
+  EXPECT_EQ(one().status, Status::not_a_number);
+}
+
+TEST_F(ExecutorTest, ArithmeticCreatesOnAMiss) {
+  Query& q = add(Opcode::arithmetic, "n", "13", option::vivify);
+  q.vivify_expiry_s = 1050;
+  const Answer a = one();
+  EXPECT_EQ(a.status, Status::number);
+  EXPECT_EQ(a.number, 13u);
+  EXPECT_EQ(a.outcome, outcome::created);
+  EXPECT_EQ(Item::expiry_of(get("n").state), 1050u);
+}
+
+TEST_F(ExecutorTest, ExpiryIsHonoured) {
+  store("k", "v").expiry_s = 1010;
+  run();
+  clock_.freeze_for_test(1009);
+  EXPECT_EQ(get("k").status, Status::hit);
+  clock_.freeze_for_test(1010);
+  EXPECT_EQ(get("k").status, Status::miss);
+  EXPECT_EQ(context_.counters.get_expired.get(), 1u);
+  EXPECT_EQ(index_.item_count(), 0u) << "what a read finds expired is removed";
+  store("k", "v", StoreMode::add).expiry_s = Clock::already_expired;
+  EXPECT_EQ(one().status, Status::stored);
+  EXPECT_EQ(get("k").status, Status::miss);
+  store("k", "w", StoreMode::replace);
+  EXPECT_EQ(one().status, Status::not_stored);
+}
+
+TEST_F(ExecutorTest, TouchAndGetAndTouch) {
+  add(Opcode::touch, "k").expiry_s = 1100;
+  EXPECT_EQ(one().status, Status::miss);
+  set("k", "v");
+  const std::uint64_t cas = get("k").cas;
+  add(Opcode::touch, "k").expiry_s = 1100;
+  EXPECT_EQ(one().status, Status::hit);
+  Query& q = add(Opcode::get, "k", {}, option::touch);
+  q.expiry_s = 1200;
+  const Answer a = one();
+  EXPECT_EQ(a.value, "v");
+  EXPECT_EQ(Item::expiry_of(a.state), 1100u) << "the word from before";
+  const Answer b = get("k");
+  EXPECT_EQ(Item::expiry_of(b.state), 1200u);
+  EXPECT_EQ(b.cas, cas) << "touch does not change the CAS id";
+}
+
+TEST_F(ExecutorTest, VivifyGivesTheTokenToOneClient) {
+  const auto vivify = [&] {
+    add(Opcode::get, "k", {}, option::vivify | option::meta).vivify_expiry_s = 1030;
+    return one();
+  };
+  const Answer first = vivify();
+  EXPECT_EQ(first.status, Status::hit);
+  EXPECT_EQ(first.outcome, outcome::created | outcome::won);
+  EXPECT_EQ(first.value, "");
+  EXPECT_EQ(vivify().outcome, outcome::win_sent);
+  set("k", "fresh");
+  EXPECT_EQ(vivify().outcome, 0);
+}
+
+TEST_F(ExecutorTest, RecacheWinsOnceWhenTimeRunsOut) {
+  store("k", "v").expiry_s = 1050;
+  run();
+  const auto recache = [&](std::uint32_t ttl_s) {
+    add(Opcode::get, "k", {}, option::recache | option::meta).recache_ttl_s = ttl_s;
+    return one().outcome;
+  };
+  EXPECT_EQ(recache(30), 0);
+  EXPECT_EQ(recache(60), outcome::won);
+  EXPECT_EQ(recache(60), outcome::win_sent);
+}
+
+TEST_F(ExecutorTest, InvalidateMarksStaleWithANewCas) {
+  set("k", "v");
+  const Answer before = get("k");
+  Query& q = add(Opcode::remove, "k", {}, option::invalidate | option::touch);
+  q.expiry_s = 1030;
+  EXPECT_EQ(one().status, Status::removed);
+  const Answer a = get("k", option::meta);
+  EXPECT_EQ(a.value, "v");
+  EXPECT_GT(a.cas, before.cas);
+  EXPECT_EQ(a.outcome, outcome::stale | outcome::won);
+  EXPECT_EQ(Item::expiry_of(a.state), 1030u);
+  EXPECT_EQ(get("k", option::meta).outcome, outcome::stale | outcome::win_sent);
+}
+
+TEST_F(ExecutorTest, RemoveComparesCas) {
+  set("k", "v");
+  const std::uint64_t cas = get("k").cas;
+  add(Opcode::remove, "k", {}, option::compare_cas).cas = cas + 1;
+  EXPECT_EQ(one().status, Status::exists);
+  add(Opcode::remove, "k", {}, option::compare_cas).cas = cas;
+  EXPECT_EQ(one().status, Status::removed);
+}
+
+TEST_F(ExecutorTest, TooLargeIsRefusedAndTheOldValueIsGone) {
+  set("k", "small");
+  const std::string big(shared_.policy.item_bytes_max, 'x');
+  store("k", big);
+  EXPECT_EQ(one().status, Status::too_large);
+  EXPECT_EQ(get("k").status, Status::miss);
+  set("k", "small");
+  store("k", big, StoreMode::append);
+  EXPECT_EQ(one().status, Status::not_stored);
+  EXPECT_EQ(get("k").value, "small");
+}
+
+TEST_F(ExecutorTest, FlushedItemsAreGoneAndLaterOnesStay) {
+  set("a", "1");
+  shared_.flush_cas.store(shared_.cas_next.fetch_add(1));
+  set("b", "2");
+  EXPECT_EQ(get("a").status, Status::miss);
+  EXPECT_EQ(get("b").status, Status::hit);
+  store("a", "3", StoreMode::add);
+  EXPECT_EQ(one().status, Status::stored);
+  EXPECT_EQ(get("a").value, "3");
+}
+
+TEST_F(ExecutorTest, ControlQueriesRunAloneAndInOrder) {
+  store("k", "1");
+  add(Opcode::control, "");
+  add(Opcode::get, "k");
+  Recorder recorder;
+  bool epoch_free = false;
+  recorder.on_control = [&] {
+    epoch_free = !context_.epoch.active();
+    shared_.flush_cas.store(shared_.cas_next.fetch_add(1));
+  };
+  executor_.run(batch_, recorder);
+  ASSERT_EQ(recorder.answers.size(), 3u);
+  EXPECT_EQ(recorder.answers[0].status, Status::stored);
+  EXPECT_EQ(recorder.answers[2].status, Status::miss);
+  EXPECT_TRUE(epoch_free);
+}
+
+TEST_F(ExecutorTest, NothingQueriesPassThrough) {
+  set("k", "v");
+  add(Opcode::nothing, "");
+  batch_.query(0).key = nullptr;
+  add(Opcode::get, "k");
+  const auto a = run();
+  EXPECT_EQ(a[0].status, Status::none);
+  EXPECT_EQ(a[1].value, "v");
+}
+
+TEST_F(ExecutorTest, HitsMarkTheItemOnce) {
+  set("k", "v");
+  const Answer first = get("k");
+  EXPECT_EQ(word::Fetched::get(first.state), 0u) << "the word from before the hit";
+  const Answer second = get("k");
+  EXPECT_EQ(word::Fetched::get(second.state), 1u);
+  EXPECT_EQ(word::Accessed::get(second.state), 1u);
+  set("k", "v");
+  get("k", option::no_bump);
+  EXPECT_EQ(word::Fetched::get(get("k", option::no_bump).state), 0u);
+}
+
+TEST_F(ExecutorTest, SlotsAreNeitherLostNorUsedTwice) {
+  std::unordered_map<std::string, std::string> model;
+  std::mt19937 rng(1);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::pair<std::string, std::optional<std::string>>> reads;
+    const int n = 1 + static_cast<int>(rng() % 300);
+    std::vector<std::size_t> read_at;
+    for (int i = 0; i < n; ++i) {
+      const std::string key = "key" + std::to_string(rng() % 500);
+      const std::string value(rng() % 2000, static_cast<char>('a' + rng() % 26));
+      switch (rng() % 6) {
+        case 0:
+          store(key, value);
+          model[key] = value;
+          break;
+        case 1:
+          store(key, value, StoreMode::add);
+          model.try_emplace(key, value);
+          break;
+        case 2:
+          add(Opcode::remove, key);
+          model.erase(key);
+          break;
+        case 3:
+          store(key, "+", StoreMode::append);
+          if (const auto it = model.find(key); it != model.end()) it->second += '+';
+          break;
+        default:
+          add(Opcode::get, key);
+          const auto it = model.find(key);
+          reads.emplace_back(key, it == model.end() ? std::nullopt : std::optional(it->second));
+          read_at.push_back(static_cast<std::size_t>(i));
+      }
+    }
+    const auto answers = run();
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      const Answer& a = answers[read_at[i]];
+      ASSERT_EQ(a.status == Status::hit, reads[i].second.has_value()) << reads[i].first;
+      if (reads[i].second) {
+        ASSERT_EQ(a.value, *reads[i].second);
+      }
+    }
+  }
+  EXPECT_EQ(index_.item_count(), model.size());
+  EXPECT_EQ(context_.counters.evictions.get(), 0u);
+  std::uint64_t used = 0;
+  for (std::uint32_t c = 0; c < heap_.class_count(); ++c) used += heap_.class_stats(static_cast<SizeClass>(c)).slots_used;
+  // Retired slots that wait for their epoch still count as used.
+  for (int i = 0; i < 3; ++i) {
+    const Heap::Cache::Lock lock(context_.cache);
+    heap_.reclaim(context_.cache);
+  }
+  EXPECT_GE(used, model.size());
+}
+
+TEST_F(ExecutorTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack) {
+  const std::string large(100000, 'L');
+  const auto received = [&](std::string_view key, StoreMode mode) {
+    const Location l = task::allocate(context_, Item::total_bytes(0, key.size(), large.size()), true);
+    Item* const item = heap_.format(l, key, 0, large.size(), 0, 1000, false);
+    std::memcpy(item->value(), large.data(), large.size());
+    const std::uint32_t i = batch_.size();
+    Query& q = store(key, {}, mode, option::prefilled);
+    q.value = nullptr;
+    q.value_bytes = static_cast<std::uint32_t>(large.size());
+    batch_.locations()[i] = l;
+  };
+  const auto used = [&] {
+    for (int i = 0; i < 3; ++i) {
+      const Heap::Cache::Lock lock(context_.cache);
+      heap_.reclaim_all(context_.cache);
+    }
+    return heap_.class_stats(heap_.size_class(large.size())).slots_used;
+  };
+  received("k", StoreMode::append);
+  EXPECT_EQ(one().status, Status::not_stored);
+  EXPECT_EQ(used(), 0u);
+  set("k", "<");
+  received("k", StoreMode::append);
+  received("k", StoreMode::prepend);
+  received("other", StoreMode::set);
+  for (const Answer& a : run()) EXPECT_EQ(a.status, Status::stored);
+  EXPECT_EQ(get("k").value, large + "<" + large);
+  EXPECT_EQ(get("other").value, large);
+  received("other", StoreMode::add);
+  EXPECT_EQ(one().status, Status::not_stored);
+}
+
+class SmallStoreTest : public ExecutorTest {
+ protected:
+  SmallStoreTest() : ExecutorTest(std::uint64_t{8} << 20) {}
+};
+
+TEST_F(SmallStoreTest, AFullStoreEvictsWhatWasNotUsed) {
+  const std::string value(1000, 'v');
+  for (int i = 0; i < 40000; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    store(key, value);
+    if (i % 2 == 0) add(Opcode::get, "hot");
+    if (i == 0) store("hot", value);
+    for (const Answer& a : run()) ASSERT_NE(a.status, Status::out_of_memory);
+  }
+  EXPECT_EQ(get("hot").status, Status::hit) << "an item in use survives 40,000 others";
+  EXPECT_EQ(get("key39999").status, Status::hit);
+  EXPECT_EQ(get("key0").status, Status::miss);
+  EXPECT_GT(context_.counters.evictions.get(), 30000u);
+  EXPECT_LE(budget_.used_bytes(), budget_.limit_bytes());
+}
+
+TEST_F(SmallStoreTest, AWholeBatchOfStoresLargerThanMemoryIsAnswered) {
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 100; ++i) store("key" + std::to_string(i), std::string(200000, 'v'));
+    for (const Answer& a : run()) ASSERT_EQ(a.status, Status::stored);
+    EXPECT_EQ(get("key99").status, Status::hit);
+  }
+}
+
+TEST_F(SmallStoreTest, AStarvingClassGetsPages) {
+  for (int i = 0; i < 60000; ++i) set("small" + std::to_string(i), "12345678");
+  for (int i = 0; i < 50; ++i) set("large" + std::to_string(i), std::string(100000, 'x'));
+  EXPECT_EQ(get("large49").status, Status::hit);
+  for (int i = 0; i < 1000; ++i) set("small" + std::to_string(i), "12345678");
+  EXPECT_EQ(get("small999").status, Status::hit);
+  EXPECT_LE(budget_.used_bytes(), budget_.limit_bytes());
+}
+
+class NoEvictionTest : public ExecutorTest {
+ protected:
+  NoEvictionTest() : ExecutorTest(std::uint64_t{8} << 20, {.evict = false}) {}
+};
+
+TEST_F(NoEvictionTest, AFullStoreSaysSoAndKeepsWhatItHas) {
+  const std::string value(5000, 'v');
+  int stored = 0;
+  for (int i = 0; i < 3000; ++i) {
+    store("key" + std::to_string(i), value);
+    const Status s = one().status;
+    if (s == Status::out_of_memory) break;
+    ASSERT_EQ(s, Status::stored);
+    ++stored;
+  }
+  EXPECT_GT(stored, 800);
+  EXPECT_LT(stored, 3000);
+  for (int i = 0; i < stored; ++i) EXPECT_EQ(get("key" + std::to_string(i)).status, Status::hit);
+  add(Opcode::remove, "key0");
+  run();
+  set("again", value);
+}
+
+TEST_F(NoEvictionTest, ExpiredItemsAreReclaimedAllTheSame) {
+  const std::string value(5000, 'v');
+  for (int i = 0;; ++i) {
+    store("key" + std::to_string(i), value).expiry_s = 1010;
+    if (one().status == Status::out_of_memory) break;
+  }
+  clock_.freeze_for_test(1010);
+  set("fresh", value);
+  EXPECT_EQ(context_.counters.evictions.get(), 0u);
+  EXPECT_GT(context_.counters.reclaimed.get(), 0u);
+}
+
+class HugeItemTest : public ExecutorTest {
+ protected:
+  HugeItemTest() : ExecutorTest(std::uint64_t{32} << 20, {.item_bytes_max = std::uint64_t{12} << 20}) {}
+};
+
+TEST_F(HugeItemTest, HugeItemsComeAndGo) {
+  for (int i = 0; i < 3000; ++i) set("small" + std::to_string(i), std::string(5000, 's'));
+  for (int i = 0; i < 20; ++i) {
+    const std::string value(static_cast<std::size_t>(1 + i % 11) << 20, static_cast<char>('a' + i));
+    const std::string key = "huge" + std::to_string(i);
+    set(key, value);
+    EXPECT_EQ(get(key).value, value);
+  }
+  EXPECT_LE(budget_.used_bytes(), budget_.limit_bytes());
+}
+
+TEST_F(HugeItemTest, HugeItemsAreAppendedTo) {
+  set("k", std::string(9 << 20, 'h'));
+  store("k", "tail", StoreMode::append);
+  EXPECT_EQ(one().status, Status::stored);
+  EXPECT_EQ(get("k").value.substr(9 << 20), "tail");
+}
+
+}  // namespace
+}  // namespace tandem
