@@ -13,12 +13,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const std::uint64_t bytes = parse_size(text);
     TD_ASSERT(parse_size(format_size(bytes)) == bytes);
-  } catch (const ValueError&) {
+  } catch (const ValueError& error) {
+    TD_ASSERT(*error.what() != 0);
   }
   try {
     const std::uint64_t seconds = parse_seconds(text);
     TD_ASSERT(parse_seconds(format_seconds(seconds)) == seconds);
-  } catch (const ValueError&) {
+  } catch (const ValueError& error) {
+    TD_ASSERT(*error.what() != 0);
   }
   Settings settings = serve_defaults();
   try {
@@ -30,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       set_from_text(option, copy, value);
       TD_ASSERT(show(option, copy) == value);
     });
-  } catch (const CommandError&) {
+  } catch (const CommandError& error) {
+    TD_ASSERT(*error.what() != 0);
   }
   return 0;
 }

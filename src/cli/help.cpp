@@ -80,7 +80,7 @@ std::string shown_default(const Option& o) {
 }
 
 std::string toml_value(const Option& o, const Settings& settings) {
-  const std::string text = show(o, settings);
+  std::string text = show(o, settings);
   switch (o.kind) {
     case Kind::list: {
       std::string out;

@@ -59,7 +59,8 @@ class MemcachedParser {
       const int argument = !o.argument.empty()         ? required_argument
                            : o.effect == Effect::count ? optional_argument
                                                        : no_argument;
-      names.push_back({o.long_name.data(), argument, nullptr, o.letter});  // string literals: they end in 0
+      // Literals, which end in 0. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
+      names.push_back({o.long_name.data(), argument, nullptr, o.letter});
     }
     names.push_back({nullptr, 0, nullptr, 0});
   }

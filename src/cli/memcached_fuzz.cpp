@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       TD_ASSERT(show(option, copy) == value);
     }
     TD_ASSERT(result.settings.engine.item_bytes_max <= result.settings.engine.memory_bytes / 2);
-  } catch (const CommandError&) {
+  } catch (const CommandError& error) {
+    TD_ASSERT(*error.what() != 0);
   }
   return 0;
 }
