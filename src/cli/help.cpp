@@ -7,6 +7,7 @@
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
+#include "protocol/protocol.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -101,7 +102,9 @@ std::string toml_value(const Option& o, const Settings& settings) {
 
 }  // namespace
 
-std::string memcached_version_line() { return fmt::format("memcached {} (tandem {})", memcached_version, version); }
+std::string memcached_version_line() {
+  return fmt::format("memcached {} (tandem {})", ProtocolOptions{}.version, version);
+}
 
 std::string serve_help() {
   const Settings defaults = serve_defaults();
