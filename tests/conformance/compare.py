@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.replies import TOLERANCE_S, CasMap, cas_order_violation, cas_values, difference
@@ -47,7 +47,8 @@ class Client:
             self._stream.close()
         self._stream = None
 
-    def run(self, case: Case) -> Transcript:
+    def conversation(self, case: Case) -> Generator[None, None, Transcript]:
+        """Runs a case. Yields between sending a step and awaiting its answer; returns the transcript."""
         transcript = Transcript()
         cas_seen: list[int] = []
         for number, step in enumerate(case.steps):
@@ -58,7 +59,9 @@ class Client:
                 if case.ends_open and number == len(case.steps) - 1:
                     reply = stream.finish(request, self._timeout_s)
                 else:
-                    reply = stream.exchange(request, self._timeout_s)
+                    stream.begin(request)
+                    yield
+                    reply = stream.end(self._timeout_s)
             except WireTimeout as timeout:
                 transcript.timeout = str(timeout)
                 self.drop()
@@ -69,6 +72,51 @@ class Client:
                 break
             cas_seen += [value for value in dict.fromkeys(cas_values(reply.data)) if value and value not in cas_seen]
         return transcript
+
+
+Connect = Callable[[], Stream]
+LANES = 24  # cases that are under way at the same time, each on its own connections
+
+
+def transcripts(
+    cases: Iterable[Case], connects: Sequence[Connect], timeout_s: float = 10.0
+) -> Iterator[tuple[Case, list[Transcript]]]:
+    """Runs cases on one or more servers and yields each case's transcripts when it is done. Cases that touch what
+    others see are run alone, after the others."""
+    cases = list(cases)
+    lanes = [[Client(connect, timeout_s) for connect in connects] for _ in range(LANES)]
+    try:
+        yield from _run(iter([case for case in cases if not case.alone]), lanes)
+        yield from _run(iter([case for case in cases if case.alone]), lanes[:1])
+    finally:
+        for lane in lanes:
+            for client in lane:
+                client.drop()
+
+
+def _run(cases: Iterator[Case], lanes: list[list[Client]]) -> Iterator[tuple[Case, list[Transcript]]]:
+    under_way: dict[int, tuple[Case, list[Generator], list[Transcript | None]]] = {}
+    idle = list(range(len(lanes)))
+    while True:
+        while idle and (case := next(cases, None)) is not None:
+            conversations = [client.conversation(case) for client in lanes[idle[-1]]]
+            under_way[idle.pop()] = (case, conversations, [None] * len(conversations))
+        if not under_way:
+            return
+        for lane, (case, conversations, done) in list(under_way.items()):
+            for number, conversation in enumerate(conversations):
+                if done[number] is None:
+                    try:
+                        next(conversation)
+                    except StopIteration as end:
+                        done[number] = end.value
+            if None not in done:
+                if len({transcript.closed for transcript in done}) > 1:  # the next case begins with equal states
+                    for client in lanes[lane]:
+                        client.drop()
+                del under_way[lane]
+                idle.append(lane)
+                yield case, done
 
 
 def compare(reference: Transcript, candidate: Transcript) -> str | None:
@@ -109,14 +157,12 @@ class Expected:
         return difference(expected, candidate, CasMap.empty(), tolerance_s)
 
 
-def reference_streams(cases: Iterable[Case], reference: Client) -> Expected:
+def reference_streams(cases: Iterable[Case], reference: Connect) -> Expected:
     began_s = time.monotonic()
     streams = {}
-    for case in cases:
-        transcript = reference.run(case)
+    for case, (transcript,) in transcripts(cases, [reference]):
         assert not transcript.timeout and not transcript.closed, f"{case.name}: {transcript.timeout or 'closed'}"
         streams[case.name] = transcript.stream
-    reference.drop()
     return Expected(streams, began_s)
 
 
@@ -130,27 +176,19 @@ def report(failures: Iterable[tuple[Case, str]], total: int) -> str:
 
 
 def differing(
-    cases: Iterable[Case], reference: Client, candidate: Client, enough: int = 1 << 30
+    cases: Iterable[Case], reference: Connect, candidate: Connect, enough: int = 1 << 30, timeout_s: float = 10.0
 ) -> list[tuple[Case, str]]:
     """Runs the cases on both and returns those that differ, or the first `enough`. Gives up after three time-outs."""
     failures = []
     timeouts = 0
-    for case in cases:
-        ours = reference.run(case)
-        theirs = candidate.run(case)
+    for case, (ours, theirs) in transcripts(cases, [reference, candidate], timeout_s):
         found = compare(ours, theirs)
         if found:
             failures.append((case, found))
-            if len(failures) == enough:
-                break
-        if theirs.timeout:
-            timeouts += 1
-            if timeouts == 3:
-                failures.append((case, "given up: too many time-outs"))
-                break
-        if theirs.timeout or theirs.closed != ours.closed:  # start the next case from equal states
-            reference.drop()
-            candidate.drop()
-    reference.drop()
-    candidate.drop()
+        timeouts += bool(theirs.timeout)
+        if timeouts == 3:
+            failures.append((case, "given up: too many time-outs"))
+            break
+        if len(failures) >= enough:
+            break
     return failures

@@ -12,7 +12,7 @@ from conftest import start_memcached, start_tandem
 from harness.server import Server
 from harness.wire import Stream
 
-from conformance.compare import Client
+from conformance.compare import Connect
 
 
 @dataclass
@@ -20,10 +20,8 @@ class Pair:
     reference: Server
     candidate: Server
 
-    def clients(self) -> tuple[Client, Client]:
-        return tuple(
-            Client(lambda server=server: Stream(server.connect())) for server in (self.reference, self.candidate)
-        )
+    def connects(self) -> tuple[Connect, Connect]:
+        return lambda: Stream(self.reference.connect()), lambda: Stream(self.candidate.connect())
 
     def forget_everything(self) -> None:
         """Runs after runs of the same cases start from the same state."""

@@ -14,7 +14,7 @@ from harness.replies import CasMap, difference, pieces
 from harness.server import Server
 from harness.wire import Stream
 
-from conformance.compare import Client, Transcript, compare, differing, report
+from conformance.compare import Transcript, compare, differing, report
 from conformance.conftest import NO_BACKGROUND
 from conformance.corpus import all_cases
 
@@ -81,24 +81,25 @@ LIES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def run_against(lie: Callable[[bytes], bytes | None], servers: tuple[Server, Server], enough: int) -> list:
+def run_against(
+    lie: Callable[[bytes], bytes | None], servers: tuple[Server, Server], enough: int, timeout_s: float
+) -> list:
     for server in servers:
         with Stream(server.connect()) as stream:
             stream.exchange(b"flush_all\r\n")
     with Proxy(servers[1], lie) as proxy:
-        reference = Client(lambda: Stream(servers[0].connect()))
-        candidate = Client(lambda: Stream(proxy.connect()), timeout_s=0.3)
-        return differing(SOME_CASES, reference, candidate, enough)
+        reference, candidate = (lambda: Stream(servers[0].connect())), (lambda: Stream(proxy.connect()))
+        return differing(SOME_CASES, reference, candidate, enough, timeout_s)
 
 
 def test_memcached_agrees_with_memcached_behind_an_honest_proxy(two_memcacheds: tuple[Server, Server]) -> None:
-    failures = run_against(lambda data: data, two_memcacheds, enough=10)
+    failures = run_against(lambda data: data, two_memcacheds, enough=10, timeout_s=10)
     assert not failures, report(failures, len(SOME_CASES))
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_lie_is_caught(name: str, two_memcacheds: tuple[Server, Server]) -> None:
-    failures = run_against(LIES[name], two_memcacheds, enough=1)
+    failures = run_against(LIES[name], two_memcacheds, enough=1, timeout_s=0.5)
     assert failures, f"a server that {name} passes for memcached in {len(SOME_CASES)} cases"
 
 

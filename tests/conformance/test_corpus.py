@@ -14,16 +14,15 @@ from conformance.corpus.simple import build_large_counters
 @pytest.mark.parametrize("group", GROUP_NAMES)
 def test_group(group: str, pair: Pair, case_filter: re.Pattern[str]) -> None:
     cases = [case for case in groups()[group] if case_filter.search(case.name)]
-    reference, candidate = pair.clients()
-    failures = differing(cases, reference, candidate)
+    failures = differing(cases, *pair.connects())
     assert not failures, report(failures, len(cases))
 
 
 def test_large_counters() -> None:
     with ExitStack() as stack:
-        reference, candidate = start_pair(stack, *NO_BACKGROUND).clients()
+        connects = start_pair(stack, *NO_BACKGROUND).connects()
         cases = list(build_large_counters())
-        failures = differing(cases, reference, candidate)
+        failures = differing(cases, *connects)
     assert not failures, report(failures, len(cases))
 
 
@@ -33,8 +32,8 @@ def test_group_without_cas(group: str) -> None:
     cases = [case for case in groups()[group] if not any(b"flush_all" in step for step in case.steps)]
     cases = cases[:: max(1, len(cases) // 250)]
     with ExitStack() as stack:
-        reference, candidate = start_pair(stack, "-C", *NO_BACKGROUND).clients()
-        failures = differing(cases, reference, candidate)
+        connects = start_pair(stack, "-C", *NO_BACKGROUND).connects()
+        failures = differing(cases, *connects)
     assert not failures, report(failures, len(cases))
 
 

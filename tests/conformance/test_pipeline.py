@@ -25,8 +25,7 @@ def joinable(with_quirks: bool) -> list[Case]:
 
 def check(pair: Pair, cases: list[Case], depth: int) -> None:
     """Sends `depth` cases at a time."""
-    reference, _ = pair.clients()
-    expected = reference_streams(cases, reference)
+    expected = reference_streams(cases, pair.connects()[0])
     with Stream(pair.candidate.connect()) as stream:
         for start in range(0, len(cases), depth):
             batch = cases[start : start + depth]

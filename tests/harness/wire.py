@@ -51,6 +51,8 @@ class Stream:
         self.socket.setblocking(True)  # the kernel's own time-out costs no extra call
         self.closed = False
         self._kernel_timeout_s = 0.0
+        self._unsent = b""
+        self._answer = b""
 
     def close(self) -> None:
         self.socket.close()
@@ -63,8 +65,22 @@ class Stream:
 
     def exchange(self, request: bytes, timeout_s: float = 10.0) -> Reply:
         """Sends a request of any number of commands and a sentinel; returns all that came before its answer."""
-        ask, answer = sentinel()
-        data = self._transfer(request + ask, timeout_s, answer)
+        self.begin(request)
+        return self.end(timeout_s)
+
+    def begin(self, request: bytes) -> None:
+        """The first half of an exchange: sends at least what the socket's buffers hold."""
+        ask, self._answer = sentinel()
+        self._unsent = request + ask
+        if len(self._unsent) <= SMALL_REQUEST:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # end() will find out
+                self.socket.sendall(self._unsent)
+            self._unsent = b""
+
+    def end(self, timeout_s: float = 10.0) -> Reply:
+        """The second half."""
+        answer = self._answer
+        data = self._transfer(self._unsent, timeout_s, answer) if self._unsent else self._receive(timeout_s, answer)
         if data.endswith(answer):
             return Reply(data[: -len(answer)], closed=False)
         self.closed = True
@@ -95,18 +111,16 @@ class Stream:
         while struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, b"\0\0\0\0"))[0]:
             if time.monotonic() > deadline:
                 raise WireTimeout(f"the server did not read in {timeout_s} s", b"")
-            time.sleep(0)
+            time.sleep(0.00005)
 
-    def _ask(self, request: bytes, timeout_s: float, until: bytes) -> bytes:
-        """For a request that the socket's buffers hold: one send, then receives."""
+    def _receive(self, timeout_s: float, until: bytes) -> bytes:
+        timeout_s *= TIME_FACTOR
         if timeout_s != self._kernel_timeout_s:
             self._kernel_timeout_s = timeout_s
             limit = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         received = bytearray()
         try:
-            self.socket.sendall(request)
             while not received.endswith(until):
                 data = self.socket.recv(RECEIVE_BYTES)
                 if not data:
@@ -114,7 +128,7 @@ class Stream:
                 received += data
         except BlockingIOError as error:
             raise WireTimeout(f"no answer to the sentinel in {timeout_s} s", bytes(received)) from error
-        except (BrokenPipeError, ConnectionResetError):
+        except ConnectionResetError:
             received += self._what_is_left()
         return bytes(received)
 
@@ -127,9 +141,8 @@ class Stream:
         return received
 
     def _transfer(self, request: bytes, timeout_s: float, until: bytes | None) -> bytes:
+        """Sends and receives at the same time, until an answer or (None) the end of the stream."""
         timeout_s *= TIME_FACTOR
-        if until is not None and len(request) <= SMALL_REQUEST:
-            return self._ask(request, timeout_s, until)
         view = memoryview(request)
         received = bytearray()
         deadline = time.monotonic() + timeout_s
@@ -186,6 +199,7 @@ class UdpClient:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.socket.connect(address)
         self.request_id = 0
+        self._under_way = 0, 0
 
     def close(self) -> None:
         self.socket.close()
@@ -215,8 +229,16 @@ class UdpClient:
 
     def exchange(self, payload: bytes, timeout_s: float = 5.0) -> list[Datagram]:
         """Sends a request, then `mn` under another id; returns the request's datagrams in order of arrival."""
-        mine = self.send(payload)
-        fence = self.send(b"mn\r\n")
+        self.begin(payload)
+        return self.end(timeout_s)
+
+    def begin(self, payload: bytes) -> None:
+        """The first half of an exchange."""
+        self._under_way = self.send(payload), self.send(b"mn\r\n")
+
+    def end(self, timeout_s: float = 5.0) -> list[Datagram]:
+        """The second half."""
+        mine, fence = self._under_way
         answers = []
         deadline = time.monotonic() + timeout_s * TIME_FACTOR
         while True:

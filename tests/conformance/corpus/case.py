@@ -1,8 +1,8 @@
 """What a case of the corpus is, and how groups of cases are written down.
 
-In a step `<k>`, `<j>` and `<i>` stand for keys that no other case uses, `<k64>` for the base64 text of another such
-key's bytes, `<bin>` for those bytes, and `<cas0>`, `<cas1>` ... for the CAS numbers that this server has shown in this
-case, in order of first appearance, perhaps with `+n` or `-n`.
+In a step `<k>`, `<j>` and `<i>` stand for keys that no other case uses, `<k=250>` for such a key of 250 bytes, `<k64>`
+for the base64 text of another such key's bytes, `<bin>` for those bytes, and `<cas0>`, `<cas1>` ... for the CAS numbers
+that this server has shown in this case, in order of first appearance, perhaps with `+n` or `-n`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 
 CAS_MARK = re.compile(rb"<cas(\d+)([+-]\d+)?>")
 KEY_MARK = re.compile(rb"<(k|j|i|k64|bin)>")
+LONG_KEY_MARK = re.compile(rb"<k=(\d+)>")
+SHARED_STATE = re.compile(
+    rb"flush_all|stats|verbosity|cache_memlimit|lru|slabs|(?:set|add|replace|cas|delete) noreply", re.I
+)
 LONGEST_UNFINISHED_LINE = 2048  # past it memcached closes, unless the line is a get
 FETCH = re.compile(rb"^ *(?:get|gets|gat|gats|mg) ", re.MULTILINE)
 ARITHMETIC = re.compile(rb"^ *(?:incr|decr|ma) ", re.MULTILINE)
@@ -26,6 +30,8 @@ class Case:
     ends_open: the last step is a command without its end: the client closes its side, and no answer is due.
     closes: the server ends the connection at the last step.
     quirk: why memcached's answer to several steps in one packet differs from its answers to the steps one by one.
+    alone: it changes or shows what other cases see too.
+    stem: what all its keys begin with and no other case's do.
     """
 
     name: str
@@ -33,6 +39,8 @@ class Case:
     ends_open: bool = False
     closes: bool = False
     quirk: str = ""
+    alone: bool = False
+    stem: bytes = b""
 
     @property
     def uses_cas_values(self) -> bool:
@@ -73,9 +81,18 @@ class Group:
     """Cases of one subject, numbered and with their keys filled in."""
 
     name: str
+    alone: bool = False  # all of them
     cases: list[Case] = field(default_factory=list)
 
-    def add(self, title: str, *steps: bytes, ends_open: bool = False, closes: bool = False, quirk: str = "") -> None:
+    def add(
+        self,
+        title: str,
+        *steps: bytes,
+        ends_open: bool = False,
+        closes: bool = False,
+        quirk: str = "",
+        alone: bool = False,
+    ) -> None:
         number = len(self.cases)
         stem = f"{self.name}{number}".encode()
         # Three bytes to a base64 group, padding in two cases of three; bytes that a text key could not hold.
@@ -87,8 +104,14 @@ class Group:
             b"bin": binary,
             b"k64": base64.b64encode(binary),
         }
-        filled = tuple(KEY_MARK.sub(lambda mark: keys[mark[1]], step) for step in steps)
-        self.cases.append(Case(f"{self.name}/{number} {title}", filled, ends_open, closes, quirk))
+
+        def long_key(mark: re.Match[bytes]) -> bytes:
+            return stem.ljust(int(mark[1]), b"z")[: int(mark[1])]
+
+        filled = tuple(LONG_KEY_MARK.sub(long_key, KEY_MARK.sub(lambda mark: keys[mark[1]], step)) for step in steps)
+        short_key = any(int(length) < len(stem) + 2 for step in steps for length in LONG_KEY_MARK.findall(step))
+        alone = alone or self.alone or short_key or any(SHARED_STATE.search(step) for step in steps)
+        self.cases.append(Case(f"{self.name}/{number} {title}", filled, ends_open, closes, quirk, alone, stem))
 
     def __iter__(self) -> Iterator[Case]:
         return iter(self.cases)

@@ -180,7 +180,7 @@ def build_errors() -> Group:
                  b"mg   <k>   v   t ", b"mg <k> v noreply", b"mg <k> <j> v", b"mg v v"):  # fmt: skip
         group.add(f"line {line!r}", setup, line + b"\r\n")
     for length in (1, 249, 250, 251, 252, 1000):
-        key = (b"mgedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         for flags in (b"v k", b"v q", b"b k"):
             group.add(f"key of {length} bytes, {flags.decode()}", b"mg " + key + b" " + flags + b"\r\n")
         group.add(
@@ -195,7 +195,7 @@ def build_errors() -> Group:
 def build_base64() -> Group:
     """Keys in base64: one binary key seen through both spellings, and text that is no base64.
     PGI2NHRleHQ+ is the base64 text of <b64text>."""
-    group = Group("base64")
+    group = Group("base64", alone=True)
     for flags in (b"b", b"b k", b"k b", b"k", b"b k v", b"v k b Oo", b"b b", b"b q", b"q k b"):
         group.add(f"mg {flags.decode()} after ms b", b"ms <k64> 2 b\r\nab\r\n", b"mg <k64> " + flags + b"\r\n")
         group.add(f"mg {flags.decode()} of a miss", b"mg <k64> " + flags + b"\r\n")
@@ -262,7 +262,7 @@ def build_debug() -> Group:
     ):
         group.add(f"line {line!r}", store(b"<k>", b"v"), line + b"\r\n")
     for length in (1, 249, 250, 251, 252, 1000):
-        key = (b"meedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         group.add(f"key of {length} bytes", b"me " + key + b"\r\n", b"me " + key + b" b\r\n")
     for line in (b"mn", b"mn ", b"mn x", b"mn q k v", b" mn", b"MN", b"mnn", b"mn\t"):
         group.add(f"line {line!r}", line + b"\r\n")

@@ -91,12 +91,12 @@ def build_set_errors() -> Group:
         group.add(f"line {line!r}", setup, line + b"\r\nab\r\n", SHOW)
     group.add("ended by line feed", setup, b"ms <k> 2 k\nab\r\n", SHOW)
     for length in (1, 249, 250, 251, 252, 1000):
-        key = (b"msedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         for flags in (b" k", b" q", b" b k", b""):
             group.add(
                 f"key of {length} bytes,{flags.decode()}",
                 b"ms " + key + b" 2" + flags + b"\r\nab\r\n",
-                b"md " + key[:250] + b" k\r\n",
+                b"md " + b"<k=%d>" % min(length, 250) + b" k\r\n",
             )
     for cut in (b"ms <k> 2", b"ms <k> 10\r\nabc", b"ms <k> 2\r\nab", b"ms <k> 2\r\nab\r", b"ms <k> 9 !\r\nab", b"ms"):
         group.add(f"cut short {cut!r}", setup, SHOW, cut, ends_open=True)
@@ -164,7 +164,7 @@ def build_delete() -> Group:
     ):
         group.add(f"line {line!r}", setup, line + b"\r\n", SHOW)
     for length in (1, 249, 250, 251, 252, 1000):
-        key = (b"mdedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         for tail in (b"", b" k", b" q", b" b k"):
             group.add(f"key of {length} bytes{tail!r}", b"md " + key + tail + b"\r\n")
     return group
@@ -272,9 +272,13 @@ def build_arithmetic() -> Group:
     ):
         group.add(f"line {line!r}", setup, line + b"\r\n", SHOW)
     for length in (1, 249, 250, 251, 252, 1000):
-        key = (b"maedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         for tail in (b"", b" k", b" q N0 k", b" b k"):
-            group.add(f"key of {length} bytes{tail!r}", b"ma " + key + tail + b"\r\n", b"md " + key[:250] + b"\r\n")
+            group.add(
+                f"key of {length} bytes{tail!r}",
+                b"ma " + key + tail + b"\r\n",
+                b"md " + b"<k=%d>" % min(length, 250) + b"\r\n",
+            )
     group.add("created, then counted", *[b"ma <k> N100 J5 D3 v t\r\n"] * 5)
     group.add("created by a quiet command", b"ma <k> N100 J5 q\r\n", b"ma <k> q\r\n", b"ma <k> v\r\n")
     group.add(

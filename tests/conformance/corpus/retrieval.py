@@ -22,7 +22,7 @@ def build() -> Group:
         group.add(f"{line.decode()}line feed only", store(b"<k>", b"v"), line + b"<k>\n")
         group.add(f"{line.decode()}indented", store(b"<k>", b"v"), b"   " + line + b"<k>\r\n")
         for length in (1, 2, 100, 249, 250, 251, 252, 500, 1000):
-            exact = (b"edge%d" % length).ljust(length, b"z")[:length]
+            exact = b"<k=%d>" % length
             group.add(
                 f"{line.decode()}a key of {length} bytes",
                 line + exact + b"\r\n",

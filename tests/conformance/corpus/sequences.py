@@ -255,7 +255,7 @@ def damaged(chance: random.Random, command: bytes) -> bytes:
 
 
 def build_damaged() -> Group:
-    group = Group("damaged")
+    group = Group("damaged", alone=True)
     chance = random.Random(577215664)
     while len(group) < 1200:
         command = re.sub(rb"<cas\d>", b"888", random_command(chance))

@@ -26,7 +26,7 @@ def build_delete() -> Group:
     group.add("expired", store(b"<k>", b"v", b"0", b"-1"), b"delete <k>\r\n")
     group.add("only the named key", store(b"<k>", b"v") + store(b"<j>", b"w"), b"delete <k>\r\n", b"get <k> <j>\r\n")
     for length in LENGTHS:
-        key = (b"deledge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         group.add(f"key of {length} bytes", b"delete " + key + b"\r\n", b"delete " + key + b" noreply\r\n")
     for wrong in (b"DELETE", b"del", b"delet", b"deletes", b"d", b"de"):
         group.add(f"no such command {wrong!r}", store(b"<k>", b"v"), wrong + b" <k>\r\n", SHOW)
@@ -64,7 +64,7 @@ def build_arithmetic() -> Group:
                 group.add(f"{name} <k>{tail!r}", setup, command + b" <k>" + tail + b"\r\n", SHOW)
         group.add(f"{name} without words", command + b"\r\n", command + b" \r\n")
         for length in LENGTHS:
-            key = (b"%sedge%d" % (command, length)).ljust(length, b"z")[:length]
+            key = b"<k=%d>" % length
             group.add(
                 f"{name} key of {length} bytes",
                 command + b" " + key + b" 1\r\n",
@@ -137,7 +137,7 @@ def build_touch() -> Group:
         for setup in (store(b"<k>", b"v", b"0", b"50"), b"version\r\n"):
             group.add(f"touch <k>{tail!r}", setup, b"touch <k>" + tail + b"\r\n", b"mg <k> t v\r\n")
     for length in LENGTHS:
-        key = (b"touchedge%d" % length).ljust(length, b"z")[:length]
+        key = b"<k=%d>" % length
         group.add(f"key of {length} bytes", b"touch " + key + b" 0\r\n", b"touch " + key + b" 0 noreply\r\n")
     group.add("without words", b"touch\r\n", b"touch \r\n")
     group.add("marks an item fetched", store(b"<k>", b"v"), b"touch <k> 0\r\n", b"me <k>\r\n")

@@ -121,10 +121,13 @@ def add_shapes(group: Group) -> None:
         group.add(f"{name} data ended by line feed", setup, command + b" <k> 0 0 2" + tail + b"\r\nab\n\n\r\n", SHOW)
         group.add(f"{name} many spaces", setup, b"  " + command + b"   <k>  0   0  2 " + tail + b"  \r\nab\r\n", SHOW)
         for length in (1, 249, 250, 251, 252, 1000):
-            key = (b"%sedge%d" % (command, length)).ljust(length, b"z")[:length]
+            key = b"<k=%d>" % length
             line = command + b" " + key + b" 0 0 2" + tail + b"\r\nab\r\n"
             group.add(
-                f"{name} key of {length} bytes", line, b"get " + key[:250] + b"\r\n", b"delete " + key[:250] + b"\r\n"
+                f"{name} key of {length} bytes",
+                line,
+                b"get " + b"<k=%d>" % min(length, 250) + b"\r\n",
+                b"delete " + b"<k=%d>" % min(length, 250) + b"\r\n",
             )
         for key in (b"\xff\xfe<k>", b"<k>\x01", b"<k>\x7f", b"caf\xc3\xa9<k>", b"\t<k>", b"<k>\r"):
             group.add(
