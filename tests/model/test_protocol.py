@@ -1,0 +1,164 @@
+"""The write protocol: no wrong answer in any interleaving, and a wrong one again when a rule is left out."""
+
+import pytest
+
+from model.checker import Outcome, State, Step, explore, history_check
+from model.protocol import device, initial, reader, reader_that_leaves_early, replica_check, reuse, writer
+
+OPERATIONS = {
+    "w": ("set", 2),
+    "x": ("delete", 0),
+    "a": ("add", 2),
+    "b": ("add", 2),
+    "c": ("get", 0),
+    "d": ("get", 0),
+    "g": ("get", 0),
+    "q": ("get", 0),
+}
+
+
+def run(programs: dict[str, list[Step]], absent: bool = False) -> Outcome:
+    s: State = initial(list(programs), c2="" if absent else "A")
+    if absent:
+        s["A"] = "dead"
+    if not any(name.startswith(("u", "s")) for name in programs):
+        # Where nothing is reused and no check waits for the end, epochs only cost states.
+        for program in programs.values():
+            for step in program:
+                step.local = step.local or step.__name__ == "enter"
+    outcome = explore(s, programs, history_check(OPERATIONS, 0 if absent else 1))
+    print(outcome)
+    return outcome
+
+
+CLEAN = {
+    "set, displacement, host get": dict(w=writer("w", "set"), m=writer("m", "move"), c=reader("c")),
+    "set, displacement, host get with its strip": dict(
+        w=writer("w", "set"), m=writer("m", "move"), c=reader("c", strip=True)
+    ),
+    "delete, displacement, host get": dict(x=writer("x", "delete"), m=writer("m", "move"), c=reader("c")),
+    "set, delete, host get": dict(w=writer("w", "set"), x=writer("x", "delete"), c=reader("c")),
+    "two displacements, host get": dict(m=writer("m", "move"), n=writer("n", "move"), c=reader("c")),
+    "set, slot reuse, two host gets": dict(w=writer("w", "set"), u=reuse(), c=reader("c"), d=reader("d")),
+    "delete, slot reuse, host get with its strip": dict(x=writer("x", "delete"), u=reuse(), c=reader("c", strip=True)),
+    "set, device get": dict(w=writer("w", "set"), g=device("g")),
+    "set, slot reuse, device get": dict(w=writer("w", "set"), u=reuse(), g=device("g")),
+    "displacement, device get, a later launch": dict(m=writer("m", "move"), g=device("g"), l=device("l", search=False)),
+    "set, two device gets in two launches": dict(w=writer("w", "set"), g=device("g"), q=device("q")),
+    "delete, displacement, device get": dict(x=writer("x", "delete"), m=writer("m", "move"), g=device("g")),
+    "set, two launches, the replica afterwards": dict(
+        w=writer("w", "set"), k=device("k", search=False), l=device("l", search=False), s=replica_check(2)
+    ),
+}
+CLEAN_ABSENT = {
+    "two adds, delete": dict(a=writer("a", "add"), b=writer("b", "add"), x=writer("x", "delete")),
+    "two adds, host get": dict(a=writer("a", "add"), b=writer("b", "add"), c=reader("c")),
+    "add, displacement, host get": dict(a=writer("a", "add"), m=writer("m", "move"), c=reader("c")),
+    "add, device get": dict(a=writer("a", "add"), g=device("g")),
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_no_interleaving_goes_wrong(name: str) -> None:
+    assert run(CLEAN[name]).problem is None
+
+
+@pytest.mark.parametrize("name", CLEAN_ABSENT)
+def test_no_interleaving_goes_wrong_on_an_absent_key(name: str) -> None:
+    assert run(CLEAN_ABSENT[name], absent=True).problem is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_largest_mix() -> None:
+    outcome = run(dict(w=writer("w", "set"), m=writer("m", "move"), g=device("g"), l=device("l", search=False)))
+    assert outcome.problem is None
+    assert outcome.states > 500_000
+
+
+NEEDED = {
+    "writers of a key hold its stripe": (
+        dict(a=writer("a", "add", ("no_stripe",)), b=writer("b", "add", ("no_stripe",))),
+        True,
+        "not linearizable",
+    ),
+    "a host miss is confirmed": (
+        dict(m=writer("m", "move"), n=writer("n", "move"), c=reader("c", ("no_confirm",))),
+        False,
+        "not linearizable",
+    ),
+    "every change counts the version": (
+        dict(
+            m=writer("m", "move", ("no_version",)),
+            n=writer("n", "move", ("no_version",)),
+            c=reader("c"),
+        ),
+        False,
+        "not linearizable",
+    ),
+    "a device miss is final only if nothing changed": (
+        dict(
+            m=writer("m", "move"),
+            n=writer("n", "move"),
+            g=device("g", ("trust_miss",)),
+            l=device("l", search=False),
+        ),
+        False,
+        "not linearizable",
+    ),
+    "the stamp comes after the change": (
+        dict(
+            m=writer("m", "move", ("stamp_early",)),
+            n=writer("n", "move", ("stamp_early",)),
+            g=device("g"),
+            l=device("l", search=False),
+        ),
+        False,
+        "not linearizable",
+    ),
+    "an item is retired after its record is in the log": (
+        dict(w=writer("w", "set", ("reserve_late",)), u=reuse(), g=device("g")),
+        False,
+        "slot was given",
+    ),
+    "an item is retired after its cell is gone": (
+        dict(w=writer("w", "set", ("retire_early",)), u=reuse(), c=reader("c")),
+        False,
+        "slot was given",
+    ),
+    "an epoch lasts until the item was read": (
+        dict(w=writer("w", "set"), u=reuse(), e=reader_that_leaves_early("e")),
+        False,
+        "slot was given",
+    ),
+    "drains and applies are totally ordered": (
+        dict(
+            w=writer("w", "set"),
+            k=device("k", ("unordered",), search=False),
+            l=device("l", ("unordered",), search=False),
+            s=replica_check(2),
+        ),
+        False,
+        "stale for ever",
+    ),
+    "a drain forgets committed records only": (
+        dict(w=writer("w", "set"), l=device("l", ("forget_all",), search=False), s=replica_check(1)),
+        False,
+        "stale for ever",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_leaving_a_rule_out_brings_a_wrong_answer(rule: str) -> None:
+    programs, absent, what = NEEDED[rule]
+    outcome = run(programs, absent)
+    assert outcome.problem is not None
+    assert what in outcome.problem
+    assert outcome.trace
+
+
+def test_copy_before_clear_is_for_speed_only() -> None:
+    """Readers that miss wait for the stripe anyway: with copy first they hardly ever have to."""
+    programs = dict(m=writer("m", "move", ("clear_first",)), n=writer("n", "move", ("clear_first",)), c=reader("c"))
+    assert run(programs).problem is None
