@@ -185,10 +185,12 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
     default:
       return answer(line::bad_arithmetic_mode);
   }
-  if (TD_UNLIKELY(flags.opaque_too_long)) return answer(line::opaque_too_long);
   if (flags.has('C')) options |= option::compare_cas;
   if (flags.has('T')) options |= option::touch;
-  Query& q = start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
+  // memcached has changed the number when it comes to the opaque.
+  Query& q = TD_UNLIKELY(flags.opaque_too_long) ? start_line(line::opaque_too_long) : start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
+  q.opcode = Opcode::arithmetic;
+  if (TD_UNLIKELY(flags.opaque_too_long)) options &= static_cast<std::uint16_t>(~option::no_reply);
   if (flags.has('N')) {
     options |= option::vivify;
     constexpr std::size_t digits_max = 20;
@@ -202,7 +204,7 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   q.expiry_s = flags.expiry_s;
   q.cas = flags.cas;
   q.delta = flags.delta;
-  q.wire_flags_at = static_cast<std::uint32_t>(flags_begin - p_);
+  if (TD_LIKELY(!flags.opaque_too_long)) q.wire_flags_at = static_cast<std::uint32_t>(flags_begin - p_);
   return commit();
 }
 

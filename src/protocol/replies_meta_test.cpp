@@ -269,7 +269,7 @@ TEST(MetaReplies, Arithmetic) {
                   {"set s 0 0 2\r\nab\r\nma s\r\nma s q k O1\r\n", "STORED\r\n" + not_a_number + not_a_number}});
   const string reply = server.exchange("ma n v c\r\n");
   EXPECT_EQ(reply, "VA 1 c" + cas_of(server, "n") + "\r\n1\r\n");
-  EXPECT_EQ(server.exchange("ma n " + longest_opaque + "o\r\nma n v\r\n"), opaque_too_long + "VA 1\r\n2\r\n");
+  EXPECT_EQ(server.exchange("ma n " + longest_opaque + "o\r\nma n v\r\n"), opaque_too_long + "VA 1\r\n3\r\n");
   EXPECT_EQ(server.exchange("ma n MX " + longest_opaque + "o\r\n"), "CLIENT_ERROR invalid mode for ma M token\r\n");
 }
 

@@ -29,6 +29,7 @@ class Batch {
   std::uint32_t capacity() const noexcept { return capacity_; }
   bool full() const noexcept { return size_ == capacity_; }
   void clear() noexcept { size_ = 0; }
+  void truncate(std::uint32_t size) noexcept { size_ = size; }  // REQUIRES: size <= size()
 
   // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES: !full().
   TD_INLINE Query& next() noexcept { return queries_[size_]; }

@@ -55,7 +55,7 @@ TD_INLINE void settle(Context& context, Batch& batch, StripState& state, std::ui
       r.value_bytes = TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : static_cast<std::uint32_t>(heap.value_bytes(item));
       r.status = Status::hit;
       r.outcome = outcome::of_state(word);
-      if (!q.has(option::no_bump)) mark_access(item, word, state.now_s);
+      if (!q.has(option::no_bump) && q.opcode != Opcode::debug) mark_access(item, word, state.now_s);
       return;
     }
     over(context, q, batch.fingerprints()[i], expired);

@@ -31,6 +31,10 @@ struct Operation {
   bool is_over(const Item* item, std::uint64_t state) const noexcept {
     return is_expired(state, strip.now_s) || is_flushed(item, state, strip.flush_cas);
   }
+  // The CAS id that clients see: with CAS off it is 0.
+  std::uint64_t cas_of(const Item* item, std::uint64_t state) const noexcept {
+    return context.shared.policy.cas ? item->cas(state) : no_cas;
+  }
   Settled finish(Status status) const noexcept {
     r.status = status;
     return Settled::done;
@@ -58,7 +62,9 @@ Found find(const Operation& op, Index::Guard& guard) noexcept {
 }
 
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access second.
-Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s, std::uint64_t keep) noexcept {
+// `is_new`: for the statistics it is an item of its own, not the old one changed.
+Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s, std::uint64_t keep,
+                   bool is_new = true) noexcept {
   Item* item = op.heap().at(op.slot());
   const std::uint64_t above = old.found != nullptr ? old.found->cas(old.state) : no_cas;
   const std::uint64_t cas = op.context.cas.next(op.context.shared, above);
@@ -76,7 +82,7 @@ Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, s
   op.r.state = state;
   op.r.number = cas;
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
-  op.count().total_items.add();
+  if (is_new) op.count().total_items.add();
   return put;
 }
 
@@ -122,10 +128,10 @@ Settled store(const Operation& op) noexcept {
       op.count().cas_misses.add();
       return absent(op, guard, at, Status::not_found);
     }
-    const std::uint64_t cas = at.good->cas(at.state);
-    if (cas != q.cas) {
+    const std::uint64_t cas = op.cas_of(at.good, at.state);
+    if (cas != q.cas || q.cas == no_cas) {
       // An older client may still leave its value behind, marked stale, with the time that is left (meta set, I).
-      if (!q.has(option::invalidate) || q.cas >= cas) {
+      if (!q.has(option::invalidate) || q.cas == no_cas || q.cas >= cas) {
         op.count().cmd_set.add();
         op.count().cas_badval.add();
         return op.finish(Status::exists);
@@ -162,7 +168,7 @@ Settled concatenate(const Operation& op) noexcept {
       op.count().cmd_set.add();
       return absent(op, guard, at, Status::not_stored);
     }
-    if (q.has(option::compare_cas) && q.cas != no_cas && old->cas(state) != q.cas) {
+    if (q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas && old->cas(state) != q.cas) {
       op.count().cmd_set.add();
       return op.finish(Status::exists);
     }
@@ -217,8 +223,9 @@ Settled arithmetic(const Operation& op) noexcept {
     op.r.outcome |= outcome::created;
     return op.finish(Status::number);
   }
-  if (q.has(option::compare_cas) && q.cas != no_cas && at.good->cas(at.state) != q.cas) return op.finish(Status::exists);
   const std::uint64_t old_bytes = op.heap().value_bytes(at.good);
+  if (old_bytes == 0) return op.finish(Status::not_a_number);  // before the CAS id is looked at, as memcached does
+  if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.good, at.state) != q.cas) return op.finish(Status::exists);
   std::uint64_t number = 0;
   if (at.good->is_huge() || !read_number({at.good->value(), old_bytes}, number)) return op.finish(Status::not_a_number);
   if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
@@ -233,7 +240,10 @@ Settled arithmetic(const Operation& op) noexcept {
   std::memset(item->value() + digit_count, ' ', new_bytes - digit_count);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.state);
   const std::uint64_t before = at.state;
-  if (publish(op, guard, at, expiry_s, at.state) != Index::Put::done) return Settled::needs_room;
+  // memcached writes a number that is no longer than the old one in place, and then the item keeps its marks.
+  const bool in_place = digit_count <= old_bytes;
+  const std::uint64_t keep = in_place ? at.state : at.state & word::Accessed::mask;
+  if (publish(op, guard, at, expiry_s, keep, !in_place) != Index::Put::done) return Settled::needs_room;
   op.r.state = word::ExpiryS::put(op.r.state, Item::expiry_of(before));
   op.r.number = number;
   count_arithmetic(op, true);
@@ -263,14 +273,14 @@ Settled invalidate(const Operation& op) noexcept {
       op.count().delete_misses.add();
       return absent(op, guard, at, Status::miss);
     }
-    if (q.has(option::compare_cas) && at.good->cas(at.state) != q.cas) {
+    if (q.has(option::compare_cas) && op.cas_of(at.good, at.state) != q.cas) {
       op.count().delete_misses.add();
       return op.finish(Status::exists);
     }
     if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
     const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.state);
     const std::uint64_t keep = (at.state & ~word::Win::mask) | word::Stale::mask;
-    if (publish(op, guard, at, expiry_s, keep) != Index::Put::done) return Settled::needs_room;
+    if (publish(op, guard, at, expiry_s, keep, false) != Index::Put::done) return Settled::needs_room;
     return op.finish(Status::removed);
   }
 }
@@ -283,7 +293,7 @@ Settled remove(const Operation& op) noexcept {
     op.count().delete_misses.add();
     return absent(op, guard, at, Status::miss);
   }
-  if (op.q.has(option::compare_cas) && at.good->cas(at.state) != op.q.cas) {
+  if (op.q.has(option::compare_cas) && op.cas_of(at.good, at.state) != op.q.cas) {
     op.count().delete_misses.add();
     return op.finish(Status::exists);
   }
@@ -342,10 +352,10 @@ Settled get_and_change(const Operation& op) noexcept {
       return op.finish(Status::out_of_memory);
     }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, 0))) return Settled::needs_slot;
-    op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, q.has(option::binary_key));
-    const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : q.vivify_expiry_s;
+    // Not marked as a binary key, even if it is one: memcached forgets that here, and the next store repairs it.
+    op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, false);
     const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
-    if (publish(op, guard, at, expiry_s, word::Win::mask | fetched) != Index::Put::done) return Settled::needs_room;
+    if (publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched) != Index::Put::done) return Settled::needs_room;
     op.r.state &= ~word::Fetched::mask;  // as it was before this query fetched it
     op.r.outcome = outcome::created | outcome::won;
     count_touching_get(op, true);
