@@ -1,11 +1,11 @@
 // The store in your own process: single operations, batches, compare-and-set, counters, iteration, threads.
-#include <tandem/store.hpp>
-
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <tandem/store.hpp>
 
 namespace {
 
@@ -51,7 +51,8 @@ int main() {
 
   const std::vector<std::string_view> keys(names.begin(), names.end());
   std::size_t equal = 0;
-  store.get_batch(keys, [&](std::size_t i, const tandem::Reply& r) { equal += r.code == tandem::Code::hit && r.value == keys[i]; });
+  store.get_batch(
+      keys, [&](std::size_t i, const tandem::Reply& r) { equal += r.code == tandem::Code::hit && r.value == keys[i]; });
   check(equal == keys.size(), "a batch of 1000 gets");
 
   std::size_t seen = 0;

@@ -1,5 +1,6 @@
-// A linearizability checker for one key (Wing and Gong's search with Lowe's memo of visited configurations), and the register that it checks against.
-// Histories come in rounds: between two rounds all clients stand still, so a round begins in one of the states that the last one may have ended in.
+// A linearizability checker for one key (Wing and Gong's search with Lowe's memo of visited configurations), and the
+// register that it checks against. Histories come in rounds: between two rounds all clients stand still, so a round
+// begins in one of the states that the last one may have ended in.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,7 @@ struct Event {
   std::uint64_t expected = 0;  // compare_and_set: the state that its CAS id stands for
   std::uint64_t result = 0;    // get, increment: the state answered. else: 1 it was done, 0 it was not
   std::uint64_t invoked = 0, answered = 0;
-  std::uint32_t client = 0;    // operations of one client with overlapping times take effect in the order of `number`
+  std::uint32_t client = 0;  // operations of one client with overlapping times take effect in the order of `number`
   std::uint32_t number = 0;
 };
 
@@ -49,7 +50,8 @@ inline std::optional<std::uint64_t> apply(const Event& e, std::uint64_t state) {
   return std::nullopt;
 }
 
-// All states that the round may end in, from any of `initial`; empty: the history is not linearizable. At most 64 events.
+// All states that the round may end in, from any of `initial`; empty: the history is not linearizable. At most 64
+// events.
 class RoundChecker {
  public:
   explicit RoundChecker(std::vector<Event> events) : events_(std::move(events)), before_(events_.size()) {

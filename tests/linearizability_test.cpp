@@ -1,5 +1,5 @@
-// Random operations from several threads on a few keys of an embedded store; every key's history must be linearizable. The store grows its index and
-// displaces cells meanwhile, and one configuration runs the operations in batches.
+// Random operations from several threads on a few keys of an embedded store; every key's history must be linearizable.
+// The store grows its index and displaces cells meanwhile, and one configuration runs the operations in batches.
 #include "linearizability.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace {
 using test::Event;
 using test::Kind;
 
-// --- the checker itself -----------------------------------------------------------------------------------------------------------------
+// --- the checker itself
+// -----------------------------------------------------------------------------------------------------------------
 
 bool linearizable(std::vector<Event> events, std::uint64_t initial = 0) {
   return !test::RoundChecker(std::move(events)).final_states({initial}).empty();
@@ -41,20 +42,24 @@ TEST(RoundChecker, RejectsTwoReadsThatGoBack) {
                              {.kind = Kind::get, .result = 0, .invoked = 4, .answered = 5, .client = 2}}));
 }
 TEST(RoundChecker, RejectsTwoAddsThatBothWin) {
-  EXPECT_FALSE(linearizable({{.kind = Kind::add, .argument = 5, .result = 1, .invoked = 1, .answered = 4, .client = 0},
-                             {.kind = Kind::add, .argument = 6, .result = 1, .invoked = 2, .answered = 3, .client = 1}}));
+  EXPECT_FALSE(
+      linearizable({{.kind = Kind::add, .argument = 5, .result = 1, .invoked = 1, .answered = 4, .client = 0},
+                    {.kind = Kind::add, .argument = 6, .result = 1, .invoked = 2, .answered = 3, .client = 1}}));
 }
 TEST(RoundChecker, RejectsALostIncrement) {
-  EXPECT_FALSE(linearizable({{.kind = Kind::increment, .argument = 1, .result = 8, .invoked = 1, .answered = 4, .client = 0},
-                             {.kind = Kind::increment, .argument = 1, .result = 8, .invoked = 2, .answered = 3, .client = 1}},
-                            7));
+  EXPECT_FALSE(
+      linearizable({{.kind = Kind::increment, .argument = 1, .result = 8, .invoked = 1, .answered = 4, .client = 0},
+                    {.kind = Kind::increment, .argument = 1, .result = 8, .invoked = 2, .answered = 3, .client = 1}},
+                   7));
 }
 TEST(RoundChecker, RejectsAReadThatOvertakesItsOwnWrite) {
-  EXPECT_FALSE(linearizable({{.kind = Kind::set, .argument = 5, .result = 1, .invoked = 1, .answered = 9, .client = 0, .number = 0},
-                             {.kind = Kind::get, .result = 0, .invoked = 1, .answered = 9, .client = 0, .number = 1}}));
+  EXPECT_FALSE(linearizable(
+      {{.kind = Kind::set, .argument = 5, .result = 1, .invoked = 1, .answered = 9, .client = 0, .number = 0},
+       {.kind = Kind::get, .result = 0, .invoked = 1, .answered = 9, .client = 0, .number = 1}}));
 }
 
-// --- the store ----------------------------------------------------------------------------------------------------------------------------
+// --- the store
+// ----------------------------------------------------------------------------------------------------------------------------
 
 std::uint64_t tick() {
   static std::atomic<std::uint64_t> now{1};
@@ -141,7 +146,8 @@ void play_round(Client& c, const Mix& mix, std::atomic<std::uint64_t>& next_stat
       if (cas == 0) e.kind = Kind::get;
     }
     key[i] = "key" + std::to_string(k);
-    value[i] = std::to_string(e.argument) + (mix.counters ? "" : std::string(static_cast<std::size_t>(c.rng() % 200), ' '));
+    value[i] =
+        std::to_string(e.argument) + (mix.counters ? "" : std::string(static_cast<std::size_t>(c.rng() % 200), ' '));
     request[i] = request_of(e, key[i], value[i], cas);
     c.events.emplace_back(k, e);
   }
@@ -177,12 +183,14 @@ void play_round(Client& c, const Mix& mix, std::atomic<std::uint64_t>& next_stat
 
 TEST_P(LinearizabilityTest, EveryKeysHistoryHasAnOrder) {
   const Mix mix = GetParam();
-  Store store({.memory_bytes = std::uint64_t{256} << 20, .item_bytes_expected = 1 << 16});  // a small index: it will grow
+  Store store(
+      {.memory_bytes = std::uint64_t{256} << 20, .item_bytes_expected = 1 << 16});  // a small index: it will grow
   std::vector<std::set<std::uint64_t>> states(keys, {0});
   std::atomic<std::uint64_t> next_state{1};
   std::atomic<bool> stop{false};
   std::vector<Client> players;
-  for (std::uint32_t id = 0; id < clients; ++id) players.push_back({store.session(), std::mt19937_64(id + 1), id, {}, {}});
+  for (std::uint32_t id = 0; id < clients; ++id)
+    players.push_back({store.session(), std::mt19937_64(id + 1), id, {}, {}});
 
   std::thread churn;
   if (mix.churn) {
@@ -232,11 +240,13 @@ TEST_P(LinearizabilityTest, EveryKeysHistoryHasAnOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixes, LinearizabilityTest,
-                         testing::Values(Mix{.batches = false, .counters = false, .churn = false}, Mix{.batches = true, .counters = false, .churn = false},
-                                         Mix{.batches = false, .counters = true, .churn = true}, Mix{.batches = true, .counters = false, .churn = true}),
+                         testing::Values(Mix{.batches = false, .counters = false, .churn = false},
+                                         Mix{.batches = true, .counters = false, .churn = false},
+                                         Mix{.batches = false, .counters = true, .churn = true},
+                                         Mix{.batches = true, .counters = false, .churn = true}),
                          [](const auto& mix) {
-                           return std::string(mix.param.batches ? "Batches" : "Singles") + (mix.param.counters ? "Counters" : "Cas") +
-                                  (mix.param.churn ? "WithChurn" : "");
+                           return std::string(mix.param.batches ? "Batches" : "Singles") +
+                                  (mix.param.counters ? "Counters" : "Cas") + (mix.param.churn ? "WithChurn" : "");
                          });
 
 }  // namespace

@@ -1,6 +1,7 @@
-// The engine in process, no network: queries as arrays in memory, hashing included, keys verified, values copied out, beside the ceiling that a
-// loop reaches which does only the two unavoidable cache-line reads of a GET (the index line, and the item line that it names) over tables of
-// the same size. Both run in turns; medians and spread of the turns are printed.
+// The engine in process, no network: queries as arrays in memory, hashing included, keys verified, values copied out,
+// beside the ceiling that a loop reaches which does only the two unavoidable cache-line reads of a GET (the index line,
+// and the item line that it names) over tables of the same size. Both run in turns; medians and spread of the turns are
+// printed.
 //
 //   engine_bench [--threads 1,2] [--rounds 7] [--seconds 0.4] [--items-mib 512] [--only 8/8] [--json FILE]
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,6 +22,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "base/platform.hpp"
 #include "tandem/store.hpp"
@@ -37,8 +39,8 @@ struct Shape {
   std::uint64_t slot_bytes() const { return (16 + key_bytes + value_bytes + 31) / 32 * 32; }
 };
 constexpr Shape shapes[] = {{"8/8", 8, 8}, {"16/64", 16, 64}, {"32/512", 32, 512}};
-constexpr std::uint32_t batch = 1024;           // queries a call
-constexpr std::uint32_t queries = 1u << 21;     // in the prepared arrays, replayed
+constexpr std::uint32_t batch = 1024;        // queries a call
+constexpr std::uint32_t queries = 1u << 21;  // in the prepared arrays, replayed
 
 // A pseudo-random permutation of the popularity ranks, so that popular keys do not lie together.
 std::uint64_t scatter(std::uint64_t rank, std::uint64_t count) {
@@ -79,7 +81,8 @@ struct Workload {
   std::vector<tandem::Request> requests;  // only when some are sets
 };
 
-Workload make_workload(const Shape& shape, std::uint64_t items, const Zipf* zipf, int get_percent, const std::string& value, unsigned seed) {
+Workload make_workload(const Shape& shape, std::uint64_t items, const Zipf* zipf, int get_percent,
+                       const std::string& value, unsigned seed) {
   Workload w;
   std::mt19937_64 rng(seed);
   w.ids.resize(queries);
@@ -92,13 +95,16 @@ Workload make_workload(const Shape& shape, std::uint64_t items, const Zipf* zipf
     w.keys.emplace_back(key, shape.key_bytes);
     if (get_percent < 100) {
       const bool set = static_cast<int>(rng() % 100) >= get_percent;
-      w.requests.push_back({.action = set ? tandem::Action::set : tandem::Action::get, .key = w.keys.back(), .value = set ? value : std::string_view{}});
+      w.requests.push_back({.action = set ? tandem::Action::set : tandem::Action::get,
+                            .key = w.keys.back(),
+                            .value = set ? value : std::string_view{}});
     }
   }
   return w;
 }
 
-// The two lines of every GET and nothing else: a line of an index as large as the store's, and the item line that it names.
+// The two lines of every GET and nothing else: a line of an index as large as the store's, and the item line that it
+// names.
 class Ceiling {
  public:
   Ceiling(const Shape& shape, std::uint64_t items, std::uint64_t index_bytes)
@@ -152,7 +158,8 @@ void pin_to_core(unsigned core) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-// Operations a second of `threads` threads that call step(thread, begin) over and over for `seconds`; a step does `batch` operations.
+// Operations a second of `threads` threads that call step(thread, begin) over and over for `seconds`; a step does
+// `batch` operations.
 template <class Step>
 double rate(unsigned threads, double seconds, Step step) {
   std::atomic<unsigned> ready{0};
@@ -209,9 +216,9 @@ struct Cell {
 };
 
 void print(const Cell& c) {
-  fmt::print("| {:6} | {:9} | {:3} % | {} | {:7.1f} | {:5.1f}-{:5.1f} | {:7.1f} | {:4.0f} % ({:.0f}-{:.0f}) |\n", c.shape, c.distribution, c.get_percent,
-             c.threads, c.engine.median / 1e6, c.engine.low / 1e6, c.engine.high / 1e6, c.ceiling.median / 1e6, 100 * c.ratio.median,
-             100 * c.ratio.low, 100 * c.ratio.high);
+  fmt::print("| {:6} | {:9} | {:3} % | {} | {:7.1f} | {:5.1f}-{:5.1f} | {:7.1f} | {:4.0f} % ({:.0f}-{:.0f}) |\n",
+             c.shape, c.distribution, c.get_percent, c.threads, c.engine.median / 1e6, c.engine.low / 1e6,
+             c.engine.high / 1e6, c.ceiling.median / 1e6, 100 * c.ratio.median, 100 * c.ratio.low, 100 * c.ratio.high);
   std::fflush(stdout);
 }
 
@@ -243,7 +250,8 @@ void run_shape(const Shape& shape, const Settings& settings, std::vector<Cell>& 
     for (const int get_percent : {100, 95, 50}) {
       std::vector<Workload> work;
       std::vector<std::vector<char>> out(threads_max, std::vector<char>(std::size_t{batch} * shape.value_bytes));
-      for (unsigned t = 0; t < threads_max; ++t) work.push_back(make_workload(shape, items, skewed ? &zipf : nullptr, get_percent, value, t + 1));
+      for (unsigned t = 0; t < threads_max; ++t)
+        work.push_back(make_workload(shape, items, skewed ? &zipf : nullptr, get_percent, value, t + 1));
       std::atomic<std::uint64_t> misses{0}, checksum{0};
       const auto engine_step = [&](unsigned t, std::uint32_t at) {
         const Workload& w = work[t];
@@ -272,10 +280,12 @@ void run_shape(const Shape& shape, const Settings& settings, std::vector<Cell>& 
           engine.push_back(rate(threads, settings.seconds, engine_step));
           ratio.push_back(engine.back() / top.back());
         }
-        cells.push_back({shape.name, skewed ? "zipf 0.99" : "uniform", get_percent, threads, summary(engine), summary(top), summary(ratio)});
+        cells.push_back({shape.name, skewed ? "zipf 0.99" : "uniform", get_percent, threads, summary(engine),
+                         summary(top), summary(ratio)});
         print(cells.back());
       }
-      if (misses.load() != 0) throw std::runtime_error(fmt::format("{} misses of keys that are present", misses.load()));
+      if (misses.load() != 0)
+        throw std::runtime_error(fmt::format("{} misses of keys that are present", misses.load()));
     }
   }
 }
@@ -287,9 +297,11 @@ void write_json(const std::string& path, const std::vector<Cell>& cells) {
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const Cell& c = cells[i];
     fmt::print(file.get(),
-               "  {{\"shape\": \"{}\", \"distribution\": \"{}\", \"get_percent\": {}, \"threads\": {}, \"engine_ops_s\": {:.0f}, "
+               "  {{\"shape\": \"{}\", \"distribution\": \"{}\", \"get_percent\": {}, \"threads\": {}, "
+               "\"engine_ops_s\": {:.0f}, "
                "\"ceiling_ops_s\": {:.0f}, \"ratio\": {:.4f}}}{}\n",
-               c.shape, c.distribution, c.get_percent, c.threads, c.engine.median, c.ceiling.median, c.ratio.median, i + 1 < cells.size() ? "," : "");
+               c.shape, c.distribution, c.get_percent, c.threads, c.engine.median, c.ceiling.median, c.ratio.median,
+               i + 1 < cells.size() ? "," : "");
   }
   fmt::print(file.get(), "]\n");
 }
@@ -308,17 +320,21 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     std::vector<Cell> cells;
-    fmt::print("| key/value | keys | GET | threads | M ops/s | spread | two-line loop M/s | engine / loop |\n|---|---|---|---|---|---|---|---|\n");
+    fmt::print(
+        "| key/value | keys | GET | threads | M ops/s | spread | two-line loop M/s | engine / loop "
+        "|\n|---|---|---|---|---|---|---|---|\n");
     for (const Shape& shape : shapes) {
       if (settings.only.empty() || settings.only == shape.name) run_shape(shape, settings, cells);
     }
     for (const Cell& two : cells) {
       for (const Cell& one : cells) {
-        if (one.threads != 1 || two.threads != 2 || one.shape != two.shape || one.distribution != two.distribution || one.get_percent != two.get_percent) {
+        if (one.threads != 1 || two.threads != 2 || one.shape != two.shape || one.distribution != two.distribution ||
+            one.get_percent != two.get_percent) {
           continue;
         }
-        fmt::print("scaling 1 -> 2 threads, {} {} {} % GET: engine {:.2f}x, two-line loop {:.2f}x\n", one.shape, one.distribution, one.get_percent,
-                   two.engine.median / one.engine.median, two.ceiling.median / one.ceiling.median);
+        fmt::print("scaling 1 -> 2 threads, {} {} {} % GET: engine {:.2f}x, two-line loop {:.2f}x\n", one.shape,
+                   one.distribution, one.get_percent, two.engine.median / one.engine.median,
+                   two.ceiling.median / one.ceiling.median);
       }
     }
     if (!settings.json.empty()) write_json(settings.json, cells);

@@ -7,9 +7,9 @@
 // Keys: 1 to 250 bytes, any bytes. Values: 0 bytes up to Options::item_bytes_max (which counts key and header too).
 // A full store evicts what was not used lately (CLOCK), unless Options::evict is off.
 //
-// Thread safety: a Store may be used from any number of threads at once (Options::threads_max bounds them). Operations on one key are
-// linearizable. Each thread gets a Session of its own on first use; a Session taken explicitly belongs to one thread at a time and saves
-// the look-up.
+// Thread safety: a Store may be used from any number of threads at once (Options::threads_max bounds them). Operations
+// on one key are linearizable. Each thread gets a Session of its own on first use; a Session taken explicitly belongs
+// to one thread at a time and saves the look-up.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -33,29 +33,43 @@ struct Options {
 };
 
 enum class Code : std::uint8_t {
-  hit,            // get, touch: there is such an item. increment, decrement: `number` is the new value
-  miss,           // there is none
+  hit,   // get, touch: there is such an item. increment, decrement: `number` is the new value
+  miss,  // there is none
   stored,
-  not_stored,     // add found an item; replace, append, prepend found none
-  exists,         // compare-and-set: the item has changed since
+  not_stored,  // add found an item; replace, append, prepend found none
+  exists,      // compare-and-set: the item has changed since
   removed,
-  not_a_number,   // increment, decrement: the value is not a decimal number of 64 bits
-  too_large,      // the item would exceed item_bytes_max. A set removes the old item of the key, so that nobody reads what was to be replaced
+  not_a_number,  // increment, decrement: the value is not a decimal number of 64 bits
+  too_large,  // the item would exceed item_bytes_max. A set removes the old item of the key, so that nobody reads what
+              // was to be replaced
   out_of_memory,  // no memory could be freed; a set removes the old item likewise
   bad_key,        // empty or longer than 250 bytes: nothing was done
 };
 
-enum class Action : std::uint8_t { get, touch, set, add, replace, append, prepend, compare_and_set, remove, increment, decrement };
+enum class Action : std::uint8_t {
+  get,
+  touch,
+  set,
+  add,
+  replace,
+  append,
+  prepend,
+  compare_and_set,
+  remove,
+  increment,
+  decrement
+};
 
 // One operation of a batch. Views must stay valid until the call returns.
 struct Request {
   Action action = Action::get;
   std::string_view key;
-  std::string_view value = {};     // set, add, replace, append, prepend, compare_and_set
-  std::int64_t ttl_s = 0;          // seconds from now; 0 never; negative: at once. (Up to 30 days; larger numbers are Unix seconds, as in memcached)
-  std::uint32_t flags = 0;         // a number kept with the item for the caller
-  std::uint64_t cas = 0;           // compare_and_set: Reply::cas of the read
-  std::uint64_t delta = 1;         // increment (wraps at 2^64), decrement (stops at 0)
+  std::string_view value = {};  // set, add, replace, append, prepend, compare_and_set
+  std::int64_t ttl_s = 0;       // seconds from now; 0 never; negative: at once. (Up to 30 days; larger numbers are Unix
+                                // seconds, as in memcached)
+  std::uint32_t flags = 0;      // a number kept with the item for the caller
+  std::uint64_t cas = 0;        // compare_and_set: Reply::cas of the read
+  std::uint64_t delta = 1;      // increment (wraps at 2^64), decrement (stops at 0)
 };
 
 // What became of one operation. `value` points into the store and is valid only while the visitor runs.
@@ -63,11 +77,11 @@ struct Reply {
   Code code = Code::miss;
   std::string_view value = {};
   std::uint32_t flags = 0;
-  std::uint64_t cas = 0;           // of the item read or stored; grows with every change of a key
-  std::uint64_t number = 0;        // increment, decrement
+  std::uint64_t cas = 0;     // of the item read or stored; grows with every change of a key
+  std::uint64_t number = 0;  // increment, decrement
 };
 
-struct StoreOptions {              // of one set
+struct StoreOptions {  // of one set
   std::int64_t ttl_s = 0;
   std::uint32_t flags = 0;
 };
@@ -105,20 +119,27 @@ class Session {
   std::optional<std::uint64_t> increment(std::string_view key, std::uint64_t delta = 1, Code* code = nullptr);
   std::optional<std::uint64_t> decrement(std::string_view key, std::uint64_t delta = 1, Code* code = nullptr);
 
-  // Runs the requests in order and calls visit(index, reply) for each, in order. Reads and writes of many keys overlap their cache misses: batches of
-  // 32 and more are several times faster per operation than single calls. The visitor must not use the store, and should be short:
-  // memory that the store frees meanwhile cannot be reused before it returns.
+  // Runs the requests in order and calls visit(index, reply) for each, in order. Reads and writes of many keys overlap
+  // their cache misses: batches of 32 and more are several times faster per operation than single calls. The visitor
+  // must not use the store, and should be short: memory that the store frees meanwhile cannot be reused before it
+  // returns.
   template <class Visitor>
   void execute(std::span<const Request> requests, Visitor&& visit) {
     execute_erased(
-        requests, [](void* v, std::size_t i, const Reply& reply) { (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply); },
+        requests,
+        [](void* v, std::size_t i, const Reply& reply) {
+          (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply);
+        },
         const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
   // The same for reads alone.
   template <class Visitor>
   void get_batch(std::span<const std::string_view> keys, Visitor&& visit) {
     get_batch_erased(
-        keys, [](void* v, std::size_t i, const Reply& reply) { (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply); },
+        keys,
+        [](void* v, std::size_t i, const Reply& reply) {
+          (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply);
+        },
         const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
 
@@ -149,9 +170,15 @@ class Store {
 
   std::optional<std::string> get(std::string_view key) { return here().get(key); }
   Code get(std::string_view key, Value& value) { return here().get(key, value); }
-  Code set(std::string_view key, std::string_view value, StoreOptions options = {}) { return here().set(key, value, options); }
-  Code add(std::string_view key, std::string_view value, StoreOptions options = {}) { return here().add(key, value, options); }
-  Code replace(std::string_view key, std::string_view value, StoreOptions options = {}) { return here().replace(key, value, options); }
+  Code set(std::string_view key, std::string_view value, StoreOptions options = {}) {
+    return here().set(key, value, options);
+  }
+  Code add(std::string_view key, std::string_view value, StoreOptions options = {}) {
+    return here().add(key, value, options);
+  }
+  Code replace(std::string_view key, std::string_view value, StoreOptions options = {}) {
+    return here().replace(key, value, options);
+  }
   Code append(std::string_view key, std::string_view value) { return here().append(key, value); }
   Code prepend(std::string_view key, std::string_view value) { return here().prepend(key, value); }
   Code compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions options = {}) {
@@ -174,8 +201,9 @@ class Store {
     here().get_batch(keys, std::forward<Visitor>(visit));
   }
 
-  // Calls visit for every item; items that are there throughout are seen, items stored or removed meanwhile may be. An item whose key is rewritten
-  // meanwhile may be seen in either form. visit must not use the store. Views are valid only while it runs.
+  // Calls visit for every item; items that are there throughout are seen, items stored or removed meanwhile may be. An
+  // item whose key is rewritten meanwhile may be seen in either form. visit must not use the store. Views are valid
+  // only while it runs.
   void for_each(const std::function<void(std::string_view key, const Reply& item)>& visit);
 
   // Forgets every item that is in the store now.

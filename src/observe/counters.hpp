@@ -1,4 +1,5 @@
-// Counters of one worker: written by its thread alone, read by anybody at any time (relaxed). No counter is shared by two writers.
+// Counters of one worker: written by its thread alone, read by anybody at any time (relaxed). No counter is shared by
+// two writers.
 #pragma once
 #include <array>
 #include <atomic>
@@ -22,11 +23,12 @@ class Counter {
 };
 
 // What the tasks count, named as memcached's `stats` names it. X(name)
-#define TD_STORE_COUNTERS(X)                                                                                                               \
-  X(cmd_get) X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) X(delete_hits)               \
-  X(incr_misses) X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) X(cas_badval) X(touch_hits) X(touch_misses)            \
-  X(store_too_large) X(store_no_memory) X(total_items) X(evictions) X(reclaimed) X(expired_unfetched) X(evicted_unfetched)                 \
-  X(index_retries) X(index_displacements)
+#define TD_STORE_COUNTERS(X)                                                                                        \
+  X(cmd_get)                                                                                                        \
+  X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) X(delete_hits)   \
+      X(incr_misses) X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) X(cas_badval) X(touch_hits) \
+          X(touch_misses) X(store_too_large) X(store_no_memory) X(total_items) X(evictions) X(reclaimed)            \
+              X(expired_unfetched) X(evicted_unfetched) X(index_retries) X(index_displacements)
 
 struct StoreCounters {
 #define TD_X(name) Counter name;
@@ -51,7 +53,8 @@ struct StoreTotals {
   }
 };
 
-// Time per task, from the processor's tick counter, over a sample of the batches (always on). cycles / queries is the cost of a task.
+// Time per task, from the processor's tick counter, over a sample of the batches (always on). cycles / queries is the
+// cost of a task.
 struct TaskCounters {
   std::array<Counter, task_count> cycles;
   std::array<Counter, task_count> queries;  // that these cycles were spent on

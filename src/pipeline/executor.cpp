@@ -19,11 +19,13 @@ struct Stopped {
   task::Settled why;
 };
 
-// IN and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from the order of the batch (write protocol 8).
+// IN and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from the order
+// of the batch (write protocol 8).
 Stopped settle_in_order(Context& context, Batch& batch, StripState& state) noexcept {
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
     const Query& q = batch.query(i);
-    const bool reads = (q.opcode == Opcode::get && !q.has(option::touch | option::vivify | option::recache)) || q.opcode == Opcode::debug;
+    const bool reads = (q.opcode == Opcode::get && !q.has(option::touch | option::vivify | option::recache)) ||
+                       q.opcode == Opcode::debug;
     if (reads) {
       task::key_compare_one(context, batch, state, i);
     } else if (const task::Settled s = task::write_operation(context, batch, state, i); s != task::Settled::done) {

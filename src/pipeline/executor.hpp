@@ -1,4 +1,5 @@
-// The CPU plan: runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A; the whole pipeline of a server without an accelerator).
+// The CPU plan: runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A; the whole pipeline of a server
+// without an accelerator).
 #pragma once
 #include "query/batch.hpp"
 #include "task/context.hpp"
@@ -10,13 +11,13 @@ namespace tandem {
 class Executor {
  public:
   explicit Executor(Context& context) noexcept : context_(context) {}
-  // Executes every query of the batch in order and has each answered by the writer. The batch's keys and values may be released afterwards.
-  // Never blocks on I/O; may wait briefly (yielding) for other workers' epochs when slots run out.
+  // Executes every query of the batch in order and has each answered by the writer. The batch's keys and values may be
+  // released afterwards. Never blocks on I/O; may wait briefly (yielding) for other workers' epochs when slots run out.
   void run(Batch& batch, ResponseWriter& writer);
 
  private:
-  // Runs the strip that begins at `begin` and returns where the next one begins (at `begin` itself when its first query needs what can only be had
-  // outside an epoch).
+  // Runs the strip that begins at `begin` and returns where the next one begins (at `begin` itself when its first query
+  // needs what can only be had outside an epoch).
   std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
 
   static constexpr std::uint64_t stores_per_growth_check = 256;

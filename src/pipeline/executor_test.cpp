@@ -81,7 +81,8 @@ class ExecutorTest : public testing::Test {
     batch_.commit();
     return q;
   }
-  Query& store(std::string_view key, std::string_view value, StoreMode mode = StoreMode::set, std::uint16_t options = 0) {
+  Query& store(std::string_view key, std::string_view value, StoreMode mode = StoreMode::set,
+               std::uint16_t options = 0) {
     Query& q = add(Opcode::store, key, value, options);
     q.mode = mode;
     return q;
@@ -443,7 +444,8 @@ TEST_F(ExecutorTest, SlotsAreNeitherLostNorUsedTwice) {
   EXPECT_EQ(index_.item_count(), model.size());
   EXPECT_EQ(context_.counters.evictions.get(), 0u);
   std::uint64_t used = 0;
-  for (std::uint32_t c = 0; c < heap_.class_count(); ++c) used += heap_.class_stats(static_cast<SizeClass>(c)).slots_used;
+  for (std::uint32_t c = 0; c < heap_.class_count(); ++c)
+    used += heap_.class_stats(static_cast<SizeClass>(c)).slots_used;
   // Retired slots that wait for their epoch still count as used.
   for (int i = 0; i < 3; ++i) {
     const Heap::Cache::Lock lock(context_.cache);

@@ -1,5 +1,5 @@
-// A batch: queries as arrays. Tasks run over it in strips; columns that a device will read or write (fingerprint, location) are arrays of
-// their own so that they can lie in pinned memory.
+// A batch: queries as arrays. Tasks run over it in strips; columns that a device will read or write (fingerprint,
+// location) are arrays of their own so that they can lie in pinned memory.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// Measured on the design host: 1 query at a time 210 ns a GET, strips of 64-512 46 ns, a whole batch of 65,536 94 ns (columns leave L1).
+// Measured on the design host: 1 query at a time 210 ns a GET, strips of 64-512 46 ns, a whole batch of 65,536 94 ns
+// (columns leave L1).
 inline constexpr std::uint32_t strip_queries_max = 128;
 
 class Batch {
@@ -31,7 +32,8 @@ class Batch {
   void clear() noexcept { size_ = 0; }
   void truncate(std::uint32_t size) noexcept { size_ = size; }  // REQUIRES: size <= size()
 
-  // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES: !full().
+  // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
+  // !full().
   TD_INLINE Query& next() noexcept { return queries_[size_]; }
   TD_INLINE void commit() noexcept { ++size_; }
 

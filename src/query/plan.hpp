@@ -1,5 +1,5 @@
-// The eight tasks (DIDO III-A) and the plan that says which processor runs each. Every batch carries its plan, so plans change at run time
-// without stopping anything.
+// The eight tasks (DIDO III-A) and the plan that says which processor runs each. Every batch carries its plan, so plans
+// change at run time without stopping anything.
 #pragma once
 #include <array>
 #include <cstdint>

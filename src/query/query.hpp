@@ -1,5 +1,5 @@
-// One operation of a client, as plain data. Keys and values point into the caller's memory (a receive buffer, or the caller's own arrays in
-// the embedded store), which stays unchanged until the query's response is written.
+// One operation of a client, as plain data. Keys and values point into the caller's memory (a receive buffer, or the
+// caller's own arrays in the embedded store), which stays unchanged until the query's response is written.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -10,33 +10,36 @@
 namespace tandem {
 
 enum class Opcode : std::uint8_t {
-  nothing,    // answered without the store: an error line, mn, a skipped query
-  get,        // get gets gat gats mg; with options touch, vivify, recache
-  store,      // set add replace append prepend cas ms; StoreMode in `mode`
-  remove,     // delete md; with option invalidate it marks stale instead
-  arithmetic, // incr decr ma; `delta`; option decrement; with option vivify `value` is the initial number's text
-  touch,      // touch
-  debug,      // me
-  control,    // executed alone, between strips, by the owner of the batch: flush_all, stats, version, ...
+  nothing,     // answered without the store: an error line, mn, a skipped query
+  get,         // get gets gat gats mg; with options touch, vivify, recache
+  store,       // set add replace append prepend cas ms; StoreMode in `mode`
+  remove,      // delete md; with option invalidate it marks stale instead
+  arithmetic,  // incr decr ma; `delta`; option decrement; with option vivify `value` is the initial number's text
+  touch,       // touch
+  debug,       // me
+  control,     // executed alone, between strips, by the owner of the batch: flush_all, stats, version, ...
 };
 
 enum class StoreMode : std::uint8_t { set, add, replace, append, prepend };
 
 // Options, a bit set.
 namespace option {
-inline constexpr std::uint16_t touch = 1 << 0;        // get, arithmetic, remove+invalidate: set the expiry to expiry_s
-inline constexpr std::uint16_t vivify = 1 << 1;       // get, arithmetic: on a miss create an item that expires at vivify_expiry_s
+inline constexpr std::uint16_t touch = 1 << 0;  // get, arithmetic, remove+invalidate: set the expiry to expiry_s
+inline constexpr std::uint16_t vivify =
+    1 << 1;  // get, arithmetic: on a miss create an item that expires at vivify_expiry_s
 inline constexpr std::uint16_t recache = 1 << 2;      // get: win when the remaining time is below recache_ttl_s
 inline constexpr std::uint16_t no_bump = 1 << 3;      // get: leave the access bits alone
 inline constexpr std::uint16_t compare_cas = 1 << 4;  // store, remove, arithmetic: only if the item's CAS id is `cas`
-inline constexpr std::uint16_t invalidate = 1 << 5;   // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
+inline constexpr std::uint16_t invalidate =
+    1 << 5;  // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
 inline constexpr std::uint16_t decrement = 1 << 6;
-inline constexpr std::uint16_t binary_key = 1 << 7;   // the key came in base64
-inline constexpr std::uint16_t prefilled = 1 << 8;    // store: the item already lies in the heap at the batch's location (large values)
-inline constexpr std::uint16_t meta = 1 << 9;         // meta protocol: serves stale/win semantics (a text get ignores them)
-inline constexpr std::uint16_t no_reply = 1 << 10;    // noreply, or q: for the response writer
-inline constexpr std::uint16_t no_value = 1 << 11;    // get: the value is not wanted (mg without v), RD is skipped
-inline constexpr std::uint16_t last_of_line = 1 << 12;// get with several keys: the line's end (END) follows this one
+inline constexpr std::uint16_t binary_key = 1 << 7;  // the key came in base64
+inline constexpr std::uint16_t prefilled =
+    1 << 8;  // store: the item already lies in the heap at the batch's location (large values)
+inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)
+inline constexpr std::uint16_t no_reply = 1 << 10;      // noreply, or q: for the response writer
+inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not wanted (mg without v), RD is skipped
+inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
 // get: recache is decided by the expiry before this query's touch.
 inline constexpr std::uint16_t recache_first = 1 << 13;
 }  // namespace option
@@ -44,21 +47,22 @@ inline constexpr std::uint16_t recache_first = 1 << 13;
 // 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for whoever writes the response.
 struct Query {
   const char* key;
-  const char* value;            // store: the bytes; arithmetic + vivify: the initial number as decimal text
+  const char* value;  // store: the bytes; arithmetic + vivify: the initial number as decimal text
   std::uint32_t value_bytes;
   std::uint8_t key_bytes;
   Opcode opcode;
-  std::uint16_t options;        // option::*
-  std::uint32_t client_flags;   // store
-  std::uint32_t expiry_s;       // store, touch: second of the store's clock; 0 never; Clock::already_expired for a negative exptime
-  std::uint64_t cas;            // with option compare_cas
-  std::uint64_t delta;          // arithmetic
+  std::uint16_t options;       // option::*
+  std::uint32_t client_flags;  // store
+  std::uint32_t
+      expiry_s;  // store, touch: second of the store's clock; 0 never; Clock::already_expired for a negative exptime
+  std::uint64_t cas;    // with option compare_cas
+  std::uint64_t delta;  // arithmetic
   std::uint32_t vivify_expiry_s;
   std::uint32_t recache_ttl_s;
   // The response writer's own: the pipeline carries them, untouched.
-  const char* wire;             // where the request line starts
-  std::uint32_t wire_bytes;     // of the request line without its line end
-  std::uint32_t connection;     // index of the owner's connection
+  const char* wire;          // where the request line starts
+  std::uint32_t wire_bytes;  // of the request line without its line end
+  std::uint32_t connection;  // index of the owner's connection
   StoreMode mode;
   std::uint8_t reply;           // the writer's kind of reply
   std::uint8_t continues_line;  // 1: a later one of a line that makes several queries
@@ -100,13 +104,13 @@ constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
 
 // What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
 struct Result {
-  const Item* item;          // the item read or written; nullptr when there is none
-  std::uint64_t state;       // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of an item that this
-                             // query created or replaced: the word it was published with
-  std::uint64_t number;      // arithmetic: the new value. store, remove+invalidate: the new CAS id
-  std::uint32_t value_bytes; // of item
+  const Item* item;     // the item read or written; nullptr when there is none
+  std::uint64_t state;  // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of
+                        // an item that this query created or replaced: the word it was published with
+  std::uint64_t number;       // arithmetic: the new value. store, remove+invalidate: the new CAS id
+  std::uint32_t value_bytes;  // of item
   Status status;
-  std::uint8_t outcome;      // outcome::*
+  std::uint8_t outcome;  // outcome::*
   std::uint8_t reserved[2];
 };
 static_assert(sizeof(Result) == 32);

@@ -37,7 +37,8 @@ const EngineOptions& checked(const EngineOptions& o) {
   if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30) {
     throw std::invalid_argument("the largest item must be between 1 KiB and 1 GiB");
   }
-  if (o.item_bytes_max > o.memory_bytes / 2) throw std::invalid_argument("the largest item must not exceed half of the memory limit");
+  if (o.item_bytes_max > o.memory_bytes / 2)
+    throw std::invalid_argument("the largest item must not exceed half of the memory limit");
   if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
   return o;
 }
@@ -50,9 +51,7 @@ EngineOptions with_seed(EngineOptions o) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(with_seed(checked(options))),
-      budget_(options_.memory_bytes),
-      epochs_(options_.contexts_max + 1) {
+    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(options_.contexts_max + 1) {
   index_.reset();
   heap_.emplace(HeapOptions{.growth_factor = options_.growth_factor,
                             .slot_bytes_min = options_.slot_bytes_min,
@@ -60,12 +59,13 @@ Engine::Engine(const EngineOptions& options)
                             .huge_pages = options_.huge_pages},
                 budget_, epochs_);
   index_.emplace(index_options(options_), budget_, epochs_, *heap_);
-  shared_ = std::unique_ptr<Shared>(new Shared{.heap = *heap_,
-                                               .index = *index_,
-                                               .epochs = epochs_,
-                                               .clock = clock_,
-                                               .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
-                                               .hash_seed = options_.hash_seed});
+  shared_ = std::unique_ptr<Shared>(
+      new Shared{.heap = *heap_,
+                 .index = *index_,
+                 .epochs = epochs_,
+                 .clock = clock_,
+                 .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
+                 .hash_seed = options_.hash_seed});
   evictions_seen_.assign(heap_->class_count(), 0);
   maintenance_context_ = make_context();
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
@@ -122,8 +122,8 @@ void Engine::apply_due_flush() noexcept {
   flush_now();
 }
 
-Location Engine::begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes, std::uint32_t expiry_s,
-                            bool binary_key) noexcept {
+Location Engine::begin_fill(Context& context, std::string_view key, std::uint32_t client_flags,
+                            std::uint64_t value_bytes, std::uint32_t expiry_s, bool binary_key) noexcept {
   const std::uint64_t item_bytes = Item::total_bytes(client_flags, key.size(), value_bytes);
   if (item_bytes > options_.item_bytes_max) return no_location;
   const Location l = task::allocate(context, item_bytes, true);
@@ -214,7 +214,8 @@ void Engine::grow_index() {
   }
 }
 
-// Memory follows the pressure: when one class evicts and another holds pages with free slots, or evicts far less for its size, a page moves.
+// Memory follows the pressure: when one class evicts and another holds pages with free slots, or evicts far less for
+// its size, a page moves.
 void Engine::balance_classes() {
   if (!options_.evict) return;
   struct Pressure {
@@ -228,7 +229,8 @@ void Engine::balance_classes() {
     const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
     evictions_seen_[i] = s.evictions;
     if (evicted == 0) continue;
-    const double per_page = static_cast<double>(evicted) / static_cast<double>(std::max<std::uint64_t>(s.pages, 1)) / s.slots_per_page;
+    const double per_page =
+        static_cast<double>(evicted) / static_cast<double>(std::max<std::uint64_t>(s.pages, 1)) / s.slots_per_page;
     if (!most || per_page > most->evictions_per_page) most = {c, per_page};
   }
   // Turnover below a tenth of the class in a period is not pressure worth throwing another class's items away.

@@ -1,5 +1,5 @@
-// The store as one object: owns memory, heap, index, clock and the maintenance thread, and hands out Contexts. The embedded API
-// (include/tandem/store.hpp) and the server are both built on it.
+// The store as one object: owns memory, heap, index, clock and the maintenance thread, and hands out Contexts. The
+// embedded API (include/tandem/store.hpp) and the server are both built on it.
 //
 // Thread safety: all members from any thread, except that a Context belongs to one thread at a time.
 #pragma once
@@ -30,7 +30,8 @@ struct EngineOptions {
 
 struct EngineStats {
   StoreTotals counters{};  // summed over all contexts, past ones too, since reset_stats()
-  std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0, index_cells = 0, retired_bytes = 0;
+  std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0,
+                index_cells = 0, retired_bytes = 0;
   std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
   std::vector<ClassStats> classes;
 };
@@ -61,14 +62,15 @@ class Engine {
   using ContextPtr = std::unique_ptr<Context, ContextDeleter>;
   ContextPtr make_context();
 
-  // Makes every item that is in the store when second `at_s` of the store's clock comes invalid; at_s <= now: at once, before it returns. A later
-  // call replaces one that has not come yet, as in memcached.
+  // Makes every item that is in the store when second `at_s` of the store's clock comes invalid; at_s <= now: at once,
+  // before it returns. A later call replaces one that has not come yet, as in memcached.
   void flush_all(std::uint32_t at_s) noexcept;
 
-  // Large values: a slot to receive into while no batch holds it. no_location: out of memory (after trying to evict). The slot is `filling` and owned
-  // by the caller until it becomes a store query with option prefilled, or abandon_fill(). REQUIRES: the context is in no epoch.
-  Location begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes, std::uint32_t expiry_s,
-                      bool binary_key) noexcept;
+  // Large values: a slot to receive into while no batch holds it. no_location: out of memory (after trying to evict).
+  // The slot is `filling` and owned by the caller until it becomes a store query with option prefilled, or
+  // abandon_fill(). REQUIRES: the context is in no epoch.
+  Location begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
+                      std::uint32_t expiry_s, bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
   EngineStats stats() const;

@@ -50,9 +50,7 @@ void fill_common(Query& q, std::string_view key, Opcode opcode) noexcept {
   q.options = 0;
 }
 
-bool good_key(std::string_view key) noexcept {
-  return !key.empty() && key.size() <= key_bytes_max;
-}
+bool good_key(std::string_view key) noexcept { return !key.empty() && key.size() <= key_bytes_max; }
 
 // A read, or opcode nothing for a key that no item can have.
 void fill_get(Query& q, std::string_view key) noexcept {
@@ -109,7 +107,8 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
 }
 
 Reply reply_of_item(const Item* item, std::uint64_t state, std::uint64_t value_bytes) noexcept {
-  return {.code = Code::hit, .value = {item->value(), value_bytes}, .flags = item->client_flags(), .cas = item->cas(state)};
+  return {
+      .code = Code::hit, .value = {item->value(), value_bytes}, .flags = item->client_flags(), .cas = item->cas(state)};
 }
 
 }  // namespace
@@ -124,9 +123,9 @@ struct Store::Core {
                 .huge_pages = o.huge_pages}) {}
 
   Engine engine;
-  std::mutex mutex;                              // guards the rest
-  std::vector<std::unique_ptr<Session>> owned;   // sessions of threads; gone before the engine is
-  std::vector<Session*> idle;                    // those of threads that have ended
+  std::mutex mutex;                             // guards the rest
+  std::vector<std::unique_ptr<Session>> owned;  // sessions of threads; gone before the engine is
+  std::vector<Session*> idle;                   // those of threads that have ended
 };
 
 // WR of the embedded store: hands each result to the caller's visitor, inside the batch's epoch.
@@ -242,11 +241,11 @@ Code Session::prepend(std::string_view key, std::string_view value) {
   return run({.action = Action::prepend, .key = key, .value = value}, nullptr);
 }
 Code Session::compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions o) {
-  return run({.action = Action::compare_and_set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags, .cas = cas}, nullptr);
+  return run(
+      {.action = Action::compare_and_set, .key = key, .value = value, .ttl_s = o.ttl_s, .flags = o.flags, .cas = cas},
+      nullptr);
 }
-Code Session::remove(std::string_view key) {
-  return run({.action = Action::remove, .key = key}, nullptr);
-}
+Code Session::remove(std::string_view key) { return run({.action = Action::remove, .key = key}, nullptr); }
 Code Session::touch(std::string_view key, std::int64_t ttl_s) {
   return run({.action = Action::touch, .key = key, .ttl_s = ttl_s}, nullptr);
 }
@@ -267,12 +266,11 @@ std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint6
 Store::Store(const Options& options) : core_(std::make_shared<Core>(options)) {}
 Store::~Store() = default;
 
-Session Store::session() {
-  return Session(std::make_unique<Session::Impl>(core_->engine));
-}
+Session Store::session() { return Session(std::make_unique<Session::Impl>(core_->engine)); }
 
 Session& Store::here() {
-  // A thread's sessions with the stores it uses. A store may be gone before the thread is, and the thread before the store.
+  // A thread's sessions with the stores it uses. A store may be gone before the thread is, and the thread before the
+  // store.
   struct Entry {
     Core* core;
     std::weak_ptr<Core> alive;
@@ -325,9 +323,7 @@ void Store::for_each(const std::function<void(std::string_view key, const Reply&
   }
 }
 
-void Store::clear() {
-  core_->engine.flush_all(0);
-}
+void Store::clear() { core_->engine.flush_all(0); }
 
 Stats Store::stats() const {
   const EngineStats s = core_->engine.stats();

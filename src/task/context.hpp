@@ -14,8 +14,8 @@
 namespace tandem {
 
 struct StorePolicy {
-  bool evict = true;                                      // memcached -M turns it off: a full store answers out_of_memory
-  bool cas = true;                                        // memcached -C turns it off: CAS ids read as 0
+  bool evict = true;  // memcached -M turns it off: a full store answers out_of_memory
+  bool cas = true;    // memcached -C turns it off: CAS ids read as 0
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I
 };
 
@@ -29,19 +29,23 @@ struct Shared {
   std::uint64_t hash_seed = 0;
   // The next CAS id that no worker has taken.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> cas_next{1};
-  // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired by readers of items.
+  // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired
+  // by readers of items.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> flush_cas{0};
-  // Set by the maintenance thread when the index cannot grow within the memory limit: then an insertion without room evicts.
+  // Set by the maintenance thread when the index cannot grow within the memory limit: then an insertion without room
+  // evicts.
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
 };
 
-// CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes of one key (a worker
-// that meets a larger id in the item it replaces takes a new chunk), and every id after a flush is larger than the flush's.
+// CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes
+// of one key (a worker that meets a larger id in the item it replaces takes a new chunk), and every id after a flush is
+// larger than the flush's.
 class CasIds {
  public:
   TD_INLINE std::uint64_t next(Shared& shared, std::uint64_t above) noexcept {
-    if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire))) refill(shared);
+    if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire)))
+      refill(shared);
     return next_++;
   }
 

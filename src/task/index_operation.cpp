@@ -32,7 +32,8 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
 void search(Context& context, Batch& batch, StripState& state) noexcept {
   const Heap& heap = context.shared.heap;
   Location* const location = batch.locations();
-  context.shared.index.search(batch.fingerprints() + state.strip.begin, state.strip.size(), location + state.strip.begin);
+  context.shared.index.search(batch.fingerprints() + state.strip.begin, state.strip.size(),
+                              location + state.strip.begin);
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
     if (location[i] != no_location) prefetch_read(heap.at(location[i]));
   }

@@ -1,5 +1,5 @@
-// IN, the reading half: fingerprints, prefetches and the search of a strip (DIDO III-A; Mega-KV 4.2 Search). Insert and Delete are in
-// write_operation.hpp: they run under a key's stripe, in query order.
+// IN, the reading half: fingerprints, prefetches and the search of a strip (DIDO III-A; Mega-KV 4.2 Search). Insert and
+// Delete are in write_operation.hpp: they run under a key's stripe, in query order.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
@@ -7,10 +7,12 @@
 namespace tandem::task {
 
 // Hashes the strip's keys into the fingerprint column, prefetches their buckets, and notes whether all are plain reads.
-// (Mega-KV computes signatures in its receiver threads, before the index is asked: so do we, so that the buckets are on their way during MM.)
+// (Mega-KV computes signatures in its receiver threads, before the index is asked: so do we, so that the buckets are on
+// their way during MM.)
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept;
 
-// Fills the location column with candidates and prefetches the items they name. REQUIRES: inside an epoch; the batch's buckets were prefetched.
+// Fills the location column with candidates and prefetches the items they name. REQUIRES: inside an epoch; the batch's
+// buckets were prefetched.
 void search(Context& context, Batch& batch, StripState& state) noexcept;
 
 }  // namespace tandem::task

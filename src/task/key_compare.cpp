@@ -52,7 +52,8 @@ TD_INLINE void settle(Context& context, Batch& batch, StripState& state, std::ui
     if (TD_LIKELY(!expired && !is_flushed(item, word, state.flush_cas))) {
       r.item = item;
       r.state = word;
-      r.value_bytes = TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : static_cast<std::uint32_t>(heap.value_bytes(item));
+      r.value_bytes =
+          TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : static_cast<std::uint32_t>(heap.value_bytes(item));
       r.status = Status::hit;
       r.outcome = outcome::of_state(word);
       if (!q.has(option::no_bump) && q.opcode != Opcode::debug) mark_access(item, word, state.now_s);
@@ -64,7 +65,8 @@ TD_INLINE void settle(Context& context, Batch& batch, StripState& state, std::ui
   r.status = Status::miss;
 }
 
-// A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or R).
+// A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
+// R).
 TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }

@@ -1,4 +1,5 @@
-// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3 `get`).
+// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3
+// `get`).
 #pragma once
 #include <cstring>
 
@@ -13,8 +14,8 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept;
 // Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept;
 
-// Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit on an item that was hit
-// lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
+// Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit
+// on an item that was hit lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
 TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
                            std::uint64_t bits = word::Accessed::mask | word::Fetched::mask) noexcept {
   constexpr std::uint64_t refresh_s = 60;
@@ -25,7 +26,8 @@ TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
   item->state_word.compare_exchange_strong(state, now, std::memory_order_relaxed, std::memory_order_relaxed);
 }
 
-// Equality of a query's key with an item's, cheap for the short keys that caches hold: two overlapping words up to 16 bytes.
+// Equality of a query's key with an item's, cheap for the short keys that caches hold: two overlapping words up to 16
+// bytes.
 TD_INLINE bool keys_equal(const char* a, const char* b, std::size_t n) noexcept {
   if (n >= 8) {
     std::uint64_t x, y, u, v;

@@ -33,7 +33,8 @@ struct Need {
   bool fill = false;             // header, key and value can be written now
 };
 
-// What an item that builds on the key's present item will need. The item may change until the query runs: then the strip is cut there.
+// What an item that builds on the key's present item will need. The item may change until the query runs: then the
+// strip is cut there.
 Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
   Shared& shared = context.shared;
   context.epoch.enter();
@@ -43,7 +44,8 @@ Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
   const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
                     !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
-    if (q.has(option::vivify)) need.item_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
+    if (q.has(option::vivify))
+      need.item_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
   } else {
     std::uint64_t value_bytes = shared.heap.value_bytes(old);
     bool writes = true;
@@ -52,7 +54,8 @@ Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
     } else if (q.opcode == Opcode::arithmetic) {
       std::uint64_t number = 0;
       writes = !old->is_huge() && read_number({old->value(), value_bytes}, number);
-      value_bytes = std::max<std::uint64_t>(value_bytes, decimal_digits(apply_delta(number, q.delta, q.has(option::decrement))));
+      value_bytes =
+          std::max<std::uint64_t>(value_bytes, decimal_digits(apply_delta(number, q.delta, q.has(option::decrement))));
     } else {
       writes = q.opcode == Opcode::remove;
     }
@@ -80,19 +83,21 @@ Need need_of(Context& context, const Query& q, Fingerprint f) noexcept {
 
 // A large value that was received into the heap, to be added to another.
 TD_INLINE bool is_piece(const Query& q) noexcept {
-  return q.opcode == Opcode::store && q.has(option::prefilled) && (q.mode == StoreMode::append || q.mode == StoreMode::prepend);
+  return q.opcode == Opcode::store && q.has(option::prefilled) &&
+         (q.mode == StoreMode::append || q.mode == StoreMode::prepend);
 }
 
 // Writes a whole item into its slot.
 TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
-  Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s, now_s, q.has(option::binary_key));
+  Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s, now_s,
+                                                q.has(option::binary_key));
   std::memcpy(item->value(), q.value, q.value_bytes);
 }
 
 enum class Mercy : std::uint8_t { spare_good, spare_used, none };
 
-// Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires them. REQUIRES: inside the
-// epoch in which they were found.
+// Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires
+// them. REQUIRES: inside the epoch in which they were found.
 std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy) noexcept {
   Shared& shared = context.shared;
   Fingerprint f[victims_per_sweep_max];
@@ -122,7 +127,8 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     unlinked[count++] = victims[i];
     shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
     (garbage ? context.counters.reclaimed : context.counters.evictions).add();
-    if (word::Fetched::get(state) == 0) (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
+    if (word::Fetched::get(state) == 0)
+      (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
   }
   const Heap::Cache::Lock lock(context.cache);
   for (std::size_t i = 0; i < count; ++i) shared.heap.retire(context.cache, unlinked[i]);
@@ -144,7 +150,8 @@ std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
 }
 
-// Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an epoch, no Guard held.
+// Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an
+// epoch, no Guard held.
 bool evict_candidate(Context& context, Fingerprint f) noexcept {
   Shared& shared = context.shared;
   Location candidates[16];
@@ -179,7 +186,8 @@ std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool g
   const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
   context.epoch.enter();
   const std::size_t found = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
-  const std::size_t evicted = found == 0 ? 0 : unlink(context, wanted.first(found), garbage_only ? Mercy::spare_good : Mercy::spare_used);
+  const std::size_t evicted =
+      found == 0 ? 0 : unlink(context, wanted.first(found), garbage_only ? Mercy::spare_good : Mercy::spare_used);
   context.epoch.exit();
   return evicted;
 }
@@ -231,7 +239,8 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
       std::this_thread::yield();  // somebody's batch still sees what was retired
       continue;
     }
-    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves: another one helps out.
+    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves:
+    // another one helps out.
     const std::uint64_t slots = shared.heap.class_stats(c).slots_total;
     const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
     if (slots == 0 || ++fruitless > sweeps_of_two_turns) {
@@ -318,7 +327,8 @@ bool make_index_room(Context& context, Fingerprint f) noexcept {
   const auto start = std::chrono::steady_clock::now();
   do {
     context.epoch.enter();
-    const bool room = shared.index.make_room(f) || (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
+    const bool room = shared.index.make_room(f) ||
+                      (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
     context.epoch.exit();
     if (room) return true;
     shared.maintenance.notify();

@@ -1,4 +1,5 @@
-// MM: slots for what the strip's queries will write, and the eviction that frees them (Mega-KV 7.2: batched allocation and eviction, CLOCK).
+// MM: slots for what the strip's queries will write, and the eviction that frees them (Mega-KV 7.2: batched allocation
+// and eviction, CLOCK).
 //
 // Runs outside any epoch: a worker inside one could never get back what it has just evicted.
 #pragma once
@@ -7,21 +8,23 @@
 
 namespace tandem::task {
 
-// Prepares a slot, filled with key and value, for every query of the strip that will write an item; cuts the strip at the first one that needs a
-// slot when none can be had at once, so that what stands before it can end its epoch. The strip's first query is never cut: it gets its slot or
-// a reason in state.refused. REQUIRES: fingerprint() was called; the caller is in no epoch.
+// Prepares a slot, filled with key and value, for every query of the strip that will write an item; cuts the strip at
+// the first one that needs a slot when none can be had at once, so that what stands before it can end its epoch. The
+// strip's first query is never cut: it gets its slot or a reason in state.refused. REQUIRES: fingerprint() was called;
+// the caller is in no epoch.
 void memory(Context& context, Batch& batch, StripState& state) noexcept;
 
-// A slot for an item of so many bytes, evicting as the policy allows. no_location: nothing can be freed. REQUIRES: no epoch, cache not locked.
-// `wait`: also waits for other workers' epochs; without it the call returns quickly.
+// A slot for an item of so many bytes, evicting as the policy allows. no_location: nothing can be freed. REQUIRES: no
+// epoch, cache not locked. `wait`: also waits for other workers' epochs; without it the call returns quickly.
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept;
 
-// Unlinks up to `victims_max` items of the class that CLOCK gives up (with `garbage_only`, just expired and flushed ones) and retires them. Returns how
-// many. REQUIRES: no epoch.
+// Unlinks up to `victims_max` items of the class that CLOCK gives up (with `garbage_only`, just expired and flushed
+// ones) and retires them. Returns how many. REQUIRES: no epoch.
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept;
 
-// Takes a page from the class that can best spare it, evicting its items, and gives it to class `to` (or, for huge_class, to the budget). False: there
-// is none, or something holds it that does not end soon. Waits for the batches in flight. REQUIRES: no epoch.
+// Takes a page from the class that can best spare it, evicting its items, and gives it to class `to` (or, for
+// huge_class, to the budget). False: there is none, or something holds it that does not end soon. Waits for the batches
+// in flight. REQUIRES: no epoch.
 bool move_page(Context& context, SizeClass to) noexcept;
 
 // Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
@@ -30,8 +33,8 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
 // After the strip's last query is settled: retires what its writes displaced and gives back the slots they did not use.
 void settle_memory(Context& context, StripState& state) noexcept;
 
-// Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or, if it cannot, evicts one of
-// the items there. False: neither worked in time. REQUIRES: no epoch, no Guard held.
+// Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or,
+// if it cannot, evicts one of the items there. False: neither worked in time. REQUIRES: no epoch, no Guard held.
 bool make_index_room(Context& context, Fingerprint f) noexcept;
 
 }  // namespace tandem::task

@@ -6,8 +6,8 @@
 
 namespace tandem::task {
 
-// Leading white space, an optional sign, digits, then the end, white space or a zero byte. False: not a number, or it does not fit 64 bits. A minus sign is
-// accepted as long as the wrapped number's top bit is clear ("-0").
+// Leading white space, an optional sign, digits, then the end, white space or a zero byte. False: not a number, or it
+// does not fit 64 bits. A minus sign is accepted as long as the wrapped number's top bit is clear ("-0").
 inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   std::size_t i = 0;

@@ -16,7 +16,8 @@ void read_value(Batch& batch, const StripState& state) noexcept {
     const auto first = reinterpret_cast<std::uintptr_t>(r.item) & ~(cache_line_bytes - 1);
     const auto last = reinterpret_cast<std::uintptr_t>(r.item->value()) + r.value_bytes;
     const std::uintptr_t end = std::min<std::uintptr_t>(last, first + prefetch_lines_max * cache_line_bytes);
-    for (std::uintptr_t line = first + cache_line_bytes; line < end; line += cache_line_bytes) prefetch_read(reinterpret_cast<const void*>(line));
+    for (std::uintptr_t line = first + cache_line_bytes; line < end; line += cache_line_bytes)
+      prefetch_read(reinterpret_cast<const void*>(line));
   }
 }
 

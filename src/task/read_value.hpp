@@ -1,4 +1,5 @@
-// RD: brings the values of the strip's hits near, so that WR copies from the cache. On a device plan the values come in a buffer of the device instead.
+// RD: brings the values of the strip's hits near, so that WR copies from the cache. On a device plan the values come in
+// a buffer of the device instead.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"

@@ -11,11 +11,14 @@ struct StripState {
   std::uint32_t now_s = 0;
   std::uint64_t flush_cas = 0;
   bool refuse_first = false;  // the first query's write has no room in the index: it is answered out_of_memory
-  bool plain_reads = true;  // only gets that change nothing: KC may run as one tight loop
-  // Per query of the strip: the slot that MM prepared for what the query will write; no_location when it writes nothing or none could be had.
+  bool plain_reads = true;    // only gets that change nothing: KC may run as one tight loop
+  // Per query of the strip: the slot that MM prepared for what the query will write; no_location when it writes nothing
+  // or none could be had.
   Location slot[strip_queries_max];
-  Status refused[strip_queries_max];  // why MM prepared none although one is needed: too_large, out_of_memory; else none
-  Location fill[strip_queries_max];   // append, prepend: the slot that the large value was received into, to be given back
+  Status
+      refused[strip_queries_max];  // why MM prepared none although one is needed: too_large, out_of_memory; else none
+  Location
+      fill[strip_queries_max];  // append, prepend: the slot that the large value was received into, to be given back
   // Items that the strip's writes displaced: retired together when the strip ends.
   std::uint32_t displaced_count = 0;
   Location displaced[strip_queries_max];

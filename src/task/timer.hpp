@@ -1,5 +1,5 @@
-// Time per task, always on: one batch in `sample_every` is timed with the processor's tick counter (two reads a task and strip); the others pay one
-// predicted branch a task.
+// Time per task, always on: one batch in `sample_every` is timed with the processor's tick counter (two reads a task
+// and strip); the others pay one predicted branch a task.
 #pragma once
 #include "base/platform.hpp"
 #include "observe/counters.hpp"

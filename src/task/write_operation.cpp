@@ -61,10 +61,10 @@ Found find(const Operation& op, Index::Guard& guard) noexcept {
   return at;
 }
 
-// Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access second.
-// `is_new`: for the statistics it is an item of its own, not the old one changed.
-Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s, std::uint64_t keep,
-                   bool is_new = true) noexcept {
+// Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
+// second. `is_new`: for the statistics it is an item of its own, not the old one changed.
+Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s,
+                   std::uint64_t keep, bool is_new = true) noexcept {
   Item* item = op.heap().at(op.slot());
   const std::uint64_t above = old.found != nullptr ? old.found->cas(old.state) : no_cas;
   const std::uint64_t cas = op.context.cas.next(op.context.shared, above);
@@ -101,7 +101,8 @@ bool slot_holds(const Operation& op, std::uint64_t item_bytes) noexcept {
   return op.slot() != no_location && op.heap().capacity_bytes(op.slot()) >= item_bytes;
 }
 
-// --- store: set add replace cas ms --------------------------------------------------------------------------------------------------------
+// --- store: set add replace cas ms
+// --------------------------------------------------------------------------------------------------------
 
 // What a failed set leaves: nothing, so that no client goes on reading the old value (memcached does the same).
 Settled refuse_store(const Operation& op) noexcept {
@@ -153,9 +154,11 @@ Settled store(const Operation& op) noexcept {
   return op.finish(Status::stored);
 }
 
-// --- append, prepend ----------------------------------------------------------------------------------------------------------------------
+// --- append, prepend
+// ----------------------------------------------------------------------------------------------------------------------
 
-// The new item is built before the stripe is taken (items are immutable), then published if the old one is still the key's item.
+// The new item is built before the stripe is taken (items are immutable), then published if the old one is still the
+// key's item.
 Settled concatenate(const Operation& op) noexcept {
   const Query& q = op.q;
   for (;;) {
@@ -188,13 +191,15 @@ Settled concatenate(const Operation& op) noexcept {
     Index::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.good != old || at.good->cas(at.state) != old->cas(state)) continue;
-    if (publish(op, guard, at, Item::expiry_of(at.state), at.state & word::Accessed::mask) != Index::Put::done) return Settled::needs_room;
+    if (publish(op, guard, at, Item::expiry_of(at.state), at.state & word::Accessed::mask) != Index::Put::done)
+      return Settled::needs_room;
     op.count().cmd_set.add();
     return op.finish(Status::stored);
   }
 }
 
-// --- incr, decr, ma -----------------------------------------------------------------------------------------------------------------------
+// --- incr, decr, ma
+// -----------------------------------------------------------------------------------------------------------------------
 
 void count_arithmetic(const Operation& op, bool hit) noexcept {
   const bool decrement = op.q.has(option::decrement);
@@ -214,7 +219,8 @@ Settled arithmetic(const Operation& op) noexcept {
     }
     if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, q.value_bytes))) return Settled::needs_slot;
-    Item* const item = op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
+    Item* const item =
+        op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
     std::memcpy(item->value(), q.value, q.value_bytes);
     if (publish(op, guard, at, q.vivify_expiry_s, 0) != Index::Put::done) return Settled::needs_room;
     std::uint64_t initial = 0;
@@ -225,17 +231,20 @@ Settled arithmetic(const Operation& op) noexcept {
   }
   const std::uint64_t old_bytes = op.heap().value_bytes(at.good);
   if (old_bytes == 0) return op.finish(Status::not_a_number);  // before the CAS id is looked at, as memcached does
-  if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.good, at.state) != q.cas) return op.finish(Status::exists);
+  if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.good, at.state) != q.cas)
+    return op.finish(Status::exists);
   std::uint64_t number = 0;
   if (at.good->is_huge() || !read_number({at.good->value(), old_bytes}, number)) return op.finish(Status::not_a_number);
   if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
   number = apply_delta(number, q.delta, q.has(option::decrement));
   char digits[20];
-  const auto digit_count = static_cast<std::uint64_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits);
+  const auto digit_count =
+      static_cast<std::uint64_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits);
   const std::uint64_t new_bytes = std::max(old_bytes, digit_count);  // a shorter number is padded, as memcached does
   const std::uint32_t flags = at.good->client_flags();
   if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, new_bytes))) return Settled::needs_slot;
-  Item* const item = op.heap().format(op.slot(), at.good->key(), flags, new_bytes, 0, op.strip.now_s, at.good->binary_key());
+  Item* const item =
+      op.heap().format(op.slot(), at.good->key(), flags, new_bytes, 0, op.strip.now_s, at.good->binary_key());
   std::memcpy(item->value(), digits, digit_count);
   std::memset(item->value() + digit_count, ' ', new_bytes - digit_count);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.state);
@@ -250,7 +259,8 @@ Settled arithmetic(const Operation& op) noexcept {
   return op.finish(Status::number);
 }
 
-// --- delete, md ---------------------------------------------------------------------------------------------------------------------------
+// --- delete, md
+// ---------------------------------------------------------------------------------------------------------------------------
 
 // Marks the item stale under a new CAS id. The id lies partly in the immutable word, so this is a copy too.
 Settled invalidate(const Operation& op) noexcept {
@@ -263,7 +273,8 @@ Settled invalidate(const Operation& op) noexcept {
     if (good && op.refused() == Status::none) {
       const std::uint32_t flags = old->client_flags();
       if (!slot_holds(op, Item::total_bytes(flags, q.key_bytes, value_bytes))) return Settled::needs_slot;
-      Item* const item = op.heap().format(op.slot(), old->key(), flags, value_bytes, 0, op.strip.now_s, old->binary_key());
+      Item* const item =
+          op.heap().format(op.slot(), old->key(), flags, value_bytes, 0, op.strip.now_s, old->binary_key());
       std::memcpy(item->value(), old->value(), value_bytes);
     }
     Index::Guard guard = op.index().lock(op.f);
@@ -304,7 +315,8 @@ Settled remove(const Operation& op) noexcept {
   return op.finish(Status::removed);
 }
 
-// --- touch, gat, mg with T, N or R -----------------------------------------------------------------------------------------------------------
+// --- touch, gat, mg with T, N or R
+// -----------------------------------------------------------------------------------------------------------
 
 void answer_hit(const Operation& op, const Found& at) noexcept {
   op.r.item = at.good;
@@ -355,7 +367,8 @@ Settled get_and_change(const Operation& op) noexcept {
     // Not marked as a binary key, even if it is one: memcached forgets that here, and the next store repairs it.
     op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, false);
     const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
-    if (publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched) != Index::Put::done) return Settled::needs_room;
+    if (publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched) != Index::Put::done)
+      return Settled::needs_room;
     op.r.state &= ~word::Fetched::mask;  // as it was before this query fetched it
     op.r.outcome = outcome::created | outcome::won;
     count_touching_get(op, true);
@@ -425,7 +438,9 @@ void remove_garbage(Context& context, Fingerprint f, std::string_view key) noexc
     Item* const item = guard.find(key);
     if (item == nullptr) return;
     const std::uint64_t state = item->state_acquire();
-    if (!is_expired(state, shared.clock.now_s()) && !is_flushed(item, state, shared.flush_cas.load(std::memory_order_acquire))) return;
+    if (!is_expired(state, shared.clock.now_s()) &&
+        !is_flushed(item, state, shared.flush_cas.load(std::memory_order_acquire)))
+      return;
     guard.erase();
     garbage = shared.heap.location_of(item);
   }

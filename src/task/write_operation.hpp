@@ -1,19 +1,21 @@
-// IN (Insert, Delete) and KC of the queries that write: each runs under its key's stripe, in query order (write protocol, rules 1-4).
+// IN (Insert, Delete) and KC of the queries that write: each runs under its key's stripe, in query order (write
+// protocol, rules 1-4).
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
 
 namespace tandem::task {
 
-// done: the query has its result. The others leave everything as it was, and the strip has to be cut before the query, since what it needs can
-// only be had outside an epoch.
+// done: the query has its result. The others leave everything as it was, and the strip has to be cut before the query,
+// since what it needs can only be had outside an epoch.
 enum class Settled : std::uint8_t {
   done,
   needs_slot,  // a slot, or a larger one than MM prepared: its key's item changed meanwhile
   needs_room,  // a cell in the index: there is no displacement path
 };
 
-// Settles query i: anything but control and plain reads. REQUIRES: inside an epoch; all earlier queries of the batch are settled.
+// Settles query i: anything but control and plain reads. REQUIRES: inside an epoch; all earlier queries of the batch
+// are settled.
 Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept;
 
 // A meta get hit a stale item whose recache token nobody has: takes it (outcome won) unless another client was faster.

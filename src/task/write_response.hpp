@@ -1,4 +1,5 @@
-// WR and SD as the pipeline sees them: whoever owns the batch (a server worker, the embedded store) turns results into bytes.
+// WR and SD as the pipeline sees them: whoever owns the batch (a server worker, the embedded store) turns results into
+// bytes.
 #pragma once
 #include "query/batch.hpp"
 
@@ -11,8 +12,8 @@ class ResponseWriter {
   ResponseWriter& operator=(const ResponseWriter&) = delete;
   virtual ~ResponseWriter() = default;
 
-  // WR: answers the strip's queries, in order. Called inside the batch's epoch: copies (or pins) whatever it needs of the items. May turn later
-  // queries of the batch into Opcode::nothing (a connection that must not go on).
+  // WR: answers the strip's queries, in order. Called inside the batch's epoch: copies (or pins) whatever it needs of
+  // the items. May turn later queries of the batch into Opcode::nothing (a connection that must not go on).
   virtual void write(Batch& batch, Strip strip) = 0;
   // Executes and answers the control query i. Called between strips, outside any epoch.
   virtual void control(Batch& batch, std::uint32_t i) = 0;
