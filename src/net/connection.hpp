@@ -117,8 +117,8 @@ struct Connection {
 
   const int fd;
   std::atomic<ConnectionState> state{ConnectionState::reading};
-  bool readable = false;  // the socket may hold more than was received
-  bool ended = false;     // the client has closed its side, or the socket has failed: receive until that shows
+  bool readable = false;     // the socket may hold more than was received
+  bool ended = false;        // the client has closed its side, or the socket has failed: receive until that shows
   bool waiting = false;      // in the worker's list of connections with input to go on with
   bool resumes = false;      // kept input holds more than an incomplete request: go on with it before receiving
   bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes

@@ -10,18 +10,10 @@
 #include <string_view>
 
 #include "net/log.hpp"
+#include "net/stat_line.hpp"
 
 namespace tandem::net {
 namespace {
-
-template <class T>
-void put(StatSink& sink, std::string_view name, const T& value) {
-  if constexpr (std::is_convertible_v<T, std::string_view>) {
-    sink.stat(name, value);
-  } else {
-    sink.stat(name, fmt::format_int(value).c_str());
-  }
-}
 
 std::string seconds_text(const timeval& t) { return fmt::format("{}.{:06}", t.tv_sec, t.tv_usec); }
 
@@ -73,7 +65,7 @@ bool Control::stats(std::string_view group, StatSink& sink) {
   } else if (group == "slabs") {
     slabs(sink);
   } else if (group == "sizes") {
-    put(sink, "sizes_status", "disabled");
+    sizes(sink);
   } else if (group == "conns") {
     connections(sink);
   } else if (group == "tandem") {
@@ -218,48 +210,8 @@ void Control::settings(StatSink& sink) const {
   put(sink, "flush_enabled", yes_no(server.flush_enabled));
   put(sink, "hash_algorithm", "xxh3");
   put(sink, "idle_timeout", server.idle_timeout_s);
-  put(sink, "track_sizes", "no");
+  put(sink, "track_sizes", yes_no(server.track_sizes));
   put(sink, "ssl_enabled", "no");
-}
-
-// Classes are numbered from 1, as memcached's; huge items, which have page runs of their own, come after the last.
-void Control::items(StatSink& sink) const {
-  const EngineStats engine = state_.engine.stats();
-  std::size_t id = 0;
-  for (const ClassStats& c : engine.classes) {
-    ++id;
-    if (c.slots_used == 0 && c.evictions == 0 && c.out_of_memory == 0) continue;
-    const auto stat = [&](std::string_view name, std::uint64_t value) {
-      put(sink, fmt::format("items:{}:{}", id, name), value);
-    };
-    stat("number", c.slots_used);
-    stat("evicted", c.evictions);
-    stat("outofmemory", c.out_of_memory);
-    stat("reclaimed", c.reclaimed_expired);
-  }
-  if (engine.huge_items != 0) put(sink, fmt::format("items:{}:number", id + 1), engine.huge_items);
-}
-
-void Control::slabs(StatSink& sink) const {
-  const EngineStats engine = state_.engine.stats();
-  std::size_t id = 0, active = 0;
-  for (const ClassStats& c : engine.classes) {
-    ++id;
-    if (c.pages == 0) continue;
-    ++active;
-    const auto stat = [&](std::string_view name, std::uint64_t value) {
-      put(sink, fmt::format("{}:{}", id, name), value);
-    };
-    stat("chunk_size", c.slot_bytes);
-    stat("chunks_per_page", c.slots_per_page);
-    stat("total_pages", c.pages);
-    stat("total_chunks", c.slots_total);
-    stat("used_chunks", c.slots_used);
-    stat("free_chunks", c.slots_free);
-    stat("free_chunks_end", 0);
-  }
-  put(sink, "active_slabs", active);
-  put(sink, "total_malloced", engine.memory_used_bytes - engine.index_bytes);
 }
 
 void Control::connections(StatSink& sink) const {

@@ -3,7 +3,8 @@
 //
 // Thread safety: any thread.
 #pragma once
-#include <functional>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -17,7 +18,8 @@ namespace tandem::net {
 
 class Control final : public ServerControl {
  public:
-  explicit Control(State& state) noexcept : state_(state) {}
+  // Throws std::runtime_error when the engine has no contexts left.
+  explicit Control(State& state) : state_(state), survey_context_(state.engine.make_context()) {}
   // Once, before the first client: what the statistics are about. Both outlive the clients.
   void observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                int udp_port) noexcept;
@@ -27,6 +29,15 @@ class Control final : public ServerControl {
   void set_verbosity(unsigned level) override;
 
  private:
+  // What only the items themselves can tell of a class.
+  struct ClassSurvey {
+    std::uint64_t items = 0, item_bytes = 0;
+    std::uint32_t oldest_s = 0;  // since the last access of the one not accessed longest
+  };
+  template <class F>
+  void visit_pages(std::uint32_t pages_max, F f);
+  const std::vector<ClassSurvey>& survey();
+
   struct Totals {
     NetTotals net;
     std::uint64_t total_connections = 0, rejected_connections = 0, listen_disabled = 0, listen_disabled_us = 0,
@@ -35,8 +46,9 @@ class Control final : public ServerControl {
   Totals totals() const noexcept;
   void general(StatSink& sink);
   void settings(StatSink& sink) const;
-  void items(StatSink& sink) const;
+  void items(StatSink& sink);
   void slabs(StatSink& sink) const;
+  void sizes(StatSink& sink);
   void connections(StatSink& sink) const;
   void own(StatSink& sink) const;
   void reset();
@@ -48,6 +60,11 @@ class Control final : public ServerControl {
   std::atomic<std::uint64_t> flushes_{0};
   mutable std::mutex mutex_;  // guards reset_base_
   Totals reset_base_;         // what `stats reset` forgot
+
+  std::mutex survey_mutex_;  // guards the rest
+  Engine::ContextPtr survey_context_;
+  std::vector<ClassSurvey> survey_;
+  std::chrono::steady_clock::time_point survey_holds_until_;
 };
 
 }  // namespace tandem::net

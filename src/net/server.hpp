@@ -25,6 +25,7 @@ struct ServerOptions {
   unsigned idle_timeout_s = 0;                      // -o idle_timeout; 0: never
   bool maxconns_fast = true;                        // past the limit: an error line and close at once
   bool flush_enabled = true;                        // -F turns flush_all off
+  bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
   int verbosity = 0;                                // -v
 };
 

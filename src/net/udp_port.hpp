@@ -35,6 +35,7 @@ class UdpPort {
   };
 
   int fd() const noexcept { return fd_.get(); }
+  std::uint64_t pass = 0;  // the worker's last pass that served it
   // Takes what has arrived, at most datagrams_per_pass; what the last call returned is overwritten. Returns how many.
   unsigned receive() noexcept;
   Datagram datagram(unsigned i) const noexcept;

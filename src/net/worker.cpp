@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/platform.hpp"
 #include "net/log.hpp"
@@ -95,19 +96,17 @@ void Worker::pass(int timeout_ms) {
     ++pass_;
     counters_.passes.add();
     sampled_ = pass_ % TaskTimer::sample_every == 0;
+    serving_.swap(waiting_);
+    for (Connection* c : serving_) c->waiting = false;
+    const bool udp_waits = std::exchange(udp_waits_, false);
     // New input first: who has had a share already comes last.
     for (int i = 0; i < count; ++i) {
       if (i + 1 < count) prefetch_read(events[i + 1].data.ptr);
       handle(events[i]);
     }
-    serving_.swap(waiting_);
-    for (Connection* c : serving_) {
-      c->waiting = false;
-      serve(*c);
-    }
+    for (Connection* c : serving_) serve(*c);
     serving_.clear();
-    if (TD_UNLIKELY(udp_waits_)) {
-      udp_waits_ = false;
+    if (TD_UNLIKELY(udp_waits)) {
       for (UdpPort& port : udp_) serve_udp(port);
     }
     run_batch(false);

@@ -74,8 +74,8 @@ class Worker final : private ResponseWriter {
     std::size_t output_begin, output_end, externals_begin, externals_end;
   };
 
-  // Edge-triggered: the kernel does not look again at each connection that was served (4 % of a request's cost when one is in flight). In exchange
-  // the worker remembers which sockets may hold more (Connection::readable).
+  // Edge-triggered: the kernel does not look again at each connection that was served (4 % of a request's cost when one
+  // is in flight). In exchange the worker remembers which sockets may hold more (Connection::readable).
   static constexpr std::uint32_t watch_input = EPOLLIN | EPOLLRDHUP | EPOLLET, watch_output = EPOLLOUT | EPOLLET;
 
   // worker.cpp: the loop, and the life of connections
@@ -89,6 +89,8 @@ class Worker final : private ResponseWriter {
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
   void serve_udp(UdpPort& port);
+  ParseStop parse_datagram(Entry& entry);
+  void serve_long_datagram(Entry entry);
   void serve_long(Connection& c);
   bool charge_kept(Connection& c) noexcept;
   void make_room(std::size_t bytes);
@@ -129,6 +131,7 @@ class Worker final : private ResponseWriter {
   Engine::ContextPtr context_;
   Executor executor_;
   Batch batch_{batch_queries};
+  std::unique_ptr<Batch> long_batch_;  // for datagrams with more commands or keys; made when the first one comes
   Scratch scratch_;
   std::unique_ptr<char[]> arena_;
   std::size_t arena_used_ = 0;

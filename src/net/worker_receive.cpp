@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "net/log.hpp"
+#include "net/system_calls.hpp"
 #include "net/worker.hpp"
 #include "protocol/udp.hpp"
 
@@ -109,7 +110,7 @@ bool Worker::received(Connection& c, std::ptrdiff_t bytes) noexcept {
 
 std::size_t Worker::receive(Connection& c, char* to) noexcept {
   const Timed timed(sampled_, context_->tasks, Task::receive);
-  const std::ptrdiff_t bytes = recv(c.fd, to, receive_bytes_max, 0);
+  const std::ptrdiff_t bytes = receive_bytes(c.fd, to, receive_bytes_max);
   if (!received(c, bytes)) return 0;
   if (TD_LIKELY(static_cast<std::size_t>(bytes) < receive_bytes_max)) c.readable = c.ended;
   return static_cast<std::size_t>(bytes);
@@ -288,6 +289,8 @@ void Worker::go_on_next_pass(Connection& c) {
 
 // Each datagram is a connection of its own: what is not complete in it is dropped.
 void Worker::serve_udp(UdpPort& port) {
+  if (port.pass == pass_) return;  // its buffers are in use
+  port.pass = pass_;
   unsigned count;
   {
     const Timed timed(sampled_, context_->tasks, Task::receive);
@@ -303,17 +306,39 @@ void Worker::serve_udp(UdpPort& port) {
       counters_.udp_requests_dropped.add();
       continue;
     }
-    // A datagram's reply cannot be sent in parts, so its queries go into one batch; none takes less than two bytes.
-    if (batch_.capacity() - batch_.size() < datagram.bytes / 2) run_batch(false);
     add_entry(nullptr, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
-    Entry& entry = entries_.back();
-    entry.reply = {&port, i, frame.request_id};
-    Parser parser(state_.protocol, state_.engine.shared().clock);
-    std::size_t consumed = 0;
-    const Timed timed(sampled_, context_->tasks, Task::parse);
-    const ParseStop stop = parser.parse(entry.rest, entry.input_end, batch_, scratch_,
-                                        static_cast<std::uint32_t>(entries_.size() - 1), consumed);
-    if (stop == ParseStop::batch_full) counters_.udp_requests_dropped.add();
+    entries_.back().reply = {&port, i, frame.request_id};
+    if (TD_UNLIKELY(parse_datagram(entries_.back()) == ParseStop::batch_full)) {
+      const Entry entry = entries_.back();
+      batch_.truncate(entry.first_query);
+      entries_.pop_back();
+      serve_long_datagram(entry);
+    }
+  }
+}
+
+ParseStop Worker::parse_datagram(Entry& entry) {
+  const Timed timed(sampled_, context_->tasks, Task::parse);
+  Parser parser(state_.protocol, state_.engine.shared().clock);
+  std::size_t consumed = 0;
+  return parser.parse(entry.rest, entry.input_end, batch_, scratch_, static_cast<std::uint32_t>(entries_.size() - 1),
+                      consumed);
+}
+
+// A datagram's reply cannot be sent in parts, so its queries go into one batch: a larger one, if need be.
+void Worker::serve_long_datagram(Entry entry) {
+  run_batch(false);
+  entry.first_query = 0;
+  entries_.push_back(entry);
+  if (parse_datagram(entries_.back()) == ParseStop::batch_full) {
+    // More than a batch holds by itself; no query takes less than two bytes.
+    batch_.clear();
+    if (long_batch_ == nullptr)
+      long_batch_ = std::make_unique<Batch>(static_cast<std::uint32_t>(datagram_slot_bytes / 2));
+    std::swap(batch_, *long_batch_);
+    parse_datagram(entries_.back());
+    run_batch(false);
+    std::swap(batch_, *long_batch_);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "net/system_calls.hpp"
 #include "net/worker.hpp"
 
 namespace tandem::net {
@@ -212,7 +213,7 @@ void Worker::send(Connection& c, OutputRange range) {
     return;
   }
   if (TD_LIKELY(!range.has_externals())) {
-    const std::ptrdiff_t sent = ::send(c.fd, output_.data() + range.begin, range.copied_bytes(), MSG_NOSIGNAL);
+    const std::ptrdiff_t sent = send_bytes(c.fd, output_.data() + range.begin, range.copied_bytes());
     if (TD_UNLIKELY(sent < 0 && !would_block())) return close_later(c);
     if (sent > 0) {
       counters_.bytes_written.add(static_cast<std::uint64_t>(sent));
@@ -223,7 +224,7 @@ void Worker::send(Connection& c, OutputRange range) {
   if (hold(c, range) && (range.externals_begin == range.externals_end || !drain(c)) && !c.is_closed()) {
     counters_.blocked.add();
     c.state.store(ConnectionState::blocked, std::memory_order_relaxed);
-    watch(c, EPOLLOUT);
+    watch(c, watch_output);
   }
 }
 
@@ -298,7 +299,7 @@ bool Worker::drain(Connection& c) {
   drop_unsent(c);
   if (c.state.load(std::memory_order_relaxed) == ConnectionState::blocked) {
     c.state.store(ConnectionState::reading, std::memory_order_relaxed);
-    watch(c, EPOLLIN);
+    watch(c, watch_input);
   }
   if (c.closes) close_later(c);
   return !c.is_closed();

@@ -1,0 +1,29 @@
+// The event loop's system calls without glibc's wrappers, which make each a cancellation point as soon as a process has
+// a second thread: two locked operations a call. Nobody cancels our threads. Results and errno are those of the
+// functions in <sys/socket.h>.
+#pragma once
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+namespace tandem::net {
+
+#if defined(TANDEM_SANITIZED) || !defined(SYS_recvfrom) || !defined(SYS_sendto)
+// Sanitizers know the wrappers.
+inline std::ptrdiff_t receive_bytes(int fd, char* to, std::size_t bytes) noexcept { return ::recv(fd, to, bytes, 0); }
+inline std::ptrdiff_t send_bytes(int fd, const char* from, std::size_t bytes) noexcept {
+  return ::send(fd, from, bytes, MSG_NOSIGNAL);
+}
+#else
+inline std::ptrdiff_t receive_bytes(int fd, char* to, std::size_t bytes) noexcept {
+  return ::syscall(SYS_recvfrom, fd, to, bytes, 0, nullptr, nullptr);
+}
+inline std::ptrdiff_t send_bytes(int fd, const char* from, std::size_t bytes) noexcept {
+  return ::syscall(SYS_sendto, fd, from, bytes, MSG_NOSIGNAL, nullptr, 0);
+}
+#endif
+
+}  // namespace tandem::net
