@@ -102,8 +102,9 @@ MAY_LACK: dict[str, dict[str, str]] = {
 }
 
 # Settings with the same options: these numbers and words must be memcached's. The ports and paths are the servers' own,
-# and so is the default of reqs_per_event, which only shares a worker's time between connections.
-SAME_SETTINGS = SHARED["settings"] - {"tcpport", "udpport", "reqs_per_event", "domain_socket"}
+# and so are the defaults of reqs_per_event, which only shares a worker's time between connections, and of chunk_size:
+# the least that an item takes.
+SAME_SETTINGS = SHARED["settings"] - {"tcpport", "udpport", "reqs_per_event", "domain_socket", "chunk_size"}
 
 # Counters that equal memcached's after the same commands. cmd_meta is left out: memcached counts only me.
 COUNTERS = sorted(

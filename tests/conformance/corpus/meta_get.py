@@ -229,7 +229,7 @@ def build_base64() -> Group:
             b"md %s b k\r\n",
             b"ma %s b k\r\n",
             b"me %s b\r\n",
-            b"mg %s k b v N0\r\n",
+            b"mg %s b v N0\r\n",
             b"md %s b\r\n",
         ):
             group.add(f"{command[:2].decode()} of {text[:20]!r}", command % text, b"version\r\n")
