@@ -60,7 +60,7 @@ struct TestWorker {
     return l;
   }
   void fill(Location l, std::uint64_t item_bytes, std::uint64_t seed) const {
-    Item* item = heap.format(l, {}, 0, item_bytes - sizeof(Item), 0, 0, false);
+    Item* item = heap.format(l, "", 0, item_bytes - sizeof(Item), 0, 0, false);
     for_sample(item_bytes - sizeof(Item), [&](std::uint64_t i) { item->value()[i] = byte_of(seed, i); });
     set_live(heap, l);
   }
@@ -89,8 +89,7 @@ struct TestWorker {
   // Stamps what is retired and takes it back, if nobody is in the way.
   std::size_t flush() {
     const Heap::Cache::Lock lock(cache);
-    heap.stamp_retired(cache);
-    return heap.reclaim(cache);
+    return heap.reclaim_all(cache);
   }
 
   static void set_state(const Heap& heap, Location l, ItemState state) {

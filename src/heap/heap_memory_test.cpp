@@ -53,7 +53,7 @@ TEST_P(HeapMemoryTest, ResidentStaysUnderTheBudget) {
           ++misses;
           continue;
         }
-        Item* item = t.heap.format(l, {}, 0, bytes - sizeof(Item), 0, 0, false);
+        Item* item = t.heap.format(l, "", 0, bytes - sizeof(Item), 0, 0, false);
         std::memset(item->value(), 0x5a, bytes - sizeof(Item));
         live.push_back(l);
       }

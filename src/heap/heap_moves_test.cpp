@@ -84,10 +84,10 @@ TEST_F(MoveTest, EvenALastPageGoesToAClassThatHasNone) {
 }
 
 TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
-  // Three pages of small items nobody writes, one of large ones that are written all the time.
+  // Two pages of small items nobody writes, two of large ones that are written all the time.
   std::vector<Location> idle;
   const SizeClass idle_class = t.heap.size_class(1000);
-  while (t.heap.class_stats(idle_class).pages < 3 || t.heap.slots_at_hand(w.cache, idle_class) != 0)
+  while (t.heap.class_stats(idle_class).pages < 2 || t.heap.slots_at_hand(w.cache, idle_class) != 0)
     idle.push_back(w.make(1000));
   const SizeClass busy_class = t.heap.size_class(5000);
   std::vector<Location> busy = fill(5000);

@@ -116,14 +116,15 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
   std::unique_lock lock(mutex_);
   const PageId first = find_run(pages);
   if (first == 0) return 0;
-  // Pages in the list are charged already; frames that are all free are not.
+  // Pages in the list are charged already; frames that are all free are not. (Taking nothing fails, too, while a claim
+  // waits.)
   const PageId end = first + pages;
   const PageId frames_end = frame_first(end - 1) + pages_per_frame_;
   std::uint64_t frames = 0;
   for (PageId f = frame_first(first); f < frames_end; f += pages_per_frame_) {
     frames += is_uncharged(f) ? 1u : 0u;
   }
-  if (budget_.overdrawn() || !budget_.take(frames * frame_cost_bytes())) return 0;
+  if (!budget_.take(frames * frame_cost_bytes())) return 0;
   if (!make_usable(frame_first(first), frames_end)) {
     budget_.give_back(frames * frame_cost_bytes());
     return 0;

@@ -86,6 +86,7 @@ TEST_P(PagePoolTest, PagesThatWaitAreForAClaimOnly) {
   pool.give_page(1);
   ASSERT_TRUE(budget.claim(4 * mib));
   EXPECT_EQ(pool.take_page(), 0u);
+  EXPECT_EQ(pool.take_run(1), 0u);
   budget.give_back(4 * mib);
   EXPECT_EQ(pool.take_page(), 1u);
 }

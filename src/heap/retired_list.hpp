@@ -68,6 +68,7 @@ class RetiredList {
   void recycle(Chunk* chunk) noexcept;
   // The sealed chain, if its stamp is below `safe`; else an empty one.
   Chain pop_chain(std::uint64_t safe) noexcept;
+  std::uint64_t memory_bytes() const noexcept { return chunks_ * sizeof(Chunk); }
   static Location next_in_chain(const Item* item) noexcept {
     return static_cast<Location>(word::ExpiryS::get(item->state_word.load(std::memory_order_relaxed)));
   }

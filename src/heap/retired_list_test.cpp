@@ -75,6 +75,7 @@ TEST_F(RetiredListTest, PastItsBoundItChainsTheSlots) {
     push(l);
     if (list.is_full()) bytes += list.seal(l);
   }
+  EXPECT_EQ(list.memory_bytes(), RetiredList::chunks_max * sizeof(RetiredList::Chunk));
   bytes += list.seal(total + 1);
   bytes += list.seal(total + 2);
   std::set<Location> back = pop(RetiredList::no_stamp);
@@ -83,7 +84,8 @@ TEST_F(RetiredListTest, PastItsBoundItChainsTheSlots) {
   EXPECT_EQ(back.size(), total);
   EXPECT_EQ(bytes, std::uint64_t{total} * 32);
   EXPECT_FALSE(list.has_open());
-  // And it goes on with chunks.
+  // And it goes on with chunks, few.
+  EXPECT_LT(list.memory_bytes(), 32 * sizeof(RetiredList::Chunk));
   push(5);
   EXPECT_EQ(Item::state_of(items[5].state_word.load()), Item::state_of(0));
   list.seal(1);

@@ -44,7 +44,10 @@ bool Index::grow(EpochDomain::Participant& self) {
     publish({table_.get(), next_.get(), next_.get()});
     epochs_.synchronize();
   }
-  if (!copy_all(self)) return false;
+  if (!copy_all(self)) {
+    room_failed_.store(true, std::memory_order_relaxed);  // so that growth stays wanted
+    return false;
+  }
   publish({next_.get(), nullptr, next_.get()});
   epochs_.synchronize();
   table_bytes_.fetch_sub(table_->bytes(), std::memory_order_relaxed);

@@ -126,6 +126,8 @@ class Index {
   // two buckets hold share both buckets of the doubled table, which a seeded hash makes next to impossible: the growth
   // stays open, everything goes on working, and the next call finishes it if some of them have gone.
   bool grow(EpochDomain::Participant& self);
+  // Whether a growth has begun and not ended.
+  bool growing() const noexcept { return phase().other != nullptr; }
 
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
   std::uint64_t cell_count() const noexcept;   // of the table that takes new keys

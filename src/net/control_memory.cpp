@@ -100,7 +100,7 @@ void Control::slabs(StatSink& sink) const {
     stat("total_pages", c.pages);
     stat("total_chunks", c.slots_total);
     stat("used_chunks", c.slots_used);
-    stat("free_chunks", c.slots_free);
+    stat("free_chunks", c.slots_total - c.slots_used);  // those that workers hold ready included
     stat("free_chunks_end", 0);
   }
   put(sink, "active_slabs", active);

@@ -86,6 +86,10 @@ class LineParser {
     q.key = key.data();
     q.key_bytes = static_cast<std::uint8_t>(key.size());
   }
+  void set_no_key(Query& q) noexcept {
+    q.key = p_;
+    q.key_bytes = 0;
+  }
   Step done() noexcept {
     p_ = next_;
     return Step::next;
@@ -102,7 +106,7 @@ class LineParser {
   }
   Query& start_line(std::string_view text) noexcept {
     Query& q = start(Opcode::nothing, Reply::line, 0);
-    set_key(q, {p_, 0});
+    set_no_key(q);
     q.value = text.data();
     q.value_bytes = static_cast<std::uint32_t>(text.size());
     return q;

@@ -188,7 +188,8 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   if (flags.has('C')) options |= option::compare_cas;
   if (flags.has('T')) options |= option::touch;
   // memcached has changed the number when it comes to the opaque.
-  Query& q = TD_UNLIKELY(flags.opaque_too_long) ? start_line(line::opaque_too_long) : start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
+  Query& q = TD_UNLIKELY(flags.opaque_too_long) ? start_line(line::opaque_too_long)
+                                                : start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
   q.opcode = Opcode::arithmetic;
   if (TD_UNLIKELY(flags.opaque_too_long)) options &= static_cast<std::uint16_t>(~option::no_reply);
   if (flags.has('N')) {

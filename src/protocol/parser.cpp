@@ -39,7 +39,7 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
   if (!q.has(option::meta) && q.has(option::no_reply)) return;
   q.opcode = Opcode::nothing;
   q.reply = static_cast<std::uint8_t>(Reply::line);
-  q.options = 0;
+  q.options = option::store_bad_block;
   q.key_bytes = 0;
   q.value = protocol::line::bad_chunk.data();
   q.value_bytes = static_cast<std::uint32_t>(protocol::line::bad_chunk.size());
@@ -53,14 +53,13 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   // A failed set leaves nothing of the old value, so that nobody goes on reading it (memcached does the same).
   const bool meta = large.query.has(option::meta), mute = !meta && large.query.has(option::no_reply);
   const bool removes = meta || (large.query.mode == StoreMode::set && !large.query.has(option::compare_cas));
-  if (!removes && mute) return;
   Query& q = batch.next();
   q = large.query;
   q.connection = connection;
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;
   q.reply = static_cast<std::uint8_t>(Reply::line);
-  q.options = mute ? option::no_reply : 0;
+  q.options = mute ? option::store_no_memory | option::no_reply : option::store_no_memory;
   q.value = protocol::line::no_memory_store.data();
   q.value_bytes = static_cast<std::uint32_t>(protocol::line::no_memory_store.size());
   batch.commit();
@@ -311,7 +310,11 @@ LineParser::Step LineParser::take_value(Query& query, std::uint64_t bytes) {
   }
   const char* const value = std::exchange(next_, next_ + bytes + 2);
   if (load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n")) {
-    return answer(line::bad_chunk, !query.has(option::meta) && query.has(option::no_reply));
+    // `query` is the place that start_line() fills.
+    const bool mute = !query.has(option::meta) && query.has(option::no_reply);
+    Query& q = start_line(line::bad_chunk);
+    q.options = mute ? option::store_bad_block | option::no_reply : option::store_bad_block;
+    return commit();
   }
   query.value = value;
   query.value_bytes = static_cast<std::uint32_t>(bytes);
@@ -322,15 +325,14 @@ LineParser::Step LineParser::refuse_too_large(const Query& query, std::uint64_t 
   const bool meta = query.has(option::meta), mute = !meta && query.has(option::no_reply);
   const bool removes = meta || (query.mode == StoreMode::set && !query.has(option::compare_cas));
   const std::string_view key = query.key_view();
-  if (removes || !mute) {
-    Query& q = start_line(line::too_large);
-    if (removes) {
-      q.opcode = Opcode::remove;
-      set_key(q, key);
-    }
-    if (mute) q.options = option::no_reply;
-    batch_.commit();
+  Query& q = start_line(line::too_large);
+  if (removes) {
+    q.opcode = Opcode::remove;
+    set_key(q, key);
   }
+  q.options = option::store_too_large;
+  if (mute) q.options |= option::no_reply;
+  batch_.commit();
   parser_.swallow_bytes_ = bytes + 2;
   p_ = next_;
   drop_swallowed();

@@ -43,11 +43,9 @@ constexpr std::size_t value_line_bytes_max =
 
 // "VALUE key flags bytes[ cas]\r\n" up to its line end.
 TD_INLINE char* write_value_line(char* p, const Query& q, const Result& r, bool with_cas, bool use_cas) noexcept {
-  std::memcpy(p, "VALUE ", 6);
-  p = copy_short(p + 6, q.key, q.key_bytes);
+  p = copy_short(write_text(p, "VALUE "), q.key, q.key_bytes);
   if (TD_LIKELY(!r.item->has_flags())) {
-    std::memcpy(p, " 0 ", 3);
-    p += 3;
+    p = write_text(p, " 0 ");
   } else {
     *p++ = ' ';
     p = write_digits(p, r.item->client_flags());
@@ -69,10 +67,7 @@ TD_INLINE void write_get(const Query& q, const Result& r, bool with_cas, const R
       char* const begin = out.reserve(value_line_bytes_max + bytes);
       char* p = write_value_line(begin, q, r, with_cas, context.options.cas);
       p = write_line_end(copy_value(p, r.item->value(), bytes));
-      if (q.has(option::last_of_line)) {
-        std::memcpy(p, line::end.data(), line::end.size());
-        p += line::end.size();
-      }
+      if (q.has(option::last_of_line)) p = write_text(p, line::end);
       out.commit(static_cast<std::size_t>(p - begin));
       return;
     }

@@ -20,10 +20,6 @@ TD_INLINE char* write_flag(char* p, char flag) noexcept {
   p[1] = flag;
   return p + 2;
 }
-TD_INLINE char* write_status(char* p, const char (&code)[3]) noexcept {
-  std::memcpy(p, code, 2);
-  return p + 2;
-}
 TD_INLINE char* write_opaque(char* p, std::string_view flag) noexcept {
   *p = ' ';
   return copy_short(p + 1, flag.data(), flag.size());
@@ -99,13 +95,13 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
   if (TD_UNLIKELY(r.status != Status::hit)) {
     if (q.has(option::no_reply)) return;
     char* const begin = context.out.reserve(line_bytes_max);
-    context.out.commit(static_cast<std::size_t>(write_request_flags(write_status(begin, "EN"), q) - begin));
+    context.out.commit(static_cast<std::size_t>(write_request_flags(write_text(begin, "EN"), q) - begin));
     return;
   }
   const Item& item = *r.item;
   const bool copied = with_value && r.value_bytes <= copied_value_bytes_max;
   char* const begin = context.out.reserve(line_bytes_max + (copied ? r.value_bytes : 0));
-  char* p = write_status(begin, with_value ? "VA" : "HD");
+  char* p = write_text(begin, with_value ? "VA" : "HD");
   if (with_value) {
     *p++ = ' ';
     p = write_digits(p, r.value_bytes);
@@ -168,20 +164,20 @@ void write_meta_set(const Query& q, const Result& r, const ReplyContext& context
   switch (r.status) {
     case Status::stored:
       if (q.has(option::no_reply)) return;
-      p = write_status(p, "HD");
+      p = write_text(p, "HD");
       break;
     case Status::exists:
-      p = write_status(p, "EX");
+      p = write_text(p, "EX");
       break;
     case Status::not_found:
-      p = write_status(p, "NF");
+      p = write_text(p, "NF");
       break;
     case Status::too_large:
       return context.out.append(line::too_large);
     case Status::out_of_memory:
       return context.out.append(line::no_memory_store);
     default:
-      p = write_status(p, "NS");
+      p = write_text(p, "NS");
       break;
   }
   const std::uint64_t cas = r.status == Status::stored && context.options.cas ? r.number : 0;
@@ -212,15 +208,15 @@ void write_meta_delete(const Query& q, const Result& r, const ReplyContext& cont
   switch (r.status) {
     case Status::removed:
       if (q.has(option::no_reply)) return;
-      p = write_status(p, "HD");
+      p = write_text(p, "HD");
       break;
     case Status::exists:
-      p = write_status(p, "EX");
+      p = write_text(p, "EX");
       break;
     case Status::out_of_memory:
       return context.out.append(line::no_memory);
     default:
-      p = write_status(p, "NF");
+      p = write_text(p, "NF");
       break;
   }
   context.out.commit(static_cast<std::size_t>(write_request_flags(p, q) - begin));
@@ -240,7 +236,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
     case Status::too_large:
       return context.out.append(q.has(option::vivify) ? line::no_memory_new : line::no_memory);
     default:
-      p = write_request_flags(write_status(p, r.status == Status::exists ? "EX" : "NF"), q);
+      p = write_request_flags(write_text(p, r.status == Status::exists ? "EX" : "NF"), q);
       context.out.commit(static_cast<std::size_t>(p - begin));
       return;
   }
@@ -280,13 +276,12 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
   }
   const auto flags_bytes = static_cast<std::size_t>(l - flags_text);
   if (!with_value) {
-    p = write_status(p, "HD");
+    p = write_text(p, "HD");
     p = write_line_end(copy_short(p, flags_text, flags_bytes));
   } else {
     char digits[digits_max];
     const auto digits_bytes = static_cast<std::size_t>(write_digits(digits, r.number) - digits);
-    std::memcpy(p, "VA ", 3);
-    p = write_digits(p + 3, digits_bytes);
+    p = write_digits(write_text(p, "VA "), digits_bytes);
     p = write_line_end(copy_short(p, flags_text, flags_bytes));
     p = write_line_end(copy_short(p, digits, digits_bytes));
   }
@@ -300,7 +295,7 @@ void write_meta_debug(const Query& q, const Result& r, const ReplyContext& conte
   const std::uint32_t expiry_s = Item::expiry_of(r.state);
   char* const begin = context.out.reserve(line_bytes_max + 128);
   char* p = begin;
-  const auto put = [&p](std::string_view text) { p = copy_short(p, text.data(), text.size()); };
+  const auto put = [&p](std::string_view text) { p = write_text(p, text); };
   put("ME ");
   p = item.binary_key() ? base64_encode(p, q.key, q.key_bytes) : copy_short(p, q.key, q.key_bytes);
   put(" exp=-");  // minus the seconds left, as memcached has it

@@ -171,14 +171,18 @@ TEST(TextReplies, LargeValues) {
     const string n = std::to_string(bytes), request = "set large 7 0 " + n + "\r\n" + value + "\r\n";
     const std::uint32_t pinned_before = server.pinned_values();
     for (const std::size_t cut : {std::size_t{20}, std::size_t{100}, request.size() - 1, request.size()}) {
-      EXPECT_EQ(server.exchange(request.substr(0, cut)) + server.exchange(request.substr(cut)), "STORED\r\n");
+      string reply = server.exchange(request.substr(0, cut));
+      reply += server.exchange(request.substr(cut));
+      EXPECT_EQ(reply, "STORED\r\n");
       EXPECT_EQ(server.exchange("get large nosuch\r\n"), "VALUE large 7 " + n + "\r\n" + value + "\r\nEND\r\n");
       EXPECT_EQ(server.exchange("mg large v s f\r\n"), "VA " + n + " s" + n + " f7\r\n" + value + "\r\n");
       EXPECT_EQ(server.exchange("mg large s\r\n"), "HD s" + n + "\r\n");
     }
     EXPECT_EQ(server.pinned_values() - pinned_before, bytes > copied_value_bytes_max ? 8u : 0u);
     const string bad = request.substr(0, request.size() - 2) + "xx";
-    EXPECT_EQ(server.exchange(bad.substr(0, 50)) + server.exchange(bad.substr(50)), "CLIENT_ERROR bad data chunk\r\n");
+    string reply = server.exchange(bad.substr(0, 50));
+    reply += server.exchange(bad.substr(50));
+    EXPECT_EQ(reply, "CLIENT_ERROR bad data chunk\r\n");
     EXPECT_EQ(server.exchange("mg large s\r\n"), "HD s" + n + "\r\n") << "the old value stays";
   }
 }

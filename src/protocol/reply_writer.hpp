@@ -13,10 +13,12 @@ struct ReplyContext {
   Output& out;
 };
 
-TD_INLINE char* write_line_end(char* p) noexcept {
-  std::memcpy(p, "\r\n", 2);
-  return p + 2;
+// For texts whose length the compiler knows.
+TD_INLINE char* write_text(char* p, std::string_view text) noexcept {
+  std::memcpy(p, text.data(), text.size());
+  return p + text.size();
 }
+TD_INLINE char* write_line_end(char* p) noexcept { return write_text(p, "\r\n"); }
 
 // A value of any length; the common short ones without a call.
 TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {

@@ -22,7 +22,7 @@ LineParser::Step LineParser::text(std::string_view command) {
     case 's':
       if (command == "set") return update(StoreMode::set, false, words);
       if (command == "stats") {
-        set_key(start(Opcode::control, Reply::stats, 0), {p_, 0});
+        set_no_key(start(Opcode::control, Reply::stats, 0));
         return commit();
       }
       if (command == "shutdown") return answer(line::no_shutdown);
@@ -61,7 +61,7 @@ LineParser::Step LineParser::text(std::string_view command) {
       break;
     case 'v':
       if (command == "version") {
-        set_key(start(Opcode::nothing, Reply::version, 0), {p_, 0});
+        set_no_key(start(Opcode::nothing, Reply::version, 0));
         return commit();
       }
       if (command == "verbosity") return verbosity(words);
@@ -191,7 +191,7 @@ LineParser::Step LineParser::flush_all(const Words& words) {
   // A time before the server started flushes nothing.
   if (at_s == Clock::already_expired) return answer(line::ok, no_reply);
   Query& q = start(Opcode::control, Reply::flush_all, no_reply ? option::no_reply : 0);
-  set_key(q, {p_, 0});
+  set_no_key(q);
   q.expiry_s = at_s;
   return commit();
 }
@@ -202,7 +202,7 @@ LineParser::Step LineParser::verbosity(const Words& words) {
   std::uint32_t level = 0;
   if (!number::read_u32(words[1], level)) return answer(line::bad_format, no_reply);
   Query& q = start(Opcode::control, Reply::verbosity, no_reply ? option::no_reply : 0);
-  set_key(q, {p_, 0});
+  set_no_key(q);
   q.delta = level;
   return commit();
 }

@@ -133,8 +133,8 @@ TEST(Numbers, AsMemcachedReadsThem) {
     std::int32_t i32 = 0;
     EXPECT_EQ(number::read_u64(c.text, u64), c.ok64) << c.text;
     EXPECT_EQ(number::read_i32(c.text, i32), c.ok32) << c.text;
-    if (c.ok64) EXPECT_EQ(u64, c.u64) << c.text;
-    if (c.ok32) EXPECT_EQ(i32, c.i32) << c.text;
+    EXPECT_EQ(u64, c.ok64 ? c.u64 : 0) << c.text;
+    EXPECT_EQ(i32, c.ok32 ? c.i32 : 0) << c.text;
   }
   std::uint32_t u32 = 0;
   EXPECT_TRUE(number::read_u32("4294967297", u32));

@@ -214,28 +214,23 @@ void Engine::grow_index() {
   }
 }
 
-// Memory follows the pressure: when one class evicts and another holds pages with free slots, or evicts far less for
-// its size, a page moves.
+// Memory follows the traffic: for each page's worth of items that a class evicts, a page moves to it from the class
+// whose slots are asked for least (Heap::pick_donor), a few at a time. Classes that are asked for alike are left as
+// they are.
 void Engine::balance_classes() {
+  constexpr std::uint64_t moves_per_turn = 8;
   if (!options_.evict) return;
-  struct Pressure {
-    SizeClass c;
-    double evictions_per_page;
-  };
-  std::optional<Pressure> most;
-  for (std::uint32_t i = 0; i < heap_->class_count(); ++i) {
+  for (std::uint32_t i = 0; i < heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
     const auto c = static_cast<SizeClass>(i);
     const ClassStats s = heap_->class_stats(c);
-    const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
+    const std::uint64_t pages = (s.evictions - std::min(evictions_seen_[i], s.evictions)) / s.slots_per_page;
+    if (pages == 0) continue;
     evictions_seen_[i] = s.evictions;
-    if (evicted == 0) continue;
-    const double per_page =
-        static_cast<double>(evicted) / static_cast<double>(std::max<std::uint64_t>(s.pages, 1)) / s.slots_per_page;
-    if (!most || per_page > most->evictions_per_page) most = {c, per_page};
+    for (std::uint64_t moved = 0; moved < std::min(pages, moves_per_turn); ++moved) {
+      if (!task::move_page(*maintenance_context_, c)) break;
+      pages_moved_.fetch_add(1, std::memory_order_relaxed);
+    }
   }
-  // Turnover below a tenth of the class in a period is not pressure worth throwing another class's items away.
-  if (!most || most->evictions_per_page < 0.1) return;
-  if (task::move_page(*maintenance_context_, most->c)) pages_moved_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace tandem

@@ -70,6 +70,7 @@ struct Context {
   CasIds cas;
   StoreCounters counters;
   TaskCounters tasks;
+  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
 };
 
 // Whether a live item is out of date: expired, or older than the last flush_all.

@@ -231,6 +231,12 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   std::uint64_t fruitless = 0;
   do {
     const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    // A page's worth of evictions is a reason to look whether another class can spare a page.
+    if (c != huge_class) context.evicted_bytes += evicted * shared.heap.slot_bytes(c);
+    if (context.evicted_bytes >= page_bytes) {
+      context.evicted_bytes = 0;
+      shared.maintenance.notify();
+    }
     const std::size_t reclaimed = reclaim(context);
     l = allocate_once(context, c, item_bytes);
     if (l != no_location) return l;

@@ -296,7 +296,28 @@ Settled invalidate(const Operation& op) noexcept {
   }
 }
 
+// A store that the parser refused.
+void count_refused(const Operation& op) noexcept {
+  const auto why = static_cast<std::uint16_t>(op.q.options & option::store_no_memory);
+  if (why == option::store_no_memory) {
+    op.count().store_no_memory.add();
+  } else if (why == option::store_too_large) {
+    op.count().store_too_large.add();
+  } else if (why == option::store_bad_block) {
+    op.count().cmd_set.add();
+  }
+}
+
+// What a refused set leaves of the key: nothing.
+Settled remove_refused(const Operation& op) noexcept {
+  count_refused(op);
+  Index::Guard guard = op.index().lock(op.f);
+  const Found at = find(op, guard);
+  return absent(op, guard, at, Status::removed);
+}
+
 Settled remove(const Operation& op) noexcept {
+  if (TD_UNLIKELY(op.q.has(option::store_no_memory))) return remove_refused(op);
   if (op.q.has(option::invalidate)) return invalidate(op);
   Index::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
@@ -340,11 +361,13 @@ Settled touch(const Operation& op) noexcept {
   return op.finish(Status::hit);
 }
 
+// memcached counts a hit that touches as a touch alone, and a meta get that misses as a get alone.
 void count_touching_get(const Operation& op, bool hit) noexcept {
   StoreCounters& c = op.count();
-  if (op.q.has(option::touch)) {
+  if (op.q.has(option::touch) && (hit || !op.q.has(option::meta))) {
     c.cmd_touch.add();
     (hit ? c.touch_hits : c.touch_misses).add();
+    return;
   }
   c.cmd_get.add();
   (hit ? c.get_hits : c.get_misses).add();
@@ -409,6 +432,8 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
     case Opcode::touch:
       return touch(op);
     case Opcode::nothing:
+      count_refused(op);
+      break;
     case Opcode::debug:
     case Opcode::control:
       break;

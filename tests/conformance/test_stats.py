@@ -185,7 +185,8 @@ def test_counters_of_each_command(quiet_pair: Pair) -> None:
         assert not wrong, f"{server.command[0]}: " + "\n".join(wrong)
 
 
-COUNTED_GROUPS = ("retrieval", "storage", "delete", "arithmetic", "touch", "mg", "recache", "ms", "md", "ma", "random")
+# Not "retrieval": memcached counts the keys of a line that stand before a bad one; Tandem refuses the line first.
+COUNTED_GROUPS = ("storage", "delete", "arithmetic", "touch", "mg", "recache", "ms", "md", "ma", "random")
 
 
 @pytest.mark.parametrize("group", COUNTED_GROUPS)

@@ -1,0 +1,120 @@
+// A store small enough to hold in the hand, for the tests of the executor.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pipeline/executor.hpp"
+#include "task/memory.hpp"
+
+namespace tandem {
+
+// What a query came to, copied while the item was readable.
+struct Answer {
+  Status status = Status::none;
+  std::string value;
+  std::uint64_t number = 0, cas = 0, state = 0;
+  std::uint32_t flags = 0;
+  std::uint8_t outcome = 0;
+};
+
+struct Recorder final : ResponseWriter {
+  void write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Result& r = batch.result(i);
+      Answer a;
+      a.status = r.status;
+      a.number = r.number;
+      a.state = r.state;
+      a.outcome = r.outcome;
+      if (r.item != nullptr && (r.status == Status::hit || r.status == Status::number)) {
+        a.value.assign(r.item->value(), r.value_bytes);
+        a.flags = r.item->client_flags();
+        a.cas = r.item->cas(r.state);
+      }
+      EXPECT_EQ(answers.size(), i) << "answered out of order";
+      answers.push_back(a);
+    }
+    ++strips;
+  }
+  void control(Batch&, std::uint32_t i) override {
+    EXPECT_EQ(answers.size(), i);
+    answers.emplace_back();
+    if (on_control) on_control();
+  }
+  std::vector<Answer> answers;
+  int strips = 0;
+  std::function<void()> on_control;
+};
+
+class ExecutorTest : public testing::Test {
+ protected:
+  explicit ExecutorTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {})
+      : budget_(memory_bytes),
+        epochs_(8),
+        heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
+        index_({.cells_initial = 1 << 14, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
+        shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
+        context_(shared_),
+        executor_(context_) {
+    clock_.freeze_for_test(1000);
+    shared_.growth_refused = true;  // nobody runs maintenance here: a full index evicts
+  }
+
+  Query& add(Opcode opcode, std::string_view key, std::string_view value = {}, std::uint16_t options = 0) {
+    const std::string& k = texts_.emplace_back(key);
+    const std::string& v = texts_.emplace_back(value);
+    Query& q = batch_.next();
+    q = {};
+    q.key = k.data();
+    q.key_bytes = static_cast<std::uint8_t>(k.size());
+    q.value = v.data();
+    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    q.opcode = opcode;
+    q.options = options;
+    q.delta = 1;
+    batch_.commit();
+    return q;
+  }
+  Query& store(std::string_view key, std::string_view value, StoreMode mode = StoreMode::set,
+               std::uint16_t options = 0) {
+    Query& q = add(Opcode::store, key, value, options);
+    q.mode = mode;
+    return q;
+  }
+  std::vector<Answer> run() {
+    Recorder recorder;
+    executor_.run(batch_, recorder);
+    EXPECT_EQ(recorder.answers.size(), batch_.size());
+    EXPECT_FALSE(context_.epoch.active());
+    batch_.clear();
+    texts_.clear();
+    return recorder.answers;
+  }
+  Answer one() { return run().at(0); }
+  Answer get(std::string_view key, std::uint16_t options = 0) {
+    add(Opcode::get, key, {}, options);
+    return one();
+  }
+  void set(std::string_view key, std::string_view value) {
+    store(key, value);
+    ASSERT_EQ(one().status, Status::stored);
+  }
+
+  MemoryBudget budget_;
+  EpochDomain epochs_;
+  Clock clock_;
+  Heap heap_;
+  Index index_;
+  Shared shared_;
+  Context context_;
+  Executor executor_;
+  Batch batch_{1024};
+  std::deque<std::string> texts_;
+};
+
+}  // namespace tandem
