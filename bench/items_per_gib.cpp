@@ -71,7 +71,7 @@ std::uint64_t items_in_heap(Shape shape) {
 // A server process on a port of its own.
 class Server {
  public:
-  Server(const std::vector<std::string>& command, std::uint16_t port) : port_(port) {
+  Server(const std::vector<std::string>& command, std::uint16_t port) {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -135,7 +135,6 @@ class Server {
   }
 
  private:
-  std::uint16_t port_;
   pid_t process_ = -1;
   int socket_ = -1;
 };

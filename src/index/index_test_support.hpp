@@ -196,7 +196,7 @@ class TestWorker {
     const Batch batch(*this);
     const Item* const seen = store.heap.at(l);
     if (Item::state_of(seen->state_acquire()) != ItemState::live) return std::nullopt;
-    const std::string key(seen->key());
+    std::string key(seen->key());
     {
       Index::Guard guard = store.index.lock(store.fingerprint(key));
       if (guard.find(l) == nullptr) return std::nullopt;

@@ -69,8 +69,8 @@ void Worker::adopt(Fd socket) {
       connection_count_.fetch_sub(1, std::memory_order_relaxed);
       throw std::system_error(error, std::generic_category(), "epoll_ctl");
     }
-    socket.release();
-    owned.release();
+    static_cast<void>(socket.release());
+    static_cast<void>(owned.release());
   }
 }
 

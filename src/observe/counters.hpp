@@ -23,13 +23,13 @@ class Counter {
 };
 
 // What the tasks count, named as memcached's `stats` names it. X(name)
-#define TD_STORE_COUNTERS(X)                                                                                          \
-  X(cmd_get)                                                                                                          \
-  X(cmd_set)                                                                                                          \
-  X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) X(delete_hits) X(incr_misses) \
-      X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) X(cas_badval) X(touch_hits) X(touch_misses)  \
-          X(store_too_large) X(store_no_memory) X(total_items) X(evictions) X(reclaimed) X(expired_unfetched)         \
-              X(evicted_unfetched) X(index_retries) X(index_displacements)
+// clang-format off
+#define TD_STORE_COUNTERS(X) \
+  X(cmd_get) X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) \
+  X(delete_hits) X(incr_misses) X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) \
+  X(cas_badval) X(touch_hits) X(touch_misses) X(store_too_large) X(store_no_memory) X(total_items) X(evictions) \
+  X(reclaimed) X(expired_unfetched) X(evicted_unfetched) X(index_retries) X(index_displacements)
+// clang-format on
 
 struct StoreCounters {
 #define TD_X(name) Counter name;

@@ -263,7 +263,7 @@ TEST(Parser, RewindToEveryQuery) {
     if (piece.find(large_value) == std::string::npos) input += piece;
   }
   input += "get a b c d e f g h i j k l m n o p\r\ngat 7 a\tb c d\n";
-  input += std::string("gets a b c\0 d\r\n", 16) + "get x\r\n";
+  input.append("gets a b c\0 d\r\nget x\r\n", sizeof "gets a b c\0 d\r\nget x\r\n" - 1);
   const ProtocolOptions options = small_options();
   Clock clock;
   clock.freeze_for_test(1000);

@@ -57,6 +57,13 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
     return take_output();
   }
 
+  // The same in two parts.
+  std::string exchange(std::string_view bytes, std::size_t cut) {
+    std::string reply = exchange(bytes.substr(0, cut));
+    reply += exchange(bytes.substr(cut));
+    return reply;
+  }
+
   bool closed() const noexcept { return closed_; }
   Engine& engine() noexcept { return engine_; }
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }

@@ -210,7 +210,7 @@ TEST(Output, KeepsBytesAndPinsInOrder) {
   EXPECT_EQ(out.externals()[0].pin, 5u);
 
   Output moved = std::move(out);
-  EXPECT_TRUE(out.empty());
+  EXPECT_TRUE(out.empty());  // NOLINT(bugprone-use-after-move): what is left behind is what is tested
   EXPECT_EQ(out.pinned_bytes(), 0u);
   EXPECT_EQ(string(moved.data(), moved.size()), "abcd");
   const std::size_t size = moved.size(), externals = moved.externals().size();

@@ -42,7 +42,8 @@ inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not
 inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
 // get: recache is decided by the expiry before this query's touch.
 inline constexpr std::uint16_t recache_first = 1 << 13;
-// nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or (both) out of memory.
+// nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or
+// (both) out of memory.
 inline constexpr std::uint16_t store_too_large = 1 << 14;
 inline constexpr std::uint16_t store_bad_block = 1 << 15;
 inline constexpr std::uint16_t store_no_memory = store_too_large | store_bad_block;

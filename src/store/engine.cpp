@@ -32,7 +32,7 @@ IndexOptions index_options(const EngineOptions& o) {
   return index;
 }
 
-const EngineOptions& checked(const EngineOptions& o) {
+EngineOptions checked(EngineOptions o) {
   if (o.memory_bytes < 4 * page_bytes) throw std::invalid_argument("the memory limit must be at least 4 MiB");
   if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30) {
     throw std::invalid_argument("the largest item must be between 1 KiB and 1 GiB");

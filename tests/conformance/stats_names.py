@@ -86,8 +86,8 @@ MAY_LACK: dict[str, dict[str, str]] = {
     "items": lacking(
         "memcached's segmented LRU with its background threads has no counterpart",
         """
-        number_hot number_warm number_cold number_temp age_hot age_warm evicted_time tailrepairs evicted_nonzero expired_unfetched
-        evicted_unfetched
+        number_hot number_warm number_cold number_temp age_hot age_warm evicted_time tailrepairs evicted_nonzero
+        expired_unfetched evicted_unfetched
         evicted_active crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold moves_to_warm
         moves_within_lru direct_reclaims hits_to_hot hits_to_warm hits_to_cold hits_to_temp
         """,
