@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -85,7 +86,30 @@ void Worker::run() {
   end_pass();
 }
 
+void Worker::begin_pass() noexcept {
+  ++pass_;
+  counters_.passes.add();
+  sampled_ = pass_ % TaskTimer::sample_every == 0;
+}
+
+// Receives from the UDP socket that was all there was to serve in the last pass, without asking epoll. False: not worth
+// it, or nothing came.
+bool Worker::pass_udp() {
+  constexpr unsigned luck_max = 8, luck_lost = 4, probe_every = 32, passes_max = 16;
+  if (++udp_passes_ > passes_max) return false;  // others may have come
+  if (udp_luck_ == 0 && pass_ % probe_every != 0) return false;
+  begin_pass();
+  const bool lucky = serve_udp(*udp_alone_) != 0;
+  udp_luck_ = lucky ? std::min(udp_luck_ + 1, luck_max) : udp_luck_ - std::min(udp_luck_, luck_lost);
+  if (lucky) run_batch(false);
+  end_pass();
+  return lucky;
+}
+
 void Worker::pass(int timeout_ms) {
+  if (TD_UNLIKELY(udp_alone_ != nullptr) && pass_udp()) return;
+  udp_alone_ = nullptr;
+  udp_passes_ = 0;
   epoll_event events[events_per_pass];
   const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() && !udp_waits_ ? timeout_ms : 0);
   if (TD_UNLIKELY(state_.options.idle_timeout_s != 0)) {
@@ -93,9 +117,7 @@ void Worker::pass(int timeout_ms) {
     if (now_s != idle_checked_s_) close_idle(now_s);
   }
   if (count > 0 || !waiting_.empty() || udp_waits_) {
-    ++pass_;
-    counters_.passes.add();
-    sampled_ = pass_ % TaskTimer::sample_every == 0;
+    begin_pass();
     serving_.swap(waiting_);
     for (Connection* c : serving_) c->waiting = false;
     const bool udp_waits = std::exchange(udp_waits_, false);
@@ -109,6 +131,7 @@ void Worker::pass(int timeout_ms) {
     if (TD_UNLIKELY(udp_waits)) {
       for (UdpPort& port : udp_) serve_udp(port);
     }
+    if (count > 1 || !waiting_.empty()) udp_alone_ = nullptr;
     run_batch(false);
   }
   end_pass();
@@ -119,7 +142,8 @@ void Worker::handle(const epoll_event& event) {
   if (TD_UNLIKELY(data == 0)) {
     wakeup_.reset();
   } else if (TD_UNLIKELY((data & udp_tag) != 0)) {
-    serve_udp(*reinterpret_cast<UdpPort*>(data & ~udp_tag));
+    udp_alone_ = reinterpret_cast<UdpPort*>(data & ~udp_tag);
+    serve_udp(*udp_alone_);
   } else {
     Connection& c = *static_cast<Connection*>(event.data.ptr);
     c.readable = true;

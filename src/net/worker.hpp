@@ -79,6 +79,8 @@ class Worker final : private ResponseWriter {
   static constexpr std::uint32_t watch_input = EPOLLIN | EPOLLRDHUP | EPOLLET, watch_output = EPOLLOUT | EPOLLET;
 
   // worker.cpp: the loop, and the life of connections
+  void begin_pass() noexcept;
+  bool pass_udp();
   void handle(const epoll_event& event);
   void end_pass() noexcept;
   void close_later(Connection& c) noexcept;
@@ -88,7 +90,7 @@ class Worker final : private ResponseWriter {
 
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
-  void serve_udp(UdpPort& port);
+  unsigned serve_udp(UdpPort& port);
   ParseStop parse_datagram(Entry& entry);
   void serve_long_datagram(Entry entry);
   void serve_long(Connection& c);
@@ -113,6 +115,7 @@ class Worker final : private ResponseWriter {
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void open_output(Entry& entry) noexcept;
   void mark_output(Entry& entry) noexcept;
+  void open_message(Entry& entry);
   void end_message(Entry& entry);
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
@@ -148,6 +151,11 @@ class Worker final : private ResponseWriter {
   std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
   std::uint32_t idle_checked_s_ = 0;
   bool udp_waits_ = false;  // a UDP socket may hold more
+  // A worker that serves nothing but one UDP socket often finds more in it after a pass: then asking epoll first is a
+  // system call too many.
+  UdpPort* udp_alone_ = nullptr;  // all that the last pass served
+  unsigned udp_luck_ = 0;         // of receiving without asking
+  unsigned udp_passes_ = 0;       // since epoll was asked
   std::vector<UdpPort> udp_;
   NetCounters counters_;
 

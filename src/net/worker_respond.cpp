@@ -6,6 +6,7 @@
 
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
+#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {
@@ -38,7 +39,7 @@ void Worker::write(Batch& batch, Strip strip) {
 void Worker::control(Batch& batch, std::uint32_t i) {
   Entry& entry = entries_[batch.query(i).connection];
   if (!entry.skips) {
-    open_output(entry);
+    entry.connection == nullptr ? open_message(entry) : open_output(entry);
     execute_control(batch.query(i), control_, output_);
     mark_output(entry);
     if (entry.connection == nullptr) end_message(entry);
@@ -94,7 +95,7 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     std::uint32_t next = i;
     bool ends = false;
     while (next < end && !ends) ends = ends_command(batch.query(next++));
-    open_output(entry);
+    open_message(entry);
     write_replies(batch, i, next, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
     mark_output(entry);
     message_open_ = !ends;
@@ -116,13 +117,21 @@ void Worker::mark_output(Entry& entry) noexcept {
   written_ = static_cast<std::size_t>(&entry - entries_.data()) + 1;
 }
 
+// A reply to a datagram begins with the frame that it has if it fits one datagram, as most do.
+void Worker::open_message(Entry& entry) {
+  if (entry.open) return;
+  open_output(entry);
+  write_udp_frame({entry.reply.request_id, 0, 1}, output_.reserve(udp_frame_bytes));
+  output_.commit(udp_frame_bytes);
+}
+
 // A datagram's command is answered: its reply is what the entry wrote since it was opened.
 void Worker::end_message(Entry& entry) {
   const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
   entry.open = false;
-  if (range.empty()) return;
-  if (range.copied_bytes() + range.pinned_bytes() > udp_reply_bytes_max) {
-    counters_.udp_replies_dropped.add();
+  const std::uint64_t bytes = range.copied_bytes() + range.pinned_bytes();
+  if (bytes == udp_frame_bytes || bytes > udp_reply_bytes_max) {  // a quiet command; too long a reply
+    if (bytes > udp_reply_bytes_max) counters_.udp_replies_dropped.add();
     drop_pins(range);
     output_.truncate(range.begin, range.externals_begin);
     return;

@@ -30,7 +30,7 @@ SHARED: dict[str, set[str]] = {
         idle_timeout track_sizes
     """),
     # Of each size class; a class number stands before the name.
-    "items": names("number age mem_requested evicted evicted_nonzero outofmemory reclaimed expired_unfetched"),
+    "items": names("number age mem_requested evicted outofmemory reclaimed "),
     "slabs": names("""
         chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks active_slabs total_malloced
     """),
