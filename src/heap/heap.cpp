@@ -269,6 +269,8 @@ Item* Heap::format(Location l, std::string_view key, std::uint32_t client_flags,
   } else {
     fixed = word::ValueBytes::put(fixed, value_bytes);
   }
+  // The slot may be larger than what it was allocated for, and the item may use that.
+  unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
   item->fixed_word = fixed;
   std::uint64_t state = word::State::put(0, static_cast<std::uint64_t>(ItemState::filling));
   state = word::AccessS::put(state, now_s);
