@@ -126,9 +126,20 @@ def run(step: Step) -> tuple[int, int]:
     tests = f", {passed + failed} tests" if step.count else ""
     print(f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s{tests}", flush=True)
     if status:
-        tail = "\n".join(text.splitlines()[-60:])
-        print(f"{tail}\n---- all of it: {log.relative_to(ROOT)}", flush=True)
+        print(f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}", flush=True)
     return passed, failed
+
+
+def excerpt(text: str) -> str:
+    """What a reader needs of a failed step's output: the lines around the first complaints, and its end."""
+    lines = text.splitlines()
+    complaint = re.compile(r"\berror:|^FAILED|\[  FAILED  \]|^E  |Failure$|ERROR: |WARNING: ThreadSanitizer|\*\*\*")
+    shown: list[int] = []
+    for i, line in enumerate(lines):
+        if complaint.search(line) and len(shown) < 60:
+            shown += [k for k in range(i, min(i + 6, len(lines))) if k not in shown]
+    shown += [k for k in range(max(0, len(lines) - 15), len(lines)) if k not in shown]
+    return "\n".join(lines[k][:400] for k in shown)
 
 
 def main() -> int:

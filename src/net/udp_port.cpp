@@ -2,7 +2,9 @@
 
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "protocol/udp.hpp"
 
@@ -54,38 +56,50 @@ UdpPort::Datagram UdpPort::datagram(unsigned i) const noexcept {
 }
 
 void UdpPort::reply(const UdpReply& to, const OutputRange& range, NetCounters& counters) noexcept {
-  const std::size_t bytes = range.copied_bytes() + static_cast<std::size_t>(range.pinned_bytes());
+  const std::size_t bytes = range.copied_bytes() + static_cast<std::size_t>(range.pinned_bytes()) - udp_frame_bytes;
+  if (TD_LIKELY(bytes <= udp_payload_bytes_max)) {
+    // Values this short are not pinned: the reply is one stretch, its frame included.
+    iovec whole{const_cast<char*>(range.output->data()) + range.begin, range.copied_bytes()};
+    queue({&whole, 1}, to, counters);
+    return;
+  }
   const auto total = static_cast<std::uint16_t>((bytes + udp_payload_bytes_max - 1) / udp_payload_bytes_max);
-  iovec pieces[pieces_max - 1];
-  std::size_t count = 0, filled = 0;
+  iovec pieces[pieces_max];
+  std::size_t count = 1, filled = 0, skipped = udp_frame_bytes;  // the first piece is the frame
   std::uint16_t sequence = 0;
+  const auto close = [&] {
+    if (buffers_->out_count == replies_max) flush(counters);
+    char* const frame = buffers_->frames[buffers_->out_count];
+    write_udp_frame({to.request_id, sequence++, total}, frame);
+    pieces[0] = {frame, udp_frame_bytes};
+    queue({pieces, count}, to, counters);
+    count = 1;
+    filled = 0;
+  };
   range.for_each([&](const char* p, std::size_t left, Location) {
+    const std::size_t skip = std::min(left, std::exchange(skipped, 0));  // the frame that it would have as one datagram
+    p += skip;
+    left -= skip;
     while (left != 0) {
       const std::size_t taken = std::min(left, udp_payload_bytes_max - filled);
       pieces[count++] = {const_cast<char*>(p), taken};
       p += taken;
       left -= taken;
       filled += taken;
-      if (filled == udp_payload_bytes_max) {
-        queue(pieces, count, to, sequence++, total, counters);
-        count = filled = 0;
-      }
+      if (filled == udp_payload_bytes_max) close();
     }
   });
-  if (filled != 0) queue(pieces, count, to, sequence, total, counters);
+  if (filled != 0) close();
 }
 
-void UdpPort::queue(const iovec* pieces, std::size_t count, const UdpReply& to, std::uint16_t sequence,
-                    std::uint16_t total, NetCounters& counters) noexcept {
+void UdpPort::queue(std::span<const iovec> pieces, const UdpReply& to, NetCounters& counters) noexcept {
   Buffers& b = *buffers_;
   if (b.out_count == replies_max) flush(counters);
   const unsigned i = b.out_count++;
-  write_udp_frame({to.request_id, sequence, total}, b.frames[i]);
-  b.out_parts[i][0] = {b.frames[i], udp_frame_bytes};
-  for (std::size_t k = 0; k < count; ++k) b.out_parts[i][k + 1] = pieces[k];
+  std::copy(pieces.begin(), pieces.end(), b.out_parts[i]);
   msghdr& header = b.out[i].msg_hdr;
   header.msg_iov = b.out_parts[i];
-  header.msg_iovlen = count + 1;
+  header.msg_iovlen = pieces.size();
   header.msg_name = &b.peers[to.datagram];
   header.msg_namelen = b.in[to.datagram].msg_hdr.msg_namelen;
 }

@@ -4,10 +4,11 @@
 // Thread safety: the worker's thread alone.
 #pragma once
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "net/counters.hpp"
 #include "net/fd.hpp"
@@ -39,13 +40,13 @@ class UdpPort {
   // Takes what has arrived, at most datagrams_per_pass; what the last call returned is overwritten. Returns how many.
   unsigned receive() noexcept;
   Datagram datagram(unsigned i) const noexcept;
-  // Queues the reply; it is sent by flush(), until when the output must stay as it is.
+  // Queues the reply, whose first udp_frame_bytes are the frame that it has when it fits one datagram (longer ones get
+  // frames of their own); it is sent by flush(), until when the output must stay as it is.
   void reply(const UdpReply& to, const OutputRange& range, NetCounters& counters) noexcept;
   void flush(NetCounters& counters) noexcept;
 
  private:
-  void queue(const iovec* pieces, std::size_t count, const UdpReply& to, std::uint16_t sequence, std::uint16_t total,
-             NetCounters& counters) noexcept;
+  void queue(std::span<const iovec> pieces, const UdpReply& to, NetCounters& counters) noexcept;
 
   struct Buffers;
   Fd fd_;

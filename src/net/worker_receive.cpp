@@ -288,8 +288,9 @@ void Worker::go_on_next_pass(Connection& c) {
 }
 
 // Each datagram is a connection of its own: what is not complete in it is dropped.
-void Worker::serve_udp(UdpPort& port) {
-  if (port.pass == pass_) return;  // its buffers are in use
+// Returns how many came.
+unsigned Worker::serve_udp(UdpPort& port) {
+  if (port.pass == pass_) return 0;  // its buffers are in use
   port.pass = pass_;
   unsigned count;
   {
@@ -315,6 +316,7 @@ void Worker::serve_udp(UdpPort& port) {
       serve_long_datagram(entry);
     }
   }
+  return count;
 }
 
 ParseStop Worker::parse_datagram(Entry& entry) {
