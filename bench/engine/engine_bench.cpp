@@ -3,7 +3,8 @@
 // and the item line that it names) over tables of the same size. Both run in turns; medians and spread of the turns are
 // printed.
 //
-//   engine_bench [--threads 1,2] [--rounds 7] [--seconds 0.4] [--items-mib 512] [--only 8/8] [--json FILE]
+//   engine_bench [--threads 1,2] [--rounds 7] [--seconds 0.4] [--items-mib 512] [--only 8/8] [--keys zipf]
+//                [--get 100,50] [--json FILE]
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
@@ -205,7 +206,8 @@ struct Settings {
   int rounds = 7;
   double seconds = 0.4;
   std::uint64_t items_mib = 512;
-  std::string only, json;
+  std::string only, keys, json;
+  std::vector<int> get_percents = {100, 95, 50};
 };
 
 struct Cell {
@@ -247,7 +249,8 @@ void run_shape(const Shape& shape, const Settings& settings, std::vector<Cell>& 
   const Zipf zipf(items, 0.99);
   const unsigned threads_max = *std::max_element(settings.threads.begin(), settings.threads.end());
   for (const bool skewed : {false, true}) {
-    for (const int get_percent : {100, 95, 50}) {
+    if (!settings.keys.empty() && settings.keys != (skewed ? "zipf" : "uniform")) continue;
+    for (const int get_percent : settings.get_percents) {
       std::vector<Workload> work;
       std::vector<std::vector<char>> out(threads_max, std::vector<char>(std::size_t{batch} * shape.value_bytes));
       for (unsigned t = 0; t < threads_max; ++t)
@@ -316,6 +319,8 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", settings.seconds, "of one turn");
   app.add_option("--items-mib", settings.items_mib, "item memory to fill");
   app.add_option("--only", settings.only, "one shape: 8/8, 16/64 or 32/512");
+  app.add_option("--keys", settings.keys, "one distribution: uniform or zipf");
+  app.add_option("--get", settings.get_percents, "percentages of GET")->delimiter(',');
   app.add_option("--json", settings.json, "also write the figures to a file");
   CLI11_PARSE(app, argc, argv);
   try {

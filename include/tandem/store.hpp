@@ -125,27 +125,26 @@ class Session {
   // returns.
   template <class Visitor>
   void execute(std::span<const Request> requests, Visitor&& visit) {
-    execute_erased(
-        requests,
-        [](void* v, std::size_t i, const Reply& reply) {
-          (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply);
-        },
-        const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
+    execute_erased(requests, visit_all<std::remove_reference_t<Visitor>>,
+                   const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
   // The same for reads alone.
   template <class Visitor>
   void get_batch(std::span<const std::string_view> keys, Visitor&& visit) {
-    get_batch_erased(
-        keys,
-        [](void* v, std::size_t i, const Reply& reply) {
-          (*static_cast<std::remove_reference_t<Visitor>*>(v))(i, reply);
-        },
-        const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
+    get_batch_erased(keys, visit_all<std::remove_reference_t<Visitor>>,
+                     const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
 
  private:
   friend class Store;
-  using ErasedVisitor = void (*)(void* visitor, std::size_t index, const Reply& reply);
+  // Called with the replies to some neighbouring queries at once, so that the visitor is inlined into the loop over
+  // them.
+  using ErasedVisitor = void (*)(void* visitor, std::size_t first, std::span<const Reply> replies);
+  template <class Visitor>
+  static void visit_all(void* visitor, std::size_t first, std::span<const Reply> replies) {
+    Visitor& visit = *static_cast<Visitor*>(visitor);
+    for (std::size_t i = 0; i < replies.size(); ++i) visit(first + i, replies[i]);
+  }
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl) noexcept;
   void execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor);

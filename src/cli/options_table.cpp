@@ -289,7 +289,8 @@ constexpr std::array options{
            .maximum = 3,
            .letter = 'v',
            .long_name = "verbose",
-           .effect = Effect::count},
+           .effect = Effect::count,
+           .memcached_help = "say more on stderr; -vv: connections and requests, too; -vvv: everything"},
 
     // --- memcached's alone ---
     Option{.help = "print this help and exit", .letter = 'h', .long_name = "help", .effect = Effect::help},

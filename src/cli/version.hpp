@@ -1,4 +1,4 @@
-// The version that the program prints; CMakeLists.txt has the same (tests/cli compares them).
+// The version: the program prints it, and CMakeLists.txt reads it here.
 #pragma once
 #include <string_view>
 

@@ -16,8 +16,10 @@ struct BucketMasks {
 };
 
 struct CuckooOps {
-  // location[i]: of the first cell with f[i]'s signature, or 0.
-  using Search = void (*)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept;
+  // location[i]: of the first cell with f[i]'s signature, or 0. Prefetches what the locations name, counted in granules
+  // from `items`.
+  using Search = void (*)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                          const void* items) noexcept;
 
   std::string_view name;  // "scalar", "avx2", "avx512", "neon"
   bool (*supported)() noexcept;

@@ -110,7 +110,7 @@ class CuckooCheck {
       for (const CuckooOps::Search order : {ops.search_both, ops.search_two_pass, ops.search_in_turn}) {
         ++operations_;
         std::fill(location.begin(), location.end(), 0xffffffff);
-        order(sides_[i].table.view(), f.data(), static_cast<std::uint32_t>(f.size()), location.data());
+        order(sides_[i].table.view(), f.data(), static_cast<std::uint32_t>(f.size()), location.data(), nullptr);
         for (std::size_t k = 0; k < keys.size(); ++k) check_answer(i, keys[k], f[k], location[k]);
       }
     }

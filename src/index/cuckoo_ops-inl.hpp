@@ -2,16 +2,23 @@
 // names the Lanes type, TD_LANES_NAMESPACE the copy.
 namespace tandem::TD_LANES_NAMESPACE {
 
-inline void strip_both(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location) noexcept {
-  for (std::uint32_t i = 0; i < count; ++i) location[i] = search_both(TD_LANES{}, index, f[i]);
+inline void strip_both(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                       const void* items) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    location[i] = search_both(TD_LANES{}, index, f[i]);
+    prefetch_line(item_at(items, location[i]));
+  }
 }
-inline void strip_two_pass(IndexView index, const Fingerprint* f, std::uint32_t count,
-                           std::uint32_t* location) noexcept {
-  search_two_pass(TD_LANES{}, index, f, count, location);
+inline void strip_two_pass(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                           const void* items) noexcept {
+  search_two_pass(TD_LANES{}, index, f, count, location, items);
 }
-inline void strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count,
-                          std::uint32_t* location) noexcept {
-  for (std::uint32_t i = 0; i < count; ++i) location[i] = search_in_turn(TD_LANES{}, index, f[i]);
+inline void strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                          const void* items) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    location[i] = search_in_turn(TD_LANES{}, index, f[i]);
+    prefetch_line(item_at(items, location[i]));
+  }
 }
 inline BucketMasks probe_bucket(const Bucket* bucket, std::uint32_t signature) noexcept {
   const Probe p = probe(TD_LANES{}, bucket, signature);

@@ -269,7 +269,7 @@ TEST(CuckooThreads, ConcurrentInsertsAndErasesLoseNothing) {
       for (std::uint32_t l = 1; l <= threads * keys_each; ++l) {
         const Fingerprint f = fingerprint(l);
         std::uint32_t found = 0;
-        ops->search_both(table.view(), &f, 1, &found);
+        ops->search_both(table.view(), &f, 1, &found, nullptr);
         ASSERT_EQ(found, l);
       }
       run([&](std::uint32_t location) { not_erased += !ops->erase(table.view(), fingerprint(location), location); });

@@ -30,18 +30,10 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
 
 Index::~Index() = default;
 
-void Index::prefetch(const Fingerprint* f, std::uint32_t count) const noexcept {
-  const Table& table = *phase().read;
-  const IndexView view = table.view();
-  if (table.reads_both()) {
-    for (std::uint32_t i = 0; i < count; ++i) prefetch_read(view.buckets + view.second(f[i]));
-  }
-  for (std::uint32_t i = 0; i < count; ++i) prefetch_read(view.buckets + view.first(f[i]));
-}
-
 void Index::search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
   const Table& table = *phase().read;
-  (table.reads_both() ? ops_.search_both : ops_.search_two_pass)(table.view(), f, count, location);
+  (table.reads_both() ? ops_.search_both : ops_.search_two_pass)(table.view(), f, count, location,
+                                                                 heap_.at(no_location));
 }
 
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
@@ -140,6 +132,8 @@ std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now) noex
 void Index::publish(Phase next) noexcept {
   Phase& place = phases_[++phase_number_ % phases_.size()];
   place = next;
+  hint_buckets_.store(next.read->view().buckets, std::memory_order_relaxed);
+  hint_mask_.store(next.read->view().mask, std::memory_order_relaxed);
   // Sequentially consistent, as are the loads: a participant that synchronize() found offline, and that enters
   // afterwards, sees this phase.
   phase_.store(&place, std::memory_order_seq_cst);

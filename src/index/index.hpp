@@ -47,9 +47,28 @@ class Index {
 
   // --- reading, a strip at a time ---
 
-  void prefetch(const Fingerprint* f, std::uint32_t count) const noexcept;
+  // Prefetches the buckets that search() will read. A copy of the table's place as it was a moment ago: a hint, for one
+  // strip, that needs no epoch.
+  class Prefetcher {
+   public:
+    TD_INLINE void operator()(Fingerprint f) const noexcept {
+      if (TD_UNLIKELY(both_)) prefetch_read(view_.buckets + view_.second(f));
+      prefetch_read(view_.buckets + view_.first(f));
+    }
+
+   private:
+    friend class Index;
+    Prefetcher(IndexView view, bool both) noexcept : view_(view), both_(both) {}
+    IndexView view_;
+    bool both_;
+  };
+  TD_INLINE Prefetcher prefetcher() const noexcept {
+    const std::uint32_t mask = hint_mask_.load(std::memory_order_relaxed);
+    return {{hint_buckets_.load(std::memory_order_relaxed), mask}, Table::reads_both(mask)};
+  }
   // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
-  // compares the key, and on a mismatch or a miss asks find(). Runs on the widest lanes of this processor, chosen once.
+  // compares the key, and on a mismatch or a miss asks find(). Prefetches the items it names. Runs on the widest lanes
+  // of this processor, chosen once.
   void search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
   // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
   // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
@@ -186,6 +205,9 @@ class Index {
   std::array<Phase, 4> phases_{};        // a ring: only the last two can be in use
   std::uint32_t phase_number_ = 0;
   alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};
+  // Of the table that strips search; read apart from each other and without an epoch, so good for nothing but a hint.
+  std::atomic<Bucket*> hint_buckets_{nullptr};
+  std::atomic<std::uint32_t> hint_mask_{0};
   std::atomic<bool> room_failed_{false};
   std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are spoken for
   Copying copying_;

@@ -88,22 +88,22 @@ void prefetch_both(IndexView view, const Fingerprint* f, std::uint32_t count) {
 }
 void search_both(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count, std::uint32_t* out) {
   prefetch_both(view, f, count);
-  ops.search_both(view, f, count, out);
+  ops.search_both(view, f, count, out, nullptr);
 }
 void search_two_pass(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
                      std::uint32_t* out) {
   prefetch_first(view, f, count);
-  ops.search_two_pass(view, f, count, out);
+  ops.search_two_pass(view, f, count, out, nullptr);
 }
 void search_in_turn(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
                     std::uint32_t* out) {
   prefetch_both(view, f, count);
-  ops.search_in_turn(view, f, count, out);
+  ops.search_in_turn(view, f, count, out, nullptr);
 }
 void search_in_turn_first(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
                           std::uint32_t* out) {
   prefetch_first(view, f, count);
-  ops.search_in_turn(view, f, count, out);
+  ops.search_in_turn(view, f, count, out, nullptr);
 }
 
 double lower_quartile(std::vector<double>& values) {

@@ -119,7 +119,7 @@ TEST(Index, SearchesStripsOfAnyLength) {
     const TestWorker::Batch batch(worker);
     for (const std::uint32_t count : {0u, 1u, 2u, 127u, 128u, 129u, 300u, 700u}) {
       std::vector<Location> location(count + 1, 0xabcdef);
-      store.index.prefetch(f.data(), count);
+      for (std::uint32_t k = 0; k < count; ++k) store.index.prefetcher()(f[k]);
       store.index.search(f.data(), count, location.data());
       EXPECT_EQ(location[count], 0xabcdefu);
       for (std::uint32_t i = 0; i < count; ++i) {

@@ -211,7 +211,7 @@ class TestWorker {
     const Batch batch(*this);
     const Fingerprint f = store.fingerprint(key);
     Location l = no_location;
-    store.index.prefetch(&f, 1);
+    store.index.prefetcher()(f);
     store.index.search(&f, 1, &l);
     const Item* item = nullptr;
     if (l != no_location) {

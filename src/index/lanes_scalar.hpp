@@ -3,6 +3,7 @@
 #include <atomic>
 #include <bit>
 
+#include "heap/item.hpp"
 #include "index/lanes.hpp"
 
 namespace tandem {

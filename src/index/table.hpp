@@ -23,7 +23,10 @@ class Table {
 
   // Whether strips read both buckets of a key at once, or the second only for those whose first has no match: past the
   // size of a core's own caches the lines read are what a search costs (measured: docs/decisions/0002-index.md).
-  bool reads_both() const noexcept { return bytes() <= reads_both_bytes_max; }
+  bool reads_both() const noexcept { return reads_both(view_.mask); }
+  static bool reads_both(std::uint32_t mask) noexcept {
+    return (std::uint64_t{mask} + 1) * sizeof(Bucket) <= reads_both_bytes_max;
+  }
   static constexpr std::uint64_t reads_both_bytes_max = std::uint64_t{1} << 20;
 
   IndexView view() const noexcept { return view_; }

@@ -311,7 +311,7 @@ unsigned Worker::serve_udp(UdpPort& port) {
     entries_.back().reply = {&port, i, frame.request_id};
     if (TD_UNLIKELY(parse_datagram(entries_.back()) == ParseStop::batch_full)) {
       const Entry entry = entries_.back();
-      batch_.truncate(entry.first_query);
+      batch_.resize(entry.first_query);
       entries_.pop_back();
       serve_long_datagram(entry);
     }

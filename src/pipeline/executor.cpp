@@ -58,9 +58,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
 std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
   StripState state;
   state.strip.begin = begin;
-  state.strip.end = begin;
-  const std::uint32_t end_max = std::min(batch.size(), begin + strip_queries_max);
-  while (state.strip.end < end_max && batch.query(state.strip.end).opcode != Opcode::control) ++state.strip.end;
+  state.strip.end = std::min(batch.size(), begin + strip_queries_max);
   state.now_s = context_.shared.clock.now_s();
   state.refuse_first = std::exchange(index_is_full_, false);
 

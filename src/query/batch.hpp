@@ -30,7 +30,6 @@ class Batch {
   std::uint32_t capacity() const noexcept { return capacity_; }
   bool full() const noexcept { return size_ == capacity_; }
   void clear() noexcept { size_ = 0; }
-  void truncate(std::uint32_t size) noexcept { size_ = size; }  // REQUIRES: size <= size()
 
   // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
   // !full().
@@ -39,6 +38,11 @@ class Batch {
 
   TD_INLINE Query& query(std::uint32_t i) noexcept { return queries_[i]; }
   TD_INLINE const Query& query(std::uint32_t i) const noexcept { return queries_[i]; }
+  // The queries up to `size` were filled in. REQUIRES: size <= capacity().
+  void resize(std::uint32_t size) noexcept { size_ = size; }
+  // The columns.
+  TD_INLINE Query* queries() noexcept { return queries_.get(); }
+  TD_INLINE Result* results() noexcept { return results_.get(); }
   TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_.get(); }
   TD_INLINE Location* locations() noexcept { return locations_.get(); }
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }

@@ -115,8 +115,8 @@ struct Result {
   std::uint64_t number;       // arithmetic: the new value. store, remove+invalidate: the new CAS id
   std::uint32_t value_bytes;  // of item
   Status status;
-  std::uint8_t outcome;  // outcome::*
-  std::uint8_t reserved[2];
+  std::uint8_t outcome;        // outcome::*
+  std::uint16_t value_offset;  // get: of the value's first byte in the item
 };
 static_assert(sizeof(Result) == 32);
 

@@ -52,9 +52,12 @@ void fill_common(Query& q, std::string_view key, Opcode opcode) noexcept {
 
 bool good_key(std::string_view key) noexcept { return !key.empty() && key.size() <= key_bytes_max; }
 
-// A read, or opcode nothing for a key that no item can have.
+// A read, or opcode nothing for a key that no item can have. Only what a read looks at.
 void fill_get(Query& q, std::string_view key) noexcept {
-  fill_common(q, key, good_key(key) ? Opcode::get : Opcode::nothing);
+  q.key = key.data();
+  q.key_bytes = static_cast<std::uint8_t>(key.size());
+  q.opcode = good_key(key) ? Opcode::get : Opcode::nothing;
+  q.options = 0;
 }
 
 void fill(Query& q, const Request& request, const Clock& clock) noexcept {
@@ -133,19 +136,26 @@ struct Session::Impl final : ResponseWriter {
   explicit Impl(Engine& e) : engine(e), context(e.make_context()), executor(*context), batch(batch_queries) {}
 
   void write(Batch& b, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      const Query& q = b.query(i);
-      const Result& r = b.result(i);
-      Reply reply;
-      if (q.opcode == Opcode::get && r.status == Status::hit) {
-        reply = reply_of_item(r.item, r.state, r.value_bytes);
+    const Query* const queries = b.queries();
+    const Result* const results = b.results();
+    Reply* reply = replies.get();
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i, ++reply) {
+      const Query& q = queries[i];
+      const Result& r = results[i];
+      if (TD_LIKELY(q.opcode == Opcode::get && r.status == Status::hit)) {
+        reply->code = Code::hit;
+        reply->value = {r.item->bytes() + r.value_offset, r.value_bytes};
+        reply->flags = r.item->client_flags();
+        reply->cas = r.item->cas(r.state);
+        reply->number = 0;
       } else {
-        reply.code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
-        reply.number = r.status == Status::number ? r.number : 0;
-        if (r.status == Status::stored) reply.cas = r.number;
+        *reply = {};
+        reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
+        if (r.status == Status::number) reply->number = r.number;
+        if (r.status == Status::stored) reply->cas = r.number;
       }
-      visit(visitor, offset + i, reply);
     }
+    visit(visitor, offset + strip.begin, {replies.get(), strip.size()});
   }
   void control(Batch&, std::uint32_t) override {}
 
@@ -161,6 +171,7 @@ struct Session::Impl final : ResponseWriter {
   Batch batch;
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
+  std::unique_ptr<Reply[]> replies{new Reply[batch_queries]};
   std::size_t offset = 0;  // of the batch's first query in the caller's array
 };
 
@@ -188,12 +199,14 @@ void Session::get_batch_erased(std::span<const std::string_view> keys, ErasedVis
   s.visit = visit;
   s.visitor = visitor;
   s.offset = 0;
-  for (const std::string_view key : keys) {
-    fill_get(s.batch.next(), key);
-    s.batch.commit();
-    if (s.batch.full()) s.flush_batch();
+  while (!keys.empty()) {
+    const std::size_t count = std::min<std::size_t>(keys.size(), batch_queries);
+    Query* const queries = s.batch.queries();
+    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[i]);
+    s.batch.resize(static_cast<std::uint32_t>(count));
+    s.flush_batch();
+    keys = keys.subspan(count);
   }
-  if (s.batch.size() != 0) s.flush_batch();
 }
 
 Code Session::run(const Request& request, Reply* reply) {

@@ -13,30 +13,32 @@ TD_INLINE bool is_plain_read(const Query& q) noexcept {
 }  // namespace
 
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
-  Index& index = context.shared.index;
+  const Index& index = context.shared.index;
+  const Index::Prefetcher prefetch = index.prefetcher();
   const std::uint64_t seed = context.shared.hash_seed;
-  Fingerprint* const f = batch.fingerprints();
+  const Query* const queries = batch.queries();
+  Fingerprint* const fingerprints = batch.fingerprints();
   bool plain = true;
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    const Query& q = batch.query(i);
-    f[i] = fingerprint_of(q.key, q.key_bytes, seed);
-    index.prefetch(f + i, 1);
+  for (std::uint32_t i = state.strip.begin, end = state.strip.end; i < end; ++i) {
+    const Query& q = queries[i];
+    if (TD_UNLIKELY(q.opcode == Opcode::control)) {
+      state.strip.end = i;
+      break;
+    }
+    const Fingerprint f = fingerprint_of(q.key, q.key_bytes, seed);
+    fingerprints[i] = f;
+    prefetch(f);
     if (TD_UNLIKELY(!is_plain_read(q))) {
       plain = false;
-      if (q.opcode != Opcode::nothing) index.prefetch_stripe(f[i]);
+      if (q.opcode != Opcode::nothing) index.prefetch_stripe(f);
     }
   }
   state.plain_reads = plain;
 }
 
 void search(Context& context, Batch& batch, StripState& state) noexcept {
-  const Heap& heap = context.shared.heap;
-  Location* const location = batch.locations();
   context.shared.index.search(batch.fingerprints() + state.strip.begin, state.strip.size(),
-                              location + state.strip.begin);
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    if (location[i] != no_location) prefetch_read(heap.at(location[i]));
-  }
+                              batch.locations() + state.strip.begin);
 }
 
 }  // namespace tandem::task

@@ -6,9 +6,9 @@
 
 namespace tandem::task {
 
-// Hashes the strip's keys into the fingerprint column, prefetches their buckets, and notes whether all are plain reads.
-// (Mega-KV computes signatures in its receiver threads, before the index is asked: so do we, so that the buckets are on
-// their way during MM.)
+// Ends the strip before the first control query. Hashes the strip's keys into the fingerprint column, prefetches their
+// buckets, and notes whether all are plain reads. (Mega-KV computes signatures in its receiver threads, before the
+// index is asked: so do we, so that the buckets are on their way during MM.)
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept;
 
 // Fills the location column with candidates and prefetches the items they name. REQUIRES: inside an epoch; the batch's

@@ -14,12 +14,6 @@ TD_INLINE void count_read(StoreCounters& counters, Status status) noexcept {
   }
 }
 
-// The candidate was wrong or missing: ask the index for the key itself.
-TD_NOINLINE Item* find_again(Context& context, const Query& q, Fingerprint f, std::uint64_t& state) noexcept {
-  context.counters.index_retries.add();
-  return context.shared.index.find(f, q.key_view(), state);
-}
-
 // An item that is over is a miss, and its memory goes back at once.
 TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expired) noexcept {
   if (expired) {
@@ -30,39 +24,51 @@ TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expi
   remove_garbage(context, f, q.key_view());
 }
 
-TD_INLINE void settle(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  const Query& q = batch.query(i);
-  const Location location = batch.locations()[i];
-  Heap& heap = context.shared.heap;
-  Result& r = batch.result(i);
-  Item* item = nullptr;
-  std::uint64_t word = 0;
-  if (TD_LIKELY(location != no_location)) {
-    item = heap.at(location);
-    word = item->state_acquire();
-    if (TD_UNLIKELY(Item::state_of(word) != ItemState::live || item->key_bytes() != q.key_bytes ||
-                    !keys_equal(item->bytes() + item->key_offset(), q.key, q.key_bytes))) {
-      item = nullptr;
-    }
-  }
-  if (TD_UNLIKELY(item == nullptr)) item = find_again(context, q, batch.fingerprints()[i], word);
-  r.outcome = 0;
-  if (TD_LIKELY(item != nullptr)) {
-    const bool expired = is_expired(word, state.now_s);
-    if (TD_LIKELY(!expired && !is_flushed(item, word, state.flush_cas))) {
-      r.item = item;
-      r.state = word;
-      r.value_bytes =
-          TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : static_cast<std::uint32_t>(heap.value_bytes(item));
-      r.status = Status::hit;
-      r.outcome = outcome::of_state(word);
-      if (!q.has(option::no_bump) && q.opcode != Opcode::debug) mark_access(item, word, state.now_s);
-      return;
-    }
-    over(context, q, batch.fingerprints()[i], expired);
-  }
+// What a hit leaves for RD and WR.
+TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word, std::uint64_t fixed,
+                      std::uint64_t key_offset, std::uint32_t now_s) noexcept {
+  r.item = item;
+  r.state = word;
+  r.value_bytes = TD_LIKELY(word::Huge::get(fixed) == 0)
+                      ? static_cast<std::uint32_t>(word::ValueBytes::get(fixed))
+                      : static_cast<std::uint32_t>(context.shared.heap.value_bytes(item));
+  r.value_offset = static_cast<std::uint16_t>(key_offset + word::KeyBytes::get(fixed));
+  r.status = Status::hit;
+  r.outcome = outcome::of_state(word);
+  if (TD_LIKELY(!q.has(option::no_bump))) mark_access(item, word, now_s);
+}
+
+// The candidate is not the key's good item: asks the index, and answers.
+TD_NOINLINE void settle_slowly(Context& context, const Query& q, Fingerprint f, Result& r, std::uint32_t now_s,
+                               std::uint64_t flush_cas) noexcept {
   r.item = nullptr;
+  r.outcome = 0;
   r.status = Status::miss;
+  context.counters.index_retries.add();
+  std::uint64_t word = 0;
+  Item* const item = context.shared.index.find(f, q.key_view(), word);
+  if (item == nullptr) return;
+  const bool expired = is_expired(word, now_s);
+  if (TD_UNLIKELY(expired || is_flushed(item, word, flush_cas))) return over(context, q, f, expired);
+  answer(context, q, r, item, word, item->fixed_word, item->key_offset(), now_s);
+}
+
+// Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
+template <bool Flushed>
+TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Fingerprint f, Location location, Result& r,
+                      std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+  Item* const item = heap.at(location);
+  if (TD_LIKELY(location != no_location)) {
+    const std::uint64_t word = item->state_acquire();
+    const std::uint64_t fixed = item->fixed_word;
+    const std::uint64_t key_offset = sizeof(Item) + word::HasFlags::get(fixed) * sizeof(std::uint32_t);
+    if (TD_LIKELY(Item::state_of(word) == ItemState::live && word::KeyBytes::get(fixed) == q.key_bytes &&
+                  keys_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
+                  (!Flushed || !is_flushed(item, word, flush_cas)))) {
+      return answer(context, q, r, item, word, fixed, key_offset, now_s);
+    }
+  }
+  settle_slowly(context, q, f, r, now_s, flush_cas);
 }
 
 // A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
@@ -71,29 +77,42 @@ TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }
 
-}  // namespace
-
-void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
+template <bool Flushed>
+void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
+  const Heap& heap = context.shared.heap;
+  const Query* const queries = batch.queries();
+  const Fingerprint* const fingerprints = batch.fingerprints();
+  const Location* const locations = batch.locations();
+  Result* const results = batch.results();
+  const std::uint32_t now_s = state.now_s, end = state.strip.end;
+  const std::uint64_t flush_cas = state.flush_cas;
   std::uint64_t hits = 0;
   bool any_to_win = false;
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    settle(context, batch, state, i);
-    hits += batch.result(i).status == Status::hit;
-    any_to_win |= may_win_stale(batch.query(i), batch.result(i));
+  for (std::uint32_t i = state.strip.begin; i < end; ++i) {
+    settle<Flushed>(context, heap, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
+    hits += results[i].status == Status::hit;
+    any_to_win |= may_win_stale(queries[i], results[i]);
   }
-  const std::uint64_t queries = state.strip.size();
-  context.counters.cmd_get.add(queries);
+  const std::uint64_t queries_done = state.strip.size();
+  context.counters.cmd_get.add(queries_done);
   context.counters.get_hits.add(hits);
-  context.counters.get_misses.add(queries - hits);
+  context.counters.get_misses.add(queries_done - hits);
   if (TD_UNLIKELY(any_to_win)) {
-    for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-      if (may_win_stale(batch.query(i), batch.result(i))) win_stale(context, batch, i);
+    for (std::uint32_t i = state.strip.begin; i < end; ++i) {
+      if (may_win_stale(queries[i], results[i])) win_stale(context, batch, i);
     }
   }
 }
 
+}  // namespace
+
+void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
+  (state.flush_cas != 0 ? settle_all<true> : settle_all<false>)(context, batch, state);
+}
+
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  settle(context, batch, state, i);
+  settle<true>(context, context.shared.heap, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
+               batch.result(i), state.now_s, state.flush_cas);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);

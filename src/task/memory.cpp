@@ -103,6 +103,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
   Fingerprint f[victims_per_sweep_max];
   Location unlinked[victims_per_sweep_max];
   std::size_t count = 0;
+  const Index::Prefetcher prefetch = shared.index.prefetcher();
   for (std::size_t i = 0; i < victims.size(); ++i) {
     const Item* const item = shared.heap.at(victims[i]);
     if (Item::state_of(item->state_acquire()) != ItemState::live) {
@@ -110,7 +111,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
       continue;
     }
     f[i] = fingerprint_of(item->key(), shared.hash_seed);
-    shared.index.prefetch(f + i, 1);
+    prefetch(f[i]);
     shared.index.prefetch_stripe(f[i]);
   }
   const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};

@@ -9,15 +9,17 @@ constexpr std::uint64_t prefetch_lines_max = 9;
 }  // namespace
 
 void read_value(Batch& batch, const StripState& state) noexcept {
+  const Query* const queries = batch.queries();
+  const Result* const results = batch.results();
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    const Result& r = batch.result(i);
-    if (r.status != Status::hit || r.item == nullptr || batch.query(i).has(option::no_value)) continue;
+    const Result& r = results[i];
+    if (TD_UNLIKELY(r.status != Status::hit || r.item == nullptr || queries[i].has(option::no_value))) continue;
     // KC has read the item's first line; its value may go on.
-    const auto first = reinterpret_cast<std::uintptr_t>(r.item) & ~(cache_line_bytes - 1);
-    const auto last = reinterpret_cast<std::uintptr_t>(r.item->value()) + r.value_bytes;
-    const std::uintptr_t end = std::min<std::uintptr_t>(last, first + prefetch_lines_max * cache_line_bytes);
-    for (std::uintptr_t line = first + cache_line_bytes; line < end; line += cache_line_bytes)
-      prefetch_read(reinterpret_cast<const void*>(line));
+    const char* const at = r.item->bytes();
+    const std::uint64_t first = cache_line_bytes - reinterpret_cast<std::uintptr_t>(at) % cache_line_bytes;
+    const std::uint64_t end =
+        std::min<std::uint64_t>(std::uint64_t{r.value_offset} + r.value_bytes, prefetch_lines_max * cache_line_bytes);
+    for (std::uint64_t line = first; line < end; line += cache_line_bytes) prefetch_read(at + line);
   }
 }
 

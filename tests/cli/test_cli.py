@@ -36,7 +36,8 @@ needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can change its us
 
 
 def test_version_is_the_projects() -> None:
-    project = re.search(r"project\(tandem VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
+    """Of which the CMake package takes its own, too."""
+    project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/cli/version.hpp").read_text())
     assert project is not None
     assert tandem("version").stdout == f"tandem {project[1]}\n"
     assert tandem("--version").stdout == f"tandem {project[1]}\n"

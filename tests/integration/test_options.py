@@ -250,7 +250,9 @@ def test_memory_is_locked_with_k(tandem: Callable[..., Server]) -> None:
 def test_no_cas_with_C(tandem: Callable[..., Server], memcached: Callable[..., Server]) -> None:
     requests = (
         b"set a 0 0 1\r\n1\r\ngets a\r\ncas a 0 0 1 0\r\n2\r\ncas a 0 0 1 1\r\n2\r\nget a\r\n",
-        b"mg a c v\r\nms a 1 c\r\n3\r\nms a 1 C5\r\n4\r\nms a 1 C0\r\n4\r\nmg a v c\r\nmd a C9\r\nma a c\r\nme a\r\n",
+        b"mg a c v\r\nms a 1 c\r\n3\r\nms a 1 C5\r\n4\r\nms a 1 C0\r\n4\r\nmg a v c\r\nmd a C9\r\n",
+        # On its own: memcached's "fetch" depends on whether a reply before still holds the item.
+        b"ma a c\r\nme a\r\n",
     )
     ours, theirs = memcached("-C"), tandem("-C")
     for request in requests:
