@@ -67,31 +67,30 @@ TD_LANE std::uint32_t search_both(const L l, IndexView index, Fingerprint f) {
 }
 
 #if !defined(__CUDACC__)
-// In two passes over a strip: the first buckets of all, then the second buckets of those without a match, prefetched
-// meanwhile. For tables in memory, where the lines read are what a search costs: 1.1 to 1.3 instead of 2 for a hit.
+// In two passes over a strip of at most 32: the first buckets of all, then the second buckets of those without a match,
+// which the first pass returns as bits and prefetches. For tables in memory, where the lines read are what a search
+// costs: 1.1 to 1.3 instead of 2 for a hit. The pipeline has other strips to do between the passes.
 template <Lanes L>
-TD_LANE void search_two_pass(const L l, IndexView index, const Fingerprint* f, std::uint32_t count,
-                             std::uint32_t* location, const void* items) {
-  constexpr std::uint32_t strip = 128;
-  std::uint8_t left[strip];
-  for (std::uint32_t begin = 0; begin < count; begin += strip) {
-    const std::uint32_t end = count - begin < strip ? count : begin + strip;
-    std::uint32_t left_count = 0;
-    for (std::uint32_t i = begin; i < end; ++i) {
-      const std::uint32_t b1 = index.first(f[i]);
-      const std::uint32_t found = search_bucket(l, index.buckets + b1, f[i].signature);
-      location[i] = found;
-      left[left_count] = static_cast<std::uint8_t>(i - begin);
-      left_count += found == 0 ? 1u : 0u;
-      const void* const second = index.buckets + index.other(b1, f[i].signature);
-      prefetch_line(found != 0 ? item_at(items, found) : second);
-    }
-    for (std::uint32_t k = 0; k < left_count; ++k) {
-      const std::uint32_t i = begin + left[k];
-      const Bucket* const second = index.buckets + index.second(f[i]);
-      location[i] = search_bucket(l, second, f[i].signature);
-      prefetch_line(item_at(items, location[i]));
-    }
+TD_LANE std::uint32_t search_first(const L l, IndexView index, const Fingerprint* f, std::uint32_t count,
+                                   std::uint32_t* location, const void* items) {
+  std::uint32_t left = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t b1 = index.first(f[i]);
+    const std::uint32_t found = search_bucket(l, index.buckets + b1, f[i].signature);
+    location[i] = found;
+    left |= (found == 0 ? 1u : 0u) << i;
+    const void* const second = index.buckets + index.other(b1, f[i].signature);
+    prefetch_line(found != 0 ? item_at(items, found) : second);
+  }
+  return left;
+}
+template <Lanes L>
+TD_LANE void search_second(const L l, IndexView index, const Fingerprint* f, std::uint32_t left,
+                           std::uint32_t* location, const void* items) {
+  for (; left != 0; left &= left - 1) {
+    const std::uint32_t i = l.lowest(left);
+    location[i] = search_bucket(l, index.buckets + index.second(f[i]), f[i].signature);
+    prefetch_line(item_at(items, location[i]));
   }
 }
 #endif

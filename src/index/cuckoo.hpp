@@ -25,7 +25,12 @@ struct CuckooOps {
   bool (*supported)() noexcept;
   Search search_both;      // for tables in the inner caches: wants both buckets prefetched
   Search search_two_pass;  // for tables in memory: wants the first buckets prefetched
-  Search search_in_turn;   // the order of a device, for tests
+  // Its two passes; the first returns the queries that are left for the second, bit i for query i (count <= 32).
+  std::uint32_t (*search_first)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                                const void* items) noexcept;
+  void (*search_second)(IndexView, const Fingerprint* f, std::uint32_t left, std::uint32_t* location,
+                        const void* items) noexcept;
+  Search search_in_turn;  // the order of a device, for tests
   BucketMasks (*probe)(const Bucket*,
                        std::uint32_t signature) noexcept;  // later loads of the caller come after its loads
   // For bulk builds and tests; see cuckoo-inl.hpp for what they require.

@@ -25,6 +25,8 @@ const CuckooOps cuckoo_avx2 = {
     []() noexcept { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi"); },
     avx2::strip_both,
     avx2::strip_two_pass,
+    avx2::strip_first,
+    avx2::strip_second,
     avx2::strip_in_turn,
     avx2::probe_bucket,
     avx2::insert_one,

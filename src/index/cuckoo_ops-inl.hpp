@@ -11,7 +11,20 @@ inline void strip_both(IndexView index, const Fingerprint* f, std::uint32_t coun
 }
 inline void strip_two_pass(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
                            const void* items) noexcept {
-  search_two_pass(TD_LANES{}, index, f, count, location, items);
+  constexpr std::uint32_t strip = 32;
+  for (std::uint32_t i = 0; i < count; i += strip) {
+    const std::uint32_t n = count - i < strip ? count - i : strip;
+    const std::uint32_t left = search_first(TD_LANES{}, index, f + i, n, location + i, items);
+    search_second(TD_LANES{}, index, f + i, left, location + i, items);
+  }
+}
+inline std::uint32_t strip_first(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
+                                 const void* items) noexcept {
+  return search_first(TD_LANES{}, index, f, count, location, items);
+}
+inline void strip_second(IndexView index, const Fingerprint* f, std::uint32_t left, std::uint32_t* location,
+                         const void* items) noexcept {
+  search_second(TD_LANES{}, index, f, left, location, items);
 }
 inline void strip_in_turn(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
                           const void* items) noexcept {

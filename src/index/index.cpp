@@ -36,6 +36,19 @@ void Index::search(const Fingerprint* f, std::uint32_t count, Location* location
                                                                  heap_.at(no_location));
 }
 
+std::uint32_t Index::search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
+  const Table& table = *phase().read;
+  const void* const items = heap_.at(no_location);
+  if (!table.reads_both()) return ops_.search_first(table.view(), f, count, location, items);
+  ops_.search_both(table.view(), f, count, location, items);
+  return 0;
+}
+
+// A growth may have changed the table since the first step: then some keys are not found here, as after any miss.
+void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept {
+  if (left != 0) ops_.search_second(phase().read->view(), f, left, location, heap_.at(no_location));
+}
+
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.

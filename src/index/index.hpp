@@ -70,6 +70,10 @@ class Index {
   // compares the key, and on a mismatch or a miss asks find(). Prefetches the items it names. Runs on the widest lanes
   // of this processor, chosen once.
   void search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
+  // The same in two steps, for who has something else to do while the second buckets come: the first returns the
+  // queries that are left for the second, bit i for f[i]. REQUIRES: count <= 32; both inside one epoch.
+  std::uint32_t search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
+  void search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept;
   // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
   // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
   // the key's stripe.

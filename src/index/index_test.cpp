@@ -117,7 +117,7 @@ TEST(Index, SearchesStripsOfAnyLength) {
       f.push_back(store.fingerprint(key_of(n)));
     }
     const TestWorker::Batch batch(worker);
-    for (const std::uint32_t count : {0u, 1u, 2u, 127u, 128u, 129u, 300u, 700u}) {
+    for (const std::uint32_t count : {0u, 1u, 2u, 31u, 32u, 33u, 127u, 128u, 129u, 300u, 700u}) {
       std::vector<Location> location(count + 1, 0xabcdef);
       for (std::uint32_t k = 0; k < count; ++k) store.index.prefetcher()(f[k]);
       store.index.search(f.data(), count, location.data());
@@ -127,6 +127,13 @@ TEST(Index, SearchesStripsOfAnyLength) {
         if (location[i] == no_location) continue;
         ASSERT_EQ(store.heap.at(location[i])->key(), key_of(i));
       }
+      if (count > 32) continue;
+      std::vector<Location> steps(count + 1, 0xabcdef);
+      const std::uint32_t left = store.index.search_first(f.data(), count, steps.data());
+      for (std::uint32_t i = 0; i < count; ++i) ASSERT_TRUE(steps[i] == location[i] || (left >> i & 1) != 0);
+      store.index.search_second(f.data(), left, steps.data());
+      location.back() = steps.back();
+      EXPECT_EQ(steps, location);
     }
   }
 }

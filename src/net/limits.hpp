@@ -13,7 +13,7 @@ namespace tandem::net {
 // --- per worker
 // ----------------------------------------------------------------------------------------------------------------------------
 // Queries per batch: eight strips; larger ones only push the columns (124 bytes a query) out of L2.
-inline constexpr std::uint32_t batch_queries = 8 * strip_queries_max;
+inline constexpr std::uint32_t batch_queries = 128 * strip_queries_max;
 // Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep the
 // prefetches of a strip busy, few enough that the first does not wait long for its answer.
 inline constexpr int events_per_pass = 128;

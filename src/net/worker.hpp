@@ -108,7 +108,7 @@ class Worker final : private ResponseWriter {
   void log_requests(const Entry& entry) const;
 
   // worker_respond.cpp: WR and SD
-  void write(Batch& batch, Strip strip) override;
+  bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
   void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
@@ -142,6 +142,7 @@ class Worker final : private ResponseWriter {
   std::vector<Entry> entries_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
+  bool skipped_ = false;                   // queries of the batch were turned into nothing
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   std::uint64_t pass_queries_ = 0;

@@ -25,7 +25,8 @@ bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
-void Worker::write(Batch& batch, Strip strip) {
+bool Worker::write(Batch& batch, Strip strip) {
+  skipped_ = false;
   for (std::uint32_t i = strip.begin; i < strip.end;) {
     const std::uint32_t entry = batch.query(i).connection;
     std::uint32_t end = i + 1;
@@ -34,6 +35,7 @@ void Worker::write(Batch& batch, Strip strip) {
     i = end;
   }
   flush_if_large(batch, strip.end);
+  return !skipped_;
 }
 
 void Worker::control(Batch& batch, std::uint32_t i) {
@@ -166,6 +168,7 @@ void Worker::skip_if_stuck(Batch& batch, std::uint32_t i) {
 
 void Worker::skip_from(Batch& batch, std::uint32_t i) {
   if (i >= batch.size()) return;
+  skipped_ = true;
   const std::uint32_t index = batch.query(i).connection;
   Entry& entry = entries_[index];
   entry.skips = true;
@@ -174,7 +177,7 @@ void Worker::skip_from(Batch& batch, std::uint32_t i) {
   for (; i < batch.size() && batch.query(i).connection == index; ++i) {
     Query& q = batch.query(i);
     // Only a closed connection's: a large value is the first query of its pass, and a blocked connection has no pass.
-    if (q.has(option::prefilled)) state_.engine.abandon_fill(*context_, batch.locations()[i]);
+    if (q.has(option::prefilled)) state_.engine.abandon_fill(*context_, batch.filled()[i]);
     q.opcode = Opcode::nothing;
     q.options = 0;
   }

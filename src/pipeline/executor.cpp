@@ -1,6 +1,7 @@
 #include "pipeline/executor.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "task/index_operation.hpp"
@@ -41,12 +42,12 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
   TaskTimer timer(context_.tasks, batch.size());
   std::uint32_t i = 0;
   while (i < batch.size()) {
-    if (batch.query(i).opcode == Opcode::control) {
+    if (TD_UNLIKELY(batch.query(i).opcode == Opcode::control)) {
       writer.control(batch, i++);
       timer.skip();
       continue;
     }
-    i = run_strip(batch, i, writer, timer);
+    i = run_strips(batch, i, writer, timer);
   }
   // Asking costs a sum over counters: not for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= stores_per_growth_check)) {
@@ -55,38 +56,95 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
   }
 }
 
-std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
-  StripState state;
-  state.strip.begin = begin;
-  state.strip.end = std::min(batch.size(), begin + strip_queries_max);
-  state.now_s = context_.shared.clock.now_s();
-  state.refuse_first = std::exchange(index_is_full_, false);
+// One epoch. Strips follow each other through the tasks, each `lead` strips behind the one before it in the next task:
+//
+//   strip k             KC RD                        WR
+//   strip k + lead              IN (second buckets)
+//   strip k + 2 lead            IN (first buckets)
+//   strip k + 3 lead            PP (fingerprints)
+//
+// so that what one task prefetches arrives while others work, and no task asks for more lines at once than a core can
+// have under way. MM runs just before KC: whatever takes later queries back (a write that cannot go on in this epoch, a
+// client that does not read) meets strips that have only been looked at, and the next call starts there anew.
+std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
+  constexpr std::uint32_t lead = 2;
+  StripState states[3 * lead + 1];
+  std::uint32_t looked = 0, searched = 0, found = 0, current = 0;  // strips so far; the one to be settled
+  std::uint32_t looked_end = begin;                                // queries
+  std::uint64_t flush_cas = 0;
+  const std::uint32_t now_s = context_.shared.clock.now_s();
+  const auto state_of = [&states](std::uint32_t strip) -> StripState& { return states[strip % std::size(states)]; };
+  const auto look = [&] {
+    if (looked_end == batch.size()) return false;
+    StripState& state = state_of(looked);
+    state.strip = {looked_end, std::min(batch.size(), looked_end + strip_queries_max)};
+    state.now_s = now_s;
+    state.refuse_first = false;
+    task::fingerprint(context_, batch, state);
+    timer.lap(Task::index, state.strip.size());
+    if (TD_UNLIKELY(state.strip.size() == 0)) return false;
+    looked_end = state.strip.end;
+    ++looked;
+    return true;
+  };
+  const auto search = [&] {
+    if (searched == looked) return;
+    StripState& state = state_of(searched++);
+    state.flush_cas = flush_cas;
+    task::search(context_, batch, state);
+    timer.lap(Task::index, 0);
+  };
+  const auto search_rest = [&] {
+    if (found == searched) return;
+    task::search_rest(context_, batch, state_of(found++));
+    timer.lap(Task::index, 0);
+  };
 
-  task::fingerprint(context_, batch, state);
-  timer.lap(Task::index, state.strip.size());
-  task::memory(context_, batch, state);
-  timer.lap(Task::memory, state.strip.size());
-
+  look();
+  states[0].refuse_first = std::exchange(index_is_full_, false);
+  task::memory(context_, batch, states[0]);
+  timer.lap(Task::memory, states[0].strip.size());
+  if (TD_UNLIKELY(looked_end != states[0].strip.end)) looked_end = batch.size();  // it was cut: nothing follows
   context_.epoch.enter();
-  state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-  task::search(context_, batch, state);
-  timer.lap(Task::index, 0);
-  Stopped stopped{state.strip.end, task::Settled::done};
-  if (TD_LIKELY(state.plain_reads)) {
-    task::key_compare(context_, batch, state);
-  } else {
-    stopped = settle_in_order(context_, batch, state);
-    if (stopped.why != task::Settled::done) task::cut(context_, batch, state, stopped.at);
+  flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+  while (looked < 3 * lead && look()) {
   }
-  timer.lap(Task::key_compare, state.strip.size());
-  if (TD_LIKELY(state.strip.size() != 0)) {
+  while (searched < std::min(2 * lead, looked)) search();
+  while (found < std::min(lead, looked)) search_rest();
+
+  Stopped stopped{};
+  for (;;) {
+    StripState& state = state_of(current);
+    stopped = {state.strip.end, task::Settled::done};
+    if (TD_LIKELY(state.plain_reads)) {
+      task::key_compare(context_, batch, state);
+    } else {
+      stopped = settle_in_order(context_, batch, state);
+      if (stopped.why != task::Settled::done) task::cut(context_, batch, state, stopped.at);
+    }
+    timer.lap(Task::key_compare, state.strip.size());
     task::read_value(batch, state);
     timer.lap(Task::read_value, state.strip.size());
-    writer.write(batch, state.strip);
-    timer.lap(Task::write_response, state.strip.size());
+    look();
+    search();
+    search_rest();
+    bool goes_on = stopped.why == task::Settled::done;
+    if (TD_LIKELY(state.strip.size() != 0)) {
+      goes_on &= writer.write(batch, state.strip);
+      timer.lap(Task::write_response, state.strip.size());
+    }
+    task::settle_memory(context_, state);
+    if (!goes_on || ++current == looked) break;
+    StripState& next = state_of(current);
+    const std::uint32_t next_end = next.strip.end;
+    task::memory(context_, batch, next);
+    timer.lap(Task::memory, next.strip.size());
+    if (TD_LIKELY(next.strip.end == next_end)) continue;
+    if (next.strip.size() == 0) break;
+    looked = searched = found = current + 1;
+    looked_end = batch.size();
   }
   context_.epoch.exit();
-  task::settle_memory(context_, state);
   if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) {
     index_is_full_ = !task::make_index_room(context_, batch.fingerprints()[stopped.at]);
   }

@@ -16,15 +16,15 @@ class Executor {
   void run(Batch& batch, ResponseWriter& writer);
 
  private:
-  // Runs the strip that begins at `begin` and returns where the next one begins (at `begin` itself when its first query
-  // needs what can only be had outside an epoch).
-  std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  // Runs strips from `begin` on in one epoch, and returns where it stopped: at the end of the batch, a control query,
+  // or a query that needs what can only be had outside an epoch (`begin` itself at the worst).
+  std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
 
   static constexpr std::uint64_t stores_per_growth_check = 256;
 
   Context& context_;
   std::uint64_t stored_at_check_ = 0;
-  bool index_is_full_ = false;  // neither growth nor eviction gave the next strip's first query a cell
+  bool index_is_full_ = false;  // neither growth nor eviction gave the next query a cell
 };
 
 }  // namespace tandem

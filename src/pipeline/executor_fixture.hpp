@@ -23,7 +23,7 @@ struct Answer {
 };
 
 struct Recorder final : ResponseWriter {
-  void write(Batch& batch, Strip strip) override {
+  bool write(Batch& batch, Strip strip) override {
     for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
       const Result& r = batch.result(i);
       Answer a;
@@ -40,6 +40,7 @@ struct Recorder final : ResponseWriter {
       answers.push_back(a);
     }
     ++strips;
+    return true;
   }
   void control(Batch&, std::uint32_t i) override {
     EXPECT_EQ(answers.size(), i);

@@ -352,7 +352,7 @@ TEST_F(ExecutorTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack)
     Query& q = store(key, {}, mode, option::prefilled);
     q.value = nullptr;
     q.value_bytes = static_cast<std::uint32_t>(large.size());
-    batch_.locations()[i] = l;
+    batch_.filled()[i] = l;
   };
   const auto used = [&] {
     for (int i = 0; i < 3; ++i) {

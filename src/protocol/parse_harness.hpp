@@ -134,7 +134,7 @@ class ParseHarness {
       const Query& q = batch_.query(i);
       TD_ASSERT(q.connection == 7 && q.key_bytes <= key_bytes_max && q.key != nullptr);
       const bool stores = q.opcode == Opcode::store;
-      TD_ASSERT(!q.has(option::prefilled) || (stores && batch_.locations()[i] == 1));
+      TD_ASSERT(!q.has(option::prefilled) || (stores && batch_.filled()[i] == 1));
       queries.push_back(text_of(q, !stores                    ? std::string_view{}
                                    : q.has(option::prefilled) ? std::string_view(value_)
                                                               : std::string_view(q.value, q.value_bytes)));

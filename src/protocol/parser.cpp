@@ -32,7 +32,7 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
   q.connection = connection;
   if (ok) {
     q.options |= option::prefilled;
-    batch.locations()[batch.size()] = l;
+    batch.filled()[batch.size()] = l;
     batch.commit();
     return;
   }

@@ -106,8 +106,9 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
     return text;
   }
 
-  void write(Batch& batch, Strip strip) override {
+  bool write(Batch& batch, Strip strip) override {
     write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, out_);
+    return true;
   }
   void control(Batch& batch, std::uint32_t i) override { execute_control(batch.query(i), *this, out_); }
 

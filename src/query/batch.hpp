@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-// Measured on the design host: 1 query at a time 210 ns a GET, strips of 64-512 46 ns, a whole batch of 65,536 94 ns
-// (columns leave L1).
-inline constexpr std::uint32_t strip_queries_max = 128;
+// Queries that a task runs over at a time. So few that the lines which a strip's prefetches ask for, and those of the
+// strips ahead of it, fit what a core can have under way (docs/decisions/0006-strips.md).
+inline constexpr std::uint32_t strip_queries_max = 8;
 
 class Batch {
  public:
@@ -24,6 +24,7 @@ class Batch {
         queries_(new Query[capacity]),
         fingerprints_(new Fingerprint[capacity]),
         locations_(new Location[capacity]),
+        filled_(new Location[capacity]),
         results_(new Result[capacity]) {}
 
   std::uint32_t size() const noexcept { return size_; }
@@ -45,6 +46,8 @@ class Batch {
   TD_INLINE Result* results() noexcept { return results_.get(); }
   TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_.get(); }
   TD_INLINE Location* locations() noexcept { return locations_.get(); }
+  // Of queries with option prefilled: the slot that holds the item, or the piece of one.
+  TD_INLINE Location* filled() noexcept { return filled_.get(); }
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
@@ -55,7 +58,7 @@ class Batch {
   std::uint32_t capacity_;
   std::unique_ptr<Query[]> queries_;
   std::unique_ptr<Fingerprint[]> fingerprints_;
-  std::unique_ptr<Location[]> locations_;
+  std::unique_ptr<Location[]> locations_, filled_;
   std::unique_ptr<Result[]> results_;
 };
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t batch_queries = strip_queries_max;
+constexpr std::uint32_t batch_queries = 128 * strip_queries_max;
 
 Code code_of(Status status) noexcept {
   switch (status) {
@@ -135,7 +135,7 @@ struct Store::Core {
 struct Session::Impl final : ResponseWriter {
   explicit Impl(Engine& e) : engine(e), context(e.make_context()), executor(*context), batch(batch_queries) {}
 
-  void write(Batch& b, Strip strip) override {
+  bool write(Batch& b, Strip strip) override {
     const Query* const queries = b.queries();
     const Result* const results = b.results();
     Reply* reply = replies.get();
@@ -156,6 +156,7 @@ struct Session::Impl final : ResponseWriter {
       }
     }
     visit(visitor, offset + strip.begin, {replies.get(), strip.size()});
+    return true;
   }
   void control(Batch&, std::uint32_t) override {}
 
@@ -171,7 +172,7 @@ struct Session::Impl final : ResponseWriter {
   Batch batch;
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
-  std::unique_ptr<Reply[]> replies{new Reply[batch_queries]};
+  std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
   std::size_t offset = 0;  // of the batch's first query in the caller's array
 };
 

@@ -37,8 +37,13 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
 }
 
 void search(Context& context, Batch& batch, StripState& state) noexcept {
-  context.shared.index.search(batch.fingerprints() + state.strip.begin, state.strip.size(),
-                              batch.locations() + state.strip.begin);
+  state.left = context.shared.index.search_first(batch.fingerprints() + state.strip.begin, state.strip.size(),
+                                                 batch.locations() + state.strip.begin);
+}
+
+void search_rest(Context& context, Batch& batch, const StripState& state) noexcept {
+  context.shared.index.search_second(batch.fingerprints() + state.strip.begin, state.left,
+                                     batch.locations() + state.strip.begin);
 }
 
 }  // namespace tandem::task

@@ -11,8 +11,10 @@ namespace tandem::task {
 // index is asked: so do we, so that the buckets are on their way during MM.)
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept;
 
-// Fills the location column with candidates and prefetches the items they name. REQUIRES: inside an epoch; the batch's
-// buckets were prefetched.
+// Fills the location column with candidates and prefetches the items they name; search_rest() does it for the queries
+// that found nothing in their first buckets, whose second ones search() prefetches. REQUIRES: inside an epoch; the
+// strip's buckets were prefetched.
 void search(Context& context, Batch& batch, StripState& state) noexcept;
+void search_rest(Context& context, Batch& batch, const StripState& state) noexcept;
 
 }  // namespace tandem::task

@@ -30,14 +30,14 @@ bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
 
 struct Need {
   std::uint64_t item_bytes = 0;  // 0: the query writes no item
-  bool fill = false;             // header, key and value can be written now
 };
 
 // What an item that builds on the key's present item will need. The item may change until the query runs: then the
 // strip is cut there.
 Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
   Shared& shared = context.shared;
-  context.epoch.enter();
+  const bool enters = !context.epoch.active();
+  if (enters) context.epoch.enter();
   Need need;
   std::uint64_t state = 0;
   const Item* const old = shared.index.find(f, q.key_view(), state);
@@ -61,7 +61,7 @@ Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
     }
     if (writes) need.item_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
   }
-  context.epoch.exit();
+  if (enters) context.epoch.exit();
   return need;
 }
 
@@ -69,7 +69,7 @@ Need need_of(Context& context, const Query& q, Fingerprint f) noexcept {
   switch (q.opcode) {
     case Opcode::store:
       if (q.mode == StoreMode::append || q.mode == StoreMode::prepend) return need_of_change(context, q, f);
-      return {Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes), true};
+      return {Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes)};
     case Opcode::arithmetic:
       return need_of_change(context, q, f);
     case Opcode::remove:
@@ -139,6 +139,45 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
 Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept {
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.allocate(context.cache, c, item_bytes);
+}
+
+// A store whose item MM can write whole: it needs nothing of an item that is there.
+TD_INLINE bool is_whole_store(const Query& q) noexcept {
+  return q.opcode == Opcode::store && q.mode != StoreMode::append && q.mode != StoreMode::prepend &&
+         !q.has(option::prefilled);
+}
+
+// Gives the strip's queries from `i` on what the cache has at hand. Returns the first one that needs more, or the
+// strip's end.
+std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+  Heap& heap = context.shared.heap;
+  const Heap::Cache::Lock lock(context.cache);
+  for (; i < state.strip.end; ++i) {
+    Query& q = batch.query(i);
+    const std::uint32_t at = state.at(i);
+    state.slot[at] = state.fill[at] = no_location;
+    state.refused[at] = Status::none;
+    if (is_piece(q)) {
+      state.fill[at] = batch.filled()[i];
+      const Item* const piece = heap.at(batch.filled()[i]);
+      q.value = piece->value();
+      q.value_bytes = static_cast<std::uint32_t>(heap.value_bytes(piece));
+    } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
+      state.slot[at] = batch.filled()[i];
+    }
+    if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
+    if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
+    const Need need = need_of(context, q, batch.fingerprints()[i]);
+    if (need.item_bytes == 0) continue;
+    if (TD_UNLIKELY(need.item_bytes > context.shared.policy.item_bytes_max)) {
+      state.refused[at] = Status::too_large;
+      continue;
+    }
+    const SizeClass c = heap.size_class(need.item_bytes);
+    state.slot[at] = heap.allocate(context.cache, c, need.item_bytes);
+    if (TD_UNLIKELY(state.slot[at] == no_location)) return i;
+  }
+  return i;
 }
 
 std::size_t reclaim(Context& context) noexcept {
@@ -262,43 +301,23 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
 void memory(Context& context, Batch& batch, StripState& state) noexcept {
   state.displaced_count = 0;
   if (TD_LIKELY(state.plain_reads)) return;
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    Query& q = batch.query(i);
+  const bool in_epoch = context.epoch.active();
+  for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
+    const bool first = i == state.strip.begin;
     Location& slot = state.slot[state.at(i)];
-    Status& refused = state.refused[state.at(i)];
-    slot = no_location;
-    refused = Status::none;
-    state.fill[state.at(i)] = no_location;
-    if (is_piece(q)) {
-      state.fill[state.at(i)] = batch.locations()[i];
-      const Item* const piece = context.shared.heap.at(batch.locations()[i]);
-      q.value = piece->value();
-      q.value_bytes = static_cast<std::uint32_t>(context.shared.heap.value_bytes(piece));
-    } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
-      slot = batch.locations()[i];
-      if (TD_UNLIKELY(state.refuse_first && i == state.strip.begin)) refused = Status::out_of_memory;
-      continue;
+    if (!in_epoch)
+      slot = allocate(context, need_of(context, batch.query(i), batch.fingerprints()[i]).item_bytes, first);
+    if (slot != no_location) continue;
+    if (in_epoch || !first) {
+      state.strip.end = i;
+      break;
     }
-    if (TD_UNLIKELY(state.refuse_first && i == state.strip.begin)) {
-      refused = Status::out_of_memory;
-      continue;
-    }
-    const Need need = need_of(context, q, batch.fingerprints()[i]);
-    if (need.item_bytes == 0) continue;
-    if (TD_UNLIKELY(need.item_bytes > context.shared.policy.item_bytes_max)) {
-      refused = Status::too_large;
-      continue;
-    }
-    slot = allocate(context, need.item_bytes, i == state.strip.begin);
-    if (TD_UNLIKELY(slot == no_location)) {
-      if (i != state.strip.begin) {
-        state.strip.end = i;
-        return;
-      }
-      refused = Status::out_of_memory;
-      continue;
-    }
-    if (need.fill) fill(context, q, slot, state.now_s);
+    state.refused[0] = Status::out_of_memory;
+  }
+  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
+    const Query& q = batch.query(i);
+    const Location slot = state.slot[state.at(i)];
+    if (slot != no_location && is_whole_store(q)) fill(context, q, slot, state.now_s);
   }
 }
 
@@ -306,14 +325,9 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = end; i < state.strip.end; ++i) {
     const Location slot = state.slot[state.at(i)];
-    const Location fill = state.fill[state.at(i)];
-    if (fill != no_location) batch.locations()[i] = fill;  // where memory() looks for it again
-    if (slot == no_location) continue;
-    if (fill == no_location && batch.query(i).has(option::prefilled)) {
-      batch.locations()[i] = slot;
-    } else {
-      context.shared.heap.release(context.cache, slot);
-    }
+    // What was filled before stays where memory() will look for it again.
+    if (slot == no_location || (batch.query(i).has(option::prefilled) && slot == batch.filled()[i])) continue;
+    context.shared.heap.release(context.cache, slot);
   }
   state.strip.end = end;
 }

@@ -1,7 +1,7 @@
 // MM: slots for what the strip's queries will write, and the eviction that frees them (Mega-KV 7.2: batched allocation
 // and eviction, CLOCK).
 //
-// Runs outside any epoch: a worker inside one could never get back what it has just evicted.
+// Eviction runs outside any epoch: a worker inside one could never get back what it has just evicted.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
@@ -9,9 +9,9 @@
 namespace tandem::task {
 
 // Prepares a slot, filled with key and value, for every query of the strip that will write an item; cuts the strip at
-// the first one that needs a slot when none can be had at once, so that what stands before it can end its epoch. The
-// strip's first query is never cut: it gets its slot or a reason in state.refused. REQUIRES: fingerprint() was called;
-// the caller is in no epoch.
+// the first one that needs a slot when none can be had at once, so that what stands before it can end its epoch. Inside
+// an epoch it takes only what is free; outside it evicts, and the strip's first query is never cut: it gets its slot or
+// a reason in state.refused. REQUIRES: fingerprint() was called.
 void memory(Context& context, Batch& batch, StripState& state) noexcept;
 
 // A slot for an item of so many bytes, evicting as the policy allows. no_location: nothing can be freed. REQUIRES: no
