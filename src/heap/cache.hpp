@@ -1,5 +1,6 @@
 // What one worker keeps of the heap: free slots of the classes it uses, and what it retired.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -44,7 +45,8 @@ class Heap::Cache {
     std::uint32_t retired = 0;                // slots of this class that wait for their epoch
     std::atomic<std::uint64_t> allocated{0};  // ever; written inside the lock only
   };
-  static constexpr std::uint32_t prefetch_slots = 4;  // allocate() prefetches so many ahead
+  static constexpr std::uint32_t prefetch_slots = 8;        // allocate() prefetches so many ahead ...
+  static constexpr std::uint32_t prefetch_bytes_max = 256;  // ... and so much of each
 
   // The slot leaves the heap's hands.
   TD_INLINE void hand_out(SizeClass c, Location l, [[maybe_unused]] std::uint64_t item_bytes) noexcept {
@@ -75,7 +77,9 @@ TD_INLINE Location Heap::allocate(Cache& cache, SizeClass c, std::uint64_t item_
   if (TD_UNLIKELY(slots.count == 0)) return allocate_slow(cache, c, item_bytes);
   const Location l = slots.ready[--slots.count];
   // Storage begins with as many spare places, so no end needs a branch.
-  prefetch_write(at(slots.ready[static_cast<std::int64_t>(slots.count) - Cache::prefetch_slots]));
+  const char* const ahead = at(slots.ready[static_cast<std::int64_t>(slots.count) - Cache::prefetch_slots])->bytes();
+  const std::uint32_t end = std::min(classes_[c].slot_bytes, Cache::prefetch_bytes_max);
+  for (std::uint32_t b = 0; b < end; b += cache_line_bytes) prefetch_write(ahead + b);
   cache.hand_out(c, l, item_bytes);
   return l;
 }

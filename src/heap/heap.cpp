@@ -44,7 +44,11 @@ Location Heap::allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes
     }
     return l;
   };
-  Location l = try_once();
+  // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
+  Location l = no_location;
+  while (cached && slots.count == 0 && reclaim_sealed(cache, 1) != 0) {
+  }
+  l = try_once();
   if (l == no_location && reclaim_sealed(cache) != 0) l = try_once();
   while (l == no_location && add_page(c)) l = try_once();  // others may take all of a new page
   if (l == no_location && scavenge(cache, c)) l = try_once();
@@ -201,7 +205,7 @@ std::size_t Heap::reclaim_all(Cache& cache) noexcept {
   return reclaim_sealed(cache);
 }
 
-std::size_t Heap::reclaim_sealed(Cache& cache) noexcept {
+std::size_t Heap::reclaim_sealed(Cache& cache, std::size_t slots_wanted) noexcept {
   RetiredList& retired = cache.retired_;
   const std::uint64_t oldest = retired.oldest_stamp();
   if (oldest == RetiredList::no_stamp) return 0;
@@ -216,6 +220,7 @@ std::size_t Heap::reclaim_sealed(Cache& cache) noexcept {
     retired_bytes_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < chunk->count; ++i) freed += free_or_defer(cache, chunk->slots[i]) ? 1u : 0u;
     retired.recycle(chunk);
+    if (freed >= slots_wanted) return freed;
   }
   const RetiredList::Chain chain = retired.pop_chain(safe);
   retired_bytes_.fetch_sub(chain.bytes, std::memory_order_relaxed);

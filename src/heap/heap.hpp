@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -191,7 +192,8 @@ class Heap {
     poison_memory(at(l)->bytes() + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }
   void seal(Cache& cache) noexcept;
-  std::size_t reclaim_sealed(Cache& cache) noexcept;
+  // Frees sealed slots whose epoch is over, until it has freed `slots_wanted`, a chunk at a time. Returns how many.
+  std::size_t reclaim_sealed(Cache& cache, std::size_t slots_wanted = std::numeric_limits<std::size_t>::max()) noexcept;
   bool free_or_defer(Cache& cache, Location l) noexcept;
   void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
   void take_out(Cache& cache, SizeClass c, PageId page) noexcept;

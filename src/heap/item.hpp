@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/bytes_equal.hpp"
 #include "base/platform.hpp"
 
 namespace tandem {
@@ -90,6 +91,9 @@ struct Item {
   TD_INLINE const char* bytes() const noexcept { return reinterpret_cast<const char*>(this); }
   TD_INLINE char* bytes() noexcept { return reinterpret_cast<char*>(this); }
   TD_INLINE std::string_view key() const noexcept { return {bytes() + key_offset(), key_bytes()}; }
+  TD_INLINE bool has_key(std::string_view k) const noexcept {
+    return key_bytes() == k.size() && bytes_equal(bytes() + key_offset(), k.data(), k.size());
+  }
   TD_INLINE const char* value() const noexcept { return bytes() + key_offset() + key_bytes(); }
   TD_INLINE char* value() noexcept { return bytes() + key_offset() + key_bytes(); }
   TD_INLINE std::uint32_t client_flags() const noexcept {

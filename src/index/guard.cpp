@@ -83,7 +83,7 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
 }
 
 Item* Index::Guard::find(std::string_view key) noexcept {
-  return find_cell([key](Cell, const Item* item) { return item->key() == key; });
+  return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 
 Item* Index::Guard::find(Location l) noexcept {

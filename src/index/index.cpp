@@ -68,7 +68,7 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state) con
           if (c.signature() != f.signature) continue;
           Item* item = heap_.at(c.location());
           const std::uint64_t seen = item->state_acquire();
-          if (Item::state_of(seen) == ItemState::live && item->key() == key) {
+          if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
             state = seen;
             return item;
           }

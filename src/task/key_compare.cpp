@@ -1,5 +1,6 @@
 #include "task/key_compare.hpp"
 
+#include "base/bytes_equal.hpp"
 #include "task/write_operation.hpp"
 
 namespace tandem::task {
@@ -63,7 +64,7 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Finger
     const std::uint64_t fixed = item->fixed_word;
     const std::uint64_t key_offset = sizeof(Item) + word::HasFlags::get(fixed) * sizeof(std::uint32_t);
     if (TD_LIKELY(Item::state_of(word) == ItemState::live && word::KeyBytes::get(fixed) == q.key_bytes &&
-                  keys_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
+                  bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
                   (!Flushed || !is_flushed(item, word, flush_cas)))) {
       return answer(context, q, r, item, word, fixed, key_offset, now_s);
     }
