@@ -1,4 +1,6 @@
 // What clients cannot do to the server: fill its memory by not reading, hold the heap, leak slots by going away.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -104,9 +106,9 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
   const std::string before = pattern(900'000, 4);
   ASSERT_EQ(other.set("big", before), "STORED\r\n");
   Client slow(s.port(), small_window);
-  // A meta get is not executed twice; so many do not fit the kernel's buffers.
+  // A strip of meta gets, which are not executed twice; so many do not fit the kernel's buffers.
   std::string requests, expected;
-  for (int i = 0; i < 20; ++i) {
+  for (std::uint32_t i = 0; i < strip_queries_max; ++i) {
     requests += "mg big v\r\n";
     expected += "VA 900000\r\n" + before + "\r\n";
   }
@@ -120,16 +122,22 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
 // Many of them together: the limit over all connections closes the greediest; the others are served.
 // A Unix socket's kernel buffers are small and do not grow.
 TEST(SlowReader, TheTotalIsBounded) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
   const std::string path = "/tmp/tandem-bounds-test-" + std::to_string(getpid());
   ServerOptions options = any_port(2);
   options.unix_path = path;
   TestServer s(options);
   Client other(path);
-  ASSERT_EQ(other.set("v", std::string(16 * 1024, 'v')), "STORED\r\n");
+  // Two strips stay below output_flush_bytes: a third is held.
+  ASSERT_EQ(other.set("v", std::string(15'000, 'v')), "STORED\r\n");
+  static_assert(2 * strip_queries_max * 15'050 < output_flush_bytes);
   std::string request;
   for (int i = 0; i < 200; ++i) request += "mg v v\r\n";
   std::vector<std::unique_ptr<Client>> slow;
-  for (std::size_t i = 0; i < 60; ++i) {  // up to a strip of 128 x 16 KiB each
+  for (std::size_t i = 0; i < 800; ++i) {  // some 150 KiB each: what the kernel does not take of three strips
     slow.push_back(std::make_unique<Client>(path));
     slow.back()->send_some(request);
     ASSERT_LE(other.stat("unsent_bytes", "tandem"), unsent_bytes_total);

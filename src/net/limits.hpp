@@ -12,10 +12,10 @@ namespace tandem::net {
 
 // --- per worker
 // ----------------------------------------------------------------------------------------------------------------------------
-// Queries per batch: eight strips; larger ones only push the columns (124 bytes a query) out of L2.
+// Queries per batch; larger ones only push the columns (128 bytes a query) out of L2.
 inline constexpr std::uint32_t batch_queries = 128 * strip_queries_max;
-// Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep the
-// prefetches of a strip busy, few enough that the first does not wait long for its answer.
+// Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep
+// strips following each other, few enough that the first does not wait long for its answer.
 inline constexpr int events_per_pass = 128;
 // Input of one pass; queries point into it. Held in L2.
 inline constexpr std::size_t input_arena_bytes = 256 * 1024;
