@@ -121,8 +121,8 @@ class Session {
 
   // Runs the requests in order and calls visit(index, reply) for each, in order. Reads and writes of many keys overlap
   // their cache misses: batches of 32 and more are several times faster per operation than single calls. The visitor
-  // must not use the store, and should be short: memory that the store frees meanwhile cannot be reused before it
-  // returns.
+  // must not use the store or throw, and should be short: memory that the store frees meanwhile cannot be reused before
+  // it returns.
   template <class Visitor>
   void execute(std::span<const Request> requests, Visitor&& visit) {
     execute_erased(requests, visit_all<std::remove_reference_t<Visitor>>,

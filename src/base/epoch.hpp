@@ -3,7 +3,7 @@
 // scan serves any number of freed chunks).
 //
 // Protocol. A participant announces the global epoch before it reads shared structures (`enter`) and withdraws when its
-// batch has copied all it needs (`exit`: after WR, never at SD). A writer first unlinks memory, then calls
+// batch has copied all it needs (`exit`: after WR). A writer first unlinks memory, then calls
 // `retire_stamp()`; the memory is free to reuse once `is_safe(stamp)`.
 //
 // Memory orders. Let W be the unlink, S its stamp, F1 the fence in safe_stamp(), F2 the one in enter().

@@ -170,7 +170,7 @@ std::uint64_t Heap::slot_bytes_at(SizeClass c, Location l) const noexcept {
   return c == huge_class ? table_.info(page_of(l)).run_pages * page_bytes : classes_[c].slot_bytes;
 }
 
-void Heap::retire(Cache& cache, Location l) noexcept {
+std::uint64_t Heap::retire(Cache& cache, Location l) noexcept {
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
   Item* const item = at(l);
   TD_DEBUG_ASSERT(Item::state_of(item->state_word.load(std::memory_order_relaxed)) == ItemState::dead);
@@ -180,9 +180,11 @@ void Heap::retire(Cache& cache, Location l) noexcept {
     pages_[index_of(c)].unlink(page_of(l));
     table_.set_tag(page_of(l), PageState::huge_body, huge_class);
   }
-  cache.retired_.push(l, item, slot_bytes_at(c, l));
+  const std::uint64_t bytes = slot_bytes_at(c, l);
+  cache.retired_.push(l, item, bytes);
   ++cache.classes_[c].retired;
   if (TD_UNLIKELY(cache.retired_.is_full())) seal(cache);
+  return bytes;
 }
 
 void Heap::seal(Cache& cache) noexcept {

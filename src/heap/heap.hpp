@@ -95,8 +95,8 @@ class Heap {
   // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
   // Gives back a slot that was unlinked and marked dead; reused only after its epoch, and while its page is not pinned.
-  // Its state word may be overwritten at once but stays dead.
-  void retire(Cache& cache, Location l) noexcept;
+  // Its state word may be overwritten at once but stays dead. Returns the slot's size in bytes.
+  std::uint64_t retire(Cache& cache, Location l) noexcept;
   // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
   // batch.
   std::size_t reclaim(Cache& cache) noexcept;

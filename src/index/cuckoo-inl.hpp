@@ -90,7 +90,7 @@ TD_LANE void search_second(const L l, IndexView index, const Fingerprint* f, std
   for (; left != 0; left &= left - 1) {
     const std::uint32_t i = l.lowest(left);
     location[i] = search_bucket(l, index.buckets + index.second(f[i]), f[i].signature);
-    prefetch_line(item_at(items, location[i]));
+    if (location[i] != 0) prefetch_line(item_at(items, location[i]));
   }
 }
 #endif

@@ -142,7 +142,7 @@ class Worker final : private ResponseWriter {
   std::vector<Entry> entries_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
-  bool skipped_ = false;                   // queries of the batch were turned into nothing
+  bool sent_ = false;                      // output was sent since the last write() began
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   std::uint64_t pass_queries_ = 0;

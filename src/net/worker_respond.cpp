@@ -25,8 +25,9 @@ bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
+// Ends the epoch where something was sent: it took a while, and its connection may not go on.
 bool Worker::write(Batch& batch, Strip strip) {
-  skipped_ = false;
+  sent_ = false;
   for (std::uint32_t i = strip.begin; i < strip.end;) {
     const std::uint32_t entry = batch.query(i).connection;
     std::uint32_t end = i + 1;
@@ -35,7 +36,8 @@ bool Worker::write(Batch& batch, Strip strip) {
     i = end;
   }
   flush_if_large(batch, strip.end);
-  return !skipped_;
+  if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
+  return !sent_;
 }
 
 void Worker::control(Batch& batch, std::uint32_t i) {
@@ -168,7 +170,6 @@ void Worker::skip_if_stuck(Batch& batch, std::uint32_t i) {
 
 void Worker::skip_from(Batch& batch, std::uint32_t i) {
   if (i >= batch.size()) return;
-  skipped_ = true;
   const std::uint32_t index = batch.query(i).connection;
   Entry& entry = entries_[index];
   entry.skips = true;
@@ -186,6 +187,7 @@ void Worker::skip_from(Batch& batch, std::uint32_t i) {
 // SD: what the output holds of each connection, one send each.
 void Worker::flush() {
   if (output_.empty()) return;
+  sent_ = true;
   const std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   for (std::size_t i = flushed_; i < written_; ++i) {
     Entry& entry = entries_[i];

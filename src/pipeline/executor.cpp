@@ -81,7 +81,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     state.now_s = now_s;
     state.refuse_first = false;
     task::fingerprint(context_, batch, state);
-    timer.lap(Task::index, state.strip.size());
+    timer.lap(Task::index, 0);
     if (TD_UNLIKELY(state.strip.size() == 0)) return false;
     looked_end = state.strip.end;
     ++looked;
@@ -113,6 +113,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   while (found < std::min(lead, looked)) search_rest();
 
   Stopped stopped{};
+  std::uint64_t retired_bytes = 0;
   for (;;) {
     StripState& state = state_of(current);
     stopped = {state.strip.end, task::Settled::done};
@@ -123,6 +124,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
       if (stopped.why != task::Settled::done) task::cut(context_, batch, state, stopped.at);
     }
     timer.lap(Task::key_compare, state.strip.size());
+    timer.count(Task::index, state.strip.size());  // what was only looked at may be looked at again
     task::read_value(batch, state);
     timer.lap(Task::read_value, state.strip.size());
     look();
@@ -133,7 +135,8 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
       goes_on &= writer.write(batch, state.strip);
       timer.lap(Task::write_response, state.strip.size());
     }
-    task::settle_memory(context_, state);
+    retired_bytes += task::settle_memory(context_, state);
+    goes_on &= retired_bytes < retired_bytes_max;
     if (!goes_on || ++current == looked) break;
     StripState& next = state_of(current);
     const std::uint32_t next_end = next.strip.end;
@@ -145,7 +148,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     looked_end = batch.size();
   }
   context_.epoch.exit();
-  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) {
+  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room) && batch.query(stopped.at).opcode != Opcode::nothing) {
     index_is_full_ = !task::make_index_room(context_, batch.fingerprints()[stopped.at]);
   }
   return stopped.at;

@@ -16,11 +16,13 @@ class Executor {
   void run(Batch& batch, ResponseWriter& writer);
 
  private:
-  // Runs strips from `begin` on in one epoch, and returns where it stopped: at the end of the batch, a control query,
-  // or a query that needs what can only be had outside an epoch (`begin` itself at the worst).
+  // Runs strips from `begin` on in one epoch, and returns where it stopped: at the end of the batch, a control query, a
+  // query that needs what can only be had outside an epoch (`begin` itself at the worst), or because the epoch should
+  // end: the writer says so, or much memory waits for it.
   std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
 
   static constexpr std::uint64_t stores_per_growth_check = 256;
+  static constexpr std::uint64_t retired_bytes_max = 1 << 20;  // in one epoch
 
   Context& context_;
   std::uint64_t stored_at_check_ = 0;

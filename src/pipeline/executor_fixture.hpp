@@ -40,7 +40,7 @@ struct Recorder final : ResponseWriter {
       answers.push_back(a);
     }
     ++strips;
-    return true;
+    return !on_written || on_written(batch, strip);
   }
   void control(Batch&, std::uint32_t i) override {
     EXPECT_EQ(answers.size(), i);
@@ -50,6 +50,7 @@ struct Recorder final : ResponseWriter {
   std::vector<Answer> answers;
   int strips = 0;
   std::function<void()> on_control;
+  std::function<bool(Batch&, Strip)> on_written;
 };
 
 class ExecutorTest : public testing::Test {

@@ -375,5 +375,55 @@ TEST_F(ExecutorTest, LargeValuesReceivedIntoTheHeapAreStoredAppendedOrGivenBack)
   EXPECT_EQ(one().status, Status::not_stored);
 }
 
+TEST_F(ExecutorTest, ADebugQueryLeavesTheItemAsItWas) {
+  set("k", "v");
+  for (int i = 0; i < 2; ++i) {
+    add(Opcode::debug, "k", {}, option::meta);
+    EXPECT_EQ(word::Fetched::get(one().state), 0u);
+  }
+  EXPECT_EQ(word::Fetched::get(get("k").state), 0u) << "the word is that before the get";
+  add(Opcode::debug, "k", {}, option::meta);
+  EXPECT_EQ(word::Fetched::get(one().state), 1u);
+}
+
+// What a server does when a client does not read: later queries are taken back, whatever strip they are in.
+TEST_F(ExecutorTest, QueriesThatTheWriterTakesBackAreNotExecuted) {
+  for (const std::uint32_t from : {1u, strip_queries_max, 3 * strip_queries_max, 9 * strip_queries_max - 1}) {
+    constexpr std::uint32_t count = 12 * strip_queries_max;
+    for (std::uint32_t i = 0; i < count; ++i) store("k" + std::to_string(i), std::to_string(from));
+    Recorder recorder;
+    std::uint32_t taken_from = count;
+    recorder.on_written = [&](Batch& batch, Strip strip) {
+      if (strip.end <= from || taken_from != count) return true;
+      taken_from = strip.end;
+      for (std::uint32_t i = strip.end; i < batch.size(); ++i) {
+        batch.query(i).opcode = Opcode::nothing;
+        batch.query(i).options = 0;
+      }
+      return false;
+    };
+    executor_.run(batch_, recorder);
+    batch_.clear();
+    ASSERT_EQ(recorder.answers.size(), count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      EXPECT_EQ(recorder.answers[i].status, i < taken_from ? Status::stored : Status::none);
+      EXPECT_EQ(get("k" + std::to_string(i)).value == std::to_string(from), i < taken_from);
+    }
+  }
+}
+
+TEST_F(ExecutorTest, AWriterMayEndTheEpochAfterEveryStrip) {
+  for (int i = 0; i < 100; ++i) {
+    store("k" + std::to_string(i), std::to_string(i));
+    add(Opcode::get, "k" + std::to_string(i));
+  }
+  Recorder recorder;
+  recorder.on_written = [](Batch&, Strip) { return false; };
+  executor_.run(batch_, recorder);
+  batch_.clear();
+  ASSERT_EQ(recorder.answers.size(), 200u);
+  for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(recorder.answers[2 * i + 1].value, std::to_string(i));
+}
+
 }  // namespace
 }  // namespace tandem

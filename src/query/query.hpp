@@ -35,7 +35,7 @@ inline constexpr std::uint16_t invalidate =
 inline constexpr std::uint16_t decrement = 1 << 6;
 inline constexpr std::uint16_t binary_key = 1 << 7;  // the key came in base64
 inline constexpr std::uint16_t prefilled =
-    1 << 8;  // store: the item already lies in the heap at the batch's location (large values)
+    1 << 8;  // store: the item already lies in the heap in the batch's column `filled` (large values)
 inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)
 inline constexpr std::uint16_t no_reply = 1 << 10;      // noreply, or q: for the response writer
 inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not wanted (mg without v), RD is skipped

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t batch_queries = 128 * strip_queries_max;
+constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
 
 Code code_of(Status status) noexcept {
   switch (status) {

@@ -25,7 +25,8 @@ TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expi
   remove_garbage(context, f, q.key_view());
 }
 
-// What a hit leaves for RD and WR.
+// What a hit leaves for RD and WR. Plain: the query is a get.
+template <bool Plain>
 TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word, std::uint64_t fixed,
                       std::uint64_t key_offset, std::uint32_t now_s) noexcept {
   r.item = item;
@@ -36,26 +37,27 @@ TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, s
   r.value_offset = static_cast<std::uint16_t>(key_offset + word::KeyBytes::get(fixed));
   r.status = Status::hit;
   r.outcome = outcome::of_state(word);
-  if (TD_LIKELY(!q.has(option::no_bump))) mark_access(item, word, now_s);
+  if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, word, now_s);
 }
 
 // The candidate is not the key's good item: asks the index, and answers.
-TD_NOINLINE void settle_slowly(Context& context, const Query& q, Fingerprint f, Result& r, std::uint32_t now_s,
-                               std::uint64_t flush_cas) noexcept {
+TD_NOINLINE void settle_slowly(Context& context, const Query& q, Fingerprint f, const Item* candidate, Result& r,
+                               std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   r.item = nullptr;
+  r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  context.counters.index_retries.add();
   std::uint64_t word = 0;
   Item* const item = context.shared.index.find(f, q.key_view(), word);
+  if (item != candidate) context.counters.index_retries.add();
   if (item == nullptr) return;
   const bool expired = is_expired(word, now_s);
   if (TD_UNLIKELY(expired || is_flushed(item, word, flush_cas))) return over(context, q, f, expired);
-  answer(context, q, r, item, word, item->fixed_word, item->key_offset(), now_s);
+  answer<false>(context, q, r, item, word, item->fixed_word, item->key_offset(), now_s);
 }
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
-template <bool Flushed>
+template <bool Plain, bool Flushed>
 TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Fingerprint f, Location location, Result& r,
                       std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   Item* const item = heap.at(location);
@@ -66,10 +68,10 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Finger
     if (TD_LIKELY(Item::state_of(word) == ItemState::live && word::KeyBytes::get(fixed) == q.key_bytes &&
                   bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
                   (!Flushed || !is_flushed(item, word, flush_cas)))) {
-      return answer(context, q, r, item, word, fixed, key_offset, now_s);
+      return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
-  settle_slowly(context, q, f, r, now_s, flush_cas);
+  settle_slowly(context, q, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
 }
 
 // A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
@@ -90,7 +92,7 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   std::uint64_t hits = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-    settle<Flushed>(context, heap, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
+    settle<true, Flushed>(context, heap, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
@@ -112,8 +114,8 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  settle<true>(context, context.shared.heap, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
-               batch.result(i), state.now_s, state.flush_cas);
+  settle<false, true>(context, context.shared.heap, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
+                      batch.result(i), state.now_s, state.flush_cas);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);

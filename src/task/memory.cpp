@@ -13,7 +13,7 @@ namespace {
 
 // Victims of one sweep: enough to hide the misses of unlinking them behind each other, and one chunk of slots.
 constexpr std::size_t victims_per_sweep_max = 64;
-constexpr std::uint64_t victim_bytes_per_sweep = 64 * 1024;
+constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 // A sweep looks at no more slots than this before it lets its caller try again.
 constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
@@ -175,7 +175,10 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     }
     const SizeClass c = heap.size_class(need.item_bytes);
     state.slot[at] = heap.allocate(context.cache, c, need.item_bytes);
-    if (TD_UNLIKELY(state.slot[at] == no_location)) return i;
+    if (TD_UNLIKELY(state.slot[at] == no_location)) {
+      state.need_bytes = need.item_bytes;
+      return i;
+    }
   }
   return i;
 }
@@ -305,8 +308,7 @@ void memory(Context& context, Batch& batch, StripState& state) noexcept {
   for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
     const bool first = i == state.strip.begin;
     Location& slot = state.slot[state.at(i)];
-    if (!in_epoch)
-      slot = allocate(context, need_of(context, batch.query(i), batch.fingerprints()[i]).item_bytes, first);
+    if (!in_epoch) slot = allocate(context, state.need_bytes, first);
     if (slot != no_location) continue;
     if (in_epoch || !first) {
       state.strip.end = i;
@@ -332,15 +334,17 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
-void settle_memory(Context& context, StripState& state) noexcept {
-  if (TD_LIKELY(state.plain_reads)) return;
+std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
+  if (TD_LIKELY(state.plain_reads)) return 0;
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = 0; i < state.strip.size(); ++i) {
     if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
     if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
   }
-  for (std::uint32_t i = 0; i < state.displaced_count; ++i) heap.retire(context.cache, state.displaced[i]);
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
+  return bytes;
 }
 
 bool make_index_room(Context& context, Fingerprint f) noexcept {

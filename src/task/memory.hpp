@@ -31,7 +31,8 @@ bool move_page(Context& context, SizeClass to) noexcept;
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;
 
 // After the strip's last query is settled: retires what its writes displaced and gives back the slots they did not use.
-void settle_memory(Context& context, StripState& state) noexcept;
+// Returns the bytes of the slots that were retired.
+std::uint64_t settle_memory(Context& context, StripState& state) noexcept;
 
 // Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or,
 // if it cannot, evicts one of the items there. False: neither worked in time. REQUIRES: no epoch, no Guard held.

@@ -29,6 +29,10 @@ class TaskTimer {
     counters_.queries[static_cast<std::size_t>(task)].add(queries);
     last_ = now;
   }
+  // Counts queries whose time was accounted for before.
+  TD_INLINE void count(Task task, std::uint32_t queries) noexcept {
+    if (TD_UNLIKELY(sampled_)) counters_.queries[static_cast<std::size_t>(task)].add(queries);
+  }
   // Forgets the time since the last call (it belongs to no task).
   TD_INLINE void skip() noexcept {
     if (TD_UNLIKELY(sampled_)) last_ = cycles_now();

@@ -9,8 +9,10 @@ from conftest import start_tandem
 from harness.server import Server
 from harness.wire import Stream
 
-# What the process may need besides -m: code, threads, connections, index.
-FIXED_PART_BYTES = 100 << 20
+# What the process may need besides -m (docs/memory.md): of itself with up to four threads, and what clients that send
+# lines without an end, or do not read, can add.
+FIXED_PART_BYTES = (10 + 4 * 8) << 20
+LONG_LINES_BYTES = UNSENT_BYTES = 64 << 20
 
 
 @pytest.fixture(scope="module")
