@@ -95,6 +95,7 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
       {{"-m", "4096", "-I", "1025m"}, EX_USAGE, "Cannot set item size limit higher than a gigabyte."},
       {{"-B", "foo"}, EX_USAGE, "Invalid value for binding protocol: foo\n -- should be one of auto, binary, or ascii"},
       {{"-o", "idle_timeout"}, 1, "Missing numeric argument for idle_timeout"},
+      {{"-o", "idle_timeout=-5"}, EX_USAGE, "-o idle_timeout: expected a time in seconds or with s, m, h or d, got -5"},
       {{"-Q"}, 1, "Illegal argument \"?\""},
       {{"-p"}, 1, "Illegal argument \"?\""},
       {{"--bogus"}, 1, "Illegal argument \"?\""},

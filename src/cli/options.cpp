@@ -42,6 +42,7 @@ double number_of(const Option& option, Settings& settings) {
 }
 
 std::string format_number(Kind kind, double number) {
+  if (!(number >= 0 && number < 0x1p63)) return fmt::format("{}", number);  // out of any unit's range
   switch (kind) {
     case Kind::size:
       return format_size(static_cast<std::uint64_t>(number));

@@ -36,6 +36,22 @@ Stopped settle_in_order(Context& context, Batch& batch, StripState& state) noexc
   return {state.strip.end, task::Settled::done};
 }
 
+// KC and RD of a strip, cut where it cannot go on in this epoch.
+TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
+  Stopped stopped{state.strip.end, task::Settled::done};
+  if (TD_LIKELY(state.plain_reads)) {
+    task::key_compare(context, batch, state);
+  } else {
+    stopped = settle_in_order(context, batch, state);
+    if (stopped.why != task::Settled::done) task::cut(context, batch, state, stopped.at);
+  }
+  timer.lap(Task::key_compare, state.strip.size());
+  timer.count(Task::index, state.strip.size());  // what was only looked at may be looked at again
+  task::read_value(batch, state);
+  timer.lap(Task::read_value, state.strip.size());
+  return stopped;
+}
+
 }  // namespace
 
 void Executor::run(Batch& batch, ResponseWriter& writer) {
@@ -47,7 +63,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
       timer.skip();
       continue;
     }
-    i = run_strips(batch, i, writer, timer);
+    i = batch.size() - i > strip_queries_max ? run_strips(batch, i, writer, timer) : run_strip(batch, i, writer, timer);
   }
   // Asking costs a sum over counters: not for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= stores_per_growth_check)) {
@@ -116,17 +132,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   std::uint64_t retired_bytes = 0;
   for (;;) {
     StripState& state = state_of(current);
-    stopped = {state.strip.end, task::Settled::done};
-    if (TD_LIKELY(state.plain_reads)) {
-      task::key_compare(context_, batch, state);
-    } else {
-      stopped = settle_in_order(context_, batch, state);
-      if (stopped.why != task::Settled::done) task::cut(context_, batch, state, stopped.at);
-    }
-    timer.lap(Task::key_compare, state.strip.size());
-    timer.count(Task::index, state.strip.size());  // what was only looked at may be looked at again
-    task::read_value(batch, state);
-    timer.lap(Task::read_value, state.strip.size());
+    stopped = settle(context_, batch, state, timer);
     look();
     search();
     search_rest();
@@ -148,10 +154,39 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     looked_end = batch.size();
   }
   context_.epoch.exit();
-  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room) && batch.query(stopped.at).opcode != Opcode::nothing) {
-    index_is_full_ = !task::make_index_room(context_, batch.fingerprints()[stopped.at]);
-  }
+  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
   return stopped.at;
+}
+
+// The same for what is one strip at most: the tasks one after the other.
+std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
+  StripState state;
+  state.strip = {begin, batch.size()};
+  state.now_s = context_.shared.clock.now_s();
+  state.refuse_first = std::exchange(index_is_full_, false);
+  task::fingerprint(context_, batch, state);
+  timer.lap(Task::index, 0);
+  task::memory(context_, batch, state);
+  timer.lap(Task::memory, state.strip.size());
+  context_.epoch.enter();
+  state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+  task::search(context_, batch, state);
+  if (state.left != 0) task::search_rest(context_, batch, state);
+  timer.lap(Task::index, 0);
+  const Stopped stopped = settle(context_, batch, state, timer);
+  if (TD_LIKELY(state.strip.size() != 0)) {
+    writer.write(batch, state.strip);
+    timer.lap(Task::write_response, state.strip.size());
+  }
+  task::settle_memory(context_, state);
+  context_.epoch.exit();
+  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
+  return stopped.at;
+}
+
+void Executor::make_room(const Batch& batch, std::uint32_t i) noexcept {
+  if (batch.query(i).opcode == Opcode::nothing) return;  // taken back by the writer
+  index_is_full_ = !task::make_index_room(context_, batch.fingerprints()[i]);
 }
 
 }  // namespace tandem

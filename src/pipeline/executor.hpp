@@ -20,6 +20,9 @@ class Executor {
   // query that needs what can only be had outside an epoch (`begin` itself at the worst), or because the epoch should
   // end: the writer says so, or much memory waits for it.
   std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  // After a write found no cell in the index. REQUIRES: no epoch.
+  void make_room(const Batch& batch, std::uint32_t i) noexcept;
 
   static constexpr std::uint64_t stores_per_growth_check = 256;
   static constexpr std::uint64_t retired_bytes_max = 1 << 20;  // in one epoch

@@ -1,12 +1,13 @@
 // How strips go through the tasks (docs/decisions/0006-strips.md): GETs of 8/8 over 192 MiB of items, uniform, with no
 // reply written. `lockstep` runs each task over a strip before the next task; `staggered` runs the tasks over strips
-// that follow each other; `executor` is the pipeline itself, by size of the batch. `floor` does
-// the prefetches and first reads of the same buckets and items, and nothing else.
+// that follow each other; `executor` is the pipeline itself, by size of the batch; `direct` is one GET after the other
+// without it. `floor` does the prefetches and first reads of the same buckets and items, and nothing else.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.hpp"
@@ -144,7 +145,27 @@ void executor(benchmark::State& state) {
   report(state);
 }
 
+// One GET at a time without a pipeline: what a batch of one is to be compared with.
+void direct(benchmark::State& state) {
+  Fixture& f = fixture();
+  std::uint64_t sum = 0;
+  for (auto _ : state) {
+    for (const std::uint64_t& id : f.keys) {
+      const std::string_view key(reinterpret_cast<const char*>(&id), sizeof id);
+      f.context.epoch.enter();
+      std::uint64_t word = 0;
+      const Item* const item = f.index.find(fingerprint_of(key, 7), key, word);
+      if (item == nullptr || is_expired(word, 1)) state.SkipWithError("a key is missing");
+      sum += static_cast<unsigned char>(*item->value());
+      f.context.epoch.exit();
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+  report(state);
+}
+
 BENCHMARK(floor)->Unit(benchmark::kMillisecond);
+BENCHMARK(direct)->Unit(benchmark::kMillisecond);
 BENCHMARK(staggered)
     ->Name("lockstep")
     ->ArgNames({"strip", "lead"})

@@ -45,6 +45,7 @@ class Batch {
   TD_INLINE Query* queries() noexcept { return queries_.get(); }
   TD_INLINE Result* results() noexcept { return results_.get(); }
   TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_.get(); }
+  TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_.get(); }
   TD_INLINE Location* locations() noexcept { return locations_.get(); }
   // Of queries with option prefilled: the slot that holds the item, or the piece of one.
   TD_INLINE Location* filled() noexcept { return filled_.get(); }
