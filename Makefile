@@ -37,7 +37,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-lint: ## format check, clang-tidy, script linters
+lint: ## format check, clang-tidy (tests and benchmarks too), script linters
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --only layers text format scripts tidy
 

@@ -2,7 +2,9 @@
 """Runs clang-tidy on every source of a compile database, several at a time, skipping those that were clean before:
 a source is known by the hash of its text, its own includes' text, its command and the checks.
 
-usage: tidy.py CLANG_TIDY BUILD_FOLDER"""
+usage: tidy.py CLANG_TIDY BUILD_FOLDER [--product]
+
+--product leaves out tests, benchmarks and fuzz targets."""
 
 import hashlib
 import json
@@ -15,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+APART = re.compile(r"_(test|bench|fuzz)\.cpp$|/(tests|bench)/")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*(?:"([^"]+)"|<(tandem/[^>]+)>)', re.MULTILINE)
 
 
@@ -47,6 +50,8 @@ def main() -> int:
     known.mkdir(parents=True, exist_ok=True)
     common = subprocess.check_output([tidy, "--version"]) + (ROOT / ".clang-tidy").read_bytes()
     entries = json.loads((build / "compile_commands.json").read_text())
+    if "--product" in sys.argv[3:]:
+        entries = [entry for entry in entries if not APART.search(entry["file"].removeprefix(str(ROOT)))]
     todo = [(entry["file"], known / key_of(entry, common)) for entry in entries]
     todo = [(file, mark) for file, mark in todo if not mark.exists()]
 

@@ -61,6 +61,9 @@ class EpochDomain {
   // REQUIRES: the memory is unlinked. The stamp grows with every call.
   std::uint64_t retire_stamp() noexcept { return global_.fetch_add(1, std::memory_order_seq_cst); }
 
+  // The global epoch, which every stamp advances.
+  std::uint64_t now() const noexcept { return global_.load(std::memory_order_acquire); }
+
   // All memory with a stamp below the returned one is out of every reader's sight, for good. Reads one line per
   // participant that ever was: call it per chunk, not per item.
   std::uint64_t safe_stamp() const noexcept;

@@ -42,13 +42,16 @@ struct Staged {
   void to_phase_2() {
     cells = store.index.cell_count();
     b1.emplace(w1);
+    const std::uint64_t before = store.epochs.now();
     grower.emplace(store);
-    wait_until([&] { return store.index.growing(); });
+    // Not before the grower has its stamp: it would wait for this batch, too.
+    wait_until([&] { return store.index.growing() && store.epochs.now() != before; });
     b2.emplace(w2);
   }
   void to_phase_3() {
+    const std::uint64_t before = store.epochs.now();
     b1.reset();
-    wait_until([&] { return store.index.cell_count() == 2 * cells; });
+    wait_until([&] { return store.index.cell_count() == 2 * cells && store.epochs.now() != before; });
     b3.emplace(w3);
   }
   // The copy runs, and phase 4 waits for the batch of phase 3.
