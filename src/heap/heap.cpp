@@ -45,10 +45,9 @@ Location Heap::allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes
     return l;
   };
   // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
-  Location l = no_location;
   while (cached && slots.count == 0 && reclaim_sealed(cache, 1) != 0) {
   }
-  l = try_once();
+  Location l = try_once();
   if (l == no_location && reclaim_sealed(cache) != 0) l = try_once();
   while (l == no_location && add_page(c)) l = try_once();  // others may take all of a new page
   if (l == no_location && scavenge(cache, c)) l = try_once();

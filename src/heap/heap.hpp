@@ -66,9 +66,7 @@ class Heap {
   TD_INLINE std::uint64_t value_bytes(const Item* item) const noexcept {
     return TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : huge_value_bytes(item);
   }
-  std::uint64_t total_bytes(const Item* item) const noexcept {
-    return item->key_offset() + item->key_bytes() + value_bytes(item);
-  }
+  std::uint64_t total_bytes(const Item* item) const noexcept { return item->value_offset() + value_bytes(item); }
 
   // The class whose slots hold an item of so many bytes (header included); huge_class above the largest slot. One table
   // look-up.

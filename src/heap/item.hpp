@@ -94,8 +94,9 @@ struct Item {
   TD_INLINE bool has_key(std::string_view k) const noexcept {
     return key_bytes() == k.size() && bytes_equal(bytes() + key_offset(), k.data(), k.size());
   }
-  TD_INLINE const char* value() const noexcept { return bytes() + key_offset() + key_bytes(); }
-  TD_INLINE char* value() noexcept { return bytes() + key_offset() + key_bytes(); }
+  TD_INLINE std::uint32_t value_offset() const noexcept { return key_offset() + key_bytes(); }
+  TD_INLINE const char* value() const noexcept { return bytes() + value_offset(); }
+  TD_INLINE char* value() noexcept { return bytes() + value_offset(); }
   TD_INLINE std::uint32_t client_flags() const noexcept {
     std::uint32_t f = 0;
     if (has_flags()) std::memcpy(&f, bytes() + 16, sizeof f);

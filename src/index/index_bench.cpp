@@ -86,25 +86,15 @@ void prefetch_both(IndexView view, const Fingerprint* f, std::uint32_t count) {
     prefetch_read(view.buckets + view.second(f[i]));
   }
 }
-void search_both(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count, std::uint32_t* out) {
-  prefetch_both(view, f, count);
-  ops.search_both(view, f, count, out, nullptr);
+template <auto prefetch, auto order>
+void search_in(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count, std::uint32_t* out) {
+  prefetch(view, f, count);
+  (ops.*order)(view, f, count, out, nullptr);
 }
-void search_two_pass(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
-                     std::uint32_t* out) {
-  prefetch_first(view, f, count);
-  ops.search_two_pass(view, f, count, out, nullptr);
-}
-void search_in_turn(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
-                    std::uint32_t* out) {
-  prefetch_both(view, f, count);
-  ops.search_in_turn(view, f, count, out, nullptr);
-}
-void search_in_turn_first(const CuckooOps& ops, IndexView view, const Fingerprint* f, std::uint32_t count,
-                          std::uint32_t* out) {
-  prefetch_first(view, f, count);
-  ops.search_in_turn(view, f, count, out, nullptr);
-}
+constexpr auto search_both = search_in<prefetch_both, &CuckooOps::search_both>;
+constexpr auto search_two_pass = search_in<prefetch_first, &CuckooOps::search_two_pass>;
+constexpr auto search_in_turn = search_in<prefetch_both, &CuckooOps::search_in_turn>;
+constexpr auto search_in_turn_first = search_in<prefetch_first, &CuckooOps::search_in_turn>;
 
 double lower_quartile(std::vector<double>& values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);

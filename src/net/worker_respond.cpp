@@ -12,9 +12,7 @@ namespace tandem::net {
 namespace {
 
 // A get of the text protocol that changed nothing: executing it once more gives the client the same.
-bool is_repeatable(const Query& q) noexcept {
-  return q.opcode == Opcode::get && !q.has(option::meta | option::touch | option::vivify | option::recache);
-}
+bool is_repeatable(const Query& q) noexcept { return q.is_plain_read() && !q.has(option::meta); }
 
 // The query is the last of its command: a get of several keys is several queries.
 bool ends_command(const Query& q) noexcept {

@@ -25,9 +25,7 @@ struct Stopped {
 Stopped settle_in_order(Context& context, Batch& batch, StripState& state) noexcept {
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
     const Query& q = batch.query(i);
-    const bool reads = (q.opcode == Opcode::get && !q.has(option::touch | option::vivify | option::recache)) ||
-                       q.opcode == Opcode::debug;
-    if (reads) {
+    if (q.is_plain_read() || q.opcode == Opcode::debug) {
       task::key_compare_one(context, batch, state, i);
     } else if (const task::Settled s = task::write_operation(context, batch, state, i); s != task::Settled::done) {
       return {i, s};

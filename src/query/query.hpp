@@ -76,6 +76,14 @@ struct Query {
 
   std::string_view key_view() const noexcept { return {key, key_bytes}; }
   bool has(std::uint16_t o) const noexcept { return (options & o) != 0; }
+  // A get that changes nothing but access marks: it may be executed again.
+  bool is_plain_read() const noexcept {
+    return opcode == Opcode::get && !has(option::touch | option::vivify | option::recache);
+  }
+  // A store that adds to the present value.
+  bool concatenates() const noexcept {
+    return opcode == Opcode::store && (mode == StoreMode::append || mode == StoreMode::prepend);
+  }
 };
 static_assert(sizeof(Query) == 80 && std::is_trivially_copyable_v<Query>);
 

@@ -3,14 +3,6 @@
 #include "base/hash.hpp"
 
 namespace tandem::task {
-namespace {
-
-// Opcodes with a key, and gets that need nothing but reading.
-TD_INLINE bool is_plain_read(const Query& q) noexcept {
-  return q.opcode == Opcode::get && !q.has(option::touch | option::vivify | option::recache);
-}
-
-}  // namespace
 
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
   const Index& index = context.shared.index;
@@ -28,7 +20,7 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
     const Fingerprint f = fingerprint_of(q.key, q.key_bytes, seed);
     fingerprints[i] = f;
     prefetch(f);
-    if (TD_UNLIKELY(!is_plain_read(q))) {
+    if (TD_UNLIKELY(!q.is_plain_read())) {
       plain = false;
       if (q.opcode != Opcode::nothing) index.prefetch_stripe(f);
     }

@@ -28,24 +28,20 @@ bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
   return is_expired(state, r.now_s) || is_flushed(item, state, r.flush_cas);
 }
 
-struct Need {
-  std::uint64_t item_bytes = 0;  // 0: the query writes no item
-};
-
-// What an item that builds on the key's present item will need. The item may change until the query runs: then the
-// strip is cut there.
-Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
+// Bytes of the item that a query will write which builds on the key's present item; 0: none. The item may change until
+// the query runs: then the strip is cut there.
+std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
   Shared& shared = context.shared;
   const bool enters = !context.epoch.active();
   if (enters) context.epoch.enter();
-  Need need;
+  std::uint64_t need_bytes = 0;
   std::uint64_t state = 0;
   const Item* const old = shared.index.find(f, q.key_view(), state);
   const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
                     !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
     if (q.has(option::vivify))
-      need.item_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
+      need_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
   } else {
     std::uint64_t value_bytes = shared.heap.value_bytes(old);
     bool writes = true;
@@ -59,33 +55,30 @@ Need need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
     } else {
       writes = q.opcode == Opcode::remove;
     }
-    if (writes) need.item_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+    if (writes) need_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
   }
   if (enters) context.epoch.exit();
-  return need;
+  return need_bytes;
 }
 
-Need need_of(Context& context, const Query& q, Fingerprint f) noexcept {
+std::uint64_t need_of(Context& context, const Query& q, Fingerprint f) noexcept {
   switch (q.opcode) {
     case Opcode::store:
-      if (q.mode == StoreMode::append || q.mode == StoreMode::prepend) return need_of_change(context, q, f);
-      return {Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes)};
+      if (q.concatenates()) return need_of_change(context, q, f);
+      return Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
     case Opcode::arithmetic:
       return need_of_change(context, q, f);
     case Opcode::remove:
-      return q.has(option::invalidate) ? need_of_change(context, q, f) : Need{};
+      return q.has(option::invalidate) ? need_of_change(context, q, f) : 0;
     case Opcode::get:
-      return q.has(option::vivify) ? need_of_change(context, q, f) : Need{};
+      return q.has(option::vivify) ? need_of_change(context, q, f) : 0;
     default:
-      return {};
+      return 0;
   }
 }
 
 // A large value that was received into the heap, to be added to another.
-TD_INLINE bool is_piece(const Query& q) noexcept {
-  return q.opcode == Opcode::store && q.has(option::prefilled) &&
-         (q.mode == StoreMode::append || q.mode == StoreMode::prepend);
-}
+TD_INLINE bool is_piece(const Query& q) noexcept { return q.concatenates() && q.has(option::prefilled); }
 
 // Writes a whole item into its slot.
 TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
@@ -143,8 +136,7 @@ Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) 
 
 // A store whose item MM can write whole: it needs nothing of an item that is there.
 TD_INLINE bool is_whole_store(const Query& q) noexcept {
-  return q.opcode == Opcode::store && q.mode != StoreMode::append && q.mode != StoreMode::prepend &&
-         !q.has(option::prefilled);
+  return q.opcode == Opcode::store && !q.concatenates() && !q.has(option::prefilled);
 }
 
 // Gives the strip's queries from `i` on what the cache has at hand. Returns the first one that needs more, or the
@@ -167,16 +159,16 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     }
     if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
-    const Need need = need_of(context, q, batch.fingerprints()[i]);
-    if (need.item_bytes == 0) continue;
-    if (TD_UNLIKELY(need.item_bytes > context.shared.policy.item_bytes_max)) {
+    const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i]);
+    if (need_bytes == 0) continue;
+    if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
       state.refused[at] = Status::too_large;
       continue;
     }
-    const SizeClass c = heap.size_class(need.item_bytes);
-    state.slot[at] = heap.allocate(context.cache, c, need.item_bytes);
+    const SizeClass c = heap.size_class(need_bytes);
+    state.slot[at] = heap.allocate(context.cache, c, need_bytes);
     if (TD_UNLIKELY(state.slot[at] == no_location)) {
-      state.need_bytes = need.item_bytes;
+      state.need_bytes = need_bytes;
       return i;
     }
   }

@@ -82,7 +82,7 @@ Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, s
   op.r.state = state;
   op.r.number = cas;
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
-  op.r.value_offset = static_cast<std::uint16_t>(item->key_offset() + item->key_bytes());
+  op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
   if (is_new) op.count().total_items.add();
   return put;
 }
@@ -344,7 +344,7 @@ void answer_hit(const Operation& op, const Found& at) noexcept {
   op.r.item = at.good;
   op.r.state = at.state;
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(at.good));
-  op.r.value_offset = static_cast<std::uint16_t>(at.good->key_offset() + at.good->key_bytes());
+  op.r.value_offset = static_cast<std::uint16_t>(at.good->value_offset());
   op.r.outcome = outcome::of_state(at.state);
 }
 
@@ -424,7 +424,7 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
   const Operation op{context, batch, state, i, q, r, batch.fingerprints()[i]};
   switch (q.opcode) {
     case Opcode::store:
-      return q.mode == StoreMode::append || q.mode == StoreMode::prepend ? concatenate(op) : store(op);
+      return q.concatenates() ? concatenate(op) : store(op);
     case Opcode::get:
       return get_and_change(op);
     case Opcode::remove:
