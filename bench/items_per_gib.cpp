@@ -10,23 +10,13 @@
 //
 // What -m covers differs: Tandem's holds items and index, memcached's holds items only, its hash table comes on top
 // (RSS shows it).
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "heap/heap.hpp"
+#include "server/server_process.hpp"
 
 namespace tandem {
 namespace {
@@ -68,90 +58,14 @@ std::uint64_t items_in_heap(Shape shape) {
   }
 }
 
-// A server process on a port of its own.
-class Server {
- public:
-  Server(const std::vector<std::string>& command, std::uint16_t port) {
-    std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    process_ = fork();
-    if (process_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      execvp(arguments[0], arguments.data());
-      std::perror(arguments[0]);
-      _exit(127);
-    }
-    for (int tries = 0; tries < 500; ++tries) {
-      socket_ = socket(AF_INET, SOCK_STREAM, 0);
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = htons(port);
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      if (connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
-      close(socket_);
-      if (waitpid(process_, nullptr, WNOHANG) != 0) break;
-      usleep(10'000);
-    }
-    throw std::runtime_error("no answer from " + command[0]);
-  }
-  ~Server() {
-    close(socket_);
-    kill(process_, SIGTERM);
-    waitpid(process_, nullptr, 0);
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-
-  void send_all(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t n = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n <= 0) throw std::runtime_error("the server closed the connection");
-      bytes.remove_prefix(static_cast<std::size_t>(n));
-    }
-  }
-  // One number of `stats`; waits for all that was sent before.
-  std::uint64_t stat(std::string_view name) const {
-    send_all("stats\r\n");
-    std::string reply;
-    while (!reply.ends_with("END\r\n")) {
-      char bytes[4096];
-      const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
-      if (n <= 0) throw std::runtime_error("the server closed the connection");
-      reply.append(bytes, static_cast<std::size_t>(n));
-    }
-    const std::size_t at = reply.find("STAT " + std::string(name) + " ");
-    if (at == std::string::npos) throw std::runtime_error("no statistic " + std::string(name));
-    return std::strtoull(reply.c_str() + at + 6 + name.size(), nullptr, 10);
-  }
-  std::uint64_t resident_bytes() const {
-    const std::string path = "/proc/" + std::to_string(process_) + "/statm";
-    std::FILE* file = std::fopen(path.c_str(), "r");
-    unsigned long total = 0;
-    unsigned long resident = 0;
-    if (file == nullptr || std::fscanf(file, "%lu %lu", &total, &resident) != 2) throw std::runtime_error(path);
-    std::fclose(file);
-    return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  }
-
- private:
-  pid_t process_ = -1;
-  int socket_ = -1;
-};
-
 struct Filled {
   std::uint64_t items, resident_bytes;
 };
 
 // New keys until the server has evicted some.
-Filled fill(std::vector<std::string> command, Shape shape, std::uint16_t port) {
-  for (const std::string& word :
-       {std::string("-m"), std::string("1024"), std::string("-p"), std::to_string(port), std::string("-U"),
-        std::string("0"), std::string("-l"), std::string("127.0.0.1"), std::string("-t"), std::string("1")}) {
-    command.push_back(word);
-  }
-  if (geteuid() == 0) command.insert(command.end(), {"-u", "root"});
-  const Server server(command, port);
+Filled fill(std::vector<std::string> command, Shape shape) {
+  command.insert(command.end(), {"-m", "1024"});
+  const bench::ServerProcess server(command);
   const std::string value(shape.value_bytes, 'v');
   const std::string tail = " 0 0 " + std::to_string(shape.value_bytes) + " noreply\r\n" + value + "\r\n";
   std::uint64_t most_items = 0;
@@ -187,7 +101,6 @@ int run(int argc, char** argv) {
   if (!tandem.empty()) std::printf(" %14s %10s", "tandem -m 1024", "RSS MiB");
   if (!memcached.empty()) std::printf(" %14s %10s %10s", "memcached", "RSS MiB", "heap/mc");
   std::printf("\n");
-  std::uint16_t port = static_cast<std::uint16_t>(20'000 + getpid() % 10'000);
   for (const Shape& shape : shapes) {
     const std::uint64_t items = items_in_heap(shape);
     const double per_item = static_cast<double>(gib) / static_cast<double>(items);
@@ -196,12 +109,12 @@ int run(int argc, char** argv) {
                 per_item - shape.key_bytes - shape.value_bytes);
     std::fflush(stdout);
     if (!tandem.empty()) {
-      const Filled f = fill(tandem, shape, ++port);
+      const Filled f = fill(tandem, shape);
       std::printf(" %14lu %10lu", f.items, f.resident_bytes >> 20);
       std::fflush(stdout);
     }
     if (!memcached.empty()) {
-      const Filled f = fill(memcached, shape, ++port);
+      const Filled f = fill(memcached, shape);
       std::printf(" %14lu %10lu %9.2fx", f.items, f.resident_bytes >> 20,
                   static_cast<double>(items) / static_cast<double>(f.items));
     }

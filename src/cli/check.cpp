@@ -16,6 +16,12 @@ void check_unix_path(const Settings& settings, std::string_view where) {
                      fmt::format("{}: longer than the {} bytes that a Unix socket's name may have", where, bytes_max));
 }
 
+void check_eviction(const Settings& settings, std::string_view where) {
+  const std::string& eviction = settings.engine.eviction;
+  if (eviction == "clock" || eviction == "s3-fifo") return;
+  throw CommandError(EX_USAGE, fmt::format("{}: {} is neither clock nor s3-fifo", where, in_quotes(eviction)));
+}
+
 void check_together(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const Option& listen = *find_option("listen");
   for (const std::string& entry : settings.server.listen) {
@@ -26,6 +32,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
     }
   }
   check_unix_path(settings, where(*find_option("unix")));
+  check_eviction(settings, where(*find_option("eviction")));
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));

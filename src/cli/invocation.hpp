@@ -25,6 +25,9 @@ Invocation parse_memcached(std::span<const std::string> arguments);
 // Throws CommandError (EX_USAGE) where the Unix socket's name is too long for the system.
 void check_unix_path(const Settings& settings, std::string_view where);
 
+// Throws CommandError (EX_USAGE) where there is no such kind of eviction.
+void check_eviction(const Settings& settings, std::string_view where);
+
 // What concerns several options at once; `where` names an option in the message. Throws CommandError.
 void check_together(const Settings& settings, const std::function<std::string(const Option&)>& where);
 

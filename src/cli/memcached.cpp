@@ -228,6 +228,9 @@ class MemcachedParser {
       if (!negated) throw CommandError(EX_USAGE, fmt::format("{} ({}) is not supported yet", what, o->help));
     } else if (o != nullptr && o->kind == Kind::flag) {
       set_flag(*o, result_.settings, !negated);
+    } else if (o != nullptr && !negated && o->kind == Kind::text) {
+      if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
+      text_of(*o, result_.settings) = entry.substr(equals + 1);
     } else if (o != nullptr && !negated) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
       store_number(*o, what, number(what, entry.substr(equals + 1)));
@@ -265,6 +268,7 @@ class MemcachedParser {
       }
     }
     check_unix_path(result_.settings, "-s");
+    check_eviction(result_.settings, "-o eviction");
   }
 
   Invocation result_;

@@ -128,7 +128,7 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
 TEST(Memcached, ReportsWhatItIgnores) {
   const std::vector<std::pair<Arguments, std::string>> cases = {
       {{"-o", "relaxed_privileges"}, "-o \"relaxed_privileges\" has no effect, ignored"},
-      {{"-o", "lru_crawler_sleep=10"}, "-o \"lru_crawler_sleep=10\" has no effect, ignored"},
+      {{"-o", "tail_repair_time=10"}, "-o \"tail_repair_time=10\" has no effect, ignored"},
       {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
       {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
       {{"-A"}, "-A (enable the command shutdown) has no effect, ignored"},

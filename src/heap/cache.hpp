@@ -85,7 +85,7 @@ TD_INLINE Location Heap::allocate(Cache& cache, SizeClass c, std::uint64_t item_
 }
 
 template <class F>
-void Heap::visit_page(PageId page, F f) const {
+std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const {
   const std::uint16_t t = table_.tag(page);
   const auto visit = [&](Location l) {
     Item* const item = at(l);
@@ -95,17 +95,20 @@ void Heap::visit_page(PageId page, F f) const {
     case PageState::open:
     case PageState::closed: {
       const SlotShape& shape = classes_[tag::class_of(t)];
-      for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) visit(shape.location(page, slot));
-      break;
+      if (first >= shape.slots_per_page) return 0;
+      const std::uint32_t end = first + std::min(count, shape.slots_per_page - first);
+      for (std::uint32_t slot = first; slot < end; ++slot) visit(shape.location(page, slot));
+      return end == shape.slots_per_page ? 0 : end;
     }
     case PageState::huge_head:
       visit(page_location(page));
-      break;
+      return 0;
     case PageState::free:
     case PageState::emptied:
     case PageState::huge_body:
-      break;
+      return 0;
   }
+  return 0;
 }
 
 }  // namespace tandem

@@ -24,6 +24,7 @@ Heap::Heap(const HeapOptions& options, MemoryBudget& budget, EpochDomain& epochs
   huge.slots_per_page = 1;
   pages_[classes_.count()].init(table_, huge, huge_class);
   orphans_ = std::make_unique<Cache>(*this);
+  if (options.probation) probation_ = std::make_unique<Probation>(budget, table_.page_limit, classes_.count());
 }
 
 Heap::~Heap() {

@@ -27,6 +27,7 @@
 #include "heap/page.hpp"
 #include "heap/page_pool.hpp"
 #include "heap/poison.hpp"
+#include "heap/probation.hpp"
 #include "heap/retired_list.hpp"
 #include "heap/size_classes.hpp"
 
@@ -39,6 +40,7 @@ struct HeapOptions {
   std::uint32_t slot_bytes_min = granule_bytes;  // memcached -n is mapped to this (48 there counts key + value + flags)
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: the largest item, header included
   bool huge_pages = true;                                 // madvise(MADV_HUGEPAGE)
+  bool probation = false;                                 // S3-FIFO before CLOCK
 };
 
 struct ClassStats {
@@ -121,8 +123,18 @@ class Heap {
   // that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges, so sweepers
   // do not meet.
   using IsGarbage = bool (*)(const void* context, const Item* item, std::uint64_t state);
-  std::size_t sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
-                    const void* context) noexcept;
+  // With probation its oldest items come first; the hand passes over the others that are on it.
+  struct Swept {
+    std::size_t found;
+    std::size_t from_probation;  // the first so many
+  };
+  Swept sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
+              const void* context) noexcept;
+  // S3-FIFO's part, or nullptr: who publishes an item tells it.
+  Probation* probation() const noexcept { return probation_.get(); }
+  std::uint64_t slots_total(SizeClass c) const noexcept {
+    return pages_[index_of(c)].pages() * classes_[c].slots_per_page;
+  }
   void count_eviction(SizeClass c, bool expired) noexcept;
   void count_out_of_memory(SizeClass c) noexcept;
 
@@ -159,7 +171,12 @@ class Heap {
   // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
   PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
   template <class F>
-  void visit_page(PageId page, F f) const;  // f(Location, Item*) for live items
+  void visit_page(PageId page, F f) const {  // f(Location, Item*) for live items
+    visit_slots(page, 0, page_granules, f);
+  }
+  // The same for at most `count` slots from `first` on; returns the slot after the last one, 0 when the page is done.
+  template <class F>
+  std::uint32_t visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const;
 
   ClassStats class_stats(SizeClass c) const;  // huge_class, too: a "slot" is a page, slots_used counts items
   std::uint64_t huge_items() const noexcept { return huge_items_.load(std::memory_order_relaxed); }
@@ -206,12 +223,16 @@ class Heap {
 
   char* base_ = nullptr;  // of page 0
   PageTable table_;
+  std::size_t end_probation(SizeClass c, std::span<Location> victims, IsGarbage is_garbage,
+                            const void* context) noexcept;
+
   SizeClasses classes_;
   MemoryBudget& budget_;
   EpochDomain& epochs_;
   PagePool pool_;
   std::unique_ptr<ClassPages[]> pages_;   // by index_of
   std::unique_ptr<Counters[]> counters_;  // by index_of
+  std::unique_ptr<Probation> probation_;
 
   mutable std::mutex caches_mutex_;  // the list of caches
   Cache* caches_ = nullptr;

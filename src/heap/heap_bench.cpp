@@ -187,7 +187,7 @@ void BM_sweep_nothing_found(benchmark::State& state) {
   double slots = 0;
   const Timer timer;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(b.heap.sweep(c, victims, window, nullptr, nullptr));
+    benchmark::DoNotOptimize(b.heap.sweep(c, victims, window, nullptr, nullptr).found);
     slots += window;
   }
   compare(state, "read", timer.ns(), slots);
@@ -205,7 +205,7 @@ void BM_sweep_clearing(benchmark::State& state) {
   std::uint64_t turn = 0;
   for (auto _ : state) {
     const Timer timer;
-    benchmark::DoNotOptimize(b.heap.sweep(c, victims, window, nullptr, nullptr));
+    benchmark::DoNotOptimize(b.heap.sweep(c, victims, window, nullptr, nullptr).found);
     ns += timer.ns();
     slots += static_cast<double>(window);
     turn += window;

@@ -5,7 +5,29 @@
 
 namespace tandem {
 
-std::size_t Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
+// Those whose time on probation is over and who were not asked for.
+std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarbage is_garbage,
+                                const void* context) noexcept {
+  constexpr std::size_t looks_max = 512;
+  const std::uint64_t slots = slots_total(c);
+  std::size_t found = 0;
+  for (std::size_t looks = 0; looks < looks_max && found < victims.size(); ++looks) {
+    const Location l = probation_->take_oldest(c, slots);
+    if (l == no_location) break;
+    if (class_of(l) != c) continue;  // its page has moved on
+    Item* const item = at(l);
+    const std::uint64_t state = item->state_acquire();
+    if (Item::state_of(state) != ItemState::live) continue;
+    if (word::Accessed::get(state) != 0 && (is_garbage == nullptr || !is_garbage(context, item, state))) {
+      item->state_word.fetch_and(~word::Accessed::mask, std::memory_order_relaxed);
+      continue;
+    }
+    victims[found++] = l;
+  }
+  return found;
+}
+
+Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
                         const void* context) noexcept {
   constexpr std::uint32_t range_slots = 64;  // claimed at once
   constexpr std::uint32_t prefetch_slots =
@@ -17,6 +39,9 @@ std::size_t Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
   if (c != huge_class) shape = classes_[c];
 
   std::size_t found = 0;
+  const Probation* const probation = c == huge_class ? nullptr : probation_.get();
+  if (probation != nullptr) found = end_probation(c, victims, is_garbage, context);
+  if (found != 0) return {found, found};
   std::size_t looked = 0;
   std::size_t slots_end = slots_max;
   while (found < victims.size() && looked < slots_end) {
@@ -34,6 +59,7 @@ std::size_t Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
       Item* const item = at(l);
       const std::uint64_t state = item->state_acquire();
       if (Item::state_of(state) != ItemState::live) continue;
+      if (probation != nullptr && probation->is_on(l)) continue;
       if (is_garbage == nullptr || !is_garbage(context, item, state)) {
         if (word::Accessed::get(state) != 0) {
           item->state_word.fetch_and(~word::Accessed::mask, std::memory_order_relaxed);
@@ -45,7 +71,7 @@ std::size_t Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
     }
     if (slot < end) pages.unclaim(range, slot);
   }
-  return found;
+  return {found, 0};
 }
 
 void Heap::count_eviction(SizeClass c, bool expired) noexcept {

@@ -30,7 +30,7 @@ struct ClockSweepTest : testing::Test {
                               Heap::IsGarbage garbage = nullptr, const void* context = nullptr) {
     std::vector<Location> victims(victims_max);
     w.epoch.enter();
-    victims.resize(t.heap.sweep(c, victims, slots_max, garbage, context));
+    victims.resize(t.heap.sweep(c, victims, slots_max, garbage, context).found);
     w.epoch.exit();
     return victims;
   }
@@ -153,7 +153,7 @@ TEST_F(ClockSweepTest, SweepersDoNotMeet) {
       epoch.enter();
       // Together no more than one turn: a quarter of the slots each.
       for (std::size_t n = 0; n + some.size() <= all.size() / thread_count; n += some.size()) {
-        some.resize(t.heap.sweep(c, some, some.size(), nullptr, nullptr));
+        some.resize(t.heap.sweep(c, some, some.size(), nullptr, nullptr).found);
         found[i].insert(found[i].end(), some.begin(), some.end());
         some.resize(8);
       }

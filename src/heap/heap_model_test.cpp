@@ -187,7 +187,7 @@ class HeapModel {
     const std::uint64_t i = random_.below(classes + 1);
     const SizeClass c = i == classes ? huge_class : static_cast<SizeClass>(i);
     r.worker->epoch.enter();
-    const std::size_t found = t_.heap.sweep(c, victims, 200, nullptr, nullptr);
+    const std::size_t found = t_.heap.sweep(c, victims, 200, nullptr, nullptr).found;
     r.worker->epoch.exit();
     for (std::size_t v = 0; v < found; ++v) {
       const auto it = owned_.find(victims[v]);

@@ -270,7 +270,7 @@ TEST_F(FrameMoveTest, HugeItemsAndClassesShareTheBudgetBothWays) {
   // And back: the page of the class to the budget.
   w.epoch.enter();
   std::vector<Location> victims(huge.size());
-  victims.resize(t.heap.sweep(huge_class, victims, SIZE_MAX, nullptr, nullptr));
+  victims.resize(t.heap.sweep(huge_class, victims, SIZE_MAX, nullptr, nullptr).found);
   w.epoch.exit();
   EXPECT_EQ(victims.size(), huge.size() - 1);
   for (const Location l : victims) w.retire(l);

@@ -182,10 +182,10 @@ class Stress {
   void make_room(TestWorker& w, std::uint64_t bytes) {
     std::array<Location, 8> victims{};
     SizeClass c = t_.heap.size_class(bytes);
-    std::size_t found = t_.heap.sweep(c, victims, 500, nullptr, nullptr);
+    std::size_t found = t_.heap.sweep(c, victims, 500, nullptr, nullptr).found;
     if (found == 0) {
       c = huge_class;
-      found = t_.heap.sweep(c, {victims.data(), 2}, 10, nullptr, nullptr);
+      found = t_.heap.sweep(c, {victims.data(), 2}, 10, nullptr, nullptr).found;
     }
     for (std::size_t v = 0; v < found; ++v) evict(w, victims[v]);
     evicted_.fetch_add(found);

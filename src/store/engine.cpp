@@ -39,6 +39,7 @@ EngineOptions checked(EngineOptions o) {
   }
   if (o.item_bytes_max > o.memory_bytes / 2)
     throw std::invalid_argument("the largest item must not exceed half of the memory limit");
+  if (o.eviction != "clock" && o.eviction != "s3-fifo") throw std::invalid_argument("eviction is by clock or s3-fifo");
   if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
   return o;
 }
@@ -51,12 +52,13 @@ EngineOptions with_seed(EngineOptions o) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(options_.contexts_max + 1) {
+    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(options_.contexts_max + 2) {
   index_.reset();
   heap_.emplace(HeapOptions{.growth_factor = options_.growth_factor,
                             .slot_bytes_min = options_.slot_bytes_min,
                             .item_bytes_max = options_.item_bytes_max,
-                            .huge_pages = options_.huge_pages},
+                            .huge_pages = options_.huge_pages,
+                            .probation = options_.eviction == "s3-fifo"},
                 budget_, epochs_);
   index_.emplace(index_options(options_), budget_, epochs_, *heap_);
   shared_ = std::unique_ptr<Shared>(
@@ -68,6 +70,10 @@ Engine::Engine(const EngineOptions& options)
                  .hash_seed = options_.hash_seed});
   evictions_seen_.assign(heap_->class_count(), 0);
   maintenance_context_ = make_context();
+  crawler_context_ = make_context();
+  crawler_.emplace(*crawler_context_, CrawlerOptions{.enabled = options_.crawl,
+                                                     .sleep_us = options_.crawl_sleep_us,
+                                                     .items_per_run = options_.crawl_items_per_run});
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
 }
 
@@ -75,6 +81,8 @@ Engine::~Engine() {
   stopping_.store(true, std::memory_order_relaxed);
   shared_->maintenance.notify();
   maintenance_thread_.join();
+  crawler_.reset();
+  crawler_context_.reset();
   maintenance_context_.reset();
 }
 
@@ -112,6 +120,7 @@ void Engine::flush_all(std::uint32_t at_s) noexcept {
 void Engine::flush_now() noexcept {
   const std::uint64_t mark = shared_->cas_next.fetch_add(1, std::memory_order_relaxed);
   shared_->flush_cas.store(mark, std::memory_order_release);
+  crawler_->hurry();
 }
 
 void Engine::apply_due_flush() noexcept {

@@ -9,10 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "store/crawler.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -25,7 +27,11 @@ struct EngineOptions {
   std::uint32_t item_bytes_expected = 256;                // sizes the first index table; it grows by itself
   std::uint32_t contexts_max = 256;                       // threads that may use the store together
   bool evict = true, cas = true, huge_pages = true;
-  std::uint64_t hash_seed = 0;  // 0: random
+  std::string eviction = "clock";         // or "s3-fifo": what goes when memory is full
+  bool crawl = true;                      // give back what has expired in the background (memcached -o lru_crawler)
+  std::uint32_t crawl_sleep_us = 100;     // of a run that was asked for
+  std::uint32_t crawl_items_per_run = 0;  // 0: all
+  std::uint64_t hash_seed = 0;            // 0: random
 };
 
 struct EngineStats {
@@ -73,6 +79,9 @@ class Engine {
                       std::uint32_t expiry_s, bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
+  Crawler& crawler() noexcept { return *crawler_; }
+  const Crawler& crawler() const noexcept { return *crawler_; }
+
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
   void reset_stats() noexcept;
@@ -111,6 +120,8 @@ class Engine {
   ContextPtr maintenance_context_{nullptr, {this}};
   std::atomic<bool> stopping_{false};
   std::thread maintenance_thread_;
+  ContextPtr crawler_context_{nullptr, {this}};
+  std::optional<Crawler> crawler_;
 };
 
 }  // namespace tandem

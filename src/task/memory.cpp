@@ -90,8 +90,9 @@ TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32
 enum class Mercy : std::uint8_t { spare_good, spare_used, none };
 
 // Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires
-// them. REQUIRES: inside the epoch in which they were found.
-std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy) noexcept {
+// them. `probation_failed`: their keys are to be remembered. REQUIRES: inside the epoch in which they were found.
+std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy,
+                   bool probation_failed = false) noexcept {
   Shared& shared = context.shared;
   Fingerprint f[victims_per_sweep_max];
   Location unlinked[victims_per_sweep_max];
@@ -119,6 +120,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     if (!garbage && spared) continue;
     guard.erase();
     unlinked[count++] = victims[i];
+    if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
     shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
     (garbage ? context.counters.reclaimed : context.counters.evictions).add();
     if (word::Fetched::get(state) == 0)
@@ -175,6 +177,22 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
   return i;
 }
 
+// New keys' items go on probation; what replaces an item was asked for by its writer.
+void admit(Context& context, StripState& state) noexcept {
+  Heap& heap = context.shared.heap;
+  for (std::uint32_t i = 0; i < state.published_count; ++i) {
+    const StripState::Published& p = state.published[i];
+    const SizeClass c = heap.class_of(p.location);
+    if (c == huge_class) continue;
+    if (p.is_new_key) {
+      heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
+    } else {
+      heap.probation()->release(p.location);
+    }
+  }
+  state.published_count = 0;
+}
+
 std::size_t reclaim(Context& context) noexcept {
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.reclaim_all(context.cache);
@@ -220,11 +238,36 @@ std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool g
   Location victims[victims_per_sweep_max];
   const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
   context.epoch.enter();
-  const std::size_t found = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
+  const Heap::Swept swept = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
+  const Mercy mercy = garbage_only ? Mercy::spare_good : Mercy::spare_used;
   const std::size_t evicted =
-      found == 0 ? 0 : unlink(context, wanted.first(found), garbage_only ? Mercy::spare_good : Mercy::spare_used);
+      swept.found == 0 ? 0 : unlink(context, wanted.first(swept.found), mercy, swept.from_probation != 0);
   context.epoch.exit();
   return evicted;
+}
+
+Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept {
+  Shared& shared = context.shared;
+  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+  Location victims[victims_per_sweep_max];
+  std::size_t count = 0;
+  Reclaimed result{};
+  const auto give_back = [&] {
+    result.reclaimed += static_cast<std::uint32_t>(unlink(context, {victims, count}, Mercy::spare_good));
+    count = 0;
+  };
+  context.epoch.enter();
+  result.next_slot = shared.heap.visit_slots(page, first_slot, slots_max, [&](Location l, const Item* item) {
+    ++result.checked;
+    if (TD_LIKELY(!is_garbage(&rule, item, item->state_acquire()))) return;
+    victims[count++] = l;
+    if (count == victims_per_sweep_max) give_back();
+  });
+  if (count != 0) give_back();
+  context.epoch.exit();
+  const Heap::Cache::Lock lock(context.cache);
+  shared.heap.reclaim(context.cache);
+  return result;
 }
 
 bool move_page(Context& context, SizeClass to) noexcept {
@@ -294,7 +337,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
 }
 
 void memory(Context& context, Batch& batch, StripState& state) noexcept {
-  state.displaced_count = 0;
+  state.displaced_count = state.published_count = 0;
   if (TD_LIKELY(state.plain_reads)) return;
   const bool in_epoch = context.epoch.active();
   for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
@@ -334,6 +377,7 @@ std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
     if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
     if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
   }
+  if (TD_UNLIKELY(state.published_count != 0)) admit(context, state);
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
   return bytes;

@@ -22,6 +22,13 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
 // ones) and retires them. Returns how many. REQUIRES: no epoch.
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept;
 
+// Of a page's slots from `first_slot` on, at most `slots_max`: gives back the items that are expired or flushed.
+struct Reclaimed {
+  std::uint32_t checked, reclaimed;  // items
+  std::uint32_t next_slot;           // where to go on; 0: the page is done
+};
+Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept;
+
 // Takes a page from the class that can best spare it, evicting its items, and gives it to class `to` (or, for
 // huge_class, to the budget). False: there is none, or something holds it that does not end soon. Waits for the batches
 // in flight. REQUIRES: no epoch.

@@ -25,6 +25,15 @@ struct StripState {
   std::uint32_t displaced_count = 0;
   Location displaced[strip_queries_max];
 
+  // With probation: the items that the strip's writes made.
+  struct Published {
+    Fingerprint fingerprint;
+    Location location;
+    bool is_new_key;
+  };
+  std::uint32_t published_count = 0;
+  Published published[strip_queries_max];
+
   std::uint32_t at(std::uint32_t query) const noexcept { return query - strip.begin; }
 };
 

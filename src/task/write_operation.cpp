@@ -76,6 +76,8 @@ Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, s
   state = word::ExpiryS::put(state, expiry_s);
   const Index::Put put = guard.put(op.slot(), state);
   if (put != Index::Put::done) return put;
+  if (TD_UNLIKELY(op.heap().probation() != nullptr))
+    op.strip.published[op.strip.published_count++] = {op.f, op.slot(), old.good == nullptr};
   op.displace(old.found);
   op.slot() = no_location;
   op.r.item = item;
