@@ -21,6 +21,8 @@ constexpr std::array commands{
     Command{"serve", "run the server", run_serve},
     Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
+    Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},
+    Command{"completion", "print completions for bash, zsh or fish", run_completion},
     Command{"version", "print the version", run_version},
     Command{"help", "print this help", run_help},
 };

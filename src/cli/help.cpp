@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sysexits.h>
 
+#include <array>
+
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
@@ -15,12 +17,6 @@ namespace {
 // Of help texts: where the explanations begin and where lines end.
 constexpr std::size_t column = 34;
 constexpr std::size_t width = 100;
-
-std::string_view memcached_text(const Option& o) { return o.memcached_help.empty() ? o.help : o.memcached_help; }
-
-bool takes_effect(const Option& o) {
-  return o.effect != Effect::ignored && o.effect != Effect::ignored_text && o.effect != Effect::refused;
-}
 
 // Text in lines of at most `line_width`, later ones indented.
 std::string wrap(std::string_view text, std::size_t indent, std::size_t line_width, std::string_view lead = "") {
@@ -41,7 +37,48 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t line_wid
   return out;
 }
 
-// The default in memcached's units.
+// A table cell: no bars in it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '*') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string code(std::string_view text) { return text.empty() ? std::string() : fmt::format("`{}`", text); }
+
+std::string shown_default(const Option& o) {
+  return o.serve_default.empty() ? code(show(o, serve_defaults())) : std::string(o.serve_default);
+}
+
+}  // namespace
+
+const std::string_view signals_text =
+    "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` and `PIPE` are ignored. `USR1` "
+    "stops `tandem memcached`, as it does memcached, and is reserved in `tandem serve`.";
+
+namespace {
+constexpr std::array exits{
+    ExitText{"0", "clean stop; help or version printed"},
+    ExitText{"64", "bad command line"},
+    ExitText{"66, 78", "the file given with `--config` cannot be read, or has a mistake"},
+    ExitText{"67, 77", "no such user, or not allowed to become it"},
+    ExitText{"71", "the system refused something: an address in use, no memory, a limit"},
+    ExitText{"73", "the pid file cannot be written (`tandem serve`; only a warning in `tandem memcached`)"},
+    ExitText{"1", "a bad value where memcached exits with 1 (`tandem memcached`)"},
+};
+}  // namespace
+
+std::span<const ExitText> exit_texts() { return exits; }
+
+std::string_view memcached_text(const Option& o) { return o.memcached_help.empty() ? o.help : o.memcached_help; }
+
+bool takes_effect(const Option& o) {
+  return o.effect != Effect::ignored && o.effect != Effect::ignored_text && o.effect != Effect::refused;
+}
+
 std::string memcached_default(const Option& o, const Settings& settings) {
   switch (o.effect) {
     case Effect::number:
@@ -64,22 +101,6 @@ std::string memcached_usage(const Option& o) {
   return usage;
 }
 
-// A table cell: no bars in it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '*') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-std::string code(std::string_view text) { return text.empty() ? std::string() : fmt::format("`{}`", text); }
-
-std::string shown_default(const Option& o) {
-  return o.serve_default.empty() ? code(show(o, serve_defaults())) : std::string(o.serve_default);
-}
-
 std::string toml_value(const Option& o, const Settings& settings) {
   std::string text = show(o, settings);
   switch (o.kind) {
@@ -99,8 +120,6 @@ std::string toml_value(const Option& o, const Settings& settings) {
       return text;
   }
 }
-
-}  // namespace
 
 std::string memcached_version_line() {
   return fmt::format("memcached {} (tandem {})", ProtocolOptions{}.version, version);
@@ -221,18 +240,9 @@ std::string options_markdown() {
   out += "\n`-V` prints `" + memcached_version_line() +
          "`: scripts read the first two words and compare the version, so it is that of\n"
          "the memcached whose commands and replies Tandem has.\n\n"
-         "## Signals and exit codes\n\n"
-         "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` and `PIPE` are ignored. "
-         "`USR1` stops\n"
-         "`tandem memcached`, as it does memcached, and is reserved in `tandem serve`.\n\n"
-         "| code | |\n|---|---|\n"
-         "| 0 | clean stop; help or version printed |\n"
-         "| 64 | bad command line |\n"
-         "| 66, 78 | the file given with `--config` cannot be read, or has a mistake |\n"
-         "| 67, 77 | no such user, or not allowed to become it |\n"
-         "| 71 | the system refused something: an address in use, no memory, a limit |\n"
-         "| 73 | the pid file cannot be written (`tandem serve`; only a warning in `tandem memcached`) |\n"
-         "| 1 | a bad value where memcached exits with 1 (`tandem memcached`) |\n";
+         "## Signals and exit codes\n\n";
+  out += wrap(signals_text, 0, 120) + "\n\n| code | |\n|---|---|\n";
+  for (const ExitText& exit : exit_texts()) out += fmt::format("| {} | {} |\n", exit.codes, exit.text);
   return out;
 }
 

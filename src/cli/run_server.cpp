@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/notify.hpp"
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
 #include "cli/value.hpp"
@@ -85,11 +86,13 @@ int run_server(Settings settings, ServerStyle style) {
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
   daemon.ready(process.core_files, verbose);
+  notify_manager("READY=1");
 
   Signals signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && style == ServerStyle::memcached);
     if (!stops) return;  // HUP: a closed terminal does not end a store; USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
+    notify_manager("STOPPING=1");
     server.stop();
   });
   server.wait();
