@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 1800
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast bench fuzz lint format install clean help
+.PHONY: setup build run test test-fast test-clients bench fuzz lint format install clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -28,6 +28,10 @@ test: ## every check; first run some 25 minutes on two cores
 test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
+
+test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
+	@scripts/setup clients
+	@python3 tests/clients/run.py
 
 bench: ## benchmarks, as ratios (ONLY="index server" for some)
 	@scripts/setup test
