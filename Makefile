@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 1800
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-clients bench fuzz lint format install clean help
+.PHONY: setup build run test test-fast test-clients bench fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -49,9 +49,16 @@ format: ## rewrite sources in the one format
 	@scripts/setup test
 	@scripts/format
 
-install: build ## program, embedded library, headers and CMake package, to PREFIX (default /usr/local)
-	@cmake --build build -j $(JOBS) --target tandem tandem_embedded
-	@cmake --install build --prefix $(PREFIX)
+install: build ## program, manual, completions, unit, embedded library, to PREFIX (default /usr/local) under DESTDIR
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+uninstall: ## remove what the last `make install` put in place (same DESTDIR)
+	@DESTDIR=$(DESTDIR) cmake -DBUILD=build -P cmake/uninstall.cmake
+
+deb: build ## Debian packages, in build/packages
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded
+	@cd build && cpack
 
 clean: ## remove everything that was built
 	rm -rf build
