@@ -75,7 +75,9 @@ def all_steps(lint: str) -> list[Step]:
         Step("format", "scripts/format --check", fast=True),
         Step(
             "scripts",
-            f"grep -lr '^#!/usr/bin/env bash' .ci scripts | xargs shellcheck -x; {python} -m ruff check --quiet .",
+            f"""grep -lrE '^#!/(usr/bin/env bash|bin/sh)' .ci scripts deploy | xargs shellcheck -x
+            build/venv/bin/hadolint Dockerfile
+            {python} -m ruff check --quiet .""",
             fast=True,
         ),
         Step(

@@ -11,6 +11,8 @@ BUILD = Path(os.environ.get("TANDEM_BIN", ROOT / "build/bin/tandem")).resolve().
 CONSUMER = Path(__file__).resolve().parent / "consumer"
 
 pytestmark = pytest.mark.timeout(300)
+# `make` installs from build/ of this tree.
+needs_own_build = pytest.mark.skipif(BUILD != ROOT / "build", reason="the server under test is of another build folder")
 
 
 def run(*command: str | Path) -> str:
@@ -50,3 +52,53 @@ def test_nothing_installed_names_the_build_tree(prefix: Path) -> None:
 
 def test_the_installed_program_says_its_version(prefix: Path) -> None:
     assert run(prefix / "bin/tandem", "--version").startswith("tandem ")
+
+
+# --- make install and make uninstall ----------------------------------------------------------------------------------
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def make(goal: str, destdir: Path, prefix: str) -> str:
+    return run("make", "-C", ROOT, goal, f"DESTDIR={destdir}", f"PREFIX={prefix}")
+
+
+@needs_own_build
+@pytest.mark.parametrize(("prefix", "settings"), [("/usr", "etc"), ("/opt/tandem", "opt/tandem/etc")])
+def test_install_and_uninstall(tmp_path: Path, prefix: str, settings: str) -> None:
+    before = files(tmp_path)
+    make("install", tmp_path, prefix)
+    below = prefix.lstrip("/")
+    assert files(tmp_path) >= {
+        f"{settings}/tandem/tandem.toml",
+        *(
+            f"{below}/{name}"
+            for name in (
+                "bin/tandem",
+                "include/tandem/store.hpp",
+                "lib/systemd/system/tandem.service",
+                "share/man/man1/tandem.1",
+                "share/man/man5/tandem.toml.5",
+                "share/bash-completion/completions/tandem",
+                "share/fish/vendor_completions.d/tandem.fish",
+                "share/doc/tandem/tandem.toml",
+            )
+        ),
+    }
+    unit = (tmp_path / below / "lib/systemd/system/tandem.service").read_text()
+    assert f"ExecStart={prefix}/bin/tandem serve --config /{settings}/tandem/tandem.toml\n" in unit
+    make("uninstall", tmp_path, prefix)
+    assert files(tmp_path) == before
+
+
+@needs_own_build
+def test_changed_settings_stay(tmp_path: Path) -> None:
+    make("install", tmp_path, "/usr")
+    settings = tmp_path / "etc/tandem/tandem.toml"
+    settings.write_text("port = 1\n")
+    make("install", tmp_path, "/usr")
+    assert settings.read_text() == "port = 1\n"
+    make("uninstall", tmp_path, "/usr")
+    assert files(tmp_path) == {"etc/tandem/tandem.toml"}

@@ -1,0 +1,26 @@
+# The server in a container: docker build -t tandem . && docker run -p 11211:11211 tandem
+FROM debian:12-slim AS build
+WORKDIR /src
+COPY scripts/setup scripts/setup
+# hadolint ignore=DL3008
+RUN scripts/setup build \
+  && apt-get install -y --no-install-recommends dpkg-dev file
+COPY . .
+RUN make deb
+
+FROM debian:12-slim
+# hadolint ignore=DL3008
+RUN --mount=type=bind,from=build,source=/src/build/packages,target=/packages \
+  groupadd --system --gid 11211 tandem \
+  && useradd --system --uid 11211 --gid tandem --home-dir /nonexistent --shell /usr/sbin/nologin tandem \
+  && apt-get update \
+  && apt-get install -y --no-install-recommends /packages/tandem_*.deb \
+  && rm -rf /var/lib/apt/lists/*
+# A number, so that a host can see that it is not root.
+USER 11211:11211
+EXPOSE 11211
+# Without UDP: a server that answers datagrams from everywhere can be made to flood others.
+ENTRYPOINT ["tandem"]
+CMD ["serve", "--listen", "*", "--udp-port", "0"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
+  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/11211 && printf 'version\\r\\n' >&3 && read -r -t 2 line <&3 && [[ $line == VERSION* ]]"]
