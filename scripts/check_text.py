@@ -22,7 +22,22 @@ SELF = "scripts/check_text.py"  # its patterns would find themselves
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 ENV = re.compile(r"[A-Za-z_]\w*=\S*")
 # Programs that a reader's machine has and the one that checks may lack.
-ELSEWHERE = {"sudo", "apt-get", "telnet", "docker", "systemctl", "perf", "nc", "pip", "curl", "cmake", "memcached"}
+ELSEWHERE = {
+    "journalctl",
+    "editor",
+    "useradd",
+    "sudo",
+    "apt-get",
+    "telnet",
+    "docker",
+    "systemctl",
+    "perf",
+    "nc",
+    "pip",
+    "curl",
+    "cmake",
+    "memcached",
+}
 
 
 def anchors(text: str) -> set[str]:

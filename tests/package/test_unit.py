@@ -121,7 +121,7 @@ def allowed(unit: Path) -> set[str]:
 
 
 def filter_for(calls: set[str]) -> ctypes.c_void_p:
-    """A filter that ends the process at any other call, where the unit's would only say EPERM: nothing is overlooked."""
+    """A filter that ends the process at any other call, where the unit's says EPERM: none is overlooked."""
     library = seccomp()
     kill_process, allow = 0x80000000, 0x7FFF0000
     context = ctypes.c_void_p(library.seccomp_init(kill_process))
