@@ -74,19 +74,25 @@ TEST(Notify, SaysNothingWithoutASocketOrWithABadOne) {
   unsetenv("NOTIFY_SOCKET");
 }
 
-TEST(Notify, GivesUpOnAManagerThatDoesNotRead) {
-  const Manager manager("@" + own_name());
+// Fills the queue of the abstract address from one socket. False when not even one message went in.
+bool fill(const std::string& name) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string name = own_name();
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
-  while (send(fd, "x", 1, MSG_DONTWAIT) == 1) {
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  bool is_any = false;
+  while (send(fd, "x", 1, MSG_DONTWAIT) == 1) is_any = true;
+  close(fd);
+  return is_any;
+}
+
+TEST(Notify, GivesUpOnAManagerThatDoesNotRead) {
+  const Manager manager("@" + own_name());
+  while (fill(own_name())) {  // a socket's own buffer may be full before the queue is
   }
   notify_manager("READY=1");
-  close(fd);
   std::string last;
   for (std::string next = manager.take(); !next.empty(); next = manager.take()) last = next;
   EXPECT_EQ(last, "x");
