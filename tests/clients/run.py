@@ -149,6 +149,7 @@ def say(text: str) -> None:
 def run_suite(name: str, server: str, run: Run, environment: dict[str, str]) -> Counts:
     began = time.monotonic()
     log = BUILD / f"{name}-{server}.log"
+    log.unlink(missing_ok=True)
     missing = [program for program in run.needs if shutil.which(program) is None]
     output, status = f"missing: {' '.join(missing)}; run scripts/setup clients", 1
     if not missing:
@@ -177,7 +178,9 @@ def run_suite(name: str, server: str, run: Run, environment: dict[str, str]) -> 
     verdict = "FAIL" if counts.failed or counts.skipped else "ok"
     say(f"{verdict:4} {server:9} {name:17} {tests:4} tests {time.monotonic() - began:6.1f} s")
     if counts.failed:
-        say("\n".join(output.splitlines()[-60:]) + f"\n---- all of it: {log.relative_to(ROOT)}")
+        say("\n".join(output.splitlines()[-60:]))
+        if log.exists():
+            say(f"---- all of it: {log.relative_to(ROOT)}")
     if counts.skipped:
         say(f"{counts.skipped} skipped, which counts as failed")
         counts = Counts(counts.passed, counts.failed + counts.skipped)
