@@ -11,8 +11,8 @@ RUN make deb
 FROM debian:12-slim
 # hadolint ignore=DL3008
 RUN --mount=type=bind,from=build,source=/src/build/packages,target=/packages \
-  groupadd --system --gid 11211 tandem \
-  && useradd --system --uid 11211 --gid tandem --home-dir /nonexistent --shell /usr/sbin/nologin tandem \
+  groupadd --gid 11211 tandem \
+  && useradd --uid 11211 --gid tandem --home-dir /nonexistent --shell /usr/sbin/nologin tandem \
   && apt-get update \
   && apt-get install -y --no-install-recommends /packages/tandem_*.deb \
   && rm -rf /var/lib/apt/lists/*

@@ -69,6 +69,9 @@ dpkg --purge tandem
 state purged
 say "state left" test -e /var/lib/tandem
 say "folder of settings left" test -e /etc/tandem
+userdel tandem
+useradd --uid 11211 --no-create-home tandem
+say "installed beside an own user" dpkg --install /tmp/tandem_*.deb
 """
 
 EXPECTED = {
@@ -154,6 +157,10 @@ def test_the_installed_server_works(life: dict[str, bool]) -> None:
 
 def test_what_an_administrator_changed_stays(life: dict[str, bool]) -> None:
     assert life["own settings kept"]
+
+
+def test_an_administrators_own_user_is_taken(life: dict[str, bool]) -> None:
+    assert life["installed beside an own user"]
 
 
 def test_purging_leaves_nothing_but_the_user(life: dict[str, bool]) -> None:
