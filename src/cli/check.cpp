@@ -22,15 +22,37 @@ void check_eviction(const Settings& settings, std::string_view where) {
   throw CommandError(EX_USAGE, fmt::format("{}: {} is neither clock nor s3-fifo", where, in_quotes(eviction)));
 }
 
+namespace {
+// What is asked of TLS without it would leave a server open that was meant to be closed.
+void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
+  const TlsOptions& tls = settings.server.tls;
+  const auto fail = [&](std::string_view option, std::string_view why) {
+    throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), why));
+  };
+  if (!tls.enabled) {
+    if (!tls.certificate.empty()) fail("tls-cert", "TLS is turned off");
+    if (!tls.key.empty()) fail("tls-key", "without tls-cert there is no TLS");
+    if (!tls.ca.empty()) fail("tls-ca", "without tls-cert there is no TLS");
+    if (tls.verify_mode != 0) fail("tls-verify", "without tls-cert there is no TLS");
+    return;
+  }
+  if (tls.certificate.empty()) fail("tls", "TLS needs a certificate (tls-cert)");
+  if (tls.verify_mode != 0 && tls.ca.empty()) fail("tls-verify", "needs the CAs of clients' certificates (tls-ca)");
+  if (settings.server.tcp_port == 0 && settings.server.unix_path.empty()) fail("port", "there is no TLS without TCP");
+}
+}  // namespace
+
 void check_together(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const Option& listen = *find_option("listen");
   for (const std::string& entry : settings.server.listen) {
     try {
-      net::parse_endpoint(entry);
+      if (net::parse_endpoint(entry).plain && !settings.server.tls.enabled)
+        throw std::invalid_argument(fmt::format("{}: there is no TLS to leave out", in_quotes(entry)));
     } catch (const std::invalid_argument& error) {
       throw CommandError(EX_USAGE, fmt::format("{}: {}", where(listen), error.what()));
     }
   }
+  check_tls(settings, where);
   check_unix_path(settings, where(*find_option("unix")));
   check_eviction(settings, where(*find_option("eviction")));
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {

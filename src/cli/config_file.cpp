@@ -62,14 +62,14 @@ void set_from_node(const Option& option, Settings& settings, const toml::node& n
   }
   if (const auto* text = node.as_string()) {
     const bool takes_text = option.kind == Kind::text || option.kind == Kind::size || option.kind == Kind::seconds ||
-                            option.kind == Kind::mode;
+                            option.kind == Kind::mode || option.kind == Kind::choice;
     if (!takes_text) wrong_type(option, node);
     set_from_text(option, settings, text->get());
   } else if (const auto* on = node.as_boolean()) {
     if (option.kind != Kind::flag) wrong_type(option, node);
     set_flag(option, settings, on->get());
   } else if (const auto* integer = node.as_integer()) {
-    if (option.kind == Kind::flag || option.kind == Kind::text) wrong_type(option, node);
+    if (option.kind == Kind::flag || option.kind == Kind::text || option.kind == Kind::choice) wrong_type(option, node);
     // Permissions as a number are TOML's octal numbers: 0o660.
     if (option.kind == Kind::mode && (integer->get() < 0 || integer->get() > 0777)) {
       throw ValueError(fmt::format("expected {}, got {}", expectation(option), integer->get()));

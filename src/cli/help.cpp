@@ -56,13 +56,13 @@ std::string shown_default(const Option& o) {
 }  // namespace
 
 const std::string_view signals_text =
-    "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` and `PIPE` are ignored. `USR1` "
-    "stops `tandem memcached`, as it does memcached, and is reserved in `tandem serve`.";
+    "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` loads certificates and passwords "
+    "again, `PIPE` is ignored. `USR1` stops `tandem memcached`, as it does memcached, and is reserved in `tandem serve`.";
 
 namespace {
 constexpr std::array exits{
     ExitText{"0", "clean stop; help or version printed"},
-    ExitText{"64", "bad command line"},
+    ExitText{"64", "bad command line; a certificate or key that cannot be used"},
     ExitText{"66, 78", "the file given with `--config` cannot be read, or has a mistake"},
     ExitText{"67, 77", "no such user, or not allowed to become it"},
     ExitText{"71", "the system refused something: an address in use, no memory, a limit"},
@@ -90,7 +90,7 @@ std::string memcached_default(const Option& o, const Settings& settings) {
     case Effect::item_bytes:
       return fmt::format("{}m", settings.engine.item_bytes_max >> 20);
     default:
-      return o.kind == Kind::list || !o.extended.empty() ? show(o, settings) : std::string();
+      return o.kind == Kind::list || (!o.extended.empty() && o.kind != Kind::choice) ? show(o, settings) : std::string();
   }
 }
 
@@ -115,6 +115,7 @@ std::string toml_value(const Option& o, const Settings& settings) {
     case Kind::size:
     case Kind::seconds:
     case Kind::mode:
+    case Kind::choice:
       return fmt::format("\"{}\"", text);
     default:
       return text;

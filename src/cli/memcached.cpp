@@ -160,6 +160,7 @@ class MemcachedParser {
         return;
       case Effect::refused:
         throw CommandError(EX_USAGE, fmt::format("{} ({}) is not supported yet", what, o.help));
+      case Effect::strict:
       case Effect::none:
         return;
     }
@@ -170,10 +171,8 @@ class MemcachedParser {
     if (!std::exchange(listen_given_, true)) listen.clear();
     while (!text.empty()) {
       const std::size_t end = std::min(text.find_first_of(",;"), text.size());
-      std::string_view entry = text.substr(0, end);
+      const std::string_view entry = text.substr(0, end);
       text.remove_prefix(std::min(end + 1, text.size()));
-      // Without TLS every listener is a "notls" one.
-      if (entry.starts_with("notls:")) entry.remove_prefix(6);
       if (!entry.empty()) listen.emplace_back(entry);
     }
   }
@@ -231,11 +230,29 @@ class MemcachedParser {
     } else if (o != nullptr && !negated && o->kind == Kind::text) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       text_of(*o, result_.settings) = entry.substr(equals + 1);
+    } else if (o != nullptr && !negated && o->effect == Effect::strict) {
+      if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
+      take_strict(*o, entry.substr(equals + 1));
     } else if (o != nullptr && !negated) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
       store_number(*o, what, number(what, entry.substr(equals + 1)));
     } else {
       notice(fmt::format("-o {} has no effect, ignored", in_quotes(entry)));
+    }
+  }
+
+  // Numbers that memcached takes whole or not at all.
+  void take_strict(const Option& o, std::string_view text) {
+    const std::string copy(text);
+    char* end = nullptr;
+    errno = 0;
+    const long value = std::strtol(copy.c_str(), &end, 10);
+    if (end == copy.c_str() || *end != 0 || errno != 0)
+      throw CommandError(1, fmt::format("could not parse argument to {}", o.extended));
+    try {
+      set_number(o, result_.settings, static_cast<double>(value));
+    } catch (const ValueError&) {
+      throw CommandError(1, fmt::format("Invalid {}. Use help to see valid options.", o.extended));
     }
   }
 
@@ -261,12 +278,15 @@ class MemcachedParser {
     if (server.udp_port != 0 && !tcp_given_) server.tcp_port = server.udp_port;
     for (const std::string& entry : server.listen) {
       try {
-        net::parse_endpoint(entry);
+        if (net::parse_endpoint(entry).plain && !server.tls.enabled)
+          throw std::invalid_argument("'notls' option is valid only when SSL is enabled");
       } catch (const std::invalid_argument& error) {
         throw CommandError(EX_OSERR,
                            fmt::format("failed to listen on one of interface(s) {}: {}", entry, error.what()));
       }
     }
+    if (server.tls.enabled && server.tcp_port == 0)
+      throw CommandError(EX_USAGE, "ERROR: You cannot enable SSL without a TCP port.");
     check_unix_path(result_.settings, "-s");
     check_eviction(result_.settings, "-o eviction");
   }

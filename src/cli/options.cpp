@@ -41,6 +41,17 @@ double number_of(const Option& option, Settings& settings) {
                     option.field(settings));
 }
 
+// The name of a choice's number; empty: it has none.
+std::string_view choice_name(const Option& option, double number) {
+  std::string_view rest = option.choices;
+  for (double n = option.minimum; !rest.empty(); ++n) {
+    const std::size_t end = std::min(rest.find('|'), rest.size());
+    if (n == number) return rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
 std::string format_number(Kind kind, double number) {
   if (!(number >= 0 && number < 0x1p63)) return fmt::format("{}", number);  // out of any unit's range
   switch (kind) {
@@ -149,6 +160,11 @@ void set_from_text(const Option& option, Settings& settings, std::string_view te
     case Kind::flag:
       set_flag(option, settings, parse_flag(text));
       return;
+    case Kind::choice:
+      for (double n = option.minimum; n <= option.maximum; ++n) {
+        if (choice_name(option, n) == text) return set_number(option, settings, n);
+      }
+      throw ValueError(fmt::format("expected {}, got {}", expectation(option), in_quotes(text)));
     default:
       set_number(option, settings, parse_number(option.kind, text));
   }
@@ -177,6 +193,11 @@ std::string expectation(const Option& option) {
       return option.maximum < 4294967295.0 ? range("a time") : "a time in seconds or with s, m, h or d";
     case Kind::mode:
       return "octal permissions from 0 to 777";
+    case Kind::choice: {
+      std::string names(option.choices);
+      for (std::size_t at; (at = names.find('|')) != std::string::npos;) names.replace(at, 1, ", ");
+      return fmt::format("one of {}", names);
+    }
   }
   return {};
 }
@@ -190,6 +211,8 @@ std::string show(const Option& option, const Settings& settings) {
       return fmt::format("{}", fmt::join(list_of(option, copy), ","));
     case Kind::flag:
       return *std::get<bool*>(option.field(copy)) ? "true" : "false";
+    case Kind::choice:
+      return std::string(choice_name(option, number_of(option, copy)));
     default:
       return format_number(option.kind, number_of(option, copy));
   }
@@ -198,7 +221,7 @@ std::string show(const Option& option, const Settings& settings) {
 std::string_view placeholder(const Option& option) {
   switch (option.kind) {
     case Kind::text:
-      return option.name == "user" ? "USER" : "FILE";
+      return option.name == "user" ? "USER" : option.name == "tls-ciphers" ? "LIST" : "FILE";
     case Kind::list:
       return "ADDRESS";
     case Kind::size:
@@ -207,6 +230,8 @@ std::string_view placeholder(const Option& option) {
       return "TIME";
     case Kind::mode:
       return "MODE";
+    case Kind::choice:
+      return "NAME";
     case Kind::integer:
     case Kind::real:
       return "NUMBER";

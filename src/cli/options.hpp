@@ -43,7 +43,7 @@ class CommandError : public std::runtime_error {
   int exit_code_;
 };
 
-enum class Kind : std::uint8_t { text, list, flag, integer, real, size, seconds, mode, count };
+enum class Kind : std::uint8_t { text, list, flag, integer, real, size, seconds, mode, count, choice };
 
 // What memcached's letter does with its argument, beyond storing it.
 enum class Effect : std::uint8_t {
@@ -64,6 +64,7 @@ enum class Effect : std::uint8_t {
   version,       // print and exit
   protocol,      // auto, ascii, binary
   extended,      // -o
+  strict,        // of -o: a whole number, else memcached's complaint
   ignored,       // reported on stderr, without effect
   ignored_text,  // the same, takes an argument that must not be empty
   refused,       // protects something and is not built: an error
@@ -78,7 +79,8 @@ struct Option {
   Kind kind = Kind::flag;
   std::string_view help = {};
   Field (*field)(Settings&) = nullptr;
-  double minimum = 0, maximum = 0;      // of integer, real, size (bytes) and seconds
+  double minimum = 0, maximum = 0;      // of integer, real, size (bytes), seconds and choice
+  std::string_view choices = {};        // their names joined by |, the first stands for `minimum`
   std::string_view serve_default = {};  // said in help and docs where it depends on the machine
 
   char letter = 0;  // memcached's

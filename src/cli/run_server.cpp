@@ -40,6 +40,11 @@ void say_serving(const Settings& settings, const Engine& engine, const Server& s
              settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes());
 }
 
+// Loads again what lies in files. A failure changes nothing and is said.
+void reload_files(Server& server) {
+  if (const std::string error = server.reload_certificates(); !error.empty()) fmt::print(stderr, "{}\n", error);
+}
+
 }  // namespace
 
 std::string describe_addresses(const ServerOptions& options, int tcp_port, int udp_port) {
@@ -51,11 +56,13 @@ std::string describe_addresses(const ServerOptions& options, int tcp_port, int u
     const int port = endpoint.port >= 0 ? endpoint.port : tcp_port != 0 ? tcp_port : udp_port;
     const bool is_v6 = endpoint.host.find(':') != std::string::npos;
     const std::string host = endpoint.host.empty() ? "*" : is_v6 ? fmt::format("[{}]", endpoint.host) : endpoint.host;
-    out += fmt::format("{}:{}", host, port);
+    out += fmt::format("{}{}:{}", endpoint.plain ? "notls:" : "", host, port);
   }
   const bool same = tcp_port == udp_port || tcp_port == 0;
-  if (tcp_port != 0 && udp_port != 0) return out + (same ? " (TCP, UDP)" : fmt::format(" (TCP; UDP on {})", udp_port));
-  return out + (tcp_port != 0 ? " (TCP)" : " (UDP)");
+  const std::string_view tcp = options.tls.enabled ? "TLS" : "TCP";
+  if (tcp_port != 0 && udp_port != 0)
+    return out + (same ? fmt::format(" ({}, UDP)", tcp) : fmt::format(" ({}; UDP on {})", tcp, udp_port));
+  return out + (tcp_port != 0 ? fmt::format(" ({})", tcp) : " (UDP)");
 }
 
 int run_server(Settings settings, ServerStyle style) {
@@ -71,6 +78,9 @@ int run_server(Settings settings, ServerStyle style) {
   if (process.daemon) {
     // The socket's file is removed at the end, from another working directory.
     settings.server.unix_path = absolute_path(settings.server.unix_path);
+    // And certificates are loaded again from there.
+    for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
+      *path = absolute_path(*path);
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
@@ -90,7 +100,8 @@ int run_server(Settings settings, ServerStyle style) {
 
   Signals signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && style == ServerStyle::memcached);
-    if (!stops) return;  // HUP: a closed terminal does not end a store; USR1: reserved
+    if (number == SIGHUP) return reload_files(server);  // a closed terminal does not end a store
+    if (!stops) return;                                 // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
     notify_manager("STOPPING=1");
     server.stop();

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -63,7 +64,12 @@ bool Acceptor::is_full() const noexcept {
   return state_.connections.load(std::memory_order_seq_cst) >= state_.options.connections_max;
 }
 
+bool Acceptor::speaks_tls(int listener) const noexcept {
+  return std::ranges::any_of(tcp_, [listener](const BoundSocket& s) { return s.tls && s.fd.get() == listener; });
+}
+
 void Acceptor::accept_from(int listener) {
+  const bool tls = speaks_tls(listener);
   for (int i = 0; i < accepts_per_wakeup; ++i) {
     if (is_full() && !state_.options.maxconns_fast) return pause(false);
     Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -83,16 +89,18 @@ void Acceptor::accept_from(int listener) {
       }
     }
     if (is_full()) {
-      // Sent as far as the fresh socket takes it, which is all of it.
-      [[maybe_unused]] const auto sent = send(socket.get(), too_many.data(), too_many.size(), MSG_NOSIGNAL);
+      // Sent as far as the fresh socket takes it, which is all of it. A client with TLS could not read it.
+      if (!tls) {
+        [[maybe_unused]] const auto sent = send(socket.get(), too_many.data(), too_many.size(), MSG_NOSIGNAL);
+      }
       state_.rejected_connections.add();
       continue;
     }
-    hand_over(std::move(socket));
+    hand_over(std::move(socket), tls);
   }
 }
 
-void Acceptor::hand_over(Fd socket) {
+void Acceptor::hand_over(Fd socket, bool tls) {
   state_.total_connections.add();
   // The fewest connections; among equals in turn.
   Worker* chosen = nullptr;
@@ -105,7 +113,7 @@ void Acceptor::hand_over(Fd socket) {
   if (state_.verbosity.load(std::memory_order_relaxed) >= 2)
     log().debug("<{} new auto-negotiating client connection", socket.get());
   try {
-    chosen->adopt(std::move(socket));
+    chosen->adopt(std::move(socket), tls);
   } catch (const std::exception& error) {
     log().warn("a connection was dropped: {}", error.what());
     state_.connections.fetch_sub(1, std::memory_order_seq_cst);

@@ -35,10 +35,11 @@ class Acceptor {
 
  private:
   void accept_from(int listener);
-  void hand_over(Fd socket);
+  void hand_over(Fd socket, bool tls);
   void pause(bool retries) noexcept;
   void resume() noexcept;
   bool is_full() const noexcept;
+  bool speaks_tls(int listener) const noexcept;
 
   State& state_;
   std::vector<BoundSocket> tcp_;

@@ -16,6 +16,7 @@
 
 #include "heap/heap.hpp"
 #include "net/limits.hpp"
+#include "net/tls_session.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::net {
@@ -131,6 +132,7 @@ struct Connection {
   std::size_t kept_charged = 0;  // bytes of State::kept that its buffer takes
   std::unique_ptr<Unsent> unsent;
   std::unique_ptr<Fill> fill;
+  std::unique_ptr<TlsSession> tls;  // nullptr: a plain connection
   Connection* previous = nullptr;  // in the worker's list of connections
   Connection* next = nullptr;
 

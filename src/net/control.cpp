@@ -171,6 +171,7 @@ void Control::general(StatSink& sink) {
   put(sink, "evicted_unfetched", store.evicted_unfetched);
   put(sink, "evictions", store.evictions);
   put(sink, "reclaimed", store.reclaimed);
+  tls(sink, now);
 }
 
 void Control::settings(StatSink& sink) const {
@@ -211,7 +212,7 @@ void Control::settings(StatSink& sink) const {
   put(sink, "hash_algorithm", "xxh3");
   put(sink, "idle_timeout", server.idle_timeout_s);
   put(sink, "track_sizes", yes_no(server.track_sizes));
-  put(sink, "ssl_enabled", "no");
+  tls_settings(sink);
 }
 
 void Control::connections(StatSink& sink) const {

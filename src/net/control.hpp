@@ -27,6 +27,7 @@ class Control final : public ServerControl {
   void flush_all(std::uint32_t at_s) override;
   bool stats(std::string_view group, StatSink& sink) override;
   void set_verbosity(unsigned level) override;
+  std::string refresh_certificates() override;
 
  private:
   // What only the items themselves can tell of a class.
@@ -45,7 +46,9 @@ class Control final : public ServerControl {
   };
   Totals totals() const noexcept;
   void general(StatSink& sink);
+  void tls(StatSink& sink, const Totals& now) const;
   void settings(StatSink& sink) const;
+  void tls_settings(StatSink& sink) const;
   void items(StatSink& sink);
   void slabs(StatSink& sink) const;
   void sizes(StatSink& sink);

@@ -18,7 +18,10 @@ namespace tandem::net {
   X(closed_for_room)      /* closed because unread output passed a limit */                             \
   X(udp_requests)         /* datagrams received */                                                      \
   X(udp_requests_dropped) /* of these: no frame, several datagrams, more requests than a batch holds */ \
-  X(udp_replies_dropped)  /* longer than udp_reply_bytes_max, or the socket was full */
+  X(udp_replies_dropped)  /* longer than udp_reply_bytes_max, or the socket was full */                 \
+  X(ssl_handshake_errors) /* connections that ended before their TLS handshake did */                   \
+  X(ssl_proto_errors)     /* established ones that ended because of what the client sent */             \
+  X(ssl_new_sessions)     /* that a client may resume */
 
 struct NetCounters {
 #define TD_X(name) Counter name;

@@ -117,7 +117,7 @@ std::vector<BoundSocket> bind_all(const ServerOptions& options, int port, int ty
       set_port(*a, wanted);
       if (endpoint.port < 0) port = wanted;
       if (copies == 1) {
-        bound.push_back({std::move(first), wanted});
+        bound.push_back({std::move(first), wanted, false, options.tls.enabled && !endpoint.plain});
         continue;
       }
       first.reset();
@@ -146,6 +146,11 @@ void listen_on(int fd, unsigned backlog, std::string_view name) {
 
 Endpoint parse_endpoint(std::string_view text) {
   Endpoint endpoint;
+  constexpr std::string_view plain_prefix = "notls:";
+  if (text.starts_with(plain_prefix)) {
+    endpoint.plain = true;
+    text.remove_prefix(plain_prefix.size());
+  }
   std::string_view host = text, port;
   if (!text.empty() && text.front() == '[') {
     const std::size_t end = text.find(']');

@@ -12,19 +12,21 @@
 
 namespace tandem::net {
 
-// host: empty means any address. port: -1 if the text names none.
+// host: empty means any address. port: -1 if the text names none. plain: without TLS, also where the server has it.
 struct Endpoint {
   std::string host;
   int port = -1;
+  bool plain = false;
 };
 
-// One of memcached's -l entries: host, host:port, [v6], [v6]:port, v6, * (any). Throws std::invalid_argument.
+// One of memcached's -l entries: host, host:port, [v6], [v6]:port, v6, * (any), and notls: before any. Throws std::invalid_argument.
 Endpoint parse_endpoint(std::string_view text);
 
 struct BoundSocket {
   Fd fd;
   int port = 0;        // really bound; 0: a Unix socket
   bool local = false;  // a Unix socket
+  bool tls = false;    // what it accepts speaks TLS
 };
 
 // All throw std::system_error with the address in the text when an address cannot be bound (one family of a name that

@@ -63,6 +63,23 @@ inline constexpr std::size_t datagram_slot_bytes = 64 * 1024 + 17 * 64;
 inline constexpr std::size_t udp_reply_bytes_max = 2 * 1024 * 1024;
 inline constexpr std::size_t udp_payload_bytes_max = udp_datagram_bytes_max - udp_frame_bytes;
 
+// --- TLS
+// -----------------------------------------------------------------------------------------------------------------------------------
+// The largest record that TLS has.
+inline constexpr std::size_t tls_record_bytes_max = 16 * 1024;
+// Input that a call may take beside the data it is asked for: record headers, and what a client can send without data.
+inline constexpr std::size_t tls_input_bytes_max = 32 * 1024;
+// Handshake steps of a worker's pass. One costs up to a millisecond of processor time (the signature with an RSA key),
+// and established connections wait for it.
+inline constexpr unsigned tls_handshake_steps_per_pass = 4;
+// Handshakes that a worker has begun and not finished, each some 60 KiB: past it the oldest is closed. Who has sent
+// nothing is not counted: that is a quiet connection, and closed by handshake_timeout_s.
+inline constexpr std::size_t tls_handshakes_max = 256;
+// Of a client's certificates; ten of the largest in use.
+inline constexpr long tls_client_chain_bytes_max = 32 * 1024;
+// Sessions that OpenSSL keeps for clients of TLS 1.2 that take no tickets.
+inline constexpr long tls_sessions_cached_max = 4096;
+
 // --- accepting
 // -----------------------------------------------------------------------------------------------------------------------------
 inline constexpr int accepts_per_wakeup = 64;

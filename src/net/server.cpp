@@ -13,6 +13,7 @@
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
 #include "net/state.hpp"
+#include "net/tls_context.hpp"
 #include "net/worker.hpp"
 
 namespace tandem {
@@ -121,6 +122,10 @@ Server::~Server() {
 
 int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
+
+std::string Server::reload_certificates() {
+  return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
+}
 
 void Server::stop() noexcept {
   parts_->state.stopping.store(true, std::memory_order_release);

@@ -5,12 +5,35 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "store/engine.hpp"
 
 namespace tandem {
+
+// TLS on TCP connections. UDP and Unix sockets stay plain, as memcached's do.
+struct TlsOptions {
+  bool enabled = false;               // -Z
+  std::string certificate;            // -o ssl_chain_cert: PEM file, the server's own certificate first
+  std::string key;                    // -o ssl_key; empty: it is in the certificate's file
+  unsigned key_format = 1;            // -o ssl_keyformat: 1 PEM, 2 DER
+  unsigned verify_mode = 0;           // -o ssl_verify_mode: clients' certificates are 0 not asked for, 1 checked when
+                                      // they come, 2 required; 3 is 2
+  std::string ca;                     // -o ssl_ca_cert: PEM file of who may sign them
+  std::string ciphers;                // -o ssl_ciphers: of TLS 1.2 and before; empty: OpenSSL's
+  unsigned min_version = 2;           // -o ssl_min_version: TLS 1.n
+  bool session_cache = false;         // -o ssl_session_cache: clients may resume sessions
+  bool kernel_tls = false;            // -o ssl_kernel_tls: the kernel encrypts, if it can
+  unsigned handshake_timeout_s = 10;  // a client that has not finished its handshake by then is closed; 0: never
+};
+
+// Certificate, key or another part of TlsOptions cannot be used.
+class TlsError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
@@ -27,18 +50,23 @@ struct ServerOptions {
   bool flush_enabled = true;                        // -F turns flush_all off
   bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
   int verbosity = 0;                                // -v
+  TlsOptions tls;
 };
 
 class Server {
  public:
   // Binds and starts the threads; throws std::system_error with the address in its text, std::invalid_argument for one
-  // that cannot be understood, std::runtime_error when the engine has no contexts left. `engine` outlives the server.
+  // that cannot be understood, TlsError, std::runtime_error when the engine has no contexts left. `engine` outlives the
+  // server.
   Server(const ServerOptions& options, Engine& engine);
   ~Server();  // stop() and wait()
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
   int udp_port() const noexcept;
+  // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed (the
+  // old ones stay), empty on success or without TLS.
+  std::string reload_certificates();
   void stop() noexcept;  // any thread, also from a signal handler
   void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
 

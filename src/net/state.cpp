@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "net/tls_context.hpp"
+
 namespace tandem::net {
 namespace {
 
@@ -25,8 +27,11 @@ State::State(const ServerOptions& o, Engine& e)
     : options(o),
       engine(e),
       protocol(protocol_options(o, e.options())),
+      tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
       pinned(std::max(e.options().memory_bytes / pinned_share, e.options().item_bytes_max)),
       filling(std::max(e.options().memory_bytes / filling_share, e.options().item_bytes_max)) {}
+
+State::~State() = default;
 
 }  // namespace tandem::net

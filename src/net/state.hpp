@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/memory_budget.hpp"
 #include "net/fd.hpp"
@@ -16,6 +17,8 @@
 #include "store/engine.hpp"
 
 namespace tandem::net {
+
+class TlsContext;
 
 // Wakes a thread that waits in epoll. notify() is safe in a signal handler.
 class EventFd {
@@ -33,11 +36,15 @@ class EventFd {
 };
 
 struct State {
-  State(const ServerOptions& o, Engine& e);
+  State(const ServerOptions& o, Engine& e);  // throws TlsError
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
   const ServerOptions options;
   Engine& engine;
   const ProtocolOptions protocol;
+  const std::unique_ptr<TlsContext> tls;  // nullptr: without
 
   std::atomic<int> verbosity;
   std::atomic<bool> stopping{false};

@@ -33,6 +33,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       context_(state.engine.make_context()),
       executor_(*context_),
       arena_(new char[input_arena_bytes]),
+      has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
   add_to_epoll(epoll_.get(), wakeup_.get(), EPOLLIN, nullptr);
@@ -50,9 +51,13 @@ Worker::~Worker() {
   end_pass();
 }
 
-void Worker::adopt(Fd socket) {
+void Worker::adopt(Fd socket, bool tls) {
   auto owned = std::make_unique<Connection>(socket.get(), state_.protocol, state_.engine.shared().clock);
   Connection* c = owned.get();
+  if (tls) {
+    c->tls = std::make_unique<TlsSession>(c->fd, state_.engine.shared().clock.now_s());
+    unfinished_handshakes_.fetch_add(1, std::memory_order_relaxed);
+  }
   {
     const std::lock_guard lock(connections_mutex_);
     c->next = connections_;
@@ -68,6 +73,7 @@ void Worker::adopt(Fd socket) {
       connections_ = c->next;
       if (connections_ != nullptr) connections_->previous = nullptr;
       connection_count_.fetch_sub(1, std::memory_order_relaxed);
+      if (tls) unfinished_handshakes_.fetch_sub(1, std::memory_order_relaxed);
       throw std::system_error(error, std::generic_category(), "epoll_ctl");
     }
     static_cast<void>(socket.release());
@@ -76,8 +82,8 @@ void Worker::adopt(Fd socket) {
 }
 
 void Worker::run() {
-  // Without an idle timeout nothing happens by itself: sleep until there is something to do.
-  const int timeout_ms = state_.options.idle_timeout_s != 0 ? 1000 : -1;
+  // Without timeouts nothing happens by itself: sleep until there is something to do.
+  const int timeout_ms = has_timeouts_ ? 1000 : -1;
   while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
   {
     const std::lock_guard lock(connections_mutex_);
@@ -88,6 +94,7 @@ void Worker::run() {
 
 void Worker::begin_pass() noexcept {
   ++pass_;
+  handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
   sampled_ = pass_ % TaskTimer::sample_every == 0;
 }
@@ -112,9 +119,9 @@ void Worker::pass(int timeout_ms) {
   udp_passes_ = 0;
   epoll_event events[events_per_pass];
   const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() && !udp_waits_ ? timeout_ms : 0);
-  if (TD_UNLIKELY(state_.options.idle_timeout_s != 0)) {
+  if (TD_UNLIKELY(has_timeouts_)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
-    if (now_s != idle_checked_s_) close_idle(now_s);
+    if (now_s != timeouts_checked_s_) check_timeouts(now_s);
   }
   if (count > 0 || !waiting_.empty() || udp_waits_) {
     begin_pass();
@@ -190,11 +197,17 @@ void Worker::close_later(Connection& c) noexcept {
     state_.filling.give_back(c.fill->value_bytes);
     c.fill.reset();
   }
+  if (TD_UNLIKELY(c.tls != nullptr)) close_tls(c);
   closed_.push_back(&c);
 }
 
+void Worker::check_timeouts(std::uint32_t now_s) {
+  timeouts_checked_s_ = now_s;
+  if (state_.options.idle_timeout_s != 0) close_idle(now_s);
+  close_unfinished_handshakes(now_s);
+}
+
 void Worker::close_idle(std::uint32_t now_s) {
-  idle_checked_s_ = now_s;
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
     if (now_s - c->last_active_s.load(std::memory_order_relaxed) <= state_.options.idle_timeout_s || c->is_closed())

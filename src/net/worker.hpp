@@ -34,8 +34,9 @@ class Worker final : private ResponseWriter {
   Worker(State& state, ServerControl& control, std::vector<Fd> udp);
   ~Worker() override;
 
-  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections.
-  void adopt(Fd socket);
+  // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections; `tls`: that speaks
+  // TLS.
+  void adopt(Fd socket, bool tls = false);
   std::uint32_t connection_count() const noexcept { return connection_count_.load(std::memory_order_relaxed); }
 
   // The worker's thread: until State::stopping is set and wake() was called; closes all connections at the end.
@@ -84,6 +85,7 @@ class Worker final : private ResponseWriter {
   void handle(const epoll_event& event);
   void end_pass() noexcept;
   void close_later(Connection& c) noexcept;
+  void check_timeouts(std::uint32_t now_s);
   void close_idle(std::uint32_t now_s);
   void watch(Connection& c, std::uint32_t events) noexcept;
   void go_on_next_pass(Connection& c);
@@ -106,6 +108,14 @@ class Worker final : private ResponseWriter {
   void run_batch(bool goes_on);
   void finish(Entry& entry);
   void log_requests(const Entry& entry) const;
+
+  // worker_tls.cpp: both of them with TLS
+  bool shake_hands(Connection& c) noexcept;
+  std::ptrdiff_t read_tls(Connection& c, char* to, std::size_t bytes) noexcept;
+  std::size_t receive_tls(Connection& c, char* to) noexcept;
+  std::size_t receive_value_tls(Connection& c, char* to) noexcept;
+  void close_tls(Connection& c) noexcept;
+  void close_unfinished_handshakes(std::uint32_t now_s);
 
   // worker_respond.cpp: WR and SD
   bool write(Batch& batch, Strip strip) override;
@@ -150,7 +160,10 @@ class Worker final : private ResponseWriter {
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
   std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
-  std::uint32_t idle_checked_s_ = 0;
+  std::vector<Connection*> handshaking_;  // that have sent something, in order
+  unsigned handshake_steps_left_ = 0;     // in this pass
+  const bool has_timeouts_;
+  std::uint32_t timeouts_checked_s_ = 0;
   bool udp_waits_ = false;  // a UDP socket may hold more
   // A worker that serves nothing but one UDP socket often finds more in it after a pass: then asking epoll first is a
   // system call too many.
@@ -163,6 +176,7 @@ class Worker final : private ResponseWriter {
   Fd epoll_;
   EventFd wakeup_;
   std::atomic<std::uint32_t> connection_count_{0};
+  std::atomic<std::uint32_t> unfinished_handshakes_{0};
   mutable std::mutex connections_mutex_;
   Connection* connections_ = nullptr;  // guarded by connections_mutex_
 };

@@ -110,6 +110,7 @@ bool Worker::received(Connection& c, std::ptrdiff_t bytes) noexcept {
 
 std::size_t Worker::receive(Connection& c, char* to) noexcept {
   const Timed timed(sampled_, context_->tasks, Task::receive);
+  if (TD_UNLIKELY(c.tls != nullptr)) return receive_tls(c, to);
   const std::ptrdiff_t bytes = receive_bytes(c.fd, to, receive_bytes_max);
   if (!received(c, bytes)) return 0;
   if (TD_LIKELY(static_cast<std::size_t>(bytes) < receive_bytes_max)) c.readable = c.ended;
@@ -118,6 +119,7 @@ std::size_t Worker::receive(Connection& c, char* to) noexcept {
 
 // Receives the rest of a large value into its slot, and what follows it to `to`; returns the bytes of the latter.
 std::size_t Worker::receive_value(Connection& c, char* to) noexcept {
+  if (TD_UNLIKELY(c.tls != nullptr)) return receive_value_tls(c, to);
   Fill& fill = *c.fill;
   const std::uint64_t missing = fill.value_bytes - fill.received_bytes;
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(missing, receive_value_bytes_max));

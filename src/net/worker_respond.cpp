@@ -21,6 +21,9 @@ bool ends_command(const Query& q) noexcept {
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 
+// The connection's replies go through OpenSSL.
+bool is_encrypted(const Connection& c) noexcept { return TD_UNLIKELY(c.tls != nullptr) && !c.tls->kernel_sends(); }
+
 }  // namespace
 
 // Ends the epoch where something was sent: it took a while, and its connection may not go on.
@@ -225,7 +228,9 @@ void Worker::send(Connection& c, OutputRange range) {
     return;
   }
   if (TD_LIKELY(!range.has_externals())) {
-    const std::ptrdiff_t sent = send_bytes(c.fd, output_.data() + range.begin, range.copied_bytes());
+    const char* const from = output_.data() + range.begin;
+    const std::ptrdiff_t sent =
+        is_encrypted(c) ? c.tls->send(from, range.copied_bytes()) : send_bytes(c.fd, from, range.copied_bytes());
     if (TD_UNLIKELY(sent < 0 && !would_block())) return close_later(c);
     if (sent > 0) {
       counters_.bytes_written.add(static_cast<std::uint64_t>(sent));
@@ -298,7 +303,8 @@ bool Worker::drain(Connection& c) {
     if (message.msg_iovlen == 0) break;
     std::size_t wanted = 0;
     for (std::size_t i = 0; i < message.msg_iovlen; ++i) wanted += parts[i].iov_len;
-    const std::ptrdiff_t sent = sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    const std::ptrdiff_t sent =
+        is_encrypted(c) ? c.tls->send(parts, message.msg_iovlen) : sendmsg(c.fd, &message, MSG_NOSIGNAL);
     if (sent < 0) {
       if (!would_block()) close_later(c);
       return false;
@@ -309,6 +315,7 @@ bool Worker::drain(Connection& c) {
     if (static_cast<std::size_t>(sent) < wanted) return false;
   }
   drop_unsent(c);
+  if (TD_UNLIKELY(c.tls != nullptr)) c.readable = true;  // what waited for output to go may go on
   if (c.state.load(std::memory_order_relaxed) == ConnectionState::blocked) {
     c.state.store(ConnectionState::reading, std::memory_order_relaxed);
     watch(c, watch_input);

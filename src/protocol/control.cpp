@@ -1,4 +1,4 @@
-// Commands that are executed alone: flush_all, verbosity and stats.
+// Commands that are executed alone: flush_all, verbosity, stats and refresh_certs.
 #include <algorithm>
 
 #include "protocol/protocol.hpp"
@@ -69,6 +69,12 @@ void execute_control(const Query& query, ServerControl& server, Output& out) {
       break;
     case Reply::stats:
       return protocol::stats(query, server, out);
+    case Reply::refresh_certs:
+      if (const std::string error = server.refresh_certificates(); !error.empty()) {
+        out.append(error);  // also to who wants no reply
+        return out.append("\r\n");
+      }
+      break;
     default:
       return;
   }

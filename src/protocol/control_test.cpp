@@ -67,11 +67,20 @@ TEST(Control, Stats) {
   EXPECT_EQ(server.exchange("STATS\r\nstat\r\nstats\treset\r\n"), "ERROR\r\nERROR\r\nERROR\r\n");
 }
 
+TEST(Control, RefreshCerts) {
+  ReplyHarness server;
+  EXPECT_EQ(server.exchange("refresh_certs\r\nrefresh_certs noreply\r\n"),
+            "Error TLS not enabled\r\nError TLS not enabled\r\n");
+  server.certificate_error.clear();
+  EXPECT_EQ(server.exchange("refresh_certs\r\nrefresh_certs x\r\nrefresh_certs noreply\r\n"), "OK\r\nOK\r\n");
+  EXPECT_EQ(server.calls.size(), 5u);
+  EXPECT_EQ(server.exchange("refresh_certsx\r\n"), "ERROR\r\n");
+}
+
 TEST(Control, MachineryThatIsNotHere) {
   ReplyHarness server;
   const Exchange exchanges[] = {
       {"shutdown\r\nshutdown graceful\r\n", "ERROR: shutdown not enabled\r\nERROR: shutdown not enabled\r\n"},
-      {"refresh_certs\r\n", "Error TLS not enabled\r\n"},
       {"watch\r\nwatch evictions mutations\r\n",
        "CLIENT_ERROR watch commands not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n"},
       {"watch nosuch\r\n", "ERROR\r\n"},

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -136,6 +137,8 @@ class ServerControl {
   // group: "" (general), settings, items, slabs, sizes, conns, reset, ... False: no such group.
   virtual bool stats(std::string_view group, StatSink& sink) = 0;
   virtual void set_verbosity(unsigned level) = 0;
+  // Why certificates could not be loaded again, one line; empty: done.
+  virtual std::string refresh_certificates() = 0;
 };
 
 // Executes an Opcode::control query and writes its reply.

@@ -27,6 +27,7 @@ enum class Reply : std::uint8_t {
   flush_all,  // expiry_s
   verbosity,  // delta
   stats,      // the rest of the line
+  refresh_certs,
 };
 
 inline Reply reply_of(const Query& query) noexcept { return static_cast<Reply>(query.reply); }
@@ -74,7 +75,6 @@ inline constexpr std::string_view flags_too_long = "CLIENT_ERROR options flags t
 // Administration. What Tandem has no part for answers as a memcached does that runs with it turned off (-X, -W,
 // -o no_lru_crawler,no_lru_maintainer,no_slab_reassign).
 inline constexpr std::string_view no_shutdown = "ERROR: shutdown not enabled\r\n";
-inline constexpr std::string_view no_tls = "Error TLS not enabled\r\n";
 inline constexpr std::string_view no_watch = "CLIENT_ERROR watch commands not allowed\r\n";
 inline constexpr std::string_view no_cachedump = "CLIENT_ERROR stats cachedump not allowed\r\n";
 inline constexpr std::string_view bad_detail = "CLIENT_ERROR usage: stats detail on|off|dump\r\n";

@@ -69,6 +69,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }
 
   std::vector<std::string> calls;  // of ServerControl
+  std::string certificate_error = "Error TLS not enabled";
 
  private:
   bool fill() {
@@ -121,6 +122,10 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
     if (group == "nosuch") return false;
     if (group != "items") sink.stat("name", "value");
     return true;
+  }
+  std::string refresh_certificates() override {
+    calls.emplace_back("refresh_certs");
+    return certificate_error;
   }
   void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
 

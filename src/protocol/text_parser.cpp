@@ -48,7 +48,10 @@ LineParser::Step LineParser::text(std::string_view command) {
       break;
     case 'r':
       if (command == "replace") return update(StoreMode::replace, false, words);
-      if (command == "refresh_certs") return answer(line::no_tls);
+      if (command == "refresh_certs") {
+        set_no_key(start(Opcode::control, Reply::refresh_certs, words.last_is("noreply") ? option::no_reply : 0));
+        return commit();
+      }
       break;
     case 'p':
       if (command == "prepend") return update(StoreMode::prepend, false, words);

@@ -1,0 +1,61 @@
+// The server's side of TLS: options, certificates and key as OpenSSL keeps them. Each session keeps the context that it
+// began with; a reload changes what later ones begin with.
+//
+// Thread safety: any thread.
+#pragma once
+#include <openssl/ssl.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "net/server.hpp"
+
+namespace tandem::net {
+
+template <auto free_function>
+struct OpensslDelete {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    free_function(object);
+  }
+};
+using SslPtr = std::unique_ptr<SSL, OpensslDelete<&SSL_free>>;
+using SslContextPtr = std::unique_ptr<SSL_CTX, OpensslDelete<&SSL_CTX_free>>;
+
+class TlsContext {
+ public:
+  // Loads certificate and key. Throws TlsError with memcached's text.
+  explicit TlsContext(const TlsOptions& options);
+
+  const TlsOptions& options() const noexcept { return options_; }
+  // Loads them again. When something is wrong, all stays as it was, and the text (memcached's, one line) says why;
+  // empty: done.
+  std::string reload();
+  std::uint64_t seconds_since_refresh() const noexcept;
+  // A server's session of the present context; nullptr when memory is short.
+  SslPtr new_session() const noexcept;
+
+ private:
+  void adopt(SslContextPtr context);
+
+  const TlsOptions options_;
+  mutable std::mutex mutex_;  // guards context_
+  SslContextPtr context_;
+  std::mutex reload_mutex_;  // one reload at a time
+  std::atomic<std::chrono::steady_clock::rep> refreshed_at_{0};
+};
+
+// The first error in OpenSSL's queue of this thread, as its ERR_error_string() puts it; the queue is emptied.
+std::string take_openssl_error();
+// "tlsv1.2" of 2.
+std::string_view tls_version_text(unsigned minor);
+// OpenSSL's flags of memcached's mode 0 to 3.
+int openssl_verify_mode(unsigned mode) noexcept;
+// Why the kernel cannot encrypt; empty when it can.
+std::string kernel_tls_missing();
+
+}  // namespace tandem::net
