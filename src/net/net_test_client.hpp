@@ -74,10 +74,14 @@ class Client {
     connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof address);
   }
 
+  virtual ~Client() = default;
+  Client(Client&&) = delete;
+  Client& operator=(Client&&) = delete;
+
   int fd() const { return fd_.get(); }
 
   // False: the server has closed the connection.
-  bool send(std::string_view bytes) {
+  virtual bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
@@ -155,18 +159,26 @@ class Client {
     return std::stoull(it->second);
   }
 
+ protected:
+  // receive() has some without the socket.
+  virtual bool has_pending() const { return false; }
+  // Receives some into `to`; false at the end of the stream.
+  virtual bool receive(std::string& to) {
+    char chunk[64 * 1024];
+    const ssize_t n = recv(fd_.get(), chunk, sizeof chunk, 0);
+    if (n <= 0) return false;
+    to.append(chunk, static_cast<std::size_t>(n));
+    return true;
+  }
+
  private:
   void connect_to(const sockaddr* address, socklen_t bytes) {
     if (connect(fd_.get(), address, bytes) != 0) throw std::system_error(errno, std::generic_category(), "connect");
   }
   bool fill() {
     pollfd p{fd_.get(), POLLIN, 0};
-    if (poll(&p, 1, patience_ms) != 1) throw std::runtime_error("no answer; so far: " + buffer_.substr(0, 200));
-    char chunk[64 * 1024];
-    const ssize_t n = recv(fd_.get(), chunk, sizeof chunk, 0);
-    if (n <= 0) return false;
-    buffer_.append(chunk, static_cast<std::size_t>(n));
-    return true;
+    if (!has_pending() && poll(&p, 1, patience_ms) != 1) throw std::runtime_error("no answer; so far: " + buffer_.substr(0, 200));
+    return receive(buffer_);
   }
   std::string take(std::size_t bytes) {
     std::string out = buffer_.substr(0, bytes);

@@ -46,7 +46,7 @@ void load_files(SSL_CTX* context, const TlsOptions& o) {
   SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(o.ca.c_str()));
 }
 
-SslContextPtr make_context(const TlsOptions& o) {
+SslContextPtr make_context(const TlsOptions& o, bool uses_kernel) {
   ERR_clear_error();
   SslContextPtr context(SSL_CTX_new(TLS_server_method()));
   if (context == nullptr) throw TlsError(fmt::format("Error starting TLS: {}", take_openssl_error()));
@@ -75,7 +75,7 @@ SslContextPtr make_context(const TlsOptions& o) {
     SSL_CTX_set_options(c, SSL_OP_NO_TICKET);
     SSL_CTX_set_num_tickets(c, 0);
   }
-  if (o.kernel_tls) {
+  if (uses_kernel) {
     SSL_CTX_set_options(c, SSL_OP_ENABLE_KTLS);
   } else {
     SSL_CTX_set_read_ahead(c, 1);  // a record in one system call, not its header in one and its body in another
@@ -117,10 +117,12 @@ std::string kernel_tls_missing() {
 }
 
 TlsContext::TlsContext(const TlsOptions& options) : options_(options) {
-  adopt(make_context(options_));
-  if (!options_.kernel_tls) return;
-  if (const std::string why = kernel_tls_missing(); !why.empty())
-    log().warn("kernel TLS: {}; the process encrypts", why);
+  if (options_.kernel_tls) {
+    const std::string why = kernel_tls_missing();
+    uses_kernel_ = why.empty();
+    if (!uses_kernel_) log().warn("kernel TLS: {}; the process encrypts", why);
+  }
+  adopt(make_context(options_, uses_kernel_));
 }
 
 void TlsContext::adopt(SslContextPtr context) {
@@ -134,7 +136,7 @@ void TlsContext::adopt(SslContextPtr context) {
 std::string TlsContext::reload() {
   const std::lock_guard lock(reload_mutex_);
   try {
-    adopt(make_context(options_));
+    adopt(make_context(options_, uses_kernel_));
     return {};
   } catch (const TlsError& error) {
     return error.what();

@@ -31,7 +31,8 @@ class TlsContext {
   // Loads certificate and key. Throws TlsError with memcached's text.
   explicit TlsContext(const TlsOptions& options);
 
-  const TlsOptions& options() const noexcept { return options_; }
+  // The kernel is to encrypt, and can.
+  bool uses_kernel() const noexcept { return uses_kernel_; }
   // Loads them again. When something is wrong, all stays as it was, and the text (memcached's, one line) says why;
   // empty: done.
   std::string reload();
@@ -43,6 +44,7 @@ class TlsContext {
   void adopt(SslContextPtr context);
 
   const TlsOptions options_;
+  bool uses_kernel_ = false;
   mutable std::mutex mutex_;  // guards context_
   SslContextPtr context_;
   std::mutex reload_mutex_;  // one reload at a time

@@ -63,7 +63,7 @@ bool TlsSession::begin(const TlsContext& context, NetCounters& counters) noexcep
   ERR_clear_error();
   SslPtr ssl = context.new_session();
   if (ssl == nullptr) return false;
-  if (context.options().kernel_tls) {
+  if (context.uses_kernel()) {
     // The kernel's part goes through OpenSSL's own BIO alone. The threads that use it have SIGPIPE blocked.
     if (SSL_set_fd(ssl.get(), fd_) != 1) return false;
   } else {

@@ -120,7 +120,7 @@ def test_root_has_to_name_a_user(alias: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-S"], ["-Z"], ["-Y", "/etc/hostname"], ["-B", "binary"], ["-o", "drop_privileges"], ["--enable-ssl"]],
+    [["-S"], ["-Y", "/etc/hostname"], ["-B", "binary"], ["-o", "drop_privileges"]],
     ids=" ".join,
 )
 def test_what_would_protect_is_refused_not_ignored(arguments: list[str], alias: Path) -> None:
