@@ -133,7 +133,9 @@ def main() -> None:
             before = subject.cpu_s()
             result = run_load(subject, load_processor, mode="handshake", seconds=options.seconds)
             cost_us = (subject.cpu_s() - before) / result["handshakes"] * 1e6
-            print(f"  {subject.name:20} {result['handshakes'] / result['seconds']:.0f}/s, {cost_us:.0f} us of the server")
+            print(
+                f"  {subject.name:20} {result['handshakes'] / result['seconds']:.0f}/s, {cost_us:.0f} us of the server"
+            )
 
 
 if __name__ == "__main__":

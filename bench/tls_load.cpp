@@ -86,9 +86,8 @@ struct Load {
 };
 
 std::string key_of(long i) {
-  char key[17];
-  std::snprintf(key, sizeof key, "key-%012ld", i);
-  return key;
+  const std::string digits = std::to_string(i);
+  return "key-" + std::string(12 - digits.size(), '0') + digits;
 }
 
 void store(Client& c, const Load& load) {
@@ -107,9 +106,9 @@ void get(const Load& load, int port, SSL_CTX* tls) {
   for (long i = 0; i < load.number("connections"); ++i) clients.push_back(std::make_unique<Client>(port, tls));
   store(*clients.front(), load);
   // Every reply is as long as the others, so that replies need only be counted.
-  const std::size_t reply_bytes =
-      std::string("VALUE ").size() + key_of(0).size() + 3 + load.options.at("value").size() + 2 +
-      static_cast<std::size_t>(load.number("value")) + 7;
+  const std::size_t reply_bytes = std::string("VALUE ").size() + key_of(0).size() + 3 +
+                                  load.options.at("value").size() + 2 + static_cast<std::size_t>(load.number("value")) +
+                                  7;
   std::vector<std::string> batches;
   std::uint64_t random = 88172645463325252u;
   for (int i = 0; i < 256; ++i) {

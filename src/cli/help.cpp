@@ -90,7 +90,8 @@ std::string memcached_default(const Option& o, const Settings& settings) {
     case Effect::item_bytes:
       return fmt::format("{}m", settings.engine.item_bytes_max >> 20);
     default:
-      return o.kind == Kind::list || (!o.extended.empty() && o.kind != Kind::choice) ? show(o, settings) : std::string();
+      return o.kind == Kind::list || (!o.extended.empty() && o.kind != Kind::choice) ? show(o, settings)
+                                                                                     : std::string();
   }
 }
 

@@ -133,7 +133,7 @@ struct Connection {
   std::unique_ptr<Unsent> unsent;
   std::unique_ptr<Fill> fill;
   std::unique_ptr<TlsSession> tls;  // nullptr: a plain connection
-  Connection* previous = nullptr;  // in the worker's list of connections
+  Connection* previous = nullptr;   // in the worker's list of connections
   Connection* next = nullptr;
 
   bool is_blocked() const noexcept { return unsent != nullptr; }

@@ -19,7 +19,8 @@ struct Endpoint {
   bool plain = false;
 };
 
-// One of memcached's -l entries: host, host:port, [v6], [v6]:port, v6, * (any), and notls: before any. Throws std::invalid_argument.
+// One of memcached's -l entries: host, host:port, [v6], [v6]:port, v6, * (any), and notls: before any. Throws
+// std::invalid_argument.
 Endpoint parse_endpoint(std::string_view text);
 
 struct BoundSocket {

@@ -72,7 +72,7 @@ inline constexpr std::size_t tls_input_bytes_max = 32 * 1024;
 // Handshake steps of a worker's pass. One costs up to a millisecond of processor time (the signature with an RSA key),
 // and established connections wait for it.
 inline constexpr unsigned tls_handshake_steps_per_pass = 4;
-// Handshakes that a worker has begun and not finished, each some 60 KiB: past it the oldest is closed. Who has sent
+// Handshakes that a worker has begun and not finished, each 42 KiB: past it the oldest is closed. Who has sent
 // nothing is not counted: that is a quiet connection, and closed by handshake_timeout_s.
 inline constexpr std::size_t tls_handshakes_max = 256;
 // Of a client's certificates; ten of the largest in use.

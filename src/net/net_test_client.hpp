@@ -177,7 +177,8 @@ class Client {
   }
   bool fill() {
     pollfd p{fd_.get(), POLLIN, 0};
-    if (!has_pending() && poll(&p, 1, patience_ms) != 1) throw std::runtime_error("no answer; so far: " + buffer_.substr(0, 200));
+    if (!has_pending() && poll(&p, 1, patience_ms) != 1)
+      throw std::runtime_error("no answer; so far: " + buffer_.substr(0, 200));
     return receive(buffer_);
   }
   std::string take(std::size_t bytes) {

@@ -64,8 +64,8 @@ class Server {
   Server& operator=(const Server&) = delete;
   int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
   int udp_port() const noexcept;
-  // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed (the
-  // old ones stay), empty on success or without TLS.
+  // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed
+  // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
   void stop() noexcept;  // any thread, also from a signal handler
   void wait();           // until stopped: all connections are closed, the Unix socket's file is gone

@@ -41,11 +41,10 @@ TEST_F(TlsContextTest, SaysWhatIsWrong) {
   const std::string strange = files.write("other.key", other.key.get());
   EXPECT_EQ(error_of([&](TlsOptions& o) { o.key = strange; }),
             "Error loading the key: " + strange + " : error:05800074:x509 certificate routines::key values mismatch");
-  EXPECT_EQ(error_of([&](TlsOptions& o) { o.ca = missing; }),
-            "Error loading the CA certificate: " + missing +
-                " : error:80000002:system library::No such file or directory");
-  EXPECT_EQ(error_of([](TlsOptions& o) { o.ciphers = "nonsense"; }),
-            "Error setting the provided cipher(s): nonsense");
+  EXPECT_EQ(
+      error_of([&](TlsOptions& o) { o.ca = missing; }),
+      "Error loading the CA certificate: " + missing + " : error:80000002:system library::No such file or directory");
+  EXPECT_EQ(error_of([](TlsOptions& o) { o.ciphers = "nonsense"; }), "Error setting the provided cipher(s): nonsense");
 }
 
 TEST_F(TlsContextTest, KeyInTheCertificatesFile) {

@@ -4,9 +4,9 @@
 //
 // Input: packets, each ended by 0xff and a byte that says what is done with it (its lower 3 bits): 0 sent as it is, 1
 // sent inside a record of the session (encrypted once the handshake is done), 2 a step of a real client's handshake, 3
-// the same with one byte damaged (which one: the packet's first two bytes), 4 the client goes and a new one comes, 5 the
-// next connection, 6 the sending side is closed, 7 a record header of the packet's first byte as type before it. A pass
-// of the worker follows each.
+// the same with one byte damaged (which one: the packet's first two bytes), 4 the client goes and a new one comes, 5
+// the next connection, 6 the sending side is closed, 7 a record header of the packet's first byte as type before it. A
+// pass of the worker follows each.
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <sys/socket.h>

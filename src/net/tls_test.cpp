@@ -133,7 +133,8 @@ TEST_F(Tls, BlockedClientGetsAll) {
   std::string requests, expected;
   for (int i = 0; i < 8; ++i) {
     const std::string key = "k" + std::to_string(i);
-    const std::string value = pattern(i % 2 == 0 ? 700'000 : 3000 + static_cast<std::size_t>(i), static_cast<unsigned>(i));
+    const std::string value =
+        pattern(i % 2 == 0 ? 700'000 : 3000 + static_cast<std::size_t>(i), static_cast<unsigned>(i));
     ASSERT_EQ(writer.set(key, value), "STORED\r\n");
     requests += "get " + key + "\r\n";
     expected += "VALUE " + key + " 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\nEND\r\n";
@@ -305,8 +306,11 @@ TEST_F(Tls, OldVersionsAreRefused) {
     int version;
     bool taken;
   };
-  for (const Case& c : {Case{2, TLS1_1_VERSION, false}, {2, TLS1_2_VERSION, true}, {2, TLS1_3_VERSION, true},
-                        {3, TLS1_2_VERSION, false}, {3, TLS1_3_VERSION, true}}) {
+  for (const Case& c : {Case{2, TLS1_1_VERSION, false},
+                        {2, TLS1_2_VERSION, true},
+                        {2, TLS1_3_VERSION, true},
+                        {3, TLS1_2_VERSION, false},
+                        {3, TLS1_3_VERSION, true}}) {
     options.tls.min_version = c.minimum;
     TestServer s(options);
     EXPECT_EQ(can_connect(s.port(), {.version = c.version}), c.taken) << c.minimum << ' ' << c.version;
@@ -382,7 +386,8 @@ TEST_F(Tls, ManyClientsAtOnce) {
     clients.back()->flush();
   }
   for (const auto& c : clients) ASSERT_TRUE(c->shake_hands());
-  for (int i = 0; i < count; ++i) clients[static_cast<std::size_t>(i)]->send("set k" + std::to_string(i) + " 0 0 1\r\nx\r\n");
+  for (int i = 0; i < count; ++i)
+    clients[static_cast<std::size_t>(i)]->send("set k" + std::to_string(i) + " 0 0 1\r\nx\r\n");
   for (const auto& c : clients) EXPECT_EQ(c->read_line(), "STORED\r\n");
   EXPECT_EQ(clients.front()->stat("ssl_handshake_errors"), 0u);
 }

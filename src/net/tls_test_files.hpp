@@ -26,7 +26,7 @@ struct Identity {
 
 // A new P-256 key with a certificate, signed by `issuer` or by itself.
 inline Identity make_identity(const std::string& name, const Identity* issuer = nullptr) {
-  Identity made{KeyPtr(EVP_EC_gen("P-256")), CertificatePtr(X509_new())};
+  Identity made{KeyPtr(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256")), CertificatePtr(X509_new())};
   X509* x = made.certificate.get();
   X509_set_version(x, X509_VERSION_3);
   static long serial = 0;
@@ -36,8 +36,8 @@ inline Identity make_identity(const std::string& name, const Identity* issuer = 
   X509_set_pubkey(x, made.key.get());
   X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
                              reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
-  X509_set_issuer_name(x, issuer != nullptr ? X509_get_subject_name(issuer->certificate.get())
-                                            : X509_get_subject_name(x));
+  X509_set_issuer_name(x,
+                       issuer != nullptr ? X509_get_subject_name(issuer->certificate.get()) : X509_get_subject_name(x));
   if (issuer == nullptr) {
     X509_EXTENSION* is_ca = X509V3_EXT_conf_nid(nullptr, nullptr, NID_basic_constraints, "critical,CA:TRUE");
     X509_add_ext(x, is_ca, -1);

@@ -159,7 +159,7 @@ class Worker final : private ResponseWriter {
   std::uint64_t pass_ = 0;
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
-  std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
+  std::vector<Connection*> closed_;       // freed when the pass ends: events and entries may still name them
   std::vector<Connection*> handshaking_;  // that have sent something, in order
   unsigned handshake_steps_left_ = 0;     // in this pass
   const bool has_timeouts_;

@@ -252,11 +252,17 @@ def test_serve_has_tls_by_its_own_names(tmp_path: Path, identity: Identity) -> N
         (["--no-tls", "--tls-cert", "c.pem"], "--tls-cert: TLS is turned off"),
         (["--tls-key", "k.pem"], "--tls-key: without tls-cert there is no TLS"),
         (["--tls-verify", "required"], "--tls-verify: without tls-cert there is no TLS"),
-        (["--tls-cert", "c.pem", "--tls-verify", "once"], "--tls-verify: needs the CAs of clients' certificates (tls-ca)"),
+        (
+            ["--tls-cert", "c.pem", "--tls-verify", "once"],
+            "--tls-verify: needs the CAs of clients' certificates (tls-ca)",
+        ),
         (["--tls-cert", "c.pem", "--port", "0"], "--port: there is no TLS without TCP"),
         (["--tls-min-version", "2"], '--tls-min-version: expected one of 1.0, 1.1, 1.2, 1.3, got "2"'),
         (["--listen", "notls:127.0.0.1"], '--listen: "notls:127.0.0.1": there is no TLS to leave out'),
-        (["--tls-cert", "/nonexistent/c.pem"], "Error loading the certificate chain: /nonexistent/c.pem : error:80000002"),
+        (
+            ["--tls-cert", "/nonexistent/c.pem"],
+            "Error loading the certificate chain: /nonexistent/c.pem : error:80000002",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
