@@ -27,8 +27,8 @@ SHARED: dict[str, set[str]] = {
     "settings": names("""
         maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask growth_factor chunk_size
         num_threads reqs_per_event cas_enabled tcp_backlog binding_protocol item_size_max maxconns_fast flush_enabled
-        idle_timeout track_sizes ssl_enabled ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers ssl_ca_cert
-        ssl_wbuf_size ssl_session_cache ssl_kernel_tls ssl_min_version
+        idle_timeout track_sizes ssl_enabled ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers
+        ssl_ca_cert ssl_wbuf_size ssl_session_cache ssl_kernel_tls ssl_min_version
     """),
     # Of each size class; a class number stands before the name.
     "items": names("number age mem_requested evicted outofmemory reclaimed "),

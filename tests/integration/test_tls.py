@@ -71,10 +71,10 @@ def test_pymemcache(tandem: Start, identity: Identity) -> None:
 
 def test_openssl_s_client(tandem: Start, identity: Identity) -> None:
     server = tandem("-U", "0", *identity.options())
+    command = ["openssl", "s_client", "-quiet", "-verify_return_error", "-CAfile", identity.certificate]
     for version in ("-tls1_2", "-tls1_3"):
         result = subprocess.run(
-            ["openssl", "s_client", "-quiet", "-verify_return_error", "-CAfile", identity.certificate, version]
-            + ["-connect", f"{HOST}:{server.port}"],
+            [*command, "-connect", f"{HOST}:{server.port}", version],
             input=b"set a 0 0 1\r\nx\r\nget a\r\nquit\r\n",
             capture_output=True,
             timeout=30,
