@@ -64,6 +64,7 @@ enum class Effect : std::uint8_t {
   version,       // print and exit
   protocol,      // auto, ascii, binary
   extended,      // -o
+  delimiter,     // stores the first character and turns prefix statistics on
   ignored,       // reported on stderr, without effect
   ignored_text,  // the same, takes an argument that must not be empty
   refused,       // protects something and is not built: an error

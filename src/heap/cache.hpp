@@ -86,6 +86,11 @@ TD_INLINE Location Heap::allocate(Cache& cache, SizeClass c, std::uint64_t item_
 
 template <class F>
 void Heap::visit_page(PageId page, F f) const {
+  visit_slots(page, 0, page_granules, f);
+}
+
+template <class F>
+std::uint32_t Heap::visit_slots(PageId page, std::uint32_t slot, std::uint32_t slots_max, F f) const {
   const std::uint16_t t = table_.tag(page);
   const auto visit = [&](Location l) {
     Item* const item = at(l);
@@ -95,8 +100,9 @@ void Heap::visit_page(PageId page, F f) const {
     case PageState::open:
     case PageState::closed: {
       const SlotShape& shape = classes_[tag::class_of(t)];
-      for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) visit(shape.location(page, slot));
-      break;
+      const std::uint32_t end = std::min(shape.slots_per_page, slot + slots_max);
+      for (; slot < end; ++slot) visit(shape.location(page, slot));
+      return slot < shape.slots_per_page ? slot : 0;
     }
     case PageState::huge_head:
       visit(page_location(page));
@@ -106,6 +112,14 @@ void Heap::visit_page(PageId page, F f) const {
     case PageState::huge_body:
       break;
   }
+  return 0;
+}
+
+inline std::optional<SizeClass> Heap::items_of_page(PageId page) const noexcept {
+  const std::uint16_t t = table_.tag(page);
+  const PageState state = tag::state_of(t);
+  if (state != PageState::open && state != PageState::closed && state != PageState::huge_head) return std::nullopt;
+  return tag::class_of(t);
 }
 
 }  // namespace tandem

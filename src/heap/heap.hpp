@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -137,6 +138,8 @@ class Heap {
   // gets one. Within the class the page with most free slots. 0: no move would help, or the budget is in huge items.
   // Called again, it names another page.
   PageId pick_donor(SizeClass to) noexcept;
+  // A page of this class, if it has more than one (an operator asks for it); 0: it has not.
+  PageId pick_donor_from(SizeClass from) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
   // changed: it holds a filling slot, or is not an open page.
   bool close_page(PageId page) noexcept;
@@ -160,7 +163,14 @@ class Heap {
   PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
   template <class F>
   void visit_page(PageId page, F f) const;  // f(Location, Item*) for live items
+  // The same a part at a time: looks at `slots_max` slots from `slot` on. Returns where to go on; 0: the page is done.
+  template <class F>
+  std::uint32_t visit_slots(PageId page, std::uint32_t slot, std::uint32_t slots_max, F f) const;
+  // The class whose items lie in the page: nothing when there are none.
+  std::optional<SizeClass> items_of_page(PageId page) const noexcept;
 
+  // The address range: no memory limit can be larger.
+  std::uint64_t reserved_bytes() const noexcept { return (table_.page_limit - 1) * page_bytes; }
   ClassStats class_stats(SizeClass c) const;  // huge_class, too: a "slot" is a page, slots_used counts items
   std::uint64_t huge_items() const noexcept { return huge_items_.load(std::memory_order_relaxed); }
   std::uint64_t huge_bytes() const noexcept { return huge_pages_.load(std::memory_order_relaxed) * page_bytes; }

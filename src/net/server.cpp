@@ -123,8 +123,7 @@ int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
 
 void Server::stop() noexcept {
-  parts_->state.stopping.store(true, std::memory_order_release);
-  parts_->state.acceptor_wakeup.notify();
+  parts_->state.stop();
 }
 
 void Server::wait() { parts_->join(); }

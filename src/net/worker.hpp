@@ -21,6 +21,7 @@
 
 #include "net/connection.hpp"
 #include "net/counters.hpp"
+#include "net/recorder.hpp"
 #include "net/state.hpp"
 #include "net/udp_port.hpp"
 #include "pipeline/executor.hpp"
@@ -83,7 +84,7 @@ class Worker final : private ResponseWriter {
   bool pass_udp();
   void handle(const epoll_event& event);
   void end_pass() noexcept;
-  void close_later(Connection& c) noexcept;
+  void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
   void close_idle(std::uint32_t now_s);
   void watch(Connection& c, std::uint32_t events) noexcept;
   void go_on_next_pass(Connection& c);
@@ -106,6 +107,13 @@ class Worker final : private ResponseWriter {
   void run_batch(bool goes_on);
   void finish(Entry& entry);
   void log_requests(const Entry& entry) const;
+
+  // worker_stream.cpp
+  void begin_stream(Connection& c, const StreamRequest& request, Output& text);
+  void serve_stream(Connection& c);
+  void send_streams();
+  void end_stream(Connection& c);
+  void drop_stream(Connection& c) noexcept;
 
   // worker_respond.cpp: WR and SD
   bool write(Batch& batch, Strip strip) override;
@@ -149,6 +157,9 @@ class Worker final : private ResponseWriter {
   std::uint64_t pass_ = 0;
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
+  std::vector<Connection*> streams_;
+  std::size_t next_stream_ = 0;  // whose turn it is
+  bool streams_due_ = false;     // one of them has something to send
   std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
   std::uint32_t idle_checked_s_ = 0;
   bool udp_waits_ = false;  // a UDP socket may hold more
@@ -159,6 +170,7 @@ class Worker final : private ResponseWriter {
   unsigned udp_passes_ = 0;       // since epoll was asked
   std::vector<UdpPort> udp_;
   NetCounters counters_;
+  Recorder recorder_;
 
   Fd epoll_;
   EventFd wakeup_;

@@ -56,10 +56,8 @@ class LineParser {
   Step flush_all(const Words& words);
   Step verbosity(const Words& words);
   // --- admin_parser.cpp
-  Step slabs(const Words& words);
+  Step administer();
   Step lru_crawler(const Words& words);
-  Step memory_limit(const Words& words);
-  Step watch(const Words& words);
 
   // --- meta_parser.cpp
   Step meta(char command);

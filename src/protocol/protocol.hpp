@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "heap/heap.hpp"
+#include "protocol/admin.hpp"
 #include "protocol/output.hpp"
 #include "query/batch.hpp"
 
@@ -23,6 +24,8 @@ struct ProtocolOptions {
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
   bool cas = true, flush_enabled = true;
+  bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
+  bool shutdown_enabled = false;                   // -A
   std::string_view version = "1.6.18";  // of memcached's protocol: clients choose their features by it
 };
 
@@ -136,9 +139,10 @@ class ServerControl {
   // group: "" (general), settings, items, slabs, sizes, conns, reset, ... False: no such group.
   virtual bool stats(std::string_view group, StatSink& sink) = 0;
   virtual void set_verbosity(unsigned level) = 0;
+  virtual Administration& administration() = 0;
 };
 
-// Executes an Opcode::control query and writes its reply.
-void execute_control(const Query& query, ServerControl& server, Output& out);
+// Executes an Opcode::control query and writes its reply, or says what is to be streamed as its reply.
+StreamRequest execute_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out);
 
 }  // namespace tandem

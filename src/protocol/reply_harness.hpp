@@ -7,11 +7,12 @@
 
 #include "pipeline/executor.hpp"
 #include "protocol/protocol.hpp"
+#include "protocol/reply.hpp"
 #include "store/engine.hpp"
 
 namespace tandem::protocol {
 
-class ReplyHarness : private ResponseWriter, private ServerControl {
+class ReplyHarness : private ResponseWriter, private ServerControl, private Administration {
  public:
   static constexpr std::uint32_t start_s = 1000;
 
@@ -110,7 +111,13 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
     write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, out_);
     return true;
   }
-  void control(Batch& batch, std::uint32_t i) override { execute_control(batch.query(i), *this, out_); }
+  void control(Batch& batch, std::uint32_t i) override {
+    const StreamRequest request = execute_control(batch.query(i), options_, *this, out_);
+    if (request.kind == StreamRequest::Kind::none) return;
+    calls.push_back("stream " + std::to_string(static_cast<int>(request.kind)) + " classes " +
+                    std::to_string(static_cast<std::int64_t>(request.classes)) + " items " +
+                    std::to_string(request.items_max) + " events " + std::to_string(request.events));
+  }
 
   void flush_all(std::uint32_t at_s) override {
     calls.push_back("flush_all " + std::to_string(at_s));
@@ -124,7 +131,34 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
   }
   void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
 
+  Administration& administration() override { return *this; }
+  std::string_view reassign(int from, int to) override {
+    calls.push_back("reassign " + std::to_string(from) + " " + std::to_string(to));
+    return line::ok;
+  }
+  void set_automove(unsigned level) override { calls.push_back("automove " + std::to_string(level)); }
+  bool set_memory_limit(std::uint64_t bytes) override {
+    calls.push_back("memory " + std::to_string(bytes));
+    return bytes <= std::uint64_t{1} << 40;
+  }
+  void set_detail(bool on) override { calls.emplace_back(on ? "detail on" : "detail off"); }
+  std::string detail() override { return "PREFIX a get 1 hit 0 set 0 del 0\r\n"; }
+  bool tracks_sizes() const override { return tracks_sizes_; }
+  void set_track_sizes(bool on) override { tracks_sizes_ = on; }
+  void shut_down(bool graceful) override { calls.emplace_back(graceful ? "shutdown graceful" : "shutdown"); }
+#ifdef TANDEM_DEBUG_COMMANDS
+  void debug_time(DebugTime how, std::int64_t seconds) override {
+    calls.push_back("debugtime " + std::to_string(static_cast<int>(how)) + " " + std::to_string(seconds));
+  }
+  bool debug_item(DebugItem how, std::string_view key, std::uint32_t count) override {
+    calls.push_back("debugitem " + std::to_string(static_cast<int>(how)) + " " + std::string(key) + " " +
+                    std::to_string(count));
+    return key != "none";
+  }
+#endif
+
   const ProtocolOptions options_;
+  bool tracks_sizes_ = false;
   Engine engine_;
   Engine::ContextPtr context_;
   Executor executor_;

@@ -1,0 +1,201 @@
+// Executes the commands of docs/administration.md. Order of the checks and choice of the error line are memcached's.
+#include "protocol/admin.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "protocol/admin_command.hpp"
+#include "protocol/reply.hpp"
+
+namespace tandem::protocol {
+namespace {
+
+bool read_real(std::string_view text, double& to) noexcept {
+  return std::from_chars(text.data(), text.data() + text.size(), to).ec == std::errc{};
+}
+
+class Command {
+ public:
+  Command(const Words& words, const ProtocolOptions& options, Administration& server, Output& out) noexcept
+      : words_(words), options_(options), server_(server), out_(out) {}
+
+  StreamRequest run() {
+    const std::string_view command = words_[0];
+    if (command == "slabs") return slabs();
+    if (command == "lru") return lru();
+    if (command == "lru_crawler") return dump();
+    if (command == "watch") return watch();
+    if (command == "cache_memlimit") return memory_limit();
+    if (command == "shutdown") return shut_down();
+#ifdef TANDEM_DEBUG_COMMANDS
+    if (command == "debugtime") return debug_time();
+    if (command == "debugitem") return debug_item();
+#endif
+    return answer(line::error);
+  }
+
+ private:
+  StreamRequest answer(std::string_view text, bool no_reply = false) {
+    if (!no_reply) out_.append(text);
+    return {};
+  }
+
+  StreamRequest slabs() {
+    const bool no_reply = words_.last_is("noreply");
+    if (words_.count() == 4 && words_[1] == "reassign") {
+      std::int32_t from = 0, to = 0;
+      if (!number::read_i32(words_[2], from) || !number::read_i32(words_[3], to))
+        return answer(line::bad_format, no_reply);
+      return answer(server_.reassign(from, to), no_reply);
+    }
+    if (words_.count() < 3 || words_[1] != "automove") return answer(line::error);
+    if (words_[2] == "ratio") {
+      double ratio = 0;
+      return answer(read_real(words_[3], ratio) ? line::ok : line::error, no_reply);
+    }
+    std::uint32_t level = 0;
+    if (!number::read_u32(words_[2], level)) return answer(line::bad_format, no_reply);
+    if (level > 2) return answer(line::error, no_reply);
+    server_.set_automove(level);
+    return answer(line::ok, no_reply);
+  }
+
+  // There are no segments and no LRU to tune: as a memcached whose LRU maintainer is off.
+  StreamRequest lru() {
+    if (words_.count() < 3) return answer(line::error, words_.count() == 2 && words_.last_is("noreply"));
+    const bool no_reply = words_.last_is("noreply");
+    if (words_[1] != "tune" || words_.count() < 6) return answer(line::error, no_reply);
+    std::uint32_t hot = 0, warm = 0;
+    double hot_age = 0, warm_age = 0;
+    if (!number::read_u32(words_[2], hot) || !number::read_u32(words_[3], warm) || !read_real(words_[4], hot_age) ||
+        !read_real(words_[5], warm_age))
+      return answer(line::error, no_reply);
+    if (std::uint64_t{hot} + warm > 80) return answer(line::lru_shares_too_large, no_reply);
+    if (hot_age <= 0 || warm_age <= 0) return answer(line::lru_age_too_small, no_reply);
+    return answer(line::ok, no_reply);
+  }
+
+  // lru_crawler metadump|mgdump
+  StreamRequest dump() {
+    if (!options_.dump_enabled) return answer(line::no_metadump);
+    StreamRequest request;
+    request.kind = words_[1] == "metadump" ? StreamRequest::Kind::metadump : StreamRequest::Kind::mgdump;
+    const std::string_view classes = words_[2];
+    if (classes == "all" || classes == "hash") return request;
+    request.classes = 0;
+    for (std::size_t at = 0; at < classes.size();) {
+      const std::size_t end = std::min(classes.find(',', at), classes.size());
+      std::uint32_t id = 0;
+      if (end != at) {
+        if (!number::read_u32(classes.substr(at, end - at), id) || id < 1 || id > 63) return answer(line::bad_class);
+        request.classes |= std::uint64_t{1} << id;
+      }
+      at = end + 1;
+    }
+    return request;
+  }
+
+  StreamRequest watch() {
+    constexpr std::pair<std::string_view, std::uint32_t> streams[] = {
+        {"rawcmds", watch_event::silent},        {"evictions", watch_event::evictions},
+        {"fetchers", watch_event::fetchers},     {"mutations", watch_event::mutations},
+        {"sysevents", watch_event::sysevents},   {"connevents", watch_event::connevents},
+        {"deletions", watch_event::deletions},   {"proxyreqs", watch_event::silent},
+        {"proxyevents", watch_event::silent},    {"proxyuser", watch_event::silent}};
+    const bool no_reply = words_.last_is("noreply");
+    if (!options_.watch_enabled) return answer(line::no_watch, no_reply);
+    StreamRequest request;
+    request.kind = StreamRequest::Kind::watch;
+    if (words_.count() == 1) request.events = watch_event::fetchers;
+    for (std::size_t i = 1; i < words_.count(); ++i) {
+      const auto* const stream = std::ranges::find(streams, words_[i], &std::pair<std::string_view, std::uint32_t>::first);
+      if (stream == std::end(streams)) return answer(line::error, no_reply);
+      request.events |= stream->second;
+    }
+    return request;
+  }
+
+  StreamRequest memory_limit() {
+    if (words_.count() != 2 && words_.count() != 3) return answer(line::error);
+    const bool no_reply = words_.last_is("noreply");
+    std::uint32_t megabytes = 0;
+    if (!number::read_u32(words_[1], megabytes)) return answer(line::error, no_reply);
+    if (megabytes < 8) return answer(line::memory_limit_too_small, no_reply);
+    if (megabytes > 1000000000) return answer(line::memory_limit_in_bytes, no_reply);
+    return answer(server_.set_memory_limit(std::uint64_t{megabytes} << 20) ? line::ok : line::memory_limit_refused,
+                  no_reply);
+  }
+
+  StreamRequest shut_down() {
+    if (!options_.shutdown_enabled) return answer(line::no_shutdown);
+    const bool graceful = words_.count() == 2 && words_[1] == "graceful";
+    if (words_.count() != 1 && !graceful) return answer(line::bad_shutdown);
+    server_.shut_down(graceful);
+    return {};
+  }
+
+#ifdef TANDEM_DEBUG_COMMANDS
+  StreamRequest debug_time() {
+    using How = Administration::DebugTime;
+    if (words_[1] == "p" || words_[1] == "r") {
+      server_.debug_time(words_[1] == "p" ? How::pause : How::resume, 0);
+      return answer(line::ok);
+    }
+    std::int32_t seconds = 0;
+    if (!number::read_i32(words_[1], seconds)) return answer(line::error);
+    server_.debug_time(How::advance, seconds);
+    return answer(line::ok);
+  }
+
+  StreamRequest debug_item() {
+    using DebugItem = Administration::DebugItem;
+    constexpr std::pair<std::string_view, DebugItem> commands[] = {{"lock", DebugItem::lock},
+                                                                   {"unlock", DebugItem::unlock},
+                                                                   {"ref", DebugItem::ref},
+                                                                   {"unref", DebugItem::unref}};
+    const auto* const command = std::ranges::find(commands, words_[1], &std::pair<std::string_view, DebugItem>::first);
+    std::uint32_t count = 1;
+    if (command == std::end(commands) || words_.count() < 3 || words_[2].size() > key_bytes_max ||
+        (words_.count() > 3 && !number::read_u32(words_[3], count)))
+      return answer(line::error);
+    return answer(server_.debug_item(command->second, words_[2], count) ? line::ok : "MISS\r\n");
+  }
+#endif
+
+  const Words& words_;
+  const ProtocolOptions& options_;
+  Administration& server_;
+  Output& out_;
+};
+
+}  // namespace
+
+StreamRequest administer(const Words& words, const ProtocolOptions& options, Administration& server, Output& out) {
+  return Command(words, options, server, out).run();
+}
+
+StreamRequest stats_cachedump(const Words& words, const ProtocolOptions& options, Output& out) {
+  const auto answer = [&out](std::string_view text) {
+    out.append(text);
+    return StreamRequest{};
+  };
+  constexpr std::uint32_t class_end = 256;  // memcached's 64 classes, for each of its four segments
+  if (!options.dump_enabled) return answer(line::no_cachedump);
+  if (words.count() < 4) return answer(line::bad_line);
+  std::uint32_t id = 0, items_max = 0;
+  if (!number::read_u32(words[2], id) || !number::read_u32(words[3], items_max)) return answer(line::bad_format);
+  if (id >= class_end) return answer(line::bad_slab_id);
+  return {StreamRequest::Kind::cachedump, id == 0 || id > 63 ? 0 : std::uint64_t{1} << id, items_max, 0};
+}
+
+void stats_detail(const Words& words, Administration& server, Output& out) {
+  if (words[2] == "on" || words[2] == "off") {
+    server.set_detail(words[2] == "on");
+    return out.append(line::ok);
+  }
+  if (words[2] != "dump") return out.append(line::bad_detail);
+  out.append(server.detail());
+  out.append(line::end);
+}
+
+}  // namespace tandem::protocol
