@@ -103,6 +103,8 @@ class Heap {
   // reclaim(); this stamps them now. For a caller that has run out of memory; called again when the batches in flight
   // have ended, it has all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
+  // The same for all caches, whose owners may be idle. REQUIRES: no cache is locked by the caller.
+  void reclaim_caches() noexcept;
   // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other

@@ -120,7 +120,7 @@ class Cachedump final : public HeapWalk {
 
 class Sizes final : public HeapWalk {
  public:
-  Sizes() noexcept : HeapWalk(StreamRequest::all_classes) {}
+  Sizes() noexcept : HeapWalk(StreamRequest::Classes().set()) {}
 
  private:
   void item(const Context& context, Location, const Item* item, std::uint64_t, Output&) override {
@@ -164,7 +164,7 @@ Stream::Step HeapWalk::produce(Context& context, Output& out) {
   while (page_ < heap.page_end() && slots < stream_piece_slots && out.size() < out_end && !enough()) {
     const auto c = heap.items_of_page(page_);
     const unsigned number = c.has_value() ? (*c == huge_class ? heap.class_count() : *c) + 1u : 0;
-    if (number == 0 || (classes_ != StreamRequest::all_classes && (number > 63 || (classes_ >> number & 1) == 0))) {
+    if (number == 0 || !classes_[number]) {
       ++page_;
       slot_ = 0;
       ++slots;

@@ -33,7 +33,7 @@ class HeapWalk : public Stream {
   Step produce(Context& context, Output& out) final;
 
  protected:
-  explicit HeapWalk(std::uint64_t classes) noexcept : classes_(classes) {}
+  explicit HeapWalk(const StreamRequest::Classes& classes) noexcept : classes_(classes) {}
   // A live item that is not over.
   virtual void item(const Context& context, Location l, const Item* item, std::uint64_t state, Output& out) = 0;
   // All were shown, or enough() said so.
@@ -42,7 +42,7 @@ class HeapWalk : public Stream {
   virtual void begin_piece(const Context&) {}
 
  private:
-  const std::uint64_t classes_;
+  const StreamRequest::Classes classes_;
   PageId page_ = 1;
   std::uint32_t slot_ = 0;
 };

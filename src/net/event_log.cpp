@@ -37,8 +37,8 @@ std::int64_t unix_us() noexcept {
 
 void format_event(const Event& e, std::string_view key, std::string& to) {
   // The microseconds are not padded to six digits, as in memcached.
-  auto out = fmt::format_to(std::back_inserter(to), "ts={}.{} gid={} ", e.time_us / 1'000'000, e.time_us % 1'000'000,
-                            e.gid);
+  auto out =
+      fmt::format_to(std::back_inserter(to), "ts={}.{} gid={} ", e.time_us / 1'000'000, e.time_us % 1'000'000, e.gid);
   const auto put_key = [&](std::string_view type) {
     out = fmt::format_to(out, "type={} key=", type);
     protocol::append_url_encoded(to, key);

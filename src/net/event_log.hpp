@@ -46,15 +46,16 @@ class EventLog {
    private:
     friend class EventLog;
     std::uint32_t events_ = 0;
-    std::uint64_t first_gid_ = 0;     // older events were before its time
-    std::uint64_t skipped_ = 0;       // lines since the last one that fitted
-    bool told_ = false;               // of text that it has not taken yet
+    std::uint64_t first_gid_ = 0;  // older events were before its time
+    std::uint64_t skipped_ = 0;    // lines since the last one that fitted
+    bool told_ = false;            // of text that it has not taken yet
     std::function<void()> wake_;
-    std::mutex mutex_;                // guards text_
+    std::mutex mutex_;  // guards text_
     std::string text_;
   };
 
-  EventLog(std::size_t ring_bytes, std::size_t watcher_bytes) : ring_bytes_(ring_bytes), watcher_bytes_(watcher_bytes), shared_(ring_bytes) {}
+  EventLog(std::size_t ring_bytes, std::size_t watcher_bytes)
+      : ring_bytes_(ring_bytes), watcher_bytes_(watcher_bytes), shared_(ring_bytes) {}
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;

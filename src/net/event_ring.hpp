@@ -30,9 +30,9 @@ struct Event {
   std::int64_t left_s;       // eviction: time to live; conn_*: the port, or -1 for a Unix socket
   std::uint64_t idle_s;      // eviction
   std::uint64_t value_bytes;
-  std::uint64_t gid;      // numbers all events of the server
-  std::int64_t time_us;   // Unix time
-  std::uint32_t stream;   // the watch_event::* bit of who wants to hear of it
+  std::uint64_t gid;     // numbers all events of the server
+  std::int64_t time_us;  // Unix time
+  std::uint32_t stream;  // the watch_event::* bit of who wants to hear of it
 };
 static_assert(std::is_trivially_copyable_v<Event>);
 

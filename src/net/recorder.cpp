@@ -14,8 +14,15 @@ namespace {
 
 // Places in the lists of names of event_log.cpp.
 enum Stored : std::uint8_t { not_stored, stored_ok, exists, not_found, too_large, no_memory };
-enum Command : std::uint8_t { command_null, command_add, command_set, command_replace, command_append, command_prepend,
-                              command_cas };
+enum Command : std::uint8_t {
+  command_null,
+  command_add,
+  command_set,
+  command_replace,
+  command_append,
+  command_prepend,
+  command_cas
+};
 
 Stored stored_of(Status status) noexcept {
   switch (status) {
@@ -179,7 +186,7 @@ void Recorder::removed(const Query& q, const Seen& seen, int fd) {
 void Recorder::count_prefix(const Query& q, const Result& r) {
   if (q.has(option::meta)) return;
   if (q.opcode == Opcode::get) {
-    prefixes_.count(q.key_view(), {.gets = 1, .hits = r.status == Status::hit ? 1u : 0u});
+    prefixes_.count(q.key_view(), {.gets = 1, .hits = r.status == Status::hit ? 1u : 0u, .sets = 0, .removes = 0});
   } else if (q.opcode == Opcode::store || q.has(option::store_no_memory)) {
     prefixes_.count(key_of(q), {.sets = 1});
   } else if (q.opcode == Opcode::remove) {

@@ -122,9 +122,7 @@ Server::~Server() {
 int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
 
-void Server::stop() noexcept {
-  parts_->state.stop();
-}
+void Server::stop() noexcept { parts_->state.stop(); }
 
 void Server::wait() { parts_->join(); }
 

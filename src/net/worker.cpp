@@ -75,7 +75,8 @@ void Worker::adopt(Fd socket) {
     static_cast<void>(owned.release());
   }
   note_opened(state_.events, c->fd);
-  {  }
+  {
+  }
 }
 
 void Worker::run() {
@@ -118,7 +119,8 @@ void Worker::pass(int timeout_ms) {
   udp_alone_ = nullptr;
   udp_passes_ = 0;
   epoll_event events[events_per_pass];
-  const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() && !udp_waits_ && !streams_due_ ? timeout_ms : 0);
+  const int count = epoll_wait(epoll_.get(), events, events_per_pass,
+                               waiting_.empty() && !udp_waits_ && !streams_due_ ? timeout_ms : 0);
   if (TD_UNLIKELY(state_.options.idle_timeout_s != 0)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != idle_checked_s_) close_idle(now_s);

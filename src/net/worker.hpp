@@ -158,8 +158,8 @@ class Worker final : private ResponseWriter {
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
   std::vector<Connection*> streams_;
-  std::size_t next_stream_ = 0;  // whose turn it is
-  bool streams_due_ = false;     // one of them has something to send
+  std::size_t next_stream_ = 0;      // whose turn it is
+  bool streams_due_ = false;         // one of them has something to send
   std::vector<Connection*> closed_;  // freed when the pass ends: events and entries may still name them
   std::uint32_t idle_checked_s_ = 0;
   bool udp_waits_ = false;  // a UDP socket may hold more

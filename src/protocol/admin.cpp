@@ -82,13 +82,14 @@ class Command {
     request.kind = words_[1] == "metadump" ? StreamRequest::Kind::metadump : StreamRequest::Kind::mgdump;
     const std::string_view classes = words_[2];
     if (classes == "all" || classes == "hash") return request;
-    request.classes = 0;
+    request.classes.reset();
     for (std::size_t at = 0; at < classes.size();) {
       const std::size_t end = std::min(classes.find(',', at), classes.size());
       std::uint32_t id = 0;
       if (end != at) {
-        if (!number::read_u32(classes.substr(at, end - at), id) || id < 1 || id > 63) return answer(line::bad_class);
-        request.classes |= std::uint64_t{1} << id;
+        if (!number::read_u32(classes.substr(at, end - at), id) || id < 1 || id >= request.classes.size())
+          return answer(line::bad_class);
+        request.classes.set(id);
       }
       at = end + 1;
     }
@@ -97,18 +98,19 @@ class Command {
 
   StreamRequest watch() {
     constexpr std::pair<std::string_view, std::uint32_t> streams[] = {
-        {"rawcmds", watch_event::silent},        {"evictions", watch_event::evictions},
-        {"fetchers", watch_event::fetchers},     {"mutations", watch_event::mutations},
-        {"sysevents", watch_event::sysevents},   {"connevents", watch_event::connevents},
-        {"deletions", watch_event::deletions},   {"proxyreqs", watch_event::silent},
-        {"proxyevents", watch_event::silent},    {"proxyuser", watch_event::silent}};
+        {"rawcmds", watch_event::silent},      {"evictions", watch_event::evictions},
+        {"fetchers", watch_event::fetchers},   {"mutations", watch_event::mutations},
+        {"sysevents", watch_event::sysevents}, {"connevents", watch_event::connevents},
+        {"deletions", watch_event::deletions}, {"proxyreqs", watch_event::silent},
+        {"proxyevents", watch_event::silent},  {"proxyuser", watch_event::silent}};
     const bool no_reply = words_.last_is("noreply");
     if (!options_.watch_enabled) return answer(line::no_watch, no_reply);
     StreamRequest request;
     request.kind = StreamRequest::Kind::watch;
     if (words_.count() == 1) request.events = watch_event::fetchers;
     for (std::size_t i = 1; i < words_.count(); ++i) {
-      const auto* const stream = std::ranges::find(streams, words_[i], &std::pair<std::string_view, std::uint32_t>::first);
+      const auto* const stream =
+          std::ranges::find(streams, words_[i], &std::pair<std::string_view, std::uint32_t>::first);
       if (stream == std::end(streams)) return answer(line::error, no_reply);
       request.events |= stream->second;
     }
@@ -149,10 +151,8 @@ class Command {
 
   StreamRequest debug_item() {
     using DebugItem = Administration::DebugItem;
-    constexpr std::pair<std::string_view, DebugItem> commands[] = {{"lock", DebugItem::lock},
-                                                                   {"unlock", DebugItem::unlock},
-                                                                   {"ref", DebugItem::ref},
-                                                                   {"unref", DebugItem::unref}};
+    constexpr std::pair<std::string_view, DebugItem> commands[] = {
+        {"lock", DebugItem::lock}, {"unlock", DebugItem::unlock}, {"ref", DebugItem::ref}, {"unref", DebugItem::unref}};
     const auto* const command = std::ranges::find(commands, words_[1], &std::pair<std::string_view, DebugItem>::first);
     std::uint32_t count = 1;
     if (command == std::end(commands) || words_.count() < 3 || words_[2].size() > key_bytes_max ||
@@ -179,13 +179,14 @@ StreamRequest stats_cachedump(const Words& words, const ProtocolOptions& options
     out.append(text);
     return StreamRequest{};
   };
-  constexpr std::uint32_t class_end = 256;  // memcached's 64 classes, for each of its four segments
   if (!options.dump_enabled) return answer(line::no_cachedump);
   if (words.count() < 4) return answer(line::bad_line);
   std::uint32_t id = 0, items_max = 0;
   if (!number::read_u32(words[2], id) || !number::read_u32(words[3], items_max)) return answer(line::bad_format);
-  if (id >= class_end) return answer(line::bad_slab_id);
-  return {StreamRequest::Kind::cachedump, id == 0 || id > 63 ? 0 : std::uint64_t{1} << id, items_max, 0};
+  StreamRequest request{.kind = StreamRequest::Kind::cachedump, .classes = {}, .items_max = items_max, .events = 0};
+  if (id >= request.classes.size()) return answer(line::bad_slab_id);
+  request.classes.set(id);
+  return request;
 }
 
 void stats_detail(const Words& words, Administration& server, Output& out) {

@@ -1,5 +1,6 @@
 // Commands for the people who run a server: what they may ask of it, and answers that go on for a while.
 #pragma once
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,19 +15,20 @@ inline constexpr std::uint32_t mutations = 1 << 2;
 inline constexpr std::uint32_t sysevents = 1 << 3;
 inline constexpr std::uint32_t connevents = 1 << 4;
 inline constexpr std::uint32_t deletions = 1 << 5;
-// rawcmds, proxyreqs, proxyevents, proxyuser: accepted, and there never is one (of rawcmds in memcached 1.6.18 neither).
+// rawcmds, proxyreqs, proxyevents, proxyuser: accepted, and there never is one (of rawcmds in memcached 1.6.18
+// neither).
 inline constexpr std::uint32_t silent = 1 << 6;
 }  // namespace watch_event
 
 // An answer that is not written at once: the owner of the connection produces it bit by bit.
 struct StreamRequest {
   enum class Kind : std::uint8_t { none, metadump, mgdump, cachedump, sizes, watch };
-  static constexpr std::uint64_t all_classes = ~std::uint64_t{0};
+  using Classes = std::bitset<256>;  // by size class, counted from 1
 
   Kind kind = Kind::none;
-  std::uint64_t classes = all_classes;  // of dumps: bit c stands for size class c, counted from 1
-  std::uint32_t items_max = 0;          // cachedump; 0: no limit
-  std::uint32_t events = 0;             // watch: watch_event::*
+  Classes classes = Classes().set();  // of dumps
+  std::uint32_t items_max = 0;        // cachedump; 0: no limit
+  std::uint32_t events = 0;           // watch: watch_event::*
 };
 
 // What these commands ask of the server. Thread safety: any thread.

@@ -5,7 +5,8 @@
 
 namespace tandem::protocol {
 
-// slabs, lru, lru_crawler metadump|mgdump, watch, cache_memlimit, shutdown: writes the reply, or returns what to stream.
+// slabs, lru, lru_crawler metadump|mgdump, watch, cache_memlimit, shutdown: writes the reply, or returns what to
+// stream.
 StreamRequest administer(const Words& words, const ProtocolOptions& options, Administration& server, Output& out);
 StreamRequest stats_cachedump(const Words& words, const ProtocolOptions& options, Output& out);
 void stats_detail(const Words& words, Administration& server, Output& out);

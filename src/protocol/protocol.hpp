@@ -26,7 +26,7 @@ struct ProtocolOptions {
   bool cas = true, flush_enabled = true;
   bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
   bool shutdown_enabled = false;                   // -A
-  std::string_view version = "1.6.18";  // of memcached's protocol: clients choose their features by it
+  std::string_view version = "1.6.18";             // of memcached's protocol: clients choose their features by it
 };
 
 enum class ParseStop : std::uint8_t {

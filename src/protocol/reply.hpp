@@ -24,9 +24,9 @@ enum class Reply : std::uint8_t {
   meta_arithmetic,
   meta_debug,
   // Opcode::control.
-  flush_all,  // expiry_s
-  verbosity,  // delta
-  stats,      // the rest of the line
+  flush_all,   // expiry_s
+  verbosity,   // delta
+  stats,       // the rest of the line
   administer,  // the whole line
 };
 

@@ -114,9 +114,13 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   void control(Batch& batch, std::uint32_t i) override {
     const StreamRequest request = execute_control(batch.query(i), options_, *this, out_);
     if (request.kind == StreamRequest::Kind::none) return;
+    std::string classes;
+    for (std::size_t c = 0; !request.classes.all() && c < request.classes.size(); ++c) {
+      if (request.classes[c]) classes += (classes.empty() ? "" : ",") + std::to_string(c);
+    }
     calls.push_back("stream " + std::to_string(static_cast<int>(request.kind)) + " classes " +
-                    std::to_string(static_cast<std::int64_t>(request.classes)) + " items " +
-                    std::to_string(request.items_max) + " events " + std::to_string(request.events));
+                    (request.classes.all() ? "all" : classes) + " items " + std::to_string(request.items_max) +
+                    " events " + std::to_string(request.events));
   }
 
   void flush_all(std::uint32_t at_s) override {

@@ -213,13 +213,21 @@ bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
 // After the limit was lowered: gives pages and huge items back until what is used fits.
 void Engine::shrink() {
   constexpr int pages_per_turn = 32;
+  // Large items that workers have replaced may still wait in their caches.
+  const auto reclaim = [this] {
+    epochs_.synchronize();
+    heap_->reclaim_caches();
+  };
+  if (budget_.overdrawn()) reclaim();
   for (int i = 0; i < pages_per_turn && budget_.overdrawn() && !stopping_.load(std::memory_order_relaxed); ++i) {
     if (!options_.evict) return;
     if (task::move_page(*maintenance_context_, huge_class)) continue;
-    if (task::evict(*maintenance_context_, huge_class, 1, false) == 0) return;
-    epochs_.synchronize();
-    const Heap::Cache::Lock lock(maintenance_context_->cache);
-    heap_->reclaim_all(maintenance_context_->cache);
+    constexpr int turns = 2;  // the first may only take marks of use away
+    std::size_t evicted = 0;
+    for (int turn = 0; turn < turns && evicted == 0; ++turn)
+      evicted = task::evict(*maintenance_context_, huge_class, 1, false);
+    reclaim();
+    if (evicted == 0) return;
   }
 }
 

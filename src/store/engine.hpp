@@ -87,12 +87,12 @@ class Engine {
   void set_automove(unsigned level) noexcept { automove_.store(level, std::memory_order_relaxed); }
   unsigned automove() const noexcept { return automove_.load(std::memory_order_relaxed); }
   // A larger limit holds at once; for a smaller one pages are given back, a number in each turn, and until enough are
-  // back nobody gets a new one. False, and nothing changes: beyond the reserved address space, too small for the largest
-  // item or for the index, or smaller than what is in use while nothing may be evicted.
+  // back nobody gets a new one. False, and nothing changes: beyond the reserved address space, too small for the
+  // largest item or for the index, or smaller than what is in use while nothing may be evicted.
   bool set_memory_limit(std::uint64_t bytes) noexcept;
   std::uint64_t memory_limit_bytes() const noexcept { return budget_.limit_bytes(); }
-  // Who hears of the maintenance thread's evictions and moves; null: nobody. When it returns, the last one hears nothing
-  // any more.
+  // Who hears of the maintenance thread's evictions and moves; null: nobody. When it returns, the last one hears
+  // nothing any more.
   void set_observer(Observer* observer);
 
   // Does now what the maintenance thread does at its next turn (tests).
@@ -127,7 +127,7 @@ class Engine {
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0};
   std::atomic<unsigned> automove_{1};
-  std::atomic<std::uint32_t> reassign_{0};  // a request: classes from << 16 | to, and bit 31; 0: none
+  std::atomic<std::uint32_t> reassign_{0};     // a request: classes from << 16 | to, and bit 31; 0: none
   std::vector<std::uint64_t> evictions_seen_;  // by class, at the last balance
   std::mutex maintain_mutex_;
   ContextPtr maintenance_context_{nullptr, {this}};

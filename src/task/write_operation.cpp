@@ -183,8 +183,8 @@ Settled concatenate(const Operation& op) noexcept {
       op.count().cmd_set.add();
       return absent(op, guard, at, Status::not_stored);
     }
-    const bool other = q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas &&
-                       old->cas(state) != q.cas;
+    const bool other =
+        q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas && old->cas(state) != q.cas;
     if (TD_UNLIKELY(op.context.observer != nullptr) && (other || op.refused() != Status::none))
       observe(op, {old, old, state});
     if (other) {
