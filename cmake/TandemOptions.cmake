@@ -4,6 +4,7 @@ set(TANDEM_SANITIZE "" CACHE STRING "address (with undefined behaviour), thread,
 set_property(CACHE TANDEM_SANITIZE PROPERTY STRINGS "" address thread)
 option(TANDEM_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(TANDEM_CUDA "Compile src/**/*.cu (needs nvcc; no GPU)" OFF)
+option(TANDEM_DEBUG_COMMANDS "Build the commands debugtime and debugitem into the server" OFF)
 option(TANDEM_TESTS "Build tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
 option(TANDEM_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
@@ -39,6 +40,7 @@ target_compile_options(tandem_flags INTERFACE
   $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wthread-safety -Wno-psabi>
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>
   -fno-omit-frame-pointer -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+target_compile_definitions(tandem_flags INTERFACE $<$<BOOL:${TANDEM_DEBUG_COMMANDS}>:TANDEM_DEBUG_COMMANDS=1>)
 target_include_directories(tandem_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)

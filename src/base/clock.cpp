@@ -1,5 +1,6 @@
 #include "base/clock.hpp"
 
+#include <algorithm>
 #include <ctime>
 
 namespace tandem {
@@ -14,8 +15,10 @@ std::int64_t seconds_of(clockid_t id) {
 Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) { tick(); }
 
 void Clock::tick() noexcept {
-  if (frozen_.load(std::memory_order_relaxed)) return;
-  const auto now = static_cast<std::uint32_t>(seconds_of(CLOCK_MONOTONIC) - monotonic_base_s_);
+  if (frozen_.load(std::memory_order_relaxed) || paused_.load(std::memory_order_relaxed)) return;
+  const std::int64_t seconds =
+      seconds_of(CLOCK_MONOTONIC) - monotonic_base_s_ + ahead_s_.load(std::memory_order_relaxed);
+  const auto now = static_cast<std::uint32_t>(std::clamp<std::int64_t>(seconds, 2, UINT32_MAX));
   now_s_.store(now, std::memory_order_relaxed);
   unix_base_s_.store(seconds_of(CLOCK_REALTIME) - now, std::memory_order_relaxed);
 }
@@ -27,6 +30,13 @@ std::uint32_t Clock::expiry_s(std::int64_t exptime) const noexcept {
   const std::int64_t at = exptime - unix_base_s_.load(std::memory_order_relaxed);
   if (at <= already_expired) return already_expired;
   return at > UINT32_MAX ? UINT32_MAX : static_cast<std::uint32_t>(at);
+}
+
+void Clock::advance(std::int64_t seconds) noexcept {
+  ahead_s_.fetch_add(seconds, std::memory_order_relaxed);
+  if (!paused_.load(std::memory_order_relaxed)) return tick();
+  const std::int64_t now = std::clamp<std::int64_t>(now_s() + seconds, 2, UINT32_MAX);
+  now_s_.store(static_cast<std::uint32_t>(now), std::memory_order_relaxed);
 }
 
 void Clock::freeze_for_test(std::uint32_t now_s) noexcept {

@@ -22,6 +22,10 @@ class Clock {
   std::uint32_t expiry_s(std::int64_t exptime) const noexcept;
   std::int64_t unix_s() const noexcept { return unix_base_s_.load(std::memory_order_relaxed) + now_s(); }
   std::uint32_t uptime_s() const noexcept { return now_s() - 2; }
+  // For debugging a running server: stands still, goes on, or is set forward or back for good. Expiry follows.
+  void pause() noexcept { paused_.store(true, std::memory_order_relaxed); }
+  void resume() noexcept { paused_.store(false, std::memory_order_relaxed); }
+  void advance(std::int64_t seconds) noexcept;
   // For tests: stops following the system and moves by hand.
   void freeze_for_test(std::uint32_t now_s) noexcept;
 
@@ -29,7 +33,8 @@ class Clock {
   std::atomic<std::uint32_t> now_s_{2};
   std::atomic<std::int64_t> unix_base_s_{0};
   std::int64_t monotonic_base_s_ = 0;
-  std::atomic<bool> frozen_{false};
+  std::atomic<std::int64_t> ahead_s_{0};
+  std::atomic<bool> frozen_{false}, paused_{false};
 };
 
 }  // namespace tandem

@@ -58,5 +58,24 @@ TEST_F(ClockTest, FrozenClockIgnoresTicks) {
   EXPECT_EQ(clock.now_s(), now_s);
 }
 
+TEST(Clock, StandsAndIsMovedForDebugging) {
+  Clock clock;
+  const std::uint32_t start_s = clock.now_s();
+  clock.advance(1000);
+  EXPECT_GE(clock.now_s(), start_s + 1000);
+  clock.pause();
+  const std::uint32_t paused_s = clock.now_s();
+  clock.tick();
+  EXPECT_EQ(clock.now_s(), paused_s);
+  clock.advance(-500);
+  EXPECT_EQ(clock.now_s(), paused_s - 500);
+  clock.advance(-1'000'000);
+  EXPECT_EQ(clock.now_s(), 2u) << "no time before the start";
+  clock.resume();
+  clock.advance(1'000'000);
+  EXPECT_GE(clock.now_s(), start_s + 500);
+  EXPECT_LT(clock.now_s(), start_s + 600);
+}
+
 }  // namespace
 }  // namespace tandem

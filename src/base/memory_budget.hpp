@@ -14,9 +14,10 @@ class MemoryBudget {
 
   // False, and nothing changes, when the limit would be passed.
   bool take(std::uint64_t bytes) noexcept {
+    const std::uint64_t limit_bytes = this->limit_bytes();
     std::uint64_t used = used_bytes_.load(std::memory_order_relaxed);
     do {
-      if (bytes > limit_bytes_ || used > limit_bytes_ - bytes) return false;
+      if (bytes > limit_bytes || used > limit_bytes - bytes) return false;
     } while (!used_bytes_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     return true;
   }
@@ -27,18 +28,21 @@ class MemoryBudget {
   // for something large (a bigger index) is not robbed of it piece by piece. False, and nothing changes, when the limit
   // itself is smaller.
   bool claim(std::uint64_t bytes) noexcept {
-    if (bytes > limit_bytes_) return false;
+    if (bytes > limit_bytes()) return false;
     used_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     return true;
   }
-  bool overdrawn() const noexcept { return used_bytes() > limit_bytes_; }
+  bool overdrawn() const noexcept { return used_bytes() > limit_bytes(); }
 
-  std::uint64_t limit_bytes() const noexcept { return limit_bytes_; }
-  // With what is claimed: above limit_bytes() while a claim waits.
+  // A smaller limit takes nothing from anybody: take() fails until enough was given back.
+  void set_limit(std::uint64_t limit_bytes) noexcept { limit_bytes_.store(limit_bytes, std::memory_order_relaxed); }
+
+  std::uint64_t limit_bytes() const noexcept { return limit_bytes_.load(std::memory_order_relaxed); }
+  // With what is claimed: above limit_bytes() while a claim waits, or after the limit was lowered.
   std::uint64_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  const std::uint64_t limit_bytes_;
+  std::atomic<std::uint64_t> limit_bytes_;
   std::atomic<std::uint64_t> used_bytes_{0};
 };
 

@@ -72,5 +72,20 @@ TEST(MemoryBudget, ThreadsTogetherNeverPassTheLimit) {
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 
+TEST(MemoryBudget, ASmallerLimitTakesNothingAndGivesNothing) {
+  MemoryBudget budget(100);
+  ASSERT_TRUE(budget.take(80));
+  budget.set_limit(50);
+  EXPECT_TRUE(budget.overdrawn());
+  EXPECT_FALSE(budget.take(0));
+  budget.give_back(40);
+  EXPECT_FALSE(budget.overdrawn());
+  EXPECT_FALSE(budget.take(20));
+  EXPECT_TRUE(budget.take(10));
+  budget.set_limit(200);
+  EXPECT_TRUE(budget.take(150));
+  EXPECT_EQ(budget.used_bytes(), 200u);
+}
+
 }  // namespace
 }  // namespace tandem

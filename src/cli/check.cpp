@@ -59,6 +59,9 @@ void check_together(const Settings& settings, const std::function<std::string(co
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));
   }
+  if (settings.server.prefix_delimiter.size() != 1) {
+    throw CommandError(EX_USAGE, fmt::format("{}: one character is wanted", where(*find_option("prefix-delimiter"))));
+  }
   if (settings.engine.item_bytes_max > settings.engine.memory_bytes / 2) {
     throw CommandError(
         EX_USAGE, fmt::format("{}: {} is more than half of the memory ({})", where(*find_option("item-max")),

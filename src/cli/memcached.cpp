@@ -152,6 +152,11 @@ class MemcachedParser {
       case Effect::extended:
         take_extended(text);
         return;
+      case Effect::delimiter:
+        if (text.empty()) throw CommandError(1, std::string(o.low_error));
+        text_of(o, settings) = text.substr(0, 1);
+        settings.server.detail_enabled = true;
+        return;
       case Effect::ignored_text:
         if (text.empty() && !o.low_error.empty()) throw CommandError(1, std::string(o.low_error));
         [[fallthrough]];

@@ -65,6 +65,7 @@ enum class Effect : std::uint8_t {
   protocol,      // auto, ascii, binary
   extended,      // -o
   strict,        // of -o: a whole number, else memcached's complaint
+  delimiter,     // stores the first character and turns prefix statistics on
   ignored,       // reported on stderr, without effect
   ignored_text,  // the same, takes an argument that must not be empty
   refused,       // protects something and is not built: an error

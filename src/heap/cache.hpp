@@ -111,4 +111,11 @@ std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t 
   return 0;
 }
 
+inline std::optional<SizeClass> Heap::items_of_page(PageId page) const noexcept {
+  const std::uint16_t t = table_.tag(page);
+  const PageState state = tag::state_of(t);
+  if (state != PageState::open && state != PageState::closed && state != PageState::huge_head) return std::nullopt;
+  return tag::class_of(t);
+}
+
 }  // namespace tandem

@@ -207,6 +207,14 @@ std::size_t Heap::reclaim_all(Cache& cache) noexcept {
   return reclaim_sealed(cache);
 }
 
+void Heap::reclaim_caches() noexcept {
+  const std::lock_guard list(caches_mutex_);
+  for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
+    const Cache::Lock lock(*cache);
+    reclaim_all(*cache);
+  }
+}
+
 std::size_t Heap::reclaim_sealed(Cache& cache, std::size_t slots_wanted) noexcept {
   RetiredList& retired = cache.retired_;
   const std::uint64_t oldest = retired.oldest_stamp();

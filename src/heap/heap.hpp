@@ -16,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -104,6 +105,8 @@ class Heap {
   // reclaim(); this stamps them now. For a caller that has run out of memory; called again when the batches in flight
   // have ended, it has all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
+  // The same for all caches, whose owners may be idle. REQUIRES: no cache is locked by the caller.
+  void reclaim_caches() noexcept;
   // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
@@ -149,6 +152,8 @@ class Heap {
   // gets one. Within the class the page with most free slots. 0: no move would help, or the budget is in huge items.
   // Called again, it names another page.
   PageId pick_donor(SizeClass to) noexcept;
+  // A page of this class, if it has more than one (an operator asks for it); 0: it has not.
+  PageId pick_donor_from(SizeClass from) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
   // changed: it holds a filling slot, or is not an open page.
   bool close_page(PageId page) noexcept;
@@ -177,7 +182,11 @@ class Heap {
   // The same for at most `count` slots from `first` on; returns the slot after the last one, 0 when the page is done.
   template <class F>
   std::uint32_t visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const;
+  // The class whose items lie in the page: nothing when there are none.
+  std::optional<SizeClass> items_of_page(PageId page) const noexcept;
 
+  // The address range: no memory limit can be larger.
+  std::uint64_t reserved_bytes() const noexcept { return (table_.page_limit - 1) * page_bytes; }
   ClassStats class_stats(SizeClass c) const;  // huge_class, too: a "slot" is a page, slots_used counts items
   std::uint64_t huge_items() const noexcept { return huge_items_.load(std::memory_order_relaxed); }
   std::uint64_t huge_bytes() const noexcept { return huge_pages_.load(std::memory_order_relaxed) * page_bytes; }

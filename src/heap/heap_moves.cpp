@@ -61,6 +61,10 @@ PageId Heap::pick_donor(SizeClass to) noexcept {
   return pages_[best].pick_donor(keep);
 }
 
+PageId Heap::pick_donor_from(SizeClass from) noexcept {
+  return from < classes_.count() && pages_[from].pages() > 1 ? pages_[from].pick_donor(1) : 0;
+}
+
 bool Heap::close_page(PageId page) noexcept {
   if (page == 0 || page >= page_end()) return false;
   const SizeClass c = tag::class_of(table_.tag(page));

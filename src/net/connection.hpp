@@ -17,6 +17,8 @@
 #include "heap/heap.hpp"
 #include "net/limits.hpp"
 #include "net/tls_session.hpp"
+#include "net/recorder.hpp"
+#include "net/stream.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::net {
@@ -110,7 +112,7 @@ struct Fill {
   std::uint64_t value_bytes, received_bytes;
 };
 
-enum class ConnectionState : std::uint8_t { reading, filling, blocked, closed };
+enum class ConnectionState : std::uint8_t { reading, filling, blocked, streaming, closed };
 
 struct Connection {
   Connection(int socket, const ProtocolOptions& options, const Clock& clock) noexcept
@@ -126,6 +128,8 @@ struct Connection {
   bool closes = false;       // close when the unsent output has gone
   std::uint64_t pass = 0;    // the last pass that served it
   std::atomic<std::uint32_t> last_active_s;
+  CloseReason close_reason = CloseReason::normal;
+  std::uint32_t stream_index = 0;   // place in the worker's list of streams
   std::uint32_t blocked_index = 0;  // place in the worker's list of blocked connections
   Parser parser;
   KeptInput kept;
@@ -133,6 +137,7 @@ struct Connection {
   std::unique_ptr<Unsent> unsent;
   std::unique_ptr<Fill> fill;
   std::unique_ptr<TlsSession> tls;  // nullptr: a plain connection
+  std::unique_ptr<Stream> stream;   // the answer that is being sent
   Connection* previous = nullptr;   // in the worker's list of connections
   Connection* next = nullptr;
 

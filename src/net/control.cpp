@@ -28,6 +28,8 @@ std::string_view state_text(ConnectionState state) {
       return "conn_nread";
     case ConnectionState::blocked:
       return "conn_mwrite";
+    case ConnectionState::streaming:
+      return "conn_watch";
     case ConnectionState::closed:
       return "conn_closing";
   }
@@ -64,8 +66,6 @@ bool Control::stats(std::string_view group, StatSink& sink) {
     items(sink);
   } else if (group == "slabs") {
     slabs(sink);
-  } else if (group == "sizes") {
-    sizes(sink);
   } else if (group == "conns") {
     connections(sink);
   } else if (group == "tandem") {
@@ -86,11 +86,13 @@ Control::Totals Control::totals() const noexcept {
   t.listen_disabled = state_.listen_disabled.get();
   t.listen_disabled_us = state_.listen_disabled_us.get();
   t.flushes = flushes_.load(std::memory_order_relaxed);
+  t.log = state_.events.counts();
   return t;
 }
 
 void Control::reset() {
   state_.engine.reset_stats();
+  state_.prefixes.clear();
   const std::lock_guard lock(mutex_);
   reset_base_ = totals();
 }
@@ -107,6 +109,10 @@ void Control::general(StatSink& sink) {
     now.listen_disabled -= reset_base_.listen_disabled;
     now.listen_disabled_us -= reset_base_.listen_disabled_us;
     now.flushes -= reset_base_.flushes;
+    now.log.worker_dropped -= reset_base_.log.worker_dropped;
+    now.log.worker_written -= reset_base_.log.worker_written;
+    now.log.watcher_skipped -= reset_base_.log.watcher_skipped;
+    now.log.watcher_sent -= reset_base_.log.watcher_sent;
   }
   const StoreTotals& store = engine.counters;
   rusage usage{};
@@ -164,6 +170,11 @@ void Control::general(StatSink& sink) {
   put(sink, "hash_is_expanding", state_.engine.shared().index.wants_growth() ? 1 : 0);
   put(sink, "slabs_moved", engine.pages_moved);
   put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
+  put(sink, "log_worker_dropped", now.log.worker_dropped);
+  put(sink, "log_worker_written", now.log.worker_written);
+  put(sink, "log_watcher_skipped", now.log.watcher_skipped);
+  put(sink, "log_watcher_sent", now.log.watcher_sent);
+  put(sink, "log_watchers", state_.events.watcher_count());
   put(sink, "bytes", engine.item_bytes);
   put(sink, "curr_items", engine.items);
   put(sink, "total_items", store.total_items);
@@ -180,7 +191,7 @@ void Control::settings(StatSink& sink) const {
   std::string interfaces;
   for (const std::string& address : server.listen) interfaces += (interfaces.empty() ? "" : ",") + address;
   const bool local = !server.unix_path.empty();
-  put(sink, "maxbytes", engine.memory_bytes);
+  put(sink, "maxbytes", state_.engine.memory_limit_bytes());
   put(sink, "maxconns", server.connections_max);
   put(sink, "tcpport", tcp_port_);
   put(sink, "udpport", udp_port_);
@@ -190,13 +201,13 @@ void Control::settings(StatSink& sink) const {
   put(sink, "evictions", on_off(engine.evict));
   put(sink, "domain_socket", local ? server.unix_path : "NULL");
   put(sink, "umask", fmt::format("{:o}", server.unix_mask));
-  put(sink, "shutdown_command", "no");
+  put(sink, "shutdown_command", yes_no(server.shutdown_enabled));
   put(sink, "growth_factor", fmt::format("{:.2f}", engine.growth_factor));
   put(sink, "chunk_size", engine.slot_bytes_min - sizeof(Item));  // of key, value and flags, as -n counts
   put(sink, "num_threads", server.threads);
   put(sink, "num_threads_per_udp", udp_port_ != 0 ? server.threads : 0);
-  put(sink, "stat_key_prefix", ":");
-  put(sink, "detail_enabled", "no");
+  put(sink, "stat_key_prefix", std::string(1, state_.prefixes.delimiter()));
+  put(sink, "detail_enabled", yes_no((state_.events.flags() & EventLog::detail_flag) != 0));
   put(sink, "reqs_per_event", server.requests_per_event);
   put(sink, "cas_enabled", yes_no(engine.cas));
   put(sink, "tcp_backlog", server.backlog);
@@ -206,12 +217,15 @@ void Control::settings(StatSink& sink) const {
   put(sink, "item_size_max", engine.item_bytes_max);
   put(sink, "maxconns_fast", yes_no(server.maxconns_fast));
   put(sink, "slab_reassign", yes_no(engine.evict));
-  put(sink, "slab_automove", engine.evict ? 1 : 0);
+  put(sink, "slab_automove", engine.evict ? state_.engine.automove() : 0);
   put(sink, "slab_chunk_max", page_bytes);
+  put(sink, "dump_enabled", yes_no(server.dump_enabled));
+  put(sink, "watcher_logbuf_size", std::uint64_t{server.watcher_log_kib} * 1024);
+  put(sink, "worker_logbuf_size", std::uint64_t{server.worker_log_kib} * 1024);
   put(sink, "flush_enabled", yes_no(server.flush_enabled));
   put(sink, "hash_algorithm", "xxh3");
   put(sink, "idle_timeout", server.idle_timeout_s);
-  put(sink, "track_sizes", yes_no(server.track_sizes));
+  put(sink, "track_sizes", yes_no(state_.track_sizes.load(std::memory_order_relaxed)));
   tls_settings(sink);
 }
 
@@ -259,6 +273,7 @@ void Control::own(StatSink& sink) const {
   put(sink, "passes", now.net.passes);
   put(sink, "blocked", now.net.blocked);
   put(sink, "closed_for_room", now.net.closed_for_room);
+  put(sink, "detail_uncounted", state_.prefixes.uncounted());
   put(sink, "unsent_bytes", state_.unsent.used_bytes());
   put(sink, "pinned_bytes", state_.pinned.used_bytes());
   put(sink, "filling_bytes", state_.filling.used_bytes());

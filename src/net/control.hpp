@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/acceptor.hpp"
+#include "net/admin.hpp"
 #include "net/state.hpp"
 #include "net/worker.hpp"
 #include "protocol/protocol.hpp"
@@ -19,7 +20,7 @@ namespace tandem::net {
 class Control final : public ServerControl {
  public:
   // Throws std::runtime_error when the engine has no contexts left.
-  explicit Control(State& state) : state_(state), survey_context_(state.engine.make_context()) {}
+  explicit Control(State& state) : state_(state), admin_(state), survey_context_(state.engine.make_context()) {}
   // Once, before the first client: what the statistics are about. Both outlive the clients.
   void observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                int udp_port) noexcept;
@@ -28,6 +29,7 @@ class Control final : public ServerControl {
   bool stats(std::string_view group, StatSink& sink) override;
   void set_verbosity(unsigned level) override;
   std::string refresh_certificates() override;
+  Administration& administration() override { return admin_; }
 
  private:
   // What only the items themselves can tell of a class.
@@ -43,6 +45,7 @@ class Control final : public ServerControl {
     NetTotals net;
     std::uint64_t total_connections = 0, rejected_connections = 0, listen_disabled = 0, listen_disabled_us = 0,
                   flushes = 0;
+    EventLog::Counts log;
   };
   Totals totals() const noexcept;
   void general(StatSink& sink);
@@ -51,12 +54,12 @@ class Control final : public ServerControl {
   void tls_settings(StatSink& sink) const;
   void items(StatSink& sink);
   void slabs(StatSink& sink) const;
-  void sizes(StatSink& sink);
   void connections(StatSink& sink) const;
   void own(StatSink& sink) const;
   void reset();
 
   State& state_;
+  Admin admin_;
   const std::vector<std::unique_ptr<Worker>>* workers_ = nullptr;
   const Acceptor* acceptor_ = nullptr;
   int tcp_port_ = 0, udp_port_ = 0;

@@ -1,8 +1,7 @@
-// `stats items`, `slabs` and `sizes`: the heap's own numbers.
+// `stats items` and `slabs`: the heap's own numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "net/control.hpp"
 #include "net/stat_line.hpp"
@@ -14,7 +13,6 @@ constexpr std::uint32_t pages_surveyed_max = 64;
 // After a survey that took t, its result is given out for so many t: clients that ask all the time cost a worker a
 // fiftieth of its time.
 constexpr int survey_rest = 50;
-constexpr std::uint64_t size_step_bytes = 32;  // of `stats sizes`, memcached's
 }  // namespace
 
 // Calls f(location, item) for the live items of at most pages_max pages. REQUIRES: survey_mutex_ is held.
@@ -49,18 +47,6 @@ const std::vector<Control::ClassSurvey>& Control::survey() {
   const auto end = std::chrono::steady_clock::now();
   survey_holds_until_ = end + survey_rest * (end - begin);
   return survey_;
-}
-
-// With -o track_sizes: items per size in steps of 32 bytes, counted now.
-void Control::sizes(StatSink& sink) {
-  if (!state_.options.track_sizes) return put(sink, "sizes_status", "disabled");
-  std::map<std::uint64_t, std::uint64_t> counts;
-  const std::lock_guard lock(survey_mutex_);
-  const Heap& heap = state_.engine.shared().heap;
-  visit_pages(UINT32_MAX, [&](Location, const Item* item) {
-    ++counts[(heap.total_bytes(item) + size_step_bytes - 1) / size_step_bytes * size_step_bytes];
-  });
-  for (const auto& [bytes, count] : counts) put(sink, fmt::format_int(bytes).c_str(), count);
 }
 
 // Classes are numbered from 1, as memcached's; huge items, which have page runs of their own, come after the last.

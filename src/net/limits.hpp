@@ -41,6 +41,14 @@ inline constexpr std::uint64_t queries_per_request_of_event = 64;
 // Segments per sendmsg.
 inline constexpr std::size_t send_segments_max = 64;
 
+// --- streams (dumps, watch)
+// ------------------------------------------------------------------------------------------------------------
+// A pass sends a piece of so many streams, each of so many bytes or slots looked at: what other clients may wait for
+// them is some 100 microseconds.
+inline constexpr std::size_t streams_per_pass = 4;
+inline constexpr std::size_t stream_piece_bytes = 16 * 1024;
+inline constexpr std::uint32_t stream_piece_slots = 512;
+
 // --- all connections together
 // -------------------------------------------------------------------------------------------------------------- Output
 // that clients have not read, copied into their connections' own buffers. Past it the connection with the most is

@@ -127,10 +127,7 @@ std::string Server::reload_certificates() {
   return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
 }
 
-void Server::stop() noexcept {
-  parts_->state.stopping.store(true, std::memory_order_release);
-  parts_->state.acceptor_wakeup.notify();
-}
+void Server::stop() noexcept { parts_->state.stop(); }
 
 void Server::wait() { parts_->join(); }
 

@@ -49,6 +49,13 @@ struct ServerOptions {
   bool maxconns_fast = true;                        // past the limit: an error line and close at once
   bool flush_enabled = true;                        // -F turns flush_all off
   bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
+  bool shutdown_enabled = false;                    // -A: the command shutdown
+  bool dump_enabled = true;                         // -X turns metadump, mgdump and cachedump off
+  bool watch_enabled = true;                        // -W turns watch off
+  std::string prefix_delimiter = ":";               // -D: the byte that ends a key's prefix for `stats detail`
+  bool detail_enabled = false;                      // `stats detail` counts from the start
+  unsigned worker_log_kib = 64;                     // -o worker_logbuf_size: events of a worker for who watches
+  unsigned watcher_log_kib = 256;                   // -o watcher_logbuf_size: lines for a client that watches
   int verbosity = 0;                                // -v
   TlsOptions tls;
 };

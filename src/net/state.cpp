@@ -1,6 +1,7 @@
 #include "net/state.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <system_error>
 
@@ -14,6 +15,9 @@ ProtocolOptions protocol_options(const ServerOptions& server, const EngineOption
   options.item_bytes_max = engine.item_bytes_max;
   options.cas = engine.cas;
   options.flush_enabled = server.flush_enabled;
+  options.dump_enabled = server.dump_enabled;
+  options.watch_enabled = server.watch_enabled;
+  options.shutdown_enabled = server.shutdown_enabled;
   return options;
 }
 
@@ -29,8 +33,22 @@ State::State(const ServerOptions& o, Engine& e)
       protocol(protocol_options(o, e.options())),
       tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
+      track_sizes(o.track_sizes),
       pinned(std::max(e.options().memory_bytes / pinned_share, e.options().item_bytes_max)),
-      filling(std::max(e.options().memory_bytes / filling_share, e.options().item_bytes_max)) {}
+      filling(std::max(e.options().memory_bytes / filling_share, e.options().item_bytes_max)),
+      events(std::bit_ceil(std::size_t{o.worker_log_kib} * 1024), std::size_t{o.watcher_log_kib} * 1024),
+      prefixes(o.prefix_delimiter.empty() ? ':' : o.prefix_delimiter.front()),
+      maintenance_recorder(events, e.shared()) {
+  events.set_detail(o.detail_enabled);
+  engine.set_observer(&maintenance_recorder);
+}
+
+State::~State() { engine.set_observer(nullptr); }
+
+void State::set_memory_limit(std::uint64_t bytes) noexcept {
+  pinned.set_limit(std::max(bytes / pinned_share, engine.options().item_bytes_max));
+  filling.set_limit(std::max(bytes / filling_share, engine.options().item_bytes_max));
+}
 
 State::~State() = default;
 

@@ -10,8 +10,12 @@
 #include <memory>
 
 #include "base/memory_budget.hpp"
+#include "net/dump_stream.hpp"
+#include "net/event_log.hpp"
 #include "net/fd.hpp"
 #include "net/limits.hpp"
+#include "net/prefix_stats.hpp"
+#include "net/recorder.hpp"
 #include "net/server.hpp"
 #include "protocol/protocol.hpp"
 #include "store/engine.hpp"
@@ -48,6 +52,7 @@ struct State {
 
   std::atomic<int> verbosity;
   std::atomic<bool> stopping{false};
+  std::atomic<bool> track_sizes;
   std::atomic<std::uint32_t> connections{0};  // open now, or being handed to a worker
 
   // The acceptor's counts; it alone writes them.
@@ -60,6 +65,19 @@ struct State {
   MemoryBudget kept{kept_bytes_total};      // buffers of long lines
   MemoryBudget pinned;                      // bytes of values pinned for them
   MemoryBudget filling;                     // bytes of values not wholly received
+
+  EventLog events;
+  PrefixStats prefixes;
+  DumpPlace dump_place;
+  MaintenanceRecorder maintenance_recorder;
+
+  // Ends the server: as Server::stop().
+  void stop() noexcept {
+    stopping.store(true, std::memory_order_release);
+    acceptor_wakeup.notify();
+  }
+  // What follows from the engine's memory limit.
+  void set_memory_limit(std::uint64_t bytes) noexcept;
 
   // A connection's place is free again.
   void connection_closed() noexcept {

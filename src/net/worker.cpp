@@ -34,6 +34,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       executor_(*context_),
       arena_(new char[input_arena_bytes]),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
+      recorder_(state.events, state.prefixes, state.engine.shared()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
   add_to_epoll(epoll_.get(), wakeup_.get(), EPOLLIN, nullptr);
@@ -79,6 +80,9 @@ void Worker::adopt(Fd socket, bool tls) {
     static_cast<void>(socket.release());
     static_cast<void>(owned.release());
   }
+  note_opened(state_.events, c->fd);
+  {
+  }
 }
 
 void Worker::run() {
@@ -87,7 +91,7 @@ void Worker::run() {
   while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
   {
     const std::lock_guard lock(connections_mutex_);
-    for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
+    for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c, CloseReason::shutdown);
   }
   end_pass();
 }
@@ -97,6 +101,10 @@ void Worker::begin_pass() noexcept {
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
   sampled_ = pass_ % TaskTimer::sample_every == 0;
+  if (const std::uint32_t flags = state_.events.flags(); TD_UNLIKELY(flags != recorder_.flags())) {
+    recorder_.set_flags(flags);
+    context_->observer = (flags & ~EventLog::detail_flag) != 0 ? &recorder_ : nullptr;
+  }
 }
 
 // Receives from the UDP socket that was all there was to serve in the last pass, without asking epoll. False: not worth
@@ -114,16 +122,17 @@ bool Worker::pass_udp() {
 }
 
 void Worker::pass(int timeout_ms) {
-  if (TD_UNLIKELY(udp_alone_ != nullptr) && pass_udp()) return;
+  if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;
   epoll_event events[events_per_pass];
-  const int count = epoll_wait(epoll_.get(), events, events_per_pass, waiting_.empty() && !udp_waits_ ? timeout_ms : 0);
+  const int count = epoll_wait(epoll_.get(), events, events_per_pass,
+                               waiting_.empty() && !udp_waits_ && !streams_due_ ? timeout_ms : 0);
   if (TD_UNLIKELY(has_timeouts_)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != timeouts_checked_s_) check_timeouts(now_s);
   }
-  if (count > 0 || !waiting_.empty() || udp_waits_) {
+  if (count > 0 || !waiting_.empty() || udp_waits_ || streams_due_) {
     begin_pass();
     serving_.swap(waiting_);
     for (Connection* c : serving_) c->waiting = false;
@@ -140,6 +149,7 @@ void Worker::pass(int timeout_ms) {
     }
     if (count > 1 || !waiting_.empty()) udp_alone_ = nullptr;
     run_batch(false);
+    if (TD_UNLIKELY(streams_due_)) send_streams();
   }
   end_pass();
 }
@@ -148,6 +158,7 @@ void Worker::handle(const epoll_event& event) {
   const auto data = reinterpret_cast<std::uintptr_t>(event.data.ptr);
   if (TD_UNLIKELY(data == 0)) {
     wakeup_.reset();
+    streams_due_ = !streams_.empty();
   } else if (TD_UNLIKELY((data & udp_tag) != 0)) {
     udp_alone_ = reinterpret_cast<UdpPort*>(data & ~udp_tag);
     serve_udp(*udp_alone_);
@@ -172,6 +183,7 @@ void Worker::end_pass() noexcept {
   if (TD_LIKELY(closed_.empty())) return;
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
+    if (TD_UNLIKELY((recorder_.flags() & watch_event::connevents) != 0)) recorder_.closed(c->fd, c->close_reason);
     {
       const std::lock_guard lock(connections_mutex_);
       (c->previous != nullptr ? c->previous->next : connections_) = c->next;
@@ -188,8 +200,10 @@ void Worker::end_pass() noexcept {
 }
 
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.
-void Worker::close_later(Connection& c) noexcept {
+void Worker::close_later(Connection& c, CloseReason reason) noexcept {
   if (c.is_closed()) return;
+  c.close_reason = reason;
+  if (c.stream != nullptr) drop_stream(c);
   c.state.store(ConnectionState::closed, std::memory_order_relaxed);
   if (c.is_blocked()) drop_unsent(c);
   if (c.fill != nullptr) {
@@ -212,8 +226,9 @@ void Worker::close_idle(std::uint32_t now_s) {
   for (Connection* c = connections_; c != nullptr; c = c->next) {
     if (now_s - c->last_active_s.load(std::memory_order_relaxed) <= state_.options.idle_timeout_s || c->is_closed())
       continue;
+    if (c->stream != nullptr && !c->is_blocked()) continue;  // it listens, as it should
     counters_.idle_kicks.add();
-    close_later(*c);
+    close_later(*c, CloseReason::idle_timeout);
   }
 }
 

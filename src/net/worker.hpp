@@ -21,6 +21,7 @@
 
 #include "net/connection.hpp"
 #include "net/counters.hpp"
+#include "net/recorder.hpp"
 #include "net/state.hpp"
 #include "net/udp_port.hpp"
 #include "pipeline/executor.hpp"
@@ -84,7 +85,7 @@ class Worker final : private ResponseWriter {
   bool pass_udp();
   void handle(const epoll_event& event);
   void end_pass() noexcept;
-  void close_later(Connection& c) noexcept;
+  void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
   void check_timeouts(std::uint32_t now_s);
   void close_idle(std::uint32_t now_s);
   void watch(Connection& c, std::uint32_t events) noexcept;
@@ -116,6 +117,12 @@ class Worker final : private ResponseWriter {
   std::size_t receive_value_tls(Connection& c, char* to) noexcept;
   void close_tls(Connection& c) noexcept;
   void close_unfinished_handshakes(std::uint32_t now_s);
+  // worker_stream.cpp
+  void begin_stream(Connection& c, const StreamRequest& request, Output& text);
+  void serve_stream(Connection& c);
+  void send_streams();
+  void end_stream(Connection& c);
+  void drop_stream(Connection& c) noexcept;
 
   // worker_respond.cpp: WR and SD
   bool write(Batch& batch, Strip strip) override;
@@ -164,6 +171,9 @@ class Worker final : private ResponseWriter {
   unsigned handshake_steps_left_ = 0;     // in this pass
   const bool has_timeouts_;
   std::uint32_t timeouts_checked_s_ = 0;
+  std::vector<Connection*> streams_;
+  std::size_t next_stream_ = 0;      // whose turn it is
+  bool streams_due_ = false;         // one of them has something to send
   bool udp_waits_ = false;  // a UDP socket may hold more
   // A worker that serves nothing but one UDP socket often finds more in it after a pass: then asking epoll first is a
   // system call too many.
@@ -172,6 +182,7 @@ class Worker final : private ResponseWriter {
   unsigned udp_passes_ = 0;       // since epoll was asked
   std::vector<UdpPort> udp_;
   NetCounters counters_;
+  Recorder recorder_;
 
   Fd epoll_;
   EventFd wakeup_;

@@ -36,7 +36,10 @@ class Timed {
 void Worker::serve(Connection& c) {
   if (c.pass == pass_ || c.is_closed()) return;
   c.pass = pass_;
-  if (TD_UNLIKELY(c.is_blocked()) && (!drain(c) || !c.resumes)) return;
+  if (TD_UNLIKELY(c.is_blocked() || c.stream != nullptr)) {
+    if (c.stream != nullptr) return serve_stream(c);
+    if (!drain(c) || !c.resumes) return;
+  }
   const std::size_t kept = c.kept.size();
   if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return serve_long(c);
   make_room(kept + receive_bytes_max);
@@ -101,7 +104,7 @@ bool Worker::received(Connection& c, std::ptrdiff_t bytes) noexcept {
     return true;
   }
   if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
-    close_later(c);
+    close_later(c, bytes == 0 ? CloseReason::normal : CloseReason::error);
   } else if (errno == EAGAIN) {
     c.readable = false;
   }
@@ -249,7 +252,8 @@ void Worker::run_batch(bool goes_on) {
     flush();
   }
   Entry last = entries_.back();
-  if (goes_on && (last.connection->is_blocked() || last.connection->is_closed())) {
+  if (goes_on &&
+      (last.connection->is_blocked() || last.connection->is_closed() || last.connection->stream != nullptr)) {
     entries_.back().stop = Stop::yield;
     goes_on = false;
   }
@@ -268,7 +272,7 @@ void Worker::finish(Entry& entry) {
   if (TD_UNLIKELY(entry.stop == Stop::close && !entry.skips)) {
     c.kept.assign(nullptr, nullptr);
     c.closes = true;
-    if (!c.is_blocked()) close_later(c);
+    if (!c.is_blocked() && c.stream == nullptr) close_later(c, CloseReason::normal);
     return;
   }
   if (entry.rest != entry.input_end || c.kept.size() != 0) {

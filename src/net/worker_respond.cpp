@@ -6,6 +6,7 @@
 
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
+#include "protocol/reply.hpp"
 #include "protocol/udp.hpp"
 
 namespace tandem::net {
@@ -36,6 +37,7 @@ bool Worker::write(Batch& batch, Strip strip) {
     write_run(batch, i, end);
     i = end;
   }
+  if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.strip_done();
   flush_if_large(batch, strip.end);
   if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
   return !sent_;
@@ -45,9 +47,19 @@ void Worker::control(Batch& batch, std::uint32_t i) {
   Entry& entry = entries_[batch.query(i).connection];
   if (!entry.skips) {
     entry.connection == nullptr ? open_message(entry) : open_output(entry);
-    execute_control(batch.query(i), control_, output_);
+    const StreamRequest request = execute_control(batch.query(i), state_.protocol, control_, output_);
+    if (TD_UNLIKELY(request.kind != StreamRequest::Kind::none)) {
+      if (entry.connection != nullptr) {
+        begin_stream(*entry.connection, request, output_);
+      } else {
+        output_.append(protocol::line::error);  // no answer goes on over UDP
+      }
+    }
     mark_output(entry);
     if (entry.connection == nullptr) end_message(entry);
+    const bool has_more = i + 1 < batch.size() && batch.query(i + 1).connection == batch.query(i).connection;
+    if (TD_UNLIKELY(has_more && entry.connection != nullptr && entry.connection->stream != nullptr))
+      skip_from(batch, i + 1);
   }
   flush_if_large(batch, i + 1);
 }
@@ -66,6 +78,7 @@ void Worker::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
   if (TD_UNLIKELY(lengths > copied_value_bytes_max)) return write_run_with_pins(batch, begin, end);
   open_output(entry);
   write_replies(batch, begin, end, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+  if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, begin, end, entry.connection->fd);
   mark_output(entry);
 }
 
@@ -78,6 +91,7 @@ void Worker::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_
   for (std::uint32_t i = begin; i < end; ++i) {
     open_output(entry);
     write_replies(batch, i, i + 1, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, i, i + 1, entry.connection->fd);
     mark_output(entry);
     if (output_.pinned_bytes() < output_flush_bytes || i + 1 == end) continue;
     flush();
@@ -102,6 +116,7 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     while (next < end && !ends) ends = ends_command(batch.query(next++));
     open_message(entry);
     write_replies(batch, i, next, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, i, next, entry.reply.port->fd());
     mark_output(entry);
     message_open_ = !ends;
     if (ends) end_message(entry);
@@ -317,10 +332,11 @@ bool Worker::drain(Connection& c) {
   drop_unsent(c);
   if (TD_UNLIKELY(c.tls != nullptr)) c.readable = true;  // what waited for output to go may go on
   if (c.state.load(std::memory_order_relaxed) == ConnectionState::blocked) {
-    c.state.store(ConnectionState::reading, std::memory_order_relaxed);
+    c.state.store(c.stream != nullptr ? ConnectionState::streaming : ConnectionState::reading,
+                  std::memory_order_relaxed);
     watch(c, watch_input);
   }
-  if (c.closes) close_later(c);
+  if (c.closes && c.stream == nullptr) close_later(c, CloseReason::normal);
   return !c.is_closed();
 }
 

@@ -1,6 +1,7 @@
-// Commands that are executed alone: flush_all, verbosity, stats and refresh_certs.
+// Commands that are executed alone: flush_all, verbosity, stats, refresh_certs, and those of admin.cpp.
 #include <algorithm>
 
+#include "protocol/admin_command.hpp"
 #include "protocol/protocol.hpp"
 #include "protocol/reply.hpp"
 #include "protocol/tokens.hpp"
@@ -24,17 +25,7 @@ class StatLines final : public StatSink {
   Output& out_;
 };
 
-// Counters per key prefix are not kept: the dump is empty.
-std::string_view stats_detail(const Words& words) noexcept {
-  if (words[2] == "on" || words[2] == "off") return line::ok;
-  return words[2] == "dump" ? line::end : line::bad_detail;
-}
-
-std::string_view stats_cachedump(const Words& words) noexcept {
-  return words.count() < 4 ? line::bad_line : line::no_cachedump;
-}
-
-void stats(const Query& query, ServerControl& server, Output& out) {
+StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
   const char* const end = query.wire + query.wire_bytes;
   std::string_view command;
   Tokens(query.wire, end).next(command);
@@ -43,22 +34,43 @@ void stats(const Query& query, ServerControl& server, Output& out) {
   if (group == "reset") {
     StatLines none(out);
     server.stats(group, none);
-    return out.append(line::reset);
+    out.append(line::reset);
+    return {};
   }
-  if (group == "detail") return out.append(stats_detail(words));
-  if (group == "cachedump") return out.append(stats_cachedump(words));
+  Administration& administration = server.administration();
+  if (group == "cachedump") return stats_cachedump(words, options, out);
+  if (group == "detail") {
+    stats_detail(words, administration, out);
+    return {};
+  }
   StatLines lines(out);
-  // memcached's switches of a histogram that there is none of here, answered without an end as there.
-  if (group == "sizes_enable") return lines.stat("sizes_status", "enabled");
-  if (group == "sizes_disable") return lines.stat("sizes_status", "disabled");
-  if (group == "extstore") return out.append(line::end);
+  if (group == "sizes_enable" || group == "sizes_disable") {
+    const bool on = group == "sizes_enable";
+    administration.set_track_sizes(on);
+    lines.stat("sizes_status", on ? "enabled" : "disabled");  // without an end, as memcached
+    return {};
+  }
+  if (group == "sizes" && administration.tracks_sizes()) return {.kind = StreamRequest::Kind::sizes};
+  if (group == "sizes") lines.stat("sizes_status", "disabled");
+  if (group == "sizes" || group == "extstore") {
+    out.append(line::end);
+    return {};
+  }
   out.append(server.stats(group, lines) ? line::end : line::error);
+  return {};
+}
+
+StreamRequest administer_line(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
+  const char* const end = query.wire + query.wire_bytes;
+  std::string_view command;
+  Tokens(query.wire, end).next(command);
+  return administer(Words(command, end), options, server.administration(), out);
 }
 
 }  // namespace
 }  // namespace protocol
 
-void execute_control(const Query& query, ServerControl& server, Output& out) {
+StreamRequest execute_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
   using protocol::Reply;
   switch (protocol::reply_of(query)) {
     case Reply::flush_all:
@@ -68,17 +80,21 @@ void execute_control(const Query& query, ServerControl& server, Output& out) {
       server.set_verbosity(static_cast<unsigned>(query.delta));
       break;
     case Reply::stats:
-      return protocol::stats(query, server, out);
+      return protocol::stats(query, options, server, out);
+    case Reply::administer:
+      return protocol::administer_line(query, options, server, out);
     case Reply::refresh_certs:
       if (const std::string error = server.refresh_certificates(); !error.empty()) {
         out.append(error);  // also to who wants no reply
-        return out.append("\r\n");
+        out.append("\r\n");
+        return {};
       }
       break;
     default:
-      return;
+      return {};
   }
   if (!query.has(option::no_reply)) out.append(protocol::line::ok);
+  return {};
 }
 
 }  // namespace tandem

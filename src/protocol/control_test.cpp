@@ -1,4 +1,4 @@
-// flush_all, verbosity, stats and the commands for machinery that is not here.
+// flush_all, verbosity, stats and the commands of administration.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -60,9 +60,10 @@ TEST(Control, Stats) {
             "STAT sizes_status enabled\r\nSTAT sizes_status disabled\r\n");
   EXPECT_EQ(server.exchange("stats detail\r\nstats detail x\r\n"),
             "CLIENT_ERROR usage: stats detail on|off|dump\r\nCLIENT_ERROR usage: stats detail on|off|dump\r\n");
-  EXPECT_EQ(server.exchange("stats detail on\r\nstats detail dump\r\nstats detail off\r\n"), "OK\r\nEND\r\nOK\r\n");
-  EXPECT_EQ(server.exchange("stats cachedump\r\nstats cachedump 1 0\r\n"),
-            "CLIENT_ERROR bad command line\r\nCLIENT_ERROR stats cachedump not allowed\r\n");
+  server.calls.clear();
+  EXPECT_EQ(server.exchange("stats detail on\r\nstats detail dump\r\nstats detail off\r\n"),
+            "OK\r\nPREFIX a get 1 hit 0 set 0 del 0\r\nEND\r\nOK\r\n");
+  EXPECT_EQ(server.calls, (Calls{"detail on", "detail off"}));
   EXPECT_EQ(server.exchange("stats extstore\r\n"), "END\r\n");
   EXPECT_EQ(server.exchange("STATS\r\nstat\r\nstats\treset\r\n"), "ERROR\r\nERROR\r\nERROR\r\n");
 }
@@ -77,33 +78,107 @@ TEST(Control, RefreshCerts) {
   EXPECT_EQ(server.exchange("refresh_certsx\r\n"), "ERROR\r\n");
 }
 
-TEST(Control, MachineryThatIsNotHere) {
+TEST(Control, Sizes) {
+  ReplyHarness server;
+  EXPECT_EQ(server.exchange("stats sizes\r\n"), "STAT sizes_status disabled\r\nEND\r\n");
+  server.exchange("stats sizes_enable\r\n");
+  EXPECT_EQ(server.exchange("stats sizes\r\n"), "");
+  EXPECT_EQ(server.calls, (Calls{"stream 4 classes all items 0 events 0"}));
+}
+
+TEST(Control, Administration) {
   ReplyHarness server;
   const Exchange exchanges[] = {
-      {"shutdown\r\nshutdown graceful\r\n", "ERROR: shutdown not enabled\r\nERROR: shutdown not enabled\r\n"},
-      {"watch\r\nwatch evictions mutations\r\n",
-       "CLIENT_ERROR watch commands not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n"},
-      {"watch nosuch\r\n", "ERROR\r\n"},
-      {"slabs reassign 1 2\r\n", "CLIENT_ERROR slab reassignment disabled\r\n"},
-      {"slabs automove 0\r\nslabs automove 2\r\nslabs automove 3\r\n", "OK\r\nOK\r\nERROR\r\n"},
-      {"slabs automove x\r\nslabs automove 1 noreply\r\n", bad_format},
-      {"slabs automove ratio 0.5\r\nslabs automove ratio\r\nslabs automove\r\n", "OK\r\nERROR\r\nERROR\r\n"},
-      {"cache_memlimit 64\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"},
+      {"shutdown\r\nshutdown graceful\r\nshutdown x\r\n",
+       "ERROR: shutdown not enabled\r\nERROR: shutdown not enabled\r\nERROR: shutdown not enabled\r\n"},
+      {"watch nosuch\r\nwatch fetchers nosuch\r\nwatch noreply\r\n", "ERROR\r\nERROR\r\n"},
+      {"slabs reassign 1 x\r\nslabs reassign 1\r\nslabs reassign 1 2 noreply\r\n",
+       "CLIENT_ERROR bad command line format\r\nERROR\r\nERROR\r\n"},
+      {"slabs automove 3\r\nslabs automove x\r\n", "ERROR\r\nCLIENT_ERROR bad command line format\r\n"},
+      {"slabs automove ratio 0.5\r\nslabs automove ratio\r\nslabs automove\r\nslabs\r\n",
+       "OK\r\nERROR\r\nERROR\r\nERROR\r\n"},
       {"cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"},
       {"cache_memlimit 1000000001\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"},
-      {"cache_memlimit\r\ncache_memlimit x\r\ncache_memlimit 64 noreply\r\n", "ERROR\r\nERROR\r\n"},
-      {"lru_crawler enable\r\nlru_crawler disable\r\n", "ERROR failed to start lru crawler thread\r\nOK\r\n"},
-      {"lru_crawler crawl all\r\nlru_crawler metadump all\r\n",
-       "CLIENT_ERROR lru crawler disabled\r\nCLIENT_ERROR lru crawler disabled\r\n"},
-      {"lru_crawler tocrawl 5\r\nlru_crawler tocrawl x\r\n",
-       "OK\r\n"
-       "CLIENT_ERROR bad command line format\r\n"},
+      {"cache_memlimit\r\ncache_memlimit x\r\ncache_memlimit 1 2 3\r\n", "ERROR\r\nERROR\r\nERROR\r\n"},
+      {"lru tune 10 25 0.1 2\r\nlru tune 10 25 0.1 2 noreply\r\n", "OK\r\n"},
+      {"lru tune 50 31 0.1 2\r\n", "ERROR hot and warm pcts must not exceed 80\r\n"},
+      {"lru tune 4294967295 4294967295 0.1 2\r\n", "ERROR hot and warm pcts must not exceed 80\r\n"},
+      {"lru tune 10 25 0 2\r\n", "ERROR hot/warm age factors must be greater than 0\r\n"},
+      {"lru\r\nlru mode flat\r\nlru temp_ttl 5\r\nlru tune 1 2\r\nlru mode flat noreply\r\n",
+       "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
+      {"lru_crawler metadump\r\nlru_crawler metadump 1 2\r\n", "ERROR\r\nERROR\r\n"},
+      {"lru_crawler metadump 0\r\nlru_crawler mgdump 256\r\nlru_crawler metadump 1,x\r\n",
+       "BADCLASS invalid class id\r\nBADCLASS invalid class id\r\nBADCLASS invalid class id\r\n"},
+      {"stats cachedump\r\nstats cachedump 1\r\n",
+       "CLIENT_ERROR bad command line\r\nCLIENT_ERROR bad command line\r\n"},
+      {"stats cachedump x 0\r\nstats cachedump 1 -1\r\n",
+       "CLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\n"},
+      {"stats cachedump 256 0\r\n", "CLIENT_ERROR Illegal slab id\r\n"},
+  };
+  for (const Exchange& e : exchanges) EXPECT_EQ(server.exchange(e.request), e.reply) << e.request;
+  EXPECT_EQ(server.calls, Calls{}) << "none of these reaches the server";
+}
+
+TEST(Control, AdministrationThatReachesTheServer) {
+  ReplyHarness server;
+  EXPECT_EQ(server.exchange("slabs reassign 1 2\r\nslabs reassign -1 0\r\nslabs automove 2\r\n"), "OK\r\nOK\r\nOK\r\n");
+  EXPECT_EQ(server.exchange("slabs automove 0 noreply\r\n"), "");
+  EXPECT_EQ(server.exchange("cache_memlimit 64\r\ncache_memlimit 9 noreply\r\n"), "OK\r\n");
+  EXPECT_EQ(server.exchange("cache_memlimit 999999999\r\n"),
+            "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+  EXPECT_EQ(server.calls, (Calls{"reassign 1 2", "reassign -1 0", "automove 2", "automove 0", "memory 67108864",
+                                 "memory 9437184", "memory 1048575998951424"}));
+}
+
+TEST(Control, Streams) {
+  ReplyHarness server;
+  EXPECT_EQ(
+      server.exchange("lru_crawler metadump all\r\nlru_crawler metadump 1,3\r\nlru_crawler mgdump hash\r\n"
+                      "stats cachedump 2 7\r\nstats cachedump 0 0\r\nwatch\r\nwatch rawcmds evictions deletions\r\n"),
+      "");
+  EXPECT_EQ(server.calls,
+            (Calls{"stream 1 classes all items 0 events 0", "stream 1 classes 1,3 items 0 events 0",
+                   "stream 2 classes all items 0 events 0", "stream 3 classes 2 items 7 events 0",
+                   "stream 3 classes 0 items 0 events 0", "stream 5 classes all items 0 events 2",
+                   "stream 5 classes all items 0 events " +
+                       std::to_string(watch_event::silent | watch_event::evictions | watch_event::deletions)}));
+}
+
+TEST(Control, SwitchesOfAdministration) {
+  ProtocolOptions options;
+  options.dump_enabled = options.watch_enabled = false;
+  options.shutdown_enabled = true;
+  ReplyHarness server(options);
+  EXPECT_EQ(server.exchange("lru_crawler metadump all\r\nlru_crawler metadump x\r\n"),
+            "ERROR metadump not allowed\r\nERROR metadump not allowed\r\n");
+  EXPECT_EQ(server.exchange("stats cachedump\r\nstats cachedump 1 0\r\n"),
+            "CLIENT_ERROR stats cachedump not allowed\r\nCLIENT_ERROR stats cachedump not allowed\r\n");
+  EXPECT_EQ(server.exchange("watch\r\nwatch nosuch\r\nwatch noreply\r\n"),
+            "CLIENT_ERROR watch commands not allowed\r\nCLIENT_ERROR watch commands not allowed\r\n");
+  EXPECT_EQ(server.exchange("shutdown x\r\nshutdown graceful x\r\n"),
+            "CLIENT_ERROR invalid shutdown mode\r\nCLIENT_ERROR invalid shutdown mode\r\n");
+  EXPECT_EQ(server.exchange("shutdown\r\nshutdown graceful\r\n"), "");
+  EXPECT_EQ(server.calls, (Calls{"shutdown", "shutdown graceful"}));
+}
+
+TEST(Control, Crawler) {
+  ReplyHarness server;
+  const Exchange exchanges[] = {
+      {"lru_crawler crawl all\r\nlru_crawler crawl 1,3\r\n", "OK\r\nOK\r\n"},
+      {"lru_crawler crawl 0\r\nlru_crawler crawl 1,x\r\n", "BADCLASS invalid class id\r\nBADCLASS invalid class id\r\n"},
+      {"lru_crawler tocrawl 5\r\nlru_crawler tocrawl x\r\n", "OK\r\nCLIENT_ERROR bad command line format\r\n"},
       {"lru_crawler sleep 1000000\r\nlru_crawler sleep 1000001\r\n",
        "OK\r\nCLIENT_ERROR sleep must be one second or less\r\n"},
+      {"lru_crawler enable\r\nlru_crawler disable\r\nlru_crawler disable\r\n",
+       "ERROR failed to start lru crawler thread\r\nOK\r\nOK\r\n"},
+      {"lru_crawler crawl all\r\nlru_crawler metadump all\r\n",
+       "CLIENT_ERROR lru crawler disabled\r\nCLIENT_ERROR lru crawler disabled\r\n"},
+      {"lru_crawler enable\r\n", "OK\r\n"},
       {"lru_crawler\r\nlru_crawler x\r\nlru_crawler x y\r\nlru_crawler crawl 1 2\r\n",
        "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
   };
   for (const Exchange& e : exchanges) EXPECT_EQ(server.exchange(e.request), e.reply) << e.request;
+  EXPECT_EQ(server.calls, (Calls{"crawl 256", "crawl 2", "tocrawl 5", "sleep 1000000"}));
 }
 
 }  // namespace

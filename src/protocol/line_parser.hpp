@@ -55,11 +55,7 @@ class LineParser {
   Step touch(const Words& words);
   Step flush_all(const Words& words);
   Step verbosity(const Words& words);
-  // --- admin_parser.cpp
-  Step slabs(const Words& words);
-  Step lru_crawler(const Words& words);
-  Step memory_limit(const Words& words);
-  Step watch(const Words& words);
+  Step administer();
 
   // --- meta_parser.cpp
   Step meta(char command);

@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "heap/heap.hpp"
+#include "protocol/admin.hpp"
 #include "protocol/output.hpp"
 #include "query/batch.hpp"
 
@@ -24,7 +25,9 @@ struct ProtocolOptions {
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
   bool cas = true, flush_enabled = true;
-  std::string_view version = "1.6.18";  // of memcached's protocol: clients choose their features by it
+  bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
+  bool shutdown_enabled = false;                   // -A
+  std::string_view version = "1.6.18";             // of memcached's protocol: clients choose their features by it
 };
 
 enum class ParseStop : std::uint8_t {
@@ -139,9 +142,10 @@ class ServerControl {
   virtual void set_verbosity(unsigned level) = 0;
   // Why certificates could not be loaded again, one line; empty: done.
   virtual std::string refresh_certificates() = 0;
+  virtual Administration& administration() = 0;
 };
 
-// Executes an Opcode::control query and writes its reply.
-void execute_control(const Query& query, ServerControl& server, Output& out);
+// Executes an Opcode::control query and writes its reply, or says what is to be streamed as its reply.
+StreamRequest execute_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out);
 
 }  // namespace tandem

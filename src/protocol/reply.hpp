@@ -24,9 +24,10 @@ enum class Reply : std::uint8_t {
   meta_arithmetic,
   meta_debug,
   // Opcode::control.
-  flush_all,  // expiry_s
-  verbosity,  // delta
-  stats,      // the rest of the line
+  flush_all,   // expiry_s
+  verbosity,   // delta
+  stats,       // the rest of the line
+  administer,  // the whole line
   refresh_certs,
 };
 
@@ -72,12 +73,23 @@ inline constexpr std::string_view bad_arithmetic_mode = "CLIENT_ERROR invalid mo
 inline constexpr std::string_view opaque_too_long = "CLIENT_ERROR opaque token too long\r\n";
 inline constexpr std::string_view flags_are_too_long = "CLIENT_ERROR options flags are too long\r\n";
 inline constexpr std::string_view flags_too_long = "CLIENT_ERROR options flags too long\r\n";
-// Administration. What Tandem has no part for answers as a memcached does that runs with it turned off (-X, -W,
-// -o no_lru_crawler,no_lru_maintainer,no_slab_reassign).
+// Administration.
 inline constexpr std::string_view no_shutdown = "ERROR: shutdown not enabled\r\n";
 inline constexpr std::string_view no_watch = "CLIENT_ERROR watch commands not allowed\r\n";
 inline constexpr std::string_view no_cachedump = "CLIENT_ERROR stats cachedump not allowed\r\n";
 inline constexpr std::string_view bad_detail = "CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+inline constexpr std::string_view bad_slab_id = "CLIENT_ERROR Illegal slab id\r\n";
+inline constexpr std::string_view no_metadump = "ERROR metadump not allowed\r\n";
+inline constexpr std::string_view dump_busy = "BUSY currently processing crawler request\r\n";
+inline constexpr std::string_view bad_class = "BADCLASS invalid class id\r\n";
+inline constexpr std::string_view too_many_watchers = "WATCHER_TOO_MANY log watcher limit reached\r\n";
+inline constexpr std::string_view bad_shutdown = "CLIENT_ERROR invalid shutdown mode\r\n";
+inline constexpr std::string_view reassign_busy = "BUSY currently processing reassign request\r\n";
+inline constexpr std::string_view reassign_bad_class = "BADCLASS invalid src or dst class id\r\n";
+inline constexpr std::string_view reassign_no_spare = "NOSPARE source class has no spare pages\r\n";
+inline constexpr std::string_view reassign_same = "SAME src and dst class are identical\r\n";
+inline constexpr std::string_view lru_shares_too_large = "ERROR hot and warm pcts must not exceed 80\r\n";
+inline constexpr std::string_view lru_age_too_small = "ERROR hot/warm age factors must be greater than 0\r\n";
 inline constexpr std::string_view no_crawler = "CLIENT_ERROR lru crawler disabled\r\n";
 inline constexpr std::string_view no_crawler_start = "ERROR failed to start lru crawler thread\r\n";
 inline constexpr std::string_view crawler_sleep_too_long = "CLIENT_ERROR sleep must be one second or less\r\n";
@@ -85,7 +97,7 @@ inline constexpr std::string_view no_reassign = "CLIENT_ERROR slab reassignment 
 inline constexpr std::string_view memory_limit_too_small = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
 inline constexpr std::string_view memory_limit_in_bytes =
     "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
-inline constexpr std::string_view memory_limit_fixed = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+inline constexpr std::string_view memory_limit_refused = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 }  // namespace line
 
 // Tokens longer than this are refused (with their O).

@@ -3,15 +3,17 @@
 #pragma once
 #include <cstring>
 #include <string>
+#include <utility>
 #include <string_view>
 
 #include "pipeline/executor.hpp"
 #include "protocol/protocol.hpp"
+#include "protocol/reply.hpp"
 #include "store/engine.hpp"
 
 namespace tandem::protocol {
 
-class ReplyHarness : private ResponseWriter, private ServerControl {
+class ReplyHarness : private ResponseWriter, private ServerControl, private Administration {
  public:
   static constexpr std::uint32_t start_s = 1000;
 
@@ -111,7 +113,17 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
     write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, out_);
     return true;
   }
-  void control(Batch& batch, std::uint32_t i) override { execute_control(batch.query(i), *this, out_); }
+  void control(Batch& batch, std::uint32_t i) override {
+    const StreamRequest request = execute_control(batch.query(i), options_, *this, out_);
+    if (request.kind == StreamRequest::Kind::none) return;
+    std::string classes;
+    for (std::size_t c = 0; !request.classes.all() && c < request.classes.size(); ++c) {
+      if (request.classes[c]) classes += (classes.empty() ? "" : ",") + std::to_string(c);
+    }
+    calls.push_back("stream " + std::to_string(static_cast<int>(request.kind)) + " classes " +
+                    (request.classes.all() ? "all" : classes) + " items " + std::to_string(request.items_max) +
+                    " events " + std::to_string(request.events));
+  }
 
   void flush_all(std::uint32_t at_s) override {
     calls.push_back("flush_all " + std::to_string(at_s));
@@ -129,7 +141,42 @@ class ReplyHarness : private ResponseWriter, private ServerControl {
   }
   void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
 
+  Administration& administration() override { return *this; }
+  std::string_view reassign(int from, int to) override {
+    calls.push_back("reassign " + std::to_string(from) + " " + std::to_string(to));
+    return line::ok;
+  }
+  void set_automove(unsigned level) override { calls.push_back("automove " + std::to_string(level)); }
+  bool set_memory_limit(std::uint64_t bytes) override {
+    calls.push_back("memory " + std::to_string(bytes));
+    return bytes <= std::uint64_t{1} << 40;
+  }
+  void set_detail(bool on) override { calls.emplace_back(on ? "detail on" : "detail off"); }
+  std::string detail() override { return "PREFIX a get 1 hit 0 set 0 del 0\r\n"; }
+  bool tracks_sizes() const override { return tracks_sizes_; }
+  void set_track_sizes(bool on) override { tracks_sizes_ = on; }
+  bool crawls() const override { return crawls_; }
+  bool set_crawls(bool on) override { return std::exchange(crawls_, on) != on; }
+  std::string_view crawl(const StreamRequest::Classes& classes) override {
+    calls.push_back("crawl " + std::to_string(classes.count()));
+    return line::ok;
+  }
+  void set_crawl_sleep_us(std::uint32_t sleep_us) override { calls.push_back("sleep " + std::to_string(sleep_us)); }
+  void set_crawl_items(std::uint32_t items) override { calls.push_back("tocrawl " + std::to_string(items)); }
+  void shut_down(bool graceful) override { calls.emplace_back(graceful ? "shutdown graceful" : "shutdown"); }
+#ifdef TANDEM_DEBUG_COMMANDS
+  void debug_time(DebugTime how, std::int64_t seconds) override {
+    calls.push_back("debugtime " + std::to_string(static_cast<int>(how)) + " " + std::to_string(seconds));
+  }
+  bool debug_item(DebugItem how, std::string_view key, std::uint32_t count) override {
+    calls.push_back("debugitem " + std::to_string(static_cast<int>(how)) + " " + std::string(key) + " " +
+                    std::to_string(count));
+    return key != "none";
+  }
+#endif
+
   const ProtocolOptions options_;
+  bool tracks_sizes_ = false, crawls_ = true;
   Engine engine_;
   Engine::ContextPtr context_;
   Executor executor_;

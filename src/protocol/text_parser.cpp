@@ -25,8 +25,7 @@ LineParser::Step LineParser::text(std::string_view command) {
         set_no_key(start(Opcode::control, Reply::stats, 0));
         return commit();
       }
-      if (command == "shutdown") return answer(line::no_shutdown);
-      if (command == "slabs") return slabs(words);
+      if (command == "shutdown" || command == "slabs") return administer();
       break;
     case 'a':
       if (command == "add") return update(StoreMode::add, false, words);
@@ -34,11 +33,14 @@ LineParser::Step LineParser::text(std::string_view command) {
       break;
     case 'c':
       if (command == "cas") return update(StoreMode::set, true, words);
-      if (command == "cache_memlimit") return memory_limit(words);
+      if (command == "cache_memlimit") return administer();
       break;
     case 'd':
       if (command == "delete") return remove(words);
       if (command == "decr") return arithmetic(true, words);
+#ifdef TANDEM_DEBUG_COMMANDS
+      if (command == "debugtime" || command == "debugitem") return administer();
+#endif
       break;
     case 'i':
       if (command == "incr") return arithmetic(false, words);
@@ -76,11 +78,10 @@ LineParser::Step LineParser::text(std::string_view command) {
       }
       break;
     case 'l':
-      // There are no segments and no LRU to tune.
-      if (command == "lru_crawler") return lru_crawler(words);
+      if (command == "lru_crawler" || command == "lru") return administer();
       break;
     case 'w':
-      if (command == "watch") return watch(words);
+      if (command == "watch") return administer();
       break;
     default:
       break;
@@ -207,6 +208,12 @@ LineParser::Step LineParser::verbosity(const Words& words) {
   Query& q = start(Opcode::control, Reply::verbosity, no_reply ? option::no_reply : 0);
   set_no_key(q);
   q.delta = level;
+  return commit();
+}
+
+// Looked at when it is executed (admin.cpp).
+LineParser::Step LineParser::administer() {
+  set_no_key(start(Opcode::control, Reply::administer, 0));
   return commit();
 }
 

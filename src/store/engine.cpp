@@ -170,6 +170,81 @@ EngineStats Engine::stats() const {
   return s;
 }
 
+Engine::Reassign Engine::reassign(int from, int to) noexcept {
+  constexpr std::uint32_t asked = std::uint32_t{1} << 31;
+  if (!options_.evict) return Reassign::disabled;
+  if (reassign_.load(std::memory_order_relaxed) != 0) return Reassign::busy;
+  if (from == to) return Reassign::same;
+  const auto classes = static_cast<int>(heap_->class_count());
+  if (from == -1) {
+    std::uint64_t most_pages = 1;
+    for (int c = 1; c <= classes; ++c) {
+      const std::uint64_t pages = c == to ? 0 : heap_->class_stats(static_cast<SizeClass>(c - 1)).pages;
+      if (pages > most_pages) {
+        most_pages = pages;
+        from = c;
+      }
+    }
+  }
+  if (from < 0 || from > classes || to < 0 || to > classes) return Reassign::bad_class;
+  if (from == 0 || heap_->class_stats(static_cast<SizeClass>(from - 1)).pages < 2) return Reassign::no_spare;
+  std::uint32_t none = 0;
+  const std::uint32_t request = asked | static_cast<std::uint32_t>(from) << 16 | static_cast<std::uint32_t>(to);
+  if (!reassign_.compare_exchange_strong(none, request, std::memory_order_relaxed)) return Reassign::busy;
+  shared_->maintenance.notify();
+  return Reassign::ok;
+}
+
+void Engine::apply_reassign() {
+  const std::uint32_t request = reassign_.load(std::memory_order_relaxed);
+  if (request == 0) return;
+  const auto from = static_cast<SizeClass>((request >> 16 & 0xff) - 1);
+  const std::uint32_t to = request & 0xffff;
+  if (task::move_page(*maintenance_context_, from, to == 0 ? huge_class : static_cast<SizeClass>(to - 1)))
+    pages_moved_.fetch_add(1, std::memory_order_relaxed);
+  reassign_.store(0, std::memory_order_relaxed);
+}
+
+bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
+  // The index does not get smaller, and items need the other half.
+  const std::uint64_t bytes_min = std::max<std::uint64_t>(
+      {4 * page_bytes, 2 * options_.item_bytes_max,
+       static_cast<std::uint64_t>(static_cast<double>(index_->table_bytes()) / index_share_max)});
+  if (bytes < bytes_min || bytes > heap_->reserved_bytes()) return false;
+  if (!options_.evict && bytes < budget_.used_bytes()) return false;
+  budget_.set_limit(bytes);
+  // What was refused for want of memory may fit now.
+  shared_->growth_refused.store(false, std::memory_order_relaxed);
+  shared_->maintenance.notify();
+  return true;
+}
+
+// After the limit was lowered: gives pages and huge items back until what is used fits.
+void Engine::shrink() {
+  constexpr int pages_per_turn = 32;
+  // Large items that workers have replaced may still wait in their caches.
+  const auto reclaim = [this] {
+    epochs_.synchronize();
+    heap_->reclaim_caches();
+  };
+  if (budget_.overdrawn()) reclaim();
+  for (int i = 0; i < pages_per_turn && budget_.overdrawn() && !stopping_.load(std::memory_order_relaxed); ++i) {
+    if (!options_.evict) return;
+    if (task::move_page(*maintenance_context_, huge_class)) continue;
+    constexpr int turns = 2;  // the first may only take marks of use away
+    std::size_t evicted = 0;
+    for (int turn = 0; turn < turns && evicted == 0; ++turn)
+      evicted = task::evict(*maintenance_context_, huge_class, 1, false);
+    reclaim();
+    if (evicted == 0) return;
+  }
+}
+
+void Engine::set_observer(Observer* observer) {
+  const std::lock_guard lock(maintain_mutex_);
+  maintenance_context_->observer = observer;
+}
+
 std::array<TaskCost, task_count> Engine::task_costs() const {
   const std::lock_guard lock(contexts_mutex_);
   auto costs = gone_costs_;
@@ -199,14 +274,16 @@ void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
   clock_.tick();
   apply_due_flush();
+  shrink();
   if (index_->wants_growth()) grow_index();
+  apply_reassign();
   balance_classes();
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.
 void Engine::grow_index() {
   const std::uint64_t bytes_after = 2 * index_->table_bytes();
-  if (static_cast<double>(bytes_after) > index_share_max * static_cast<double>(options_.memory_bytes)) {
+  if (static_cast<double>(bytes_after) > index_share_max * static_cast<double>(budget_.limit_bytes())) {
     shared_->growth_refused.store(true, std::memory_order_relaxed);
     return;
   }
@@ -227,8 +304,15 @@ void Engine::grow_index() {
 // whose slots are asked for least (Heap::pick_donor), a few at a time. Classes that are asked for alike are left as
 // they are.
 void Engine::balance_classes() {
-  constexpr std::uint64_t moves_per_turn = 8;
+  const unsigned level = automove();
+  const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;
   if (!options_.evict) return;
+  if (level == 0) {
+    // What is evicted meanwhile is no reason to move pages later.
+    for (std::uint32_t i = 0; i < heap_->class_count(); ++i)
+      evictions_seen_[i] = heap_->class_stats(static_cast<SizeClass>(i)).evictions;
+    return;
+  }
   for (std::uint32_t i = 0; i < heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
     const auto c = static_cast<SizeClass>(i);
     const ClassStats s = heap_->class_stats(c);

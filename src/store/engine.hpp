@@ -86,6 +86,24 @@ class Engine {
   std::array<TaskCost, task_count> task_costs() const;
   void reset_stats() noexcept;
 
+  // --- what an operator may ask for while the store runs; the maintenance thread does it in the background
+
+  enum class Reassign : std::uint8_t { ok, busy, bad_class, no_spare, same, disabled };
+  // One page of class `from` (-1: of the class that can best spare one), its items evicted, to class `to` (0: back to
+  // the memory limit). Classes count from 1, as in `stats slabs`.
+  Reassign reassign(int from, int to) noexcept;
+  // Whether pages follow evictions by themselves. 0: they do not; 1: some in each turn; 2: as many as it takes.
+  void set_automove(unsigned level) noexcept { automove_.store(level, std::memory_order_relaxed); }
+  unsigned automove() const noexcept { return automove_.load(std::memory_order_relaxed); }
+  // A larger limit holds at once; for a smaller one pages are given back, a number in each turn, and until enough are
+  // back nobody gets a new one. False, and nothing changes: beyond the reserved address space, too small for the
+  // largest item or for the index, or smaller than what is in use while nothing may be evicted.
+  bool set_memory_limit(std::uint64_t bytes) noexcept;
+  std::uint64_t memory_limit_bytes() const noexcept { return budget_.limit_bytes(); }
+  // Who hears of the maintenance thread's evictions and moves; null: nobody. When it returns, the last one hears
+  // nothing any more.
+  void set_observer(Observer* observer);
+
   // Does now what the maintenance thread does at its next turn (tests).
   void maintain();
 
@@ -94,6 +112,8 @@ class Engine {
   void maintenance_loop();
   void grow_index();
   void balance_classes();
+  void apply_reassign();
+  void shrink();
   void apply_due_flush() noexcept;
   void flush_now() noexcept;
 
@@ -115,6 +135,8 @@ class Engine {
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0};
+  std::atomic<unsigned> automove_{1};
+  std::atomic<std::uint32_t> reassign_{0};     // a request: classes from << 16 | to, and bit 31; 0: none
   std::vector<std::uint64_t> evictions_seen_;  // by class, at the last balance
   std::mutex maintain_mutex_;
   ContextPtr maintenance_context_{nullptr, {this}};

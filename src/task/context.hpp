@@ -10,6 +10,7 @@
 #include "heap/heap.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
+#include "task/observer.hpp"
 
 namespace tandem {
 
@@ -70,6 +71,7 @@ struct Context {
   CasIds cas;
   StoreCounters counters;
   TaskCounters tasks;
+  Observer* observer = nullptr;     // nobody watches; set by the context's thread
   std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
 };
 

@@ -22,6 +22,7 @@ TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expi
   } else {
     context.counters.get_flushed.add();
   }
+  if (context.observer != nullptr) context.observer->looked_up(q, expired ? Lookup::expired : Lookup::flushed, nullptr);
   remove_garbage(context, f, q.key_view());
 }
 

@@ -121,6 +121,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     guard.erase();
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
+    if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
     shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
     (garbage ? context.counters.reclaimed : context.counters.evictions).add();
     if (word::Fetched::get(state) == 0)
@@ -221,6 +222,7 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
         if (guard.find(candidates[i]) == nullptr) continue;
         guard.erase();
       }
+      if (TD_UNLIKELY(context.observer != nullptr)) context.observer->evicted(candidates[i], item, state);
       shared.heap.count_eviction(shared.heap.class_of(candidates[i]), false);
       context.counters.evictions.add();
       const Heap::Cache::Lock lock(context.cache);
@@ -228,6 +230,40 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
       return true;
     }
   }
+  return false;
+}
+
+// Evicts the page's items and gives it to class `to`.
+bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
+  Shared& shared = context.shared;
+  if (page == 0) return false;
+  const SizeClass from = shared.heap.class_of(page_location(page));
+  if (!shared.heap.close_page(page)) return false;
+  Location batch[victims_per_sweep_max];
+  std::size_t count = 0;
+  const auto give_up = [&] {
+    unlink(context, {batch, count}, Mercy::none);
+    count = 0;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + epoch_wait_max;
+  for (;;) {
+    context.epoch.enter();
+    shared.heap.for_each_live(page, [&](Location l) {
+      batch[count++] = l;
+      if (count == victims_per_sweep_max) give_up();
+    });
+    if (count != 0) give_up();
+    context.epoch.exit();
+    shared.epochs.synchronize();
+    reclaim(context);
+    if (shared.heap.finish_page(page, to)) {
+      if (TD_UNLIKELY(context.observer != nullptr)) context.observer->page_moved(from, to);
+      return true;
+    }
+    if (std::chrono::steady_clock::now() > deadline) break;
+    std::this_thread::yield();
+  }
+  shared.heap.reopen_page(page);
   return false;
 }
 
@@ -271,32 +307,11 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 }
 
 bool move_page(Context& context, SizeClass to) noexcept {
-  Shared& shared = context.shared;
-  const PageId page = shared.heap.pick_donor(to);
-  if (page == 0 || !shared.heap.close_page(page)) return false;
-  Location batch[victims_per_sweep_max];
-  std::size_t count = 0;
-  const auto give_up = [&] {
-    unlink(context, {batch, count}, Mercy::none);
-    count = 0;
-  };
-  const auto deadline = std::chrono::steady_clock::now() + epoch_wait_max;
-  for (;;) {
-    context.epoch.enter();
-    shared.heap.for_each_live(page, [&](Location l) {
-      batch[count++] = l;
-      if (count == victims_per_sweep_max) give_up();
-    });
-    if (count != 0) give_up();
-    context.epoch.exit();
-    shared.epochs.synchronize();
-    reclaim(context);
-    if (shared.heap.finish_page(page, to)) return true;
-    if (std::chrono::steady_clock::now() > deadline) break;
-    std::this_thread::yield();
-  }
-  shared.heap.reopen_page(page);
-  return false;
+  return move_this_page(context, context.shared.heap.pick_donor(to), to);
+}
+
+bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
+  return move_this_page(context, context.shared.heap.pick_donor_from(from), to);
 }
 
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {

@@ -33,6 +33,8 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 // huge_class, to the budget). False: there is none, or something holds it that does not end soon. Waits for the batches
 // in flight. REQUIRES: no epoch.
 bool move_page(Context& context, SizeClass to) noexcept;
+// The same with a page of class `from`, whatever that class makes of its pages, if it has more than one.
+bool move_page(Context& context, SizeClass from, SizeClass to) noexcept;
 
 // Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;

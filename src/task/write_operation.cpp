@@ -51,6 +51,16 @@ struct Found {
   std::uint64_t state = 0;
 };
 
+TD_NOINLINE void observe(const Operation& op, const Found& at) noexcept {
+  Lookup lookup = Lookup::found;
+  if (at.found == nullptr) {
+    lookup = Lookup::not_found;
+  } else if (at.good == nullptr) {
+    lookup = is_expired(at.state, op.strip.now_s) ? Lookup::expired : Lookup::flushed;
+  }
+  op.context.observer->looked_up(op.q, lookup, at.good);
+}
+
 Found find(const Operation& op, Index::Guard& guard) noexcept {
   Found at;
   at.found = guard.find(op.q.key_view());
@@ -58,6 +68,7 @@ Found find(const Operation& op, Index::Guard& guard) noexcept {
     at.state = at.found->state_acquire();
     if (!op.is_over(at.found, at.state)) at.good = at.found;
   }
+  if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
   return at;
 }
 
@@ -174,7 +185,11 @@ Settled concatenate(const Operation& op) noexcept {
       op.count().cmd_set.add();
       return absent(op, guard, at, Status::not_stored);
     }
-    if (q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas && old->cas(state) != q.cas) {
+    const bool other =
+        q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas && old->cas(state) != q.cas;
+    if (TD_UNLIKELY(op.context.observer != nullptr) && (other || op.refused() != Status::none))
+      observe(op, {old, old, state});
+    if (other) {
       op.count().cmd_set.add();
       return op.finish(Status::exists);
     }

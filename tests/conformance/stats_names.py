@@ -22,6 +22,7 @@ SHARED: dict[str, set[str]] = {
         decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds
         auth_errors bytes_read bytes_written limit_maxbytes accepting_conns listen_disabled_num
         time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes hash_is_expanding malloc_fails
+        log_worker_dropped log_worker_written log_watcher_skipped log_watcher_sent log_watchers
         bytes curr_items total_items expired_unfetched evicted_unfetched evictions reclaimed slabs_moved
     """),
     "settings": names("""
@@ -29,6 +30,8 @@ SHARED: dict[str, set[str]] = {
         num_threads reqs_per_event cas_enabled tcp_backlog binding_protocol item_size_max maxconns_fast flush_enabled
         idle_timeout track_sizes ssl_enabled ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers
         ssl_ca_cert ssl_wbuf_size ssl_session_cache ssl_kernel_tls ssl_min_version
+        shutdown_command stat_key_prefix detail_enabled dump_enabled slab_reassign
+        slab_automove watcher_logbuf_size worker_logbuf_size
     """),
     # Of each size class; a class number stands before the name.
     "items": names("number age mem_requested evicted outofmemory reclaimed "),
@@ -64,20 +67,16 @@ MAY_LACK: dict[str, dict[str, str]] = {
             lru_bumps_dropped
             """,
         ),
-        **lacking(
-            "no watch command",
-            "log_worker_dropped log_worker_written log_watcher_skipped log_watcher_sent log_watchers",
-        ),
         **lacking("no NAPI ids", "unexpected_napi_ids round_robin_fallback"),
     },
     "settings": lacking(
         "a setting of a part that has no counterpart",
         """
-        shutdown_command num_threads_per_udp stat_key_prefix detail_enabled auth_enabled_sasl auth_enabled_ascii
-        hashpower_init slab_reassign slab_automove slab_automove_ratio slab_automove_window slab_chunk_max lru_crawler
-        lru_crawler_sleep lru_crawler_tocrawl tail_repair_time dump_enabled hash_algorithm lru_maintainer_thread
+        num_threads_per_udp auth_enabled_sasl auth_enabled_ascii
+        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max lru_crawler
+        lru_crawler_sleep lru_crawler_tocrawl tail_repair_time hash_algorithm lru_maintainer_thread
         lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl
-        watcher_logbuf_size worker_logbuf_size read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
+        read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
         ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under ext_max_sleep ext_max_frag
         slab_automove_freeratio ext_drop_unread num_napi_ids
         memory_file drop_privileges proxy_enabled proxy_uring_enabled

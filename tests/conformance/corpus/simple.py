@@ -236,13 +236,22 @@ def build_server() -> Group:
 
 
 def build_administration() -> Group:
-    """Commands of protocol.txt for memcached's own machinery, where the answer does not depend on that machinery."""
+    """Commands of administration, where the answer does not depend on what the server holds."""
     group = Group("administration")
     for line in (b"shutdown", b"shutdown graceful", b"slabs", b"slabs automove", b"slabs automove x",
                  b"slabs reassign 1", b"lru",
-                 b"lru x", b"lru_crawler", b"lru_crawler x", b"lru_crawler sleep x", b"lru_crawler sleep 1000001",
+                 b"lru x", b"lru noreply", b"lru x y", b"lru tune", b"lru tune 1 2", b"lru tune 90 20 0.1 2",
+                 b"lru tune 10 25 0 2", b"lru tune 10 25 x 2", b"lru tune 10 25 0.1 2.0",
+                 b"lru tune 10 25 0.1 2 noreply", b"lru mode x", b"lru mode x noreply", b"slabs reassign 1 x",
+                 b"slabs reassign 1 1", b"slabs reassign 1 99", b"slabs reassign 1 1 noreply", b"slabs automove 3",
+                 b"slabs automove -1", b"slabs automove ratio 0.5", b"slabs automove ratio", b"slabs automove 1",
+                 b"cache_memlimit 7", b"cache_memlimit 7 noreply", b"cache_memlimit 2000000000",
+                 b"cache_memlimit 64", b"cache_memlimit 64 noreply", b"stats cachedump", b"stats cachedump 1",
+                 b"stats cachedump x 0", b"stats cachedump 0 0", b"stats cachedump 63 0", b"stats cachedump 300 0",
+                 b"stats cachedump 1 x", b"stats cachedump 1 -1", b"stats detail", b"stats detail x",
+                 b"stats detail off", b"shutdown x", b"shutdown graceful x", b"lru_crawler", b"lru_crawler x", b"lru_crawler sleep x", b"lru_crawler sleep 1000001",
                  b"cache_memlimit",
-                 b"cache_memlimit x", b"cache_memlimit 1", b"cache_memlimit 1 2 3", b"watch nosuch", b"extstore",
+                 b"cache_memlimit x", b"cache_memlimit 1", b"cache_memlimit 1 2 3", b"watch nosuch", b"watch noreply", b"extstore",
                  b"refresh"):  # fmt: skip
         quirk = "says so when it is not the first of its packet" if line.startswith(b"watch") else ""
         group.add(repr(line), line + b"\r\n", quirk=quirk)

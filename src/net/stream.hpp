@@ -1,0 +1,32 @@
+// An answer that goes on: the worker asks for it piece by piece, once a pass, and only while the client's socket takes
+// what it gets. Input behind the command waits until the stream is done.
+//
+// Thread safety: the connection's worker.
+#pragma once
+#include <cstdint>
+
+#include "protocol/output.hpp"
+#include "task/context.hpp"
+
+namespace tandem::net {
+
+class Stream {
+ public:
+  enum class Step : std::uint8_t {
+    more,  // there is more at once
+    wait,  // nothing until the worker is woken
+    done,
+  };
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  virtual ~Stream() = default;  // gives back what it holds, done or not
+
+  // Appends the next piece: of stream_piece_bytes or little more, after looking at stream_piece_slots slots at most.
+  // REQUIRES: the context is in no epoch.
+  virtual Step produce(Context& context, Output& out) = 0;
+  // A client that has closed its sending side is not interested any more.
+  virtual bool ends_with_client() const noexcept { return false; }
+};
+
+}  // namespace tandem::net

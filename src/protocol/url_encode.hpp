@@ -1,0 +1,33 @@
+// Keys in metadump lines and watch lines: all but letters, digits and -._~ as %XX.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace tandem::protocol {
+
+// At most three times the key's bytes at `to`; returns the end.
+inline char* url_encode(std::string_view key, char* to) noexcept {
+  constexpr char digits[] = "0123456789ABCDEF";
+  for (const char c : key) {
+    const auto byte = static_cast<unsigned char>(c);
+    const auto letter = static_cast<unsigned char>(byte | 0x20);
+    const bool plain = (letter >= 'a' && letter <= 'z') || (byte >= '0' && byte <= '9') || byte == '-' || byte == '.' ||
+                       byte == '_' || byte == '~';
+    if (plain) {
+      *to++ = c;
+    } else {
+      *to++ = '%';
+      *to++ = digits[byte >> 4];
+      *to++ = digits[byte & 15];
+    }
+  }
+  return to;
+}
+
+inline void append_url_encoded(std::string& to, std::string_view key) {
+  const std::size_t size = to.size();
+  to.resize(size + 3 * key.size());
+  to.resize(static_cast<std::size_t>(url_encode(key, to.data() + size) - to.data()));
+}
+
+}  // namespace tandem::protocol
