@@ -50,6 +50,5 @@ void State::set_memory_limit(std::uint64_t bytes) noexcept {
   filling.set_limit(std::max(bytes / filling_share, engine.options().item_bytes_max));
 }
 
-State::~State() = default;
 
 }  // namespace tandem::net
