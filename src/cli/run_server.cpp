@@ -71,6 +71,9 @@ int run_server(Settings settings, ServerStyle style) {
   if (process.daemon) {
     // The socket's file is removed at the end, from another working directory.
     settings.server.unix_path = absolute_path(settings.server.unix_path);
+    // Read again upon HUP.
+    settings.server.sasl_file = absolute_path(settings.server.sasl_file);
+    settings.server.auth_file = absolute_path(settings.server.auth_file);
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
@@ -90,7 +93,8 @@ int run_server(Settings settings, ServerStyle style) {
 
   Signals signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && style == ServerStyle::memcached);
-    if (!stops) return;  // HUP: a closed terminal does not end a store; USR1: reserved
+    if (number == SIGHUP) server.reload();  // and does not end: a closed terminal sends it, too
+    if (!stops) return;                     // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
     notify_manager("STOPPING=1");
     server.stop();

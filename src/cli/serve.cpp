@@ -86,10 +86,12 @@ Invocation parse_serve(std::span<const std::string> arguments) {
     }
     sources[*option] = fmt::format("--{}", option->name);
   }
-  check_together(result.settings, [&](const Option& option) {
-    const std::string& where = sources[option];
-    return where.empty() ? fmt::format("default of --{}", option.name) : where;
-  });
+  const auto where = [&](const Option& option) {
+    const std::string& source = sources[option];
+    return source.empty() ? fmt::format("default of --{}", option.name) : source;
+  };
+  settle_authentication(result.settings, where, !sources[*find_option("udp-port")].empty());
+  check_together(result.settings, where);
   return result;
 }
 

@@ -27,18 +27,25 @@ struct ServerOptions {
   bool flush_enabled = true;                        // -F turns flush_all off
   bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
   int verbosity = 0;                                // -v
+  std::string protocol = "auto";                    // -B: auto, ascii or binary
+  bool sasl = false;                                // -S: the binary protocol asks for user and password
+  std::string sasl_file;                            // whose lines are user:password (MEMCACHED_SASL_PWDB)
+  std::string auth_file;                            // -Y: the same for the text protocol; empty: it asks for nothing
 };
 
 class Server {
  public:
   // Binds and starts the threads; throws std::system_error with the address in its text, std::invalid_argument for one
-  // that cannot be understood, std::runtime_error when the engine has no contexts left. `engine` outlives the server.
+  // that cannot be understood, std::runtime_error when the engine has no contexts left, CredentialsError when a password
+  // file cannot be read, std::invalid_argument for UDP beside passwords, too. `engine` outlives the server.
   Server(const ServerOptions& options, Engine& engine);
   ~Server();  // stop() and wait()
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
   int udp_port() const noexcept;
+  // Reads the password files again; what is wrong with one is logged, and what was read before stays. Any thread.
+  void reload();
   void stop() noexcept;  // any thread, also from a signal handler
   void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/memory_budget.hpp"
 #include "net/fd.hpp"
@@ -33,10 +34,13 @@ class EventFd {
 };
 
 struct State {
+  // Throws CredentialsError.
   State(const ServerOptions& o, Engine& e);
 
   const ServerOptions options;
   Engine& engine;
+  // Who may use the binary protocol, and who text; nullptr: everybody.
+  const std::unique_ptr<Credentials> sasl, auth_file;
   const ProtocolOptions protocol;
 
   std::atomic<int> verbosity;

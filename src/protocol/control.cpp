@@ -3,6 +3,7 @@
 
 #include "protocol/protocol.hpp"
 #include "protocol/reply.hpp"
+#include "protocol/reply_writer.hpp"
 #include "protocol/tokens.hpp"
 
 namespace tandem {
@@ -69,6 +70,9 @@ void execute_control(const Query& query, ServerControl& server, Output& out) {
       break;
     case Reply::stats:
       return protocol::stats(query, server, out);
+    case Reply::binary_stats:
+    case Reply::binary_flush:
+      return protocol::execute_binary_control(query, server, out);
     default:
       return;
   }
