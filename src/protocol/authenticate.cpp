@@ -56,6 +56,7 @@ ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch,
       break;
     }
     const auto left = static_cast<std::uint64_t>(end - p);
+    if (left < 2) break;  // as memcached does: no line is that short
     const std::uint64_t scanned = std::exchange(scanned_bytes_, 0);
     const void* const found = left == scanned ? nullptr : std::memchr(p + scanned, '\n', left - scanned);
     if (found == nullptr) {

@@ -46,11 +46,12 @@ bool is_same(std::string_view secret, std::string_view guess) noexcept {
 
 Credentials::Credentials(std::string path, Format format) : path_(std::move(path)), format_(format) { reload(); }
 
-Credentials::Credentials(std::string_view text, Format format)
-    : format_(format), entries_(std::make_shared<const Entries>(parse(text))) {}
+Credentials::Credentials(Format format) : format_(format) {}
 
 std::unique_ptr<Credentials> Credentials::from_text(std::string_view text, Format format) {
-  return std::unique_ptr<Credentials>(new Credentials(text, format));
+  std::unique_ptr<Credentials> credentials(new Credentials(format));
+  credentials->entries_ = std::make_shared<const Entries>(credentials->parse(text));
+  return credentials;
 }
 
 void Credentials::reload() {

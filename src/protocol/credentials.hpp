@@ -61,7 +61,7 @@ class Credentials {
   };
   using Entries = std::vector<Entry>;
 
-  Credentials(std::string_view text, Format format);
+  explicit Credentials(Format format);
   Entries parse(std::string_view text) const;
   std::shared_ptr<const Entries> entries() const;
 

@@ -155,6 +155,9 @@ void stats(const Query& query, ServerControl& server, Output& out) {
     } else if (!word.starts_with(" on") && !word.starts_with(" off")) {
       return write_status(query, binary::Status::not_found, binary::text::not_found, out);
     }
+  } else if (group == "sizes_enable" || group == "sizes_disable") {
+    // memcached's switches of a histogram that there is none of here.
+    packets.stat("sizes_status", group == "sizes_enable" ? "enabled" : "disabled");
   } else if (!server.stats(group.starts_with("settings") ? "settings" : group, packets)) {
     return write_status(query, binary::Status::not_found, binary::text::not_found, out);
   }
