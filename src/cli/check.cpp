@@ -61,7 +61,8 @@ void settle_authentication(Settings& settings, const std::function<std::string(c
   if (server.sasl) {
     if (server.sasl_file.empty()) take_sasl_file_from_environment(server);
     if (server.sasl_file.empty()) fail("sasl", "sasl-file or MEMCACHED_SASL_PWDB must name a password file");
-    if (!text && server.protocol == "ascii") fail("protocol", "ascii: the text protocol asks for an auth-file beside sasl");
+    if (!text && server.protocol == "ascii")
+      fail("protocol", "ascii: the text protocol asks for an auth-file beside sasl");
   } else if (!server.sasl_file.empty()) {
     fail("sasl-file", "is not asked for without sasl");
   }

@@ -267,25 +267,29 @@ constexpr std::array options{
            .memcached_help = "fail unless the system has huge memory pages; they are used in any case where there are"},
 
     // --- Authentication ---
-    Option{.name = "protocol",
-           .group = "Authentication",
-           .kind = Kind::text,
-           .help = "what clients may speak: ascii (text and meta commands), binary, or auto: either, told by the first byte",
-           .field = server<&ServerOptions::protocol>,
-           .letter = 'B',
-           .long_name = "protocol",
-           .effect = Effect::protocol,
-           .argument = "name"},
-    Option{.name = "sasl",
-           .group = "Authentication",
-           .kind = Kind::flag,
-           .help = "ask for user and password over the binary protocol (SASL PLAIN); refuses text unless auth-file is given",
-           .field = server<&ServerOptions::sasl>,
-           .letter = 'S',
-           .long_name = "enable-sasl",
-           .effect = Effect::turn_on,
-           .memcached_help = "ask for user and password over the binary protocol (SASL PLAIN), from the lines "
-                             "user:password of the file that MEMCACHED_SASL_PWDB names"},
+    Option{
+        .name = "protocol",
+        .group = "Authentication",
+        .kind = Kind::text,
+        .help =
+            "what clients may speak: ascii (text and meta commands), binary, or auto: either, told by the first byte",
+        .field = server<&ServerOptions::protocol>,
+        .letter = 'B',
+        .long_name = "protocol",
+        .effect = Effect::protocol,
+        .argument = "name"},
+    Option{
+        .name = "sasl",
+        .group = "Authentication",
+        .kind = Kind::flag,
+        .help =
+            "ask for user and password over the binary protocol (SASL PLAIN); refuses text unless auth-file is given",
+        .field = server<&ServerOptions::sasl>,
+        .letter = 'S',
+        .long_name = "enable-sasl",
+        .effect = Effect::turn_on,
+        .memcached_help = "ask for user and password over the binary protocol (SASL PLAIN), from the lines "
+                          "user:password of the file that MEMCACHED_SASL_PWDB names"},
     Option{.name = "sasl-file",
            .group = "Authentication",
            .kind = Kind::text,

@@ -36,8 +36,8 @@ struct ServerOptions {
 class Server {
  public:
   // Binds and starts the threads; throws std::system_error with the address in its text, std::invalid_argument for one
-  // that cannot be understood, std::runtime_error when the engine has no contexts left, CredentialsError when a password
-  // file cannot be read, std::invalid_argument for UDP beside passwords, too. `engine` outlives the server.
+  // that cannot be understood, std::runtime_error when the engine has no contexts left, CredentialsError when a
+  // password file cannot be read, std::invalid_argument for UDP beside passwords, too. `engine` outlives the server.
   Server(const ServerOptions& options, Engine& engine);
   ~Server();  // stop() and wait()
   Server(const Server&) = delete;

@@ -103,18 +103,18 @@ TEST_F(Sasl, InTwoSteps) {
 
 TEST_F(Sasl, RightsEnd) {
   const string good = auth(plain("user", "pass"));
-  for (const auto& [request, answer] : {std::pair{auth(plain("user", "x")), failed(o::sasl_auth)},
-                                        std::pair{list_, mechanisms_},
-                                        std::pair{auth(""), response(o::sasl_auth, Status::auth_continue)}}) {
+  for (const auto& [request, answer] :
+       {std::pair{auth(plain("user", "x")), failed(o::sasl_auth)}, std::pair{list_, mechanisms_},
+        std::pair{auth(""), response(o::sasl_auth, Status::auth_continue)}}) {
     ReplyHarness server(options_);
     EXPECT_EQ(server.exchange(good + request + noop_), passed(o::sasl_auth) + answer + failed(o::noop));
     EXPECT_TRUE(server.closed());
   }
   ReplyHarness server(options_);
   const string long_mechanism(33, 'P');
-  EXPECT_EQ(server.exchange(good + auth("", long_mechanism) + noop_),
-            passed(o::sasl_auth) + response(o::sasl_auth, Status::invalid, {.value = "Invalid arguments"}) +
-                noop_answer_)
+  EXPECT_EQ(
+      server.exchange(good + auth("", long_mechanism) + noop_),
+      passed(o::sasl_auth) + response(o::sasl_auth, Status::invalid, {.value = "Invalid arguments"}) + noop_answer_)
       << "a request that is none takes nothing away";
 }
 
@@ -165,10 +165,37 @@ class AuthFile : public testing::Test {
 
 TEST_F(AuthFile, NothingWithoutAuthentication) {
   ReplyHarness server(options_);
-  for (const char* line : {"get k", "gets k", "gat 0 k", "version", "quit", "mn", "mg k v", "ms k 2", "ab", "me k",
-                           "md k", "ma k", "stats", "stats settings", "flush_all", "verbosity 1", "shutdown", "add k 0 0 9",
-                           "cas k 0 0 9 1", "set", "set k 0 9", "set k 0 0", "set k 0 0 x", "set k 0 0 -9", "SET k 0 0 9",
-                           "set\tk 0 0 9", "watch", "lru_crawler metadump all", "refresh_certs", "GET / HTTP/1.0", " ",
+  for (const char* line : {"get k",
+                           "gets k",
+                           "gat 0 k",
+                           "version",
+                           "quit",
+                           "mn",
+                           "mg k v",
+                           "ms k 2",
+                           "ab",
+                           "me k",
+                           "md k",
+                           "ma k",
+                           "stats",
+                           "stats settings",
+                           "flush_all",
+                           "verbosity 1",
+                           "shutdown",
+                           "add k 0 0 9",
+                           "cas k 0 0 9 1",
+                           "set",
+                           "set k 0 9",
+                           "set k 0 0",
+                           "set k 0 0 x",
+                           "set k 0 0 -9",
+                           "SET k 0 0 9",
+                           "set\tk 0 0 9",
+                           "watch",
+                           "lru_crawler metadump all",
+                           "refresh_certs",
+                           "GET / HTTP/1.0",
+                           " ",
                            "\x80\x0b"}) {
     EXPECT_EQ(server.exchange(string(line) + "\r\n"), unauthenticated_) << line;
   }
@@ -180,10 +207,10 @@ TEST_F(AuthFile, NothingWithoutAuthentication) {
 }
 
 TEST_F(AuthFile, Authenticates) {
-  for (const char* good : {"set key 0 0 9\r\nuser pass\r\n", "set a b c 9\r\nuser pass\r\n",
-                           "set a b c 9 noreply\r\nuser pass\r\n", "  set  a 0 0 9\nuser pass\r\n",
-                           "set a 0 0 14\r\n  user  pass  \r\n", "set a 0 0 11\r\nuser pass x\r\n",
-                           "set a 0 0 10\r\nother word\r\n", "set a 0 0 4294967305\r\nuser pass\r\n"}) {
+  for (const char* good :
+       {"set key 0 0 9\r\nuser pass\r\n", "set a b c 9\r\nuser pass\r\n", "set a b c 9 noreply\r\nuser pass\r\n",
+        "  set  a 0 0 9\nuser pass\r\n", "set a 0 0 14\r\n  user  pass  \r\n", "set a 0 0 11\r\nuser pass x\r\n",
+        "set a 0 0 10\r\nother word\r\n", "set a 0 0 4294967305\r\nuser pass\r\n"}) {
     ReplyHarness server(options_);
     EXPECT_EQ(server.exchange(good), "STORED\r\n") << good;
     EXPECT_EQ(server.exchange("get a\r\nget key\r\n"), "END\r\nEND\r\n") << "nothing was stored";
@@ -214,7 +241,8 @@ TEST_F(AuthFile, Fails) {
 }
 
 TEST_F(AuthFile, LongLinesAndValuesEndTheConnection) {
-  for (const string& input : {string(2049, 'x'), string("set k 0 0 2049\r\n"), string("set k 0 0 4294967295\r\nuser")}) {
+  for (const string& input :
+       {string(2049, 'x'), string("set k 0 0 2049\r\n"), string("set k 0 0 4294967295\r\nuser")}) {
     ReplyHarness server(options_);
     const string reply = server.exchange(input);
     EXPECT_TRUE(server.closed());

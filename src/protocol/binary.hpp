@@ -185,8 +185,7 @@ struct Request {
   std::uint32_t value_bytes() const noexcept { return body_bytes - before_value_bytes(); }
   bool fits(const Rule& rule) const noexcept {
     const bool good_key = key_bytes == 0 ? rule.key != Key::one : rule.key != Key::none;
-    const bool good_extras =
-        extras_bytes == rule.extras_bytes || (rule.command == Command::flush && extras_bytes == 0);
+    const bool good_extras = extras_bytes == rule.extras_bytes || (rule.command == Command::flush && extras_bytes == 0);
     return good_key && good_extras && (rule.has_value || body_bytes == before_value_bytes());
   }
 };

@@ -92,7 +92,8 @@ std::shared_ptr<const Credentials::Entries> Credentials::entries() const {
 bool Credentials::check(std::string_view user, std::string_view password) const {
   const bool sasl = format_ == Format::sasl_file;
   unsigned passed = 0, seen = 0;
-  for (const Entry& entry : *entries()) {
+  const std::shared_ptr<const Entries> held = entries();  // a reload may put others in their place meanwhile
+  for (const Entry& entry : *held) {
     const auto is_user = static_cast<unsigned>(is_same(entry.user, user));
     auto good = static_cast<unsigned>(is_same(entry.password, password));
     // The part before each colon is the password, too.

@@ -26,8 +26,8 @@ class Credentials {
   //              counts; a password ends at any later colon, where further fields may follow, or at the line's end
   enum class Format : std::uint8_t { auth_file, sasl_file };
 
-  static constexpr std::size_t entries_max = 1024;      // every check looks at all of them; memcached takes 8 of -Y
-  static constexpr std::size_t line_bytes_max = 255;    // as in memcached
+  static constexpr std::size_t entries_max = 1024;    // every check looks at all of them; memcached takes 8 of -Y
+  static constexpr std::size_t line_bytes_max = 255;  // as in memcached
   static constexpr std::size_t file_bytes_max = entries_max * (line_bytes_max + 1);
 
   // Reads the file. Throws CredentialsError.

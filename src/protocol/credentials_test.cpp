@@ -45,10 +45,22 @@ TEST(Credentials, AuthFile) {
   EXPECT_TRUE(all->check("user", "second"));
   EXPECT_TRUE(all->check("other", "with:colon"));
   EXPECT_TRUE(all->check("last", "line"));
-  for (const auto& [user, password] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"user", "pas"}, {"user", "passs"}, {"user", "pass\r"}, {"use", "pass"}, {"users", "pass"}, {"User", "pass"},
-           {"other", "with"}, {"other", "pass"}, {"user", ""}, {"empty", ""}, {"", "nobody"}, {"", ""}, {"x", "y"},
-           {"user", "passpass"}, {"useruser", "pass"}}) {
+  for (const auto& [user, password] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"user", "pas"},
+                                                                  {"user", "passs"},
+                                                                  {"user", "pass\r"},
+                                                                  {"use", "pass"},
+                                                                  {"users", "pass"},
+                                                                  {"User", "pass"},
+                                                                  {"other", "with"},
+                                                                  {"other", "pass"},
+                                                                  {"user", ""},
+                                                                  {"empty", ""},
+                                                                  {"", "nobody"},
+                                                                  {"", ""},
+                                                                  {"x", "y"},
+                                                                  {"user", "passpass"},
+                                                                  {"useruser", "pass"}}) {
     EXPECT_FALSE(all->check(user, password)) << user << " " << password;
   }
   EXPECT_FALSE(all->check("user", {"pass\0", 5}));

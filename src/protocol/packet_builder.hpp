@@ -36,8 +36,8 @@ inline std::string packet(std::uint8_t opcode, const Parts& p = {}) {
   text += static_cast<char>(p.extras_bytes.value_or(static_cast<std::uint8_t>(p.extras.size())));
   text += '\0';
   text += number_text(p.status);
-  text += number_text(
-      p.body_bytes.value_or(static_cast<std::uint32_t>(p.key.size() + p.extras.size() + p.value.size())));
+  text +=
+      number_text(p.body_bytes.value_or(static_cast<std::uint32_t>(p.key.size() + p.extras.size() + p.value.size())));
   text += number_text(p.opaque);
   text += number_text(p.cas);
   return text.append(p.extras).append(p.key).append(p.value);

@@ -247,7 +247,8 @@ PacketParser::Step PacketParser::arithmetic(const Request& r, const Rule& rule) 
     q.vivify_expiry_s = expiry_s(exptime);
     char* const digits = scratch_.allocate(digits_max);
     q.value = digits;
-    q.value_bytes = static_cast<std::uint32_t>(write_digits(digits, read<std::uint64_t>(extras() + number_bytes)) - digits);
+    q.value_bytes =
+        static_cast<std::uint32_t>(write_digits(digits, read<std::uint64_t>(extras() + number_bytes)) - digits);
   }
   return commit(r);
 }

@@ -83,8 +83,8 @@ void Parser::begin_large(const Query& query, std::uint64_t value_bytes, std::uin
   large.query.wire = wire;
   large.query.value = nullptr;
   large.query.value_bytes = static_cast<std::uint32_t>(value_bytes);
-  large.value = {{key, query.key_bytes}, value_bytes, query.client_flags, query.expiry_s, query.has(option::binary_key),
-                 line_end_bytes};
+  large.value = {{key, query.key_bytes},        value_bytes,   query.client_flags, query.expiry_s,
+                 query.has(option::binary_key), line_end_bytes};
 }
 
 void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok) {

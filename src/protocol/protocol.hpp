@@ -26,10 +26,10 @@ struct ProtocolOptions {
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
   bool cas = true, flush_enabled = true;
-  std::string_view version = "1.6.18";  // of memcached's protocol: clients choose their features by it
+  std::string_view version = "1.6.18";   // of memcached's protocol: clients choose their features by it
   Dialect dialect = Dialect::automatic;  // memcached -B
-  // Who may speak the binary protocol (-S), and who text (-Y). When one of them is set, the protocol of the other one is
-  // refused unless it is set, too.
+  // Who may speak the binary protocol (-S), and who text (-Y). When one of them is set, the protocol of the other one
+  // is refused unless it is set, too.
   Credentials* sasl = nullptr;
   Credentials* auth_file = nullptr;
 
@@ -92,11 +92,10 @@ class Parser {
                   std::size_t& consumed);
 
   // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
-  // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`), or
-  // refuse_large() when there is no memory: the reply is appended and the value, line end included, is swallowed by the
-  // following parse() calls.
-  // Both append at most one query. REQUIRES: !batch.full(), and that the batch with the last finished or refused large
-  // value was executed before.
+  // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`),
+  // or refuse_large() when there is no memory: the reply is appended and the value, line end included, is swallowed by
+  // the following parse() calls. Both append at most one query. REQUIRES: !batch.full(), and that the batch with the
+  // last finished or refused large value was executed before.
   const LargeValue& large() const noexcept;
   void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);
   void refuse_large(Batch& batch, std::uint32_t connection);

@@ -162,8 +162,9 @@ void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, H
 
 std::string request_text(const Query& query) {
   if (!protocol::is_binary(query)) return std::string(query.wire, query.wire_bytes);
-  return "binary request " + std::to_string(static_cast<unsigned>(static_cast<unsigned char>(
-                                 query.wire[protocol::binary::at::opcode]))) + " " + std::string(query.key_view());
+  return "binary request " +
+         std::to_string(static_cast<unsigned>(static_cast<unsigned char>(query.wire[protocol::binary::at::opcode]))) +
+         " " + std::string(query.key_view());
 }
 
 }  // namespace tandem

@@ -76,7 +76,8 @@ void write_store(const Query& q, const Result& r, const ReplyContext& context) {
   const auto say = [&](Status status, std::string_view body) { write_status(q, status, body, context.out); };
   switch (r.status) {
     case tandem::Status::stored:
-      if (!q.has(option::no_reply)) write_packet(q, Status::ok, {}, {}, context.options.cas ? r.number : 0, context.out);
+      if (!q.has(option::no_reply))
+        write_packet(q, Status::ok, {}, {}, context.options.cas ? r.number : 0, context.out);
       return;
     case tandem::Status::exists:
       return say(Status::exists, text::exists);

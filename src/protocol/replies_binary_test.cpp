@@ -108,8 +108,7 @@ TEST(BinaryReplies, Arithmetic) {
   EXPECT_EQ(count(o::increment, arithmetic_extras(1, 10, 0xffffffff)), error(o::increment, Status::not_found));
   EXPECT_EQ(count(o::incrementq, arithmetic_extras(1, 10, 0xffffffff)), error(o::incrementq, Status::not_found));
   const string made = count(o::increment, arithmetic_extras(1, 10), 77);  // a new one compares nothing
-  EXPECT_EQ(made, response(o::increment, Status::ok,
-                           {.value = string("\0\0\0\0\0\0\0\x0a", 8), .cas = cas_of(made)}));
+  EXPECT_EQ(made, response(o::increment, Status::ok, {.value = string("\0\0\0\0\0\0\0\x0a", 8), .cas = cas_of(made)}));
   EXPECT_NE(cas_of(made), 0u);
   const string eleven = count(o::increment, arithmetic_extras(1), cas_of(made));
   EXPECT_EQ(number(eleven), 11u);
@@ -161,9 +160,9 @@ TEST(BinaryReplies, LargeValuesAreSentFromWhereTheyLie) {
   const string value(100000, 'L');
   server.exchange(set("k", value), 30);
   const string reply = server.exchange(packet(o::getk, {.key = "k"}) + noop());
-  EXPECT_EQ(reply, response(o::getk, Status::ok, {.key = "k", .extras = no_flags, .value = value,
-                                                  .cas = cas_of(reply)}) +
-                       noop_answer());
+  EXPECT_EQ(reply,
+            response(o::getk, Status::ok, {.key = "k", .extras = no_flags, .value = value, .cas = cas_of(reply)}) +
+                noop_answer());
   EXPECT_EQ(server.pinned_values(), 1u);
 }
 
@@ -209,7 +208,8 @@ TEST(BinaryReplies, FlushVersionQuitAndUnknown) {
   server.exchange(set("k", "v"));
   EXPECT_EQ(server.exchange(packet(o::flushq) + packet(o::getq, {.key = "k"})), "");
   EXPECT_EQ(server.exchange(packet(o::flush)), response(o::flush, Status::ok));
-  EXPECT_EQ(server.exchange(packet(o::flush, {.extras = number_text(std::uint32_t{9})})), response(o::flush, Status::ok));
+  EXPECT_EQ(server.exchange(packet(o::flush, {.extras = number_text(std::uint32_t{9})})),
+            response(o::flush, Status::ok));
   EXPECT_EQ(server.exchange(packet(o::flushq, {.extras = number_text(std::uint32_t{2592001})})), "");
   EXPECT_EQ(server.calls, (std::vector<string>{"flush_all 0", "flush_all 0", "flush_all 1009"}));
   EXPECT_EQ(server.exchange(packet(o::version)), response(o::version, Status::ok, {.value = "1.6.18"}));

@@ -47,7 +47,9 @@ enum class Reply : std::uint8_t {
 enum class Attempt : std::uint8_t { none, passed, failed };
 
 inline Reply reply_of(const Query& query) noexcept { return static_cast<Reply>(query.reply); }
-inline bool is_binary(const Query& query) noexcept { return query.reply >= static_cast<std::uint8_t>(Reply::binary_status); }
+inline bool is_binary(const Query& query) noexcept {
+  return query.reply >= static_cast<std::uint8_t>(Reply::binary_status);
+}
 
 // memcached 1.6.18's lines, to the byte.
 namespace line {

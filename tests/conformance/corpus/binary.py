@@ -68,8 +68,14 @@ def well_formed(name: str, key: bytes, value: bytes = b"value", **more: object) 
 
 def states(key: bytes) -> Iterator[tuple[str, tuple[Packet, ...]]]:
     """What may be there before."""
-    for title, flags, value in (("text", 5, b"text"), ("number", 0, b"41"), ("padded", 2**32 - 1, b"7  "),
-                                ("empty", 1, b""), ("long", 0, b"9" * 30), ("largest", 3, b"18446744073709551615")):
+    for title, flags, value in (
+        ("text", 5, b"text"),
+        ("number", 0, b"41"),
+        ("padded", 2**32 - 1, b"7  "),
+        ("empty", 1, b""),
+        ("long", 0, b"9" * 30),
+        ("largest", 3, b"18446744073709551615"),
+    ):
         yield title, (request("set", key, flags_and_expiry(flags), value),)
     yield "nothing", (request("delete", key),)
 
@@ -101,8 +107,23 @@ def build_numbers() -> Iterator[tuple[str, tuple[Packet, ...]]]:
                         request("get", b"<k>"),
                     ),
                 )
-        for value in (b"0", b"00", b" 5", b"5 ", b"-1", b"+1", b"1a", b"a", b"\t3", b"3\x00", b"1.5", b"0x10",
-                      b"18446744073709551616", b"99999999999999999999999", b"5\r\n"):
+        for value in (
+            b"0",
+            b"00",
+            b" 5",
+            b"5 ",
+            b"-1",
+            b"+1",
+            b"1a",
+            b"a",
+            b"\t3",
+            b"3\x00",
+            b"1.5",
+            b"0x10",
+            b"18446744073709551616",
+            b"99999999999999999999999",
+            b"5\r\n",
+        ):
             yield (
                 f"{name} of {value!r}",
                 (
@@ -151,8 +172,10 @@ def build_sizes() -> Iterator[tuple[str, tuple[Packet, ...]]]:
     for name in STORES + JOINS:
         for cas in (0, 99):
             too_large = well_formed(name, b"<k>", b"L" * (1 << 20), cas=cas)
-            yield f"{name} too large {cas}", (request("set", b"<k>", flags_and_expiry(), b"old"), too_large,
-                                              request("get", b"<k>"))
+            yield (
+                f"{name} too large {cas}",
+                (request("set", b"<k>", flags_and_expiry(), b"old"), too_large, request("get", b"<k>")),
+            )
     yield "the sum is too large", (
         request("set", b"<k>", flags_and_expiry(), b"x" * 700_000),
         request("append", b"<k>", b"", b"x" * 600_000),
@@ -209,8 +232,20 @@ def build_server() -> Iterator[tuple[str, tuple[Packet, ...]]]:
                 ),
             )
         yield f"{name} with a key", (request(name, b"<k>"),)
-    for group in (b"reset", b"resetting", b"detail on", b"detail off", b"detail dump", b"detail", b"detail x",
-                  b"nosuch", b"slab", b"slabs x", b"cachedump 1 1", b"extstore"):
+    for group in (
+        b"reset",
+        b"resetting",
+        b"detail on",
+        b"detail off",
+        b"detail dump",
+        b"detail",
+        b"detail x",
+        b"nosuch",
+        b"slab",
+        b"slabs x",
+        b"cachedump 1 1",
+        b"extstore",
+    ):
         yield f"stat {group!r}", (request("stat", group),)
     yield "stat with extras", (request("stat", b"items", b"\0" * 4),)
 
@@ -226,8 +261,9 @@ def build_random() -> Iterator[tuple[str, tuple[Packet, ...]]]:
             value = chance.choice((b"", b"5", b"41", b"text", b"v" * chance.randint(1, 3000)))
             step = well_formed(name, key, value, cas=cas, opaque=chance.getrandbits(31))
             if name in COUNTS:
-                extras = arithmetic(chance.choice(NUMBERS_64), chance.choice(NUMBERS_64), chance.choice((0, 0, 900,
-                                                                                                         0xFFFFFFFF)))
+                extras = arithmetic(
+                    chance.choice(NUMBERS_64), chance.choice(NUMBERS_64), chance.choice((0, 0, 900, 0xFFFFFFFF))
+                )
                 step = request(name, key, extras, cas=cas)
             steps.append(step)
         yield f"{number}", tuple(steps)
