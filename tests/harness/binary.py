@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import struct
@@ -131,10 +132,8 @@ class BinaryStream:
 
     def exchange(self, data: bytes, timeout_s: float = 10.0) -> Said:
         opaque = next(_fences)
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # end() will find out
             self.socket.sendall(data + Packet(OPCODES["noop"], opaque=opaque).pack())
-        except (BrokenPipeError, ConnectionResetError):
-            pass
         return self.end(opaque, timeout_s)
 
     def end(self, opaque: int, timeout_s: float = 10.0) -> Said:

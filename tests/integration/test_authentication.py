@@ -185,10 +185,11 @@ def auth_file(tmp_path: Path) -> Path:
 
 
 TEXT_STEPS = [
-    b"get k\r\n", b"version\r\n", b"quit\r\n", b"mn\r\n", b"mg k v\r\n", b"stats\r\n", b"shutdown\r\n", b"  \r\n", b"\r\n",
-    b"set k 0 0 9\r\nuser pasx\r\n", b"set k 0 0 9\r\nuser passXX", b"set k 0 0 4\r\nuser\r\n", b"set k 0 0 0\r\n\r\n",
-    b"set k 0 0 9\r\nuser\tpass\r\n", b"set k 0 9\r\n", b"set k 0 0 -9\r\n", b"set k 0 0 9a\r\n", b"SET k 0 0 9\r\n",
-    b"set k 0 0 10\r\nother two\n\r\n", b"GET / HTTP/1.0\r\n", b"x" * 1500 + b"\r\n", b"set " + b"k" * 300 + b" 0 0 4\r\nuser\r\n",
+    b"get k\r\n", b"version\r\n", b"quit\r\n", b"mn\r\n", b"mg k v\r\n", b"stats\r\n", b"shutdown\r\n", b"  \r\n",
+    b"\r\n", b"set k 0 0 9\r\nuser pasx\r\n", b"set k 0 0 9\r\nuser passXX", b"set k 0 0 4\r\nuser\r\n",
+    b"set k 0 0 0\r\n\r\n", b"set k 0 0 9\r\nuser\tpass\r\n", b"set k 0 9\r\n", b"set k 0 0 -9\r\n",
+    b"set k 0 0 9a\r\n", b"SET k 0 0 9\r\n", b"set k 0 0 10\r\nother two\n\r\n", b"GET / HTTP/1.0\r\n",
+    b"x" * 1500 + b"\r\n", b"set " + b"k" * 300 + b" 0 0 4\r\nuser\r\n",
 ]  # fmt: skip
 GOOD = [
     b"set k 0 0 9\r\nuser pass\r\n", b"set k a b 9\r\nuser pass\r\n", b"set k 0 0 9 noreply\r\nuser pass\r\n",
