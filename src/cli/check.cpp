@@ -2,11 +2,13 @@
 #include <sys/un.h>
 #include <sysexits.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
 #include "cli/invocation.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
+#include "protocol/dialect.hpp"
 
 namespace tandem::cli {
 void check_unix_path(const Settings& settings, std::string_view where) {
@@ -67,6 +69,33 @@ void check_together(const Settings& settings, const std::function<std::string(co
         EX_USAGE, fmt::format("{}: {} is more than half of the memory ({})", where(*find_option("item-max")),
                               format_size(settings.engine.item_bytes_max), format_size(settings.engine.memory_bytes)));
   }
+}
+
+void take_sasl_file_from_environment(ServerOptions& server) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before any other thread
+  if (const char* const path = std::getenv("MEMCACHED_SASL_PWDB"); path != nullptr) server.sasl_file = path;
+}
+
+void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where, bool udp_given) {
+  ServerOptions& server = settings.server;
+  const auto fail = [&where](std::string_view option, std::string_view what) {
+    throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), what));
+  };
+  if (!dialect_of(server.protocol)) fail("protocol", fmt::format("{}: auto, ascii or binary", server.protocol));
+  const bool text = !server.auth_file.empty();
+  if (server.sasl) {
+    if (server.sasl_file.empty()) take_sasl_file_from_environment(server);
+    if (server.sasl_file.empty()) fail("sasl", "sasl-file or MEMCACHED_SASL_PWDB must name a password file");
+    if (!text && server.protocol == "ascii")
+      fail("protocol", "ascii: the text protocol asks for an auth-file beside sasl");
+  } else if (!server.sasl_file.empty()) {
+    fail("sasl-file", "is not asked for without sasl");
+  }
+  if (text && !server.sasl && server.protocol == "binary")
+    fail("protocol", "binary: the binary protocol asks for sasl beside an auth-file");
+  if (!text && !server.sasl) return;
+  if (!udp_given) server.udp_port = 0;
+  if (server.udp_port != 0) fail("udp-port", "UDP cannot be authenticated: 0 turns it off");
 }
 
 }  // namespace tandem::cli

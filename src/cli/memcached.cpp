@@ -15,6 +15,7 @@
 #include "cli/run_server.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
+#include "protocol/dialect.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -205,12 +206,13 @@ class MemcachedParser {
   }
 
   void take_protocol(std::string_view text) {
-    if (text == "ascii") return;
-    if (text == "auto") return notice("-B auto: the binary protocol is not supported yet; text and meta commands only");
-    if (text == "binary") throw CommandError(EX_USAGE, "-B binary: the binary protocol is not supported yet");
-    throw CommandError(EX_USAGE, fmt::format("Invalid value for binding protocol: {}\n"
-                                             " -- should be one of auto, binary, or ascii",
-                                             text));
+    if (!dialect_of(text)) {
+      throw CommandError(EX_USAGE, fmt::format("Invalid value for binding protocol: {}\n"
+                                               " -- should be one of auto, binary, or ascii",
+                                               text));
+    }
+    result_.settings.server.protocol = text;
+    protocol_given_ = true;
   }
 
   void take_extended(std::string_view text) {
@@ -294,11 +296,36 @@ class MemcachedParser {
       throw CommandError(EX_USAGE, "ERROR: You cannot enable SSL without a TCP port.");
     check_unix_path(result_.settings, "-s");
     check_eviction(result_.settings, "-o eviction");
+    check_authentication(server);
+  }
+
+  // memcached knows one of -S and -Y at a time; beside each other each asks the clients of its own protocol.
+  void check_authentication(ServerOptions& server) {
+    const bool sasl = server.sasl, text = !server.auth_file.empty(), udp = server.udp_port != 0;
+    if (sasl) {
+      if (!text && protocol_given_ && server.protocol != "binary") {
+        throw CommandError(EX_USAGE, "ERROR: You cannot allow the ASCII protocol while using SASL.");
+      }
+      if (udp) throw CommandError(EX_USAGE, "ERROR: Cannot enable UDP while using binary SASL authentication.");
+      if (server.sasl_file.empty()) take_sasl_file_from_environment(server);
+      if (server.sasl_file.empty()) {
+        throw CommandError(EX_USAGE, "-S: MEMCACHED_SASL_PWDB must name a file with lines user:password");
+      }
+    }
+    if (text) {
+      if (!sasl && protocol_given_ && server.protocol != "ascii") {
+        throw CommandError(EX_USAGE,
+                           "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens.");
+      }
+      if (udp) {
+        throw CommandError(EX_USAGE, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)");
+      }
+    }
   }
 
   Invocation result_;
   std::int64_t item_bytes_ = mebibyte;
-  bool tcp_given_ = false, listen_given_ = false;
+  bool tcp_given_ = false, listen_given_ = false, protocol_given_ = false;
 };
 
 }  // namespace

@@ -71,7 +71,11 @@ TEST(Memcached, TakesOptions) {
       {{"-o", ""}, {{"port", "11211"}}},
       {{"-o", "no_drop_privileges"}, {{"port", "11211"}}},
       {{"-u", "nobody", "stray", "-p", "7"}, {{"user", "nobody"}, {"port", "7"}}},
-      {{"-B", "ascii"}, {{"port", "11211"}}},
+      {{"-B", "ascii"}, {{"protocol", "ascii"}}},
+      {{"-B", "binary"}, {{"protocol", "binary"}}},
+      {{"-B", "auto"}, {{"protocol", "auto"}}},
+      {{"-Y", "/etc/users"}, {{"auth-file", "/etc/users"}, {"protocol", "auto"}}},
+      {{"-Y", "/etc/users", "-B", "ascii"}, {{"auth-file", "/etc/users"}}},
       {{"-p", "1", "--", "-p", "2"}, {{"port", "1"}}},
   };
   for (const Accepted& c : cases) {
@@ -126,9 +130,14 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
       {{"--bogus"}, 1, "Illegal argument \"?\""},
       {{"--ver"}, 1, "Illegal argument \"?\""},
       // what memcached takes and Tandem cannot
-      {{"-S"}, EX_USAGE, "-S (SASL authentication) is not supported yet"},
-      {{"-Y", "/etc/users"}, EX_USAGE, "-Y (authentication of the text protocol) is not supported yet"},
-      {{"-B", "binary"}, EX_USAGE, "-B binary: the binary protocol is not supported yet"},
+      {{"-S", "-B", "ascii"}, EX_USAGE, "ERROR: You cannot allow the ASCII protocol while using SASL."},
+      {{"-S", "-B", "auto"}, EX_USAGE, "ERROR: You cannot allow the ASCII protocol while using SASL."},
+      {{"-S", "-U", "1"}, EX_USAGE, "ERROR: Cannot enable UDP while using binary SASL authentication."},
+      {{"-S"}, EX_USAGE, "-S: MEMCACHED_SASL_PWDB must name a file with lines user:password"},
+      {{"-Y", "/x", "-B", "binary"},
+       EX_USAGE,
+       "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens."},
+      {{"-Y", "/x", "-U", "1"}, EX_USAGE, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
       {{"-o", "modern,drop_privileges"},
        EX_USAGE,
        "-o drop_privileges (a filter of system calls) is not supported yet"},
@@ -149,6 +158,15 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
   }
 }
 
+TEST(Memcached, SaslFileComesFromTheEnvironment) {
+  ASSERT_EQ(setenv("MEMCACHED_SASL_PWDB", "/etc/pwdb", 1), 0);
+  const Settings with = parse_memcached(Arguments{"-S"}).settings, without = parse_memcached(Arguments{}).settings;
+  unsetenv("MEMCACHED_SASL_PWDB");
+  EXPECT_TRUE(with.server.sasl);
+  EXPECT_EQ(with.server.sasl_file, "/etc/pwdb");
+  EXPECT_EQ(without.server.sasl_file, "");
+}
+
 TEST(Memcached, ReportsWhatItIgnores) {
   const std::vector<std::pair<Arguments, std::string>> cases = {
       {{"-o", "relaxed_privileges"}, "-o \"relaxed_privileges\" has no effect, ignored"},
@@ -156,7 +174,6 @@ TEST(Memcached, ReportsWhatItIgnores) {
       {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
       {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
       {{"-e", "/x"}, "-e (keep items in a file over a restart) has no effect, ignored"},
-      {{"-B", "auto"}, "-B auto: the binary protocol is not supported yet; text and meta commands only"},
       {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},
       {{"-m", "1024m"}, "-m \"1024m\" is not a number, taken as 1024"},
       {{"-f", "1.5x"}, "-f \"1.5x\" is not a number, taken as 1.5"},

@@ -366,6 +366,47 @@ constexpr std::array options{
            .effect = Effect::large_pages,
            .memcached_help = "fail unless the system has huge memory pages; they are used in any case where there are"},
 
+    // --- Authentication ---
+    Option{
+        .name = "protocol",
+        .group = "Authentication",
+        .kind = Kind::text,
+        .help =
+            "what clients may speak: ascii (text and meta commands), binary, or auto: either, told by the first byte",
+        .field = server<&ServerOptions::protocol>,
+        .letter = 'B',
+        .long_name = "protocol",
+        .effect = Effect::protocol,
+        .argument = "name"},
+    Option{
+        .name = "sasl",
+        .group = "Authentication",
+        .kind = Kind::flag,
+        .help =
+            "ask for user and password over the binary protocol (SASL PLAIN); refuses text unless auth-file is given",
+        .field = server<&ServerOptions::sasl>,
+        .letter = 'S',
+        .long_name = "enable-sasl",
+        .effect = Effect::turn_on,
+        .memcached_help = "ask for user and password over the binary protocol (SASL PLAIN), from the lines "
+                          "user:password of the file that MEMCACHED_SASL_PWDB names"},
+    Option{.name = "sasl-file",
+           .group = "Authentication",
+           .kind = Kind::text,
+           .help = "file with a line user:password for each user of the binary protocol; read again upon HUP; "
+                   "without it: the file that the variable MEMCACHED_SASL_PWDB names",
+           .field = server<&ServerOptions::sasl_file>},
+    Option{.name = "auth-file",
+           .group = "Authentication",
+           .kind = Kind::text,
+           .help = "file with a line user:password for each user of the text protocol; read again upon HUP; refuses "
+                   "the binary protocol unless sasl is on",
+           .field = server<&ServerOptions::auth_file>,
+           .letter = 'Y',
+           .long_name = "auth-file",
+           .effect = Effect::value,
+           .argument = "file"},
+
     // --- Process ---
     Option{.name = "user",
            .group = "Process",
@@ -490,11 +531,6 @@ constexpr std::array options{
            .long_name = "extended",
            .effect = Effect::extended,
            .argument = "name[=value],..."},
-    Option{.help = "protocol: ascii; auto is taken as ascii, binary is not supported yet",
-           .letter = 'B',
-           .long_name = "protocol",
-           .effect = Effect::protocol,
-           .argument = "name"},
     Option{.help = "keep items in a file over a restart",
            .letter = 'e',
            .long_name = "memory-file",
@@ -505,12 +541,6 @@ constexpr std::array options{
            .long_name = "napi-ids",
            .effect = Effect::ignored_text,
            .argument = "num"},
-    Option{.help = "SASL authentication", .letter = 'S', .long_name = "enable-sasl", .effect = Effect::refused},
-    Option{.help = "authentication of the text protocol",
-           .letter = 'Y',
-           .long_name = "auth-file",
-           .effect = Effect::refused,
-           .argument = "file"},
     Option{.help = "a filter of system calls", .effect = Effect::refused, .extended = "drop_privileges"},
     Option{.help = "marked sockets for firewalls", .effect = Effect::refused, .extended = "sock_cookie_id"},
 };

@@ -43,6 +43,7 @@ void say_serving(const Settings& settings, const Engine& engine, const Server& s
 // Loads again what lies in files. A failure changes nothing and is said.
 void reload_files(Server& server) {
   if (const std::string error = server.reload_certificates(); !error.empty()) fmt::print(stderr, "{}\n", error);
+  server.reload_passwords();
 }
 
 }  // namespace
@@ -81,6 +82,9 @@ int run_server(Settings settings, ServerStyle style) {
     // And certificates are loaded again from there.
     for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
       *path = absolute_path(*path);
+    // Read again upon HUP.
+    settings.server.sasl_file = absolute_path(settings.server.sasl_file);
+    settings.server.auth_file = absolute_path(settings.server.auth_file);
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();

@@ -90,10 +90,12 @@ Invocation parse_serve(std::span<const std::string> arguments) {
   if (!server.tls.certificate.empty() && sources[*find_option("tls")].empty()) server.tls.enabled = true;
   // Datagrams are never encrypted: plain UDP beside TLS has to be asked for.
   if (server.tls.enabled && sources[*find_option("udp-port")].empty()) server.udp_port = 0;
-  check_together(result.settings, [&](const Option& option) {
-    const std::string& where = sources[option];
-    return where.empty() ? fmt::format("default of --{}", option.name) : where;
-  });
+  const auto where = [&](const Option& option) {
+    const std::string& source = sources[option];
+    return source.empty() ? fmt::format("default of --{}", option.name) : source;
+  };
+  settle_authentication(result.settings, where, !sources[*find_option("udp-port")].empty());
+  check_together(result.settings, where);
   return result;
 }
 

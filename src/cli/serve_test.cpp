@@ -56,6 +56,10 @@ TEST(Serve, TakesOptions) {
       {{"--idle-timeout", "15m"}, {{"idle-timeout", "15m"}}},
       {{"--unix", "/run/tandem.sock", "--unix-mode", "660"}, {{"unix", "/run/tandem.sock"}, {"unix-mode", "660"}}},
       {{"--growth-factor", "1.1"}, {{"growth-factor", "1.1"}}},
+      {{"--sasl", "--sasl-file", "/etc/s"}, {{"sasl", "true"}, {"sasl-file", "/etc/s"}, {"udp-port", "0"}}},
+      {{"--auth-file", "/etc/a"}, {{"auth-file", "/etc/a"}, {"udp-port", "0"}}},
+      {{"--auth-file", "/etc/a", "--sasl", "--sasl-file", "/etc/s", "--protocol", "binary"}, {{"protocol", "binary"}}},
+      {{"--protocol", "ascii"}, {{"protocol", "ascii"}, {"udp-port", "11211"}}},
       {{"--user", "nobody", "--pid-file", "/run/x.pid"}, {{"user", "nobody"}, {"pid-file", "/run/x.pid"}}},
   };
   for (const Accepted& c : cases) {

@@ -110,6 +110,10 @@ struct Fill {
   Location location;
   char* value;
   std::uint64_t value_bytes, received_bytes;
+  std::size_t line_end_bytes;
+
+  // Value and line end are there when `behind` bytes stand behind the value.
+  bool is_whole(std::size_t behind) const noexcept { return received_bytes == value_bytes && behind >= line_end_bytes; }
 };
 
 enum class ConnectionState : std::uint8_t { reading, filling, blocked, streaming, closed };

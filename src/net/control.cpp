@@ -20,6 +20,12 @@ std::string seconds_text(const timeval& t) { return fmt::format("{}.{:06}", t.tv
 std::string_view on_off(bool on) { return on ? "on" : "off"; }
 std::string_view yes_no(bool yes) { return yes ? "yes" : "no"; }
 
+// What clients may begin with.
+std::string_view dialect_text(const ProtocolOptions& options) {
+  if (options.takes_text() && options.takes_binary()) return "auto-negotiate";
+  return options.takes_text() ? "ascii" : "binary";
+}
+
 std::string_view state_text(ConnectionState state) {
   switch (state) {
     case ConnectionState::reading:
@@ -87,6 +93,11 @@ Control::Totals Control::totals() const noexcept {
   t.listen_disabled_us = state_.listen_disabled_us.get();
   t.flushes = flushes_.load(std::memory_order_relaxed);
   t.log = state_.events.counts();
+  for (const Credentials* credentials : {state_.sasl.get(), state_.auth_file.get()}) {
+    if (credentials == nullptr) continue;
+    t.auth_cmds += credentials->attempts();
+    t.auth_errors += credentials->failures();
+  }
   return t;
 }
 
@@ -113,6 +124,8 @@ void Control::general(StatSink& sink) {
     now.log.worker_written -= reset_base_.log.worker_written;
     now.log.watcher_skipped -= reset_base_.log.watcher_skipped;
     now.log.watcher_sent -= reset_base_.log.watcher_sent;
+    now.auth_cmds -= reset_base_.auth_cmds;
+    now.auth_errors -= reset_base_.auth_errors;
   }
   const StoreTotals& store = engine.counters;
   rusage usage{};
@@ -154,8 +167,8 @@ void Control::general(StatSink& sink) {
   put(sink, "touch_misses", store.touch_misses);
   put(sink, "store_too_large", store.store_too_large);
   put(sink, "store_no_memory", store.store_no_memory);
-  put(sink, "auth_cmds", 0);
-  put(sink, "auth_errors", 0);
+  put(sink, "auth_cmds", now.auth_cmds);
+  put(sink, "auth_errors", now.auth_errors);
   if (state_.options.idle_timeout_s != 0) put(sink, "idle_kicks", now.net.idle_kicks);
   put(sink, "bytes_read", now.net.bytes_read);
   put(sink, "bytes_written", now.net.bytes_written);
@@ -211,9 +224,9 @@ void Control::settings(StatSink& sink) const {
   put(sink, "reqs_per_event", server.requests_per_event);
   put(sink, "cas_enabled", yes_no(engine.cas));
   put(sink, "tcp_backlog", server.backlog);
-  put(sink, "binding_protocol", "auto-negotiate");
-  put(sink, "auth_enabled_sasl", "no");
-  put(sink, "auth_enabled_ascii", "no");
+  put(sink, "binding_protocol", dialect_text(state_.protocol));
+  put(sink, "auth_enabled_sasl", yes_no(server.sasl));
+  put(sink, "auth_enabled_ascii", server.auth_file.empty() ? "no" : server.auth_file);
   put(sink, "item_size_max", engine.item_bytes_max);
   put(sink, "maxconns_fast", yes_no(server.maxconns_fast));
   put(sink, "slab_reassign", yes_no(engine.evict));

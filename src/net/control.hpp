@@ -44,7 +44,7 @@ class Control final : public ServerControl {
   struct Totals {
     NetTotals net;
     std::uint64_t total_connections = 0, rejected_connections = 0, listen_disabled = 0, listen_disabled_us = 0,
-                  flushes = 0;
+                  flushes = 0, auth_cmds = 0, auth_errors = 0;
     EventLog::Counts log;
   };
   Totals totals() const noexcept;

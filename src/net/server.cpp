@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "net/acceptor.hpp"
@@ -63,6 +64,9 @@ void Server::Parts::start() {
   const ServerOptions& options = state.options;
   set_log_verbosity(options.verbosity);
   const unsigned worker_count = std::max(options.threads, 1u);
+  // Every datagram comes from nobody.
+  if ((state.sasl != nullptr || state.auth_file != nullptr) && options.udp_port != 0 && options.unix_path.empty())
+    throw std::invalid_argument("UDP cannot be authenticated");
 
   std::vector<BoundSocket> tcp, udp;
   std::vector<UnixListener> local;
@@ -125,6 +129,18 @@ int Server::udp_port() const noexcept { return parts_->udp_port; }
 
 std::string Server::reload_certificates() {
   return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
+}
+
+void Server::reload_passwords() {
+  for (Credentials* credentials : {parts_->state.sasl.get(), parts_->state.auth_file.get()}) {
+    if (credentials == nullptr) continue;
+    try {
+      credentials->reload();
+      log().info("{} was read again", credentials->path());
+    } catch (const CredentialsError& error) {
+      log().warn("{}; the passwords stay as they were", error.what());
+    }
+  }
 }
 
 void Server::stop() noexcept { parts_->state.stop(); }

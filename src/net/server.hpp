@@ -58,13 +58,17 @@ struct ServerOptions {
   unsigned watcher_log_kib = 256;                   // -o watcher_logbuf_size: lines for a client that watches
   int verbosity = 0;                                // -v
   TlsOptions tls;
+  std::string protocol = "auto";                    // -B: auto, ascii or binary
+  bool sasl = false;                                // -S: the binary protocol asks for user and password
+  std::string sasl_file;                            // whose lines are user:password (MEMCACHED_SASL_PWDB)
+  std::string auth_file;                            // -Y: the same for the text protocol; empty: it asks for nothing
 };
 
 class Server {
  public:
   // Binds and starts the threads; throws std::system_error with the address in its text, std::invalid_argument for one
-  // that cannot be understood, TlsError, std::runtime_error when the engine has no contexts left. `engine` outlives the
-  // server.
+  // that cannot be understood and for UDP beside passwords, TlsError, CredentialsError when a password file cannot be
+  // read, std::runtime_error when the engine has no contexts left. `engine` outlives the server.
   Server(const ServerOptions& options, Engine& engine);
   ~Server();  // stop() and wait()
   Server(const Server&) = delete;
@@ -74,6 +78,8 @@ class Server {
   // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed
   // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
+  // Any thread. Reads the password files again; what is wrong with one is logged, and what was read before stays.
+  void reload_passwords();
   void stop() noexcept;  // any thread, also from a signal handler
   void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <stdexcept>
 #include <system_error>
 
 #include "net/tls_context.hpp"
@@ -10,7 +11,8 @@
 namespace tandem::net {
 namespace {
 
-ProtocolOptions protocol_options(const ServerOptions& server, const EngineOptions& engine) {
+ProtocolOptions protocol_options(const ServerOptions& server, const EngineOptions& engine, Credentials* sasl,
+                                 Credentials* auth_file) {
   ProtocolOptions options;
   options.item_bytes_max = engine.item_bytes_max;
   options.cas = engine.cas;
@@ -18,7 +20,16 @@ ProtocolOptions protocol_options(const ServerOptions& server, const EngineOption
   options.dump_enabled = server.dump_enabled;
   options.watch_enabled = server.watch_enabled;
   options.shutdown_enabled = server.shutdown_enabled;
+  const std::optional<Dialect> dialect = dialect_of(server.protocol);
+  if (!dialect) throw std::invalid_argument("no such protocol: " + server.protocol);
+  options.dialect = *dialect;
+  options.sasl = sasl;
+  options.auth_file = auth_file;
   return options;
+}
+
+std::unique_ptr<Credentials> credentials(bool wanted, const std::string& path, Credentials::Format format) {
+  return wanted ? std::make_unique<Credentials>(path, format) : nullptr;
 }
 
 }  // namespace
@@ -30,7 +41,9 @@ EventFd::EventFd() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 State::State(const ServerOptions& o, Engine& e)
     : options(o),
       engine(e),
-      protocol(protocol_options(o, e.options())),
+      sasl(credentials(o.sasl, o.sasl_file, Credentials::Format::sasl_file)),
+      auth_file(credentials(!o.auth_file.empty(), o.auth_file, Credentials::Format::auth_file)),
+      protocol(protocol_options(o, e.options(), sasl.get(), auth_file.get())),
       tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
       track_sizes(o.track_sizes),

@@ -40,13 +40,15 @@ class EventFd {
 };
 
 struct State {
-  State(const ServerOptions& o, Engine& e);  // throws TlsError
+  State(const ServerOptions& o, Engine& e);  // throws TlsError, CredentialsError
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
   const ServerOptions options;
   Engine& engine;
+  // Who may use the binary protocol, and who text; nullptr: everybody.
+  const std::unique_ptr<Credentials> sasl, auth_file;
   const ProtocolOptions protocol;
   const std::unique_ptr<TlsContext> tls;  // nullptr: without
 

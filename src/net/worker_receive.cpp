@@ -50,7 +50,8 @@ void Worker::serve(Connection& c) {
     const bool value = TD_UNLIKELY(c.fill != nullptr) && c.fill->received_bytes < c.fill->value_bytes;
     if (TD_UNLIKELY(!c.readable)) return;
     const std::size_t got = value ? receive_value(c, begin + kept) : receive(c, begin + kept);
-    if (got == 0) return go_on_next_pass(c);
+    // A value without a line end may be whole with nothing behind it.
+    if (got == 0 && !(value && c.fill != nullptr && c.fill->is_whole(0))) return go_on_next_pass(c);
     bytes += got;
   }
   c.resumes = false;
@@ -219,19 +220,19 @@ bool Worker::begin_large(Connection& c) {
   char* value = state_.engine.shared().heap.at(location)->value();
   std::memcpy(value, entry.rest, bytes);
   entry.rest += bytes;
-  c.fill = std::make_unique<Fill>(Fill{location, value, large.value_bytes, bytes});
+  c.fill = std::make_unique<Fill>(Fill{location, value, large.value_bytes, bytes, large.line_end_bytes});
   c.state.store(ConnectionState::filling, std::memory_order_relaxed);
   return finish_fill(c);
 }
 
 // True: the value and its line end were there, and the last entry's input is to be parsed on.
 bool Worker::finish_fill(Connection& c) {
-  if (c.fill->received_bytes < c.fill->value_bytes || entries_.back().input_end - entries_.back().rest < 2)
-    return false;
+  if (!c.fill->is_whole(static_cast<std::size_t>(entries_.back().input_end - entries_.back().rest))) return false;
   if (batch_.full()) run_batch(true);
   Entry& entry = entries_.back();
-  const bool ok = entry.rest[0] == '\r' && entry.rest[1] == '\n';
-  entry.rest += 2;
+  const std::size_t line_end_bytes = c.fill->line_end_bytes;
+  const bool ok = std::memcmp(entry.rest, "\r\n", line_end_bytes) == 0;
+  entry.rest += line_end_bytes;
   c.parser.finish_large(batch_, static_cast<std::uint32_t>(entries_.size() - 1), c.fill->location, ok);
   if (!ok) state_.engine.abandon_fill(*context_, c.fill->location);
   state_.filling.give_back(c.fill->value_bytes);
@@ -355,7 +356,7 @@ void Worker::log_requests(const Entry& entry) const {
   const char* last = nullptr;
   for (std::uint32_t i = entry.first_query; i < batch_.size(); ++i) {
     const Query& q = batch_.query(i);
-    if (q.wire != last && !q.has(option::prefilled)) log().debug("<{} {}", fd, std::string_view(q.wire, q.wire_bytes));
+    if (q.wire != last && !q.has(option::prefilled)) log().debug("<{} {}", fd, request_text(q));
     last = q.wire;
   }
 }

@@ -4,6 +4,7 @@
 #include "protocol/admin_command.hpp"
 #include "protocol/protocol.hpp"
 #include "protocol/reply.hpp"
+#include "protocol/reply_writer.hpp"
 #include "protocol/tokens.hpp"
 
 namespace tandem {
@@ -81,6 +82,10 @@ StreamRequest execute_control(const Query& query, const ProtocolOptions& options
       break;
     case Reply::stats:
       return protocol::stats(query, options, server, out);
+    case Reply::binary_stats:
+    case Reply::binary_flush:
+      protocol::execute_binary_control(query, server, out);
+      return {};
     case Reply::administer:
       return protocol::administer_line(query, options, server, out);
     case Reply::refresh_certs:

@@ -5,10 +5,13 @@
 #include <cstring>
 #include <string>
 
+#include "protocol/packet_builder.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem {
 namespace {
+
+namespace binary = protocol::binary;
 
 constexpr std::uint32_t requests = 1000;  // of one buffer; the batch holds them all
 
@@ -77,6 +80,16 @@ const std::string ms_text = repeat([](std::uint32_t i) { return "ms " + key_of(i
 const std::string ms_flags_text =
     repeat([](std::uint32_t i) { return "ms " + key_of(i) + " 64 T300 F5 q\r\n" + value + "\r\n"; });
 
+const std::string binary_gets =
+    repeat([](std::uint32_t i) { return binary::packet(binary::opcode::get, {.key = key_of(i)}); });
+const std::string binary_multiget = repeat([](std::uint32_t i) {
+  const bool last = i % 51 == 50;
+  return last ? binary::packet(binary::opcode::noop) : binary::packet(binary::opcode::getkq, {.key = key_of(i)});
+});
+const std::string binary_sets = repeat([](std::uint32_t i) {
+  return binary::packet(binary::opcode::set, {.key = key_of(i), .extras = binary::store_extras(), .value = value});
+});
+
 BENCHMARK_CAPTURE(floor, get, gets_text);
 BENCHMARK_CAPTURE(parse, get, gets_text);
 BENCHMARK_CAPTURE(parse, multiget_50, multiget_text);
@@ -88,6 +101,9 @@ BENCHMARK_CAPTURE(parse, set_64_noreply, sets_noreply_text);
 BENCHMARK_CAPTURE(parse, ms_64, ms_text);
 BENCHMARK_CAPTURE(parse, ms_64_three_flags, ms_flags_text);
 BENCHMARK_CAPTURE(parse, delete, deletes_text);
+BENCHMARK_CAPTURE(parse, binary_get, binary_gets);
+BENCHMARK_CAPTURE(parse, binary_getkq_50_and_noop, binary_multiget);
+BENCHMARK_CAPTURE(parse, binary_set_64, binary_sets);
 
 }  // namespace
 }  // namespace tandem

@@ -21,7 +21,15 @@ inline std::string text_of(const Query& q, std::string_view value) {
   put("options", static_cast<std::uint64_t>(q.options & ~unsigned{option::prefilled}));
   text += " key[" + std::string(q.key_view()) + "]";
   const Reply reply = reply_of(q);
-  if (reply == Reply::line) text += " line[" + std::string(q.value, q.value_bytes) + "]";
+  if (reply == Reply::line || reply == Reply::authenticate || reply == Reply::binary_status ||
+      reply == Reply::binary_auth) {
+    text += " line[" + std::string(q.value, q.value_bytes) + "]";
+  }
+  if (reply == Reply::binary_status || reply == Reply::binary_auth) put("status", q.client_flags);
+  if (is_binary(q)) {
+    put("session", q.session);
+    text += " wire[" + std::string(q.wire, q.wire_bytes) + "]";
+  }
   switch (q.opcode) {
     case Opcode::store:
       put("mode", static_cast<std::uint64_t>(q.mode));
@@ -37,7 +45,7 @@ inline std::string text_of(const Query& q, std::string_view value) {
       put("expiry", q.expiry_s);
       break;
     case Opcode::control:
-      if (reply == Reply::flush_all) put("at", q.expiry_s);
+      if (reply == Reply::flush_all || reply == Reply::binary_flush) put("at", q.expiry_s);
       if (reply == Reply::verbosity) put("level", q.delta);
       break;
     default:
@@ -118,11 +126,12 @@ class ParseHarness {
       parser_.refuse_large(batch_, 7);
     } else {
       const auto bytes = static_cast<std::size_t>(large.value_bytes);
-      if (kept_.size() < bytes + 2) return false;
+      const std::size_t end_bytes = large.line_end_bytes;
+      if (kept_.size() < bytes + end_bytes) return false;
       value_ = kept_.substr(0, bytes);
       TD_ASSERT(large.key.size() <= key_bytes_max);
-      parser_.finish_large(batch_, 7, 1, kept_.compare(bytes, 2, "\r\n") == 0);
-      kept_.erase(0, bytes + 2);
+      parser_.finish_large(batch_, 7, 1, end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0);
+      kept_.erase(0, bytes + end_bytes);
     }
     answer();
     receiving_ = false;

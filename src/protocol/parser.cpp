@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "protocol/line_parser.hpp"
+#include "protocol/packet_parser.hpp"
 #include "protocol/scan.hpp"
 
 namespace tandem {
@@ -13,15 +14,77 @@ using protocol::Reply;
 
 ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
                         std::size_t& consumed) {
+  if (TD_UNLIKELY(mode_ != Mode::text)) return parse_other(begin, end, batch, scratch, connection, consumed);
   LineParser line_parser(*this, begin, end, batch, scratch, connection);
   const ParseStop stop = line_parser.run();
   consumed = static_cast<std::size_t>(line_parser.position() - begin);
   return stop;
 }
 
+// A connection that has not begun, or that does not (yet) speak text.
+ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, Scratch& scratch,
+                              std::uint32_t connection, std::size_t& consumed) {
+  consumed = 0;
+  if (TD_UNLIKELY(mode_ == Mode::undecided)) {
+    if (begin == end) return ParseStop::need_more;
+    choose_mode(*begin);
+  }
+  switch (mode_) {
+    case Mode::undecided:
+    case Mode::refused:
+      return ParseStop::close;
+    case Mode::text:
+      return parse(begin, end, batch, scratch, connection, consumed);
+    case Mode::authenticate: {
+      const ParseStop stop = authenticate(begin, end, batch, connection, consumed);
+      if (mode_ != Mode::text) return stop;
+      std::size_t more = 0;
+      const ParseStop then = parse(begin + consumed, end, batch, scratch, connection, more);
+      consumed += more;
+      return then;
+    }
+    case Mode::binary:
+      break;
+  }
+  protocol::PacketParser packets(*this, begin, end, batch, scratch, connection);
+  const ParseStop stop = packets.run();
+  consumed = static_cast<std::size_t>(packets.position() - begin);
+  return stop;
+}
+
+void Parser::choose_mode(char first) noexcept {
+  const bool text = options_->takes_text(), binary = options_->takes_binary();
+  const bool looks_binary = static_cast<std::uint8_t>(first) == protocol::binary::request_magic;
+  if (binary && (looks_binary || !text)) {
+    mode_ = Mode::binary;
+  } else if (text) {
+    mode_ = options_->auth_file != nullptr ? Mode::authenticate : Mode::text;
+  } else {
+    mode_ = Mode::refused;
+  }
+}
+
 const LargeValue& Parser::large() const noexcept {
   TD_ASSERT(large_ != nullptr);
   return large_->of[large_->now].value;
+}
+
+void Parser::begin_large(const Query& query, std::uint64_t value_bytes, std::uint8_t line_end_bytes) {
+  if (large_ == nullptr) large_ = std::make_unique<Larges>();
+  large_->now ^= 1;
+  Large& large = large_->of[large_->now];
+  large.copies = std::make_unique_for_overwrite<char[]>(std::size_t{query.key_bytes} + query.wire_bytes);
+  char* const key = large.copies.get();
+  char* const wire = key + query.key_bytes;
+  std::memcpy(key, query.key, query.key_bytes);
+  std::memcpy(wire, query.wire, query.wire_bytes);
+  large.query = query;
+  large.query.key = key;
+  large.query.wire = wire;
+  large.query.value = nullptr;
+  large.query.value_bytes = static_cast<std::uint32_t>(value_bytes);
+  large.value = {{key, query.key_bytes},        value_bytes,   query.client_flags, query.expiry_s,
+                 query.has(option::binary_key), line_end_bytes};
 }
 
 void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok) {
@@ -49,13 +112,17 @@ void Parser::finish_large(Batch& batch, std::uint32_t connection, Location l, bo
 void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   TD_ASSERT(large_ != nullptr && !batch.full());
   const Large& large = large_->of[large_->now];
-  swallow_bytes_ = large.value.value_bytes + 2;
+  swallow_bytes_ = large.value.value_bytes + large.value.line_end_bytes;
   // A failed set leaves nothing of the old value, so that nobody goes on reading it (memcached does the same).
   const bool meta = large.query.has(option::meta), mute = !meta && large.query.has(option::no_reply);
   const bool removes = meta || (large.query.mode == StoreMode::set && !large.query.has(option::compare_cas));
   Query& q = batch.next();
   q = large.query;
   q.connection = connection;
+  if (protocol::is_binary(large.query)) {
+    protocol::PacketParser::refuse(q, option::store_no_memory);
+    return batch.commit();
+  }
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;
   q.reply = static_cast<std::uint8_t>(Reply::line);
@@ -67,6 +134,8 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
 
 const char* Parser::rewind(const Query& query) noexcept {
   swallow_bytes_ = multiget_bytes_ = scanned_bytes_ = wanted_bytes_ = 0;
+  if (TD_UNLIKELY(protocol::reply_of(query) == protocol::Reply::authenticate)) mode_ = Mode::authenticate;
+  if (TD_UNLIKELY(mode_ == Mode::binary)) session_ = query.session;
   if (query.continues_line == 0) return query.wire;
   const char* const line_end = query.wire + query.wire_bytes;
   multiget_bytes_ = static_cast<std::uint64_t>(line_end - query.key);
@@ -121,11 +190,6 @@ ParseStop LineParser::run() {
 
 // What the last call left. False: the first line is known to be long, or to have no end yet.
 bool LineParser::resume(Step& step) {
-  if (TD_UNLIKELY(!parser_.begun_)) {
-    parser_.begun_ = true;
-    // A client of the binary protocol, which is another server's business.
-    if (static_cast<unsigned char>(*p_) == 0x80) step = Step::close;
-  }
   if (TD_UNLIKELY(parser_.wanted_bytes_ != 0)) {
     if (static_cast<std::uint64_t>(end_ - p_) < parser_.wanted_bytes_) {
       step = Step::need_more;
@@ -340,21 +404,7 @@ LineParser::Step LineParser::refuse_too_large(const Query& query, std::uint64_t 
 }
 
 LineParser::Step LineParser::begin_large(const Query& query, std::uint64_t bytes) {
-  if (parser_.large_ == nullptr) parser_.large_ = std::make_unique<Parser::Larges>();
-  Parser::Larges& larges = *parser_.large_;
-  larges.now ^= 1;
-  Parser::Large& large = larges.of[larges.now];
-  large.copies = std::make_unique_for_overwrite<char[]>(std::size_t{query.key_bytes} + query.wire_bytes);
-  char* const key = large.copies.get();
-  char* const wire = key + query.key_bytes;
-  std::memcpy(key, query.key, query.key_bytes);
-  std::memcpy(wire, query.wire, query.wire_bytes);
-  large.query = query;
-  large.query.key = key;
-  large.query.wire = wire;
-  large.query.value = nullptr;
-  large.query.value_bytes = static_cast<std::uint32_t>(bytes);
-  large.value = {{key, query.key_bytes}, bytes, query.client_flags, query.expiry_s, query.has(option::binary_key)};
+  parser_.begin_large(query, bytes, 2);
   p_ = next_;
   return Step::large_value;
 }

@@ -1,4 +1,4 @@
-// The memcached text and meta protocols as bytes <-> queries and replies. No sockets, no threads.
+// The memcached protocols - text, meta and binary - as bytes <-> queries and replies. No sockets, no threads.
 //
 // The reference is memcached 1.6.18, to the byte; docs/protocol.md lists its quirks and where Tandem departs from it.
 // One Parser belongs to one connection and keeps what spans packets: swallowed data blocks, a half-parsed multiget, a
@@ -13,6 +13,8 @@
 #include "base/clock.hpp"
 #include "heap/heap.hpp"
 #include "protocol/admin.hpp"
+#include "protocol/credentials.hpp"
+#include "protocol/dialect.hpp"
 #include "protocol/output.hpp"
 #include "query/batch.hpp"
 
@@ -28,6 +30,14 @@ struct ProtocolOptions {
   bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
   bool shutdown_enabled = false;                   // -A
   std::string_view version = "1.6.18";             // of memcached's protocol: clients choose their features by it
+  Dialect dialect = Dialect::automatic;            // memcached -B
+  // Who may speak the binary protocol (-S), and who text (-Y). When one of them is set, the protocol of the other one
+  // is refused unless it is set, too.
+  Credentials* sasl = nullptr;
+  Credentials* auth_file = nullptr;
+
+  bool takes_text() const noexcept { return dialect != Dialect::binary && (auth_file != nullptr || sasl == nullptr); }
+  bool takes_binary() const noexcept { return dialect != Dialect::text && (sasl != nullptr || auth_file == nullptr); }
 };
 
 enum class ParseStop : std::uint8_t {
@@ -58,11 +68,19 @@ struct LargeValue {
   std::uint64_t value_bytes;
   std::uint32_t client_flags, expiry_s;
   bool binary_key;
+  std::uint8_t line_end_bytes;  // behind the value: CR LF in the text protocol, nothing in the binary one
 };
 
 namespace protocol {
 class LineParser;
-}
+class PacketParser;
+
+// What a connection of the binary protocol may do, a bit set.
+namespace session {
+inline constexpr std::uint8_t authenticated = 1 << 0;
+inline constexpr std::uint8_t started = 1 << 1;  // an exchange is under way: SASL_STEP may follow
+}  // namespace session
+}  // namespace protocol
 
 class Parser {
  public:
@@ -76,11 +94,11 @@ class Parser {
   ParseStop parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
                   std::size_t& consumed);
 
-  // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: they ended
-  // in CR LF; if not, the error reply is appended and the caller keeps and abandons `l`), or refuse_large() when there
-  // is no memory: the reply is appended and the value, line end included, is swallowed by the following parse() calls.
-  // Both append at most one query. REQUIRES: !batch.full(), and that the batch with the last finished or refused large
-  // value was executed before.
+  // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
+  // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`),
+  // or refuse_large() when there is no memory: the reply is appended and the value, line end included, is swallowed by
+  // the following parse() calls. Both append at most one query. REQUIRES: !batch.full(), and that the batch with the
+  // last finished or refused large value was executed before.
   const LargeValue& large() const noexcept;
   void finish_large(Batch& batch, std::uint32_t connection, Location l, bool ok);
   void refuse_large(Batch& batch, std::uint32_t connection);
@@ -94,6 +112,10 @@ class Parser {
 
  private:
   friend class protocol::LineParser;
+  friend class protocol::PacketParser;
+
+  // The first byte of a connection decides (choose_mode()); authenticate: text, before the client has done so.
+  enum class Mode : std::uint8_t { undecided, text, authenticate, binary, refused };
 
   // A store whose large value is on its way: the query without its value, and copies of what it points to.
   struct Large {
@@ -106,6 +128,14 @@ class Parser {
     unsigned now = 0;
   };
 
+  ParseStop parse_other(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
+                        std::size_t& consumed);
+  void choose_mode(char first) noexcept;
+  ParseStop authenticate(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
+                         std::size_t& consumed);
+  // Copies what the query points to: its value follows later.
+  void begin_large(const Query& query, std::uint64_t value_bytes, std::uint8_t line_end_bytes);
+
   const ProtocolOptions* options_;
   const Clock* clock_;
   std::unique_ptr<Larges> large_;
@@ -116,7 +146,8 @@ class Parser {
   std::uint32_t multiget_expiry_s_ = 0;
   std::uint16_t multiget_options_ = 0;
   std::uint8_t multiget_reply_ = 0;
-  bool begun_ = false;               // the connection's first byte was seen
+  Mode mode_ = Mode::undecided;
+  std::uint8_t session_ = 0;
   std::uint64_t scanned_bytes_ = 0;  // of the input's first line: no line end in them
   std::uint64_t wanted_bytes_ = 0;   // the input's first command is so long
 };
@@ -124,6 +155,9 @@ class Parser {
 // WR for queries [begin, end) of one connection, in order, control queries excepted. `heap` pins large values.
 void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
                    const ProtocolOptions& options, Output& out);
+
+// A request as the log shows it: its line, or opcode and key.
+std::string request_text(const Query& query);
 
 // Where `stats` puts its lines: STAT name value.
 class StatSink {

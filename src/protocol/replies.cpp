@@ -1,4 +1,6 @@
-// WR: results to replies. The text protocol's are written here, the meta protocol's in replies_meta.cpp.
+// WR: results to replies. The text protocol's are written here, the meta protocol's in replies_meta.cpp, the binary
+// protocol's in replies_binary.cpp.
+#include "protocol/binary.hpp"
 #include "protocol/digits.hpp"
 #include "protocol/reply.hpp"
 #include "protocol/reply_writer.hpp"
@@ -74,6 +76,7 @@ TD_INLINE void write_get(const Query& q, const Result& r, bool with_cas, const R
     char* const begin = out.reserve(value_line_bytes_max);
     out.commit(static_cast<std::size_t>(write_value_line(begin, q, r, with_cas, context.options.cas) - begin));
     append_pinned_value(context, r);
+    out.append("\r\n");
   }
   if (q.has(option::last_of_line)) out.append(line::end);
 }
@@ -97,6 +100,10 @@ void write_other(const Query& q, const Result& r, const ReplyContext& context) {
       return write_meta_arithmetic(q, r, context);
     case Reply::meta_debug:
       return write_meta_debug(q, r, context);
+    case Reply::authenticate:
+      if (const auto attempt = static_cast<Attempt>(q.delta); attempt != Attempt::none)
+        context.options.auth_file->count_attempt(attempt == Attempt::passed);
+      return out.append(q.value, q.value_bytes);
     default:
       break;
   }
@@ -128,7 +135,6 @@ void append_pinned_value(const ReplyContext& context, const Result& r) {
   const Location location = context.heap.location_of(r.item);
   context.heap.pin(location);
   context.out.append_pinned(r.item->value(), r.value_bytes, location);
-  context.out.append("\r\n");
 }
 
 }  // namespace protocol
@@ -146,10 +152,19 @@ void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, H
       protocol::write_get(q, r, true, context);
     } else if (reply == protocol::Reply::store && r.status == Status::stored && !q.has(option::no_reply)) {
       out.append(protocol::line::stored);
+    } else if (protocol::is_binary(q)) {
+      protocol::write_binary(q, r, context);
     } else {
       protocol::write_other(q, r, context);
     }
   }
+}
+
+std::string request_text(const Query& query) {
+  if (!protocol::is_binary(query)) return std::string(query.wire, query.wire_bytes);
+  return "binary request " +
+         std::to_string(static_cast<unsigned>(static_cast<unsigned char>(query.wire[protocol::binary::at::opcode]))) +
+         " " + std::string(query.key_view());
 }
 
 }  // namespace tandem

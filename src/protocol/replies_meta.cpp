@@ -155,7 +155,10 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
   p = write_line_end(p);
   if (copied) p = write_line_end(copy_value(p, item.value(), r.value_bytes));
   context.out.commit(static_cast<std::size_t>(p - begin));
-  if (TD_UNLIKELY(with_value && !copied)) append_pinned_value(context, r);
+  if (TD_UNLIKELY(with_value && !copied)) {
+    append_pinned_value(context, r);
+    context.out.append("\r\n");
+  }
 }
 
 void write_meta_set(const Query& q, const Result& r, const ReplyContext& context) {

@@ -29,9 +29,29 @@ enum class Reply : std::uint8_t {
   stats,       // the rest of the line
   administer,  // the whole line
   refresh_certs,
+  // The answer to a set with user and password: Query::value is the line, Query::delta an Attempt.
+  authenticate,
+  // Binary protocol: Query::wire is the request's header. These are the last ones.
+  binary_status,  // Query::value, and Query::client_flags as status, whatever the query does
+  binary_auth,    // the same, of SASL_AUTH or SASL_STEP
+  binary_get,
+  binary_get_key,
+  binary_touch,
+  binary_store,
+  binary_remove,
+  binary_arithmetic,
+  // Opcode::control.
+  binary_flush,  // expiry_s
+  binary_stats,  // the key
 };
 
+// Whether an answer to a request for authentication counts as an attempt.
+enum class Attempt : std::uint8_t { none, passed, failed };
+
 inline Reply reply_of(const Query& query) noexcept { return static_cast<Reply>(query.reply); }
+inline bool is_binary(const Query& query) noexcept {
+  return query.reply >= static_cast<std::uint8_t>(Reply::binary_status);
+}
 
 // memcached 1.6.18's lines, to the byte.
 namespace line {
@@ -59,6 +79,11 @@ inline constexpr std::string_view too_large = "SERVER_ERROR object too large for
 inline constexpr std::string_view no_memory_store = "SERVER_ERROR out of memory storing object\r\n";
 inline constexpr std::string_view no_memory = "SERVER_ERROR out of memory\r\n";
 inline constexpr std::string_view no_memory_new = "SERVER_ERROR Out of memory allocating new item\r\n";
+// Authentication.
+inline constexpr std::string_view unauthenticated = "CLIENT_ERROR unauthenticated\r\n";
+inline constexpr std::string_view auth_bad_end = "CLIENT_ERROR bad command line termination\r\n";
+inline constexpr std::string_view auth_bad_token = "CLIENT_ERROR bad authentication token format\r\n";
+inline constexpr std::string_view auth_failure = "CLIENT_ERROR authentication failure\r\n";
 // Meta.
 inline constexpr std::string_view duplicate_flag = "CLIENT_ERROR duplicate flag\r\n";
 inline constexpr std::string_view invalid_flag = "CLIENT_ERROR invalid flag\r\n";

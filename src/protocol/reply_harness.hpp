@@ -77,10 +77,11 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   bool fill() {
     const LargeValue& large = parser_.large();
     const auto bytes = static_cast<std::size_t>(large.value_bytes);
-    if (kept_.size() < bytes + 2) return false;
-    const bool ok = kept_.compare(bytes, 2, "\r\n") == 0;
+    const std::size_t end_bytes = large.line_end_bytes;
+    if (kept_.size() < bytes + end_bytes) return false;
+    const bool ok = end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0;
     std::memcpy(engine_.shared().heap.at(filling_)->value(), kept_.data(), bytes);
-    kept_.erase(0, bytes + 2);
+    kept_.erase(0, bytes + end_bytes);
     parser_.finish_large(batch_, 0, filling_, ok);
     if (!ok) engine_.abandon_fill(*context_, filling_);
     filling_ = no_location;

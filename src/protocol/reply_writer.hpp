@@ -31,7 +31,7 @@ TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexce
   return to + bytes;
 }
 
-// Pins the item, and appends its value and a line end.
+// Pins the item, and appends its value.
 void append_pinned_value(const ReplyContext& context, const Result& r);
 
 void write_meta_get(const Query& q, const Result& r, const ReplyContext& context);
@@ -39,5 +39,9 @@ void write_meta_set(const Query& q, const Result& r, const ReplyContext& context
 void write_meta_delete(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_debug(const Query& q, const Result& r, const ReplyContext& context);
+
+// REQUIRES: is_binary(q).
+void write_binary(const Query& q, const Result& r, const ReplyContext& context);
+void execute_binary_control(const Query& query, ServerControl& server, Output& out);
 
 }  // namespace tandem::protocol

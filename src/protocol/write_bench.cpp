@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "protocol/packet_builder.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem {
@@ -64,6 +65,27 @@ void set_rate(benchmark::State& state) {
                                                    benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+std::string packets(std::uint8_t opcode) {
+  std::string input;
+  for (std::uint32_t i = 0; i < queries; ++i) {
+    std::string digits = std::to_string(i * 7919);
+    input += protocol::binary::packet(opcode, {.key = "key:" + std::string(12 - digits.size(), '0') + digits});
+  }
+  return input;
+}
+
+void write_binary(benchmark::State& state, std::uint8_t opcode) {
+  const std::string input = packets(opcode);
+  Hits hits(input, static_cast<std::uint32_t>(state.range(0)), 0);
+  Output out;
+  for (auto _ : state) {
+    hits.write(out);
+    benchmark::DoNotOptimize(out.data());
+    out.clear();
+  }
+  set_rate(state);
+}
+
 void write(benchmark::State& state, const std::string& before, const std::string& after, std::uint32_t client_flags) {
   const std::string input = requests(before, after);
   Hits hits(input, static_cast<std::uint32_t>(state.range(0)), client_flags);
@@ -91,6 +113,8 @@ void write_floor(benchmark::State& state) {
 
 BENCHMARK(write_floor)->Arg(8)->Arg(64)->Arg(512);
 BENCHMARK_CAPTURE(write, get, "get ", "\r\n", 0)->Arg(8)->Arg(64)->Arg(512);
+BENCHMARK_CAPTURE(write_binary, get, protocol::binary::opcode::get)->Arg(8)->Arg(64)->Arg(512);
+BENCHMARK_CAPTURE(write_binary, getkq, protocol::binary::opcode::getkq)->Arg(64);
 BENCHMARK_CAPTURE(write, get_client_flags, "get ", "\r\n", 123456)->Arg(64);
 BENCHMARK_CAPTURE(write, gets, "gets ", "\r\n", 0)->Arg(64);
 BENCHMARK_CAPTURE(write, mg_v, "mg ", " v\r\n", 0)->Arg(64);

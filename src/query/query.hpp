@@ -71,7 +71,7 @@ struct Query {
   StoreMode mode;
   std::uint8_t reply;           // the writer's kind of reply
   std::uint8_t continues_line;  // 1: a later one of a line that makes several queries
-  std::uint8_t reserved;
+  std::uint8_t session;         // binary protocol: the connection's rights before this request
   std::uint32_t wire_flags_at;  // meta: where in `wire` the flags start
 
   std::string_view key_view() const noexcept { return {key, key_bytes}; }

@@ -92,6 +92,11 @@ def test_alias_is_the_memcached_command(alias: Path) -> None:
         ["-R", "0"],
         ["-D", ""],
         ["-B", "foo"],
+        ["-S", "-B", "ascii"],
+        ["-S", "-B", "auto"],
+        ["-S", "-U", "11212"],
+        ["-Y", "/etc/hostname", "-B", "binary"],
+        ["-Y", "/etc/hostname", "-U", "11212"],
         ["-o", "idle_timeout"],
         ["-I", "1"],
         ["-I", "2000m"],
@@ -120,7 +125,7 @@ def test_root_has_to_name_a_user(alias: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-S"], ["-Y", "/etc/hostname"], ["-B", "binary"], ["-o", "drop_privileges"]],
+    [["-o", "drop_privileges"], ["-o", "sock_cookie_id"]],
     ids=" ".join,
 )
 def test_what_would_protect_is_refused_not_ignored(arguments: list[str], alias: Path) -> None:

@@ -135,13 +135,33 @@ def test_noise(server: Server) -> None:
     ask(server, b"set kept 0 0 4\r\nkept\r\n")
     for number in range(300):
         noise = chance.randbytes(chance.choice((1, 10, 300, 3000, 60_000)))
-        if noise[0] == 0x80:
-            noise = b"\x81" + noise[1:]  # 0x80 opens the binary protocol
+        if number % 7 == 0:
+            noise = b"\x80" + noise[1:]  # the binary protocol
         with Stream(server.connect()) as stream:
             if number % 3:
                 stream.finish(noise, timeout_s=10)
             else:
                 stream.send(noise)
+    assert ask(server, b"get kept\r\n") == b"VALUE kept 0 4\r\nkept\r\nEND\r\n"
+
+
+def test_noise_in_binary_packets(server: Server) -> None:
+    """Random opcodes and lengths behind the right magic, with bodies of random bytes."""
+    chance = random.Random(141421)
+    ask(server, b"set kept 0 0 4\r\nkept\r\n")
+    for number in range(600):
+        packets = b""
+        for _ in range(chance.randint(1, 20)):
+            opcode = chance.choice([o for o in range(0x26) if o not in (0x08, 0x18)])  # but for flushes
+            key_bytes, extras_bytes = chance.choice((0, 1, 3, 250, 251)), chance.choice((0, 0, 4, 8, 20, 255))
+            body_bytes = key_bytes + extras_bytes + chance.choice((0, 0, 5, 300, 20_000, 1 << 21))
+            head = struct.pack(">BBHBBHIIQ", 0x80, opcode, key_bytes, extras_bytes, 0, 0, body_bytes, 0, 0)
+            packets += head + b"\xfe" * min(body_bytes, 30_000)
+        with Stream(server.connect()) as stream:
+            if number % 3:
+                stream.finish(packets, timeout_s=10)
+            else:
+                stream.send(packets)
     assert ask(server, b"get kept\r\n") == b"VALUE kept 0 4\r\nkept\r\nEND\r\n"
 
 

@@ -90,12 +90,20 @@ def test_ping_stat_flush(server: Server, files: list[str]) -> None:
     assert run(server, "cat", "small").returncode != 0
 
 
-def test_capable(server: Server) -> None:
-    """libmemcached's own conformance test of the text protocol (-a)."""
-    command = [tool("capable"), "-h", HOST, "-p", str(server.port), "-a"]
+@pytest.mark.parametrize(("options", "least"), [(["-a"], 20), (["-b"], 25), ([], 50)], ids=["text", "binary", "both"])
+def test_capable(options: list[str], least: int, server: Server) -> None:
+    """libmemcached's own conformance test (memcapable)."""
+    command = [tool("capable"), "-h", HOST, "-p", str(server.port), *options]
     result = subprocess.run(command, capture_output=True, timeout=60, check=False, text=True)
     assert result.returncode == 0 and "[FAIL]" not in result.stdout, result.stdout
-    assert result.stdout.count("[pass]") > 20
+    assert result.stdout.count("[pass]") > least and "All tests passed" in result.stdout + result.stderr, result.stdout
+
+
+def test_copy_and_cat_binary(server: Server, files: list[str]) -> None:
+    succeeds(server, "cp", "--binary", *files)
+    assert succeeds(server, "cat", "--binary", "small") == b"hello\n"
+    assert succeeds(server, "cat", "--binary", "large") == bytes(range(256)) * 3000 + b"\n"
+    assert run(server, "cat", "--binary", "absent").returncode != 0
 
 
 @pytest.mark.parametrize("what", ["get", "set", "mget"])

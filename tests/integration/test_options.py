@@ -23,7 +23,7 @@ from integration.conftest import ask, stats
 
 OPTIONS = [
     "-p", "-U", "-s", "-a", "-l", "-d", "-u", "-m", "-M", "-c", "-k", "-v", "-vv", "-vvv", "-h", "-V", "-P", "-f", "-n",
-    "-L", "-t", "-R", "-C", "-b", "-I", "-o",
+    "-L", "-t", "-R", "-C", "-b", "-I", "-o", "-B", "-S", "-Y",
 ]  # fmt: skip
 
 # Options and the setting in which each shows.
@@ -42,6 +42,10 @@ SETTINGS = [
     (["-R", "55"], "reqs_per_event", "55"),
     (["-C"], "cas_enabled", "no"),
     ([], "cas_enabled", "yes"),
+    ([], "binding_protocol", "auto-negotiate"),
+    (["-B", "ascii"], "binding_protocol", "ascii"),
+    ([], "auth_enabled_sasl", "no"),
+    ([], "auth_enabled_ascii", "no"),
     (["-v"], "verbosity", "1"),
     (["-vv"], "verbosity", "2"),
     (["-o", "idle_timeout=60"], "idle_timeout", "60"),
