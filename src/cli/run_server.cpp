@@ -84,6 +84,10 @@ int run_server(Settings settings, ServerStyle style) {
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
+  if (!settings.engine.memory_file.empty()) {
+    settings.engine.memory_file = absolute_path(settings.engine.memory_file);
+    settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  }
   Engine engine(settings.engine);
   Server server(settings.server, engine);
   PidFile pid_file;
