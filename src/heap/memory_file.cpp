@@ -45,6 +45,14 @@ void read_boot_id(std::uint64_t (&id)[2]) {
   id[1] = hash.high64;
 }
 
+// No store gets beyond these.
+bool is_possible(const SavedState& s) {
+  constexpr std::uint64_t second_max = std::uint64_t{1} << 31;
+  const std::uint64_t cas = s.cas_reserved.load(std::memory_order_relaxed);
+  return cas != 0 && cas <= cas_limit && saved::FlushCas::get(s.flush.load(std::memory_order_relaxed)) <= cas &&
+         saved::ClockS::get(s.clock.load(std::memory_order_relaxed)) <= second_max;
+}
+
 bool is_same_boot(const std::uint64_t (&file)[2]) {
   std::uint64_t now[2];
   read_boot_id(now);
@@ -138,6 +146,8 @@ void MemoryFile::judge(const FileHeader& wanted) {
     notice_ = "has a damaged header";
   } else if (h.layout_hash != wanted.layout_hash) {
     notice_ = "has other size classes (options -f, -n, -I)";
+  } else if (!is_possible(h.saved)) {
+    notice_ = "has a damaged header";
   } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
     found_ = Found::closed;
     return;

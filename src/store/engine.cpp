@@ -131,11 +131,10 @@ HeapRecovery::Rules Engine::resume() {
   const std::uint64_t now_s = saved::ClockS::get(clock) + static_cast<std::uint64_t>(std::max(away_s, 0));
   clock_.resume(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(now_s, 2, second_max)));
 
-  const std::uint64_t cas_end =
-      std::clamp<std::uint64_t>(saved.cas_reserved.load(std::memory_order_relaxed), 1, cas_limit);
+  const std::uint64_t cas_end = saved.cas_reserved.load(std::memory_order_relaxed);
   cas_first_ = cas_end;
   const std::uint64_t flush = saved.flush.load(std::memory_order_relaxed);
-  flush_cas_first_ = std::min(saved::FlushCas::get(flush), cas_end);
+  flush_cas_first_ = saved::FlushCas::get(flush);
   const std::uint64_t due = saved.flush_due.load(std::memory_order_relaxed);
   flush_number_ = saved::FlushNumber::get(due);
   if (flush_number_ != saved::FlushNumber::get(flush)) {
