@@ -156,7 +156,6 @@ TEST(Memcached, ReportsWhatItIgnores) {
       {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
       {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
       {{"-A"}, "-A (enable the command shutdown) has no effect, ignored"},
-      {{"-e", "/x"}, "-e (keep items in a file over a restart) has no effect, ignored"},
       {{"-D", ":"}, "-D (delimiter of key prefixes for statistics) has no effect, ignored"},
       {{"-B", "auto"}, "-B auto: the binary protocol is not supported yet; text and meta commands only"},
       {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},
