@@ -157,7 +157,9 @@ void HeapRecovery::choose() {
   for (PageId p = 1; p < page_end_; ++p) {
     if (pages_[p].kind != Kind::free) used.push_back(p);
   }
-  std::stable_sort(used.begin(), used.end(), [&](PageId a, PageId b) { return pages_[a].age_s < pages_[b].age_s; });
+  std::sort(used.begin(), used.end(), [&](PageId a, PageId b) {
+    return pages_[a].age_s != pages_[b].age_s ? pages_[a].age_s < pages_[b].age_s : a < b;
+  });
   for (const PageId p : used) {
     if (heap_.pool_.recover_run(p, pages_[p].pages)) continue;
     no_room_.fetch_add(pages_[p].items, std::memory_order_relaxed);
