@@ -34,7 +34,7 @@ struct EngineOptions {
   std::uint32_t crawl_sleep_us = 100;     // of a run that was asked for
   std::uint32_t crawl_items_per_run = 0;  // 0: all
   std::uint64_t hash_seed = 0;            // 0: random
-  std::string memory_file;       // memcached -e: items lie in this file and outlive the process; empty: in memory alone
+  std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
   unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
   std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
 };
