@@ -85,9 +85,11 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
     if (at == MAP_FAILED) fail_errno("cannot be mapped");
     metadata_ = static_cast<char*>(at);
     find_page_end();
-    // Before anything in it changes.
-    header()->state.store(FileHeader::in_use, std::memory_order_relaxed);
-    read_boot_id(header()->boot_id);
+    // Before anything in it changes, and in this order: a file in use has always the id of its system.
+    std::uint64_t boot_id[2];
+    read_boot_id(boot_id);
+    std::copy_n(boot_id, 2, header()->boot_id);
+    header()->state.store(FileHeader::in_use, std::memory_order_release);
     if (msync(metadata_, header_bytes, MS_SYNC) != 0) fail_errno("cannot be written");
   } catch (...) {
     if (metadata_ != nullptr) munmap(metadata_, pages_at);
@@ -169,6 +171,7 @@ void MemoryFile::make_empty(const FileHeader& wanted) {
   std::memcpy(bytes, &wanted, offsetof(FileHeader, state));
   auto& h = *reinterpret_cast<FileHeader*>(bytes);
   h.state.store(FileHeader::in_use, std::memory_order_relaxed);
+  read_boot_id(h.boot_id);
   h.saved.cas_reserved.store(1, std::memory_order_relaxed);
   // At once, so that a file has a whole header or none.
   if (pwrite(fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) fail_errno("cannot be written");
