@@ -5,7 +5,7 @@
 // They run in turns; medians and spread of the turns are printed.
 //
 //   engine_bench [--threads 1,2] [--rounds 7] [--seconds 0.4] [--items-mib 512] [--only 8/8] [--keys zipf]
-//                [--get 100,50] [--json FILE]
+//                [--get 100,50] [--memory-file FILE] [--json FILE]
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
@@ -235,7 +235,7 @@ struct Settings {
   int rounds = 7;
   double seconds = 0.4;
   std::uint64_t items_mib = 512;
-  std::string only, keys, json;
+  std::string only, keys, memory_file, json;
   std::vector<int> get_percents = {100, 95, 50};
 };
 
@@ -259,7 +259,8 @@ void print(const Cell& c) {
 void run_shape(const Shape& shape, const Settings& settings, std::vector<Cell>& cells) {
   const std::uint64_t items = (settings.items_mib << 20) / shape.slot_bytes();
   tandem::Store store({.memory_bytes = (settings.items_mib << 20) * 2 + (std::uint64_t{64} << 20),
-                       .item_bytes_expected = static_cast<std::uint32_t>(shape.slot_bytes() * 2)});
+                       .item_bytes_expected = static_cast<std::uint32_t>(shape.slot_bytes() * 2),
+                       .memory_file = settings.memory_file});
   const std::string value(shape.value_bytes, 'v');
   {
     std::vector<char> key(shape.key_bytes);
@@ -361,6 +362,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", settings.only, "one shape: 8/8, 16/64 or 32/512");
   app.add_option("--keys", settings.keys, "one distribution: uniform or zipf");
   app.add_option("--get", settings.get_percents, "percentages of GET")->delimiter(',');
+  app.add_option("--memory-file", settings.memory_file, "where items lie; a new or empty file");
   app.add_option("--json", settings.json, "also write the figures to a file");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -28,8 +28,10 @@ struct Options {
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // 1 KiB to 1 GiB, and at most half of memory_bytes
   std::uint32_t item_bytes_expected = 256;                // sizes the first index table; it grows by itself
   std::uint32_t threads_max = 256;
-  bool evict = true;       // off: a full store answers out_of_memory
-  bool huge_pages = true;  // ask the kernel for transparent huge pages
+  bool evict = true;             // off: a full store answers out_of_memory
+  bool huge_pages = true;        // ask the kernel for transparent huge pages
+  std::string memory_file = {};  // items lie in this file and outlive the process, also one that is killed
+                                 // (docs/restart.md); empty: in memory alone
 };
 
 enum class Code : std::uint8_t {
@@ -155,7 +157,9 @@ class Session {
 
 class Store {
  public:
-  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had.
+  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had,
+  // std::runtime_error with the reason when memory_file is in use or is no file of Tandem's. With a file it returns
+  // when all items can be read.
   explicit Store(const Options& options = {});
   // REQUIRES: no thread is inside a call; explicit Sessions are gone.
   ~Store();

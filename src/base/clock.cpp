@@ -14,6 +14,12 @@ std::int64_t seconds_of(clockid_t id) {
 
 Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) { tick(); }
 
+void Clock::resume(std::uint32_t now_s) noexcept {
+  start_s_ = now_s;
+  monotonic_base_s_ = seconds_of(CLOCK_MONOTONIC) - now_s;
+  tick();
+}
+
 void Clock::tick() noexcept {
   if (frozen_.load(std::memory_order_relaxed) || paused_.load(std::memory_order_relaxed)) return;
   const std::int64_t seconds =

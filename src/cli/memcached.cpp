@@ -98,6 +98,7 @@ class MemcachedParser {
     Settings& settings = result_.settings;
     switch (o.effect) {
       case Effect::value:
+        if (text.empty() && !o.low_error.empty()) throw CommandError(1, std::string(o.low_error));
         o.kind == Kind::list ? take_listen(text) : void(text_of(o, settings) = text);
         return;
       case Effect::number:

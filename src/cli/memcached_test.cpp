@@ -173,7 +173,6 @@ TEST(Memcached, ReportsWhatItIgnores) {
       {{"-o", "tail_repair_time=10"}, "-o \"tail_repair_time=10\" has no effect, ignored"},
       {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
       {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
-      {{"-e", "/x"}, "-e (keep items in a file over a restart) has no effect, ignored"},
       {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},
       {{"-m", "1024m"}, "-m \"1024m\" is not a number, taken as 1024"},
       {{"-f", "1.5x"}, "-f \"1.5x\" is not a number, taken as 1.5"},

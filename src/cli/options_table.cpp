@@ -366,6 +366,17 @@ constexpr std::array options{
            .effect = Effect::large_pages,
            .memcached_help = "fail unless the system has huge memory pages; they are used in any case where there are"},
 
+    Option{.name = "memory-file",
+           .group = "Store",
+           .kind = Kind::text,
+           .help = "keep items in this file, on tmpfs or a disk: they outlive the process, also one that is killed",
+           .field = engine<&EngineOptions::memory_file>,
+           .letter = 'e',
+           .long_name = "memory-file",
+           .effect = Effect::value,
+           .argument = "file",
+           .low_error = "failed to open file for mmap: No such file or directory"},
+
     // --- Authentication ---
     Option{
         .name = "protocol",
@@ -531,11 +542,6 @@ constexpr std::array options{
            .long_name = "extended",
            .effect = Effect::extended,
            .argument = "name[=value],..."},
-    Option{.help = "keep items in a file over a restart",
-           .letter = 'e',
-           .long_name = "memory-file",
-           .effect = Effect::ignored_text,
-           .argument = "file"},
     Option{.help = "choose threads by NAPI id",
            .letter = 'N',
            .long_name = "napi-ids",

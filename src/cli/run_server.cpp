@@ -88,6 +88,10 @@ int run_server(Settings settings, ServerStyle style) {
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
+  if (!settings.engine.memory_file.empty()) {
+    settings.engine.memory_file = absolute_path(settings.engine.memory_file);
+    settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  }
   Engine engine(settings.engine);
   Server server(settings.server, engine);
   PidFile pid_file;
@@ -102,8 +106,10 @@ int run_server(Settings settings, ServerStyle style) {
   daemon.ready(process.core_files, verbose);
   notify_manager("READY=1");
 
+  // memcached's signal for a restart.
+  const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
   Signals signals([&](int number) {
-    const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && style == ServerStyle::memcached);
+    const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
     if (number == SIGHUP) return reload_files(server);  // a closed terminal does not end a store
     if (!stops) return;                                 // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");

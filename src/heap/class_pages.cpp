@@ -86,6 +86,17 @@ void ClassPages::add_page(PageId page, bool moved) noexcept {
   if (moved) ++moved_in_;
 }
 
+void ClassPages::recover_page(PageId page) noexcept {
+  const std::lock_guard lock(mutex_);
+  PageInfo& info = table_.info(page);
+  table_.set_tag(page, PageState::open, class_);
+  info.in_avail = false;
+  ring_insert(page);
+  if (info.free_count != 0) avail_push(page);
+  add(pages_, 1);
+  add(slots_free_, info.free_count);
+}
+
 bool ClassPages::close(PageId page) noexcept {
   const std::lock_guard lock(mutex_);
   if (table_.tag(page) != tag::make(PageState::open, class_)) return false;

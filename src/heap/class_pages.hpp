@@ -35,6 +35,9 @@ class alignas(cache_line_bytes) ClassPages {
   // An empty page joins the class. REQUIRES: it is all zeros, and belongs to the caller.
   void add_page(PageId page, bool moved) noexcept;
 
+  // A page joins the class with the items that it holds: its bitmap, summary and free count say which slots are free.
+  void recover_page(PageId page) noexcept;
+
   // --- moves
   bool close(PageId page) noexcept;  // false: it is not an open page of this class
   void reopen(PageId page) noexcept;

@@ -11,7 +11,7 @@ Heap::Heap(const HeapOptions& options, MemoryBudget& budget, EpochDomain& epochs
     : classes_(options.growth_factor, options.slot_bytes_min, options.item_bytes_max),
       budget_(budget),
       epochs_(epochs),
-      pool_(budget, options.huge_pages) {
+      pool_(budget, options.huge_pages, options.file) {
   if (options.item_bytes_max > item_bytes_limit) throw std::invalid_argument("heap: items are at most 1 GiB");
   table_ = pool_.table();
   base_ = table_.base;
@@ -281,6 +281,7 @@ Item* Heap::format(Location l, std::string_view key, std::uint32_t client_flags,
   if (TD_UNLIKELY(class_of(l) == huge_class)) {
     fixed = word::Huge::put(fixed, 1);
     table_.info(page_of(l)).huge_value_bytes = value_bytes;
+    if (table_.saved_huge_value_bytes != nullptr) table_.saved_huge_value_bytes[page_of(l)] = value_bytes;
   } else {
     fixed = word::ValueBytes::put(fixed, value_bytes);
   }

@@ -42,6 +42,8 @@ struct HeapOptions {
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: the largest item, header included
   bool huge_pages = true;                                 // madvise(MADV_HUGEPAGE)
   bool probation = false;                                 // S3-FIFO before CLOCK
+  MemoryFile* file = nullptr;  // where the pages lie, made for the same classes; outlives the heap. If it has items,
+                               // HeapRecovery comes before anything else. nullptr: in anonymous memory
 };
 
 struct ClassStats {
@@ -197,6 +199,7 @@ class Heap {
     std::uint64_t allocated_by_gone = 0;                     // by caches that are gone; guarded by caches_mutex_
     std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; the same
   };
+  friend class HeapRecovery;
   // Where pages, counters and caches of a class lie: huge items have the last place.
   std::uint32_t index_of(SizeClass c) const noexcept { return c == huge_class ? classes_.count() : c; }
 

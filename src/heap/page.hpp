@@ -65,8 +65,9 @@ struct PageTable {
   char* base = nullptr;       // of page 0, which is not mapped
   PageInfo* infos = nullptr;  // by page
   std::atomic<std::uint16_t>* tags = nullptr;
-  std::uint64_t* bitmaps = nullptr;  // bitmap_words each; page 0 has none
-  PageId page_limit = 0;             // all pages are below
+  std::uint64_t* bitmaps = nullptr;                 // bitmap_words each; page 0 has none
+  std::uint64_t* saved_huge_value_bytes = nullptr;  // by page, in the heap's file; nullptr: it has none
+  PageId page_limit = 0;                            // all pages are below
 
   TD_INLINE PageInfo& info(PageId p) const noexcept { return infos[p]; }
   TD_INLINE std::uint16_t tag(PageId p) const noexcept { return tags[p].load(std::memory_order_acquire); }

@@ -31,12 +31,14 @@ void* map(std::uint64_t bytes, int protection) {
 
 }  // namespace
 
-PagePool::PagePool(MemoryBudget& budget, bool huge_pages)
+PagePool::PagePool(MemoryBudget& budget, bool huge_pages, MemoryFile* file)
     : budget_(budget),
+      file_(file),
       huge_pages_(huge_pages && budget.limit_bytes() >= huge_pages_budget_bytes_min),
       pages_per_frame_(huge_pages_ ? 2 : 1) {
+  const std::uint64_t in_file = file != nullptr ? file->page_end() : 0;
   const std::uint64_t pages_needed =
-      std::clamp<std::uint64_t>(budget.limit_bytes() / page_bytes, block_pages, pages_max);
+      std::clamp<std::uint64_t>(std::max(budget.limit_bytes() / page_bytes, in_file), block_pages, pages_max);
   std::uint64_t pages = std::max(pages_wanted(budget.limit_bytes()), pages_needed);
   while (!reserve(pages)) {
     if (pages == pages_needed) {
@@ -63,7 +65,7 @@ PagePool::~PagePool() {
 bool PagePool::reserve(std::uint64_t pages) noexcept {
   pages = (pages + block_pages - 1) / block_pages * block_pages;  // whole blocks
   range_bytes_ = frame_alignment + pages * (page_bytes + bitmap_bytes);
-  infos_bytes_ = (pages + 1) * (sizeof(PageInfo) + sizeof(std::uint16_t));
+  infos_bytes_ = (pages + 1) * (sizeof(PageInfo) + (file_ == nullptr ? sizeof(std::uint16_t) : 0));
   range_ = static_cast<char*>(map(range_bytes_, PROT_NONE));
   if (range_ == nullptr) return false;
   infos_ = map(infos_bytes_, PROT_READ | PROT_WRITE);
@@ -80,6 +82,17 @@ bool PagePool::reserve(std::uint64_t pages) noexcept {
   table_.infos = static_cast<PageInfo*>(infos_);
   table_.tags =
       reinterpret_cast<std::atomic<std::uint16_t>*>(static_cast<char*>(infos_) + (pages + 1) * sizeof(PageInfo));
+  if (file_ != nullptr) {
+    if (!file_->map_pages(page_1, pages)) {
+      const int error = errno;
+      munmap(range_, range_bytes_);
+      munmap(infos_, infos_bytes_);
+      errno = error;
+      return false;
+    }
+    table_.tags = file_->tags();
+    table_.saved_huge_value_bytes = file_->huge_value_bytes();
+  }
   // A hint; kernels without huge pages refuse.
   if (huge_pages_) madvise(page_1, pages * page_bytes, MADV_HUGEPAGE);
   return true;
@@ -106,6 +119,7 @@ PageId PagePool::take_page() noexcept {
       if (pages_per_frame_ == 2) list_push(page + 1, false);
     }
     mark_used(page, page + 1);
+    dirty = dirty || is_file_dirty_;
   }
   if (dirty) std::memset(table_.page(page), 0, page_bytes);
   return page;
@@ -144,9 +158,10 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
     }
   }
   mark_used(first, end);
+  const bool all_dirty = is_file_dirty_;
   lock.unlock();
   for (PageId p = first; p < end; ++p) {
-    if (table_.info(p).dirty) std::memset(table_.page(p), 0, page_bytes);
+    if (all_dirty || table_.info(p).dirty) std::memset(table_.page(p), 0, page_bytes);
   }
   return first;
 }
@@ -243,16 +258,79 @@ PageId PagePool::find_run(std::uint32_t pages) const noexcept {
 
 bool PagePool::make_usable(PageId first, PageId end) noexcept {
   for (std::uint32_t block = (first - 1) / block_pages; block <= (end - 2) / block_pages; ++block) {
-    if (usable_blocks_[block]) continue;
-    const PageId block_first = block * block_pages + 1;
-    if (mprotect(table_.page(block_first), block_pages * page_bytes, PROT_READ | PROT_WRITE) != 0 ||
-        mprotect(table_.bitmap(block_first), block_pages * bitmap_bytes, PROT_READ | PROT_WRITE) != 0) {
-      return false;
-    }
-    usable_blocks_[block] = true;
+    if (!make_block_usable(block)) return false;
   }
+  if (file_ != nullptr && !allocate_blocks(first, end)) return false;
   if (end > page_end_.load(std::memory_order_relaxed)) page_end_.store(end, std::memory_order_release);
   return true;
+}
+
+bool PagePool::make_block_usable(std::uint32_t block) noexcept {
+  if (usable_blocks_[block]) return true;
+  const PageId block_first = block * block_pages + 1;
+  if (file_ == nullptr && mprotect(table_.page(block_first), block_pages * page_bytes, PROT_READ | PROT_WRITE) != 0) {
+    return false;
+  }
+  if (mprotect(table_.bitmap(block_first), block_pages * bitmap_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  usable_blocks_[block] = true;
+  return true;
+}
+
+// A store to a page without blocks would end the process: a full file system has to show here.
+bool PagePool::allocate_blocks(PageId first, PageId end) noexcept {
+  constexpr std::uint32_t calls_between_tries = 64;  // a try that fails is not cheap, and who evicts tries often
+  if (is_file_full_ && ++tries_skipped_ < calls_between_tries) return false;
+  tries_skipped_ = 0;
+  is_file_full_ = !file_->allocate(first, end);
+  return !is_file_full_;
+}
+
+bool PagePool::prepare_recovery() noexcept {
+  for (PageId p = 1; p < file_->page_end(); p += block_pages) {
+    if (!make_block_usable((p - 1) / block_pages)) return false;
+  }
+  return true;
+}
+
+bool PagePool::recover_run(PageId first, std::uint32_t pages) noexcept {
+  const std::lock_guard lock(mutex_);
+  const PageId end = first + pages;
+  std::uint64_t frames = 0;
+  for (PageId f = frame_first(first); f < end; f += pages_per_frame_) frames += is_uncharged(f) ? 1u : 0u;
+  if (!budget_.take(frames * frame_cost_bytes())) return false;
+  frames_used_ += frames;
+  mark_used(first, end);
+  const PageId used_end = std::min(frame_first(end - 1) + pages_per_frame_, table_.page_limit);
+  if (used_end > page_end_.load(std::memory_order_relaxed)) page_end_.store(used_end, std::memory_order_release);
+  return true;
+}
+
+void PagePool::finish_recovery() noexcept {
+  const std::lock_guard lock(mutex_);
+  // A page without a user that stays charged, since its frame's other half has one, needs its blocks; if there are none
+  // left the page is out of use.
+  for (PageId first = 1; first < table_.page_limit;) {
+    if (!is_free(first)) {
+      ++first;
+      continue;
+    }
+    PageId end = first + 1;
+    while (end < table_.page_limit && is_free(end)) ++end;
+    // Tags first: a page whose tag says free holds nothing, whatever its bytes are.
+    for (PageId p = first; p < end; ++p) table_.set_tag(p, PageState::free, 0);
+    if (!discard(first, end)) is_file_dirty_ = true;
+    first = end;
+  }
+  for (PageId f = 1; pages_per_frame_ == 2 && f < page_end_.load(std::memory_order_relaxed); f += 2) {
+    if (is_free(f) == is_free(f + 1)) continue;
+    const PageId idle = is_free(f) ? f : f + 1;
+    is_file_full_ = false;
+    if (make_usable(idle, idle + 1)) {
+      list_push(idle, is_file_dirty_);
+    } else {
+      mark_used(idle, idle + 1);
+    }
+  }
 }
 
 void PagePool::mark_used(PageId first, PageId end) noexcept {
@@ -270,8 +348,9 @@ bool PagePool::discard(PageId first, PageId end) noexcept {
     return true;
   };
   const std::uint64_t pages = end - first;
-  return discard_bytes(table_.page(first), pages * page_bytes) &&
-         discard_bytes(table_.bitmap(first), pages * bitmap_bytes);
+  const bool given =
+      file_ != nullptr ? file_->discard(first, end) : discard_bytes(table_.page(first), pages * page_bytes);
+  return given && discard_bytes(table_.bitmap(first), pages * bitmap_bytes);
 }
 
 void PagePool::list_push(PageId p, bool dirty) noexcept {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/memory_budget.hpp"
+#include "heap/memory_file.hpp"
 #include "heap/page.hpp"
 
 namespace tandem {
@@ -28,8 +29,9 @@ class PagePool {
   // Below this budget frames are single pages, without huge pages: half a frame would be too much to have lying about.
   static constexpr std::uint64_t huge_pages_budget_bytes_min = std::uint64_t{32} << 20;
 
-  // Throws std::system_error when no address range can be had.
-  PagePool(MemoryBudget& budget, bool huge_pages);
+  // In anonymous memory, or in `file`, which outlives the pool. Throws std::system_error when no address range can be
+  // had.
+  PagePool(MemoryBudget& budget, bool huge_pages, MemoryFile* file = nullptr);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
@@ -46,6 +48,15 @@ class PagePool {
 
   // A page in use whose frame would go back to the budget with it; 0: none was found among the first few. Only a hint.
   PageId lone_page() noexcept;
+
+  // What a file held, before anything else is asked of the pool (HeapRecovery). First the pages' bitmaps are made
+  // usable; then each page or run that goes on being used is taken, false: past the budget; at the end all the others
+  // are given back to the file system.
+  bool prepare_recovery() noexcept;
+  PageId file_page_end() const noexcept { return file_->page_end(); }
+  bool file_allocate(PageId first, PageId end) const noexcept { return file_->allocate(first, end); }
+  bool recover_run(PageId first, std::uint32_t pages) noexcept;
+  void finish_recovery() noexcept;
 
   PageId page_end() const noexcept { return page_end_.load(std::memory_order_acquire); }
   std::uint32_t pages_per_frame() const noexcept { return pages_per_frame_; }
@@ -64,6 +75,8 @@ class PagePool {
   PageId find_page() noexcept;                     // the first of an uncharged frame
   PageId find_run(std::uint32_t pages) const noexcept;
   bool make_usable(PageId first, PageId end) noexcept;
+  bool make_block_usable(std::uint32_t block) noexcept;
+  bool allocate_blocks(PageId first, PageId end) noexcept;
   void mark_used(PageId first, PageId end) noexcept;
   void list_push(PageId p, bool dirty) noexcept;
   void list_remove(PageId p) noexcept;
@@ -71,6 +84,7 @@ class PagePool {
   bool discard(PageId first, PageId end) noexcept;
 
   MemoryBudget& budget_;
+  MemoryFile* const file_;
   PageTable table_;
   const bool huge_pages_;
   const std::uint32_t pages_per_frame_;
@@ -87,7 +101,10 @@ class PagePool {
   std::size_t free_hint_ = 0;  // no frame that is all free begins in a word before it
   std::uint64_t frames_used_ = 0;
   PageId lone_last_ = 0;
-  PageId list_head_ = 0;  // free pages of frames in use
+  PageId list_head_ = 0;       // free pages of frames in use
+  bool is_file_full_ = false;  // when it was last asked for blocks
+  std::uint32_t tries_skipped_ = 0;
+  bool is_file_dirty_ = false;  // the file keeps what it was told to discard: any page may hold old bytes
 };
 
 }  // namespace tandem

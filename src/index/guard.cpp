@@ -97,8 +97,10 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   if (item_ != nullptr) {
     TD_DEBUG_ASSERT(item != item_);
     const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), now);
-    kill(item_);
+    // In this order a process that is killed in between leaves the old item or both, and both have been here before an
+    // answer: after a restart the larger CAS id stands. Until its cell is written nobody reaches the new one.
     item->state_word.store(live_state, std::memory_order_release);
+    kill(item_);
     for (std::uint64_t* c : cell_) {
       if (c != nullptr) write_cell(c, cell);
     }

@@ -97,7 +97,7 @@ class Index {
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
     // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
-    // returned an item it is replaced (old -> dead, new -> live, then the cell: write protocol 3), else the item is
+    // returned an item it is replaced (new -> live, old -> dead, then the cell: decision 7), else the item is
     // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
     // over.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
@@ -125,6 +125,13 @@ class Index {
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
   void prefetch_stripe(Fingerprint f) const noexcept;
+  // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
+  TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
+    const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed)};
+    prefetch_write(view.buckets + view.first(f));
+    prefetch_write(view.buckets + view.second(f));
+    prefetch_stripe(f);
+  }
 
   // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).
   StripeWord stripe(Fingerprint f) const noexcept { return {stripes_.of(f.signature).load(std::memory_order_acquire)}; }

@@ -196,6 +196,19 @@ void Control::general(StatSink& sink) {
   put(sink, "evictions", store.evictions);
   put(sink, "reclaimed", store.reclaimed);
   tls(sink, now);
+  if (!state_.engine.options().memory_file.empty()) restart_stats(sink);
+}
+
+// Lines of ours, after memcached's: only a server with a memory file has them.
+void Control::restart_stats(StatSink& sink) const {
+  const std::optional<RestartReport>& restart = state_.engine.restart();
+  put(sink, "restart", !restart ? "none" : restart->was_killed ? "killed" : "closed");
+  if (!restart) return;
+  put(sink, "restart_items", restart->items);
+  put(sink, "restart_expired", restart->expired);
+  put(sink, "restart_damaged", restart->damaged);
+  put(sink, "restart_no_room", restart->no_room);
+  put(sink, "restart_seconds", fmt::format("{:.3f}", restart->seconds));
 }
 
 void Control::settings(StatSink& sink) const {
@@ -240,6 +253,7 @@ void Control::settings(StatSink& sink) const {
   put(sink, "idle_timeout", server.idle_timeout_s);
   put(sink, "track_sizes", yes_no(state_.track_sizes.load(std::memory_order_relaxed)));
   tls_settings(sink);
+  put(sink, "memory_file", engine.memory_file.empty() ? "(null)" : engine.memory_file);
 }
 
 void Control::connections(StatSink& sink) const {

@@ -52,6 +52,7 @@ class Control final : public ServerControl {
   void tls(StatSink& sink, const Totals& now) const;
   void settings(StatSink& sink) const;
   void tls_settings(StatSink& sink) const;
+  void restart_stats(StatSink& sink) const;
   void items(StatSink& sink);
   void slabs(StatSink& sink) const;
   void connections(StatSink& sink) const;

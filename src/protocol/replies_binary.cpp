@@ -1,7 +1,8 @@
 // Replies of the binary protocol: opcode and opaque are the request's own, read from its header. memcached's rules for
 // what stays silent: a quiet get does not answer a miss, any other quiet request does not answer a success.
-#include "protocol/binary.hpp"
 #include <string>
+
+#include "protocol/binary.hpp"
 
 #include "protocol/reply.hpp"
 #include "protocol/reply_writer.hpp"

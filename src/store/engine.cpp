@@ -53,14 +53,7 @@ EngineOptions with_seed(EngineOptions o) {
 
 Engine::Engine(const EngineOptions& options)
     : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(options_.contexts_max + 2) {
-  index_.reset();
-  heap_.emplace(HeapOptions{.growth_factor = options_.growth_factor,
-                            .slot_bytes_min = options_.slot_bytes_min,
-                            .item_bytes_max = options_.item_bytes_max,
-                            .huge_pages = options_.huge_pages,
-                            .probation = options_.eviction == "s3-fifo"},
-                budget_, epochs_);
-  index_.emplace(index_options(options_), budget_, epochs_, *heap_);
+  open_heap_and_index();
   shared_ = std::unique_ptr<Shared>(
       new Shared{.heap = *heap_,
                  .index = *index_,
@@ -68,6 +61,12 @@ Engine::Engine(const EngineOptions& options)
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
                  .hash_seed = options_.hash_seed});
+  shared_->cas_next.store(cas_first_, std::memory_order_relaxed);
+  shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
+  if (file_) {
+    shared_->saved = &file_->saved();
+    save_clock();
+  }
   evictions_seen_.assign(heap_->class_count(), 0);
   maintenance_context_ = make_context();
   crawler_context_ = make_context();
@@ -84,6 +83,77 @@ Engine::~Engine() {
   crawler_.reset();
   crawler_context_.reset();
   maintenance_context_.reset();
+  if (!file_) return;
+  // No ids are lost by an end in order.
+  file_->saved().cas_reserved.store(shared_->cas_next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  save_clock();
+  shared_.reset();
+  index_.reset();
+  heap_.reset();
+  file_->close_in_order();
+}
+
+void Engine::open_heap_and_index() {
+  HeapOptions heap{.growth_factor = options_.growth_factor,
+                   .slot_bytes_min = options_.slot_bytes_min,
+                   .item_bytes_max = options_.item_bytes_max,
+                   .huge_pages = options_.huge_pages,
+                   .probation = options_.eviction == "s3-fifo"};
+  if (!options_.memory_file.empty()) {
+    file_.emplace(options_.memory_file,
+                  SizeClasses(options_.growth_factor, options_.slot_bytes_min, options_.item_bytes_max));
+    heap.file = &*file_;
+    if (options_.log && !file_->notice().empty()) {
+      options_.log("memory file " + file_->path() + " " + file_->notice() + "; starting empty");
+    }
+  }
+  heap_.emplace(heap, budget_, epochs_);
+  if (!file_ || !file_->has_items()) {
+    index_.emplace(index_options(options_), budget_, epochs_, *heap_);
+    return;
+  }
+  const HeapRecovery::Rules rules = resume();
+  restart_ = recover(*heap_, index_, index_options(options_), budget_, epochs_,
+                     {.rules = rules, .threads = options_.recover_threads, .log = options_.log});
+  restart_->was_killed = file_->found() == MemoryFile::Found::killed;
+  if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
+}
+
+// Time, CAS ids and flushes go on where the process before was.
+HeapRecovery::Rules Engine::resume() {
+  SavedState& saved = file_->saved();
+  // The time that nobody was here counts, as the system's clock has it. If that went back, none has passed: the store's
+  // clock does not go back, so nothing that has expired comes to life again.
+  constexpr std::uint64_t second_max = std::uint32_t{1} << 31;
+  const std::uint64_t clock = saved.clock.load(std::memory_order_relaxed);
+  const auto away_s = static_cast<std::int32_t>(static_cast<std::uint32_t>(clock_.unix_s()) -
+                                                static_cast<std::uint32_t>(saved::UnixS::get(clock)));
+  const std::uint64_t now_s = saved::ClockS::get(clock) + static_cast<std::uint64_t>(std::max(away_s, 0));
+  clock_.resume(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(now_s, 2, second_max)));
+
+  const std::uint64_t cas_end = saved.cas_reserved.load(std::memory_order_relaxed);
+  cas_first_ = cas_end;
+  const std::uint64_t flush = saved.flush.load(std::memory_order_relaxed);
+  flush_cas_first_ = saved::FlushCas::get(flush);
+  const std::uint64_t due = saved.flush_due.load(std::memory_order_relaxed);
+  flush_number_ = saved::FlushNumber::get(due);
+  if (flush_number_ != saved::FlushNumber::get(flush)) {
+    const auto due_s = static_cast<std::uint32_t>(saved::DueS::get(due));
+    if (due_s > clock_.now_s()) {
+      flush_due_s_.store(due_s, std::memory_order_relaxed);
+    } else {
+      flush_cas_first_ = cas_first_++;  // its time came while nobody was here
+      saved.reserve_cas(cas_first_);
+      saved.flush.store(saved::FlushCas::put(flush_number_, flush_cas_first_), std::memory_order_relaxed);
+    }
+  }
+  return {.now_s = clock_.now_s(), .flush_cas = flush_cas_first_, .cas_end = cas_end};
+}
+
+void Engine::save_clock() noexcept {
+  const std::uint32_t now_s = clock_.now_s();
+  const auto unix_s = static_cast<std::uint32_t>(clock_.unix_s());
+  file_->saved().clock.store(saved::ClockS::put(unix_s, now_s), std::memory_order_relaxed);
 }
 
 Engine::ContextPtr Engine::make_context() {
@@ -112,13 +182,22 @@ void Engine::flush_all(std::uint32_t at_s) noexcept {
     flush_due_s_.store(0, std::memory_order_relaxed);
     flush_now();
   } else {
+    flush_number_ = (flush_number_ + 1) & saved::FlushNumber::limit;
+    if (shared_->saved != nullptr) {
+      shared_->saved->flush_due.store(saved::DueS::put(flush_number_, at_s), std::memory_order_relaxed);
+    }
     flush_due_s_.store(at_s, std::memory_order_relaxed);
   }
 }
 
 // Every CAS id given so far is smaller than the new mark, and CasIds::next() gives none below it from now on.
 void Engine::flush_now() noexcept {
-  const std::uint64_t mark = shared_->cas_next.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t mark = shared_->take_cas_ids(1);
+  // First in the file, in one store that also says that nothing is pending: once a client has missed an item, no
+  // process finds it again.
+  if (shared_->saved != nullptr) {
+    shared_->saved->flush.store(saved::FlushCas::put(flush_number_, mark), std::memory_order_release);
+  }
   shared_->flush_cas.store(mark, std::memory_order_release);
   crawler_->hurry();
 }
@@ -273,6 +352,7 @@ void Engine::maintenance_loop() {
 void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
   clock_.tick();
+  if (file_) save_clock();
   apply_due_flush();
   shrink();
   if (index_->wants_growth()) grow_index();

@@ -14,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "heap/memory_file.hpp"
 #include "store/crawler.hpp"
+#include "store/recover.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -32,6 +34,9 @@ struct EngineOptions {
   std::uint32_t crawl_sleep_us = 100;     // of a run that was asked for
   std::uint32_t crawl_items_per_run = 0;  // 0: all
   std::uint64_t hash_seed = 0;            // 0: random
+  std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
+  unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
+  std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
 };
 
 struct EngineStats {
@@ -49,9 +54,10 @@ struct TaskCost {
 
 class Engine {
  public:
-  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had.
+  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had,
+  // MemoryFileError when the file cannot. Returns when all items of the file can be read.
   explicit Engine(const EngineOptions& options);
-  // REQUIRES: all contexts are gone.
+  // REQUIRES: all contexts are gone. Closes the memory file in order.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -85,6 +91,8 @@ class Engine {
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
   void reset_stats() noexcept;
+  // What this engine took over from a file; nothing if there was nothing to take over, or nothing usable.
+  const std::optional<RestartReport>& restart() const noexcept { return restart_; }
 
   // --- what an operator may ask for while the store runs; the maintenance thread does it in the background
 
@@ -116,11 +124,15 @@ class Engine {
   void shrink();
   void apply_due_flush() noexcept;
   void flush_now() noexcept;
+  void open_heap_and_index();
+  HeapRecovery::Rules resume();
+  void save_clock() noexcept;
 
   EngineOptions options_;
   MemoryBudget budget_;
   EpochDomain epochs_;
   Clock clock_;
+  std::optional<MemoryFile> file_;
   std::optional<Heap> heap_;
   std::optional<Index> index_;
   std::unique_ptr<Shared> shared_;
@@ -131,8 +143,12 @@ class Engine {
   StoreTotals reset_base_{};     // what stats() subtracts
   std::array<TaskCost, task_count> gone_costs_{};
 
+  std::optional<RestartReport> restart_;
+  std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // what Shared begins with
+
   std::mutex flush_mutex_;
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
+  std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0};
   std::atomic<unsigned> automove_{1};

@@ -123,7 +123,8 @@ struct Store::Core {
                 .item_bytes_expected = o.item_bytes_expected,
                 .contexts_max = o.threads_max,
                 .evict = o.evict,
-                .huge_pages = o.huge_pages}) {}
+                .huge_pages = o.huge_pages,
+                .memory_file = o.memory_file}) {}
 
   Engine engine;
   std::mutex mutex;                             // guards the rest

@@ -8,6 +8,7 @@
 #include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
+#include "heap/memory_file.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
 #include "task/observer.hpp"
@@ -37,6 +38,14 @@ struct Shared {
   // evicts.
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
+  SavedState* saved = nullptr;  // in the memory file, if there is one
+
+  // The first of `count` CAS ids that nobody else has. With a memory file no later process gives them again either.
+  std::uint64_t take_cas_ids(std::uint64_t count) noexcept {
+    const std::uint64_t first = cas_next.fetch_add(count, std::memory_order_relaxed);
+    if (saved != nullptr) saved->reserve_cas(first + count);
+    return first;
+  }
 };
 
 // CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes
@@ -53,7 +62,7 @@ class CasIds {
  private:
   static constexpr std::uint64_t chunk = 64;
   TD_NOINLINE void refill(Shared& shared) noexcept {
-    next_ = shared.cas_next.fetch_add(chunk, std::memory_order_relaxed);
+    next_ = shared.take_cas_ids(chunk);
     end_ = next_ + chunk;
   }
   std::uint64_t next_ = 0, end_ = 0;

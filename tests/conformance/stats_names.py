@@ -78,8 +78,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
         lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl
         read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
         ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under ext_max_sleep ext_max_frag
-        slab_automove_freeratio ext_drop_unread num_napi_ids
-        memory_file drop_privileges proxy_enabled proxy_uring_enabled
+        slab_automove_freeratio ext_drop_unread num_napi_ids drop_privileges proxy_enabled proxy_uring_enabled
         """,
     ),
     "items": lacking(

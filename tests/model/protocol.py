@@ -7,7 +7,7 @@ step          code
 ------------  -----------------------------------------------------------------------------------------------------
 lock          StripeLock's constructor; the look-up under it is Guard::find (src/index/guard.cpp)
 reserve       ChangeLog::reserve, from Guard::reserve, Logged (src/index/change_log.hpp)
-dead, live    Guard::put and Guard::erase: kill(old), then state_word.store(live)
+live, dead    Guard::put: state_word.store(live), then kill(old); Guard::erase: kill(old)
 cell          write_cell, or the compare-and-swap of Index::add_cell
 copy, clear   Index::move_cell (src/index/make_room.cpp)
 commit        ChangeLog::commit
@@ -164,7 +164,7 @@ def writer(t: str, kind: str, faults: tuple[str, ...] = ()) -> list[Step]:
     def mark(name: str, step: Step) -> Step:
         return named(name, step)
 
-    change = [mark("dead", dead), mark("live", live), mark("cell", cell)]
+    change = [mark("live", live), mark("dead", dead), mark("cell", cell)]
     if kind == "move":
         change = [mark("copy", copy), mark("clear", clear)]
         if "clear_first" in faults:
@@ -186,9 +186,10 @@ def writer(t: str, kind: str, faults: tuple[str, ...] = ()) -> list[Step]:
         body = [
             body[0],
             body[1],
+            mark("live", live),
             mark("dead", dead),
             mark("retire", retire),
-            *change[1:],
+            *change[2:],
             *book,
             mark("unlock", unlock),
         ]

@@ -1,0 +1,234 @@
+#include "heap/memory_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "base/hash.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t header_bytes = 4096;
+
+void fill_header(FileHeader& h, const SizeClasses& classes) {
+  h.magic = FileHeader::magic_now;
+  h.version = FileHeader::version_now;
+  h.class_count = classes.count();
+  h.page_bytes = page_bytes;
+  h.granule_bytes = granule_bytes;
+  for (std::uint32_t c = 0; c < classes.count(); ++c) h.slot_bytes[c] = classes[static_cast<SizeClass>(c)].slot_bytes;
+  h.layout_hash = XXH3_64bits(&h, offsetof(FileHeader, layout_hash));
+}
+
+// Two words that are others after each start of the system; zeros where the system does not say.
+void read_boot_id(std::uint64_t (&id)[2]) {
+  id[0] = id[1] = 0;
+  char text[64] = {};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  const ssize_t got = read(fd, text, sizeof text);
+  close(fd);
+  if (got <= 0) return;
+  const XXH128_hash_t hash = XXH3_128bits(text, static_cast<std::size_t>(got));
+  id[0] = hash.low64 | 1;
+  id[1] = hash.high64;
+}
+
+// No store gets beyond these.
+bool is_possible(const SavedState& s) {
+  constexpr std::uint64_t second_max = std::uint64_t{1} << 31;
+  // Ids that wrap would be below the mark of a flush: some have to be left, 30 hours of ten million stores a second.
+  constexpr std::uint64_t cas_max = cas_limit - (std::uint64_t{1} << 40);
+  const std::uint64_t cas = s.cas_reserved.load(std::memory_order_relaxed);
+  return cas != 0 && cas <= cas_max && saved::FlushCas::get(s.flush.load(std::memory_order_relaxed)) <= cas &&
+         saved::ClockS::get(s.clock.load(std::memory_order_relaxed)) <= second_max;
+}
+
+bool is_same_boot(const std::uint64_t (&file)[2]) {
+  std::uint64_t now[2];
+  read_boot_id(now);
+  return now[0] != 0 && now[0] == file[0] && now[1] == file[1];
+}
+
+// posix_fallocate() returns what went wrong; a signal only interrupts it.
+bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(at), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  errno = error;
+  return error == 0;
+}
+
+std::uint64_t offset_of(PageId page) { return MemoryFile::pages_at + std::uint64_t{page - 1} * page_bytes; }
+
+}  // namespace
+
+MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : path_(path) {
+  FileHeader wanted{};
+  fill_header(wanted, classes);
+  try {
+    open_locked();
+    judge(wanted);
+    if (!has_items()) make_empty(wanted);
+    if (!give_blocks(fd_, 0, pages_at)) fail_errno("no room for it");
+    void* const at = mmap(nullptr, pages_at, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (at == MAP_FAILED) fail_errno("cannot be mapped");
+    metadata_ = static_cast<char*>(at);
+    find_page_end();
+    // Before anything in it changes, and in this order: a file in use has always the id of its system.
+    std::uint64_t boot_id[2];
+    read_boot_id(boot_id);
+    std::copy_n(boot_id, 2, header()->boot_id);
+    header()->state.store(FileHeader::in_use, std::memory_order_release);
+    if (msync(metadata_, header_bytes, MS_SYNC) != 0) fail_errno("cannot be written");
+  } catch (...) {
+    if (metadata_ != nullptr) munmap(metadata_, pages_at);
+    if (fd_ >= 0) close(fd_);
+    throw;
+  }
+}
+
+MemoryFile::~MemoryFile() {
+  munmap(metadata_, pages_at);
+  close(fd_);
+}
+
+void MemoryFile::open_locked() {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR);
+  if (fd_ < 0) fail_errno("cannot be opened");
+  struct stat info{};
+  if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
+  if (!S_ISREG(info.st_mode)) fail("is not a regular file");
+  // A process that was killed holds the lock until the system has taken its memory apart.
+  constexpr auto patience = std::chrono::milliseconds(1500);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) fail_errno("cannot be locked");
+    if (std::chrono::steady_clock::now() > deadline) fail("is in use by another process");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// What the file is, by its header. Changes nothing.
+void MemoryFile::judge(const FileHeader& wanted) {
+  static_assert(header_bytes >= sizeof(FileHeader));
+  alignas(FileHeader) char bytes[header_bytes] = {};
+  std::size_t size = 0;
+  while (size < header_bytes) {
+    const ssize_t got = pread(fd_, bytes + size, header_bytes - size, static_cast<off_t>(size));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("cannot be read");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  // Of zeros: made by a process that was killed before it wrote the header.
+  if (std::all_of(bytes, bytes + size, [](char c) { return c == 0; })) return;
+  const auto& h = *reinterpret_cast<const FileHeader*>(bytes);
+  if (h.magic != FileHeader::magic_now) {
+    // memcached's own has no mark, but a second file beside it.
+    if (access((path_ + ".meta").c_str(), F_OK) != 0) {
+      fail("is not a memory file of Tandem's; choose another name, or remove it");
+    }
+    notice_ = "is a memory file of memcached's";
+  } else if (size < header_bytes) {
+    notice_ = "is cut short";
+  } else if (h.version != wanted.version) {
+    notice_ = "is of another version";
+  } else if (h.layout_hash != XXH3_64bits(bytes, offsetof(FileHeader, layout_hash))) {
+    notice_ = "has a damaged header";
+  } else if (h.layout_hash != wanted.layout_hash) {
+    notice_ = "has other size classes (options -f, -n, -I)";
+  } else if (!is_possible(h.saved)) {
+    notice_ = "has a damaged header";
+  } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
+    found_ = Found::closed;
+    return;
+  } else if (state != FileHeader::in_use) {
+    notice_ = "has a damaged header";
+  } else if (!is_same_boot(h.boot_id)) {
+    notice_ = "was in use when the machine stopped";
+  } else {
+    found_ = Found::killed;
+    return;
+  }
+  found_ = Found::unusable;
+}
+
+void MemoryFile::make_empty(const FileHeader& wanted) {
+  if (ftruncate(fd_, 0) != 0 || ftruncate(fd_, pages_at) != 0) fail_errno("cannot be emptied");
+  if (!give_blocks(fd_, 0, pages_at)) fail_errno("no room for it");
+  alignas(FileHeader) char bytes[header_bytes] = {};
+  std::memcpy(bytes, &wanted, offsetof(FileHeader, state));
+  auto& h = *reinterpret_cast<FileHeader*>(bytes);
+  h.state.store(FileHeader::in_use, std::memory_order_relaxed);
+  read_boot_id(h.boot_id);
+  h.saved.cas_reserved.store(1, std::memory_order_relaxed);
+  // At once, so that a file has a whole header or none.
+  if (pwrite(fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) fail_errno("cannot be written");
+}
+
+void MemoryFile::find_page_end() {
+  struct stat info{};
+  if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
+  const std::uint64_t bytes = static_cast<std::uint64_t>(info.st_size);
+  const std::uint64_t pages = bytes > pages_at ? (bytes - pages_at) / page_bytes : 0;
+  PageId end = static_cast<PageId>(std::min<std::uint64_t>(pages, page_limit_max - 1)) + 1;
+  while (end > 1 && tag::state_of(tags()[end - 1].load(std::memory_order_relaxed)) == PageState::free) --end;
+  page_end_ = end;
+}
+
+bool MemoryFile::map_pages(void* at, std::uint64_t pages) noexcept {
+  const std::uint64_t bytes = pages_at + pages * page_bytes;
+  // Past this limit ftruncate() sends a signal instead of an error.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
+  struct stat info{};
+  if (fstat(fd_, &info) != 0) return false;
+  if (static_cast<std::uint64_t>(info.st_size) < bytes && ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return false;
+  return mmap(at, pages * page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
+              static_cast<off_t>(pages_at)) != MAP_FAILED;
+}
+
+bool MemoryFile::allocate(PageId first, PageId end) const noexcept {
+  return give_blocks(fd_, offset_of(first), std::uint64_t{end - first} * page_bytes);
+}
+
+bool MemoryFile::discard(PageId first, PageId end) const noexcept {
+  int result = 0;
+  do {
+    result = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_of(first)),
+                       static_cast<off_t>(std::uint64_t{end - first} * page_bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+void MemoryFile::close_in_order() noexcept {
+  // First all the items, then the word that says so.
+  if (fsync(fd_) != 0) return;
+  header()->state.store(FileHeader::closed, std::memory_order_release);
+  msync(metadata_, header_bytes, MS_SYNC);
+}
+
+void MemoryFile::fail(const std::string& why) const { throw MemoryFileError("memory file " + path_ + ": " + why); }
+
+void MemoryFile::fail_errno(const std::string& what) const {
+  const int error = errno;
+  fail(what + ": " + std::generic_category().message(error));
+}
+
+}  // namespace tandem

@@ -1,0 +1,143 @@
+// The file in which a heap can lie, so that a new process finds its items again (docs/restart.md; decision 7).
+//
+//   0         FileHeader: what the file is, its layout, and what a store must remember beside its items
+//   64 KiB    the tags of all pages, 2 bytes each
+//   512 KiB   value bytes of huge items, 8 bytes a page, in the place of their first page
+//   2 MiB     page 1, page 2, ...: sparse, blocks are allocated before pages are used and given back after it
+//
+// All of it is mapped shared: what a thread has stored is in the file, whenever the process is killed. A file that was
+// not closed is good only while the machine runs on: afterwards nobody knows which of its blocks had been written.
+//
+// Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
+//
+// Thread safety: allocate() and discard() from any thread; `saved()` holds atomics; the rest at start and end alone.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "heap/page.hpp"
+#include "heap/size_classes.hpp"
+
+namespace tandem {
+
+// The file cannot be used; what() says which file and why. Nothing in it was changed.
+class MemoryFileError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What a store remembers beside its items. Each word is changed by one store, so it is whole whenever the process dies.
+struct SavedState {
+  //   |63 second of the store's clock 32|31 the Unix second it was then, modulo 2^32 0|
+  std::atomic<std::uint64_t> clock{0};
+  // CAS ids below may have been handed out, none above.
+  std::atomic<std::uint64_t> cas_reserved{1};
+  //   |63 flush_cas 20|19 the number of the last flush that is done or was replaced 0|
+  std::atomic<std::uint64_t> flush{0};
+  // A flush with a delay: pending while its number is not the one above.
+  //   |63 second of the store's clock 32|31 0 20|19 number 0|
+  std::atomic<std::uint64_t> flush_due{0};
+
+  // Raises cas_reserved to at least `end`, by a big step. Before an id is handed out.
+  void reserve_cas(std::uint64_t end) noexcept {
+    constexpr std::uint64_t step = std::uint64_t{1} << 20;
+    std::uint64_t now = cas_reserved.load(std::memory_order_relaxed);
+    while (now < end && !cas_reserved.compare_exchange_weak(now, end + step, std::memory_order_relaxed)) {
+    }
+  }
+};
+namespace saved {
+using ClockS = BitField<32, 32>;
+using UnixS = BitField<0, 32>;
+using FlushCas = BitField<20, 44>;
+using FlushNumber = BitField<0, 20>;
+using DueS = BitField<32, 32>;
+static_assert(FlushCas::width == cas_bits);
+}  // namespace saved
+
+struct FileHeader {
+  static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
+  static constexpr std::uint32_t version_now = 1;
+  enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed };
+
+  // Never changes once written.
+  std::uint64_t magic;
+  std::uint32_t version, class_count;
+  std::uint64_t page_bytes, granule_bytes;
+  std::uint32_t slot_bytes[SizeClasses::classes_max];
+  std::uint64_t layout_hash;  // of all above
+  // Changes.
+  std::atomic<std::uint64_t> state;
+  std::uint64_t boot_id[2];  // of the system in which it was last opened; 0: not known
+  SavedState saved;
+};
+static_assert(std::is_standard_layout_v<FileHeader> && sizeof(FileHeader) <= 4096);
+
+class MemoryFile {
+ public:
+  static constexpr std::uint64_t tags_at = 64 << 10;
+  static constexpr std::uint64_t huge_value_bytes_at = 512 << 10;
+  static constexpr std::uint64_t pages_at = 2 << 20;
+  static constexpr PageId page_limit_max = std::uint32_t{1} << (32 - page_shift);
+  static_assert(sizeof(FileHeader) <= tags_at &&
+                tags_at + page_limit_max * sizeof(std::uint16_t) <= huge_value_bytes_at &&
+                huge_value_bytes_at + page_limit_max * sizeof(std::uint64_t) <= pages_at);
+
+  enum class Found : std::uint8_t {
+    nothing,   // no file, or an empty one
+    closed,    // its process ended in order
+    killed,    // its process did not, but the machine has been running since
+    unusable,  // something of Tandem's that cannot be taken over: notice() says why. It was emptied
+  };
+
+  // Opens or makes the file (mode 0600), locks it against other processes for as long as this lives, and marks it in
+  // use. Throws MemoryFileError when it is in use, is something else than a memory file, or cannot be had.
+  MemoryFile(const std::string& path, const SizeClasses& classes);
+  ~MemoryFile();  // as if killed, unless closed
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  Found found() const noexcept { return found_; }
+  bool has_items() const noexcept { return found_ == Found::closed || found_ == Found::killed; }
+  const std::string& notice() const noexcept { return notice_; }
+  const std::string& path() const noexcept { return path_; }
+  SavedState& saved() noexcept { return header()->saved; }
+
+  std::atomic<std::uint16_t>* tags() const noexcept {
+    return reinterpret_cast<std::atomic<std::uint16_t>*>(metadata_ + tags_at);
+  }
+  std::uint64_t* huge_value_bytes() const noexcept {
+    return reinterpret_cast<std::uint64_t*>(metadata_ + huge_value_bytes_at);
+  }
+  // One past the last page that the file has blocks for and whose tag is not that of a free page.
+  PageId page_end() const noexcept { return page_end_; }
+
+  // Maps pages 1 .. pages at `at`, making the file as long as that. False: not possible (errno).
+  bool map_pages(void* at, std::uint64_t pages) noexcept;
+  // Gives pages [first, end) their blocks, so that no store to them can fail. False: there are none left.
+  bool allocate(PageId first, PageId end) const noexcept;
+  // Takes the blocks of pages [first, end) back: they read as zero. False: the file system cannot.
+  bool discard(PageId first, PageId end) const noexcept;
+
+  // Writes everything to the disk, if there is one, and marks the file closed. REQUIRES: nobody changes it any more.
+  void close_in_order() noexcept;
+
+ private:
+  FileHeader* header() const noexcept { return reinterpret_cast<FileHeader*>(metadata_); }
+  void open_locked();
+  void judge(const FileHeader& wanted);
+  void make_empty(const FileHeader& wanted);
+  void find_page_end();
+  [[noreturn]] void fail(const std::string& why) const;
+  [[noreturn]] void fail_errno(const std::string& what) const;
+
+  std::string path_, notice_;
+  int fd_ = -1;
+  char* metadata_ = nullptr;
+  Found found_ = Found::nothing;
+  PageId page_end_ = 1;
+};
+
+}  // namespace tandem

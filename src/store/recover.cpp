@@ -1,0 +1,174 @@
+#include "store/recover.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "base/hash.hpp"
+
+namespace tandem {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+constexpr PageId chunk_pages = 4;  // claimed by a thread at once
+constexpr unsigned threads_max = 16;
+// Items whose places in the index are fetched together.
+constexpr std::uint32_t strip_items = 16;
+// Of the memory limit, for the index (as when it grows).
+constexpr std::uint64_t index_share = 2;
+
+double seconds_since(Steady::time_point start) { return std::chrono::duration<double>(Steady::now() - start).count(); }
+
+unsigned thread_count(unsigned wanted, PageId pages) {
+  if (wanted == 0) wanted = std::min(std::max(std::thread::hardware_concurrency(), 1u), threads_max);
+  return std::clamp(wanted, 1u, std::max(pages / chunk_pages, 1u));
+}
+
+// Runs work(page) for all pages on so many threads, this one among them, which tells how far they are.
+template <class Worker>
+void for_all_pages(PageId end, unsigned threads, const std::function<void(double share)>& tell, Worker make_worker) {
+  constexpr auto between_words = std::chrono::seconds(1);
+  std::atomic<PageId> next{1};
+  const auto run = [&](bool tells) {
+    auto work = make_worker();
+    auto told = Steady::now();
+    for (PageId first = 0; (first = next.fetch_add(chunk_pages, std::memory_order_relaxed)) < end;) {
+      for (PageId p = first; p < std::min(first + chunk_pages, end); ++p) work(p);
+      if (tells && tell && Steady::now() - told > between_words) {
+        told = Steady::now();
+        tell(static_cast<double>(first) / static_cast<double>(end));
+      }
+    }
+  };
+  std::vector<std::jthread> others;
+  for (unsigned t = 1; t < threads; ++t) others.emplace_back([&] { run(false); });
+  run(true);
+}
+
+// Puts a page's items into the index, a strip at a time: cache misses of a strip overlap.
+class Indexer {
+ public:
+  Indexer(HeapRecovery& heap, Index& index, EpochDomain& epochs, std::uint64_t seed)
+      : heap_(heap), index_(index), epoch_(epochs), seed_(seed) {}
+
+  void operator()(PageId page) {
+    epoch_.enter();
+    heap_.visit(page, [this](Location l, const Item* item) {
+      const Fingerprint f = fingerprint_of(item->key(), seed_);
+      index_.prefetch_guard(f);
+      strip_[count_++] = {l, item, f};
+      if (count_ == strip_items) flush();
+    });
+    flush();
+    epoch_.exit();
+  }
+
+ private:
+  struct Entry {
+    Location location;
+    const Item* item;
+    Fingerprint fingerprint;
+  };
+  void flush() {
+    for (std::uint32_t i = 0; i < count_; ++i) put(strip_[i]);
+    count_ = 0;
+  }
+  void put(const Entry& e) {
+    for (;;) {
+      Location loser = no_location;
+      {
+        const std::uint64_t state = e.item->state_acquire();
+        Index::Guard guard = index_.lock(e.fingerprint);
+        const Item* const other = guard.find(e.item->key());
+        // Two of a key: the process was killed between making the new one live and the old one dead.
+        if (other != nullptr && is_older(e.item->cas(state), other->cas(other->state_acquire()))) {
+          loser = e.location;
+        } else if (guard.put(e.location, state) == Index::Put::done) {
+          if (other == nullptr) return;
+          loser = heap_.location_of(other);
+        }
+      }
+      if (loser != no_location) return heap_.drop(loser);
+      if (index_.make_room(e.fingerprint)) continue;
+      heap_.count_no_room();
+      return heap_.drop(e.location);
+    }
+  }
+  // Ids wrap at 44 bits.
+  static bool is_older(std::uint64_t a, std::uint64_t b) { return ((a - b) & cas_limit) > cas_limit / 2; }
+
+  HeapRecovery& heap_;
+  Index& index_;
+  EpochDomain::Participant epoch_;
+  const std::uint64_t seed_;
+  std::uint32_t count_ = 0;
+  Entry strip_[strip_items];
+};
+
+// Cells for the items at a load at which nothing grows; where the limit has no room for so many, for as many as it has.
+std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, const MemoryBudget& budget) {
+  constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
+  const auto fit = [&](std::uint64_t items) {
+    const auto cells = static_cast<std::uint64_t>(static_cast<double>(items) / options.load_grow) + 1;
+    return std::bit_ceil(std::max<std::uint64_t>(cells, 64));
+  };
+  std::uint64_t items = found.items_found();
+  const std::uint64_t limit = budget.limit_bytes();
+  const std::uint64_t total = found.bytes_found() + fit(items) * cell_bytes;
+  if (total > limit) {
+    const double share = static_cast<double>(limit) / static_cast<double>(total);
+    items = static_cast<std::uint64_t>(share * static_cast<double>(items));
+  }
+  const std::uint64_t most = std::bit_floor(std::max<std::uint64_t>(limit / index_share / cell_bytes, 64));
+  const std::uint64_t least = std::min(fit(items), most);
+  const bool has_room = found.bytes_found() + options.cells_initial * cell_bytes <= limit;
+  return has_room ? std::max(least, options.cells_initial) : least;
+}
+
+}  // namespace
+
+std::string describe(const RestartReport& r) {
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3f", r.seconds);
+  std::string text = std::to_string(r.items) + " items in " + seconds + " s";
+  if (r.was_killed) text += "; the process before was killed";
+  if (r.expired != 0) text += "; " + std::to_string(r.expired) + " expired or flushed";
+  if (r.no_room != 0) text += "; " + std::to_string(r.no_room) + " dropped, the memory limit has no room for them";
+  if (r.damaged != 0) text += "; " + std::to_string(r.damaged) + " damaged and dropped";
+  return text;
+}
+
+RestartReport recover(Heap& heap, std::optional<Index>& index, IndexOptions index_options, MemoryBudget& budget,
+                      EpochDomain& epochs, const RecoverOptions& options) {
+  const auto start = Steady::now();
+  HeapRecovery recovery(heap, options.rules);
+  const unsigned threads = thread_count(options.threads, recovery.page_end());
+  const auto teller = [&](std::string_view what) -> std::function<void(double)> {
+    if (!options.log) return nullptr;
+    return [&options, what](double share) {
+      options.log(std::string(what) + " " + std::to_string(static_cast<int>(100 * share)) + " %");
+    };
+  };
+  for_all_pages(recovery.page_end(), threads, teller("reading the memory file:"),
+                [&] { return [&](PageId p) { recovery.scan(p); }; });
+
+  index_options.cells_initial = cells_for(recovery, index_options, budget);
+  index.emplace(index_options, budget, epochs, heap);
+  recovery.choose();
+  for_all_pages(recovery.page_end(), threads, teller("indexing the items of the memory file:"),
+                [&] { return Indexer(recovery, *index, epochs, index_options.hash_seed); });
+  recovery.finish();
+
+  const HeapRecovery::Dropped dropped = recovery.dropped();
+  return {.items = index->item_count(),
+          .expired = dropped.expired,
+          .damaged = dropped.damaged,
+          .no_room = dropped.no_room,
+          .seconds = seconds_since(start)};
+}
+
+}  // namespace tandem

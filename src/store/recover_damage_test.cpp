@@ -1,0 +1,270 @@
+// Memory files that are not what they should be: somebody else's, damaged in one field or another, cut short.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+
+#include "store/restart_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+TEST_F(RestartTest, AFileInUseIsRefused) {
+  const Store store(options());
+  try {
+    const Store second(options());
+    FAIL() << "two stores on one file";
+  } catch (const MemoryFileError& error) {
+    EXPECT_NE(std::string(error.what()).find("in use by another process"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(file.path()), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(RestartTest, SomebodyElsesFileIsRefusedAndLeftAlone) {
+  const std::string text(10'000, 'T');
+  std::ofstream(file.path()) << text;
+  EXPECT_THROW(Store{options()}, MemoryFileError);
+  std::ifstream in(file.path());
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+}
+
+TEST_F(RestartTest, WhatIsNoFileIsRefused) {
+  Options o = options();
+  o.memory_file = "/dev/null";
+  EXPECT_THROW(Store{o}, MemoryFileError);
+  o.memory_file = "/";
+  EXPECT_THROW(Store{o}, MemoryFileError);
+  o.memory_file = "/nowhere/file";
+  EXPECT_THROW(Store{o}, MemoryFileError);
+}
+
+TEST_F(RestartTest, AFileOfMemcachedsIsReplaced) {
+  std::ofstream(file.path()) << std::string(1'000'000, 'm');
+  std::ofstream(file.path() + ".meta") << "K slab_page_size\t1048576\n";
+  {
+    Engine engine(engine_options());
+    EXPECT_FALSE(engine.restart());
+  }
+  std::remove((file.path() + ".meta").c_str());
+  EXPECT_NE(said.find("memcached's; starting empty"), std::string::npos) << said;
+}
+
+TEST_F(RestartTest, EmptyFilesAndFilesOfZerosAreNew) {
+  std::ofstream(file.path()).flush();
+  {
+    EXPECT_EQ(reopened().items, 0u);
+  }
+  ASSERT_EQ(truncate(file.path().c_str(), 0), 0);
+  ASSERT_EQ(truncate(file.path().c_str(), 5'000'000), 0);
+  Store store(options());
+  EXPECT_EQ(store.set("a", "1"), Code::stored);
+}
+
+struct HeaderCase {
+  const char* name;
+  std::uint64_t at;
+  std::uint64_t value;
+  unsigned bytes;
+  const char* says;
+};
+struct RestartHeader : RestartTest, testing::WithParamInterface<HeaderCase> {};
+
+TEST_P(RestartHeader, StartsEmptyAndSaysWhy) {
+  {
+    Store store(options());
+    store.set("key", "1");
+  }
+  const HeaderCase& c = GetParam();
+  put(c.at, &c.value, c.bytes);
+  {
+    Engine engine(engine_options());
+    EXPECT_FALSE(engine.restart());
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+    EXPECT_NE(said.find("starting empty"), std::string::npos) << said;
+  }
+  Store store(options());
+  EXPECT_EQ(store.stats().items, 0u);
+  EXPECT_EQ(store.set("key", "1"), Code::stored);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, RestartHeader,
+    testing::Values(HeaderCase{"version", offsetof(FileHeader, version), 99, 4, "another version"},
+                    HeaderCase{"class_count", offsetof(FileHeader, class_count), 3, 4, "damaged header"},
+                    HeaderCase{"page_bytes", offsetof(FileHeader, page_bytes), 4096, 8, "damaged header"},
+                    HeaderCase{"granule_bytes", offsetof(FileHeader, granule_bytes), 16, 8, "damaged header"},
+                    HeaderCase{"slot_bytes", offsetof(FileHeader, slot_bytes) + 8, 7, 4, "damaged header"},
+                    HeaderCase{"layout_hash", offsetof(FileHeader, layout_hash), 1, 8, "damaged header"},
+                    HeaderCase{"state", offsetof(FileHeader, state), 12345, 8, "damaged header"}),
+    [](const auto& c) { return std::string(c.param.name); });
+
+TEST_F(RestartTest, OtherSizeClassesStartEmpty) {
+  {
+    Store store(options());
+    store.set("key", "1");
+  }
+  EngineOptions o = engine_options();
+  o.growth_factor = 1.5;
+  {
+    Engine engine(o);
+    EXPECT_FALSE(engine.restart());
+    EXPECT_NE(said.find("other size classes"), std::string::npos) << said;
+  }
+}
+
+TEST_F(RestartTest, AFileInUseWhenTheMachineStoppedStartsEmpty) {
+  {
+    Store store(options());
+    store.set("key", "1");
+  }
+  pretend_killed();
+  EXPECT_EQ(reopened().items, 1u);  // killed, but the machine ran on
+  pretend_killed();
+  put(offsetof(FileHeader, boot_id), std::uint64_t{7});
+  EXPECT_EQ(reopened().items, 0u);
+  EXPECT_NE(said.find("in use when the machine stopped"), std::string::npos) << said;
+}
+
+TEST_F(RestartTest, AFileClosedBeforeTheMachineStoppedIsTakenOver) {
+  {
+    Store store(options());
+    store.set("key", "1");
+  }
+  put(offsetof(FileHeader, boot_id), std::uint64_t{7});
+  const RestartReport report = reopened();
+  EXPECT_EQ(report.items, 1u);
+  EXPECT_FALSE(report.was_killed);
+}
+
+// One field of one item.
+struct ItemCase {
+  const char* name;
+  std::function<void(std::uint64_t& state, std::uint64_t& fixed)> damage;
+};
+struct RestartItem : RestartTest, testing::WithParamInterface<ItemCase> {};
+
+TEST_P(RestartItem, CostsThatItemAndNoOther) {
+  {
+    Store store(options());
+    for (int i = 0; i < 100; ++i) store.set("key " + std::to_string(i), "value");
+  }
+  const PageId page = page_of_state(PageState::open);
+  std::uint64_t at = page_at(page);
+  while (Item::state_of(get<std::uint64_t>(at)) != ItemState::live) at += granule_bytes;
+  auto state = get<std::uint64_t>(at), fixed = get<std::uint64_t>(at + 8);
+  GetParam().damage(state, fixed);
+  put(at, state);
+  put(at + 8, fixed);
+  const RestartReport report = reopened();
+  EXPECT_EQ(report.items, 99u);
+  EXPECT_EQ(report.damaged, 1u);
+  Store store(options());
+  EXPECT_EQ(store.stats().items, 99u);
+  for (int i = 0; i < 50'000; ++i) ASSERT_EQ(store.set(std::to_string(i), "the slot is used again"), Code::stored);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, RestartItem,
+    testing::Values(ItemCase{"no_key", [](auto&, auto& f) { f = word::KeyBytes::put(f, 0); }},
+                    ItemCase{"long_key", [](auto&, auto& f) { f = word::KeyBytes::put(f, 251); }},
+                    ItemCase{"long_value", [](auto&, auto& f) { f = word::ValueBytes::put(f, 500); }},
+                    ItemCase{"longest_value",
+                             [](auto&, auto& f) { f = word::ValueBytes::put(f, word::ValueBytes::limit); }},
+                    ItemCase{"huge", [](auto&, auto& f) { f = word::Huge::put(f, 1); }},
+                    ItemCase{"no_cas",
+                             [](auto& s, auto& f) {
+                               f = word::CasLow::put(f, 0);
+                               s = word::CasHigh::put(s, 0);
+                             }},
+                    ItemCase{"cas_of_the_future", [](auto& s, auto&) { s = word::CasHigh::put(s, 9); }}),
+    [](const auto& c) { return std::string(c.param.name); });
+
+TEST_F(RestartTest, ImpossibleTagsCostTheirPages) {
+  for (const std::uint16_t bad : {std::uint16_t{0x01ff}, std::uint16_t{0x0180}, std::uint16_t{0xff00},
+                                  std::uint16_t{0x0400}, std::uint16_t{0x04ff}}) {
+    std::remove(file.path().c_str());
+    {
+      Store store(options());
+      for (int i = 0; i < 100; ++i) store.set("key " + std::to_string(i), "value");
+    }
+    put(tag_at(page_of_state(PageState::open)), bad);
+    EXPECT_EQ(reopened().items, 0u) << bad;
+    Store store(options());
+    for (int i = 0; i < 50'000; ++i) ASSERT_EQ(store.set(std::to_string(i), "all pages can be used"), Code::stored);
+  }
+}
+
+TEST_F(RestartTest, HugeItemsThatCannotBeAreDropped) {
+  Options o = options();
+  o.item_bytes_max = 8 * mib;
+  const auto fill = [&] {
+    std::remove(file.path().c_str());
+    Store store(o);
+    ASSERT_EQ(store.set("huge", std::string(3'000'000, 'h')), Code::stored);
+    ASSERT_EQ(store.set("small", "s"), Code::stored);
+  };
+  const auto expect_dropped = [&] {
+    Store store(o);
+    EXPECT_FALSE(store.get("huge"));
+    EXPECT_EQ(store.get("small"), "s");
+    EXPECT_EQ(store.stats().items, 1u);
+  };
+  fill();
+  const PageId head = page_of_state(PageState::huge_head);
+  const std::uint64_t length_at = MemoryFile::huge_value_bytes_at + 8 * std::uint64_t{head};
+  for (const std::uint64_t length :
+       {std::uint64_t{3'000'000} * 100, ~std::uint64_t{0}, ~std::uint64_t{0} - 40, (std::uint64_t{1} << 30) + 1}) {
+    fill();
+    put(length_at, length);
+    expect_dropped();
+  }
+  fill();
+  put(tag_at(page_of_state(PageState::huge_head) + 1), tag::make(PageState::open, 0));
+  expect_dropped();
+  fill();
+  put(tag_at(page_of_state(PageState::huge_head) + 2), std::uint16_t{0});
+  expect_dropped();
+  fill();  // a shorter one keeps its pages, and gives the rest back
+  put(MemoryFile::huge_value_bytes_at + 8 * std::uint64_t{page_of_state(PageState::huge_head)}, std::uint64_t{10});
+  Store store(o);
+  EXPECT_EQ(store.get("huge"), std::string(10, 'h'));
+}
+
+TEST_F(RestartTest, AFileThatWasCutShortLosesWhatWasCut) {
+  {
+    Store store(options());
+    for (int i = 0; i < 200'000; ++i) store.set(std::to_string(i), "value");
+  }
+  ASSERT_EQ(truncate(file.path().c_str(), static_cast<off_t>(page_at(3) + 1000)), 0);
+  const RestartReport report = reopened();
+  EXPECT_GT(report.items, 0u);
+  EXPECT_LT(report.items, 200'000u);
+  Store store(options());
+  for (int i = 0; i < 200'000; ++i) ASSERT_EQ(store.set(std::to_string(i), "value"), Code::stored);
+  EXPECT_EQ(store.stats().items, 200'000u);
+}
+
+TEST_F(RestartTest, WildHeaderWordsDoNoHarm) {
+  const std::uint64_t at = offsetof(FileHeader, saved);
+  TestRandom random(3);
+  for (int i = 0; i < 40; ++i) {
+    {
+      Store store(options());
+      store.set("key", "1");
+    }
+    for (std::uint64_t word = 0; word < sizeof(SavedState); word += 8) {
+      const std::uint64_t wild[] = {0, ~std::uint64_t{0}, random.next(), random.next() >> random.below(64)};
+      put(at + word, wild[random.below(4)]);
+    }
+    Store store(options());
+    ASSERT_EQ(store.set("new", "1"), Code::stored);
+    ASSERT_EQ(store.get("new"), "1");
+  }
+}
+
+}  // namespace
+}  // namespace tandem
