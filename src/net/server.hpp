@@ -26,6 +26,7 @@ struct ServerOptions {
   bool maxconns_fast = true;                        // past the limit: an error line and close at once
   bool flush_enabled = true;                        // -F turns flush_all off
   bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
+  bool hot_keys = true;                             // `stats hotkeys` has something to tell
   int verbosity = 0;                                // -v
 };
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "observe/latency.hpp"
 #include "store/crawler.hpp"
 #include "task/context.hpp"
 
@@ -84,6 +85,7 @@ class Engine {
 
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
+  TaskTotals task_latencies() const;
   void reset_stats() noexcept;
 
   // Does now what the maintenance thread does at its next turn (tests).
@@ -105,11 +107,12 @@ class Engine {
   std::optional<Index> index_;
   std::unique_ptr<Shared> shared_;
 
-  mutable std::mutex contexts_mutex_;  // guards the next four
+  mutable std::mutex contexts_mutex_;  // guards the next five
   std::vector<Context*> contexts_;
   StoreTotals gone_counters_{};  // of contexts that were given back
   StoreTotals reset_base_{};     // what stats() subtracts
   std::array<TaskCost, task_count> gone_costs_{};
+  TaskTotals gone_latencies_{};
 
   std::mutex flush_mutex_;
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none

@@ -10,6 +10,7 @@
 #include "heap/heap.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
+#include "observe/task_counters.hpp"
 
 namespace tandem {
 
