@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
 #include "cli/value.hpp"
+#include "cli/version.hpp"
+#include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 
 namespace tandem::cli {
@@ -75,6 +78,9 @@ int run_server(Settings settings, ServerStyle style) {
   hold_signals();
   Engine engine(settings.engine);
   Server server(settings.server, engine);
+  std::optional<monitor::Monitor> monitor;
+  if (!settings.server.metrics.empty())
+    monitor.emplace(settings.server.metrics, server.observer(), std::string(version));
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
   if (process.lock_memory) {
@@ -84,6 +90,8 @@ int run_server(Settings settings, ServerStyle style) {
   }
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
+  if (monitor && (style == ServerStyle::tandem || verbose))
+    fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
   daemon.ready(process.core_files, verbose);
 
   Signals signals([&](int number) {

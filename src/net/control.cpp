@@ -39,6 +39,7 @@ std::string_view state_text(ConnectionState state) {
 void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                       int udp_port) noexcept {
   workers_ = &workers;
+  observer_.observe(workers);
   acceptor_ = &acceptor;
   tcp_port_ = tcp_port;
   udp_port_ = udp_port;
@@ -73,7 +74,7 @@ bool Control::stats(std::string_view group, StatSink& sink) {
   } else if (group == "reset") {
     reset();
   } else {
-    return false;
+    return observer_.stats(group, sink);
   }
   return true;
 }
@@ -91,6 +92,7 @@ Control::Totals Control::totals() const noexcept {
 
 void Control::reset() {
   state_.engine.reset_stats();
+  observer_.reset();
   const std::lock_guard lock(mutex_);
   reset_base_ = totals();
 }

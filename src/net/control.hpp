@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/acceptor.hpp"
+#include "net/observer.hpp"
 #include "net/state.hpp"
 #include "net/worker.hpp"
 #include "protocol/protocol.hpp"
@@ -19,7 +20,7 @@ namespace tandem::net {
 class Control final : public ServerControl {
  public:
   // Throws std::runtime_error when the engine has no contexts left.
-  explicit Control(State& state) : state_(state), survey_context_(state.engine.make_context()) {}
+  explicit Control(State& state) : state_(state), observer_(state), survey_context_(state.engine.make_context()) {}
   // Once, before the first client: what the statistics are about. Both outlive the clients.
   void observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                int udp_port) noexcept;
@@ -27,6 +28,7 @@ class Control final : public ServerControl {
   void flush_all(std::uint32_t at_s) override;
   bool stats(std::string_view group, StatSink& sink) override;
   void set_verbosity(unsigned level) override;
+  Observer& observer() noexcept { return observer_; }
 
  private:
   // What only the items themselves can tell of a class.
@@ -54,6 +56,7 @@ class Control final : public ServerControl {
   void reset();
 
   State& state_;
+  Observer observer_;
   const std::vector<std::unique_ptr<Worker>>* workers_ = nullptr;
   const Acceptor* acceptor_ = nullptr;
   int tcp_port_ = 0, udp_port_ = 0;

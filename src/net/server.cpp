@@ -122,6 +122,8 @@ Server::~Server() {
 int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
 
+net::Observer& Server::observer() noexcept { return parts_->control.observer(); }
+
 void Server::stop() noexcept {
   parts_->state.stopping.store(true, std::memory_order_release);
   parts_->state.acceptor_wakeup.notify();

@@ -11,6 +11,9 @@
 #include "store/engine.hpp"
 
 namespace tandem {
+namespace net {
+class Observer;
+}
 
 struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
@@ -27,6 +30,7 @@ struct ServerOptions {
   bool flush_enabled = true;                        // -F turns flush_all off
   bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
   bool hot_keys = true;                             // `stats hotkeys` has something to tell
+  std::string metrics;                              // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                                // -v
 };
 
@@ -40,8 +44,9 @@ class Server {
   Server& operator=(const Server&) = delete;
   int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
   int udp_port() const noexcept;
-  void stop() noexcept;  // any thread, also from a signal handler
-  void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
+  net::Observer& observer() noexcept;  // for monitoring
+  void stop() noexcept;                // any thread, also from a signal handler
+  void wait();                         // until stopped: all connections are closed, the Unix socket's file is gone
 
  private:
   struct Parts;

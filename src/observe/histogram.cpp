@@ -22,10 +22,10 @@ void HistogramTotals::subtract(const HistogramTotals& t) noexcept {
   std::uint32_t highest = 0;
   bool any = false;
   for (std::uint32_t b = 0; b < counts_.size(); ++b) {
-    counts_[b] -= t.counts_[b];
+    counts_[b] -= std::min(counts_[b], t.counts_[b]);
     if (counts_[b] != 0) highest = b, any = true;
   }
-  sum_ -= t.sum_;
+  sum_ -= std::min(sum_, t.sum_);
   // The largest value ever may be an old one.
   if (!any) {
     max_ = 0;

@@ -59,7 +59,8 @@ class HistogramTotals {
  public:
   void add(const Histogram& h) noexcept;
   void add(const HistogramTotals& t) noexcept;
-  // REQUIRES: `t` is an earlier sum of the same histograms. The largest value becomes that of the highest bucket left.
+  // `t`: an earlier sum of the same histograms (of a later one, nothing is left). The largest value becomes that of the
+  // highest bucket left.
   void subtract(const HistogramTotals& t) noexcept;
 
   std::uint64_t count() const noexcept;

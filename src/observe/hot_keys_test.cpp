@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <random>
@@ -165,7 +166,7 @@ TEST(HotKeys, WorkersAddUpAndErrorsAreHonest) {
   ASSERT_EQ(hot.keys.size(), 50u);
   for (std::size_t i = 0; i < hot.keys.size(); ++i) {
     EXPECT_NEAR(hot.keys[i].share, truth[hot.keys[i].key], hot.keys[i].share_error) << hot.keys[i].key;
-    if (i != 0) EXPECT_GE(hot.keys[i - 1].share, hot.keys[i].share);
+    EXPECT_GE(hot.keys[i == 0 ? 0 : i - 1].share, hot.keys[i].share);
   }
   for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(hot.keys[i].key, name(i));
 }

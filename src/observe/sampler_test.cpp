@@ -13,7 +13,7 @@ TEST(Sampler, TakesOneInMeanWhateverThePeriodOfTheTraffic) {
   for (const std::uint32_t period : {1u, 2u, 8u, 16u, 31u, 32u}) {
     std::array<std::uint32_t, 32> taken{};
     const std::uint32_t rounds = 200'000;
-    for (std::uint32_t i = 0; i < rounds * period; ++i) taken[i % period] += sampler.next() ? 1 : 0;
+    for (std::uint32_t i = 0; i < rounds * period; ++i) taken[i % period] += sampler.next() ? 1u : 0u;
     for (std::uint32_t place = 0; place < period; ++place) {
       EXPECT_NEAR(static_cast<double>(taken[place]) * Sampler::mean / rounds, 1, 0.05) << period << ' ' << place;
     }

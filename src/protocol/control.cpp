@@ -39,7 +39,7 @@ void stats(const Query& query, ServerControl& server, Output& out) {
   std::string_view command;
   Tokens(query.wire, end).next(command);
   const Words words(command, end);
-  const std::string_view group = words[1];
+  std::string_view group = words[1];
   if (group == "reset") {
     StatLines none(out);
     server.stats(group, none);
@@ -47,6 +47,11 @@ void stats(const Query& query, ServerControl& server, Output& out) {
   }
   if (group == "detail") return out.append(stats_detail(words));
   if (group == "cachedump") return out.append(stats_cachedump(words));
+  if ((group == "hotkeys" || group == "bigkeys") && words.count() > 2) {
+    std::uint32_t count = 0;
+    if (words.count() > 3 || !number::read_u32(words[2], count)) return out.append(line::bad_format);
+    group = {group.data(), words[2].end()};
+  }
   StatLines lines(out);
   // memcached's switches of a histogram that there is none of here, answered without an end as there.
   if (group == "sizes_enable") return lines.stat("sizes_status", "enabled");

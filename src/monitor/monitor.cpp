@@ -1,0 +1,70 @@
+#include "monitor/monitor.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "monitor/metrics.hpp"
+#include "monitor/page.hpp"
+#include "monitor/status_json.hpp"
+
+namespace tandem::monitor {
+
+Monitor::Monitor(const std::string& address, net::Observer& server, std::string version)
+    : server_(server), version_(std::move(version)) {
+  note();
+  http_.emplace(address,
+                [this](std::string_view path, std::string_view query_string) { return answer(path, query_string); });
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "tandem-monitor");
+}
+
+Monitor::~Monitor() {
+  http_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wakeup_.notify_one();
+  thread_.join();
+}
+
+void Monitor::run() {
+  auto due = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    due += std::chrono::seconds(1);
+    if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;
+    lock.unlock();
+    note();
+    lock.lock();
+  }
+}
+
+void Monitor::note() {
+  net::ServerSnapshot snapshot = server_.snapshot();
+  const std::chrono::duration<double> unix_time = std::chrono::system_clock::now().time_since_epoch();
+  const std::lock_guard lock(mutex_);
+  history_.add(std::move(snapshot), std::chrono::steady_clock::now(), unix_time.count());
+}
+
+HttpReply Monitor::answer(std::string_view path, std::string_view query_string) {
+  if (const auto file = page_file(path))
+    return {.content_type = std::string(file->type), .body = std::string(file->text)};
+  if (path == "/metrics") {
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+            .body = metrics_text(server_.snapshot(), server_.hot_keys(hot_key_ranks))};
+  }
+  if (path == "/api/status") {
+    const std::optional<std::uint64_t> since = since_of(query_string);
+    if (!since) return {.status = 400, .body = "since must be a number\n"};
+    const HotKeys hot = server_.hot_keys(page_keys);
+    const net::BigKeys big = server_.big_keys(page_keys);
+    const std::lock_guard lock(mutex_);
+    return {.content_type = "application/json", .body = status_json(history_, hot, big, *since, version_)};
+  }
+  return {.status = 404, .body = "there are /, /metrics and /api/status\n"};
+}
+
+}  // namespace tandem::monitor
