@@ -144,8 +144,10 @@ function(tandem_libraries_of name layer)
   endif()
   if(name STREQUAL "cli")
     find_package(CLI11 REQUIRED)
+    set(CURSES_NEED_NCURSES TRUE)
+    find_package(Curses REQUIRED)
     find_package(tomlplusplus REQUIRED)
-    target_link_libraries(${layer} PUBLIC CLI11::CLI11)
+    target_link_libraries(${layer} PUBLIC CLI11::CLI11 ${CURSES_LIBRARIES})
     # Its headers alone: src/cli/toml.hpp compiles it in, with assertions.
     target_include_directories(${layer} SYSTEM PRIVATE
       $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)

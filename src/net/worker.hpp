@@ -98,6 +98,7 @@ class Worker final : private ResponseWriter {
   // worker_observe.cpp
   void begin_sample() noexcept;
   void end_sample() noexcept;
+  void went_on(Entry& entry, std::uint64_t waits_since) noexcept;
   void record_batch(std::uint64_t now) noexcept;
   void record_keys() noexcept;
 
@@ -160,6 +161,7 @@ class Worker final : private ResponseWriter {
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed, its commands' latencies recorded
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
   const std::uint64_t slow_ticks_;
+  std::uint64_t oldest_receipt_ = UINT64_MAX;              // of input in the batch that had to wait for its turn
   std::uint64_t pass_begin_ = 0, batch_begin_ = 0;         // ticks
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   LatencyCounters latency_;

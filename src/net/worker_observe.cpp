@@ -1,4 +1,6 @@
 // What a worker notes of its own work: latencies of commands, and the keys asked for (docs/monitoring.md).
+#include <algorithm>
+
 #include "net/worker.hpp"
 #include "protocol/command.hpp"
 
@@ -42,10 +44,16 @@ void Worker::end_sample() noexcept {
   sampled_ = false;
 }
 
+// The entry's input had been received before this pass.
+void Worker::went_on(Entry& entry, std::uint64_t waits_since) noexcept {
+  entry.received_at = waits_since;
+  oldest_receipt_ = std::min(oldest_receipt_, waits_since);
+}
+
 // The batch is answered. Its commands are recorded as observe/latency.hpp says; they mostly come in runs of one kind
 // from one connection, whose times are the same.
 void Worker::record_batch(std::uint64_t now) noexcept {
-  const bool slow = now - batch_begin_ > slow_ticks_;
+  const bool slow = now - std::min(batch_begin_, oldest_receipt_) > slow_ticks_;
   const std::uint64_t each = slow ? 1 : Sampler::mean;
   std::uint64_t run = 0;
   Command run_command = Command::other;

@@ -54,7 +54,7 @@ void Worker::serve(Connection& c) {
   c.resumes = false;
   arena_used_ += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
   add_entry(&c, begin, begin + bytes);
-  if (TD_UNLIKELY(waits_since != 0)) entries_.back().received_at = waits_since;
+  if (TD_UNLIKELY(waits_since != 0)) went_on(entries_.back(), waits_since);
   parse(c);
 }
 
@@ -68,8 +68,10 @@ void Worker::serve_long(Connection& c) {
     if (got == 0) return go_on_next_pass(c);
     c.kept.added(got);
   }
+  const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   c.resumes = false;
   add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
+  if (waits_since != 0) went_on(entries_.back(), waits_since);
   parse(c);
 }
 
@@ -247,8 +249,11 @@ void Worker::run_batch(bool goes_on) {
     executor_.run(batch_, *this);
     flush();
     const std::uint64_t now = cycles_now();
-    if (TD_UNLIKELY(sampled_ || now - batch_begin_ > slow_ticks_)) record_batch(now);
-    if (!goes_on) batch_begin_ = now;
+    if (TD_UNLIKELY(sampled_ || now - std::min(batch_begin_, oldest_receipt_) > slow_ticks_)) record_batch(now);
+    if (!goes_on) {
+      batch_begin_ = now;
+      oldest_receipt_ = UINT64_MAX;
+    }
     batch_.clear();
     scratch_.clear();
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "base/platform.hpp"
 #include "observe/counters.hpp"
@@ -73,7 +74,8 @@ class HistogramTotals {
   std::uint64_t count_up_to(double value) const noexcept;
 
  private:
-  std::array<std::uint64_t, histogram::bucket_count> counts_{};
+  // Not an array: threads with small stacks pass these around.
+  std::vector<std::uint64_t> counts_ = std::vector<std::uint64_t>(histogram::bucket_count);
   std::uint64_t sum_ = 0, max_ = 0;
 };
 

@@ -134,7 +134,8 @@ function drawChart(id, series, show, { log = false, top = null } = {}) {
     high = Math.max(10 * low, 10 ** Math.ceil(Math.log10(high)));
   }
   const end = points.length > 0 ? points.at(-1).time_s : 0;
-  const x = (time) => left + (width - left - right) * (1 - (end - time) / pointsMax);
+  const span = points.length <= 60 ? 60 : points.length <= 150 ? 150 : pointsMax;
+  const x = (time) => left + (width - left - right) * (1 - (end - time) / span);
   const y = (v) => {
     const share = log ? (Math.log10(Math.max(v, low)) - Math.log10(low)) / (Math.log10(high) - Math.log10(low)) : (v - low) / (high - low);
     return height - below - (height - above - below) * Math.min(1, Math.max(0, share));
@@ -147,8 +148,9 @@ function drawChart(id, series, show, { log = false, top = null } = {}) {
     parts.push(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
     parts.push(svg("text", { x: left - 8, y: y(v) + 4, "text-anchor": "end" }, show(v)));
   }
-  for (const minutes of [4, 3, 2, 1, 0]) {
-    parts.push(svg("text", { x: x(end - 60 * minutes), y: height - 4, "text-anchor": minutes === 0 ? "end" : "middle" }, minutes === 0 ? "now" : `−${minutes} min`));
+  for (let ago = 0; ago < span; ago += span === pointsMax ? 60 : span / 5) {
+    const text = ago === 0 ? "now" : span === pointsMax ? `−${ago / 60} min` : `−${ago} s`;
+    parts.push(svg("text", { x: x(end - ago), y: height - 4, "text-anchor": ago === 0 ? "end" : "middle" }, text));
   }
   for (const s of series) {
     let line = "", begin = null, last = null, area = "";
