@@ -77,10 +77,15 @@ int run_server(Settings settings, ServerStyle style) {
   }
   hold_signals();
   Engine engine(settings.engine);
-  Server server(settings.server, engine);
+  // Before the first client: an address that cannot be had ends the start.
   std::optional<monitor::Monitor> monitor;
-  if (!settings.server.metrics.empty())
-    monitor.emplace(settings.server.metrics, server.observer(), std::string(version));
+  if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
+  Server server(settings.server, engine);
+  struct Ends {  // the monitor, before the server that it watches
+    std::optional<monitor::Monitor>& monitor;
+    ~Ends() { monitor.reset(); }
+  } const ends{monitor};
+  if (monitor) monitor->watch(server.observer());
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
   if (process.lock_memory) {

@@ -3,10 +3,9 @@
 // Threads: one that notes the server's numbers each second, and the HTTP server's. They read counters, take the
 // sketches' locks for microseconds, and touch nothing that a worker waits for.
 #pragma once
+#include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -19,26 +18,28 @@ inline constexpr std::size_t page_keys = 10;  // hot and big keys shown
 
 class Monitor {
  public:
-  // Serves at once. `server` outlives the monitor. Throws what HttpServer throws.
-  Monitor(const std::string& address, net::Observer& server, std::string version);
+  // Answers at once, if only that there is nothing to tell yet. Throws what HttpServer throws.
+  Monitor(const std::string& address, std::string version);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
-  int port() const noexcept { return http_->port(); }
+  // Once. `server` outlives the monitor.
+  void watch(net::Observer& server);
+  int port() const noexcept { return http_.port(); }
 
  private:
   HttpReply answer(std::string_view path, std::string_view query_string);
-  void note();
-  void run();
+  void note(const net::Observer& server);
+  void run(net::Observer& server);
 
-  net::Observer& server_;
   const std::string version_;
+  std::atomic<net::Observer*> server_{nullptr};
   std::mutex mutex_;  // guards the next three
   std::condition_variable wakeup_;
   bool stopping_ = false;
   History history_;
-  std::optional<HttpServer> http_;
   std::thread thread_;
+  HttpServer http_;  // ends first: its threads use the rest
 };
 
 }  // namespace tandem::monitor

@@ -108,7 +108,8 @@ def check_nothing_went_wrong(browser: webdriver.Chrome, page_url: str) -> None:
         message = json.loads(entry["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             requested.add(message["params"]["request"]["url"])
-    foreign = {url for url in requested if not url.startswith((page_url, "data:"))}
+    # chrome: is the browser's own first tab.
+    foreign = {url for url in requested if not url.startswith((page_url, "data:", "chrome:"))}
     assert foreign == set()
     assert {page_url, page_url + "style.css", page_url + "script.js"} <= requested
 
