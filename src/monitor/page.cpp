@@ -1,6 +1,6 @@
 #include "monitor/page.hpp"
 
-#include "page_texts.hpp"
+#include <page_texts.hpp>  // the build makes it
 
 namespace tandem::monitor {
 

@@ -51,8 +51,7 @@ class Worker final : private ResponseWriter {
   const Context& context() const noexcept { return *context_; }
   const LatencyCounters& latency() const noexcept { return latency_; }
   HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
-  // That of its batches; it does not change yet.
-  const Plan& plan() const noexcept { return batch_.plan; }
+  const Plan& plan() const noexcept { return plan_; }
   // Calls f for every open connection, under the lock that adopting and closing take.
   void for_each_connection(const std::function<void(const Connection&)>& f) const;
   const std::vector<UdpPort>& udp_ports() const noexcept { return udp_; }
@@ -145,6 +144,7 @@ class Worker final : private ResponseWriter {
 
   State& state_;
   ServerControl& control_;
+  const Plan plan_ = plan_cpu;  // of all its batches, so far
   Engine::ContextPtr context_;
   Executor executor_;
   Batch batch_{batch_queries};
