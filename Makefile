@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 1800
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-clients bench fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-clients test-browser bench fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -32,6 +32,10 @@ test-fast: ## layers, text, format, build, unit and integration tests
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients
 	@python3 tests/clients/run.py
+
+test-browser: build ## the live page in a headless browser (installs Chromium)
+	@scripts/setup browser
+	@TANDEM_BROWSER=1 build/venv/bin/python -m pytest tests/browser -q
 
 bench: ## benchmarks, as ratios (ONLY="index server" for some)
 	@scripts/setup test
@@ -65,4 +69,4 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do \
-	  printf '%-10s %s\n' "$$name" "$$text"; done
+	  printf '%-12s %s\n' "$$name" "$$text"; done

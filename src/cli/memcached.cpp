@@ -242,6 +242,11 @@ class MemcachedParser {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       take_strict(*o, entry.substr(equals + 1));
     } else if (o != nullptr && !negated) {
+      if (o->kind == Kind::text) {
+        if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing argument for {}", name));
+        text_of(*o, result_.settings) = entry.substr(equals + 1);
+        return;
+      }
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
       store_number(*o, what, number(what, entry.substr(equals + 1)));
     } else {

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "cli/notify.hpp"
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
 #include "cli/value.hpp"
+#include "cli/version.hpp"
+#include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 
 namespace tandem::cli {
@@ -93,7 +96,15 @@ int run_server(Settings settings, ServerStyle style) {
     settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
   }
   Engine engine(settings.engine);
+  // Before the first client: an address that cannot be had ends the start.
+  std::optional<monitor::Monitor> monitor;
+  if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
   Server server(settings.server, engine);
+  struct Ends {  // the monitor, before the server that it watches
+    std::optional<monitor::Monitor>& monitor;
+    ~Ends() { monitor.reset(); }
+  } const ends{monitor};
+  if (monitor) monitor->watch(server.telemetry());
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
   if (process.lock_memory) {
@@ -103,6 +114,8 @@ int run_server(Settings settings, ServerStyle style) {
   }
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
+  if (monitor && (style == ServerStyle::tandem || verbose))
+    fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
   daemon.ready(process.core_files, verbose);
   notify_manager("READY=1");
 

@@ -177,6 +177,11 @@ class Heap {
   // Every live item of every page, while writers go on: each item that is live throughout is seen (once, if its key is
   // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
   PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
+  // Whether items may begin in it.
+  bool has_items(PageId page) const noexcept {
+    const PageState state = tag::state_of(table_.tag(page));
+    return state == PageState::open || state == PageState::closed || state == PageState::huge_head;
+  }
   template <class F>
   void visit_page(PageId page, F f) const {  // f(Location, Item*) for live items
     visit_slots(page, 0, page_granules, f);

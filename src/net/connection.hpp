@@ -124,13 +124,14 @@ struct Connection {
 
   const int fd;
   std::atomic<ConnectionState> state{ConnectionState::reading};
-  bool readable = false;     // the socket may hold more than was received
-  bool ended = false;        // the client has closed its side, or the socket has failed: receive until that shows
-  bool waiting = false;      // in the worker's list of connections with input to go on with
-  bool resumes = false;      // kept input holds more than an incomplete request: go on with it before receiving
-  bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
-  bool closes = false;       // close when the unsent output has gone
-  std::uint64_t pass = 0;    // the last pass that served it
+  bool readable = false;          // the socket may hold more than was received
+  bool ended = false;             // the client has closed its side, or the socket has failed: receive until that shows
+  bool waiting = false;           // in the worker's list of connections with input to go on with
+  bool resumes = false;           // kept input holds more than an incomplete request: go on with it before receiving
+  bool large_waits = false;       // the parser stopped at a large value; kept input begins with its first bytes
+  bool closes = false;            // close when the unsent output has gone
+  std::uint64_t pass = 0;         // the last pass that served it
+  std::uint64_t waits_since = 0;  // resumes: when (in ticks) its input was received; 0: not known
   std::atomic<std::uint32_t> last_active_s;
   CloseReason close_reason = CloseReason::normal;
   std::uint32_t stream_index = 0;   // place in the worker's list of streams

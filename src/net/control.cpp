@@ -47,6 +47,7 @@ std::string_view state_text(ConnectionState state) {
 void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                       int udp_port) noexcept {
   workers_ = &workers;
+  telemetry_.observe(workers);
   acceptor_ = &acceptor;
   tcp_port_ = tcp_port;
   udp_port_ = udp_port;
@@ -79,7 +80,7 @@ bool Control::stats(std::string_view group, StatSink& sink) {
   } else if (group == "reset") {
     reset();
   } else {
-    return false;
+    return telemetry_.stats(group, sink);
   }
   return true;
 }
@@ -104,6 +105,7 @@ Control::Totals Control::totals() const noexcept {
 void Control::reset() {
   state_.engine.reset_stats();
   state_.prefixes.clear();
+  telemetry_.reset();
   const std::lock_guard lock(mutex_);
   reset_base_ = totals();
 }

@@ -11,6 +11,7 @@
 
 #include "net/acceptor.hpp"
 #include "net/admin.hpp"
+#include "net/telemetry.hpp"
 #include "net/state.hpp"
 #include "net/worker.hpp"
 #include "protocol/protocol.hpp"
@@ -20,7 +21,8 @@ namespace tandem::net {
 class Control final : public ServerControl {
  public:
   // Throws std::runtime_error when the engine has no contexts left.
-  explicit Control(State& state) : state_(state), admin_(state), survey_context_(state.engine.make_context()) {}
+  explicit Control(State& state)
+      : state_(state), admin_(state), telemetry_(state), survey_context_(state.engine.make_context()) {}
   // Once, before the first client: what the statistics are about. Both outlive the clients.
   void observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                int udp_port) noexcept;
@@ -30,6 +32,7 @@ class Control final : public ServerControl {
   void set_verbosity(unsigned level) override;
   std::string refresh_certificates() override;
   Administration& administration() override { return admin_; }
+  Telemetry& telemetry() noexcept { return telemetry_; }
 
  private:
   // What only the items themselves can tell of a class.
@@ -61,6 +64,7 @@ class Control final : public ServerControl {
 
   State& state_;
   Admin admin_;
+  Telemetry telemetry_;
   const std::vector<std::unique_ptr<Worker>>* workers_ = nullptr;
   const Acceptor* acceptor_ = nullptr;
   int tcp_port_ = 0, udp_port_ = 0;

@@ -127,6 +127,8 @@ Server::~Server() {
 int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
 
+net::Telemetry& Server::telemetry() noexcept { return parts_->control.telemetry(); }
+
 std::string Server::reload_certificates() {
   return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
 }

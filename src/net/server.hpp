@@ -12,6 +12,9 @@
 #include "store/engine.hpp"
 
 namespace tandem {
+namespace net {
+class Telemetry;
+}
 
 // TLS on TCP connections. UDP and Unix sockets stay plain, as memcached's do.
 struct TlsOptions {
@@ -56,6 +59,8 @@ struct ServerOptions {
   bool detail_enabled = false;                      // `stats detail` counts from the start
   unsigned worker_log_kib = 64;                     // -o worker_logbuf_size: events of a worker for who watches
   unsigned watcher_log_kib = 256;                   // -o watcher_logbuf_size: lines for a client that watches
+  bool hot_keys = true;                             // `stats hotkeys` has something to tell
+  std::string metrics;                              // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                                // -v
   TlsOptions tls;
   std::string protocol = "auto";                    // -B: auto, ascii or binary
@@ -80,8 +85,9 @@ class Server {
   std::string reload_certificates();
   // Any thread. Reads the password files again; what is wrong with one is logged, and what was read before stays.
   void reload_passwords();
-  void stop() noexcept;  // any thread, also from a signal handler
-  void wait();           // until stopped: all connections are closed, the Unix socket's file is gone
+  net::Telemetry& telemetry() noexcept;  // for monitoring
+  void stop() noexcept;                // any thread, also from a signal handler
+  void wait();                         // until stopped: all connections are closed, the Unix socket's file is gone
 
  private:
   struct Parts;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/platform.hpp"
+#include "base/ticks.hpp"
 #include "net/log.hpp"
 
 namespace tandem::net {
@@ -35,6 +36,8 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       arena_(new char[input_arena_bytes]),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
       recorder_(state.events, state.prefixes, state.engine.shared()),
+      slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
+      hot_keys_(state.options.hot_keys ? std::make_unique<HotKeyCounter>(state.engine.shared().hash_seed) : nullptr),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
   add_to_epoll(epoll_.get(), wakeup_.get(), EPOLLIN, nullptr);
@@ -100,7 +103,9 @@ void Worker::begin_pass() noexcept {
   ++pass_;
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
-  sampled_ = pass_ % TaskTimer::sample_every == 0;
+  pass_begin_ = batch_begin_ = cycles_now();
+  sampled_ = sampler_.next();
+  if (TD_UNLIKELY(sampled_)) begin_sample();
   if (const std::uint32_t flags = state_.events.flags(); TD_UNLIKELY(flags != recorder_.flags())) {
     recorder_.set_flags(flags);
     context_->observer = (flags & ~EventLog::detail_flag) != 0 ? &recorder_ : nullptr;
@@ -173,12 +178,7 @@ void Worker::handle(const epoll_event& event) {
 void Worker::end_pass() noexcept {
   arena_used_ = 0;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
-  if (TD_UNLIKELY(sampled_)) {
-    TaskCounters& tasks = context_->tasks;
-    for (const Task task : {Task::receive, Task::parse, Task::send})
-      tasks.queries[static_cast<std::size_t>(task)].add(pass_queries_);
-    sampled_ = false;
-  }
+  if (TD_UNLIKELY(sampled_)) end_sample();
   pass_queries_ = 0;
   if (TD_LIKELY(closed_.empty())) return;
   for (Connection* c : closed_) {

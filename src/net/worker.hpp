@@ -24,6 +24,8 @@
 #include "net/recorder.hpp"
 #include "net/state.hpp"
 #include "net/udp_port.hpp"
+#include "observe/hot_keys.hpp"
+#include "observe/latency.hpp"
 #include "pipeline/executor.hpp"
 #include "protocol/protocol.hpp"
 
@@ -49,6 +51,9 @@ class Worker final : private ResponseWriter {
   // Any thread.
   const NetCounters& counters() const noexcept { return counters_; }
   const Context& context() const noexcept { return *context_; }
+  const LatencyCounters& latency() const noexcept { return latency_; }
+  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
+  const Plan& plan() const noexcept { return plan_; }
   // Calls f for every open connection, under the lock that adopting and closing take.
   void for_each_connection(const std::function<void(const Connection&)>& f) const;
   const std::vector<UdpPort>& udp_ports() const noexcept { return udp_; }
@@ -69,6 +74,7 @@ class Worker final : private ResponseWriter {
     bool open;
     bool skips;  // queries from some place on are not executed; `rest` is where they begin
     UdpReply reply;
+    std::uint64_t received_at = 0, sent_at = 0;  // ticks, in a sampled pass; 0: not known
   };
   // One command's reply to a datagram.
   struct Message {
@@ -90,6 +96,13 @@ class Worker final : private ResponseWriter {
   void close_idle(std::uint32_t now_s);
   void watch(Connection& c, std::uint32_t events) noexcept;
   void go_on_next_pass(Connection& c);
+
+  // worker_observe.cpp
+  void begin_sample() noexcept;
+  void end_sample() noexcept;
+  void went_on(Entry& entry, std::uint64_t waits_since) noexcept;
+  void record_batch(std::uint64_t now) noexcept;
+  void record_keys() noexcept;
 
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
@@ -148,6 +161,7 @@ class Worker final : private ResponseWriter {
 
   State& state_;
   ServerControl& control_;
+  const Plan plan_ = plan_cpu;  // of all its batches, so far
   Engine::ContextPtr context_;
   Executor executor_;
   Batch batch_{batch_queries};
@@ -161,7 +175,14 @@ class Worker final : private ResponseWriter {
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
   bool sent_ = false;                      // output was sent since the last write() began
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
-  bool sampled_ = false;                   // this pass's RV, PP and SD are timed
+  bool sampled_ = false;                   // this pass's RV, PP and SD are timed, its commands' latencies recorded
+  Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
+  const std::uint64_t slow_ticks_;
+  std::uint64_t oldest_receipt_ = UINT64_MAX;              // of input in the batch that had to wait for its turn
+  std::uint64_t pass_begin_ = 0, batch_begin_ = 0;         // ticks
+  std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
+  LatencyCounters latency_;
+  std::unique_ptr<HotKeyCounter> hot_keys_;
   std::uint64_t pass_queries_ = 0;
   std::uint64_t pass_ = 0;
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one

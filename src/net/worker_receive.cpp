@@ -40,6 +40,7 @@ void Worker::serve(Connection& c) {
     if (c.stream != nullptr) return serve_stream(c);
     if (!drain(c) || !c.resumes) return;
   }
+  const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   const std::size_t kept = c.kept.size();
   if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return serve_long(c);
   make_room(kept + receive_bytes_max);
@@ -57,6 +58,7 @@ void Worker::serve(Connection& c) {
   c.resumes = false;
   arena_used_ += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
   add_entry(&c, begin, begin + bytes);
+  if (TD_UNLIKELY(waits_since != 0)) went_on(entries_.back(), waits_since);
   parse(c);
 }
 
@@ -70,8 +72,10 @@ void Worker::serve_long(Connection& c) {
     if (got == 0) return go_on_next_pass(c);
     c.kept.added(got);
   }
+  const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   c.resumes = false;
   add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
+  if (waits_since != 0) went_on(entries_.back(), waits_since);
   parse(c);
 }
 
@@ -148,7 +152,8 @@ void Worker::add_entry(Connection* c, const char* begin, const char* end) {
                       .stop = Stop::need_more,
                       .open = false,
                       .skips = false,
-                      .reply = {}});
+                      .reply = {},
+                      .received_at = TD_UNLIKELY(sampled_) ? cycles_now() : 0});
 }
 
 // PP of the last entry's input. The batch is executed on the way when it is full.
@@ -248,9 +253,15 @@ void Worker::run_batch(bool goes_on) {
   if (batch_.size() != 0) {
     pass_queries_ += batch_.size();
     executor_.run(batch_, *this);
+    flush();
+    const std::uint64_t now = cycles_now();
+    if (TD_UNLIKELY(sampled_ || now - std::min(batch_begin_, oldest_receipt_) > slow_ticks_)) record_batch(now);
+    if (!goes_on) {
+      batch_begin_ = now;
+      oldest_receipt_ = UINT64_MAX;
+    }
     batch_.clear();
     scratch_.clear();
-    flush();
   }
   Entry last = entries_.back();
   if (goes_on &&
@@ -263,6 +274,7 @@ void Worker::run_batch(bool goes_on) {
   flushed_ = written_ = 0;
   if (!goes_on) return;
   last.first_query = 0;
+  last.sent_at = 0;
   entries_.push_back(last);
 }
 
@@ -282,6 +294,8 @@ void Worker::finish(Entry& entry) {
   }
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;
+    // A client that does not read waits for itself; one whose turn ended waits for others.
+    c.waits_since = entry.skips ? 0 : entry.received_at != 0 ? entry.received_at : pass_begin_;
     c.resumes = true;
   }
   go_on_next_pass(c);

@@ -6,6 +6,7 @@
 
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
+#include "protocol/command.hpp"
 #include "protocol/reply.hpp"
 #include "protocol/udp.hpp"
 
@@ -14,11 +15,6 @@ namespace {
 
 // A get of the text protocol that changed nothing: executing it once more gives the client the same.
 bool is_repeatable(const Query& q) noexcept { return q.is_plain_read() && !q.has(option::meta); }
-
-// The query is the last of its command: a get of several keys is several queries.
-bool ends_command(const Query& q) noexcept {
-  return q.opcode != Opcode::get || q.has(option::meta | option::last_of_line);
-}
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 
@@ -212,6 +208,7 @@ void Worker::flush() {
     if (TD_LIKELY(entry.connection != nullptr)) {
       send(*entry.connection,
            {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+      if (TD_UNLIKELY(sampled_)) entry.sent_at = cycles_now();
     }
   }
   if (TD_UNLIKELY(!messages_.empty())) send_messages();

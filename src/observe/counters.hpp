@@ -1,11 +1,8 @@
 // Counters of one worker: written by its thread alone, read by anybody at any time (relaxed). No counter is shared by
 // two writers.
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstdint>
-
-#include "query/plan.hpp"
 
 namespace tandem {
 
@@ -16,7 +13,8 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-  void reset() noexcept { value_.store(0, std::memory_order_relaxed); }
+  void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+  void reset() noexcept { set(0); }
 
  private:
   std::atomic<std::uint64_t> value_{0};
@@ -52,14 +50,6 @@ struct StoreTotals {
     TD_STORE_COUNTERS(TD_X)
 #undef TD_X
   }
-};
-
-// Time per task, from the processor's tick counter, over a sample of the batches (always on). cycles / queries is the
-// cost of a task.
-struct TaskCounters {
-  std::array<Counter, task_count> cycles;
-  std::array<Counter, task_count> queries;  // that these cycles were spent on
-  Counter batches, batches_sampled, queries_total;
 };
 
 }  // namespace tandem

@@ -31,7 +31,7 @@ StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerCo
   std::string_view command;
   Tokens(query.wire, end).next(command);
   const Words words(command, end);
-  const std::string_view group = words[1];
+  std::string_view group = words[1];
   if (group == "reset") {
     StatLines none(out);
     server.stats(group, none);
@@ -43,6 +43,14 @@ StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerCo
   if (group == "detail") {
     stats_detail(words, administration, out);
     return {};
+  }
+  if ((group == "hotkeys" || group == "bigkeys") && words.count() > 2) {
+    std::uint32_t count = 0;
+    if (words.count() > 3 || !number::read_u32(words[2], count)) {
+      out.append(line::bad_format);
+      return {};
+    }
+    group = {group.data(), words[2].end()};
   }
   StatLines lines(out);
   if (group == "sizes_enable" || group == "sizes_disable") {

@@ -170,6 +170,7 @@ void Engine::retire_context(Context* context) noexcept {
     for (std::size_t t = 0; t < task_count; ++t) {
       gone_costs_[t].cycles += context->tasks.cycles[t].get();
       gone_costs_[t].queries += context->tasks.queries[t].get();
+      gone_latencies_[t].add(context->tasks.cycles_per_query[t]);
     }
     std::erase(contexts_, context);
   }
@@ -334,6 +335,15 @@ std::array<TaskCost, task_count> Engine::task_costs() const {
     }
   }
   return costs;
+}
+
+TaskTotals Engine::task_latencies() const {
+  const std::lock_guard lock(contexts_mutex_);
+  TaskTotals totals = gone_latencies_;
+  for (const Context* c : contexts_) {
+    for (std::size_t t = 0; t < task_count; ++t) totals[t].add(c->tasks.cycles_per_query[t]);
+  }
+  return totals;
 }
 
 void Engine::reset_stats() noexcept {

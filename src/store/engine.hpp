@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "heap/memory_file.hpp"
+#include "observe/latency.hpp"
 #include "store/crawler.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"
@@ -90,6 +91,7 @@ class Engine {
 
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
+  TaskTotals task_latencies() const;
   void reset_stats() noexcept;
   // What this engine took over from a file; nothing if there was nothing to take over, or nothing usable.
   const std::optional<RestartReport>& restart() const noexcept { return restart_; }
@@ -137,11 +139,12 @@ class Engine {
   std::optional<Index> index_;
   std::unique_ptr<Shared> shared_;
 
-  mutable std::mutex contexts_mutex_;  // guards the next four
+  mutable std::mutex contexts_mutex_;  // guards the next five
   std::vector<Context*> contexts_;
   StoreTotals gone_counters_{};  // of contexts that were given back
   StoreTotals reset_base_{};     // what stats() subtracts
   std::array<TaskCost, task_count> gone_costs_{};
+  TaskTotals gone_latencies_{};
 
   std::optional<RestartReport> restart_;
   std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // what Shared begins with

@@ -11,6 +11,7 @@
 #include "heap/memory_file.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
+#include "observe/task_counters.hpp"
 #include "task/observer.hpp"
 
 namespace tandem {

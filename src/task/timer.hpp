@@ -1,25 +1,24 @@
-// Time per task, always on: one batch in `sample_every` is timed with the processor's tick counter (two reads a task
-// and strip); the others pay one predicted branch a task.
+// Time per task, always on: one batch in Sampler::mean is timed with the processor's tick counter (two reads a task and
+// strip); the others pay one predicted branch a task.
 #pragma once
 #include "base/platform.hpp"
-#include "observe/counters.hpp"
+#include "observe/task_counters.hpp"
 
 namespace tandem {
 
 class TaskTimer {
  public:
-  static constexpr std::uint64_t sample_every = 16;
-
   // Starts the timing of one batch of `queries` queries.
   TD_INLINE TaskTimer(TaskCounters& counters, std::uint32_t queries) noexcept : counters_(counters) {
-    const std::uint64_t batch = counters.batches.get();
     counters.batches.add();
     counters.queries_total.add(queries);
-    sampled_ = batch % sample_every == 0;
-    if (TD_UNLIKELY(sampled_)) {
-      counters.batches_sampled.add();
-      last_ = cycles_now();
-    }
+    sampled_ = counters.sampler.next();
+    if (TD_UNLIKELY(sampled_)) begin();
+  }
+  TaskTimer(const TaskTimer&) = delete;
+  TaskTimer& operator=(const TaskTimer&) = delete;
+  TD_INLINE ~TaskTimer() {
+    if (TD_UNLIKELY(sampled_)) end();
   }
   // Accounts the time since the last call to `task`, for `queries` queries.
   TD_INLINE void lap(Task task, std::uint32_t queries) noexcept {
@@ -39,9 +38,25 @@ class TaskTimer {
   }
 
  private:
+  TD_NOINLINE void begin() noexcept {
+    counters_.batches_sampled.add();
+    for (std::size_t t = 0; t < task_count; ++t) {
+      cycles_before_[t] = counters_.cycles[t].get();
+      queries_before_[t] = counters_.queries[t].get();
+    }
+    last_ = cycles_now();
+  }
+  TD_NOINLINE void end() const noexcept {
+    for (std::size_t t = 0; t < task_count; ++t) {
+      counters_.record(static_cast<Task>(t), counters_.cycles[t].get() - cycles_before_[t],
+                       counters_.queries[t].get() - queries_before_[t]);
+    }
+  }
+
   TaskCounters& counters_;
   std::uint64_t last_ = 0;
   bool sampled_ = false;
+  std::array<std::uint64_t, task_count> cycles_before_, queries_before_;  // set when sampled
 };
 
 }  // namespace tandem

@@ -1,0 +1,10 @@
+# cmake -D OUT=FILE -D FILES=a;b -P TandemPage.cmake: a header with each file as a string, named after it.
+set(text "// Made by cmake/TandemPage.cmake.\n#pragma once\n#include <string_view>\n\nnamespace tandem::monitor::page_text {\n")
+foreach(file IN LISTS FILES)
+  cmake_path(GET file FILENAME name)
+  string(REPLACE "." "_" name ${name})
+  file(READ ${file} content)
+  string(APPEND text "\ninline constexpr std::string_view ${name} = R\"TANDEM_PAGE(${content})TANDEM_PAGE\";\n")
+endforeach()
+string(APPEND text "\n}  // namespace tandem::monitor::page_text\n")
+file(WRITE ${OUT} "${text}")

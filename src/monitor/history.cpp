@@ -1,0 +1,83 @@
+#include "monitor/history.hpp"
+
+#include <utility>
+
+#include "base/ticks.hpp"
+
+namespace tandem::monitor {
+namespace {
+
+// Counters go back when somebody says `stats reset`: then what they have counted since.
+std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now >= before ? now - before : now; }
+
+std::uint64_t others(const StoreTotals& c) noexcept {
+  return c.delete_hits + c.delete_misses + c.incr_hits + c.incr_misses + c.decr_hits + c.decr_misses + c.touch_hits +
+         c.touch_misses;
+}
+
+double seconds(History::Time from, History::Time to) noexcept {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+void History::add(net::ServerSnapshot snapshot, Time now, double unix_s) {
+  if (!moments_.empty()) {
+    const StoreTotals& was = latest_.engine.counters;
+    const StoreTotals& is = snapshot.engine.counters;
+    const double passed_s = std::max(seconds(moments_.back().time, now), 1e-3);
+    const auto rate = [passed_s](std::uint64_t before, std::uint64_t after) {
+      return static_cast<double>(grown(before, after)) / passed_s;
+    };
+    HistogramTotals all;
+    for (std::size_t c = 0; c < command_count; ++c) {
+      HistogramTotals h = snapshot.latency.ticks[c];
+      h.subtract(moments_.back().latency.ticks[c]);
+      all.add(h);
+    }
+    const double tick_us = ns_per_tick() / 1000;
+    points_.push_back({.time_s = unix_s,
+                       .gets_per_s = rate(was.cmd_get, is.cmd_get),
+                       .hits_per_s = rate(was.get_hits, is.get_hits),
+                       .stores_per_s = rate(was.cmd_set, is.cmd_set),
+                       .others_per_s = rate(others(was), others(is)),
+                       .evictions_per_s = rate(was.evictions, is.evictions),
+                       .received_bytes_per_s = rate(latest_.net.bytes_read, snapshot.net.bytes_read),
+                       .sent_bytes_per_s = rate(latest_.net.bytes_written, snapshot.net.bytes_written),
+                       .p50_us = all.quantile(0.5) * tick_us,
+                       .p99_us = all.quantile(0.99) * tick_us,
+                       .p999_us = all.quantile(0.999) * tick_us,
+                       .items = snapshot.engine.items,
+                       .memory_used_bytes = snapshot.engine.memory_used_bytes,
+                       .connections = snapshot.connections});
+    if (points_.size() > points_max) points_.pop_front();
+    ++points_ever_;
+  }
+  moments_.push_back({now, snapshot.latency, snapshot.task_costs});
+  if (moments_.size() > window_intervals + 1) moments_.pop_front();
+  latest_ = std::move(snapshot);
+}
+
+std::array<CommandRecent, command_count> History::recent_commands() const {
+  std::array<CommandRecent, command_count> out;
+  if (moments_.size() < 2) return out;
+  const double passed_s = std::max(seconds(moments_.front().time, moments_.back().time), 1e-3);
+  for (std::size_t c = 0; c < command_count; ++c) {
+    out[c].ticks = moments_.back().latency.ticks[c];
+    out[c].ticks.subtract(moments_.front().latency.ticks[c]);
+    out[c].per_s = static_cast<double>(out[c].ticks.count()) / passed_s;
+  }
+  return out;
+}
+
+std::array<TaskCost, task_count> History::recent_tasks() const {
+  std::array<TaskCost, task_count> out{};
+  if (moments_.size() < 2) return out;
+  for (std::size_t t = 0; t < task_count; ++t) {
+    out[t].cycles = moments_.back().tasks[t].cycles - moments_.front().tasks[t].cycles;
+    out[t].queries = moments_.back().tasks[t].queries - moments_.front().tasks[t].queries;
+  }
+  return out;
+}
+
+}  // namespace tandem::monitor

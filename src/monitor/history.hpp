@@ -1,0 +1,60 @@
+// The last minutes of the server, one point a second, so that a page that was just opened has something to show.
+//
+// Thread safety: one thread at a time (Monitor holds a lock).
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "net/telemetry.hpp"
+
+namespace tandem::monitor {
+
+// What happened in one interval.
+struct Point {
+  double time_s = 0;  // Unix time of its end
+  double gets_per_s = 0, hits_per_s = 0, stores_per_s = 0, others_per_s = 0, evictions_per_s = 0;
+  double received_bytes_per_s = 0, sent_bytes_per_s = 0;
+  double p50_us = 0, p99_us = 0, p999_us = 0;  // of all commands; 0: none was recorded
+  std::uint64_t items = 0, memory_used_bytes = 0, connections = 0;
+
+  double requests_per_s() const noexcept { return gets_per_s + stores_per_s + others_per_s; }
+};
+
+// A command in the last History::window_intervals.
+struct CommandRecent {
+  double per_s = 0;
+  HistogramTotals ticks;
+};
+
+class History {
+ public:
+  static constexpr std::size_t points_max = 300;
+  static constexpr std::size_t window_intervals = 10;
+  using Time = std::chrono::steady_clock::time_point;
+
+  // The server's numbers at `now`. The first call only sets the stage.
+  void add(net::ServerSnapshot snapshot, Time now, double unix_s);
+
+  bool empty() const noexcept { return moments_.empty(); }
+  const net::ServerSnapshot& latest() const noexcept { return latest_; }  // REQUIRES: !empty()
+  const std::deque<Point>& points() const noexcept { return points_; }
+  std::uint64_t points_ever() const noexcept { return points_ever_; }
+  std::array<CommandRecent, command_count> recent_commands() const;
+  // Tasks' cost in the window, cycles and queries that were sampled.
+  std::array<TaskCost, task_count> recent_tasks() const;
+
+ private:
+  struct Moment {
+    Time time;
+    LatencyTotals latency;
+    std::array<TaskCost, task_count> tasks;
+  };
+  std::deque<Moment> moments_;  // the window's
+  net::ServerSnapshot latest_;
+  std::deque<Point> points_;
+  std::uint64_t points_ever_ = 0;
+};
+
+}  // namespace tandem::monitor

@@ -1,0 +1,213 @@
+#include "monitor/http_server.hpp"
+
+#include <arpa/inet.h>
+#include <civetweb.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "net/endpoint.hpp"
+#include "net/fd.hpp"
+
+namespace tandem::monitor {
+namespace {
+
+constexpr int default_port = 9150;
+
+struct Bound {
+  std::string ports;  // as civetweb has it
+  std::string host;   // the address; of this machine, where it is any
+  bool loopback = false;
+};
+
+Bound resolve(const std::string& address) {
+  const net::Endpoint endpoint = net::parse_endpoint(address);
+  const int port = endpoint.port >= 0 ? endpoint.port : default_port;
+  if (endpoint.host.empty()) return {fmt::format("+{}", port), "127.0.0.1", false};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(endpoint.host.c_str(), nullptr, &hints, &found); error != 0)
+    throw std::runtime_error(fmt::format("metrics on {}: {}", address, gai_strerror(error)));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (found->ai_family == AF_INET6) {
+    sockaddr_in6 in{};
+    std::memcpy(&in, found->ai_addr, sizeof in);
+    inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
+    return {fmt::format("[{}]:{}", text, port), text, IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) != 0};
+  }
+  sockaddr_in in{};
+  std::memcpy(&in, found->ai_addr, sizeof in);
+  inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+  return {fmt::format("{}:{}", text, port), text, ntohl(in.sin_addr.s_addr) >> 24 == 127};
+}
+
+// What civetweb said on this thread while it started.
+thread_local std::string last_message;
+
+std::string_view text_of(const char* text) noexcept { return text != nullptr ? text : ""; }
+
+std::string_view reason(int status) noexcept {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 503:
+      return "Service Unavailable";
+    case 421:
+      return "Misdirected Request";
+    default:
+      return "Internal Server Error";
+  }
+}
+
+// Nothing from elsewhere is loaded, nobody may frame the page or guess a type.
+constexpr std::string_view headers =
+    "Cache-Control: no-store\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "X-Frame-Options: DENY\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Connection: close\r\n";
+
+}  // namespace
+
+bool is_host_of_loopback(std::string_view host) noexcept {
+  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1) == "[::1]";
+  host = host.substr(0, host.find(':'));
+  if (host == "localhost") return true;
+  in_addr address{};
+  char text[INET_ADDRSTRLEN] = {};
+  if (host.size() >= sizeof text) return false;
+  std::memcpy(text, host.data(), host.size());
+  return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+struct HttpServer::Impl {
+  static int begin_request(mg_connection* connection) noexcept;
+  HttpReply reply_to(const mg_connection* connection, const mg_request_info& request) const;
+
+  void set_address(const std::string& host, int port) noexcept;
+
+  Handler handler;
+  bool loopback = false;
+  mg_context* context = nullptr;
+  sockaddr_storage address{};  // where it can be reached from here
+  socklen_t address_bytes = 0;
+};
+
+HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_request_info& request) const {
+  const std::string_view method = text_of(request.request_method);
+  if (method != "GET" && method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
+  if (loopback && !is_host_of_loopback(text_of(mg_get_header(connection, "Host"))))
+    return {.status = 421, .body = "this address answers to localhost only\n"};
+  return handler(text_of(request.local_uri), text_of(request.query_string));
+}
+
+void HttpServer::Impl::set_address(const std::string& host, int port) noexcept {
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(static_cast<std::uint16_t>(port));
+    std::memcpy(&address, &v6, sizeof v6);
+    address_bytes = sizeof v6;
+  } else if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(static_cast<std::uint16_t>(port));
+    std::memcpy(&address, &v4, sizeof v4);
+    address_bytes = sizeof v4;
+  }
+}
+
+int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
+  const mg_request_info& request = *mg_get_request_info(connection);
+  HttpReply reply;
+  try {
+    reply = static_cast<const Impl*>(request.user_data)->reply_to(connection, request);
+    const std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\r\n",
+                                         reply.status, reason(reply.status), reply.content_type, reply.body.size(),
+                                         reply.status == 405 ? "Allow: GET, HEAD\r\n" : "", headers);
+    mg_write(connection, head.data(), head.size());
+  } catch (const std::exception&) {  // no memory
+    return 500;
+  }
+  if (text_of(request.request_method) != "HEAD") mg_write(connection, reply.body.data(), reply.body.size());
+  return reply.status;
+}
+
+HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std::make_unique<Impl>()) {
+  const Bound bound = resolve(address);
+  impl_->handler = std::move(handler);
+  impl_->loopback = bound.loopback;
+  const std::string threads = std::to_string(http_threads), queue = std::to_string(http_queue),
+                    request_ms = std::to_string(http_request_ms), request_bytes = std::to_string(http_request_bytes);
+  const char* options[] = {"listening_ports",
+                           bound.ports.c_str(),
+                           "num_threads",
+                           threads.c_str(),
+                           "connection_queue",
+                           queue.c_str(),
+                           "request_timeout_ms",
+                           request_ms.c_str(),
+                           "max_request_size",
+                           request_bytes.c_str(),
+                           "enable_keep_alive",
+                           "no",
+                           "tcp_nodelay",
+                           "1",
+                           nullptr};
+  mg_callbacks callbacks{};
+  callbacks.begin_request = &Impl::begin_request;
+  callbacks.log_message = [](const mg_connection*, const char* message) {
+    last_message = text_of(message);
+    return 1;
+  };
+  mg_init_library(0);
+  last_message.clear();
+  impl_->context = mg_start(&callbacks, impl_.get(), options);
+  if (impl_->context == nullptr) {
+    mg_exit_library();
+    throw std::runtime_error(fmt::format("metrics on {}: {}", address, last_message));
+  }
+  impl_->set_address(bound.host, port());
+}
+
+// civetweb looks whether it is to stop only when its listening socket wakes it, or after two seconds.
+HttpServer::~HttpServer() {
+  std::atomic<bool> stopped{false};
+  std::thread stopper([&] {
+    mg_stop(impl_->context);
+    stopped.store(true, std::memory_order_release);
+  });
+  while (!stopped.load(std::memory_order_acquire)) {
+    const net::Fd knock(socket(impl_->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    static_cast<void>(connect(knock.get(), reinterpret_cast<const sockaddr*>(&impl_->address), impl_->address_bytes));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  stopper.join();
+  mg_exit_library();
+}
+
+int HttpServer::port() const noexcept {
+  mg_server_port port{};
+  return mg_get_server_ports(impl_->context, 1, &port) == 1 ? port.port : 0;
+}
+
+}  // namespace tandem::monitor

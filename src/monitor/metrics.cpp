@@ -1,0 +1,217 @@
+#include "monitor/metrics.hpp"
+
+#include <fmt/format.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/ticks.hpp"
+
+namespace tandem::monitor {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+class Families {
+ public:
+  void counter(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Counter); }
+  void gauge(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Gauge); }
+  void histogram(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Histogram); }
+
+  // A value of the family begun last.
+  template <class T>
+  void put(T value, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = static_cast<double>(value);
+    } else {
+      metric.gauge.value = static_cast<double>(value);
+    }
+    families_.back().metric.push_back(std::move(metric));
+  }
+  void put(ClientMetric::Histogram value, Labels labels) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.histogram = std::move(value);
+    families_.back().metric.push_back(std::move(metric));
+  }
+
+  std::string text() const {
+    std::ostringstream out;
+    prometheus::TextSerializer().Serialize(out, families_);
+    return std::move(out).str();
+  }
+
+ private:
+  void begin(std::string name, std::string help, MetricType type) {
+    families_.push_back({std::move(name), std::move(help), type, {}});
+  }
+  std::vector<MetricFamily> families_;
+};
+
+// From a microsecond to ten seconds: 1, 2.5, 5 of each power of ten.
+constexpr std::array bounds_s = {1e-6, 2.5e-6, 5e-6,   1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3,
+                                 5e-3, 1e-2,   2.5e-2, 5e-2, 1e-1,   2.5e-1, 5e-1, 1.0,    2.5,  5.0,  10.0};
+
+ClientMetric::Histogram histogram_of(const HistogramTotals& ticks) {
+  const double tick_s = ns_per_tick() / 1e9;
+  ClientMetric::Histogram out;
+  out.sample_count = ticks.count();
+  out.sample_sum = static_cast<double>(ticks.sum()) * tick_s;
+  for (const double bound_s : bounds_s) {
+    ClientMetric::Bucket bucket;
+    bucket.cumulative_count = ticks.count_up_to(bound_s / tick_s);
+    bucket.upper_bound = bound_s;
+    out.bucket.push_back(bucket);
+  }
+  return out;
+}
+
+void put_commands(Families& f, const StoreTotals& c) {
+  f.counter("tandem_commands_total", "Commands on one key, by what they found. A get of several keys counts each.");
+  const auto put = [&f](const char* command, const char* result, std::uint64_t value) {
+    f.put(value, {{"command", command}, {"result", result}});
+  };
+  put("get", "hit", c.get_hits);
+  put("get", "miss", c.get_misses);
+  put("delete", "hit", c.delete_hits);
+  put("delete", "miss", c.delete_misses);
+  put("incr", "hit", c.incr_hits);
+  put("incr", "miss", c.incr_misses);
+  put("decr", "hit", c.decr_hits);
+  put("decr", "miss", c.decr_misses);
+  put("touch", "hit", c.touch_hits);
+  put("touch", "miss", c.touch_misses);
+  put("cas", "hit", c.cas_hits);
+  put("cas", "miss", c.cas_misses);
+  put("cas", "badval", c.cas_badval);
+  f.counter("tandem_stores_total", "Commands that store: set, add, replace, append, prepend, cas, ms.");
+  f.put(c.cmd_set);
+  f.counter("tandem_store_errors_total", "Stores that were refused.");
+  f.put(c.store_too_large, {{"reason", "too_large"}});
+  f.put(c.store_no_memory, {{"reason", "no_memory"}});
+}
+
+void put_items(Families& f, const EngineStats& e) {
+  f.gauge("tandem_items", "Items in the store, expired ones that were not met yet included.");
+  f.put(e.items);
+  f.gauge("tandem_items_bytes", "Bytes of the slots that items take.");
+  f.put(e.item_bytes);
+  f.counter("tandem_items_stored_total", "Items stored, replaced ones included.");
+  f.put(e.counters.total_items);
+  f.counter("tandem_evictions_total", "Items dropped for room before they expired.");
+  f.put(e.counters.evictions);
+  f.counter("tandem_evictions_unfetched_total", "Of these, items that nobody had asked for.");
+  f.put(e.counters.evicted_unfetched);
+  f.counter("tandem_reclaimed_total", "Items whose room was used again after they had expired.");
+  f.put(e.counters.reclaimed);
+
+  f.gauge("tandem_memory_limit_bytes", "The limit of heap and index together (-m).");
+  f.put(e.memory_limit_bytes);
+  f.gauge("tandem_memory_used_bytes", "Of the limit in use.");
+  f.put(e.memory_used_bytes);
+  f.gauge("tandem_index_bytes", "Bytes of the index.");
+  f.put(e.index_bytes);
+  const auto by_class = [&f, &e](auto value_of) {
+    for (const ClassStats& c : e.classes) {
+      if (c.pages != 0 || c.evictions != 0) f.put(value_of(c), {{"class", fmt::format("{}", c.slot_bytes)}});
+    }
+  };
+  f.gauge("tandem_memory_bytes", "Bytes of pages by size class, which is named by its slots' bytes.");
+  by_class([](const ClassStats& c) { return c.pages * page_bytes; });
+  f.gauge("tandem_class_items", "Slots in use by size class.");
+  by_class([](const ClassStats& c) { return c.slots_used; });
+  f.counter("tandem_class_evictions_total", "Items dropped for room by size class.");
+  by_class([](const ClassStats& c) { return c.evictions; });
+}
+
+void put_network(Families& f, const net::ServerSnapshot& s) {
+  f.gauge("tandem_connections", "Open connections.");
+  f.put(s.connections);
+  f.gauge("tandem_connections_max", "The most at a time (-c).");
+  f.put(s.connections_max);
+  f.counter("tandem_connections_accepted_total", "Connections accepted.");
+  f.put(s.total_connections);
+  f.counter("tandem_connections_rejected_total", "Connections refused because there were too many.");
+  f.put(s.rejected_connections);
+  f.gauge("tandem_worker_connections", "Open connections by worker thread.");
+  for (std::size_t w = 0; w < s.worker_connections.size(); ++w)
+    f.put(s.worker_connections[w], {{"worker", fmt::format("{}", w)}});
+  f.counter("tandem_network_bytes_total", "Bytes from and to clients.");
+  f.put(s.net.bytes_read, {{"direction", "received"}});
+  f.put(s.net.bytes_written, {{"direction", "sent"}});
+}
+
+void put_latencies(Families& f, const net::ServerSnapshot& s) {
+  f.histogram("tandem_command_duration_seconds",
+              "From a command's receipt to the return of the send with its reply. Estimated from sampled passes; all "
+              "slow batches are in it.");
+  for (std::size_t c = 0; c < command_count; ++c) {
+    if (s.latency.ticks[c].count() != 0)
+      f.put(histogram_of(s.latency.ticks[c]), {{"command", std::string(command_names[c])}});
+  }
+  f.counter("tandem_task_seconds_total", "Time in each task of the pipeline, estimated from samples.");
+  const double tick_s = ns_per_tick() / 1e9;
+  for (std::size_t t = 0; t < task_count; ++t)
+    f.put(static_cast<double>(s.task_costs[t].cycles) * tick_s * Sampler::mean, {{"task", std::string(task_names[t])}});
+  f.counter("tandem_task_queries_total", "Queries that the time was spent on, estimated alike.");
+  for (std::size_t t = 0; t < task_count; ++t)
+    f.put(s.task_costs[t].queries * Sampler::mean, {{"task", std::string(task_names[t])}});
+  f.gauge("tandem_task_processor", "1 for the processor that runs the task now.");
+  for (std::size_t t = 0; t < task_count; ++t) {
+    const bool cpu = s.plan.of(static_cast<Task>(t)) == Processor::cpu;
+    f.put(cpu ? 1 : 0, {{"task", std::string(task_names[t])}, {"processor", "cpu"}});
+    f.put(cpu ? 0 : 1, {{"task", std::string(task_names[t])}, {"processor", "device"}});
+  }
+}
+
+void put_hot_keys(Families& f, const net::ServerSnapshot& s, const HotKeys& hot) {
+  if (!s.hot_keys_enabled) return;
+  f.gauge("tandem_hot_key_share",
+          "Share of requests that ask for the hottest keys, by rank; `stats hotkeys` and the page name them.");
+  for (std::size_t i = 0; i < hot_key_ranks; ++i)
+    f.put(i < hot.keys.size() ? hot.keys[i].share : 0, {{"rank", fmt::format("{}", i + 1)}});
+}
+
+void put_process(Families& f, const net::ServerSnapshot& s) {
+  f.gauge("tandem_uptime_seconds", "Since the start.");
+  f.put(s.uptime_s);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  f.counter("process_cpu_seconds_total", "User and system time of the process.");
+  f.put(seconds(usage.ru_utime) + seconds(usage.ru_stime));
+  std::uint64_t all_pages = 0, resident_pages = 0;
+  if (std::ifstream("/proc/self/statm") >> all_pages >> resident_pages) {
+    f.gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.");
+    f.put(resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot) {
+  Families f;
+  put_process(f, snapshot);
+  put_commands(f, snapshot.engine.counters);
+  put_latencies(f, snapshot);
+  put_items(f, snapshot.engine);
+  put_network(f, snapshot);
+  put_hot_keys(f, snapshot, hot);
+  return f.text();
+}
+
+}  // namespace tandem::monitor

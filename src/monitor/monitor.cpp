@@ -1,0 +1,76 @@
+#include "monitor/monitor.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "monitor/metrics.hpp"
+#include "monitor/page.hpp"
+#include "monitor/status_json.hpp"
+
+namespace tandem::monitor {
+
+Monitor::Monitor(const std::string& address, std::string version)
+    : version_(std::move(version)), http_(address, [this](std::string_view path, std::string_view query_string) {
+        return answer(path, query_string);
+      }) {}
+
+void Monitor::watch(net::Telemetry& server) {
+  note(server);
+  server_.store(&server, std::memory_order_release);
+  thread_ = std::thread([this, &server] { run(server); });
+  pthread_setname_np(thread_.native_handle(), "tandem-monitor");
+}
+
+Monitor::~Monitor() {
+  server_.store(nullptr, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wakeup_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Monitor::run(net::Telemetry& server) {
+  auto due = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    due += std::chrono::seconds(1);
+    if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;
+    lock.unlock();
+    note(server);
+    lock.lock();
+  }
+}
+
+void Monitor::note(const net::Telemetry& server) {
+  net::ServerSnapshot snapshot = server.snapshot();
+  const std::chrono::duration<double> unix_time = std::chrono::system_clock::now().time_since_epoch();
+  const std::lock_guard lock(mutex_);
+  history_.add(std::move(snapshot), std::chrono::steady_clock::now(), unix_time.count());
+}
+
+HttpReply Monitor::answer(std::string_view path, std::string_view query_string) {
+  if (const auto file = page_file(path))
+    return {.content_type = std::string(file->type), .body = std::string(file->text)};
+  net::Telemetry* const server = server_.load(std::memory_order_acquire);
+  if (server == nullptr) return {.status = 503, .body = "starting\n"};
+  if (path == "/metrics") {
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+            .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks))};
+  }
+  if (path == "/api/status") {
+    const std::optional<std::uint64_t> since = since_of(query_string);
+    if (!since) return {.status = 400, .body = "since must be a number\n"};
+    const HotKeys hot = server->hot_keys(page_keys);
+    const net::BigKeys big = server->big_keys(page_keys);
+    const std::lock_guard lock(mutex_);
+    return {.content_type = "application/json", .body = status_json(history_, hot, big, *since, version_)};
+  }
+  return {.status = 404, .body = "there are /, /metrics and /api/status\n"};
+}
+
+}  // namespace tandem::monitor

@@ -1,0 +1,45 @@
+// The monitoring endpoint: `/` the live page, `/metrics` for Prometheus, `/api/status` the page's numbers as JSON.
+//
+// Threads: one that notes the server's numbers each second, and the HTTP server's. They read counters, take the
+// sketches' locks for microseconds, and touch nothing that a worker waits for.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "monitor/history.hpp"
+#include "monitor/http_server.hpp"
+
+namespace tandem::monitor {
+
+inline constexpr std::size_t page_keys = 10;  // hot and big keys shown
+
+class Monitor {
+ public:
+  // Answers at once, if only that there is nothing to tell yet. Throws what HttpServer throws.
+  Monitor(const std::string& address, std::string version);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+  // Once. `server` outlives the monitor.
+  void watch(net::Telemetry& server);
+  int port() const noexcept { return http_.port(); }
+
+ private:
+  HttpReply answer(std::string_view path, std::string_view query_string);
+  void note(const net::Telemetry& server);
+  void run(net::Telemetry& server);
+
+  const std::string version_;
+  std::atomic<net::Telemetry*> server_{nullptr};
+  std::mutex mutex_;  // guards the next three
+  std::condition_variable wakeup_;
+  bool stopping_ = false;
+  History history_;
+  std::thread thread_;
+  HttpServer http_;  // ends first: its threads use the rest
+};
+
+}  // namespace tandem::monitor

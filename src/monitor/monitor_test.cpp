@@ -1,0 +1,196 @@
+// History, JSON, metrics and the HTTP server's checks, without sockets where possible.
+#include "monitor/monitor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+#include <stdexcept>
+
+#include <nlohmann/json.hpp>
+
+#include "base/ticks.hpp"
+#include "monitor/metrics.hpp"
+#include "monitor/page.hpp"
+#include "monitor/status_json.hpp"
+
+namespace tandem::monitor {
+namespace {
+
+using std::chrono::seconds;
+using Json = nlohmann::json;
+
+constexpr History::Time begin{};
+
+net::ServerSnapshot snapshot_with(std::uint64_t gets, std::uint64_t hits, std::uint64_t evictions = 0) {
+  net::ServerSnapshot s;
+  s.engine.counters.cmd_get = gets;
+  s.engine.counters.get_hits = hits;
+  s.engine.counters.evictions = evictions;
+  s.worker_connections = {3, 4};
+  s.hot_keys_enabled = true;
+  return s;
+}
+
+Json status_of(const History& history, std::uint64_t since = 0, const HotKeys& hot = {}) {
+  return Json::parse(status_json(history, hot, {}, since, "9.9"));
+}
+
+TEST(History, RatesAreBetweenTwoLooks) {
+  History history;
+  history.add(snapshot_with(1000, 900), begin, 100);
+  EXPECT_TRUE(history.points().empty());
+  history.add(snapshot_with(5000, 2900, 10), begin + seconds(2), 102);
+  ASSERT_EQ(history.points().size(), 1u);
+  const Point& p = history.points().back();
+  EXPECT_DOUBLE_EQ(p.gets_per_s, 2000);
+  EXPECT_DOUBLE_EQ(p.hits_per_s, 1000);
+  EXPECT_DOUBLE_EQ(p.evictions_per_s, 5);
+  EXPECT_DOUBLE_EQ(p.time_s, 102);
+}
+
+TEST(History, AResetOfTheCountersIsNoNegativeRate) {
+  History history;
+  history.add(snapshot_with(1'000'000, 1'000'000), begin, 0);
+  history.add(snapshot_with(40, 30), begin + seconds(1), 1);
+  EXPECT_DOUBLE_EQ(history.points().back().gets_per_s, 40);
+  EXPECT_DOUBLE_EQ(history.points().back().hits_per_s, 30);
+}
+
+TEST(History, KeepsTheLastMinutes) {
+  History history;
+  for (std::uint64_t i = 0; i <= History::points_max + 50; ++i)
+    history.add(snapshot_with(i * i, 0), begin + seconds(i), static_cast<double>(i));
+  EXPECT_EQ(history.points().size(), History::points_max);
+  EXPECT_EQ(history.points_ever(), History::points_max + 50);
+  EXPECT_DOUBLE_EQ(history.points().front().time_s, 51);
+}
+
+TEST(History, LatenciesAreThoseOfTheInterval) {
+  LatencyCounters counters;
+  net::ServerSnapshot s = snapshot_with(0, 0);
+  const auto ticks_of_us = [](double us) { return static_cast<std::uint64_t>(us * 1000 / ns_per_tick()); };
+  counters.of(Command::get).record(ticks_of_us(900), 1000);
+  s.latency.add(counters);
+  History history;
+  history.add(s, begin, 0);
+  counters.of(Command::get).record(ticks_of_us(10), 99);
+  counters.of(Command::get).record(ticks_of_us(200), 1);
+  s.latency = {};
+  s.latency.add(counters);
+  history.add(s, begin + seconds(1), 1);
+  EXPECT_NEAR(history.points().back().p50_us, 10, 10 * histogram::error_max + 0.01);
+  EXPECT_NEAR(history.points().back().p999_us, 200, 200 * histogram::error_max + 0.01);
+  const Json status = status_of(history);
+  ASSERT_EQ(status["commands"].size(), 1u);
+  EXPECT_EQ(status["commands"][0]["name"], "get");
+  EXPECT_DOUBLE_EQ(status["commands"][0]["per_s"], 100);
+  EXPECT_NEAR(status["commands"][0]["latency_us"]["p99"].get<double>(), 10, 1);
+}
+
+TEST(Status, SaysTheLastPointsAfterSince) {
+  History history;
+  for (std::uint64_t i = 0; i <= 5; ++i)
+    history.add(snapshot_with(i * 10, 0), begin + seconds(i), static_cast<double>(i));
+  EXPECT_EQ(status_of(history)["points"].size(), 5u);
+  EXPECT_EQ(status_of(history, 3)["points"].size(), 2u);
+  EXPECT_EQ(status_of(history, 3)["points"][0]["time_s"], 4);
+  EXPECT_EQ(status_of(history, 5)["points"].size(), 0u);
+  // A page that has seen more than there is talks to a server that was started anew.
+  EXPECT_EQ(status_of(history, std::numeric_limits<std::uint64_t>::max())["points"].size(), 5u);
+}
+
+TEST(Status, ShowsAllTasksAndTheirProcessors) {
+  History history;
+  net::ServerSnapshot s = snapshot_with(0, 0);
+  s.plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
+  history.add(s, begin, 0);
+  s.task_costs[static_cast<std::size_t>(Task::send)] = {.cycles = 3000, .queries = 10};
+  s.task_costs[static_cast<std::size_t>(Task::index)] = {.cycles = 1000, .queries = 10};
+  history.add(s, begin + seconds(1), 1);
+  const Json tasks = status_of(history)["tasks"];
+  ASSERT_EQ(tasks.size(), task_count);
+  for (std::size_t t = 0; t < task_count; ++t) {
+    EXPECT_EQ(tasks[t]["name"], task_names[t]);
+    EXPECT_EQ(tasks[t]["processor"], static_cast<Task>(t) == Task::index ? "device" : "cpu");
+  }
+  EXPECT_DOUBLE_EQ(tasks[static_cast<std::size_t>(Task::send)]["share"], 0.75);
+  EXPECT_NEAR(tasks[static_cast<std::size_t>(Task::send)]["ns_per_query"].get<double>(), 300 * ns_per_tick(), 0.01);
+}
+
+TEST(Status, KeysOfAnyBytesAreSafe) {
+  History history;
+  history.add(snapshot_with(0, 0), begin, 0);
+  const HotKeys hot{.keys = {{.key = "<b>\"\\\x01\xff é", .share = 0.5, .share_error = 0.1}}, .samples = 3};
+  EXPECT_EQ(status_of(history, 0, hot)["hot_keys"]["keys"][0]["key"], "%3Cb%3E%22%5C%01%FF%20%C3%A9");
+}
+
+TEST(Since, IsANumberOrNothing) {
+  EXPECT_EQ(since_of(""), 0u);
+  EXPECT_EQ(since_of("since=17"), 17u);
+  EXPECT_EQ(since_of("a=b&since=17&c"), 17u);
+  EXPECT_EQ(since_of("&&&x"), 0u);
+  for (const char* bad : {"since=", "since=x", "since=-1", "since=1x", "since=99999999999999999999", "since=%31"})
+    EXPECT_EQ(since_of(bad), std::nullopt) << bad;
+}
+
+TEST(Hosts, OfLoopback) {
+  for (const char* good :
+       {"localhost", "localhost:9150", "127.0.0.1", "127.0.0.1:80", "127.9.9.9", "[::1]", "[::1]:9150"})
+    EXPECT_TRUE(is_host_of_loopback(good)) << good;
+  for (const char* bad : {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9150", "128.0.0.1",
+                          "127.0.0", "[::2]", "[::1", "[", ":", "xlocalhost"})
+    EXPECT_FALSE(is_host_of_loopback(bad)) << bad;
+}
+
+TEST(HttpServer, SaysWhatIsWrongWithAnAddress) {
+  const auto nothing = [](std::string_view, std::string_view) { return HttpReply{}; };
+  HttpServer first("127.0.0.1:0", nothing);
+  ASSERT_GT(first.port(), 0);
+  const std::string taken = "127.0.0.1:" + std::to_string(first.port());
+  try {
+    const HttpServer second(taken, nothing);
+    ADD_FAILURE() << "two servers on " << taken;
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(taken), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(HttpServer("127.0.0.1:70000", nothing), std::invalid_argument);
+  EXPECT_THROW(HttpServer("127.0.0.1:x", nothing), std::invalid_argument);
+  EXPECT_THROW(HttpServer("no.such.host.invalid:1", nothing), std::runtime_error);
+}
+
+TEST(Page, HasItsFiles) {
+  for (const char* path : {"/", "/index.html", "/style.css", "/script.js"}) {
+    const auto file = page_file(path);
+    ASSERT_TRUE(file) << path;
+    EXPECT_GT(file->text.size(), 500u);
+    // It works without internet: nothing in it is loaded from elsewhere.
+    EXPECT_EQ(file->text.find("https://"), std::string_view::npos) << path;
+    EXPECT_EQ(file->text.find("src=\"http"), std::string_view::npos) << path;
+  }
+  EXPECT_FALSE(page_file("/../etc/passwd"));
+  EXPECT_FALSE(page_file(""));
+}
+
+TEST(Metrics, CountersAndHistograms) {
+  net::ServerSnapshot s = snapshot_with(7, 5);
+  s.engine.counters.get_misses = 2;
+  LatencyCounters counters;
+  counters.of(Command::mg).record(static_cast<std::uint64_t>(40'000 / ns_per_tick()), 16);
+  s.latency.add(counters);
+  const HotKeys hot{.keys = {{.key = "k", .share = 0.25, .share_error = 0}}, .samples = 4};
+  const std::string text = metrics_text(s, hot);
+  for (const char* line :
+       {"tandem_commands_total{command=\"get\",result=\"hit\"} 5\n",
+        "tandem_commands_total{command=\"get\",result=\"miss\"} 2\n",
+        "tandem_command_duration_seconds_count{command=\"mg\"} 16\n",
+        "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"2.5e-05\"} 0\n",
+        "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"5e-05\"} 16\n",
+        "tandem_task_processor{task=\"IN\",processor=\"cpu\"} 1\n", "tandem_hot_key_share{rank=\"1\"} 0.25\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  s.hot_keys_enabled = false;
+  EXPECT_EQ(metrics_text(s, {}).find("hot_key"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::monitor

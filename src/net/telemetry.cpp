@@ -1,0 +1,220 @@
+#include "net/telemetry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/ticks.hpp"
+#include "net/stat_line.hpp"
+
+namespace tandem::net {
+namespace {
+
+// A walk for big keys looks at no more slots: some 2 ms.
+constexpr std::uint64_t slots_looked_at_max = 128 * 1024;
+constexpr int walk_rest = 50;  // after a walk that took t, its result holds for so many t
+
+constexpr std::pair<std::string_view, double> quantiles[] = {
+    {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}};
+
+// Larger values first, then by key, so that equal answers look the same.
+bool is_bigger(const BigKey& a, const BigKey& b) {
+  return a.value_bytes != b.value_bytes ? a.value_bytes > b.value_bytes : a.key < b.key;
+}
+
+}  // namespace
+
+std::string url_encoded(std::string_view key) {
+  std::string out;
+  out.reserve(key.size());
+  for (const char c : key) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~").find(c) != std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+LatencyTotals Telemetry::all_latencies() const {
+  LatencyTotals totals;
+  for (const auto& worker : *workers_) totals.add(worker->latency());
+  return totals;
+}
+
+ServerSnapshot Telemetry::snapshot() const {
+  ServerSnapshot s;
+  s.engine = state_.engine.stats();
+  s.task_costs = state_.engine.task_costs();
+  s.connections = state_.connections.load(std::memory_order_relaxed);
+  s.connections_max = state_.options.connections_max;
+  s.total_connections = state_.total_connections.get();
+  s.rejected_connections = state_.rejected_connections.get();
+  s.uptime_s = state_.engine.shared().clock.uptime_s();
+  for (const auto& worker : *workers_) {
+    s.net.add(worker->counters());
+    s.worker_connections.push_back(worker->connection_count());
+    s.plan = worker->plan();
+  }
+  s.hot_keys_enabled = state_.options.hot_keys;
+  const std::lock_guard lock(mutex_);
+  s.latency = all_latencies();
+  s.latency.subtract(latency_base_);
+  s.tasks = state_.engine.task_latencies();
+  for (std::size_t t = 0; t < task_count; ++t) s.tasks[t].subtract(tasks_base_[t]);
+  return s;
+}
+
+HotKeys Telemetry::hot_keys(std::size_t count_max) const {
+  const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  std::vector<HotKeyCounter::Snapshot> sketches;
+  for (const auto& worker : *workers_) {
+    if (HotKeyCounter* counter = worker->hot_keys()) sketches.push_back(counter->read(now_s));
+  }
+  return merge_hot_keys(sketches, count_max);
+}
+
+BigKeys Telemetry::big_keys(std::size_t count_max) {
+  const std::lock_guard lock(walk_mutex_);
+  const auto begin = std::chrono::steady_clock::now();
+  if (begin >= walk_holds_until_) {
+    walk();
+    const auto end = std::chrono::steady_clock::now();
+    walk_holds_until_ = end + walk_rest * (end - begin);
+  }
+  BigKeys out = walked_;
+  if (out.keys.size() > count_max) out.keys.resize(count_max);
+  return out;
+}
+
+// REQUIRES: walk_mutex_ is held.
+void Telemetry::walk() {
+  const Heap& heap = state_.engine.shared().heap;
+  const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  const std::uint64_t flush_cas = state_.engine.shared().flush_cas.load(std::memory_order_acquire);
+  walked_ = {};
+  std::vector<BigKey>& found = walked_.keys;  // a heap with the smallest on top once it is full
+
+  const std::uint32_t classes = heap.class_count();
+  std::vector<std::vector<PageId>> pages(classes + 1);  // huge ones last
+  for (PageId page = 1; page < heap.page_end(); ++page) {
+    if (!heap.has_items(page)) continue;
+    pages[std::min<std::uint32_t>(heap.class_of(page_location(page)), classes)].push_back(page);
+  }
+
+  const auto look = [&](Location, const Item* item) {
+    ++walked_.items_looked_at;
+    const std::uint64_t state = item->state_acquire();
+    if (is_expired(state, now_s) || is_flushed(item, state, flush_cas)) return;
+    const std::uint64_t value_bytes = heap.value_bytes(item);
+    if (found.size() == keys_told_max) {
+      if (value_bytes <= found.front().value_bytes) return;
+      std::ranges::pop_heap(found, is_bigger);
+      found.pop_back();
+    }
+    found.push_back({.key = std::string(item->key()), .value_bytes = value_bytes});
+    std::ranges::push_heap(found, is_bigger);
+  };
+  std::uint64_t slots_left = slots_looked_at_max;
+  for (std::uint32_t c = classes + 1; c-- > 0;) {
+    if (pages[c].empty()) continue;
+    const bool huge = c == classes;
+    // No value of this class or a smaller one is as large as those found.
+    if (!huge && found.size() == keys_told_max &&
+        found.front().value_bytes >= heap.slot_bytes(static_cast<SizeClass>(c)))
+      break;
+    const std::uint64_t slots_per_page = huge ? 1 : heap.classes()[static_cast<SizeClass>(c)].slots_per_page;
+    const std::uint64_t affordable = slots_left / slots_per_page;
+    if (affordable < pages[c].size()) walked_.exact = false;
+    if (affordable == 0) break;
+    // Too many: some, evenly spread.
+    const std::uint64_t step = (pages[c].size() + affordable - 1) / affordable;
+    for (std::size_t i = 0; i < pages[c].size(); i += step) {
+      context_->epoch.enter();
+      heap.visit_page(pages[c][i], look);
+      context_->epoch.exit();
+      slots_left -= std::min(slots_left, slots_per_page);
+    }
+  }
+  std::ranges::sort(found, is_bigger);
+}
+
+void Telemetry::reset() {
+  {
+    const std::lock_guard lock(mutex_);
+    latency_base_ = all_latencies();
+    tasks_base_ = state_.engine.task_latencies();
+  }
+  for (const auto& worker : *workers_) {
+    if (HotKeyCounter* counter = worker->hot_keys()) counter->clear();
+  }
+}
+
+bool Telemetry::stats(std::string_view group, StatSink& sink) {
+  std::size_t count = keys_told_default;
+  if (const std::size_t space = group.find(' '); space != std::string_view::npos) {
+    const std::string_view number = group.substr(space + 1);
+    std::from_chars(number.data(), number.data() + number.size(), count);  // the protocol has looked at it
+    count = std::min(count, keys_told_max);
+    group = group.substr(0, space);
+  }
+  if (group == "latency") {
+    stats_latency(sink);
+  } else if (group == "hotkeys") {
+    stats_hot_keys(count, sink);
+  } else if (group == "bigkeys") {
+    stats_big_keys(count, sink);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Commands in microseconds, tasks in nanoseconds per query.
+void Telemetry::stats_latency(StatSink& sink) const {
+  const ServerSnapshot s = snapshot();
+  const auto lines = [&sink](std::string_view kind, std::string_view name, const HistogramTotals& h,
+                             std::string_view unit, double unit_ticks) {
+    const auto stat = [&](std::string_view what, double ticks) {
+      put(sink, fmt::format("{}:{}:{}_{}", kind, name, what, unit), fmt::format("{:.1f}", ticks * unit_ticks));
+    };
+    put(sink, fmt::format("{}:{}:count", kind, name), h.count());
+    if (h.count() == 0) return;
+    for (const auto& [what, share] : quantiles) stat(what, h.quantile(share));
+    stat("max", static_cast<double>(h.max()));
+  };
+  const double tick_ns = ns_per_tick();
+  for (std::size_t c = 0; c < command_count; ++c) {
+    if (s.latency.ticks[c].count() != 0) lines("command", command_names[c], s.latency.ticks[c], "us", tick_ns / 1000);
+  }
+  for (std::size_t t = 0; t < task_count; ++t) lines("task", task_names[t], s.tasks[t], "ns", tick_ns);
+}
+
+void Telemetry::stats_hot_keys(std::size_t count_max, StatSink& sink) const {
+  put(sink, "hotkeys:enabled", state_.options.hot_keys ? "yes" : "no");
+  if (!state_.options.hot_keys) return;
+  const HotKeys hot = hot_keys(count_max);
+  put(sink, "hotkeys:half_life_s", fmt::format("{:.0f}", HotKeyCounter::half_life_s));
+  put(sink, "hotkeys:samples", fmt::format("{:.0f}", hot.samples));
+  for (std::size_t i = 0; i < hot.keys.size(); ++i) {
+    put(sink, fmt::format("hotkeys:{}:key", i + 1), url_encoded(hot.keys[i].key));
+    put(sink, fmt::format("hotkeys:{}:share", i + 1), fmt::format("{:.6f}", hot.keys[i].share));
+    put(sink, fmt::format("hotkeys:{}:share_error", i + 1), fmt::format("{:.6f}", hot.keys[i].share_error));
+  }
+}
+
+void Telemetry::stats_big_keys(std::size_t count_max, StatSink& sink) {
+  const BigKeys big = big_keys(count_max);
+  put(sink, "bigkeys:items_looked_at", big.items_looked_at);
+  put(sink, "bigkeys:exact", big.exact ? "yes" : "no");
+  for (std::size_t i = 0; i < big.keys.size(); ++i) {
+    put(sink, fmt::format("bigkeys:{}:key", i + 1), url_encoded(big.keys[i].key));
+    put(sink, fmt::format("bigkeys:{}:value_bytes", i + 1), big.keys[i].value_bytes);
+  }
+}
+
+}  // namespace tandem::net

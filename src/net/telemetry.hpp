@@ -1,0 +1,88 @@
+// What the server can tell of itself beyond memcached's statistics: latencies, hot keys, big keys. For `stats latency`,
+// `stats hotkeys`, `stats bigkeys`, and for the monitor above.
+//
+// Thread safety: any thread, after observe(). Nothing here makes a worker wait.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/state.hpp"
+#include "net/worker.hpp"
+#include "observe/hot_keys.hpp"
+#include "observe/latency.hpp"
+
+namespace tandem::net {
+
+inline constexpr std::size_t keys_told_max = 100, keys_told_default = 20;
+
+// A few numbers of the server at one moment. Counters are since the start, or the last `stats reset`.
+struct ServerSnapshot {
+  EngineStats engine;
+  NetTotals net;
+  std::uint64_t connections = 0, connections_max = 0, total_connections = 0, rejected_connections = 0;
+  std::uint32_t uptime_s = 0;
+  LatencyTotals latency;
+  TaskTotals tasks;
+  std::array<TaskCost, task_count> task_costs{};
+  std::vector<std::uint32_t> worker_connections;
+  Plan plan;
+  bool hot_keys_enabled = false;
+};
+
+struct BigKey {
+  std::string key;
+  std::uint64_t value_bytes = 0;
+};
+
+struct BigKeys {
+  std::vector<BigKey> keys;  // the largest value first
+  std::uint64_t items_looked_at = 0;
+  bool exact = true;  // false: not all items that may belong here could be looked at
+};
+
+class Telemetry {
+ public:
+  // Throws std::runtime_error when the engine has no contexts left.
+  explicit Telemetry(State& state) : state_(state), context_(state.engine.make_context()) {}
+  // Once, before the first client.
+  void observe(const std::vector<std::unique_ptr<Worker>>& workers) noexcept { workers_ = &workers; }
+
+  ServerSnapshot snapshot() const;
+  HotKeys hot_keys(std::size_t count_max) const;
+  // The largest values that are in the store now: a walk over the size classes from the largest one down, which looks
+  // at a bounded number of items. Its result is given out again until the walks take a fiftieth of the time.
+  BigKeys big_keys(std::size_t count_max);
+
+  // group: "latency", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False: no such group.
+  bool stats(std::string_view group, StatSink& sink);
+  void reset();
+
+ private:
+  LatencyTotals all_latencies() const;
+  void walk();
+
+  void stats_latency(StatSink& sink) const;
+  void stats_hot_keys(std::size_t count_max, StatSink& sink) const;
+  void stats_big_keys(std::size_t count_max, StatSink& sink);
+
+  State& state_;
+  const std::vector<std::unique_ptr<Worker>>* workers_ = nullptr;
+  mutable std::mutex mutex_;  // guards the next two: what `stats reset` forgot
+  LatencyTotals latency_base_;
+  TaskTotals tasks_base_;
+
+  std::mutex walk_mutex_;  // guards the rest
+  Engine::ContextPtr context_;
+  BigKeys walked_;
+  std::chrono::steady_clock::time_point walk_holds_until_;
+};
+
+// The key with everything but letters, digits and -._~ as %XX: safe in a line, in HTML and in a label.
+std::string url_encoded(std::string_view key);
+
+}  // namespace tandem::net

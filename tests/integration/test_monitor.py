@@ -1,0 +1,314 @@
+"""The monitoring endpoint, `stats latency`, `hotkeys` and `bigkeys`, and `tandem top`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from conftest import start_memcached, tandem_binary
+from harness.server import HOST, TIME_FACTOR, Server, ServerError, free_port
+from harness.wire import Stream
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.beyond_memcached("memcached has no such statistics")
+REQUESTS = 20_000
+
+
+def stats(stream: Stream, group: str) -> dict[str, str]:
+    lines = stream.exchange(f"stats {group}\r\n".encode()).data.decode().splitlines()
+    assert lines[-1] == "END", lines
+    return dict(line.split(" ", 2)[1:] for line in lines if line.startswith("STAT "))
+
+
+def ask_often(stream: Stream, request: bytes, times: int) -> None:
+    """Each in a packet of its own, so that many passes are there to be sampled."""
+    for _ in range(times):
+        stream.exchange(request)
+
+
+def get(port: int, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
+    request = urllib.request.Request(f"http://{HOST}:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as reply:
+            return reply.status, dict(reply.headers), reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, dict(error.headers), error.read().decode()
+
+
+@pytest.fixture
+def monitored(tandem: Callable[..., Server]) -> tuple[Server, int]:
+    port = free_port()
+    return tandem("-t", "2", "-o", f"metrics={HOST}:{port}"), port
+
+
+def test_latency(tandem: Callable[..., Server]) -> None:
+    with Stream(tandem("-t", "1").connect()) as stream:
+        commands = {
+            "get": b"get a\r\n",
+            "gets": b"gets a b\r\n",
+            "gat": b"gat 0 a\r\n",
+            "set": b"set a 0 0 1\r\n1\r\n",
+            "incr": b"incr a 1\r\n",
+            "delete": b"delete b\r\n",
+            "touch": b"touch a 0\r\n",
+            "mg": b"mg a v\r\n",
+            "ms": b"ms c 1\r\n1\r\n",
+            "md": b"md c\r\n",
+            "ma": b"ma a\r\n",
+        }
+        times = 3000
+        for request in commands.values():
+            ask_often(stream, request, times)
+        latency = stats(stream, "latency")
+        for command in commands:
+            # 3000 passes, one in 16 of them: 187 samples, a standard deviation of some 7 %.
+            count = int(latency[f"command:{command}:count"])
+            assert times / 2 < count and (count < times * 2 or command == "mg"), command  # mg: the stream's sentinel
+            values = [
+                float(latency[f"command:{command}:{q}_us"]) for q in ("p50", "p90", "p99", "p99.9", "p99.99", "max")
+            ]
+            assert values[0] > 0 and values == sorted(values), (command, values)
+        for task in ("RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD"):
+            assert float(latency[f"task:{task}:p50_ns"]) > 0, task
+        assert stream.exchange(b"stats reset\r\n").data == b"RESET\r\n"
+        assert not any(name.startswith("command:g") for name in stats(stream, "latency"))
+
+
+def test_no_slow_batch_is_missed(tandem: Callable[..., Server]) -> None:
+    """What takes over a millisecond counts, whether its pass is sampled or not: of 40, all are there."""
+    with Stream(tandem("-t", "1").connect()) as stream:
+        slow = b"get " + b" ".join(b"%d" % i for i in range(100_000)) + b"\r\n"
+        times = 40
+        for _ in range(times):
+            assert stream.exchange(slow).data == b"END\r\n"
+        latency = stats(stream, "latency")
+        assert int(latency["command:get:count"]) == times
+        assert float(latency["command:get:p50_us"]) > 1000
+
+
+def test_hot_keys(tandem: Callable[..., Server]) -> None:
+    with Stream(tandem("-t", "1").connect()) as stream:
+        for i in range(REQUESTS // 10):
+            ask_often(stream, b"get hot one\r\nget hot hot\r\nget cold%d\r\n" % i, 1)
+        hot = stats(stream, "hotkeys 3")
+        assert hot["hotkeys:enabled"] == "yes"
+        assert hot["hotkeys:1:key"] == "hot"
+        assert "one" in (hot["hotkeys:2:key"], hot["hotkeys:3:key"])  # as often as the stream's sentinel
+        assert "hotkeys:4:key" not in hot
+        # 3 of 6 keys a packet; 125 packets are sampled, 4 or 6 keys of each.
+        assert abs(float(hot["hotkeys:1:share"]) - 0.5) < 0.15
+        assert 0 < float(hot["hotkeys:1:share_error"]) < 0.2
+        for bad in (b"stats hotkeys x\r\n", b"stats hotkeys -1\r\n", b"stats bigkeys 1 2\r\n"):
+            assert stream.exchange(bad).data == b"CLIENT_ERROR bad command line format\r\n"
+        stream.exchange(b"stats reset\r\n")
+        assert "hotkeys:1:key" not in stats(stream, "hotkeys")
+
+
+def test_hot_keys_turned_off(tandem: Callable[..., Server]) -> None:
+    with Stream(tandem("-t", "1", "-o", "no_hot_keys").connect()) as stream:
+        ask_often(stream, b"get hot\r\n", 500)
+        assert stats(stream, "hotkeys") == {"hotkeys:enabled": "no"}
+
+
+def test_big_keys(tandem: Callable[..., Server]) -> None:
+    with Stream(tandem("-t", "1", "-m", "64").connect()) as stream:
+        for i in range(300):
+            stream.exchange(b"set key%d 0 0 %d\r\n%s\r\n" % (i, i, b"x" * i))
+        for size in (5000, 100_000, 900_000):
+            stream.exchange(b"set big%d 0 0 %d\r\n%s\r\n" % (size, size, b"x" * size))
+        key = bytes(range(0x80, 0x90)) + b'<&"'
+        stream.exchange(b"set %s 0 0 6000\r\n%s\r\n" % (key, b"x" * 6000))
+        big = stats(stream, "bigkeys 6")
+        assert big["bigkeys:exact"] == "yes"
+        told = [(big[f"bigkeys:{i}:key"], int(big[f"bigkeys:{i}:value_bytes"])) for i in range(1, 7)]
+        encoded = "".join(f"%{byte:02X}" for byte in key)
+        assert told == [
+            ("big900000", 900_000),
+            ("big100000", 100_000),
+            (encoded, 6000),
+            ("big5000", 5000),
+            ("key299", 299),
+            ("key298", 298),
+        ]
+        # What is gone is not told; the walk's result may be given out for a moment longer.
+        stream.exchange(b"delete big900000\r\n")
+        deadline = time.monotonic() + 20 * TIME_FACTOR
+        while stats(stream, "bigkeys 1")["bigkeys:1:key"] != "big100000":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_metrics(monitored: tuple[Server, int]) -> None:
+    server, port = monitored
+    with Stream(server.connect()) as stream:
+        stream.exchange(b"set a 0 0 1\r\n1\r\n")
+        ask_often(stream, b"get a\r\nget b\r\n", 1000)
+        status, headers, text = get(port, "/metrics")
+    assert status == 200
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for family in families.values():
+        assert family.documentation and family.type in ("counter", "gauge", "histogram"), family.name
+        assert family.name.startswith(("tandem_", "process_"))
+        names = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in family.samples]
+        assert len(names) == len(set(names)), f"{family.name} has a sample twice"
+        if family.type == "counter":
+            assert all(sample.name == f"{family.name}_total" for sample in family.samples)
+    assert text.count("# TYPE") == len(families)
+    gets = {s.labels["result"]: s.value for s in families["tandem_commands"].samples if s.labels["command"] == "get"}
+    assert gets == {"hit": 1000, "miss": 2001}  # the sentinel of each exchange misses, too
+    assert families["tandem_items"].samples[0].value == 1
+    buckets: dict[str, list[float]] = {}
+    for sample in families["tandem_command_duration_seconds"].samples:
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(sample.labels["command"], []).append(sample.value)
+    assert 1000 < buckets["get"][-1] < 4000
+    assert all(counts == sorted(counts) for counts in buckets.values())
+    assert {s.labels["rank"] for s in families["tandem_hot_key_share"].samples} == {str(i) for i in range(1, 11)}
+
+
+def test_status(monitored: tuple[Server, int]) -> None:
+    server, port = monitored
+    with Stream(server.connect()) as stream:
+        deadline = time.monotonic() + 20 * TIME_FACTOR
+        while True:
+            ask_often(stream, b"get a\r\n", 200)
+            code, headers, text = get(port, "/api/status")
+            status = json.loads(text)
+            if any(point["gets_per_s"] > 0 for point in status["points"]) and status["hot_keys"]["keys"]:
+                break
+            assert time.monotonic() < deadline
+    assert code == 200 and headers["Content-Type"] == "application/json"
+    assert [task["name"] for task in status["tasks"]] == ["RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD"]
+    assert status["hot_keys"]["keys"][0]["key"] == "a"
+    later = json.loads(get(port, f"/api/status?since={status['sequence']}")[2])
+    assert len(later["points"]) == later["sequence"] - status["sequence"]
+    assert get(port, "/api/status?since=x")[0] == 400
+
+
+def test_answers_nobody_else(monitored: tuple[Server, int]) -> None:
+    _, port = monitored
+    for path in ("/", "/style.css", "/script.js"):
+        status, headers, _ = get(port, path)
+        assert status == 200
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "Access-Control-Allow-Origin" not in headers
+    assert get(port, "/etc/passwd")[0] == 404
+    assert get(port, "/%2e%2e/%2e%2e/etc/passwd")[0] in (400, 404)
+    # A foreign page whose name was made to mean this machine.
+    assert get(port, "/api/status", Host="evil.example")[0] == 421
+    assert get(port, "/api/status", Host=f"localhost:{port}")[0] == 200
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+        with socket.create_connection((HOST, port), timeout=20) as connection:
+            connection.sendall(f"{method} / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+            assert connection.recv(100).startswith((b"HTTP/1.1 405", b"HTTP/1.1 501")), method
+
+
+@pytest.mark.slow
+def test_slow_and_large_requests_take_no_place(monitored: tuple[Server, int]) -> None:
+    server, port = monitored
+    held = [socket.create_connection((HOST, port), timeout=60) for _ in range(8)]
+    for connection in held:
+        connection.sendall(b"GET / HT")
+    with socket.create_connection((HOST, port), timeout=60) as large:
+        large.sendall(b"GET /" + b"x" * 7000)
+        with pytest.raises((ConnectionError, AssertionError)):
+            for _ in range(100):
+                large.sendall(b"y" * 100_000)
+            assert large.recv(20).startswith(b"HTTP/1.1 2")
+    # Each byte now and then does not extend the time that a request has.
+    deadline = time.monotonic() + 60 * TIME_FACTOR
+    for connection in held:
+        connection.setblocking(False)
+    while time.monotonic() < deadline:
+        for connection in held:
+            try:
+                connection.send(b"x")
+            except OSError:
+                continue
+        try:
+            if get(port, "/metrics")[0] == 200:
+                break
+        except OSError:
+            continue
+    else:
+        pytest.fail("clients that send slowly keep the endpoint from answering")
+    for connection in held:
+        connection.close()
+    with Stream(server.connect()) as stream:
+        assert stream.exchange(b"mn\r\n").data == b"MN\r\n"
+
+
+def test_bad_addresses_end_the_start(tandem: Callable[..., Server], monitored: tuple[Server, int]) -> None:
+    _, port = monitored
+    for address in (f"{HOST}:{port}", "no.such.host.invalid:1", f"{HOST}:x", f"{HOST}:70000"):
+        with pytest.raises(ServerError, match=r"exited with (64|71)"):
+            tandem("-o", f"metrics={address}")
+
+
+def run_top(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(tandem_binary()), "top", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60 * TIME_FACTOR)
+
+
+def test_top_once(tandem: Callable[..., Server]) -> None:
+    server = tandem("-t", "1")
+    with Stream(server.connect()) as stream:
+        ask_often(stream, b"get hot\r\nset a 0 0 1\r\nx\r\n", 1000)
+        top = run_top("--once", "--interval", "0.2", "--connect", f"{HOST}:{server.port}")
+    assert (top.returncode, top.stderr) == (0, "")
+    for text in ("requests/s", "hit ratio", "latency (us)", "task (ns per query)", "RV", "SD", "hot keys", "hot  "):
+        assert text in top.stdout, top.stdout
+
+
+def test_top_of_memcached() -> None:
+    server = start_memcached()
+    try:
+        top = run_top("--once", "--interval", "0.2", "--connect", f"{HOST}:{server.port}")
+    finally:
+        server.discard()
+    assert (top.returncode, top.stderr) == (0, "")
+    assert "version 1.6.18" in top.stdout and "latency" not in top.stdout
+
+
+def test_top_without_a_server() -> None:
+    top = run_top("--once", "--connect", f"{HOST}:{free_port()}")
+    assert top.returncode == 69 and "Connection refused" in top.stderr
+    assert run_top("--connect", "x:y").returncode == 64
+    assert run_top("--interval", "0").returncode == 64
+    assert run_top().returncode != 0  # no terminal
+
+
+def test_top_in_a_terminal(tandem: Callable[..., Server]) -> None:
+    server = tandem("-t", "1")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "xterm"
+        program = str(tandem_binary())
+        os.execv(program, [program, "top", "--interval", "0.1", "--connect", f"{HOST}:{server.port}"])
+    seen = b""
+    deadline = time.monotonic() + 30 * TIME_FACTOR
+    while b"hit ratio" not in seen or b"q: quit" not in seen:
+        assert time.monotonic() < deadline, seen
+        if select.select([terminal], [], [], 0.1)[0]:
+            seen += os.read(terminal, 65536)
+    os.write(terminal, b"q")
+    while True:
+        try:
+            if not os.read(terminal, 65536):
+                break
+        except OSError:  # the terminal is closed
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(terminal)
