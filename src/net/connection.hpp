@@ -16,9 +16,9 @@
 
 #include "heap/heap.hpp"
 #include "net/limits.hpp"
-#include "net/tls_session.hpp"
 #include "net/recorder.hpp"
 #include "net/stream.hpp"
+#include "net/tls_session.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::net {

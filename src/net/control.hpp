@@ -11,8 +11,8 @@
 
 #include "net/acceptor.hpp"
 #include "net/admin.hpp"
-#include "net/telemetry.hpp"
 #include "net/state.hpp"
+#include "net/telemetry.hpp"
 #include "net/worker.hpp"
 #include "protocol/protocol.hpp"
 

@@ -63,10 +63,10 @@ struct ServerOptions {
   std::string metrics;                              // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                                // -v
   TlsOptions tls;
-  std::string protocol = "auto";                    // -B: auto, ascii or binary
-  bool sasl = false;                                // -S: the binary protocol asks for user and password
-  std::string sasl_file;                            // whose lines are user:password (MEMCACHED_SASL_PWDB)
-  std::string auth_file;                            // -Y: the same for the text protocol; empty: it asks for nothing
+  std::string protocol = "auto";  // -B: auto, ascii or binary
+  bool sasl = false;              // -S: the binary protocol asks for user and password
+  std::string sasl_file;          // whose lines are user:password (MEMCACHED_SASL_PWDB)
+  std::string auth_file;          // -Y: the same for the text protocol; empty: it asks for nothing
 };
 
 class Server {
@@ -86,8 +86,8 @@ class Server {
   // Any thread. Reads the password files again; what is wrong with one is logged, and what was read before stays.
   void reload_passwords();
   net::Telemetry& telemetry() noexcept;  // for monitoring
-  void stop() noexcept;                // any thread, also from a signal handler
-  void wait();                         // until stopped: all connections are closed, the Unix socket's file is gone
+  void stop() noexcept;                  // any thread, also from a signal handler
+  void wait();                           // until stopped: all connections are closed, the Unix socket's file is gone
 
  private:
   struct Parts;

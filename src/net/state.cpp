@@ -63,5 +63,4 @@ void State::set_memory_limit(std::uint64_t bytes) noexcept {
   filling.set_limit(std::max(bytes / filling_share, engine.options().item_bytes_max));
 }
 
-
 }  // namespace tandem::net

@@ -34,10 +34,10 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       context_(state.engine.make_context()),
       executor_(*context_),
       arena_(new char[input_arena_bytes]),
-      has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
-      recorder_(state.events, state.prefixes, state.engine.shared()),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       hot_keys_(state.options.hot_keys ? std::make_unique<HotKeyCounter>(state.engine.shared().hash_seed) : nullptr),
+      has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
+      recorder_(state.events, state.prefixes, state.engine.shared()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
   add_to_epoll(epoll_.get(), wakeup_.get(), EPOLLIN, nullptr);

@@ -193,9 +193,9 @@ class Worker final : private ResponseWriter {
   const bool has_timeouts_;
   std::uint32_t timeouts_checked_s_ = 0;
   std::vector<Connection*> streams_;
-  std::size_t next_stream_ = 0;      // whose turn it is
-  bool streams_due_ = false;         // one of them has something to send
-  bool udp_waits_ = false;  // a UDP socket may hold more
+  std::size_t next_stream_ = 0;  // whose turn it is
+  bool streams_due_ = false;     // one of them has something to send
+  bool udp_waits_ = false;       // a UDP socket may hold more
   // A worker that serves nothing but one UDP socket often finds more in it after a pass: then asking epoll first is a
   // system call too many.
   UdpPort* udp_alone_ = nullptr;  // all that the last pass served

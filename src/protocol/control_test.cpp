@@ -165,7 +165,8 @@ TEST(Control, Crawler) {
   ReplyHarness server;
   const Exchange exchanges[] = {
       {"lru_crawler crawl all\r\nlru_crawler crawl 1,3\r\n", "OK\r\nOK\r\n"},
-      {"lru_crawler crawl 0\r\nlru_crawler crawl 1,x\r\n", "BADCLASS invalid class id\r\nBADCLASS invalid class id\r\n"},
+      {"lru_crawler crawl 0\r\nlru_crawler crawl 1,x\r\n",
+       "BADCLASS invalid class id\r\nBADCLASS invalid class id\r\n"},
       {"lru_crawler tocrawl 5\r\nlru_crawler tocrawl x\r\n", "OK\r\nCLIENT_ERROR bad command line format\r\n"},
       {"lru_crawler sleep 1000000\r\nlru_crawler sleep 1000001\r\n",
        "OK\r\nCLIENT_ERROR sleep must be one second or less\r\n"},

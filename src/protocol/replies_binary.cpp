@@ -3,7 +3,6 @@
 #include <string>
 
 #include "protocol/binary.hpp"
-
 #include "protocol/reply.hpp"
 #include "protocol/reply_writer.hpp"
 #include "protocol/scan.hpp"

@@ -3,8 +3,8 @@
 #pragma once
 #include <cstring>
 #include <string>
-#include <utility>
 #include <string_view>
+#include <utility>
 
 #include "pipeline/executor.hpp"
 #include "protocol/protocol.hpp"
