@@ -241,11 +241,20 @@ TEST(BinaryReplies, Stats) {
   EXPECT_EQ(stat("settings"), one + end);
   EXPECT_EQ(stat("items"), end);
   EXPECT_EQ(stat("nosuch"), error(o::stat, Status::not_found));
-  EXPECT_EQ(stat("detail on") + stat("detail off"), end + end);
-  EXPECT_EQ(stat("detail dump"), response(o::stat, Status::ok, {.key = "detailed", .value = "END\r\n"}) + end);
+  EXPECT_EQ(stat("detail on"), end);
+  EXPECT_EQ(stat("detail off"), end);
+  EXPECT_EQ(
+      stat("detail dump"),
+      response(o::stat, Status::ok, {.key = "detailed", .value = "PREFIX a get 1 hit 0 set 0 del 0\r\nEND\r\n"}) + end);
   EXPECT_EQ(stat("detail"), error(o::stat, Status::not_found));
-  EXPECT_EQ(stat("sizes_enable"), response(o::stat, Status::ok, {.key = "sizes_status", .value = "enabled"}) + end);
-  EXPECT_EQ(server.calls, (std::vector<string>{"stats ", "stats settings", "stats items", "stats nosuch"}));
+  const auto sizes = [&](std::string_view status) {
+    return response(o::stat, Status::ok, {.key = "sizes_status", .value = string(status)}) + end;
+  };
+  EXPECT_EQ(stat("sizes"), sizes("disabled"));
+  EXPECT_EQ(stat("sizes_enable"), sizes("enabled"));
+  EXPECT_EQ(stat("sizes"), sizes("enabled"));
+  EXPECT_EQ(server.calls, (std::vector<string>{"stats ", "stats settings", "stats items", "stats nosuch", "detail on",
+                                               "detail off"}));
 }
 
 TEST(BinaryReplies, FullStore) {

@@ -263,8 +263,8 @@ def test_detail_from_the_start(memcached: Start, tandem: Start) -> None:
 
 
 def test_everything_at_once(tandem: Start) -> None:
-    """Writers whose values tell what they are, beside dumpers and watchers that read, do not read or go away, pages that
-    move and a limit that changes: no wrong value, nobody stuck, memory bounded."""
+    """Writers whose values tell what they are, beside dumpers and watchers that read, do not read or go away, pages
+    that move and a limit that changes: no wrong value, nobody stuck, memory bounded."""
     server = tandem("-t", "2", "-o", "watcher_logbuf_size=64", memory_mib=32)
     stop = threading.Event()
     failures: list[str] = []

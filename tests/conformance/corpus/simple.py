@@ -249,9 +249,9 @@ def build_administration() -> Group:
                  b"cache_memlimit 64", b"cache_memlimit 64 noreply", b"stats cachedump", b"stats cachedump 1",
                  b"stats cachedump x 0", b"stats cachedump 0 0", b"stats cachedump 63 0", b"stats cachedump 300 0",
                  b"stats cachedump 1 x", b"stats cachedump 1 -1", b"stats detail", b"stats detail x",
-                 b"stats detail off", b"shutdown x", b"shutdown graceful x", b"lru_crawler", b"lru_crawler x", b"lru_crawler sleep x", b"lru_crawler sleep 1000001",
-                 b"cache_memlimit",
-                 b"cache_memlimit x", b"cache_memlimit 1", b"cache_memlimit 1 2 3", b"watch nosuch", b"watch noreply", b"extstore",
+                 b"stats detail off", b"shutdown x", b"shutdown graceful x", b"lru_crawler", b"lru_crawler x",
+                 b"lru_crawler sleep x", b"lru_crawler sleep 1000001", b"cache_memlimit", b"cache_memlimit x",
+                 b"cache_memlimit 1", b"cache_memlimit 1 2 3", b"watch nosuch", b"watch noreply", b"extstore",
                  b"refresh"):  # fmt: skip
         quirk = "says so when it is not the first of its packet" if line.startswith(b"watch") else ""
         group.add(repr(line), line + b"\r\n", quirk=quirk)
