@@ -221,7 +221,7 @@ std::string show(const Option& option, const Settings& settings) {
 std::string_view placeholder(const Option& option) {
   switch (option.kind) {
     case Kind::text:
-      return option.name == "user" ? "USER" : option.name == "tls-ciphers" ? "LIST" : "FILE";
+      return option.value_name;
     case Kind::list:
       return "ADDRESS";
     case Kind::size:

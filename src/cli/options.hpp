@@ -80,9 +80,10 @@ struct Option {
   Kind kind = Kind::flag;
   std::string_view help = {};
   Field (*field)(Settings&) = nullptr;
-  double minimum = 0, maximum = 0;      // of integer, real, size (bytes), seconds and choice
-  std::string_view choices = {};        // their names joined by |, the first stands for `minimum`
-  std::string_view serve_default = {};  // said in help and docs where it depends on the machine
+  double minimum = 0, maximum = 0;       // of integer, real, size (bytes), seconds and choice
+  std::string_view choices = {};         // their names joined by |, the first stands for `minimum`
+  std::string_view value_name = "FILE";  // of a text, in help
+  std::string_view serve_default = {};   // said in help and docs where it depends on the machine
 
   char letter = 0;  // memcached's
   std::string_view long_name = {};

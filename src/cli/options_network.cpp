@@ -88,6 +88,7 @@ constexpr std::array options{
            .help = "address and port for the live page and Prometheus metrics, such as 127.0.0.1:9150; port 0: any "
                    "free one; unset: none",
            .field = server<&ServerOptions::metrics>,
+           .value_name = "ADDRESS",
            .extended = "metrics"},
     Option{.name = "hot-keys",
            .group = "Network",
@@ -201,6 +202,7 @@ constexpr std::array options{
            .kind = Kind::text,
            .help = "OpenSSL's list of the ciphers allowed in TLS 1.2 and before",
            .field = tls<&TlsOptions::ciphers>,
+           .value_name = "LIST",
            .effect = Effect::value,
            .extended = "ssl_ciphers"},
     Option{.name = "tls-min-version",
@@ -242,6 +244,7 @@ constexpr std::array options{
         .help =
             "what clients may speak: ascii (text and meta commands), binary, or auto: either, told by the first byte",
         .field = server<&ServerOptions::protocol>,
+        .value_name = "NAME",
         .letter = 'B',
         .long_name = "protocol",
         .effect = Effect::protocol,

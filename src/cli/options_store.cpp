@@ -48,6 +48,7 @@ constexpr std::array options{
                "what goes when memory is full: clock (what was not used lately), or s3-fifo (the same, after a trial "
                "that most new items do not pass: more hits where many are asked for once)",
            .field = engine<&EngineOptions::eviction>,
+           .value_name = "NAME",
            .extended = "eviction"},
     Option{.name = "cas",
            .group = "Store",

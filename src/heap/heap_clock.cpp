@@ -14,7 +14,7 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
   for (std::size_t looks = 0; looks < looks_max && found < victims.size(); ++looks) {
     const Location l = probation_->take_oldest(c, slots);
     if (l == no_location) break;
-    if (class_of(l) != c) continue;  // its page has moved on
+    if (items_of_page(page_of(l)) != c) continue;  // its page has moved on
     Item* const item = at(l);
     const std::uint64_t state = item->state_acquire();
     if (Item::state_of(state) != ItemState::live) continue;

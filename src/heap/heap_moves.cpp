@@ -122,6 +122,7 @@ bool Heap::finish_page(PageId page, SizeClass to) noexcept {
   if (!epochs_.is_safe(info.emptied_stamp)) return false;
 
   unpoison_memory(table_.page(page), page_bytes);
+  if (probation_ != nullptr) probation_->forget(page);
   pages_[c].leave(page);
   if (to == huge_class) {
     pool_.give_page(page);

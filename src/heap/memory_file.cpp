@@ -106,11 +106,14 @@ MemoryFile::~MemoryFile() {
 }
 
 void MemoryFile::open_locked() {
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR);
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, S_IRUSR | S_IWUSR);
   if (fd_ < 0) fail_errno("cannot be opened");
   struct stat info{};
   if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
   if (!S_ISREG(info.st_mode)) fail("is not a regular file");
+  // Who else could write it could change values, or shorten it under the server.
+  if (info.st_uid != geteuid()) fail("belongs to another user");
+  if (fchmod(fd_, S_IRUSR | S_IWUSR) != 0) fail_errno("cannot be protected");
   // A process that was killed holds the lock until the system has taken its memory apart.
   constexpr auto patience = std::chrono::milliseconds(1500);
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -133,8 +136,12 @@ void MemoryFile::judge(const FileHeader& wanted) {
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  // Of zeros: made by a process that was killed before it wrote the header.
-  if (std::all_of(bytes, bytes + size, [](char c) { return c == 0; })) return;
+  struct stat info{};
+  if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
+  // Short and of zeros: made by a process that was killed before it wrote the header.
+  if (static_cast<std::uint64_t>(info.st_size) <= pages_at &&
+      std::all_of(bytes, bytes + size, [](char c) { return c == 0; }))
+    return;
   const auto& h = *reinterpret_cast<const FileHeader*>(bytes);
   if (h.magic != FileHeader::magic_now) {
     // memcached's own has no mark, but a second file beside it.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <system_error>
 
@@ -37,18 +38,27 @@ Probation::~Probation() {
   budget_.give_back((ghost_mask_ + 1) * sizeof(std::uint16_t));
 }
 
-void Probation::admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots) {
+void Probation::admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots) noexcept {
   if (recall(f)) return release(l);
   // A slot that has an entry from an earlier item is looked at when that one's turn comes.
   if ((word(l).fetch_or(bit(l), std::memory_order_relaxed) & bit(l)) != 0) return;
   Queue& queue = queues_[c];
   const std::lock_guard lock(queue.lock);
-  queue.slots.push_back(l);
+  try {
+    queue.slots.push_back(l);
+  } catch (const std::bad_alloc&) {
+    return release(l);
+  }
   // Memory is not full yet, or entries outlived their items: the oldest has stayed long enough.
-  if (queue.slots.size() > std::max(places_min, slots * slack / slots_per_place)) {
+  while (queue.slots.size() > std::max(places_min, slots * slack / slots_per_place)) {
     release(queue.slots.front());
     queue.slots.pop_front();
   }
+}
+
+void Probation::forget(PageId page) noexcept {
+  constexpr std::uint32_t words = page_granules / 64;
+  for (std::uint32_t i = 0; i < words; ++i) bits_[page * words + i].store(0, std::memory_order_relaxed);
 }
 
 Location Probation::take_oldest(SizeClass c, std::uint64_t slots) noexcept {

@@ -37,9 +37,11 @@ class Probation {
 
   // A new key's item at `l`, or (`f`'s key went not long ago) an old acquaintance. Called once the item is live.
   // `slots`: of the class.
-  void admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots);
+  void admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots) noexcept;
   // The item at `l` has proved itself.
   void release(Location l) noexcept { word(l).fetch_and(~bit(l), std::memory_order_relaxed); }
+  // The page leaves its class: none of its slots has an entry in the next one's queue.
+  void forget(PageId page) noexcept;
   bool is_on(Location l) const noexcept { return (word(l).load(std::memory_order_relaxed) & bit(l)) != 0; }
 
   // The oldest slot on probation, whose probation ends with this call; no_location while no more than their share are.

@@ -114,7 +114,7 @@ void put_items(Families& f, const EngineStats& e) {
   f.put(e.counters.evictions);
   f.counter("tandem_evictions_unfetched_total", "Of these, items that nobody had asked for.");
   f.put(e.counters.evicted_unfetched);
-  f.counter("tandem_reclaimed_total", "Items whose room was used again after they had expired.");
+  f.counter("tandem_reclaimed_total", "Items given back because they had expired or were flushed.");
   f.put(e.counters.reclaimed);
 
   f.gauge("tandem_memory_limit_bytes", "The limit of heap and index together (-m).");

@@ -73,7 +73,7 @@ class View {
                                  "touch_hits", "touch_misses"});
     line(fmt::format("requests/s {:>8}   gets {}  stores {}  others {}", short_number(gets + per_s("cmd_set") + others),
                      short_number(gets), short_number(per_s("cmd_set")), short_number(others)));
-    line(fmt::format("hit ratio  {:>8}   since the start {}", ratio_text(per_s("get_hits"), gets),
+    line(fmt::format("hit ratio  {:>8}   in all {}", ratio_text(per_s("get_hits"), gets),
                      ratio_text(value("get_hits"), value("cmd_get"))));
     line(fmt::format("items      {:>8}   {} of {}, evictions/s {}", short_number(value("curr_items")),
                      bytes_text(value("bytes")), bytes_text(value("limit_maxbytes")),

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -183,6 +184,10 @@ void Control::general(StatSink& sink) {
   put(sink, "hash_power_level", std::bit_width(engine.index_cells) - (engine.index_cells != 0 ? 1 : 0));
   put(sink, "hash_bytes", engine.index_bytes);
   put(sink, "hash_is_expanding", state_.engine.shared().index.wants_growth() ? 1 : 0);
+  if (const CrawlerStats crawler = state_.engine.crawler().stats(); crawler.enabled) {
+    put(sink, "lru_crawler_running", crawler.running ? 1 : 0);
+    put(sink, "lru_crawler_starts", crawler.starts);
+  }
   put(sink, "slabs_moved", engine.pages_moved);
   put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
   put(sink, "log_worker_dropped", now.log.worker_dropped);
@@ -197,6 +202,9 @@ void Control::general(StatSink& sink) {
   put(sink, "evicted_unfetched", store.evicted_unfetched);
   put(sink, "evictions", store.evictions);
   put(sink, "reclaimed", store.reclaimed);
+  const CrawlerStats crawler = state_.engine.crawler().stats();
+  put(sink, "crawler_reclaimed", std::accumulate(crawler.reclaimed.begin(), crawler.reclaimed.end(), std::uint64_t{0}));
+  put(sink, "crawler_items_checked", std::accumulate(crawler.checked.begin(), crawler.checked.end(), std::uint64_t{0}));
   tls(sink, now);
   if (!state_.engine.options().memory_file.empty()) restart_stats(sink);
 }
@@ -250,6 +258,10 @@ void Control::settings(StatSink& sink) const {
   put(sink, "dump_enabled", yes_no(server.dump_enabled));
   put(sink, "watcher_logbuf_size", std::uint64_t{server.watcher_log_kib} * 1024);
   put(sink, "worker_logbuf_size", std::uint64_t{server.worker_log_kib} * 1024);
+  const CrawlerStats crawler = state_.engine.crawler().stats();
+  put(sink, "lru_crawler", yes_no(crawler.enabled));
+  put(sink, "lru_crawler_sleep", crawler.sleep_us);
+  put(sink, "lru_crawler_tocrawl", crawler.items_per_run);
   put(sink, "flush_enabled", yes_no(server.flush_enabled));
   put(sink, "hash_algorithm", "xxh3");
   put(sink, "idle_timeout", server.idle_timeout_s);

@@ -52,6 +52,7 @@ const std::vector<Control::ClassSurvey>& Control::survey() {
 // Classes are numbered from 1, as memcached's; huge items, which have page runs of their own, come after the last.
 void Control::items(StatSink& sink) {
   const EngineStats engine = state_.engine.stats();
+  const CrawlerStats crawler = state_.engine.crawler().stats();
   const std::lock_guard lock(survey_mutex_);
   const std::vector<ClassSurvey>& surveyed = survey();
   std::size_t id = 0;
@@ -67,6 +68,8 @@ void Control::items(StatSink& sink) {
     stat("evicted", c.evictions);
     stat("outofmemory", c.out_of_memory);
     stat("reclaimed", c.reclaimed_expired);
+    stat("crawler_reclaimed", crawler.reclaimed[id - 1]);
+    stat("crawler_items_checked", crawler.checked[id - 1]);
   }
   if (engine.huge_items != 0) put(sink, fmt::format("items:{}:number", id + 1), engine.huge_items);
 }

@@ -29,6 +29,10 @@ unsigned class_number(const Heap& heap, Location l) noexcept {
   return (c == huge_class ? heap.class_count() : c) + 1;
 }
 
+bool has_control(std::string_view key) noexcept {
+  return std::ranges::any_of(key, [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; });
+}
+
 // Unix time of a second of the store's clock.
 std::int64_t unix_s(const Clock& clock, std::uint32_t second) noexcept {
   return clock.unix_s() - clock.now_s() + second;
@@ -77,7 +81,8 @@ class Mgdump final : public KeyDump {
  private:
   void item(const Context&, Location, const Item* item, std::uint64_t, Output& out) override {
     out.append("mg ");
-    if (item->binary_key()) {
+    // A key with control characters (of a binary client) would read like lines of its own.
+    if (item->binary_key() || has_control(item->key())) {
       const std::size_t bytes = protocol::base64_bytes(item->key_bytes());
       protocol::base64_encode(out.reserve(bytes), item->key().data(), item->key_bytes());
       out.commit(bytes);

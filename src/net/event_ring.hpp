@@ -72,11 +72,13 @@ class EventRing {
 
  private:
   void put(std::uint64_t at, const void* from, std::size_t count) noexcept {
+    if (count == 0) return;
     const std::size_t offset = at & (bytes_ - 1), first = std::min(count, bytes_ - offset);
     std::memcpy(data_.get() + offset, from, first);
     if (first != count) std::memcpy(data_.get(), static_cast<const char*>(from) + first, count - first);
   }
   void get(std::uint64_t at, void* to, std::size_t count) const noexcept {
+    if (count == 0) return;
     const std::size_t offset = at & (bytes_ - 1), first = std::min(count, bytes_ - offset);
     std::memcpy(to, data_.get() + offset, first);
     if (first != count) std::memcpy(static_cast<char*>(to) + first, data_.get(), count - first);

@@ -262,7 +262,7 @@ TEST(Fairness, QuietClientBesideFloods) {
     });
   }
   for (int i = 0; i < 300 / scale; ++i) ASSERT_EQ(quiet.get("a"), "x");
-  EXPECT_GT(quiet.stat("conn_yields"), 0u);
+  for (int tries = 0; quiet.stat("conn_yields") == 0; ++tries) ASSERT_LT(tries, 10'000);
   done = true;
   for (std::thread& t : threads) t.join();
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "protocol/admin.hpp"
+#include "protocol/reply.hpp"
 #include "protocol/tokens.hpp"
 
 namespace tandem::net {
@@ -61,6 +62,7 @@ Command command_of(const Query& q) noexcept {
 // The parser forgets the key of a store that it refuses: it is the line's second word.
 std::string_view key_of(const Query& q) noexcept {
   if (q.key_bytes != 0) return q.key_view();
+  if (protocol::is_binary(q)) return {};
   protocol::Tokens words(q.wire, q.wire + q.wire_bytes);
   std::string_view word;
   words.next(word);

@@ -13,7 +13,8 @@ namespace {
 
 // A walk for big keys looks at no more slots: some 2 ms.
 constexpr std::uint64_t slots_looked_at_max = 128 * 1024;
-constexpr int walk_rest = 50;  // after a walk that took t, its result holds for so many t
+constexpr int telling_rest = 10;  // after telling took t, the same is told for so many t
+constexpr int walk_rest = 50;     // after a walk that took t, its result holds for so many t
 
 constexpr std::pair<std::string_view, double> quantiles[] = {
     {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}};
@@ -152,6 +153,34 @@ void Telemetry::reset() {
   for (const auto& worker : *workers_) {
     if (HotKeyCounter* counter = worker->hot_keys()) counter->clear();
   }
+  const auto forget = [](Told& told) {
+    const std::lock_guard lock(told.mutex);
+    told.holds_until = {};
+  };
+  forget(latency_told_);
+  for (Told& told : hot_keys_told_) forget(told);
+}
+
+template <class F>
+void Telemetry::tell(Told& told, StatSink& sink, F make) {
+  class Lines final : public StatSink {
+   public:
+    explicit Lines(Told& told) : told_(told) {}
+    void stat(std::string_view name, std::string_view value) override { told_.lines.emplace_back(name, value); }
+
+   private:
+    Told& told_;
+  };
+  const std::lock_guard lock(told.mutex);
+  const auto begin = std::chrono::steady_clock::now();
+  if (begin >= told.holds_until) {
+    told.lines.clear();
+    Lines lines(told);
+    make(lines);
+    const auto end = std::chrono::steady_clock::now();
+    told.holds_until = end + telling_rest * (end - begin);
+  }
+  for (const auto& [name, value] : told.lines) sink.stat(name, value);
 }
 
 bool Telemetry::stats(std::string_view group, StatSink& sink) {
@@ -163,9 +192,9 @@ bool Telemetry::stats(std::string_view group, StatSink& sink) {
     group = group.substr(0, space);
   }
   if (group == "latency") {
-    stats_latency(sink);
+    tell(latency_told_, sink, [this](StatSink& to) { stats_latency(to); });
   } else if (group == "hotkeys") {
-    stats_hot_keys(count, sink);
+    tell(hot_keys_told_[count], sink, [this, count](StatSink& to) { stats_hot_keys(count, to); });
   } else if (group == "bigkeys") {
     stats_big_keys(count, sink);
   } else {

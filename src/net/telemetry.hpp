@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "net/state.hpp"
@@ -75,6 +76,18 @@ class Telemetry {
   mutable std::mutex mutex_;  // guards the next two: what `stats reset` forgot
   LatencyTotals latency_base_;
   TaskTotals tasks_base_;
+
+  // What `stats latency` and `stats hotkeys` have said, said again for a while: clients that ask all the time cost a
+  // worker little of its.
+  struct Told {
+    std::mutex mutex;
+    std::chrono::steady_clock::time_point holds_until;
+    std::vector<std::pair<std::string, std::string>> lines;
+  };
+  template <class F>
+  void tell(Told& told, StatSink& sink, F make);
+  Told latency_told_;
+  Told hot_keys_told_[keys_told_max + 1];  // by how many were asked for
 
   std::mutex walk_mutex_;  // guards the rest
   Engine::ContextPtr context_;

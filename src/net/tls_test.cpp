@@ -153,6 +153,43 @@ TEST_F(Tls, BlockedClientGetsAll) {
   EXPECT_EQ(plain->stat("pinned_bytes", "tandem"), 0u);
 }
 
+// What the worker has received and decrypted, but not taken when the connection became blocked, is no event of epoll's.
+TEST_F(Tls, InputThatWaitsInsideOpenSslIsTakenWhenTheOutputHasGone) {
+  options.threads = 1;
+  TestServer s(options);
+  TlsClient writer(s.port());
+  const std::string value = pattern(700'000, 1);
+  ASSERT_EQ(writer.set("big", value), "STORED\r\n");
+  constexpr std::size_t received_at_once = 16 * 1024;
+  std::string last = "get";
+  std::string reply;
+  for (int i = 0; i < 20; ++i) {  // more than sockets hold
+    last += " big";
+    reply += "VALUE big 0 700000\r\n" + value + "\r\n";
+  }
+  last += "\r\n";
+  reply += "END\r\n";
+  std::string requests;
+  for (const std::size_t bytes : {5000u, 5000u, 0u}) {  // few commands: they fit one batch
+    const std::size_t left = received_at_once - last.size() - requests.size();
+    const std::size_t value_bytes = bytes != 0 ? bytes : left - std::string("set f 0 0 0000 noreply\r\n\r\n").size();
+    requests += "set f 0 0 " + std::to_string(value_bytes) + " noreply\r\n" + std::string(value_bytes, 'f') + "\r\n";
+  }
+  requests += last;
+  ASSERT_EQ(requests.size(), received_at_once);
+  const std::string& expected = reply;
+  for (int round = 0; round < 3; ++round) {
+    TlsClient c(s.port(), {.receive_buffer_bytes = 4096});
+    ASSERT_EQ(c.ask("mn\r\n"), "MN\r\n");
+    TlsClient busy(s.port());
+    ASSERT_TRUE(busy.send(last));  // keeps the worker from looking before both records are there
+    ASSERT_TRUE(c.send(requests.substr(0, 10'000)));
+    ASSERT_TRUE(c.send(requests.substr(10'000) + "mn\r\n"));
+    ASSERT_TRUE(c.read(expected.size()) == expected) << round;
+    ASSERT_EQ(c.read(4), "MN\r\n") << round;
+  }
+}
+
 TEST_F(Tls, ClientsThatLeaveInTheMiddle) {
   TestServer s(options);
   TlsClient witness(s.port());

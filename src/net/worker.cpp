@@ -62,6 +62,7 @@ void Worker::adopt(Fd socket, bool tls) {
     c->tls = std::make_unique<TlsSession>(c->fd, state_.engine.shared().clock.now_s());
     unfinished_handshakes_.fetch_add(1, std::memory_order_relaxed);
   }
+  note_opened(state_.events, c->fd);
   {
     const std::lock_guard lock(connections_mutex_);
     c->next = connections_;
@@ -82,9 +83,6 @@ void Worker::adopt(Fd socket, bool tls) {
     }
     static_cast<void>(socket.release());
     static_cast<void>(owned.release());
-  }
-  note_opened(state_.events, c->fd);
-  {
   }
 }
 
@@ -183,7 +181,7 @@ void Worker::end_pass() noexcept {
   if (TD_LIKELY(closed_.empty())) return;
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
-    if (TD_UNLIKELY((recorder_.flags() & watch_event::connevents) != 0)) recorder_.closed(c->fd, c->close_reason);
+    if (TD_UNLIKELY((state_.events.flags() & watch_event::connevents) != 0)) recorder_.closed(c->fd, c->close_reason);
     {
       const std::lock_guard lock(connections_mutex_);
       (c->previous != nullptr ? c->previous->next : connections_) = c->next;
@@ -224,8 +222,9 @@ void Worker::check_timeouts(std::uint32_t now_s) {
 void Worker::close_idle(std::uint32_t now_s) {
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
-    if (now_s - c->last_active_s.load(std::memory_order_relaxed) <= state_.options.idle_timeout_s || c->is_closed())
-      continue;
+    const std::uint32_t active_s = c->last_active_s.load(std::memory_order_relaxed);
+    // It may have come, or the clock have gone, since now_s was read.
+    if (active_s >= now_s || now_s - active_s <= state_.options.idle_timeout_s || c->is_closed()) continue;
     if (c->stream != nullptr && !c->is_blocked()) continue;  // it listens, as it should
     counters_.idle_kicks.add();
     close_later(*c, CloseReason::idle_timeout);

@@ -38,7 +38,8 @@ void Worker::serve(Connection& c) {
   c.pass = pass_;
   if (TD_UNLIKELY(c.is_blocked() || c.stream != nullptr)) {
     if (c.stream != nullptr) return serve_stream(c);
-    if (!drain(c) || !c.resumes) return;
+    // OpenSSL may hold input that no event tells of.
+    if (!drain(c) || (!c.resumes && c.tls == nullptr)) return;
   }
   const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   const std::size_t kept = c.kept.size();

@@ -79,15 +79,16 @@ void Worker::send_streams() {
     const Stream::Step step = c.stream->produce(*context_, output_);
     if (step == Stream::Step::wait) continue;
     ++pieces;
+    // Before its end is sent: who has read that may ask for the next one.
+    if (step == Stream::Step::done) drop_stream(c);
     send(c, {&output_, 0, output_.size(), 0, 0});
     output_.clear();
     if (c.is_closed()) continue;
     if (step == Stream::Step::more) {
       streams_due_ |= !c.is_blocked();
-      continue;
+    } else if (!c.is_blocked()) {
+      end_stream(c);
     }
-    drop_stream(c);
-    if (!c.is_blocked()) end_stream(c);
   }
 }
 

@@ -102,7 +102,7 @@ void Worker::close_unfinished_handshakes(std::uint32_t now_s) {
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
     if (c->tls == nullptr || c->tls->is_established() || c->is_closed()) continue;
-    if (now_s - c->tls->since_s() > timeout_s) close_later(*c);
+    if (now_s > c->tls->since_s() && now_s - c->tls->since_s() > timeout_s) close_later(*c);
   }
 }
 

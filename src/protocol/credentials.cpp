@@ -91,6 +91,8 @@ std::shared_ptr<const Credentials::Entries> Credentials::entries() const {
 
 bool Credentials::check(std::string_view user, std::string_view password) const {
   const bool sasl = format_ == Format::sasl_file;
+  // No entry is longer, and comparing takes as long as the guess.
+  if (user.size() > line_bytes_max || password.size() > line_bytes_max) return false;
   unsigned passed = 0, seen = 0;
   const std::shared_ptr<const Entries> held = entries();  // a reload may put others in their place meanwhile
   for (const Entry& entry : *held) {

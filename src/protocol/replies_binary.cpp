@@ -29,11 +29,11 @@ TD_INLINE char* write_header(char* p, const Query& q, binary::Status status, std
 
 void write_packet(const Query& q, binary::Status status, std::string_view key, std::string_view value,
                   std::uint64_t cas, Output& out) {
-  char* const begin = out.reserve(header_bytes + key.size() + value.size());
-  char* p = write_header(begin, q, status, 0, static_cast<std::uint32_t>(key.size()),
-                         static_cast<std::uint32_t>(value.size()), cas);
-  p = write_text(write_text(p, key), value);
-  out.commit(static_cast<std::size_t>(p - begin));
+  write_header(out.reserve(header_bytes), q, status, 0, static_cast<std::uint32_t>(key.size()),
+               static_cast<std::uint32_t>(value.size()), cas);
+  out.commit(header_bytes);
+  out.append(key);
+  out.append(value);
 }
 
 void write_status(const Query& q, binary::Status status, std::string_view text, Output& out) {

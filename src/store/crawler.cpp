@@ -108,8 +108,8 @@ void Crawler::walk() {
 
 bool Crawler::sleep_until(Clock::time_point when) {
   std::unique_lock lock(mutex_);
-  // A run that is asked for ends a rest of the background, not one of its own.
-  const auto is_woken = [this] { return stopping_ || (!run_is_asked_ && (asked_ || hurry_)); };
+  // A run that is asked for ends a rest of the background, not one of its own. Hurry begins the next round.
+  const auto is_woken = [this] { return stopping_ || (!run_is_asked_ && asked_); };
   wakeup_.wait_until(lock, when, is_woken);
   return !stopping_;
 }

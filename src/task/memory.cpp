@@ -222,9 +222,11 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
         if (guard.find(candidates[i]) == nullptr) continue;
         guard.erase();
       }
-      if (TD_UNLIKELY(context.observer != nullptr)) context.observer->evicted(candidates[i], item, state);
-      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), false);
-      context.counters.evictions.add();
+      const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+      const bool garbage = is_garbage(&rule, item, state);
+      if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(candidates[i], item, state);
+      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), garbage);
+      (garbage ? context.counters.reclaimed : context.counters.evictions).add();
       const Heap::Cache::Lock lock(context.cache);
       shared.heap.retire(context.cache, candidates[i]);
       return true;

@@ -24,6 +24,7 @@ SHARED: dict[str, set[str]] = {
         time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes hash_is_expanding malloc_fails
         log_worker_dropped log_worker_written log_watcher_skipped log_watcher_sent log_watchers
         bytes curr_items total_items expired_unfetched evicted_unfetched evictions reclaimed slabs_moved
+        lru_crawler_running lru_crawler_starts crawler_reclaimed crawler_items_checked
     """),
     "settings": names("""
         maxbytes maxconns tcpport udpport inter verbosity oldest evictions domain_socket umask growth_factor chunk_size
@@ -31,10 +32,11 @@ SHARED: dict[str, set[str]] = {
         idle_timeout track_sizes ssl_enabled ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers
         ssl_ca_cert ssl_wbuf_size ssl_session_cache ssl_kernel_tls ssl_min_version
         shutdown_command stat_key_prefix detail_enabled dump_enabled slab_reassign
-        slab_automove watcher_logbuf_size worker_logbuf_size
+        slab_automove watcher_logbuf_size worker_logbuf_size memory_file lru_crawler lru_crawler_sleep
+        lru_crawler_tocrawl
     """),
     # Of each size class; a class number stands before the name.
-    "items": names("number age mem_requested evicted outofmemory reclaimed "),
+    "items": names("number age mem_requested evicted outofmemory reclaimed crawler_reclaimed crawler_items_checked"),
     "slabs": names("""
         chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks active_slabs total_malloced
     """),
@@ -62,8 +64,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
         **lacking(
             "memcached's segmented LRU with its background threads has no counterpart",
             """
-            evicted_active lru_crawler_running lru_crawler_starts lru_maintainer_juggles crawler_reclaimed
-            crawler_items_checked lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru direct_reclaims
+            evicted_active lru_maintainer_juggles lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru direct_reclaims
             lru_bumps_dropped
             """,
         ),
@@ -73,8 +74,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
         "a setting of a part that has no counterpart",
         """
         num_threads_per_udp auth_enabled_sasl auth_enabled_ascii
-        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max lru_crawler
-        lru_crawler_sleep lru_crawler_tocrawl tail_repair_time hash_algorithm lru_maintainer_thread
+        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max tail_repair_time hash_algorithm lru_maintainer_thread
         lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl
         read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
         ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under ext_max_sleep ext_max_frag
@@ -86,7 +86,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
         """
         number_hot number_warm number_cold number_temp age_hot age_warm evicted_time tailrepairs evicted_nonzero
         expired_unfetched evicted_unfetched
-        evicted_active crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold moves_to_warm
+        evicted_active lrutail_reflocked moves_to_cold moves_to_warm
         moves_within_lru direct_reclaims hits_to_hot hits_to_warm hits_to_cold hits_to_temp
         """,
     ),

@@ -74,7 +74,7 @@ function drawTiles(status) {
   $("tiles").replaceChildren(
     tile("Requests per second", p ? short(requests(p)) : "–", p ? `${bytes(Math.round(p.received_bytes_per_s))}/s in, ${bytes(Math.round(p.sent_bytes_per_s))}/s out` : ""),
     tile("Latency p99", p ? micros(p.p99_us) : "–", p ? `p50 ${micros(p.p50_us)}` : ""),
-    tile("Hit ratio", ratio === null ? "–" : percent(ratio), totals.gets ? `${percent(totals.hits / totals.gets)} since the start` : "no gets yet"),
+    tile("Hit ratio", ratio === null ? "–" : percent(ratio), totals.gets ? `${percent(totals.hits / totals.gets)} in all` : "no gets yet"),
     tile("Memory", percent(memory.used_bytes / memory.limit_bytes, 0), `${bytes(memory.used_bytes)} of ${bytes(memory.limit_bytes)}, ${short(totals.items)} items`),
     tile("Evictions per second", p ? short(p.evictions_per_s) : "–", `${short(totals.evictions)} in all`),
     tile("Connections", short(connections.open), `of ${short(connections.max)}, ${status.threads} threads`));
