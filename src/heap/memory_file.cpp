@@ -158,7 +158,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (h.layout_hash != wanted.layout_hash) {
     notice_ = "has other size classes (options -f, -n, -I)";
   } else if (!is_possible(h.saved)) {
-    notice_ = "has a damaged header";
+    notice_ = "has nearly used up its CAS ids, or a header whose numbers cannot be";
   } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
     found_ = Found::closed;
     return;

@@ -83,8 +83,9 @@ class Mgdump final : public KeyDump {
     out.append("mg ");
     // A key with control characters (of a binary client) would read like lines of its own.
     if (item->binary_key() || has_control(item->key())) {
-      const std::size_t bytes = protocol::base64_bytes(item->key_bytes());
-      protocol::base64_encode(out.reserve(bytes), item->key().data(), item->key_bytes());
+      const std::string_view key = item->key();
+      const std::size_t bytes = protocol::base64_bytes(key.size());
+      protocol::base64_encode(out.reserve(bytes), item->bytes() + item->key_offset(), key.size());
       out.commit(bytes);
       out.append(" b\r\n");
     } else {

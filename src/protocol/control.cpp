@@ -50,7 +50,7 @@ StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerCo
       out.append(line::bad_format);
       return {};
     }
-    group = {group.data(), words[2].end()};
+    group = {group.begin(), words[2].end()};
   }
   StatLines lines(out);
   if (group == "sizes_enable" || group == "sizes_disable") {

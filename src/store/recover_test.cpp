@@ -58,7 +58,12 @@ TEST_F(RestartTest, EverythingComesBack) {
 }
 
 TEST_F(RestartTest, TheStoreGoesOnBeingUsable) {
-  for (int round = 0; round < 4; ++round) {
+#if defined(TANDEM_SANITIZED)
+  constexpr int rounds = 2;
+#else
+  constexpr int rounds = 4;
+#endif
+  for (int round = 0; round < rounds; ++round) {
     Store store(options(16 * mib));
     TestRandom random(static_cast<std::uint64_t>(round));
     for (int i = 0; i < 30'000; ++i) {

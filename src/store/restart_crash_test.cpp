@@ -5,7 +5,7 @@
 // with the parent, before and after each operation. The next child first reads every key: each must hold what was
 // acknowledged last, or what was on its way. Values say whose they are and can tell whether their bytes are whole.
 //
-// TANDEM_CRASHES: how many kills each test makes (180 unless told).
+// TANDEM_CRASHES: how many kills each test makes (180 unless told, 15 with a sanitizer).
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -388,7 +388,12 @@ struct RestartCrash : testing::TestWithParam<Setting> {
 
 TEST_P(RestartCrash, EveryKeyHoldsWhatWasAcknowledged) {
   const char* const told = std::getenv("TANDEM_CRASHES");  // NOLINT(concurrency-mt-unsafe): before any thread
-  const int crashes = told != nullptr ? std::atoi(told) : 180;
+#if defined(TANDEM_SANITIZED)
+  constexpr int crashes_default = 15;
+#else
+  constexpr int crashes_default = 180;
+#endif
+  const int crashes = told != nullptr ? std::atoi(told) : crashes_default;
   TestRandom random(std::random_device{}());
   for (int i = 0; i < crashes; ++i) {
     ASSERT_TRUE(let_live(static_cast<std::uint64_t>(i) + 1, random))
