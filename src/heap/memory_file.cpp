@@ -163,7 +163,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
     found_ = Found::closed;
     return;
   } else if (state != FileHeader::in_use) {
-    notice_ = "has a damaged header";
+    notice_ = "has a damaged header: no such state";
   } else if (!is_same_boot(h.boot_id)) {
     notice_ = "was in use when the machine stopped";
   } else {

@@ -64,8 +64,8 @@ MAY_LACK: dict[str, dict[str, str]] = {
         **lacking(
             "memcached's segmented LRU with its background threads has no counterpart",
             """
-            evicted_active lru_maintainer_juggles lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru direct_reclaims
-            lru_bumps_dropped
+            evicted_active lru_maintainer_juggles lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru
+            direct_reclaims lru_bumps_dropped
             """,
         ),
         **lacking("no NAPI ids", "unexpected_napi_ids round_robin_fallback"),
@@ -74,8 +74,9 @@ MAY_LACK: dict[str, dict[str, str]] = {
         "a setting of a part that has no counterpart",
         """
         num_threads_per_udp auth_enabled_sasl auth_enabled_ascii
-        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max tail_repair_time hash_algorithm lru_maintainer_thread
-        lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru temporary_ttl
+        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max tail_repair_time hash_algorithm
+        lru_maintainer_thread lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru
+        temporary_ttl
         read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
         ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under ext_max_sleep ext_max_frag
         slab_automove_freeratio ext_drop_unread num_napi_ids drop_privileges proxy_enabled proxy_uring_enabled
