@@ -1,5 +1,6 @@
 // Memory files that are not what they should be: somebody else's, damaged in one field or another, cut short.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -59,9 +60,43 @@ TEST_F(RestartTest, EmptyFilesAndFilesOfZerosAreNew) {
     EXPECT_EQ(reopened().items, 0u);
   }
   ASSERT_EQ(truncate(file.path().c_str(), 0), 0);
-  ASSERT_EQ(truncate(file.path().c_str(), 5'000'000), 0);
+  ASSERT_EQ(truncate(file.path().c_str(), 5000), 0);
   Store store(options());
   EXPECT_EQ(store.set("a", "1"), Code::stored);
+}
+
+// Longer than a file that was killed before it got its header: an image of a disk begins like this.
+TEST_F(RestartTest, LongFilesOfZerosAreSomebodyElses) {
+  std::ofstream(file.path()).flush();
+  constexpr off_t bytes = 5'000'000;
+  ASSERT_EQ(truncate(file.path().c_str(), bytes), 0);
+  EXPECT_THROW(Store{options()}, std::exception);
+  struct stat info{};
+  ASSERT_EQ(stat(file.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, bytes) << "left alone";
+}
+
+TEST_F(RestartTest, FilesOfOthersAndLinksAreRefused) {
+  {
+    Store store(options());
+    EXPECT_EQ(store.set("a", "1"), Code::stored);
+  }
+  Options linked = options();
+  linked.memory_file = file.path() + ".link";
+  ASSERT_EQ(symlink(file.path().c_str(), linked.memory_file.c_str()), 0);
+  EXPECT_THROW(Store{linked}, std::exception);
+  EXPECT_EQ(unlink(linked.memory_file.c_str()), 0);
+  if (geteuid() == 0) {  // nobody else can give files away
+    ASSERT_EQ(chown(file.path().c_str(), 1, 1), 0);
+    EXPECT_THROW(Store{options()}, std::exception);
+    ASSERT_EQ(chown(file.path().c_str(), 0, 0), 0);
+  }
+  ASSERT_EQ(chmod(file.path().c_str(), 0666), 0);
+  Store store(options());
+  EXPECT_EQ(store.get("a"), "1");
+  struct stat info{};
+  ASSERT_EQ(stat(file.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777u, 0600u);
 }
 
 struct HeaderCase {
