@@ -4,11 +4,11 @@
 //
 //   [what][where 24 bits][value 64 bits] ...
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -33,11 +33,15 @@ Options options(const std::string& path) {
 
 // A file that only this process can name.
 struct Scratch {
-  Scratch() : fd(memfd_create("recover_fuzz", MFD_CLOEXEC)), path("/proc/self/fd/" + std::to_string(fd)) {
-    TD_ASSERT(fd >= 0);
+  Scratch() : path("/dev/shm/tandem-recover_fuzz-XXXXXX"), fd(mkostemp(path.data(), O_CLOEXEC)) { TD_ASSERT(fd >= 0); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    close(fd);
+    unlink(path.c_str());
   }
+  std::string path;
   const int fd;
-  const std::string path;
 };
 
 std::uint64_t state_at() { return offsetof(FileHeader, state); }
