@@ -7,11 +7,12 @@
 
 #include "base/ticks.hpp"
 #include "net/stat_line.hpp"
+#include "protocol/url_encode.hpp"
 
 namespace tandem::net {
 namespace {
 
-// A walk for big keys looks at no more slots: some 2 ms.
+// A walk for big keys looks at no more slots.
 constexpr std::uint64_t slots_looked_at_max = 128 * 1024;
 constexpr int telling_rest = 10;  // after telling took t, the same is told for so many t
 constexpr int walk_rest = 50;     // after a walk that took t, its result holds for so many t
@@ -25,21 +26,6 @@ bool is_bigger(const BigKey& a, const BigKey& b) {
 }
 
 }  // namespace
-
-std::string url_encoded(std::string_view key) {
-  std::string out;
-  out.reserve(key.size());
-  for (const char c : key) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-._~").find(c) != std::string_view::npos;
-    if (plain) {
-      out += c;
-    } else {
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return out;
-}
 
 LatencyTotals Telemetry::all_latencies() const {
   LatencyTotals totals;
@@ -230,7 +216,7 @@ void Telemetry::stats_hot_keys(std::size_t count_max, StatSink& sink) const {
   put(sink, "hotkeys:half_life_s", fmt::format("{:.0f}", HotKeyCounter::half_life_s));
   put(sink, "hotkeys:samples", fmt::format("{:.0f}", hot.samples));
   for (std::size_t i = 0; i < hot.keys.size(); ++i) {
-    put(sink, fmt::format("hotkeys:{}:key", i + 1), url_encoded(hot.keys[i].key));
+    put(sink, fmt::format("hotkeys:{}:key", i + 1), protocol::url_encoded(hot.keys[i].key));
     put(sink, fmt::format("hotkeys:{}:share", i + 1), fmt::format("{:.6f}", hot.keys[i].share));
     put(sink, fmt::format("hotkeys:{}:share_error", i + 1), fmt::format("{:.6f}", hot.keys[i].share_error));
   }
@@ -241,7 +227,7 @@ void Telemetry::stats_big_keys(std::size_t count_max, StatSink& sink) {
   put(sink, "bigkeys:items_looked_at", big.items_looked_at);
   put(sink, "bigkeys:exact", big.exact ? "yes" : "no");
   for (std::size_t i = 0; i < big.keys.size(); ++i) {
-    put(sink, fmt::format("bigkeys:{}:key", i + 1), url_encoded(big.keys[i].key));
+    put(sink, fmt::format("bigkeys:{}:key", i + 1), protocol::url_encoded(big.keys[i].key));
     put(sink, fmt::format("bigkeys:{}:value_bytes", i + 1), big.keys[i].value_bytes);
   }
 }

@@ -95,7 +95,4 @@ class Telemetry {
   std::chrono::steady_clock::time_point walk_holds_until_;
 };
 
-// The key with everything but letters, digits and -._~ as %XX: safe in a line, in HTML and in a label.
-std::string url_encoded(std::string_view key);
-
 }  // namespace tandem::net

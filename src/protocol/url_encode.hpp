@@ -1,4 +1,5 @@
-// Keys in metadump lines and watch lines: all but letters, digits and -._~ as %XX.
+// Keys in dumps, watch lines, statistics and on the live page: all but letters, digits and -._~ as %XX, so that they
+// are safe in a line, in HTML and in a label.
 #pragma once
 #include <string>
 #include <string_view>
@@ -28,6 +29,12 @@ inline void append_url_encoded(std::string& to, std::string_view key) {
   const std::size_t size = to.size();
   to.resize(size + 3 * key.size());
   to.resize(static_cast<std::size_t>(url_encode(key, to.data() + size) - to.data()));
+}
+
+inline std::string url_encoded(std::string_view key) {
+  std::string out;
+  append_url_encoded(out, key);
+  return out;
 }
 
 }  // namespace tandem::protocol
