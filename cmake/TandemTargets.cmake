@@ -47,6 +47,16 @@ function(tandem_gtest target)
   set_tests_properties(${target} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
 
+# tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
+function(tandem_unity target)
+  # Names of the binary protocol that mean something else in the text protocol.
+  set_source_files_properties(src/protocol/packet_parser.cpp src/protocol/replies_binary.cpp
+    PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(NOT target MATCHES "^(tandem_)?cli")  # its files each have their own `options` and `commands`
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
 # tandem_layer("name" | "name: lower layers"): the targets of src/name, if that folder exists.
 function(tandem_layer line)
   string(REGEX MATCHALL "[a-z_]+" words "${line}")
@@ -81,6 +91,9 @@ function(tandem_layer line)
     target_link_libraries(${layer} INTERFACE ${below} tandem_flags)
   endif()
   set_property(GLOBAL APPEND PROPERTY TANDEM_LAYERS ${layer})
+  if(sources AND TANDEM_SANITIZE)
+    tandem_unity(${layer})
+  endif()
   tandem_libraries_of(${name} ${layer})
 
   if(TANDEM_CUDA)
@@ -111,6 +124,7 @@ function(tandem_layer line)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${layer})
     tandem_gtest(${name}_test)
+    tandem_unity(${name}_test)
   endif()
   if(benches)
     add_executable(${name}_bench ${benches})

@@ -11,8 +11,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-
 struct ClockSweepTest : testing::Test {
   explicit ClockSweepTest(std::uint64_t bytes = 5000, std::uint64_t pages = 3)
       : item_bytes(bytes),

@@ -15,6 +15,8 @@
 
 namespace tandem {
 
+inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+
 // splitmix64 (Steele, Lea, Flood 2014).
 class TestRandom {
  public:

@@ -13,7 +13,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 // Beside the budget: the worker's lists, the test's own vectors, and what malloc keeps.
 constexpr std::uint64_t fixed_bytes = 4 * mib;
 

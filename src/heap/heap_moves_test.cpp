@@ -10,8 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-
 struct MoveTest : testing::Test {
   explicit MoveTest(std::uint64_t budget_bytes = 4 * PagePool::page_cost_bytes)
       : t(budget_bytes, {.item_bytes_max = 8 * mib}), w(t) {}

@@ -14,7 +14,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 #if defined(TANDEM_SANITIZED)
 constexpr int operations = 15'000;
 #else

@@ -13,7 +13,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t small_budget = 8 * PagePool::page_cost_bytes;  // eight pages
 
 TEST(Heap, AllocatedSlotsAreFillingDistinctAndLargeEnough) {

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "heap/heap_fixture.hpp"
+
 namespace tandem {
 namespace {
-
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 
 bool is_zero(const char* at, std::uint64_t bytes) { return at[0] == 0 && std::memcmp(at, at + 1, bytes - 1) == 0; }
 

@@ -17,9 +17,9 @@ namespace tandem {
 namespace {
 
 #if defined(TANDEM_SANITIZED)
-constexpr std::uint64_t effort = 1;
+constexpr std::uint64_t checks = 1;
 #else
-constexpr std::uint64_t effort = 10;
+constexpr std::uint64_t checks = 10;
 #endif
 
 TEST(Cell, PacksBothWords) {
@@ -132,9 +132,9 @@ class CuckooDifferential : public testing::TestWithParam<Differential> {};
 TEST_P(CuckooDifferential, AllLanesAnswerLikeTheModel) {
   const Differential p = GetParam();
   CuckooCheck check(p.buckets, p.signatures);
-  run_cuckoo_check(check, p.buckets, p.load, p.operations * effort, 42 + p.buckets);
+  run_cuckoo_check(check, p.buckets, p.load, p.operations * checks, 42 + p.buckets);
   EXPECT_EQ(check.problem(), "");
-  EXPECT_GE(check.operations(), p.operations * effort);
+  EXPECT_GE(check.operations(), p.operations * checks);
   if (p.signatures != 0) return;
   EXPECT_GE(static_cast<double>(check.items()), 0.9 * p.load * p.buckets * bucket_cells - 2);
   if (p.buckets > 64) {
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CuckooDifferential,
 
 // --- a displaced entry goes to its own other bucket ---
 
-constexpr std::uint32_t fill_buckets = effort == 1 ? 1024 : 4096;
+constexpr std::uint32_t fill_buckets = checks == 1 ? 1024 : 4096;
 
 struct UnderTheInsertersHash {  // the published bug
   static std::uint32_t target(IndexView index, std::uint32_t from, Cell, Fingerprint inserted) {
@@ -247,7 +247,7 @@ TEST(CuckooThreads, ConcurrentInsertsAndErasesLoseNothing) {
   constexpr std::uint32_t keys_each = buckets * bucket_cells * 9 / 10 / threads;
   for (const CuckooOps* ops : cuckoo_ops_built()) {
     if (!ops->supported()) continue;
-    for (std::uint64_t round = 0; round < 3 * effort; ++round) {
+    for (std::uint64_t round = 0; round < 3 * checks; ++round) {
       CheckTable table(buckets);
       const auto fingerprint = [round](std::uint32_t location) {
         const std::uint64_t h = mix_bits(location + (round << 32));

@@ -13,9 +13,9 @@ namespace tandem::net::test {
 namespace {
 
 #if defined(TANDEM_SANITIZED)
-constexpr std::size_t scale = 8;
+constexpr std::size_t divisor = 8;
 #else
-constexpr std::size_t scale = 1;
+constexpr std::size_t divisor = 1;
 #endif
 constexpr int small_window = 16 * 1024;  // receive buffer of clients that do not read
 
@@ -31,7 +31,7 @@ TEST(SlowReader, HoldsLittleAndLosesNothing) {
   ASSERT_EQ(other.set("w", "small"), "STORED\r\n");
   Client slow(s.port(), small_window);
   const std::string request = "get v w v missing\r\nmn\r\nget w v\r\n";
-  constexpr std::size_t requests = 20'000 / scale;
+  constexpr std::size_t requests = 20'000 / divisor;
   std::thread sender([&] {
     for (std::size_t i = 0; i < requests; ++i) slow.send(request);
   });
@@ -59,7 +59,7 @@ TEST(SlowReader, WritesAreDoneOnce) {
   const std::string value = pattern(12'000, 2);
   ASSERT_EQ(slow.set("v", value), "STORED\r\n");
   ASSERT_EQ(slow.set("n", "0"), "STORED\r\n");
-  constexpr std::size_t rounds = 3000 / scale;
+  constexpr std::size_t rounds = 3000 / divisor;
   std::string requests;
   for (std::size_t i = 0; i < rounds; ++i)
     requests += "incr n 1\r\nget v v v v v n\r\nset s 0 0 5\r\nabcde\r\nmg v v\r\nappend s 0 0 1\r\n!\r\n";
@@ -86,7 +86,7 @@ TEST(SlowReader, PinnedValuesArriveWholeAndFewArePinned) {
   ASSERT_EQ(other.set("big", big), "STORED\r\n");
   Client slow(s.port(), small_window);
   std::string request = "get";
-  constexpr std::size_t keys = 100 / scale;
+  constexpr std::size_t keys = 100 / divisor;
   for (std::size_t i = 0; i < keys; ++i) request += " big";
   request += "\r\n";
   slow.send(request);
@@ -114,7 +114,7 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
   }
   slow.send(requests);
   ASSERT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") != 0; }));
-  for (unsigned i = 0; i < 200 / scale; ++i) ASSERT_EQ(other.set("big", pattern(900'000, 100 + i)), "STORED\r\n");
+  for (unsigned i = 0; i < 200 / divisor; ++i) ASSERT_EQ(other.set("big", pattern(900'000, 100 + i)), "STORED\r\n");
   ASSERT_EQ(other.ask("delete big\r\n"), "DELETED\r\n");
   EXPECT_TRUE(slow.read(expected.size()) == expected);
 }
@@ -199,7 +199,7 @@ TEST(LargeValues, BothWays) {
   TestServer s(any_port(2), engine);
   Client c(s.port());
   for (const std::size_t bytes : {std::size_t{8 * 1024}, std::size_t{16 * 1024}, std::size_t{100'000},
-                                  std::size_t{1} << 20, std::size_t{5'000'001}, (std::size_t{64} << 20) / scale}) {
+                                  std::size_t{1} << 20, std::size_t{5'000'001}, (std::size_t{64} << 20) / divisor}) {
     const std::string value = pattern(bytes, static_cast<unsigned>(bytes));
     ASSERT_EQ(c.set("v", value), "STORED\r\n") << bytes;
     ASSERT_TRUE(c.get("v") == value) << bytes;

@@ -3,27 +3,21 @@
 
 #include <string>
 
-#include "protocol/reply_harness.hpp"
+#include "protocol/reply_expect.hpp"
 
 namespace tandem::protocol {
 namespace {
 
 using std::string;
 
-const string bad_format = "CLIENT_ERROR bad command line format\r\n";
 const string duplicate = "CLIENT_ERROR duplicate flag\r\n";
 const string invalid = "CLIENT_ERROR invalid flag\r\n";
 const string invalid_or_duplicate = "CLIENT_ERROR invalid or duplicate flag\r\n";
 const string bad_token = "CLIENT_ERROR bad token in command line format\r\n";
 const string bad_key = "CLIENT_ERROR error decoding key\r\n";
 const string opaque_too_long = "CLIENT_ERROR opaque token too long\r\n";
-const string long_key(251, 'k');
 const string longest_opaque = "O" + string(31, 'o');
 
-void expect(ReplyHarness& server, std::initializer_list<Exchange> exchanges) {
-  for (const Exchange& e : exchanges)
-    EXPECT_EQ(server.exchange(e.request), e.reply) << "to " << e.request.substr(0, 80);
-}
 // As expect(), each request in two parts.
 void expect_in_parts(ReplyHarness& server, std::initializer_list<Exchange> exchanges) {
   for (const Exchange& e : exchanges) {

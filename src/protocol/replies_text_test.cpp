@@ -3,23 +3,16 @@
 
 #include <string>
 
-#include "protocol/reply_harness.hpp"
+#include "protocol/reply_expect.hpp"
 
 namespace tandem::protocol {
 namespace {
 
 using std::string;
 
-const string bad_format = "CLIENT_ERROR bad command line format\r\n";
 const string bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
 const string bad_delete = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const string longest_key(250, 'k');
-const string long_key(251, 'k');
-
-void expect(ReplyHarness& server, std::initializer_list<Exchange> exchanges) {
-  for (const Exchange& e : exchanges)
-    EXPECT_EQ(server.exchange(e.request), e.reply) << "to " << e.request.substr(0, 80);
-}
 
 TEST(TextReplies, Retrieval) {
   ReplyHarness server;

@@ -5,16 +5,10 @@
 #include <string>
 #include <thread>
 
-#include "pipeline/executor.hpp"
-#include "store/engine.hpp"
+#include "store/engine_fixture.hpp"
 
 namespace tandem {
 namespace {
-
-struct NoWriter final : ResponseWriter {
-  bool write(Batch&, Strip) override { return true; }
-  void control(Batch&, std::uint32_t) override {}
-};
 
 class CrawlerTest : public testing::Test {
  protected:
@@ -27,8 +21,7 @@ class CrawlerTest : public testing::Test {
   void store(const std::string& key, std::size_t value_bytes, std::uint32_t expiry_s) {
     const std::string value(value_bytes, 'v');
     Batch batch(1);
-    Query& q = batch.next();
-    q = {};
+    Query q{};
     q.opcode = Opcode::store;
     q.mode = StoreMode::set;
     q.key = key.data();
@@ -36,10 +29,7 @@ class CrawlerTest : public testing::Test {
     q.value = value.data();
     q.value_bytes = static_cast<std::uint32_t>(value.size());
     q.expiry_s = expiry_s;
-    batch.commit();
-    NoWriter writer;
-    Executor(*context_).run(batch, writer);
-    ASSERT_EQ(batch.result(0).status, Status::stored);
+    ASSERT_EQ(run_alone(*context_, batch, q), Status::stored);
   }
   void store_many(const char* prefix, int count, std::size_t value_bytes, std::uint32_t expiry_s) {
     for (int i = 0; i < count; ++i) store(prefix + std::to_string(i), value_bytes, expiry_s);

@@ -4,16 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "pipeline/executor.hpp"
-#include "store/engine.hpp"
+#include "store/engine_fixture.hpp"
 
 namespace tandem {
 namespace {
-
-struct NoWriter final : ResponseWriter {
-  bool write(Batch&, Strip) override { return true; }
-  void control(Batch&, std::uint32_t) override {}
-};
 
 class EvictionTest : public testing::TestWithParam<const char*> {
  public:
@@ -38,18 +32,13 @@ class EvictionTest : public testing::TestWithParam<const char*> {
     return hit;
   }
   Status run(Opcode opcode, const std::string& key) {
-    batch_.clear();
-    Query& q = batch_.next();
-    q = {};
+    Query q{};
     q.opcode = opcode;
     q.key = key.data();
     q.key_bytes = static_cast<std::uint8_t>(key.size());
     q.value = value_.data();
     q.value_bytes = static_cast<std::uint32_t>(value_.size());
-    batch_.commit();
-    NoWriter writer;
-    Executor(*context_).run(batch_, writer);
-    return batch_.result(0).status;
+    return run_alone(*context_, batch_, q);
   }
   // All of one length: memory goes to and fro between size classes by other rules.
   static std::string name(std::uint64_t key) {

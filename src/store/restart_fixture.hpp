@@ -39,8 +39,6 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-
 // A file through which stores come and go. Where it matters that a process was killed, the file is copied while the
 // store is open: that is what the next process would find.
 struct RestartTest : testing::Test {

@@ -21,6 +21,14 @@
 #include "store/restart_fixture.hpp"
 #include "tandem/store.hpp"
 
+#if defined(__SANITIZE_THREAD__)
+#define TD_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#define TD_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#else
+#define TD_THREAD_SANITIZER 0
+#endif
+
 namespace tandem {
 namespace {
 
@@ -166,6 +174,8 @@ std::optional<std::string> recovered(const Observer& observer, bool clears) {
 TEST_P(RestartStep, AnyMomentIsBeforeOrAfter) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "single steps never get through a load-linked, store-conditional loop";
+#elif TD_THREAD_SANITIZER
+  GTEST_SKIP() << "one thread, step by step: ThreadSanitizer has nothing to find, and minutes to step through";
 #else
   const Case& c = GetParam();
   const TemporaryFile file;

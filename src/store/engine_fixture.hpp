@@ -1,0 +1,23 @@
+// What the tests of the engine share: queries one at a time, without a protocol.
+#pragma once
+#include "pipeline/executor.hpp"
+#include "store/engine.hpp"
+
+namespace tandem {
+
+struct NoWriter final : ResponseWriter {
+  bool write(Batch&, Strip) override { return true; }
+  void control(Batch&, std::uint32_t) override {}
+};
+
+// Runs one query; its texts are the caller's.
+inline Status run_alone(Context& context, Batch& batch, const Query& query) {
+  batch.clear();
+  batch.next() = query;
+  batch.commit();
+  NoWriter writer;
+  Executor(context).run(batch, writer);
+  return batch.result(0).status;
+}
+
+}  // namespace tandem
