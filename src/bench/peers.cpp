@@ -71,14 +71,14 @@ std::optional<Peer> find_peer(std::string_view name) {
   peer.name = name;
   if (name == tandem_name) {
     peer.udp = true;
-    peer.command = {"/proc/self/exe", "memcached"};
+    peer.command = {std::string(this_program), "memcached"};
     add_memcached_options(peer.command);
     return peer;
   }
   if (name == floor_name) {
     peer.udp = true;
     peer.dialect = Dialect::canned;
-    peer.command = {"/proc/self/exe", "bench",       "floor",        "--port",       "{port}",       "--udp-port",
+    peer.command = {std::string(this_program), "bench", "floor",       "--port",       "{port}",       "--udp-port",
                     "{udp_port}",     "--key-bytes", "{key_bytes}", "--value-bytes", "{value_bytes}"};
     return peer;
   }
@@ -100,11 +100,6 @@ std::optional<Peer> find_peer(std::string_view name) {
                   "no",          "--maxclients", "4096",        "--maxmemory",   "{memory}mb",
                   "--maxmemory-policy", "allkeys-lru", "--io-threads", "{threads}"};
   return peer;
-}
-
-bool contains_placeholder(const std::vector<std::string>& command, std::string_view placeholder) {
-  return std::ranges::any_of(command,
-                             [&](const std::string& word) { return word.find(placeholder) != std::string::npos; });
 }
 
 sockaddr_in loopback(std::uint16_t port) {
@@ -262,8 +257,13 @@ std::string shell_line(std::span<const std::string> words) {
            std::string_view("@%+=:,./-_").find(c) != std::string_view::npos;
   };
   std::string line;
+  bool is_first = true;
   for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
+    if (!std::exchange(is_first, false)) line += ' ';
+    if (word == this_program) {
+      line += "tandem";
+      continue;
+    }
     if (!word.empty() && std::ranges::all_of(word, is_plain)) {
       line += word;
       continue;

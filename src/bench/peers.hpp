@@ -39,6 +39,8 @@ struct Peer {
 
 inline constexpr std::string_view tandem_name = "tandem";
 inline constexpr std::string_view floor_name = "floor";
+// As the first word of a command: this program, which shell_line() calls tandem.
+inline constexpr std::string_view this_program = "/proc/self/exe";
 
 // "NAME=COMMAND {port}": any server, by a shell's command line. Throws std::invalid_argument with a message for people.
 Peer parse_peer(std::string_view text, Dialect dialect);
