@@ -64,8 +64,8 @@ TEST(Cells, ProductOfDataSets) {
   CellLists lists;
   lists.value_bytes = {"64", "1024"};
   lists.get_shares = {0.5, 1};
-  EXPECT_EQ(names_of(product(lists, {})), (std::vector<std::string>{"text-get50-v64", "text-get100-v64",
-                                                                    "text-get50-v1024", "text-get100-v1024"}));
+  EXPECT_EQ(names_of(product(lists, {})),
+            (std::vector<std::string>{"text-get50-v64", "text-get100-v64", "text-get50-v1024", "text-get100-v1024"}));
   EXPECT_EQ(product(lists, {})[2].data.value_bytes, "1024");
 }
 

@@ -174,12 +174,18 @@ std::string ServerChild::output() const {
   return text;
 }
 
+std::vector<pid_t> ServerChild::processes() const {
+  std::vector<pid_t> tree = process_tree(watcher_);
+  std::erase(tree, watcher_);
+  return tree;
+}
+
 double ServerChild::cpu_s() const {
   double sum_s = 0;
-  for (const pid_t pid : process_tree(watcher_)) {
+  for (const pid_t pid : processes()) {
     clockid_t clock{};
     timespec time{};
-    if (pid == watcher_ || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) continue;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) continue;
     sum_s += static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
   }
   return sum_s;
@@ -187,11 +193,11 @@ double ServerChild::cpu_s() const {
 
 std::uint64_t ServerChild::resident_bytes() const {
   std::uint64_t pages = 0;
-  for (const pid_t pid : process_tree(watcher_)) {
+  for (const pid_t pid : processes()) {
     std::ifstream statm(fmt::format("/proc/{}/statm", pid));
     std::uint64_t total = 0;
     std::uint64_t resident = 0;
-    if (pid != watcher_ && statm >> total >> resident) pages += resident;
+    if (statm >> total >> resident) pages += resident;
   }
   return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }

@@ -59,7 +59,9 @@ class ServerChild {
   std::optional<int> ended();
   // The end of what it has printed.
   std::string output() const;
-  // CPU time and resident memory of the server process and its descendants.
+  // The server process and its descendants, orphans too.
+  std::vector<pid_t> processes() const;
+  // Their CPU time and resident memory.
   double cpu_s() const;
   std::uint64_t resident_bytes() const;
 

@@ -78,8 +78,17 @@ std::optional<Peer> find_peer(std::string_view name) {
   if (name == floor_name) {
     peer.udp = true;
     peer.dialect = Dialect::canned;
-    peer.command = {std::string(this_program), "bench", "floor",       "--port",       "{port}",       "--udp-port",
-                    "{udp_port}",     "--key-bytes", "{key_bytes}", "--value-bytes", "{value_bytes}"};
+    peer.command = {std::string(this_program),
+                    "bench",
+                    "floor",
+                    "--port",
+                    "{port}",
+                    "--udp-port",
+                    "{udp_port}",
+                    "--key-bytes",
+                    "{key_bytes}",
+                    "--value-bytes",
+                    "{value_bytes}"};
     return peer;
   }
   if (name == "memcached") {
@@ -95,10 +104,11 @@ std::optional<Peer> find_peer(std::string_view name) {
   if (!program) return std::nullopt;
   peer.name = with_version(name, version_of(*program, "--version"));
   peer.dialect = Dialect::resp;
-  peer.command = {*program,      "--port",       "{port}",      "--bind",        "127.0.0.1",
-                  "--save",      "",             "--appendonly", "no",           "--daemonize",
-                  "no",          "--maxclients", "4096",        "--maxmemory",   "{memory}mb",
-                  "--maxmemory-policy", "allkeys-lru", "--io-threads", "{threads}"};
+  peer.command = {*program,      "--port",       "{port}",     "--bind",
+                  "127.0.0.1",   "--save",       "",           "--appendonly",
+                  "no",          "--daemonize",  "no",         "--maxclients",
+                  "4096",        "--maxmemory",  "{memory}mb", "--maxmemory-policy",
+                  "allkeys-lru", "--io-threads", "{threads}"};
   return peer;
 }
 
@@ -163,20 +173,18 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
   add_known(tandem_name);
   std::set<std::string> seen;
   for (const Peer& peer : peers) {
-    if (!seen.insert(peer.name).second)
-      throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
+    if (!seen.insert(peer.name).second) throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
   }
   return peers;
 }
 
 std::string substitute(std::string_view text, const PeerValues& values) {
-  const std::array<std::pair<std::string_view, std::string>, 6> all{
-      {{"{port}", std::to_string(values.port)},
-       {"{udp_port}", std::to_string(values.port)},
-       {"{memory}", std::to_string(values.memory_mib)},
-       {"{threads}", std::to_string(values.threads)},
-       {"{key_bytes}", values.key_bytes},
-       {"{value_bytes}", values.value_bytes}}};
+  const std::array<std::pair<std::string_view, std::string>, 6> all{{{"{port}", std::to_string(values.port)},
+                                                                     {"{udp_port}", std::to_string(values.port)},
+                                                                     {"{memory}", std::to_string(values.memory_mib)},
+                                                                     {"{threads}", std::to_string(values.threads)},
+                                                                     {"{key_bytes}", values.key_bytes},
+                                                                     {"{value_bytes}", values.value_bytes}}};
   std::string result;
   while (!text.empty()) {
     const auto* const found =

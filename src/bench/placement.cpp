@@ -38,8 +38,7 @@ std::vector<int> parse_processors(std::string_view text) {
     const std::size_t dash = part.find('-');
     const int first = parse_processor(part.substr(0, dash), text);
     const int last = dash == std::string_view::npos ? first : parse_processor(part.substr(dash + 1), text);
-    if (last < first)
-      throw std::invalid_argument(fmt::format("expected processors such as 0,2-4, got \"{}\"", text));
+    if (last < first) throw std::invalid_argument(fmt::format("expected processors such as 0,2-4, got \"{}\"", text));
     for (int i = first; i <= last; ++i) processors.insert(i);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
@@ -74,8 +73,8 @@ Placement place(std::span<const int> allowed, const std::function<int(int)>& cor
   if (!placement.load.empty() && placement.server.size() == threads) return placement;
 
   // Not enough cores: threads of one core, then the same processors.
-  placement.server.assign(allowed.begin(), allowed.begin() + static_cast<std::ptrdiff_t>(
-                                                                 std::min(std::size_t{threads}, allowed.size())));
+  placement.server.assign(
+      allowed.begin(), allowed.begin() + static_cast<std::ptrdiff_t>(std::min(std::size_t{threads}, allowed.size())));
   placement.load.assign(allowed.begin() + static_cast<std::ptrdiff_t>(placement.server.size()), allowed.end());
   if (placement.load.size() > load_max) placement.load.resize(load_max);
   placement.note = "the servers and the load share cores";

@@ -112,10 +112,14 @@ class Search {
 
 std::string_view to_string(SearchEnd end) {
   switch (end) {
-    case SearchEnd::found: return "found";
-    case SearchEnd::none_passed: return "none passed";
-    case SearchEnd::generator: return "the load generator or errors set the limit";
-    case SearchEnd::rate_max: return "the highest rate tried passed";
+    case SearchEnd::found:
+      return "found";
+    case SearchEnd::none_passed:
+      return "none passed";
+    case SearchEnd::generator:
+      return "the load generator or errors set the limit";
+    case SearchEnd::rate_max:
+      return "the highest rate tried passed";
   }
   return "";
 }

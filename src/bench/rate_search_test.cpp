@@ -109,9 +109,7 @@ TEST(RateSearch, VoidRunsAreRepeated) {
 }
 
 TEST(RateSearch, AGeneratorTooSlowIsNotTheServersLimit) {
-  const auto measure = [&](double rate) {
-    return rate > 25'000 ? Trial{rate, 10, "late"} : Trial{rate, 100, ""};
-  };
+  const auto measure = [&](double rate) { return rate > 25'000 ? Trial{rate, 10, "late"} : Trial{rate, 100, ""}; };
   const RateSearchResult result = find_highest_rate(options_for_test(), measure);
   EXPECT_EQ(result.end, SearchEnd::generator);
   EXPECT_NEAR(result.highest_rate, 25'000, 0.02 * 25'000);

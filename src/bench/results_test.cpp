@@ -129,25 +129,27 @@ TEST(Tables, OfAFixedDocument) {
   const auto expect_line = [&](std::string_view line) {
     EXPECT_NE(text.find("\n" + std::string(line) + "\n"), std::string::npos) << line << "\nin\n" << text;
   };
-  expect_line("| cell | floor, us/op | memcached 1.6.18, us/op | tandem, us/op | memcached 1.6.18 / floor | "
-              "tandem / floor | goal | tandem / memcached 1.6.18 |");
-  expect_line("| text-p1 | 2.000 (2.000-2.000) | 19.000 (8.000-30.000) | 5.000 (4.000-6.000) | 9.50 | 2.50 | <= 2.50 | "
-              "0.35 |");
+  expect_line(
+      "| cell | floor, us/op | memcached 1.6.18, us/op | tandem, us/op | memcached 1.6.18 / floor | "
+      "tandem / floor | goal | tandem / memcached 1.6.18 |");
+  expect_line(
+      "| text-p1 | 2.000 (2.000-2.000) | 19.000 (8.000-30.000) | 5.000 (4.000-6.000) | 9.50 | 2.50 | <= 2.50 | "
+      "0.35 |");
   expect_line("| text-p1 | 100 (100-100) | 45 (40-50) | 200 (200-200) | 0.45 | 2.00 | 4.50 |");
   expect_line("| text-p1 | 10 / 20 / 30 / 20 | 10 / 20 / 30 / 190 | 10 / 20 / 30 / 50 |");
   expect_line("| text-p1 | 0 | 200 (200-200) | 50 (50-50) | 0.25 |");
   expect_line("Resident memory of the servers, MiB: floor 1, memcached 1.6.18 1, tandem 1.");
   expect_line("Other processes took 25 % of the servers' processors (median of the runs; most: 25 %).");
   expect_line("redis is not installed and was not measured.");
-  EXPECT_TRUE(text.starts_with(
-      "`tandem bench compare --x`: 16/64 bytes; 1000 keys; 2 rounds; 2 cores Test, Linux 6.1.\n"));
+  EXPECT_TRUE(
+      text.starts_with("`tandem bench compare --x`: 16/64 bytes; 1000 keys; 2 rounds; 2 cores Test, Linux 6.1.\n"));
 }
 
 TEST(Tables, OfSearches) {
   Json document = fixed_document();
   const auto search_of = [](std::string_view subject, double rate, std::string_view end, int voids) {
-    return Json{{"cell", "text-p1"}, {"subject", subject}, {"percentile", 99.9},     {"limit_us", 1000},
-                {"tolerance", 0.05}, {"trials", 3},        {"highest_rate", rate},   {"end", end},
+    return Json{{"cell", "text-p1"}, {"subject", subject},    {"percentile", 99.9},   {"limit_us", 1000},
+                {"tolerance", 0.05}, {"trials", 3},           {"highest_rate", rate}, {"end", end},
                 {"void", voids},     {"void_reason", "late"}, {"tried", {1, 2, 3, 4}}};
   };
   document["searches"] = {search_of("memcached 1.6.18", 1000, "found", 2), search_of("tandem", 2500, "rate_max", 0)};

@@ -45,9 +45,9 @@ std::string metric_table(const Results& results, const Metric& metric, std::stri
   Row header{"cell"};
   header.insert(header.end(), more_header.begin(), more_header.end());
   for (const std::string& subject : results.subjects()) header.push_back(fmt::format("{}, {}", subject, unit));
-  const bool has_goals = std::ranges::any_of(results.cells(), [&](const auto& cell) { return goals.contains(cell); }) &&
-                         std::ranges::find(pairs, std::pair<std::string, std::string>{tandem_name, floor_name}) !=
-                             pairs.end();
+  const bool has_goals =
+      std::ranges::any_of(results.cells(), [&](const auto& cell) { return goals.contains(cell); }) &&
+      std::ranges::find(pairs, std::pair<std::string, std::string>{tandem_name, floor_name}) != pairs.end();
   for (const auto& [subject, base] : pairs) {
     header.push_back(fmt::format("{} / {}", subject, base));
     if (has_goals && subject == tandem_name && base == floor_name) header.emplace_back("goal");
@@ -81,9 +81,10 @@ std::string render_closed(const Json& document) {
   const auto goals = goals_of(document.value("comparisons", Json::array()));
   std::string text;
   if (has_metric(results, metric("server_cpu_us_per_op")))
-    text += "\nCPU time of the server's processes per operation: median (least-most) of the rounds, ratios within a "
-            "round.\n\n" +
-            metric_table(results, metric("server_cpu_us_per_op"), "us/op", 3, goals);
+    text +=
+        "\nCPU time of the server's processes per operation: median (least-most) of the rounds, ratios within a "
+        "round.\n\n" +
+        metric_table(results, metric("server_cpu_us_per_op"), "us/op", 3, goals);
   text += "\nOperations per second, each connection as fast as its replies come: median (least-most).\n\n" +
           metric_table(results, metric("ops_per_s"), "ops/s", 0, {});
   if (has_metric(results, metric("energy_uj_per_op")))
@@ -127,9 +128,12 @@ std::string render_sweep(const Json& document) {
     for (const std::string& subject : results.subjects()) {
       for (const Json* run : results.runs_of(cell, subject)) {
         Row row{cell, subject};
-        for (const auto& [path, digits] : {std::pair{"settings/rate", 0}, {"result/ops_per_s", 0},
-                                           {"result/latency_us/p50", 0}, {"result/latency_us/p99", 0},
-                                           {"result/latency_us/p99.9", 0}, {"result/server/cpu_us_per_op", 3}}) {
+        for (const auto& [path, digits] : {std::pair{"settings/rate", 0},
+                                           {"result/ops_per_s", 0},
+                                           {"result/latency_us/p50", 0},
+                                           {"result/latency_us/p99", 0},
+                                           {"result/latency_us/p99.9", 0},
+                                           {"result/server/cpu_us_per_op", 3}}) {
           const auto value = number_at(*run, path);
           row.push_back(value ? fmt::format("{:.{}f}", *value, digits) : nothing);
         }

@@ -162,8 +162,7 @@ void become_program(const std::vector<std::string>& command, const std::vector<i
   execvp(words[0], words.data());
 }
 
-void watch_server(const std::vector<std::string>& command, const std::vector<int>& processors, int socket,
-                  int output) {
+void watch_server(const std::vector<std::string>& command, const std::vector<int>& processors, int socket, int output) {
   Watcher(socket, output).run(command, processors);
 }
 

@@ -17,8 +17,8 @@ struct WatcherMessage {
   int value;
 };
 
-// In a child of `parent`: runs `command` in a process group of its own, to be killed when `parent`'s ends. Returns, with
-// errno set, only when it cannot.
+// In a child of `parent`: runs `command` in a process group of its own, to be killed when `parent`'s ends. Returns,
+// with errno set, only when it cannot.
 void become_program(const std::vector<std::string>& command, const std::vector<int>& processors, int out, int error,
                     pid_t parent);
 
