@@ -151,8 +151,10 @@ ServerChild::ServerChild(const std::vector<std::string>& command, const std::vec
   throw std::runtime_error(fmt::format("cannot start {}: {}", command.front(), std::generic_category().message(error)));
 }
 
+void ServerChild::begin_to_end() noexcept { shutdown(socket_.get(), SHUT_WR); }
+
 ServerChild::~ServerChild() {
-  shutdown(socket_.get(), SHUT_WR);  // asks the watcher to end the server
+  begin_to_end();
   while (waitpid(watcher_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

@@ -54,6 +54,9 @@ class ServerChild {
   ServerChild(const ServerChild&) = delete;
   ServerChild& operator=(const ServerChild&) = delete;
 
+  // Begins what the destructor waits for, so that several can end at the same time.
+  void begin_to_end() noexcept;
+
   pid_t pid() const noexcept { return pid_; }
   // The status, once the server process has ended.
   std::optional<int> ended();

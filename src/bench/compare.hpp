@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/cells.hpp"
+#include "bench/child.hpp"
 #include "bench/document.hpp"
 #include "bench/peers.hpp"
 
@@ -46,6 +47,9 @@ struct CompareOptions {
   double start_timeout_s = 10;
 
   std::function<void(std::string_view)> log;
+  // Runs the load generator; tests put their own in its place.
+  std::function<ProgramResult(const std::vector<std::string>& command, const std::vector<int>& processors)> run_load =
+      run_program;
 };
 
 // Adds runs, comparisons and searches to `document`. Throws CompareError, or Interrupted.

@@ -144,7 +144,10 @@ Peer parse_peer(std::string_view text, Dialect dialect) {
   if (command.find("{port}") == std::string::npos)
     throw std::invalid_argument(fmt::format("the command of {} must say {{port}} where its port belongs", peer.name));
   peer.udp = dialect == Dialect::memcached && command.find("{udp_port}") != std::string::npos;
-  peer.command = {"sh", "-c", command};
+  // A plain command takes the shell's place.
+  const bool is_plain = command.find_first_of(";&|<>()`$\n#'\"\\*?[~") == std::string::npos &&
+                        command.substr(0, command.find(' ')).find('=') == std::string::npos;
+  peer.command = {"sh", "-c", is_plain ? "exec " + command : command};
   return peer;
 }
 

@@ -18,6 +18,8 @@ TEST(Peers, Parse) {
   const Peer peer = parse_peer("mine=FOO=1 ./server --port {port} --memory={memory}", Dialect::memcached);
   EXPECT_EQ(peer.name, "mine");
   EXPECT_EQ(peer.command, (std::vector<std::string>{"sh", "-c", "FOO=1 ./server --port {port} --memory={memory}"}));
+  EXPECT_EQ(parse_peer("mine=./server {port}", Dialect::memcached).command.back(), "exec ./server {port}");
+  EXPECT_EQ(parse_peer("mine=a; b {port}", Dialect::memcached).command.back(), "a; b {port}");
   EXPECT_FALSE(peer.udp);
   EXPECT_TRUE(peer.stores());
   EXPECT_TRUE(parse_peer("a=b {port} -U {udp_port}", Dialect::memcached).udp);
