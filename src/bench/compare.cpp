@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "bench/load_run.hpp"
+#include "bench/load_child.hpp"
 #include "bench/rate_search.hpp"
 #include "bench/results.hpp"
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <map>
 
-#include "bench/load_run.hpp"
+#include "bench/load_child.hpp"
 #include "bench/results.hpp"
 
 namespace tandem::bench {

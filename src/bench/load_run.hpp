@@ -1,39 +1,32 @@
-// One run of the load generator, as a program of its own, and what it says about a server.
+// Runs of the load generator as documents and as text.
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "bench/cells.hpp"
-#include "bench/child.hpp"
-#include "bench/compare.hpp"
 #include "bench/document.hpp"
-#include "bench/peers.hpp"
+#include "load/run.hpp"
 
 namespace tandem::bench {
 
-struct LoadRun {
-  double rate = 0;       // 0: closed loop
-  bool preload = false;  // set every key and nothing else
+struct RunLabel {
+  std::string cell;     // of a matrix of loads, such as text-p16
+  std::string subject;  // what was loaded
+  int round = 0;
+  std::string command;  // the whole command line
 };
 
-// The command line of a run. `processes`: the server's, whose CPU time is to be counted.
-std::vector<std::string> load_command(const CompareOptions& options, const Cell& cell, Dialect dialect,
-                                      std::uint16_t port, const std::vector<pid_t>& processes, const LoadRun& run);
+// A RUN of kind "load" (docs/bench-format.md).
+Json describe_load_run(const RunLabel& label, const load::Options& options, const load::Result& result);
 
-// What became of a run.
-struct LoadOutcome {
-  Json run;  // RUN of the generator's document
-  // Requests without a reply in time, or connections lost; what the generator said. Empty: none.
-  std::string trouble;
-};
+// {"count", "min", "mean", "p50", ... "max"} in microseconds.
+Json describe_latency(const load::Histogram& histogram);
 
-// Reads what the generator left. Throws CompareError, naming `subject` and `command`, when it did not run to its end or
-// saw a wrong reply, a miss that must be a hit, or nothing at all.
-LoadOutcome read_load_result(const ProgramResult& result, std::string_view subject, std::string_view command);
+// What a person wants to know, in some lines.
+std::string summarize_load_run(const load::Options& options, const load::Result& result);
 
-// Seconds that processors have been busy since the machine started, all together.
-double busy_s(const std::vector<int>& processors);
+// "3 wrong values, 1 timeout"; empty without errors.
+std::string summarize_errors(const load::Errors& errors);
+
+std::string_view to_string(load::Protocol protocol);
 
 }  // namespace tandem::bench

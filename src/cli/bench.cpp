@@ -14,6 +14,8 @@ namespace {
 
 // One line for each command that is built; keep the order of bench.hpp.
 constexpr std::array commands{
+    Command{"load", "put load on a memcached server, check its replies, measure", run_bench_load},
+    Command{"floor", "run a bare server, beside which others are measured", run_bench_floor},
     Command{"compare", "measure servers side by side, as ratios", run_bench_compare},
 };
 
