@@ -13,7 +13,11 @@ namespace tandem::cli {
 namespace {
 
 // One line for each command that is built; keep the order of bench.hpp.
-constexpr std::array<Command, 0> commands{};
+constexpr std::array commands{
+    Command{"load", "put load on a memcached server, check its replies, measure", run_bench_load},
+    Command{"floor", "run a bare server, beside which others are measured", run_bench_floor},
+    Command{"compare", "measure servers side by side, as ratios", run_bench_compare},
+};
 
 void print_bench_help(std::FILE* out) {
   fmt::print(out, "usage: tandem bench COMMAND [OPTION...]\n\ncommands:\n");
