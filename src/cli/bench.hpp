@@ -13,6 +13,7 @@ int run_bench_load(std::span<const std::string> arguments);
 int run_bench_engine(std::span<const std::string> arguments);
 int run_bench_floor(std::span<const std::string> arguments);
 int run_bench_compare(std::span<const std::string> arguments);
+int run_bench_memory(std::span<const std::string> arguments);
 int run_bench_paper(std::span<const std::string> arguments);
 int run_bench_report(std::span<const std::string> arguments);
 
