@@ -21,6 +21,7 @@ constexpr std::array commands{
     Command{"serve", "run the server", run_serve},
     Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
     Command{"top", "show a server's numbers in the terminal", run_top},
+    Command{"bench", "measure this store or any memcached server", run_bench},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
     Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},
     Command{"completion", "print completions for bash, zsh or fish", run_completion},

@@ -1,0 +1,25 @@
+// What every benchmark writes: one JSON document (docs/bench-format.md) that says what ran, where, and what came out.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace tandem::bench {
+
+using Json = nlohmann::ordered_json;
+
+inline constexpr std::string_view document_format = "tandem-bench/1";
+
+// The commit that this program was built from, 12 digits and "+" if the tree was changed, or "unknown".
+std::string_view build_commit();
+
+// Command line, version, commit, start time and machine of this process, and no runs yet.
+Json make_document(std::string_view command);
+
+// Writes the document to `path` ("-": standard output). Throws std::system_error.
+void write_document(const Json& document, const std::string& path);
+// Throws std::runtime_error when it cannot be read or is none of ours.
+Json read_document(const std::string& path);
+
+}  // namespace tandem::bench
