@@ -54,7 +54,7 @@ class FakeLoad {
     }
     commands.push_back(command);
     const std::string rate = option_of(command, "--rate");
-    const Answer a = answer(option_of(command, "--server"), rate.empty() ? 0 : std::stod(rate));
+    const Answer a = answer(option_of(command, "--connect"), rate.empty() ? 0 : std::stod(rate));
     const Json percentiles{{"p50", a.latency_us}, {"p99", a.latency_us}, {"p99.9", a.latency_us}};
     const Json document{
         {"runs",
@@ -119,10 +119,10 @@ TEST_F(CompareTest, TheLoadIsTheSameForAll) {
     const std::string cell = document_["runs"][i]["cell"];
     EXPECT_EQ(shell_line(words), document_["runs"][i]["command"]);
     // Only the server differs.
-    EXPECT_NE(option_of(words, "--server"), "");
+    EXPECT_NE(option_of(words, "--connect"), "");
     EXPECT_NE(option_of(words, "--server-pid"), "");
     for (auto at = words.begin(); at != words.end();)
-      at = *at == "--server" || *at == "--server-pid" ? words.erase(at, at + 2) : at + 1;
+      at = *at == "--connect" || *at == "--server-pid" ? words.erase(at, at + 2) : at + 1;
     const auto [first, is_new] = of_cell.try_emplace(cell, words);
     EXPECT_EQ(first->second, words);
   }
@@ -246,7 +246,7 @@ TEST_F(CompareTest, WrongAnswersEndIt) {
     };
     const std::string message = message_of_failure();
     EXPECT_TRUE(message.starts_with("a: ")) << message;
-    EXPECT_NE(message.find("command: tandem bench load --server 127.0.0.1:"), std::string::npos) << message;
+    EXPECT_NE(message.find("command: tandem bench load --connect 127.0.0.1:"), std::string::npos) << message;
     EXPECT_EQ(document_["runs"].size(), error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
     document_ = {};
   }
@@ -302,7 +302,7 @@ TEST_F(CompareTest, WhatTheGeneratorSaysIsShown) {
 }
 
 TEST_F(CompareTest, CellsThatNobodySpeaksAreNoted) {
-  options_.peers = {Peer{"x", Dialect::memcached, false, server_called("x").command}};
+  options_.peers = {Peer{"x", Dialect::memcached, true, false, server_called("x").command}};
   options_.cells = choose_cells(named_cells({}), "text-p1,udp-p1");
   run();
   EXPECT_EQ(document_["notes"][0], "no server speaks what udp-p1 needs");

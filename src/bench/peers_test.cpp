@@ -50,10 +50,13 @@ TEST(Peers, Find) {
   const std::vector<Peer> extra{parse_peer("mine=x {port}", Dialect::memcached)};
   const std::vector<std::string> names{"tandem", "floor"};
   const std::vector<Peer> peers = find_peers(names, extra, true, notes);
-  ASSERT_EQ(peers.size(), 3U);
+  ASSERT_EQ(peers.size(), 4U);
   EXPECT_EQ(peers[0].name, "floor");
-  EXPECT_EQ(peers[1].name, "mine");
-  EXPECT_EQ(peers[2].name, "tandem");
+  EXPECT_NE(peers[0].tcp, peers[0].udp);
+  EXPECT_EQ(peers[1].name, "floor");
+  EXPECT_EQ(peers[1].tcp, peers[0].udp);
+  EXPECT_EQ(peers[2].name, "mine");
+  EXPECT_EQ(peers[3].name, "tandem");
   EXPECT_FALSE(peers[0].stores());
   EXPECT_TRUE(notes.empty());
 }

@@ -73,10 +73,10 @@ void add_cells(CLI::App& app, CompareArguments& to) {
   app.add_option("--connections", to.lists.connections, "connections")->delimiter(',')->check(count);
   app.add_option("--pipeline", to.lists.pipelines, "requests in flight on each")->delimiter(',')->check(count);
   app.add_option("--multiget", to.lists.multigets, "keys of a get")->delimiter(',')->check(count);
-  app.add_option("--get-share", to.lists.get_shares, "share of gets, 0 to 1")
+  app.add_option("--get-ratio", to.lists.get_shares, "share of gets, 0 to 1")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--value-bytes", to.lists.value_bytes, "sizes of values, as in `tandem bench load`")->delimiter(',');
+  app.add_option("--value-size", to.lists.value_bytes, "sizes of values, as in `tandem bench load`")->delimiter(',');
   app.add_option("--workload", to.lists.workloads, "presets of `tandem bench load`")->delimiter(',');
   app.add_option("--size", to.size, "bytes of keys/values")->capture_default_str();
   app.add_option("--keys", to.data.keys, "number of keys")

@@ -1,6 +1,7 @@
 #include "load/codec.hpp"
 
 #include "load/codecs.hpp"
+#include "load/resp_codec.hpp"
 
 namespace tandem::load {
 
@@ -24,6 +25,8 @@ std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, b
       return std::make_unique<MetaCodec>(contents, verify);
     case Protocol::binary:
       return std::make_unique<BinaryCodec>(contents, verify);
+    case Protocol::resp:
+      return std::make_unique<RespCodec>(contents, verify);
   }
   return nullptr;
 }
