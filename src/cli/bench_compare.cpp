@@ -38,7 +38,7 @@ struct CompareArguments {
 };
 
 void add_subjects(CLI::App& app, CompareArguments& to) {
-  app.add_option("--subjects", to.subjects, "floor, memcached, redis, valkey, tandem (default: those installed)")
+  app.add_option("--subjects", to.subjects, "floor, memcached, redis, valkey, tandem (default: those installed), or none of them")
       ->delimiter(',');
   app.add_option("--peer", to.peers,
                  "'NAME=COMMAND {port}': another memcached server, started by a shell; also {memory} (MiB), "
@@ -212,12 +212,14 @@ int measure(CompareArguments& arguments, std::span<const std::string> words) {
   for (const std::string& text : arguments.resp_peers) extra.push_back(bench::parse_peer(text, bench::Dialect::resp));
   const bool is_asked = !arguments.subjects.empty();
   std::vector<std::string> names = arguments.subjects;
+  if (names == std::vector<std::string>{"none"}) names.clear();
   if (!is_asked) names.assign(bench::known_peers().begin(), bench::known_peers().end());
   run.peers = bench::find_peers(names, extra, is_asked, notes);
   if (!arguments.quiet) {
     run.log = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
     for (const std::string& note : notes) run.log(note);
   }
+  if (run.peers.empty()) throw std::invalid_argument("no server to measure");
   set_niceness(arguments.nice);
 
   std::vector<std::string> line{"tandem", "bench", "compare"};
