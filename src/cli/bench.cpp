@@ -16,6 +16,7 @@ namespace {
 constexpr std::array commands{
     Command{"load", "put load on a memcached server, check its replies, measure", run_bench_load},
     Command{"floor", "run a bare server, beside which others are measured", run_bench_floor},
+    Command{"compare", "measure servers side by side, as ratios", run_bench_compare},
 };
 
 void print_bench_help(std::FILE* out) {
