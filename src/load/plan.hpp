@@ -14,6 +14,9 @@
 
 namespace tandem::load {
 
+// Operations that leave ahead of a get of several keys, at most, for each of its keys.
+inline constexpr std::uint32_t others_per_key_max = 4;
+
 // One of the workloads that alternate, or the trace that is replayed (then there are no key space and no streams).
 struct Phase {
   workload::Spec spec;
@@ -29,8 +32,8 @@ struct Plan {
   std::optional<workload::Trace> trace;
   std::optional<workload::TracePartition> partition;  // by connection
   std::vector<Phase> phases;
-  std::size_t frame_bytes;      // room to leave ahead of each request
-  std::uint64_t start_ns = 0;   // set before the threads start
+  std::size_t frame_bytes;     // room to leave ahead of each request
+  std::uint64_t start_ns = 0;  // set before the threads start
 
   const Codec& codec_of(const Request& request) const noexcept { return *phases[request.phase].codec; }
   // Operations that connection `index` does altogether, of those the options ask for; UINT64_MAX: no limit.

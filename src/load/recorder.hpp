@@ -37,9 +37,7 @@ struct Errors {
   std::string first;
   std::uint64_t first_ns = UINT64_MAX;  // when
 
-  bool none() const noexcept {
-    return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0;
-  }
+  bool none() const noexcept { return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0; }
   void add(const Errors& other);
 };
 
@@ -108,6 +106,7 @@ class Recorder {
 
   void reach_edge(std::uint64_t now);
   void end_interval();
+  void skip_intervals(std::uint64_t now);
   void add_latency(const Request& request, std::uint64_t now, std::uint64_t count);
   void note(std::string text);
   std::string describe(const Request* request, std::string_view what, std::string_view data) const;

@@ -19,14 +19,14 @@ struct Request {
   std::uint32_t bytes;        // without a UDP frame
   std::uint32_t value_bytes;  // of a set
   std::uint32_t ttl_s;        // of a set or touch; 0: never expires
-  std::uint32_t opaque;  // binary: of the first key; the others' follow, then that of the noop behind them
-  std::uint8_t phase;    // which of the workloads that alternate
+  std::uint32_t opaque;       // binary: of the first key; the others' follow, then that of the noop behind them
+  std::uint8_t phase;         // which of the workloads that alternate
   RequestKind kind;
   workload::OpKind op;  // as what it counts
 };
 static_assert(sizeof(Request) == 40);
 
-// What one send carries: requests, each behind room for a UDP frame if there is one. `keys` are those of all requests
+// What one send carries: requests, each behind room for a UDP frame if there is one. `keys` are those of its multigets,
 // in order. Kept ready before it is due. Thread safety: none.
 struct Batch {
   std::vector<char> buffer;
@@ -50,8 +50,8 @@ enum class ReplyStatus : std::uint8_t { complete, partial, wrong_value, wrong };
 
 struct ReplyCheck {
   ReplyStatus status;
-  std::uint32_t hits = 0;     // keys that were found
-  std::size_t bytes = 0;      // of the reply
+  std::uint32_t hits = 0;      // keys that were found
+  std::size_t bytes = 0;       // of the reply
   std::string_view what = {};  // the complaint, if wrong
 };
 
@@ -61,21 +61,21 @@ class PendingRequests {
   bool empty() const noexcept { return head_ == requests_.size(); }
   std::size_t size() const noexcept { return requests_.size() - head_; }
   const Request& front() const noexcept { return requests_[head_]; }
-  const std::uint64_t* front_keys() const noexcept { return keys_.data() + key_head_; }
-
-  void push(const Request& request, const std::uint64_t* keys) {
-    requests_.push_back(request);
-    keys_.insert(keys_.end(), keys, keys + request.key_count);
+  const std::uint64_t* front_keys() const noexcept {
+    return front().key_count == 1 ? &front().key : keys_.data() + key_head_;
   }
+
+  void push(const Request& request) { requests_.push_back(request); }
   // All of a batch, which start at `start_ns`.
   void push(const Batch& batch, std::uint64_t start_ns) {
     const std::size_t first = requests_.size();
     requests_.insert(requests_.end(), batch.requests.begin(), batch.requests.end());
     for (std::size_t i = first; i < requests_.size(); ++i) requests_[i].start_ns = start_ns;
-    keys_.insert(keys_.end(), batch.keys.begin(), batch.keys.end());
+    if (!batch.keys.empty()) keys_.insert(keys_.end(), batch.keys.begin(), batch.keys.end());
   }
   void pop() noexcept {
-    key_head_ += requests_[head_++].key_count;
+    const std::uint32_t key_count = requests_[head_++].key_count;
+    if (key_count > 1) key_head_ += key_count;
     if (empty()) {
       requests_.clear();
       keys_.clear();
