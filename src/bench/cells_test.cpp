@@ -89,7 +89,7 @@ TEST(Cells, SuitWhatAPeerSpeaks) {
   for (const char* name : {"meta-p1", "binary-p1", "udp-p1"}) EXPECT_FALSE(cell_of(cells, name).suits(redis));
   const Peer floor{"floor", Dialect::canned, true, false, {}};
   EXPECT_TRUE(cell_of(cells, "meta-p16").suits(floor));
-  EXPECT_FALSE(cell_of(cells, "binary-p16").suits(floor));
+  EXPECT_TRUE(cell_of(cells, "binary-p16").suits(floor));
   EXPECT_FALSE(cell_of(cells, "udp-p16").suits(floor));
   const Peer udp_floor{"floor", Dialect::canned, false, true, {}};
   EXPECT_FALSE(cell_of(cells, "text-p16").suits(udp_floor));
