@@ -25,10 +25,13 @@
 #include <vector>
 
 #include "server/server_process.hpp"
-#include "server/workload.hpp"
+#include "workload/zipf.hpp"
 
 namespace tandem::bench {
 namespace {
+
+using workload::Random;
+using workload::Zipf;
 
 struct Options {
   std::vector<std::vector<std::string>> servers;
@@ -53,11 +56,11 @@ std::vector<Traffic> all_traffic(std::uint32_t keys) {
   for (std::uint32_t i = ranked; i > 1; --i) std::swap((*key_of_rank)[i - 1], (*key_of_rank)[random.below(i)]);
 
   const auto zipf = [&](double theta) -> Draw {
-    return [skewed = std::make_shared<ZipfSampler>(ranked, theta), key_of_rank](std::uint64_t, Random& r) {
+    return [skewed = std::make_shared<Zipf>(ranked, theta), key_of_rank](std::uint64_t, Random& r) {
       return (*key_of_rank)[skewed->draw(r)];
     };
   };
-  const auto sampler = std::make_shared<ZipfSampler>(ranked, 0.99);
+  const auto sampler = std::make_shared<Zipf>(ranked, 0.99);
   const auto popular = [sampler, key_of_rank, ranked](std::uint64_t offset, Random& r) {
     return (*key_of_rank)[(sampler->draw(r) + offset) % ranked];
   };

@@ -56,10 +56,10 @@ std::string name_of(const Cell& cell, const CellLists& lists) {
 }  // namespace
 
 bool Cell::suits(const Peer& peer) const {
-  if (udp) return peer.udp;
+  if (!(udp ? peer.udp : peer.tcp)) return false;
   if (peer.dialect == Dialect::resp) return protocol == "text";
   // The ready-made replies are hits of one size.
-  if (peer.dialect == Dialect::canned) return protocol != "binary" && data.workload.empty();
+  if (peer.dialect == Dialect::canned) return data.workload.empty();
   return true;
 }
 

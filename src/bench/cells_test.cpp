@@ -84,12 +84,16 @@ TEST(Cells, SuitWhatAPeerSpeaks) {
   EXPECT_FALSE(cell_of(cells, "udp-p1").suits(peer));
   peer.udp = true;
   EXPECT_TRUE(cell_of(cells, "udp-p1").suits(peer));
-  const Peer redis{"redis", Dialect::resp, false, {}};
+  const Peer redis{"redis", Dialect::resp, true, false, {}};
   EXPECT_TRUE(cell_of(cells, "set50-p16").suits(redis));
   for (const char* name : {"meta-p1", "binary-p1", "udp-p1"}) EXPECT_FALSE(cell_of(cells, name).suits(redis));
-  const Peer floor{"floor", Dialect::canned, true, {}};
+  const Peer floor{"floor", Dialect::canned, true, false, {}};
   EXPECT_TRUE(cell_of(cells, "meta-p16").suits(floor));
-  EXPECT_FALSE(cell_of(cells, "binary-p16").suits(floor));
+  EXPECT_TRUE(cell_of(cells, "binary-p16").suits(floor));
+  EXPECT_FALSE(cell_of(cells, "udp-p16").suits(floor));
+  const Peer udp_floor{"floor", Dialect::canned, false, true, {}};
+  EXPECT_FALSE(cell_of(cells, "text-p16").suits(udp_floor));
+  EXPECT_TRUE(cell_of(cells, "udp-p16").suits(udp_floor));
 }
 
 }  // namespace

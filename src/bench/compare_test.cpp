@@ -28,8 +28,8 @@ std::string option_of(const std::vector<std::string>& command, std::string_view 
 
 struct Answer {
   double ops_per_s = 1000, latency_us = 100, lag_us = 1;
-  Json errors = {{"wrong_values", 0}, {"wrong_replies", 0}, {"unexpected_misses", 0},
-                 {"timeouts", 0},     {"connection", 0},    {"first", ""}};
+  Json errors = {{"wrong_values", 0}, {"wrong_replies", 0}, {"unexpected_misses", 0}, {"timeouts", 0},
+                 {"connection", 0},   {"first", ""}};
   int exit_code = 0;
 };
 
@@ -54,17 +54,18 @@ class FakeLoad {
     }
     commands.push_back(command);
     const std::string rate = option_of(command, "--rate");
-    const Answer a = answer(option_of(command, "--server"), rate.empty() ? 0 : std::stod(rate));
+    const Answer a = answer(option_of(command, "--connect"), rate.empty() ? 0 : std::stod(rate));
     const Json percentiles{{"p50", a.latency_us}, {"p99", a.latency_us}, {"p99.9", a.latency_us}};
-    const Json document{{"runs",
-                         {{{"settings", {{"rate", rate.empty() ? 0 : std::stod(rate)}, {"udp", false}}},
-                           {"result",
-                            {{"ops", 1000},
-                             {"ops_per_s", a.ops_per_s},
-                             {"errors", a.errors},
-                             {"latency_us", percentiles},
-                             {"send_lag_us", {{"p99.9", a.lag_us}}},
-                             {"server", {{"cpu_us_per_op", 2.0}}}}}}}}};
+    const Json document{
+        {"runs",
+         {{{"settings", {{"rate", rate.empty() ? 0 : std::stod(rate)}, {"udp", false}}},
+           {"result",
+            {{"ops", 1000},
+             {"ops_per_s", a.ops_per_s},
+             {"errors", a.errors},
+             {"latency_us", percentiles},
+             {"send_lag_us", {{"p99.9", a.lag_us}}},
+             {"server", {{"cpu_us_per_op", 2.0}}}}}}}}};
     return {a.exit_code << 8, document.dump(), a.exit_code == 0 ? "" : "tandem: bench load: something is wrong\n"};
   }
 };
@@ -118,10 +119,10 @@ TEST_F(CompareTest, TheLoadIsTheSameForAll) {
     const std::string cell = document_["runs"][i]["cell"];
     EXPECT_EQ(shell_line(words), document_["runs"][i]["command"]);
     // Only the server differs.
-    EXPECT_NE(option_of(words, "--server"), "");
+    EXPECT_NE(option_of(words, "--connect"), "");
     EXPECT_NE(option_of(words, "--server-pid"), "");
     for (auto at = words.begin(); at != words.end();)
-      at = *at == "--server" || *at == "--server-pid" ? words.erase(at, at + 2) : at + 1;
+      at = *at == "--connect" || *at == "--server-pid" ? words.erase(at, at + 2) : at + 1;
     const auto [first, is_new] = of_cell.try_emplace(cell, words);
     EXPECT_EQ(first->second, words);
   }
@@ -245,9 +246,8 @@ TEST_F(CompareTest, WrongAnswersEndIt) {
     };
     const std::string message = message_of_failure();
     EXPECT_TRUE(message.starts_with("a: ")) << message;
-    EXPECT_NE(message.find("command: tandem bench load --server 127.0.0.1:"), std::string::npos) << message;
-    EXPECT_EQ(document_["runs"].size(),
-              error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
+    EXPECT_NE(message.find("command: tandem bench load --connect 127.0.0.1:"), std::string::npos) << message;
+    EXPECT_EQ(document_["runs"].size(), error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
     document_ = {};
   }
 }
@@ -278,10 +278,12 @@ TEST_F(CompareTest, LostDatagramsAreShown) {
 TEST_F(CompareTest, AServerThatEndsIsShown) {
   options_.peers = {server_called("a")};
   load_.answer = [&](const std::string&, double) -> Answer {
-    const pid_t server = std::stoi(option_of(load_.commands.back(), "--server-pid"));
-    kill(server, SIGKILL);
-    while (kill(server, 0) == 0) usleep(1000);
-    return {};
+    const std::string process = option_of(load_.commands.back(), "--server-pid");
+    if (!process.empty()) kill(std::stoi(process), SIGKILL);
+    Answer a;
+    a.errors["connection"] = 1;
+    a.exit_code = 1;
+    return a;
   };
   const std::string message = message_of_failure();
   EXPECT_TRUE(message.starts_with("a ended by signal 9 (Killed)")) << message;
@@ -302,7 +304,7 @@ TEST_F(CompareTest, WhatTheGeneratorSaysIsShown) {
 }
 
 TEST_F(CompareTest, CellsThatNobodySpeaksAreNoted) {
-  options_.peers = {Peer{"x", Dialect::memcached, false, server_called("x").command}};
+  options_.peers = {Peer{"x", Dialect::memcached, true, false, server_called("x").command}};
   options_.cells = choose_cells(named_cells({}), "text-p1,udp-p1");
   run();
   EXPECT_EQ(document_["notes"][0], "no server speaks what udp-p1 needs");

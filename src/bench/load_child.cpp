@@ -1,6 +1,7 @@
 #include "bench/load_child.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include <sstream>
 
 #include "bench/results.hpp"
+#include "load/options.hpp"
+#include "workload/spec.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -26,6 +29,14 @@ double count_of(const Json& run, std::string_view error) {
   return number_at(run, fmt::format("result/errors/{}", error)).value_or(0);
 }
 
+// Every key was set before; some workloads let them expire or remove them.
+bool misses_are_errors(const Cell& cell) {
+  load::Options options;
+  options.udp = cell.udp;
+  if (!cell.data.workload.empty()) options.workloads = {workload::preset(cell.data.workload)};
+  return load::misses_are_errors(options);
+}
+
 }  // namespace
 
 std::vector<std::string> load_command(const CompareOptions& options, const Cell& cell, Dialect dialect,
@@ -37,15 +48,15 @@ std::vector<std::string> load_command(const CompareOptions& options, const Cell&
     words.emplace_back(name);
     words.push_back(std::move(value));
   };
-  add("--server", fmt::format("127.0.0.1:{}", port));
+  add("--connect", fmt::format("127.0.0.1:{}", port));
   add("--protocol", dialect == Dialect::resp ? "resp" : cell.protocol);
   if (cell.udp) words.emplace_back("--udp");
   if (!cell.data.workload.empty()) {
     add("--workload", cell.data.workload);
   } else {
-    add("--key-bytes", cell.data.key_bytes);
-    add("--value-bytes", cell.data.value_bytes);
-    add("--get-share", fmt::format("{}", cell.get_share));
+    add("--key-size", cell.data.key_bytes);
+    add("--value-size", cell.data.value_bytes);
+    add("--get-ratio", fmt::format("{}", cell.get_share));
     add("--distribution", options.distribution);
     if (options.distribution == "zipf") add("--theta", fmt::format("{}", options.theta));
   }
@@ -56,6 +67,7 @@ std::vector<std::string> load_command(const CompareOptions& options, const Cell&
     add("--seconds", "0");
   } else {
     add("--connections", std::to_string(cell.connections));
+    add("--processors", to_string(options.load_processors));
     add("--threads", std::to_string(std::min(threads, cell.connections)));
     add("--pipeline", std::to_string(cell.pipeline));
     if (cell.multiget > 1) add("--multiget", std::to_string(cell.multiget));
@@ -63,9 +75,12 @@ std::vector<std::string> load_command(const CompareOptions& options, const Cell&
     add("--warmup", fmt::format("{}", options.warmup_s));
     if (run.rate > 0) add("--rate", fmt::format("{:.0f}", run.rate));
     if (options.spin) words.emplace_back("--spin");
-    if (dialect != Dialect::canned) words.emplace_back("--require-hits");
-    if (dialect == Dialect::canned) words.emplace_back("--no-verify");
-    for (const pid_t process : processes) add("--server-pid", std::to_string(process));
+    if (dialect == Dialect::canned) {
+      words.emplace_back("--no-verify");
+    } else if (misses_are_errors(cell)) {
+      words.emplace_back("--require-hits");
+    }
+    if (!processes.empty()) add("--server-pid", fmt::format("{}", fmt::join(processes, ",")));
   }
   words.emplace_back("--quiet");
   add("--json", "-");

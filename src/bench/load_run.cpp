@@ -180,6 +180,8 @@ std::string_view to_string(load::Protocol protocol) {
       return "meta";
     case load::Protocol::binary:
       return "binary";
+    case load::Protocol::resp:
+      return "resp";
   }
   return "";
 }

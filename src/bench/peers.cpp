@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <map>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -66,6 +61,16 @@ void add_memcached_options(std::vector<std::string>& command) {
   if (geteuid() == 0) command.insert(command.end(), {"-u", "root"});
 }
 
+// TCP and UDP are two programs' work: neither has to look for the other.
+Peer floor_for(bool udp) {
+  Peer peer{std::string(floor_name), Dialect::canned, !udp, udp, {std::string(this_program), "bench", "floor"}};
+  for (const char* word : {"--listen", "127.0.0.1:{port}", "--threads", "{threads}", "--key-size", "{key_bytes}",
+                           "--value-size", "{value_bytes}"})
+    peer.command.emplace_back(word);
+  if (udp) peer.command.emplace_back("--udp");
+  return peer;
+}
+
 std::optional<Peer> find_peer(std::string_view name) {
   Peer peer;
   peer.name = name;
@@ -73,22 +78,6 @@ std::optional<Peer> find_peer(std::string_view name) {
     peer.udp = true;
     peer.command = {std::string(this_program), "memcached"};
     add_memcached_options(peer.command);
-    return peer;
-  }
-  if (name == floor_name) {
-    peer.udp = true;
-    peer.dialect = Dialect::canned;
-    peer.command = {std::string(this_program),
-                    "bench",
-                    "floor",
-                    "--port",
-                    "{port}",
-                    "--udp-port",
-                    "{udp_port}",
-                    "--key-bytes",
-                    "{key_bytes}",
-                    "--value-bytes",
-                    "{value_bytes}"};
     return peer;
   }
   if (name == "memcached") {
@@ -162,7 +151,10 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
   std::vector<Peer> peers;
   const auto add_known = [&](std::string_view name) {
     if (std::ranges::find(names, name) == names.end()) return;
-    if (auto peer = find_peer(name)) {
+    if (name == floor_name) {
+      peers.push_back(floor_for(false));
+      peers.push_back(floor_for(true));
+    } else if (auto peer = find_peer(name)) {
       peers.push_back(std::move(*peer));
     } else if (must_exist) {
       throw std::runtime_error(fmt::format("{} is not installed", name));
@@ -174,9 +166,14 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
     if (name != tandem_name) add_known(name);
   peers.insert(peers.end(), extra.begin(), extra.end());
   add_known(tandem_name);
+  // Two names for what is nearly one server.
+  const auto is_missing = [](const std::string& note) { return note.starts_with("redis ") || note.starts_with("valkey "); };
+  const auto missing = std::ranges::count_if(notes, is_missing);
+  if (missing > 0) std::erase_if(notes, is_missing);
+  if (missing == 2) notes.emplace_back("neither redis nor valkey is installed: not measured");
   std::set<std::string> seen;
   for (const Peer& peer : peers) {
-    if (!seen.insert(peer.name).second) throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
+    if (peer.stores() && !seen.insert(peer.name).second) throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
   }
   return peers;
 }
@@ -243,16 +240,19 @@ std::optional<std::string> RunningPeer::why_ended() {
 
 // Whether it answers a command that every server of its kind knows: memcached and its kin a get, by END.
 bool RunningPeer::answers() {
-  const net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int type = peer_.tcp ? SOCK_STREAM : SOCK_DGRAM;
+  const net::Fd socket(::socket(AF_INET, type | SOCK_CLOEXEC, 0));
   const sockaddr_in address = loopback(port_);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return false;
   const bool is_resp = peer_.dialect == Dialect::resp;
-  const std::string_view request = is_resp ? "PING\r\n" : "get are-you-there\r\n";
+  using namespace std::string_view_literals;
+  std::string request = is_resp ? "PING\r\n" : "get are-you-there\r\n";
+  if (!peer_.tcp) request.insert(0, "\0\1\0\0\0\1\0\0"sv);  // a frame: request 1, datagram 0 of 1
   const std::string_view end = is_resp ? "+PONG\r\n" : "END\r\n";
   if (send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
     return false;
   std::string reply;
-  char part[4096];
+  char part[64 * 1024];
   while (!reply.ends_with(end)) {
     if (!wait_readable(socket.get(), std::chrono::milliseconds(500))) return false;
     const ssize_t got = recv(socket.get(), part, sizeof part, MSG_DONTWAIT);

@@ -30,7 +30,7 @@ struct PeerValues {
 struct Peer {
   std::string name;
   Dialect dialect = Dialect::memcached;
-  bool udp = false;  // serves datagrams on the same port
+  bool tcp = true, udp = false;  // both on the same port
   // With {port}, {udp_port} (the same number), {memory} (MiB), {threads}, {key_bytes}, {value_bytes}.
   std::vector<std::string> command;
 
@@ -48,7 +48,7 @@ Peer parse_peer(std::string_view text, Dialect dialect);
 // What may be asked for by name: floor, memcached, redis, valkey, tandem.
 std::span<const std::string_view> known_peers();
 
-// Those of `names` that are there, `extra` before tandem, which comes last. With `must_exist` what is missing is a
+// Those of `names` that are there (of the floor two, one for TCP and one for UDP), `extra` before tandem, which comes last. With `must_exist` what is missing is a
 // std::runtime_error, else a line in `notes`. Throws std::invalid_argument for an unknown name or one that is there
 // twice.
 std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const Peer> extra, bool must_exist,

@@ -50,10 +50,13 @@ TEST(Peers, Find) {
   const std::vector<Peer> extra{parse_peer("mine=x {port}", Dialect::memcached)};
   const std::vector<std::string> names{"tandem", "floor"};
   const std::vector<Peer> peers = find_peers(names, extra, true, notes);
-  ASSERT_EQ(peers.size(), 3U);
+  ASSERT_EQ(peers.size(), 4U);
   EXPECT_EQ(peers[0].name, "floor");
-  EXPECT_EQ(peers[1].name, "mine");
-  EXPECT_EQ(peers[2].name, "tandem");
+  EXPECT_NE(peers[0].tcp, peers[0].udp);
+  EXPECT_EQ(peers[1].name, "floor");
+  EXPECT_EQ(peers[1].tcp, peers[0].udp);
+  EXPECT_EQ(peers[2].name, "mine");
+  EXPECT_EQ(peers[3].name, "tandem");
   EXPECT_FALSE(peers[0].stores());
   EXPECT_TRUE(notes.empty());
 }
@@ -62,10 +65,13 @@ TEST(Peers, FindSkipsOnlyWhatWasNotAskedFor) {
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nowhere", 1);
   std::vector<std::string> notes;
-  const std::vector<std::string> names{"memcached", "redis", "tandem"};
+  std::vector<std::string> names{"memcached", "redis", "tandem"};
   EXPECT_EQ(find_peers(names, {}, false, notes).size(), 1U);
-  EXPECT_EQ(notes, (std::vector<std::string>{"memcached is not installed and was not measured",
-                                             "redis is not installed and was not measured"}));
+  EXPECT_EQ(notes, (std::vector<std::string>{"memcached is not installed and was not measured"}));
+  names.emplace_back("valkey");
+  notes.clear();
+  find_peers(names, {}, false, notes);
+  EXPECT_EQ(notes.back(), "neither redis nor valkey is installed: not measured");
   EXPECT_EQ(message_of([&] { find_peers(names, {}, true, notes); }), "memcached is not installed");
   setenv("PATH", path.c_str(), 1);
   const std::vector<std::string> unknown{"mongodb"};

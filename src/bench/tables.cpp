@@ -267,8 +267,9 @@ std::string render_header(const Json& document) {
     if (run.value("phase", "") == phase_closed) rounds = std::max(rounds, run.value("round", 0) + 1);
   if (rounds > 0) parts.push_back(fmt::format("{} rounds", rounds));
   const Json machine = document.value("machine", Json::object());
+  const std::string kernel = machine.value("kernel", "unknown");
   parts.push_back(fmt::format("{} cores {}, Linux {}", machine.value("cores", 0), machine.value("cpu", "unknown"),
-                              machine.value("kernel", "unknown")));
+                              kernel.substr(0, kernel.find('-'))));
   return fmt::format("`{}`: {}.\n", document.value("command", ""), fmt::join(parts, "; "));
 }
 

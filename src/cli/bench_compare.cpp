@@ -38,7 +38,7 @@ struct CompareArguments {
 };
 
 void add_subjects(CLI::App& app, CompareArguments& to) {
-  app.add_option("--subjects", to.subjects, "floor, memcached, redis, valkey, tandem (default: those installed)")
+  app.add_option("--subjects", to.subjects, "floor, memcached, redis, valkey, tandem (default: those installed), or none of them")
       ->delimiter(',');
   app.add_option("--peer", to.peers,
                  "'NAME=COMMAND {port}': another memcached server, started by a shell; also {memory} (MiB), "
@@ -73,10 +73,10 @@ void add_cells(CLI::App& app, CompareArguments& to) {
   app.add_option("--connections", to.lists.connections, "connections")->delimiter(',')->check(count);
   app.add_option("--pipeline", to.lists.pipelines, "requests in flight on each")->delimiter(',')->check(count);
   app.add_option("--multiget", to.lists.multigets, "keys of a get")->delimiter(',')->check(count);
-  app.add_option("--get-share", to.lists.get_shares, "share of gets, 0 to 1")
+  app.add_option("--get-ratio", to.lists.get_shares, "share of gets, 0 to 1")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--value-bytes", to.lists.value_bytes, "sizes of values, as in `tandem bench load`")->delimiter(',');
+  app.add_option("--value-size", to.lists.value_bytes, "sizes of values, as in `tandem bench load`")->delimiter(',');
   app.add_option("--workload", to.lists.workloads, "presets of `tandem bench load`")->delimiter(',');
   app.add_option("--size", to.size, "bytes of keys/values")->capture_default_str();
   app.add_option("--keys", to.data.keys, "number of keys")
@@ -212,12 +212,14 @@ int measure(CompareArguments& arguments, std::span<const std::string> words) {
   for (const std::string& text : arguments.resp_peers) extra.push_back(bench::parse_peer(text, bench::Dialect::resp));
   const bool is_asked = !arguments.subjects.empty();
   std::vector<std::string> names = arguments.subjects;
+  if (names == std::vector<std::string>{"none"}) names.clear();
   if (!is_asked) names.assign(bench::known_peers().begin(), bench::known_peers().end());
   run.peers = bench::find_peers(names, extra, is_asked, notes);
   if (!arguments.quiet) {
     run.log = [](std::string_view text) { fmt::print(stderr, "{}\n", text); };
     for (const std::string& note : notes) run.log(note);
   }
+  if (run.peers.empty()) throw std::invalid_argument("no server to measure");
   set_niceness(arguments.nice);
 
   std::vector<std::string> line{"tandem", "bench", "compare"};

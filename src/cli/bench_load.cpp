@@ -56,10 +56,11 @@ void add_connection_options(CLI::App& app, Given& given) {
           [&run](const std::string& name) {
             run.protocol = name == "text"   ? load::Protocol::text
                            : name == "meta" ? load::Protocol::meta
+                           : name == "resp" ? load::Protocol::resp
                                             : load::Protocol::binary;
           },
-          "text (default), meta or binary")
-      ->check(CLI::IsMember({"text", "meta", "binary"}))
+          "text (default), meta or binary; resp: Redis's")
+      ->check(CLI::IsMember({"text", "meta", "binary", "resp"}))
       ->type_name("NAME");
   group->add_flag("--udp", run.udp, "over UDP");
   group->add_option("--threads", run.threads, "threads, each with its own connections")->capture_default_str();
@@ -135,7 +136,8 @@ void add_check_options(CLI::App& app, Given& given) {
 
 void add_output_options(CLI::App& app, Given& given) {
   const auto group = app.add_option_group("output");
-  group->add_option("--server-pid", given.run.server_pid, "process whose time, sleeps and memory to measure");
+  group->add_option("--server-pid", given.run.server_pids, "processes whose time, sleeps and memory to measure: 12,13")
+      ->delimiter(',');
   group->add_flag("--ceiling", given.ceiling,
                   "first put the same load on a bare server inside this program: the most this generator can do here");
   group->add_option("--json", given.json, "write a document to FILE, or to standard output: -")->type_name("FILE");
@@ -218,7 +220,7 @@ bench::Json measure_ceiling(const Given& given, const load::Progress& progress) 
   spec.key_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(spec.key_bytes.mean() + 0.5));
   spec.value_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(spec.value_bytes.mean() + 0.5));
   options.verify = options.require_hits = false;
-  options.server_pid = 0;
+  options.server_pids.clear();
   options.rate_per_s = 0;
   load::FloorOptions floor;
   floor.udp = options.udp;

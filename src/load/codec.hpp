@@ -38,7 +38,10 @@ class Codec {
   // Checks the reply to `request` at the start of `data`. `partial`: more bytes are needed to tell.
   virtual ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const = 0;
 
-  std::size_t request_bytes_max(const Request& request, const std::uint64_t* keys) const noexcept;
+  static std::size_t request_bytes_max(const Request& request) noexcept {
+    return (workload::key_bytes_max + request_overhead_bytes_max) * (std::size_t{request.key_count} + 1) +
+           request.value_bytes;
+  }
 
  protected:
   const Contents contents_;

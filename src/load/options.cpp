@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "load/codec.hpp"
+#include "load/plan.hpp"
 #include "protocol/udp.hpp"
 
 namespace tandem::load {
@@ -79,6 +80,7 @@ void validate(const Options& options) {
   check_range(options.multiget, multiget_limit, "keys per get");
   if (options.connections < options.threads)
     refuse(fmt::format("{} threads need as many connections at least", options.threads));
+  if (options.udp && options.protocol == Protocol::resp) refuse("Redis's protocol is not spoken over UDP");
   if (!(options.rate_per_s >= 0) || !std::isfinite(options.rate_per_s)) refuse("the rate must be 0 or more");
   if (!(options.seconds >= 0) || options.seconds > 1e6) refuse("seconds must be 0 to 1000000");
   if (!(options.warmup_s >= 0) || options.warmup_s > 1e6) refuse("the warm-up must be 0 to 1000000 seconds");
@@ -98,7 +100,8 @@ void validate(const Options& options) {
     refuse("a trace that is replayed by its own times has one request per send");
   if (options.trace.empty() && options.seconds == 0 && options.ops == 0) refuse("nothing to measure: 0 seconds");
   const std::uint64_t requests =
-      std::uint64_t{options.pipeline} * (options.multiget > 1 ? std::uint64_t{options.multiget} + 1 : 1);
+      std::uint64_t{options.pipeline} *
+      (options.multiget > 1 ? others_per_key_max * std::uint64_t{options.multiget} + 1 : 1);
   if (options.udp && requests > udp_requests_max)
     refuse(fmt::format("over UDP at most {} requests may be under way on a socket", udp_requests_max));
 }

@@ -91,7 +91,7 @@ RequestMaker::Drawn RequestMaker::draw(std::uint8_t phase) noexcept {
 // One get of `multiget` keys, and ahead of it whatever else is drawn before there are so many.
 void RequestMaker::make_multiget_slot(Batch& batch, std::uint8_t phase) {
   get_keys_.clear();
-  for (std::uint32_t others = 0; others < plan_.options.multiget && has_more();) {
+  for (std::uint32_t others = 0; others < others_per_key_max * plan_.options.multiget && has_more();) {
     const Drawn drawn = draw(phase);
     ++batch.ops;
     if (drawn.kind != OpKind::get) {
@@ -158,14 +158,14 @@ void RequestMaker::add(Batch& batch, Request request, const std::uint64_t* keys)
   request.opaque = opaque_;
   opaque_ += request.key_count + 1;
   const Codec& codec = plan_.codec_of(request);
-  const std::size_t room = batch.size + plan_.frame_bytes + codec.request_bytes_max(request, keys);
+  const std::size_t room = batch.size + plan_.frame_bytes + Codec::request_bytes_max(request);
   if (batch.buffer.size() < room) batch.buffer.resize(2 * room);
   char* const start = batch.buffer.data() + batch.size + plan_.frame_bytes;
   const char* const end = codec.write(request, keys, start);
   request.bytes = static_cast<std::uint32_t>(end - start);
   batch.size = static_cast<std::size_t>(end - batch.buffer.data());
   batch.requests.push_back(request);
-  batch.keys.insert(batch.keys.end(), keys, keys + request.key_count);
+  if (request.key_count > 1) batch.keys.insert(batch.keys.end(), keys, keys + request.key_count);
 }
 
 }  // namespace tandem::load

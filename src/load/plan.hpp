@@ -14,6 +14,9 @@
 
 namespace tandem::load {
 
+// Operations that leave ahead of a get of several keys, at most, for each of its keys.
+inline constexpr std::uint32_t others_per_key_max = 4;
+
 // One of the workloads that alternate, or the trace that is replayed (then there are no key space and no streams).
 struct Phase {
   workload::Spec spec;

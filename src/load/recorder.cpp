@@ -93,6 +93,7 @@ void Recorder::reach_edge(std::uint64_t now) {
   }
   if (now >= window_.close_ns) return close(now);
   end_interval();
+  skip_intervals(now);
   const std::uint64_t next = window_.open_ns + (intervals_.size() + 1) * window_.interval_ns;
   next_edge_ns_ = intervals_.size() >= intervals_max ? window_.close_ns : std::min(next, window_.close_ns);
 }
@@ -108,6 +109,12 @@ void Recorder::end_interval() {
   }
 }
 
+// Whole intervals in which the thread did not look at the clock: nothing ended in them.
+void Recorder::skip_intervals(std::uint64_t now) {
+  while (intervals_.size() < intervals_max && window_.open_ns + (intervals_.size() + 1) * window_.interval_ns <= now)
+    intervals_.emplace_back();
+}
+
 void Recorder::close(std::uint64_t now) {
   if (closed_) return;
   if (!opened_) reach_edge(now);
@@ -115,6 +122,8 @@ void Recorder::close(std::uint64_t now) {
   cpu_at_close_ns_ = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   at_close_ = counts_;
   closed_ns_ = now;
+  // What has been counted since the last edge ended in the interval that is open now.
+  if (now > window_.open_ns) skip_intervals(std::min(now, window_.close_ns) - 1);
   end_interval();
   if (at_edge_) at_edge_(false);
 }
@@ -179,7 +188,7 @@ std::string Recorder::describe(const Request* request, std::string_view what, st
     std::uint64_t key = one.key;
     if (one.kind == RequestKind::multiget) one.key_count = 1;
     const Codec& codec = plan_.codec_of(one);
-    std::vector<char> bytes(codec.request_bytes_max(one, &key));
+    std::vector<char> bytes(Codec::request_bytes_max(one));
     const char* const end = codec.write(one, &key, bytes.data());
     out += fmt::format("; asked {}", shown_bytes({bytes.data(), static_cast<std::size_t>(end - bytes.data())}));
     if (request->key_count > 1) out += fmt::format(" with {} keys more", request->key_count - 1);

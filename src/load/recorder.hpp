@@ -106,6 +106,7 @@ class Recorder {
 
   void reach_edge(std::uint64_t now);
   void end_interval();
+  void skip_intervals(std::uint64_t now);
   void add_latency(const Request& request, std::uint64_t now, std::uint64_t count);
   void note(std::string text);
   std::string describe(const Request* request, std::string_view what, std::string_view data) const;

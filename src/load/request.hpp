@@ -26,7 +26,7 @@ struct Request {
 };
 static_assert(sizeof(Request) == 40);
 
-// What one send carries: requests, each behind room for a UDP frame if there is one. `keys` are those of all requests
+// What one send carries: requests, each behind room for a UDP frame if there is one. `keys` are those of its multigets,
 // in order. Kept ready before it is due. Thread safety: none.
 struct Batch {
   std::vector<char> buffer;
@@ -61,21 +61,21 @@ class PendingRequests {
   bool empty() const noexcept { return head_ == requests_.size(); }
   std::size_t size() const noexcept { return requests_.size() - head_; }
   const Request& front() const noexcept { return requests_[head_]; }
-  const std::uint64_t* front_keys() const noexcept { return keys_.data() + key_head_; }
-
-  void push(const Request& request, const std::uint64_t* keys) {
-    requests_.push_back(request);
-    keys_.insert(keys_.end(), keys, keys + request.key_count);
+  const std::uint64_t* front_keys() const noexcept {
+    return front().key_count == 1 ? &front().key : keys_.data() + key_head_;
   }
+
+  void push(const Request& request) { requests_.push_back(request); }
   // All of a batch, which start at `start_ns`.
   void push(const Batch& batch, std::uint64_t start_ns) {
     const std::size_t first = requests_.size();
     requests_.insert(requests_.end(), batch.requests.begin(), batch.requests.end());
     for (std::size_t i = first; i < requests_.size(); ++i) requests_[i].start_ns = start_ns;
-    keys_.insert(keys_.end(), batch.keys.begin(), batch.keys.end());
+    if (!batch.keys.empty()) keys_.insert(keys_.end(), batch.keys.begin(), batch.keys.end());
   }
   void pop() noexcept {
-    key_head_ += requests_[head_++].key_count;
+    const std::uint32_t key_count = requests_[head_++].key_count;
+    if (key_count > 1) key_head_ += key_count;
     if (empty()) {
       requests_.clear();
       keys_.clear();

@@ -26,26 +26,38 @@ void pin_to(int processor) {
     throw std::system_error(errno, std::generic_category(), fmt::format("cannot run on processor {}", processor));
 }
 
-// The server's use between the edges of the window, read by the first thread in its own time.
+// The use of the server's processes between the edges of the window, read by the first thread in its own time.
 class ServerWatch {
  public:
-  explicit ServerWatch(pid_t pid) : meter_(pid) {
-    if (pid != 0 && !meter_.is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+  explicit ServerWatch(const std::vector<pid_t>& pids) {
+    for (const pid_t pid : pids) {
+      processes_.push_back({ProcessMeter(pid), {}, {}});
+      if (!processes_.back().meter.is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+    }
   }
 
   void at_edge(bool opens) {
-    if (meter_.is_valid()) (opens ? first_ : last_) = meter_.use();
+    for (Process& process : processes_) (opens ? process.first : process.last) = process.meter.use();
   }
   std::optional<ServerResult> result() const {
-    if (!meter_.is_valid()) return std::nullopt;
-    ServerResult result{last_.cpu_ns - first_.cpu_ns, last_.sleeps - first_.sleeps, {}};
-    if (const auto memory = meter_.memory()) result.resident_bytes = memory->resident_bytes;
+    if (processes_.empty()) return std::nullopt;
+    ServerResult result;
+    for (const Process& process : processes_) {
+      if (process.last.cpu_ns < process.first.cpu_ns) continue;  // it has ended
+      result.cpu_ns += process.last.cpu_ns - process.first.cpu_ns;
+      result.sleeps += std::max(process.last.sleeps, process.first.sleeps) - process.first.sleeps;
+      if (const auto memory = process.meter.memory())
+        result.resident_bytes = result.resident_bytes.value_or(0) + memory->resident_bytes;
+    }
     return result;
   }
 
  private:
-  ProcessMeter meter_;
-  ProcessUse first_, last_;
+  struct Process {
+    ProcessMeter meter;
+    ProcessUse first, last;
+  };
+  std::vector<Process> processes_;
 };
 
 struct Worker {
@@ -141,7 +153,7 @@ std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
   // Time for all threads to come up before the first request is due.
   constexpr std::uint64_t head_start_ns = 2'000'000;
   validate(options);
-  ServerWatch server(options.server_pid);
+  ServerWatch server(options.server_pids);
   Plan plan(options);
   raise_descriptor_limit(options.connections);
   const Address address = resolve(options.server, options.udp);

@@ -191,8 +191,7 @@ class TcpClient final : public Client {
     Connection& connection = *connections_[index];
     makers_[index].make_follow_ups(follow_up_batch_, connection.follow_ups);
     connection.follow_ups.clear();
-    const std::uint64_t* keys = follow_up_batch_.keys.data();
-    for (const Request& request : follow_up_batch_.requests) connection.pending.push(request, keys++);
+    for (const Request& request : follow_up_batch_.requests) connection.pending.push(request);
     outstanding_ += follow_up_batch_.requests.size();
     connection.progress_ns = now;
     write(connection, follow_up_batch_.bytes());

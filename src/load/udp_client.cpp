@@ -148,8 +148,12 @@ class UdpClient final : public Client {
       Slot& slot = socket.slots[id % slot_count];
       slot.request = request;
       if (start_ns != 0) slot.request.start_ns = start_ns;
-      slot.keys.assign(keys, keys + request.key_count);
-      keys += request.key_count;
+      if (request.key_count > 1) {
+        slot.keys.assign(keys, keys + request.key_count);
+        keys += request.key_count;
+      } else {
+        slot.keys.assign(1, request.key);
+      }
       slot.sent_ns = sent_ns;
       slot.id = id;
       slot.is_active = true;
