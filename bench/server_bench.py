@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a memcached server costs: its CPU time per operation, and its tail latency at a given rate.
 
-Tandem, memcached and a bare server (the floor: server/floor_tcp.cpp, server/floor_udp.cpp) run at the same time, pinned
-to one core; the load generator (server/load.cpp), pinned to another, loads them in turn, A B C A B C, in short slices,
+Tandem, memcached and a bare server (the floor: `tandem bench floor`) run at the same time, pinned to one core; the load
+generator (`tandem bench load`), pinned to another, loads them in turn, A B C A B C, in short slices,
 so that whatever else the machine does meets all of them. It spins, so no server pays for waking it. The figure is the
 server process's CPU time (user + system, all threads) over the operations done: on a shared machine it holds where
 rates do not. Ratios are taken within a round, then their median.
@@ -155,11 +155,11 @@ class Bench:
     arguments: argparse.Namespace
     results: list[dict] = field(default_factory=list)
 
-    def program(self, name: str) -> str:
-        path = Path(self.arguments.bench_dir) / name
+    def generator(self, command: str) -> list[str]:
+        path = Path(self.arguments.generator)
         if not path.exists():
             raise BenchError(f"{path} is missing: build first")
-        return str(path)
+        return [str(path), "bench", command]
 
     @property
     def key_size(self) -> str:
@@ -172,9 +172,10 @@ class Bench:
     def floor(self, is_udp: bool) -> Server:
         port = free_port()
         sizes = ["--key-size", self.key_size, "--value-size", self.value_size]
-        program = self.program("floor_udp" if is_udp else "floor_tcp")
+        udp = ["--udp"] if is_udp else []
         wait = ["--epoll"] if is_udp and self.arguments.udp_floor == "epoll" else []
-        return Server(FLOOR, [program, "--port", str(port), *sizes, *wait], port, stores=False)
+        listen = ["--listen", f"127.0.0.1:{port}"]
+        return Server(FLOOR, [*self.generator("floor"), *listen, *sizes, *udp, *wait], port, stores=False)
 
     def stores(self) -> list[Server]:
         """The servers that store: each peer, and Tandem if it is built."""
@@ -196,23 +197,29 @@ class Bench:
         return servers
 
     def load(self, server: Server, *options: str) -> dict:
-        """Runs the load generator; its report. Raises BenchError on a wrong reply or a miss."""
+        """Runs the load generator; its run's result. Raises BenchError on a wrong reply or a miss."""
         assert server.process is not None
-        command = ["taskset", "-c", str(self.arguments.load_cpu), self.program("load"), "--port", str(server.port)]
-        command += ["--server-pid", str(server.process.pid), "--keys", str(self.arguments.keys)]
-        command += ["--key-size", self.key_size, "--value-size", self.value_size]
-        command += ["--distribution", self.arguments.distribution, *options]
+        command = [*self.generator("load"), "--connect", f"127.0.0.1:{server.port}", "--json", "-", "--no-energy"]
+        command += ["--processors", str(self.arguments.load_cpu), "--server-pid", str(server.process.pid)]
+        command += ["--keys", str(self.arguments.keys), "--key-size", self.key_size, "--value-size", self.value_size]
+        # The floor's ready-made replies hold nobody's values. The stores' are verified once, before the slices: the
+        # generator must do the same for all of them.
+        check = [] if "--preload" in options or "--verify" in options else ["--no-verify"]
+        command += ["--distribution", self.arguments.distribution, *options, *check]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
-        report = json.loads(run.stdout) if run.stdout else {}
+        report = json.loads(run.stdout)["runs"][0]["result"] if run.stdout else {}
+        errors = report.get("errors", {})
         # A lost datagram is UDP's right; it is counted and shown.
-        lost_datagrams = "--udp" in options and run.returncode == 1 and report.get("wrong") == 0
+        others = sum(count for name, count in errors.items() if name not in ("timeouts", "first"))
+        lost_datagrams = "--udp" in options and run.returncode == 1 and report and others == 0
         if run.returncode != 0 and not lost_datagrams:
-            reason = report.get("error") or run.stderr.strip()
-            raise BenchError(f"{server.name}: {reason}\n  {shlex.join(command)}")
+            raise BenchError(f"{server.name}: {run.stderr.strip()}\n  {shlex.join(command)}")
         if report and report["ops"] == 0:
             raise BenchError(f"{server.name}: no operation in {report['seconds']:.3f} s: lengthen --seconds")
         if server.stores and report.get("misses", 0) > 0:
             raise BenchError(f"{server.name}: {report['misses']} misses, though every key was set")
+        report.pop("histogram", None)
+        report.pop("timeline", None)
         return report
 
     def measure(self, cells: list[Cell]) -> None:
@@ -319,7 +326,7 @@ def render_costs(results: list[dict]) -> Iterator[str]:
     rows = []
     for result in results:
         rounds = result["closed"]
-        metric = "server_cpu_us_per_op"
+        metric = "server/cpu_us_per_op"
         row = [result["cell"], *(with_spread(rounds, name, metric, 3) for name in names)]
         row += [f"{ratio_of(rounds, name, FLOOR, metric):.2f}" for name in others]
         if has_tandem:
@@ -357,7 +364,7 @@ def render_notes(results: list[dict]) -> Iterator[str]:
     foreign = sorted(report["foreign_share"] for reports in rounds for report in reports.values())
     share = f"{statistics.median(foreign):.0%} of the servers' core (median of the slices; most: {foreign[-1]:.0%})"
     yield f"\nOther processes took {share}."
-    lost = {name: sum(int(reports[name]["timeouts"]) for reports in rounds) for name in rounds[0]}
+    lost = {name: sum(int(reports[name]["errors"]["timeouts"]) for reports in rounds) for name in rounds[0]}
     if any(lost.values()):
         counts = ", ".join(f"{name} {count}" for name, count in lost.items())
         yield f"UDP requests without a reply, each counted as a second of latency: {counts}."
@@ -412,7 +419,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--distribution", default="zipf", choices=["zipf", "uniform"])
     parser.add_argument("--peer", action="append", help="a memcached to compare with (default: the installed one)")
     parser.add_argument("--tandem", default=str(ROOT / "build/bin/tandem"))
-    parser.add_argument("--bench-dir", default=str(ROOT / "build/bench"), help="where load, floor_tcp, floor_udp are")
+    parser.add_argument("--generator", default=str(ROOT / "build/bin/tandem"), help="the program with `bench load`")
     parser.add_argument(
         "--wait", default="spin", choices=["spin", "sleep"], help="how the load generator waits for replies"
     )

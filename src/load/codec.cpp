@@ -14,6 +14,8 @@ std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, b
       return std::make_unique<MetaCodec>(contents, verify);
     case Protocol::binary:
       return std::make_unique<BinaryCodec>(contents, verify);
+    case Protocol::resp:
+      return std::make_unique<RespCodec>(contents, verify);
   }
   return nullptr;
 }

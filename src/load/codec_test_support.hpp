@@ -26,6 +26,7 @@ class RightReplies {
   std::string reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing = UINT32_MAX) const {
     const Protocol protocol = plan_.options.protocol;
     if (protocol == Protocol::binary) return binary_reply(request, numbers, missing);
+    if (protocol == Protocol::resp) return resp_reply(request, numbers, missing);
     const bool is_text = protocol == Protocol::text;
     switch (request.kind) {
       case RequestKind::set:
@@ -69,6 +70,18 @@ class RightReplies {
     b::write(out.data() + b::at::opaque, opaque);
     b::write(out.data() + b::at::cas, std::uint64_t{77});
     return out + extras + key + value;
+  }
+
+  std::string resp_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {
+    if (request.kind == RequestKind::set) return "+OK\r\n";
+    if (request.kind == RequestKind::remove || request.kind == RequestKind::touch)
+      return missing == 0 ? ":0\r\n" : ":1\r\n";
+    std::string out = request.kind == RequestKind::multiget ? "*" + std::to_string(request.key_count) + "\r\n" : "";
+    for (std::uint32_t i = 0; i < request.key_count; ++i) {
+      const std::string data = value(request, numbers[i]);
+      out += i == missing ? "$-1\r\n" : "$" + std::to_string(data.size()) + "\r\n" + data + "\r\n";
+    }
+    return out;
   }
 
   std::string binary_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {

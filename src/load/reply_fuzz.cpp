@@ -19,7 +19,7 @@ using namespace tandem::load;
 const std::vector<std::unique_ptr<Plan>>& plans() {
   static const auto all = [] {
     std::vector<std::unique_ptr<Plan>> made;
-    for (const Protocol protocol : {Protocol::text, Protocol::meta, Protocol::binary}) {
+    for (const Protocol protocol : {Protocol::text, Protocol::meta, Protocol::binary, Protocol::resp}) {
       for (const bool verify : {false, true}) {
         Options options;
         options.protocol = protocol;

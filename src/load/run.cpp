@@ -29,22 +29,36 @@ void pin_to(int processor) {
 // The server's use between the edges of the window, read by the first thread in its own time.
 class ServerWatch {
  public:
-  explicit ServerWatch(pid_t pid) : meter_(pid) {
-    if (pid != 0 && !meter_.is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+  explicit ServerWatch(const std::vector<pid_t>& pids) {
+    for (const pid_t pid : pids) {
+      meters_.emplace_back(pid);
+      if (!meters_.back().is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+    }
   }
 
   void at_edge(bool opens) {
-    if (meter_.is_valid()) (opens ? first_ : last_) = meter_.use();
+    ProcessUse sum;
+    for (const ProcessMeter& meter : meters_) {
+      const ProcessUse use = meter.use();
+      sum.cpu_ns += use.cpu_ns;
+      sum.sleeps += use.sleeps;
+    }
+    (opens ? first_ : last_) = sum;
   }
   std::optional<ServerResult> result() const {
-    if (!meter_.is_valid()) return std::nullopt;
-    ServerResult result{last_.cpu_ns - first_.cpu_ns, last_.sleeps - first_.sleeps, {}};
-    if (const auto memory = meter_.memory()) result.resident_bytes = memory->resident_bytes;
+    // A process that has ended took its clocks with it.
+    if (meters_.empty() || last_.cpu_ns < first_.cpu_ns || last_.sleeps < first_.sleeps) return std::nullopt;
+    ServerResult result{last_.cpu_ns - first_.cpu_ns, last_.sleeps - first_.sleeps, 0};
+    for (const ProcessMeter& meter : meters_) {
+      const auto memory = meter.memory();
+      if (memory && result.resident_bytes) *result.resident_bytes += memory->resident_bytes;
+      if (!memory) result.resident_bytes.reset();
+    }
     return result;
   }
 
  private:
-  ProcessMeter meter_;
+  std::vector<ProcessMeter> meters_;
   ProcessUse first_, last_;
 };
 
@@ -141,7 +155,7 @@ std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
   // Time for all threads to come up before the first request is due.
   constexpr std::uint64_t head_start_ns = 2'000'000;
   validate(options);
-  ServerWatch server(options.server_pid);
+  ServerWatch server(options.server_pids);
   Plan plan(options);
   raise_descriptor_limit(options.connections);
   const Address address = resolve(options.server, options.udp);

@@ -70,7 +70,9 @@ def test_large_values(tandem: Callable[..., Server]) -> None:
     assert (status, result["misses"]) == (0, 0)
 
 
-@pytest.mark.parametrize("preset", ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f", "etc", "usr", "K8-G50-U", "K16-G95-S"])
+@pytest.mark.parametrize(
+    "preset", ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f", "etc", "usr", "K8-G50-U", "K16-G95-S"]
+)
 def test_presets(tandem: Callable[..., Server], preset: str) -> None:
     server = tandem(memory_mib=512)
     status, result = load(server.port, "--workload", preset, "--preload", "--ops", "3000", "--pipeline", "4")
@@ -105,7 +107,9 @@ def test_a_store_that_is_too_small_fails_the_preload(memcached: Callable[..., Se
     assert load(server.port, *options, "--no-require-hits", keys=5000)[0] == 0
 
 
-@pytest.mark.parametrize("shape", [[], ["--multiget", "5"], ["--protocol", "meta"], ["--protocol", "binary"], ["--udp"]])
+@pytest.mark.parametrize(
+    "shape", [[], ["--multiget", "5"], ["--protocol", "meta"], ["--protocol", "binary"], ["--udp"]]
+)
 def test_misses_are_counted(memcached: Callable[..., Server], shape: list[str]) -> None:
     server = memcached()
     status, result = load(server.port, "--get-ratio", "1", "--ops", "300", *shape)
@@ -222,7 +226,9 @@ def test_percentiles_are_hdrhistograms(memcached: Callable[..., Server]) -> None
 def test_the_document_has_what_its_format_says(tandem: Callable[..., Server]) -> None:
     server = tandem()
     options = ["--server-pid", str(server.pid), "--seconds", "0.5", "--rate", "2000", "--connections", "2"]
-    status, result = load(server.port, "--preload", *options, "--cell", "text-p1", "--subject", "tandem", "--round", "3")
+    status, result = load(
+        server.port, "--preload", *options, "--cell", "text-p1", "--subject", "tandem", "--round", "3"
+    )
     assert status == 0
     document = result["document"]
     assert document["format"] == "tandem-bench/1"

@@ -27,7 +27,7 @@ def test_the_runner_prints_a_table(tmp_path: Path) -> None:
         assert len(result["closed"]) == 2 and len(result["open"]) == 1
         for reports in result["closed"] + result["open"]:
             assert list(reports) == ["floor", f"memcached {REFERENCE_VERSION}", "tandem"]
-            assert all(report["server_cpu_us_per_op"] > 0 and report["misses"] == 0 for report in reports.values())
+            assert all(report["server"]["cpu_us_per_op"] > 0 and report["misses"] == 0 for report in reports.values())
     rows = [line for line in run.stdout.splitlines() if line.startswith("| udp-p1")]
     assert len(rows) == 2
     assert "<= 1.20" in rows[0]
