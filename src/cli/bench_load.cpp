@@ -132,8 +132,10 @@ void add_check_options(CLI::App& app, Given& given) {
   group->add_flag("--preload", given.preload, "first set every key, and read all back; over TCP also with --udp");
   group->add_flag("--verify,!--no-verify", given.run.verify,
                   "compare every byte of every reply (default), or only lengths and line ends");
-  group->add_flag("--require-hits,!--no-require-hits", given.require_hits,
-                  "a miss is an error (default with --preload, unless values expire or are removed)");
+  group->add_flag_callback(
+      "--require-hits", [&given] { given.require_hits = true; },
+      "a miss is an error (default with --preload, unless values expire or are removed)");
+  group->add_flag_callback("--no-require-hits", [&given] { given.require_hits = false; }, "misses are only counted");
 }
 
 void add_output_options(CLI::App& app, Given& given) {

@@ -76,6 +76,7 @@ std::vector<TimelinePoint> timeline_of(const std::vector<std::unique_ptr<Worker>
   std::size_t count = 0;
   for (const auto& worker : workers) count = std::max(count, worker->recorder->intervals().size());
   const double interval_s = static_cast<double>(window.interval_ns) * 1e-9;
+  if (window.close_ns != UINT64_MAX) seconds = static_cast<double>(window.close_ns - window.open_ns) * 1e-9;
   std::vector<std::uint64_t> buckets(Histogram::bucket_count);
   for (std::size_t i = 0; i < count; ++i) {
     const double begin_s = interval_s * static_cast<double>(i);
