@@ -248,10 +248,11 @@ def test_the_timeline_shows_the_pause(memcached: Callable[..., Server]) -> None:
 @pytest.mark.parametrize("transport", [[], ["--udp"]], ids=["tcp", "udp"])
 def test_the_rate_is_kept_by_count(memcached: Callable[..., Server], threads: str, transport: list[str]) -> None:
     server = memcached()
-    options = ["--preload", "--rate", "3000", "--threads", threads, "--connections", "6", "--timeout", "10"]
+    options = ["--preload", "--rate", "3000", "--threads", threads, "--connections", "6", "--timeout", "5"]
     for pipeline in ("1", "5"):
-        status, result = load(server.port, *options, *transport, "--pipeline", pipeline, "--seconds", "0.5")
-        assert status == 0
+        _, result = load(server.port, *options, *transport, "--pipeline", pipeline, "--seconds", "0.5")
+        lost = result["errors"]["timeouts"] if transport else 0  # UDP may lose a datagram on a busy machine
+        assert all_errors(result) == lost
         assert result["latency_us"]["count"] == 1500
         assert result["send_lag_us"]["count"] == 1500 / int(pipeline)
 
