@@ -85,6 +85,18 @@ class RightReplies {
     return out + extras + key + value;
   }
 
+  std::string resp_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {
+    if (request.kind == RequestKind::set) return "+OK\r\n";
+    if (request.kind == RequestKind::remove || request.kind == RequestKind::touch)
+      return missing == 0 ? ":0\r\n" : ":1\r\n";
+    std::string out = request.kind == RequestKind::multiget ? "*" + std::to_string(request.key_count) + "\r\n" : "";
+    for (std::uint32_t i = 0; i < request.key_count; ++i) {
+      const std::string data = value(request, numbers[i]);
+      out += i == missing ? "$-1\r\n" : "$" + std::to_string(data.size()) + "\r\n" + data + "\r\n";
+    }
+    return out;
+  }
+
   std::string binary_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {
     namespace o = protocol::binary::opcode;
     const std::string flags(4, '\0');

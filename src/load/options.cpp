@@ -78,6 +78,7 @@ void validate(const Options& options) {
   check_range(options.connections, connections_limit, "connections");
   check_range(options.pipeline, pipeline_limit, "the pipeline's depth");
   check_range(options.multiget, multiget_limit, "keys per get");
+  if (options.udp && options.protocol == Protocol::resp) refuse("Redis' protocol has no UDP");
   if (options.connections < options.threads)
     refuse(fmt::format("{} threads need as many connections at least", options.threads));
   if (options.udp && options.protocol == Protocol::resp) refuse("Redis's protocol is not spoken over UDP");
@@ -99,9 +100,8 @@ void validate(const Options& options) {
   if (options.replay_speed > 0 && (options.pipeline > 1 || options.multiget > 1))
     refuse("a trace that is replayed by its own times has one request per send");
   if (options.trace.empty() && options.seconds == 0 && options.ops == 0) refuse("nothing to measure: 0 seconds");
-  const std::uint64_t requests =
-      std::uint64_t{options.pipeline} *
-      (options.multiget > 1 ? others_per_key_max * std::uint64_t{options.multiget} + 1 : 1);
+  const std::uint64_t requests = std::uint64_t{options.pipeline} *
+                                 (options.multiget > 1 ? others_per_key_max * std::uint64_t{options.multiget} + 1 : 1);
   if (options.udp && requests > udp_requests_max)
     refuse(fmt::format("over UDP at most {} requests may be under way on a socket", udp_requests_max));
 }
