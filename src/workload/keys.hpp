@@ -1,14 +1,16 @@
-// The bytes of keys and values, which follow from a key's number and the seed alone: whoever reads a value can tell
-// whether it is right.
+// The bytes of keys and values, which follow from a key's number alone: whoever reads a value can tell whether it is
+// right, and runs with different seeds can share one filled server.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "workload/spec.hpp"
 
 namespace tandem::workload {
 
+// A key of b bytes ends in the lowest 4 * min(b, 16) bits of its number in hexadecimal, with as many 'k' before them as
+// it takes: 8-byte keys are unique below 2^32, keys of 9 .. 15 bytes below 2^36 .. 2^60, longer ones always. Where
+// sizes follow a model, numbers of one size differ in their digits and all others in their length.
 // Thread safety: immutable.
 class KeySpace {
  public:
@@ -25,7 +27,8 @@ class KeySpace {
 
  private:
   Sizes key_sizes_, value_sizes_;
-  std::uint64_t seed_;
 };
+
+inline constexpr std::uint32_t key_bytes_min = 8, key_bytes_max = 250;
 
 }  // namespace tandem::workload
