@@ -48,8 +48,8 @@ std::uint64_t Ceiling::two_lines(std::span<const WireOp> ops) const noexcept {
   const char* item[strip];
   for (std::size_t i = 0; i < ops.size(); i += strip) {
     const std::size_t n = std::min(strip, ops.size() - i);
-    for (std::size_t j = 0; j < n; ++j) prefetch_read(cell(ops[i + j].key));
-    for (std::size_t j = 0; j < n; ++j) prefetch_read(item[j] = items_.data() + *cell(ops[i + j].key) * slot_bytes_);
+    for (std::size_t j = 0; j < n; ++j) prefetch_read(cell(ops[i + j].key()));
+    for (std::size_t j = 0; j < n; ++j) prefetch_read(item[j] = items_.data() + *cell(ops[i + j].key()) * slot_bytes_);
     for (std::size_t j = 0; j < n; ++j) sum += static_cast<unsigned char>(*item[j]);
   }
   return sum;
@@ -61,9 +61,9 @@ std::uint64_t Ceiling::copy(std::span<const WireOp> ops, char* out) const noexce
   const char* item[strip];
   for (std::size_t i = 0; i < ops.size(); i += strip) {
     const std::size_t n = std::min(strip, ops.size() - i);
-    for (std::size_t j = 0; j < n; ++j) prefetch_read(cell(ops[i + j].key));
+    for (std::size_t j = 0; j < n; ++j) prefetch_read(cell(ops[i + j].key()));
     for (std::size_t j = 0; j < n; ++j) {
-      item[j] = items_.data() + *cell(ops[i + j].key) * slot_bytes_;
+      item[j] = items_.data() + *cell(ops[i + j].key()) * slot_bytes_;
       const auto first = reinterpret_cast<std::uintptr_t>(item[j]) & ~std::uintptr_t{cache_line_bytes - 1};
       const auto end = reinterpret_cast<std::uintptr_t>(item[j]) + value_offset_ + value_bytes_;
       for (std::uintptr_t line = first; line < end; line += cache_line_bytes)

@@ -159,68 +159,68 @@ void ReplyErrors::add(const ReplyErrors& other) {
 }
 
 std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
-  const std::uint64_t key = keys_.key_bytes(op.key), value = op.is_set != 0 ? keys_.value_bytes(op.key) : 0;
+  const std::uint64_t key = keys_.key_bytes(op.key()), value = op.is_set() ? keys_.value_bytes(op.key()) : 0;
   switch (protocol_) {
     case WireProtocol::text:
-      if (op.is_set == 0) return get_text.size() + key + crlf.size();
+      if (!op.is_set()) return get_text.size() + key + crlf.size();
       return set_text.size() + key + set_text_flags.size() + digits_of(value) + crlf.size() + value + crlf.size();
     case WireProtocol::meta:
-      if (op.is_set == 0) return get_meta.size() + key + get_meta_end.size();
+      if (!op.is_set()) return get_meta.size() + key + get_meta_end.size();
       return set_meta.size() + key + 1 + digits_of(value) + crlf.size() + value + crlf.size();
     case WireProtocol::binary:
       break;
   }
-  return binary::header_bytes + (op.is_set != 0 ? binary::store_extras_bytes : 0) + key + value;
+  return binary::header_bytes + (op.is_set() ? binary::store_extras_bytes : 0) + key + value;
 }
 
 std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
-  const std::uint64_t value = keys_.value_bytes(op.key);
+  const std::uint64_t value = keys_.value_bytes(op.key());
   switch (protocol_) {
     case WireProtocol::text:
-      if (op.is_set != 0) return line::stored.size();
-      return value_text.size() + keys_.key_bytes(op.key) + value_text_flags.size() + digits_of(value) + crlf.size() +
+      if (op.is_set()) return line::stored.size();
+      return value_text.size() + keys_.key_bytes(op.key()) + value_text_flags.size() + digits_of(value) + crlf.size() +
              value + crlf.size() + line::end.size();
     case WireProtocol::meta:
-      if (op.is_set != 0) return hd.size();
+      if (op.is_set()) return hd.size();
       return value_meta.size() + digits_of(value) + crlf.size() + value + crlf.size();
     case WireProtocol::binary:
       break;
   }
-  return binary::header_bytes + (op.is_set != 0 ? 0 : binary::flags_bytes + value);
+  return binary::header_bytes + (op.is_set() ? 0 : binary::flags_bytes + value);
 }
 
 char* WireFormat::write_request(WireOp op, char* out) const noexcept {
-  const std::uint32_t value_bytes = op.is_set != 0 ? keys_.value_bytes(op.key) : 0;
+  const std::uint32_t value_bytes = op.is_set() ? keys_.value_bytes(op.key()) : 0;
   if (protocol_ == WireProtocol::binary) {
-    const std::uint32_t extras_bytes = op.is_set != 0 ? binary::store_extras_bytes : 0;
-    out = put_header(op.is_set != 0 ? binary::opcode::set : binary::opcode::get, keys_.key_bytes(op.key), extras_bytes,
+    const std::uint32_t extras_bytes = op.is_set() ? binary::store_extras_bytes : 0;
+    out = put_header(op.is_set() ? binary::opcode::set : binary::opcode::get, keys_.key_bytes(op.key()), extras_bytes,
                      value_bytes, out);
     std::memset(out, 0, extras_bytes);  // flags, expiry
-    out = keys_.write_key(op.key, out + extras_bytes);
-    return op.is_set != 0 ? keys_.write_value(op.key, out) : out;
+    out = keys_.write_key(op.key(), out + extras_bytes);
+    return op.is_set() ? keys_.write_value(op.key(), out) : out;
   }
   const bool is_text = protocol_ == WireProtocol::text;
-  if (op.is_set == 0) {
-    out = keys_.write_key(op.key, put(is_text ? get_text : get_meta, out));
+  if (!op.is_set()) {
+    out = keys_.write_key(op.key(), put(is_text ? get_text : get_meta, out));
     return put(is_text ? crlf : get_meta_end, out);
   }
-  out = keys_.write_key(op.key, put(is_text ? set_text : set_meta, out));
+  out = keys_.write_key(op.key(), put(is_text ? set_text : set_meta, out));
   out = put(value_bytes, put(is_text ? set_text_flags : std::string_view(" "), out));
-  return put(crlf, keys_.write_value(op.key, put(crlf, out)));
+  return put(crlf, keys_.write_value(op.key(), put(crlf, out)));
 }
 
 std::string_view WireFormat::key_in(WireOp op, std::string_view request) const noexcept {
   const std::size_t at = protocol_ == WireProtocol::text   ? get_text.size()
                          : protocol_ == WireProtocol::meta ? get_meta.size()
-                         : op.is_set != 0                  ? binary::header_bytes + binary::store_extras_bytes
+                         : op.is_set()                  ? binary::header_bytes + binary::store_extras_bytes
                                                            : binary::header_bytes;
   static_assert(get_text.size() == set_text.size() && get_meta.size() == set_meta.size());
-  return request.substr(at, keys_.key_bytes(op.key));
+  return request.substr(at, keys_.key_bytes(op.key()));
 }
 
 std::string_view WireFormat::value_in(WireOp op, std::string_view request) const noexcept {
-  if (op.is_set == 0) return {};
-  const std::size_t bytes = keys_.value_bytes(op.key), behind = protocol_ == WireProtocol::binary ? 0 : crlf.size();
+  if (!op.is_set()) return {};
+  const std::size_t bytes = keys_.value_bytes(op.key()), behind = protocol_ == WireProtocol::binary ? 0 : crlf.size();
   return request.substr(request.size() - behind - bytes, bytes);
 }
 
@@ -231,7 +231,7 @@ void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, Re
     if (check_one(ops[i], replies, scratch, errors)) continue;
     if (errors.count() == 0) {
       errors.first = fmt::format("{} of key {}: expected {} bytes of a reply, got \"{}\"",
-                                 ops[i].is_set != 0 ? "SET" : "GET", std::uint64_t{ops[i].key}, reply_bytes(ops[i]),
+                                 ops[i].is_set() ? "SET" : "GET", ops[i].key(), reply_bytes(ops[i]),
                                  printable(rest));
     }
     errors.wrong_replies += ops.size() - i;  // none of the others can be found
@@ -243,7 +243,7 @@ void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, Re
 }
 
 bool WireFormat::check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
-  if (op.is_set == 0) return check_get(op, replies, scratch, errors);
+  if (!op.is_set()) return check_get(op, replies, scratch, errors);
   switch (protocol_) {
     case WireProtocol::text:
       return take(replies, line::stored);
@@ -262,7 +262,7 @@ bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& sc
                   : protocol_ == WireProtocol::meta ? read_meta(replies)
                                                     : read_binary(replies);
   const auto say = [&](std::string_view what) {
-    if (errors.count() == 0) errors.first = fmt::format("GET of key {}: {}", std::uint64_t{op.key}, what);
+    if (errors.count() == 0) errors.first = fmt::format("GET of key {}: {}", op.key(), what);
   };
   switch (hit.kind) {
     case Hit::Kind::other:
@@ -274,13 +274,13 @@ bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& sc
     case Hit::Kind::hit:
       break;
   }
-  if (protocol_ == WireProtocol::text && !keys_.is_key(op.key, hit.key)) {
+  if (protocol_ == WireProtocol::text && !keys_.is_key(op.key(), hit.key)) {
     say(fmt::format("the reply names the key \"{}\"", printable(hit.key)));
     ++errors.wrong_replies;
     return true;
   }
-  scratch.resize(keys_.value_bytes(op.key));
-  keys_.write_value(op.key, scratch.data());
+  scratch.resize(keys_.value_bytes(op.key()));
+  keys_.write_value(op.key(), scratch.data());
   if (hit.value != scratch) {
     say(fmt::format("the value \"{}\" of {} bytes instead of \"{}\" of {} bytes", printable(hit.value),
                     hit.value.size(), printable(scratch), scratch.size()));

@@ -16,9 +16,14 @@ std::string_view to_string(WireProtocol protocol);
 WireProtocol parse_wire_protocol(std::string_view name);
 
 // One request: a GET or a SET of a key.
-struct WireOp {
-  std::uint64_t key : 63;
-  std::uint64_t is_set : 1;
+class WireOp {
+ public:
+  WireOp(std::uint64_t key, bool is_set) noexcept : word_(key << 1 | (is_set ? 1 : 0)) {}
+  std::uint64_t key() const noexcept { return word_ >> 1; }
+  bool is_set() const noexcept { return (word_ & 1) != 0; }
+
+ private:
+  std::uint64_t word_;
 };
 static_assert(sizeof(WireOp) == 8);
 

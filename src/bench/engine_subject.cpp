@@ -85,7 +85,7 @@ std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
   Tape::Slice batch = lane.tape.batch(lane.next);
   if (TD_UNLIKELY(batch.ops.size() > thread.left)) batch = lane.tape.prefix(lane.next, thread.left);
   if (TD_UNLIKELY(batch.ops.empty())) return 0;
-  lane.wrong_batches += thread.driver->run(batch.requests) != batch.reply_bytes ? 1 : 0;
+  if (TD_UNLIKELY(thread.driver->run(batch.requests) != batch.reply_bytes)) ++lane.wrong_batches;
   if (++lane.next == lane.tape.size()) lane.next = 0;
   ++lane.batches;
   lane.done += batch.ops.size();
@@ -185,9 +185,9 @@ EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, c
     : keys_(keys), tapes_(tapes) {
   for (const auto& of_thread : tapes.of_thread) {
     const Tape& tape = *of_thread.front();
-    Thread& thread = threads_.emplace_back(Thread{.session = store.session()});
+    Thread& thread = threads_.emplace_back(store.session());
     const WireFormat& format = tape.format();
-    thread.reads_only = std::ranges::none_of(tape.ops(), [](WireOp op) { return op.is_set != 0; });
+    thread.reads_only = std::ranges::none_of(tape.ops(), [](WireOp op) { return op.is_set(); });
     std::size_t value_bytes = 0;
     for (std::size_t i = 0; i < tape.size(); ++i) {
       const Tape::Slice batch = tape.batch(i);
@@ -200,11 +200,11 @@ EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, c
         if (thread.reads_only) {
           thread.keys.push_back(key);
         } else {
-          thread.requests.push_back({.action = op.is_set != 0 ? Action::set : Action::get,
+          thread.requests.push_back({.action = op.is_set() ? Action::set : Action::get,
                                      .key = key,
                                      .value = format.value_in(op, request)});
         }
-        batch_value_bytes += keys.value_bytes(op.key);
+        batch_value_bytes += keys.value_bytes(op.key());
       }
       value_bytes = std::max(value_bytes, batch_value_bytes);
     }
@@ -276,11 +276,11 @@ ReplyErrors EmbeddedSubject::verify() {
     for (std::size_t first = 0; first < ops.size(); first += tapes_.batch_queries) {
       const auto check = [&](std::size_t i, const Reply& reply) {
         const WireOp op = ops[first + i];
-        if (reply.code != (op.is_set != 0 ? Code::stored : Code::hit)) {
-          if (mine.count() == 0) mine.first = fmt::format("key {}: an unexpected outcome", std::uint64_t{op.key});
-          ++(op.is_set != 0 ? mine.wrong_replies : mine.unexpected_misses);
-        } else if (op.is_set == 0 && !keys_.is_value(op.key, reply.value)) {
-          if (mine.count() == 0) mine.first = fmt::format("key {}: a wrong value", std::uint64_t{op.key});
+        if (reply.code != (op.is_set() ? Code::stored : Code::hit)) {
+          if (mine.count() == 0) mine.first = fmt::format("key {}: an unexpected outcome", op.key());
+          ++(op.is_set() ? mine.wrong_replies : mine.unexpected_misses);
+        } else if (!op.is_set() && !keys_.is_value(op.key(), reply.value)) {
+          if (mine.count() == 0) mine.first = fmt::format("key {}: a wrong value", op.key());
           ++mine.wrong_values;
         }
       };

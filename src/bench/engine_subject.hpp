@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/engine_ceiling.hpp"
@@ -88,6 +89,7 @@ class EmbeddedSubject final : public Subject {
 
  private:
   struct Thread {
+    explicit Thread(Session s) : session(std::move(s)) {}
     Session session;
     bool reads_only = true;
     std::vector<std::string_view> keys;

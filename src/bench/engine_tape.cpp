@@ -14,7 +14,7 @@ Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProto
   workload::Stream stream(spec, index, count);
   std::uint64_t bytes = 0;
   const auto add = [&](std::uint64_t key, bool is_set) {
-    ops_.push_back({key, is_set});
+    ops_.emplace_back(key, is_set);
     bytes += format_.request_bytes(ops_.back());
   };
   while (ops_.size() < limits.ops && bytes < limits.bytes) {
@@ -46,7 +46,7 @@ Tape::Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t 
            std::uint32_t batch_queries)
     : format_(protocol, keys) {
   ops_.reserve(end - first);
-  for (std::uint64_t key = first; key < end; ++key) ops_.push_back({key, true});
+  for (std::uint64_t key = first; key < end; ++key) ops_.emplace_back(key, true);
   write(batch_queries);
 }
 
@@ -62,7 +62,7 @@ void Tape::write(std::uint32_t batch_queries) {
     reply_bytes_ += format_.reply_bytes(ops_[i]);
   }
   bytes_ = static_cast<std::uint64_t>(at - data_.get());
-  for (const WireOp op : ops_) (op.is_set != 0 ? whole_.sets : whole_.gets) += 1;
+  for (const WireOp op : ops_) (op.is_set() ? whole_.sets : whole_.gets) += 1;
   whole_.request_bytes = bytes_;
   whole_.reply_bytes = reply_bytes_;
   for (std::size_t i = 0; i < batches_.size(); ++i)
@@ -71,7 +71,7 @@ void Tape::write(std::uint32_t batch_queries) {
 
 void Tape::add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept {
   for (std::uint64_t i = first; i < end; ++i) {
-    (ops_[i].is_set != 0 ? sums.sets : sums.gets) += 1;
+    (ops_[i].is_set() ? sums.sets : sums.gets) += 1;
     sums.request_bytes += format_.request_bytes(ops_[i]);
     sums.reply_bytes += format_.reply_bytes(ops_[i]);
   }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -21,8 +22,8 @@ inline std::vector<int> allowed_processors() {
   CPU_ZERO(&set);
   std::vector<int> processors;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int i = 0; i < CPU_SETSIZE; ++i) {
-      if (CPU_ISSET(i, &set)) processors.push_back(i);
+    for (std::size_t i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) processors.push_back(static_cast<int>(i));
     }
   }
   if (processors.empty()) processors.push_back(0);
@@ -32,7 +33,7 @@ inline std::vector<int> allowed_processors() {
 inline void pin_to(int processor) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(processor, &set);
+  CPU_SET(static_cast<std::size_t>(processor), &set);
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
