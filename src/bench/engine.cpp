@@ -33,9 +33,10 @@ std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
   std::vector<workload::Spec> specs;
   for (const std::string& name : settings.workloads) {
     workload::Spec spec = workload::preset(name);
-    spec.keys = settings.keys != 0 ? settings.keys
-                                   : keys_that_fill(spec, settings.item_bytes / (settings.alternates ? 2 : 1));
+    spec.keys =
+        settings.keys != 0 ? settings.keys : keys_that_fill(spec, settings.item_bytes / (settings.alternates ? 2 : 1));
     spec.seed = settings.seed;
+    if (settings.theta && spec.popularity != workload::Popularity::uniform) spec.theta = *settings.theta;
     specs.push_back(spec);
   }
   return specs;
@@ -44,8 +45,10 @@ std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
 void check_operations(const workload::Spec& spec) {
   for (const workload::OpKind kind : {workload::OpKind::scan, workload::OpKind::remove, workload::OpKind::touch}) {
     if (spec.mix[kind] <= 0) continue;
-    refuse(fmt::format("the workload {} has {} operations; the in-process mode runs gets, sets, inserts and "
-                       "read-modify-writes", spec.name, to_string(kind)));
+    refuse(
+        fmt::format("the workload {} has {} operations; the in-process mode runs gets, sets, inserts and "
+                    "read-modify-writes",
+                    spec.name, to_string(kind)));
   }
 }
 
@@ -130,6 +133,7 @@ void validate(const EngineSettings& settings) {
     if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
   }
   if (settings.rounds == 0) refuse("rounds: at least 1");
+  if (settings.tape.ops == 0) refuse("requests: at least 1");
   if (!(settings.seconds > 0 && settings.seconds <= 3600)) refuse("seconds of a turn: above 0, at most 3600");
 }
 
@@ -140,6 +144,7 @@ std::string command_line(const EngineSettings& settings) {
   };
   add(settings.alternates ? "alternate" : "workloads", fmt::format("{}", fmt::join(settings.workloads, ",")));
   if (settings.alternates) add("every", fmt::format("{}us", settings.alternate_every_s * 1e6));
+  if (settings.theta) add("theta", fmt::format("{}", *settings.theta));
   if (settings.keys != 0) {
     add("keys", std::to_string(settings.keys));
   } else {
@@ -156,6 +161,7 @@ std::string command_line(const EngineSettings& settings) {
   } else {
     add("seconds", fmt::format("{}", settings.seconds));
   }
+  if (settings.tape.ops != Tape::Limits{}.ops) add("requests", std::to_string(settings.tape.ops));
   add("seed", std::to_string(settings.seed));
   if (!settings.memory_file.empty()) add("memory-file", settings.memory_file);
   return line;

@@ -22,20 +22,21 @@ struct EngineSettings {
   std::vector<std::string> workloads;  // presets
   bool alternates = false;             // two workloads, which take the place of each other ...
   double alternate_every_s = 0.002;    // ... so often
+  std::optional<double> theta;         // of zipf workloads, in place of 0.99
   std::uint64_t keys = 0;              // 0: as many as fill item_bytes
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
-  std::vector<unsigned> threads;       // empty: one for each processor
+  std::vector<unsigned> threads;  // empty: one for each processor
   std::vector<std::uint32_t> batches = {1024};
   WireProtocol protocol = WireProtocol::text;
   std::string plan = "cpu";
-  std::vector<std::string> subjects;   // empty: all that apply
+  std::vector<std::string> subjects;  // empty: all that apply
   unsigned rounds = 5;
-  double seconds = 0.2;                // of a turn
-  std::uint64_t ops = 0;               // of a turn and thread, in place of the seconds
+  double seconds = 0.2;   // of a turn
+  std::uint64_t ops = 0;  // of a turn and thread, in place of the seconds
   Tape::Limits tape;
-  bool cache_misses = true;            // count them where the kernel lets us
+  bool cache_misses = true;  // count them where the kernel lets us
   std::uint64_t seed = 1;
-  std::string memory_file;             // where items lie; empty: in memory alone
+  std::string memory_file;  // where items lie; empty: in memory alone
 };
 
 // DIDO's 24, in its order.

@@ -1,6 +1,7 @@
-// Loops that bound what an engine can do on this machine, over tables of the size of the store's. The two-line loop does
-// only the two cache-line reads that no GET can do without: the index line, and the item line that it names. The copy
-// loop also reads the rest of the item, and copies the value out: what a GET moves, without finding or checking anything.
+// Loops that bound what an engine can do on this machine, over tables of the size of the store's. The two-line loop
+// does only the two cache-line reads that no GET can do without: the index line, and the item line that it names. The
+// copy loop also reads the rest of the item, and copies the value out: what a GET moves, without finding or checking
+// anything.
 #pragma once
 #include <cstdint>
 #include <span>

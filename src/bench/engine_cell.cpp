@@ -15,6 +15,7 @@ namespace {
 
 std::string name_of(const EngineSettings& settings) {
   std::string name = fmt::format("{}", fmt::join(settings.workloads, "/"));
+  if (settings.theta) name += fmt::format(" theta {:g}", *settings.theta);
   if (settings.alternates) name += fmt::format(" every {:g} ms", settings.alternate_every_s * 1e3);
   return name;
 }
@@ -146,12 +147,8 @@ void add_comparisons(const std::string& cell, const Rounds& rounds, Json& docume
       if (mine == rounds.ops_per_s.end() || theirs == rounds.ops_per_s.end()) continue;
       std::vector<double> ratios;
       for (std::size_t i = 0; i < mine->second.size(); ++i) ratios.push_back(mine->second[i] / theirs->second[i]);
-      Json comparison{{"cell", cell},
-                      {"metric", "ops_per_s"},
-                      {"subject", subject},
-                      {"base", base},
-                      {"ratio", spread_json(ratios)},
-                      {"rounds", ratios.size()},
+      Json comparison{{"cell", cell},    {"metric", "ops_per_s"},        {"subject", subject},
+                      {"base", base},    {"ratio", spread_json(ratios)}, {"rounds", ratios.size()},
                       {"better", "more"}};
       summary["comparisons"].push_back(comparison);
       document["comparisons"].push_back(std::move(comparison));
@@ -248,7 +245,10 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
       const bool last = round + 1 == settings.rounds;
       const bool on_wire = name == subject_wire, answers = on_wire || name == subject_embedded;
       if (last) m.errors.add(subject->verify());
-      Json result{{"seconds", m.turn.seconds}, {"ops", m.turn.ops}, {"ops_per_s", m.turn.ops_per_s}};
+      Json result{{"seconds", m.turn.seconds},
+                  {"ops", m.turn.ops},
+                  {"ops_per_s", m.turn.ops_per_s},
+                  {"cpu_share", m.turn.cpu_share}};
       if (answers) {
         result["gets"] = m.gets;
         result["hits"] = m.hits;

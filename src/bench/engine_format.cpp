@@ -212,7 +212,7 @@ char* WireFormat::write_request(WireOp op, char* out) const noexcept {
 std::string_view WireFormat::key_in(WireOp op, std::string_view request) const noexcept {
   const std::size_t at = protocol_ == WireProtocol::text   ? get_text.size()
                          : protocol_ == WireProtocol::meta ? get_meta.size()
-                         : op.is_set()                  ? binary::header_bytes + binary::store_extras_bytes
+                         : op.is_set()                     ? binary::header_bytes + binary::store_extras_bytes
                                                            : binary::header_bytes;
   static_assert(get_text.size() == set_text.size() && get_meta.size() == set_meta.size());
   return request.substr(at, keys_.key_bytes(op.key()));
@@ -231,8 +231,7 @@ void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, Re
     if (check_one(ops[i], replies, scratch, errors)) continue;
     if (errors.count() == 0) {
       errors.first = fmt::format("{} of key {}: expected {} bytes of a reply, got \"{}\"",
-                                 ops[i].is_set() ? "SET" : "GET", ops[i].key(), reply_bytes(ops[i]),
-                                 printable(rest));
+                                 ops[i].is_set() ? "SET" : "GET", ops[i].key(), reply_bytes(ops[i]), printable(rest));
     }
     errors.wrong_replies += ops.size() - i;  // none of the others can be found
     return;

@@ -33,8 +33,7 @@ std::uint64_t keys_that_fill(const workload::Spec& spec, std::uint64_t item_byte
 }
 
 bool Keys::same_as(const workload::Spec& other) const {
-  return spec.keys == other.keys && same(spec.key_bytes, other.key_bytes) &&
-         same(spec.value_bytes, other.value_bytes);
+  return spec.keys == other.keys && same(spec.key_bytes, other.key_bytes) && same(spec.value_bytes, other.value_bytes);
 }
 
 LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol,
@@ -50,24 +49,22 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
-  engine_ = std::make_unique<Engine>(EngineOptions{
-      .memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2, .memory_file = memory_file});
+  engine_ = std::make_unique<Engine>(
+      EngineOptions{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2, .memory_file = memory_file});
   for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, plan, protocol, threads));
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
-    throw std::runtime_error(fmt::format("of {} keys only {} fit the store's {} bytes", items, stats.items,
-                                         memory_bytes_));
+    throw std::runtime_error(
+        fmt::format("of {} keys only {} fit the store's {} bytes", items, stats.items, memory_bytes_));
   }
 }
 
-LoadedStore::Load LoadedStore::load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol,
-                                    unsigned threads) {
+LoadedStore::Load LoadedStore::load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads) {
   struct Part {
     double seconds = 0;
     std::uint64_t ops = 0, request_bytes = 0;
   };
   const Keys& k = *keys_[keys];
-  const std::uint64_t piece_keys =
-      std::max<std::uint64_t>(load_batch, load_piece_bytes / mean_slot_bytes(k.spec));
+  const std::uint64_t piece_keys = std::max<std::uint64_t>(load_batch, load_piece_bytes / mean_slot_bytes(k.spec));
   std::vector<Part> parts(threads);
   on_each_thread(threads, [&](unsigned t) {
     Part& part = parts[t];
@@ -115,8 +112,7 @@ bool LoadedStore::has_fixed_sizes() const {
 
 Store& LoadedStore::embedded() {
   if (embedded_ != nullptr) return *embedded_;
-  embedded_ =
-      std::make_unique<Store>(Options{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2});
+  embedded_ = std::make_unique<Store>(Options{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2});
   const Keys& k = *keys_.front();
   std::vector<char> bytes;
   std::vector<Request> requests;
@@ -145,8 +141,8 @@ Store& LoadedStore::embedded() {
 const Ceiling& LoadedStore::ceiling() {
   if (ceiling_ == nullptr) {
     const workload::Spec& spec = keys_.front()->spec;
-    ceiling_ = std::make_unique<Ceiling>(spec.key_bytes.low, spec.value_bytes.low, spec.keys,
-                                         engine_->stats().index_bytes);
+    ceiling_ =
+        std::make_unique<Ceiling>(spec.key_bytes.low, spec.value_bytes.low, spec.keys, engine_->stats().index_bytes);
   }
   return *ceiling_;
 }

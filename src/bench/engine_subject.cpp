@@ -1,11 +1,11 @@
 #include "bench/engine_subject.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "base/ticks.hpp"
 #include "bench/engine_wire.hpp"
@@ -35,9 +35,9 @@ void expect_count(std::uint64_t expected, std::uint64_t got, std::string_view wh
 struct WireSubject::Thread {
   struct Lane {
     const Tape& tape;
-    std::size_t next = 0;          // batch
-    std::uint64_t done = 0;        // operations of this turn
-    std::uint64_t first_op = 0;    // of this turn
+    std::size_t next = 0;        // batch
+    std::uint64_t done = 0;      // operations of this turn
+    std::uint64_t first_op = 0;  // of this turn
     std::uint64_t batches = 0, wrong_batches = 0;
   };
   std::vector<Lane> lanes;
@@ -52,17 +52,17 @@ struct WireSubject::Thread {
   Counts counts() const noexcept {
     const Context& c = driver->context();
     Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}};
-    for (std::size_t t = 0; t < task_count; ++t)
-      counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
+    for (std::size_t t = 0; t < task_count; ++t) counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
     return counts;
   }
 };
 
 WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes) : tapes_(tapes) {
   if (tapes.alternate_every_s > 0) {
-    every_ticks_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tapes.alternate_every_s * 1e9 / ns_per_tick()));
-    bucket_ticks_ = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(every_ticks_) /
-                                                                         buckets_per_alternation));
+    every_ticks_ =
+        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tapes.alternate_every_s * 1e9 / ns_per_tick()));
+    bucket_ticks_ = std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(static_cast<double>(every_ticks_) / buckets_per_alternation));
   }
   for (const auto& of_thread : tapes.of_thread) {
     auto thread = std::make_unique<Thread>();
@@ -200,9 +200,8 @@ EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, c
         if (thread.reads_only) {
           thread.keys.push_back(key);
         } else {
-          thread.requests.push_back({.action = op.is_set() ? Action::set : Action::get,
-                                     .key = key,
-                                     .value = format.value_in(op, request)});
+          thread.requests.push_back(
+              {.action = op.is_set() ? Action::set : Action::get, .key = key, .value = format.value_in(op, request)});
         }
         batch_value_bytes += keys.value_bytes(op.key());
       }
@@ -233,8 +232,8 @@ Measured EmbeddedSubject::take(const TurnLength& length) {
   m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) {
     Thread& thread = threads_[t];
     const std::size_t ops = tapes_.of_thread[t].front()->ops().size();
-    const auto count = static_cast<std::size_t>(
-        std::min<std::uint64_t>({tapes_.batch_queries, ops - thread.next, thread.left}));
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>({tapes_.batch_queries, ops - thread.next, thread.left}));
     std::uint64_t hits = 0, stored = 0;
     char* out = thread.out.data();
     const auto copy_out = [&](std::size_t, const Reply& reply) {
@@ -317,7 +316,8 @@ Measured CeilingSubject::take(const TurnLength& length) {
         std::min<std::uint64_t>({tapes_.batch_queries, all.size() - thread.next, thread.left}));
     const std::span<const WireOp> ops = all.subspan(thread.next, count);
     const std::uint64_t sum = copies_ ? ceiling_.copy(ops, out_[t].data()) : ceiling_.two_lines(ops);
-    if (TD_UNLIKELY(sum == std::numeric_limits<std::uint64_t>::max())) checksum.fetch_add(sum);  // never; keeps the loop
+    if (TD_UNLIKELY(sum == std::numeric_limits<std::uint64_t>::max()))
+      checksum.fetch_add(sum);  // never; keeps the loop
     thread.next = thread.next + count == all.size() ? 0 : thread.next + count;
     thread.left -= count;
     return std::uint64_t{count};

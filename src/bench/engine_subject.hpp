@@ -1,5 +1,5 @@
-// What takes turns in a cell of the in-process mode: the store behind its wire format, the embedded store, and the loops
-// that bound both. All of a cell get the same operations.
+// What takes turns in a cell of the in-process mode: the store behind its wire format, the embedded store, and the
+// loops that bound both. All of a cell get the same operations.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace tandem::bench {
 struct Measured {
   Turn turn;
   std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
-  ReplyErrors errors;                                // by counters and sizes; values are compared by verify()
-  std::array<TaskCost, task_count> tasks{};          // of the wire format alone
-  double bucket_s = 0;                               // of alternating workloads ...
-  std::vector<std::uint64_t> timeline;               // ... operations by time
+  ReplyErrors errors;                        // by counters and sizes; values are compared by verify()
+  std::array<TaskCost, task_count> tasks{};  // of the wire format alone
+  double bucket_s = 0;                       // of alternating workloads ...
+  std::vector<std::uint64_t> timeline;       // ... operations by time
   std::array<std::uint64_t, 2> ops_of_workload{};
 };
 

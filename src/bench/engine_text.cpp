@@ -76,9 +76,9 @@ std::string engine_scaling(const Json& cells) {
         const std::string name = subject["subject"];
         const Json* const before = find(one["subjects"], "subject", name);
         if (before == nullptr) continue;
-        text += fmt::format(" {} {:.2f}x,", name,
-                            subject["ops_per_s"]["median"].get<double>() /
-                                (*before)["ops_per_s"]["median"].get<double>());
+        text +=
+            fmt::format(" {} {:.2f}x,", name,
+                        subject["ops_per_s"]["median"].get<double>() / (*before)["ops_per_s"]["median"].get<double>());
       }
       text.back() = '\n';
     }

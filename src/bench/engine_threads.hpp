@@ -2,6 +2,7 @@
 #pragma once
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -37,10 +38,17 @@ inline void pin_to(int processor) noexcept {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
+inline double thread_cpu_s() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
 struct Turn {
   std::uint64_t ops = 0;
   double seconds = 0;    // the mean of the threads' times
   double ops_per_s = 0;  // the sum of the threads' rates
+  double cpu_share = 1;  // processor time of the threads / their time: below 1 when others had their processors
 };
 
 // Calls step(thread) until `seconds` are over or it returns 0; it returns the operations it did. What a step throws is
@@ -53,7 +61,7 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
   std::atomic<bool> go{false}, stop{false};
   struct alignas(cache_line_bytes) Part {
     std::uint64_t ops = 0;
-    double seconds = 0;
+    double seconds = 0, cpu_s = 0;
     std::exception_ptr error;
   };
   std::vector<Part> parts(threads);
@@ -63,6 +71,7 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
       pin_to(processors[t % processors.size()]);
       ready.fetch_add(1);
       while (!go.load()) std::this_thread::yield();
+      const double cpu_before_s = thread_cpu_s();
       const auto start = Clock::now();
       std::uint64_t done = 0;
       try {
@@ -75,6 +84,7 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
         parts[t].error = std::current_exception();
       }
       parts[t].seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      parts[t].cpu_s = thread_cpu_s() - cpu_before_s;
       parts[t].ops = done;
       running.fetch_sub(1);
     });
@@ -87,17 +97,21 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
   for (;;) {
     const double left = seconds - std::chrono::duration<double>(Clock::now() - start).count();
     if (left <= 0 || running.load() == 0) break;
-    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(std::chrono::duration<double>(left), look_every));
+    std::this_thread::sleep_for(
+        std::min<std::chrono::duration<double>>(std::chrono::duration<double>(left), look_every));
   }
   stop.store(true);
   for (std::thread& thread : pool) thread.join();
   Turn turn;
+  double cpu_s = 0;
   for (const Part& part : parts) {
     if (part.error) std::rethrow_exception(part.error);
     turn.ops += part.ops;
+    cpu_s += part.cpu_s;
     turn.seconds += part.seconds / threads;
     if (part.seconds > 0) turn.ops_per_s += static_cast<double>(part.ops) / part.seconds;
   }
+  if (turn.seconds > 0) turn.cpu_share = std::min(1.0, cpu_s / threads / turn.seconds);
   return turn;
 }
 

@@ -15,6 +15,7 @@ namespace {
 // One line for each command that is built; keep the order of bench.hpp.
 constexpr std::array commands = {
     Command{"engine", "the store without a network: requests and replies in memory", run_bench_engine},
+    Command{"paper", "the experiments of the papers, by figure", run_bench_paper},
 };
 
 void print_bench_help(std::FILE* out) {

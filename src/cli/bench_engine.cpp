@@ -39,24 +39,30 @@ double parse_duration(const std::string& text) {
 
 std::string plans_help() {
   std::string text = "which processor runs which task:";
-  for (const bench::EnginePlan& plan : bench::all_engine_plans()) text += fmt::format(" {} ({})", plan.name, plan.summary);
+  for (const bench::EnginePlan& plan : bench::all_engine_plans())
+    text += fmt::format(" {} ({})", plan.name, plan.summary);
   return text;
 }
 
 void add_options(CLI::App& app, Given& g) {
   bench::EngineSettings& s = g.settings;
-  app.add_option("--workloads", s.workloads, "names, separated by commas (default: DIDO's 24, K8-G100-U ... K128-G50-S)")
+  app.add_option("--workloads", s.workloads,
+                 "names, separated by commas (default: DIDO's 24, K8-G100-U ... K128-G50-S)")
       ->delimiter(',');
   app.add_option("--alternate", g.alternate, "two workloads that take each other's place, in place of --workloads")
       ->delimiter(',');
   app.add_option("--every", g.every, "with --alternate: how long each lasts")->capture_default_str();
+  app.add_option("--theta", s.theta, "skew of the zipf workloads, in place of 0.99");
   auto* const keys = app.add_option("--keys", s.keys, "keys of a workload");
   app.add_option("--items", g.items, "or as many keys as fill so much item memory")
       ->capture_default_str()
       ->excludes(keys);
-  app.add_option("--threads", s.threads, "thread counts, each thread on a processor of its own (default: all processors)")
+  app.add_option("--threads", s.threads,
+                 "thread counts, each thread on a processor of its own (default: all processors)")
       ->delimiter(',');
-  app.add_option("--batch", s.batches, "requests that are parsed and run together")->delimiter(',')->capture_default_str();
+  app.add_option("--batch", s.batches, "requests that are parsed and run together")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--protocol", g.protocol, "text, meta or binary")->capture_default_str();
   app.add_option("--plan", s.plan, plans_help())->capture_default_str();
   app.add_option("--subjects", s.subjects,
@@ -65,10 +71,13 @@ void add_options(CLI::App& app, Given& g) {
   app.add_option("--rounds", s.rounds, "turns of each subject")->capture_default_str();
   auto* const seconds = app.add_option("--seconds", s.seconds, "of a turn")->capture_default_str();
   app.add_option("--ops", s.ops, "requests of a turn and thread, in place of --seconds")->excludes(seconds);
+  app.add_option("--requests", s.tape.ops, "that are drawn for each thread and replayed, at most")
+      ->capture_default_str();
   app.add_option("--seed", s.seed, "of the requests")->capture_default_str();
   app.add_option("--memory-file", s.memory_file, "where items lie; a new or empty file");
   app.add_flag("--no-cache-misses", g.no_cache_misses, "do not count them");
-  app.add_option("--json", g.json, "write the document to a file (-: standard output, and the table to standard error)");
+  app.add_option("--json", g.json,
+                 "write the document to a file (-: standard output, and the table to standard error)");
   app.add_flag("--quiet", g.quiet, "no table and no progress");
 }
 
@@ -95,8 +104,9 @@ void settle(Given& g) {
 
 int run_bench_engine(std::span<const std::string> arguments) {
   Given g;
-  CLI::App app("Runs the store in process: requests in wire format in memory, all tasks, replies in wire format in memory.",
-               "tandem bench engine");
+  CLI::App app(
+      "Runs the store in process: requests in wire format in memory, all tasks, replies in wire format in memory.",
+      "tandem bench engine");
   add_options(app, g);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
