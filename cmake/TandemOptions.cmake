@@ -6,6 +6,7 @@ option(TANDEM_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(TANDEM_CUDA "Compile src/**/*.cu (needs nvcc; no GPU)" OFF)
 option(TANDEM_DEBUG_COMMANDS "Build the commands debugtime and debugitem into the server" OFF)
 option(TANDEM_TESTS "Build tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
+set(TANDEM_COMMIT "" CACHE STRING "Commit id that benchmark documents name; empty: git's")
 option(TANDEM_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -11,6 +11,9 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr std::string_view document_format = "tandem-bench/1";
 
+// The commit that this program was built from, 12 digits and "+" if the tree was changed, or "unknown".
+std::string_view build_commit();
+
 // Command line, version, commit, start time and machine of this process, and no runs yet.
 Json make_document(std::string_view command);
 
