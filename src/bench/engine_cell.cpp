@@ -57,22 +57,21 @@ Json errors_json(const ReplyErrors& errors) {
           {"first", errors.first}};
 }
 
-// Cost per query of each task that was timed, and its share of their sum.
+// Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never timed.
 Json tasks_json(const Measured& m, const Plan& plan, const MissCounts& misses) {
   std::array<double, task_count> ns{};
   double sum = 0;
   for (std::size_t t = 0; t < task_count; ++t) {
-    if (m.tasks[t].queries == 0) continue;
+    if (m.tasks[t].queries == 0) return Json::array();
     ns[t] = static_cast<double>(m.tasks[t].cycles) * ns_per_tick() / static_cast<double>(m.tasks[t].queries);
     sum += ns[t];
   }
   Json tasks = Json::array();
   for (std::size_t t = 0; t < task_count; ++t) {
-    if (m.tasks[t].queries == 0 || sum <= 0) continue;
     Json task{{"task", std::string(task_names[t])},
               {"processor", plan.of(static_cast<Task>(t)) == Processor::cpu ? "cpu" : "device"},
               {"ns_per_query", ns[t]},
-              {"share", ns[t] / sum}};
+              {"share", sum > 0 ? ns[t] / sum : 0}};
     if (const auto per_query = misses.of(static_cast<Task>(t))) task["cache_misses_per_query"] = *per_query;
     tasks.push_back(std::move(task));
   }
@@ -161,7 +160,9 @@ Json median_tasks(const Json& document, const std::vector<std::size_t>& runs) {
   std::map<std::string, std::vector<double>> ns;
   std::vector<std::string> order;
   for (const std::size_t run : runs) {
-    for (const Json& task : document["runs"][run]["result"]["tasks"]) {
+    const Json& result = document["runs"][run]["result"];
+    if (!result.contains("tasks")) continue;
+    for (const Json& task : result["tasks"]) {
       const std::string name = task["task"];
       if (!ns.contains(name)) order.push_back(name);
       ns[name].push_back(task["ns_per_query"]);
@@ -263,7 +264,9 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
         }
         result["errors"] = errors_json(m.errors);
         if (round == 0 || last) result["verified"] = verified * (round == 0 && last ? 2 : 1);
-        if (on_wire) result["tasks"] = tasks_json(m, plan, misses);
+        if (on_wire) {
+          if (Json tasks = tasks_json(m, plan, misses); !tasks.empty()) result["tasks"] = std::move(tasks);
+        }
         if (on_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
       }
       if (on_wire && settings.alternates) {

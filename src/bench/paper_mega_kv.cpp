@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <stdexcept>
 #include <string>
 
 #include "bench/memory_access.hpp"
@@ -45,14 +46,19 @@ void figure_1(PaperRun& run) {
   for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-G100-U", set.workload));
   EngineSettings settings = run.engine_settings(workloads);
   settings.threads = {1};
+  if (run.options().quick) settings.batches = {16};  // some batches of such a short turn are timed
   const Json cells = run.engine(settings);
   for (const Part& part : parts) {
     std::vector<PaperRun::Point> points;
     for (std::size_t i = 0; i < data_sets.size(); ++i) {
       const auto runs = PaperRun::throughput(cells[i], "").runs;
       std::vector<double> shares;
-      for (const std::size_t r : runs)
-        shares.push_back(100 * share_of(run.document()["runs"][r]["result"]["tasks"], part));
+      for (const std::size_t r : runs) {
+        const Json& result = run.document()["runs"][r]["result"];
+        if (!result.contains("tasks"))
+          throw std::runtime_error("the turns are too short for their tasks to be timed: use more --seconds");
+        shares.push_back(100 * share_of(result["tasks"], part));
+      }
       points.push_back({std::string(data_sets[i].label), spread_of(shares), runs});
     }
     run.measured(part.name, std::move(points));

@@ -7,8 +7,8 @@
 
 namespace tandem::workload {
 
-// A Weyl sequence: no word waits for the one before, so compilers fill and compare 16 bytes a step (a multiplicative
-// sequence, which does wait, takes four times as long for 1 KiB; workload_bench).
+// A Weyl sequence: no word waits for the one before. A multiplicative sequence, whose words do, took 2.5 times as long
+// to write 1 KiB (122 ns for 48).
 inline constexpr std::uint64_t value_step = 0x9e3779b97f4a7c15U;
 
 inline char* write_value_bytes(std::uint64_t first, std::size_t bytes, char* out) noexcept {

@@ -1,0 +1,38 @@
+// The protocols' codecs. See codec.hpp for what they write.
+#pragma once
+#include "load/line_codec.hpp"
+
+namespace tandem::load {
+
+class TextCodec final : public LineCodec {
+ public:
+  using LineCodec::LineCodec;
+  char* write(const Request& request, const std::uint64_t* keys, char* out) const override;
+  ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
+
+ private:
+  std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
+};
+
+class MetaCodec final : public LineCodec {
+ public:
+  using LineCodec::LineCodec;
+  char* write(const Request& request, const std::uint64_t* keys, char* out) const override;
+  ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
+
+ private:
+  std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
+};
+
+class BinaryCodec final : public Codec {
+ public:
+  using Codec::Codec;
+  char* write(const Request& request, const std::uint64_t* keys, char* out) const override;
+  ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
+
+ private:
+  // The answer to one get, getkq included, whose opcode and opaque have been looked at.
+  ReplyCheck check_value(std::uint64_t key, bool with_key, std::string_view data) const;
+};
+
+}  // namespace tandem::load
