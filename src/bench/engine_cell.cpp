@@ -57,7 +57,8 @@ Json errors_json(const ReplyErrors& errors) {
           {"first", errors.first}};
 }
 
-// Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never timed.
+// Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never
+// timed.
 Json tasks_json(const Measured& m, const Plan& plan, const MissCounts& misses) {
   std::array<double, task_count> ns{};
   double sum = 0;

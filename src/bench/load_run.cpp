@@ -43,8 +43,12 @@ std::string joined(const std::vector<int>& numbers) {
 
 Json describe_settings(const Options& o) {
   const Spec& spec = o.workloads.front();
-  Json settings{{"protocol", to_string(o.protocol)}, {"udp", o.udp},           {"connections", o.connections},
-                {"threads", o.threads},              {"pipeline", o.pipeline}, {"multiget", o.multiget},
+  Json settings{{"protocol", to_string(o.protocol)},
+                {"udp", o.udp},
+                {"connections", o.connections},
+                {"threads", o.threads},
+                {"pipeline", o.pipeline},
+                {"multiget", o.multiget},
                 {"rate", o.rate_per_s}};
   if (o.rate_per_s > 0) settings["arrivals"] = o.arrivals == load::Arrivals::poisson ? "poisson" : "uniform";
   settings["workload"] = workload_name(o);
@@ -105,19 +109,18 @@ Json describe_result(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const load::Errors& errors = result.errors;
   const std::uint64_t ops = result.ops();
-  Json out{{"seconds", result.seconds},
-           {"ops", ops},
-           {"ops_per_s", result.ops_per_s()},
-           {"gets", counts.gets},
-           {"hits", counts.hits},
-           {"misses", counts.gets - counts.hits},
+  Json out{{"seconds", result.seconds}, {"ops", ops},          {"ops_per_s", result.ops_per_s()},
+           {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits},
            {"sets", counts.sets}};
   if (Json other = describe_other_ops(counts); !other.empty()) out["other"] = std::move(other);
   out["bytes_sent"] = counts.bytes_sent;
   out["bytes_received"] = counts.bytes_received;
-  out["errors"] = {{"wrong_values", errors.wrong_values}, {"wrong_replies", errors.wrong_replies},
-                   {"unexpected_misses", errors.unexpected_misses}, {"timeouts", errors.timeouts},
-                   {"connection", errors.connection}, {"first", errors.first}};
+  out["errors"] = {{"wrong_values", errors.wrong_values},
+                   {"wrong_replies", errors.wrong_replies},
+                   {"unexpected_misses", errors.unexpected_misses},
+                   {"timeouts", errors.timeouts},
+                   {"connection", errors.connection},
+                   {"first", errors.first}};
   if (result.latency.total() != 0) {
     out["latency_us"] = describe_latency(result.latency);
     Json by_op = Json::object();
@@ -215,10 +218,10 @@ std::string summarize_errors(const load::Errors& errors) {
 std::string summarize_load_run(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const double seconds = result.seconds > 0 ? result.seconds : 1;
-  std::string out = fmt::format("{}: {}{}, {}, {}, {} in flight", options.server, to_string(options.protocol),
-                                options.udp ? " over UDP" : "",
-                                plural(options.connections, "connection", "connections"),
-                                plural(options.threads, "thread", "threads"), options.pipeline);
+  std::string out =
+      fmt::format("{}: {}{}, {}, {}, {} in flight", options.server, to_string(options.protocol),
+                  options.udp ? " over UDP" : "", plural(options.connections, "connection", "connections"),
+                  plural(options.threads, "thread", "threads"), options.pipeline);
   if (options.multiget > 1) out += fmt::format(", {} keys per get", options.multiget);
   out += options.rate_per_s > 0     ? fmt::format(", open loop at {:.0f} op/s", options.rate_per_s)
          : options.replay_speed > 0 ? fmt::format(", open loop by the trace's times x {}", options.replay_speed)
@@ -230,7 +233,8 @@ std::string summarize_load_run(const Options& options, const Result& result) {
                        workload::to_string(spec.value_bytes));
   }
   out += fmt::format("\n\n  {:.0f} op/s: {} operations in {:.3f} s; {:.1f} MB/s sent, {:.1f} MB/s received\n",
-                     result.ops_per_s(), result.ops(), result.seconds, static_cast<double>(counts.bytes_sent) / seconds * 1e-6,
+                     result.ops_per_s(), result.ops(), result.seconds,
+                     static_cast<double>(counts.bytes_sent) / seconds * 1e-6,
                      static_cast<double>(counts.bytes_received) / seconds * 1e-6);
   if (counts.gets != 0) {
     out += fmt::format("  {} keys read, {:.2f} % found; {} values written\n", counts.gets,

@@ -20,6 +20,7 @@ class PointerChase {
   // Reads `lines` lines of each of `blocks` blocks; returns the nanoseconds per block. REQUIRES: 1 <= lines <= 16.
   double ns_per_block(unsigned lines, std::uint64_t blocks);
   std::uint64_t block_count() const noexcept { return blocks_; }
+  std::uint64_t position() const noexcept { return at_; }  // the block to be read next
 
  private:
   struct Memory;

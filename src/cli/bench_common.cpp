@@ -92,7 +92,8 @@ std::vector<int> parse_processors(std::string_view text) {
       error = last_error;
     }
     if (error != std::errc{} || stop != end || first < 0 || last < first || last > 1023)
-      throw std::invalid_argument(fmt::format("--processors: expected numbers such as 1,2 or 2-5, got {}", in_quotes(text)));
+      throw std::invalid_argument(
+          fmt::format("--processors: expected numbers such as 1,2 or 2-5, got {}", in_quotes(text)));
     for (int n = first; n <= last; ++n) numbers.push_back(n);
   }
   return numbers;
@@ -106,8 +107,8 @@ load::Alternation parse_turn(std::string_view text) {
   const bool is_ops = unit == "ops" && number == std::floor(number);
   if (error != std::errc{} || !(number > 0) || (ns == 0 && !is_ops) || number * (is_ops ? 1 : ns) > 1e15 ||
       (!is_ops && number * ns < 1e3))
-    throw std::invalid_argument(fmt::format("--every: expected a time such as 2ms or a number such as 1000ops, got {}",
-                                            in_quotes(text)));
+    throw std::invalid_argument(
+        fmt::format("--every: expected a time such as 2ms or a number such as 1000ops, got {}", in_quotes(text)));
   load::Alternation turn;
   (is_ops ? turn.every_ops : turn.every_ns) = static_cast<std::uint64_t>(number * (is_ops ? 1 : ns));
   return turn;
@@ -130,7 +131,8 @@ void ProgressBar::show(std::string_view name, double share, std::uint64_t ops) {
   last_ns_ = now;
   last_ops_ = ops;
   const auto done = static_cast<std::size_t>(share * static_cast<double>(width));
-  fmt::print(stderr, "\r\x1b[K{:<8} [{:#<{}}{:<{}}] {:3.0f} %  {}", name, "", done, "", width - done, share * 100, rate);
+  fmt::print(stderr, "\r\x1b[K{:<8} [{:#<{}}{:<{}}] {:3.0f} %  {}", name, "", done, "", width - done, share * 100,
+             rate);
   std::fflush(stderr);
   is_shown_ = true;
 }

@@ -16,7 +16,8 @@ namespace tandem::cli {
 int run_bench_floor(std::span<const std::string> arguments) {
   load::FloorOptions options;
   CLI::App app(
-      "A bare server with ready-made replies: it finds where requests end and looks nothing up. What a memcached server "
+      "A bare server with ready-made replies: it finds where requests end and looks nothing up. What a memcached "
+      "server "
       "costs above this one is its own doing. Prints its address and runs until it is ended.",
       "tandem bench floor");
   app.option_defaults()->take_last();

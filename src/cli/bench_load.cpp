@@ -77,7 +77,8 @@ void add_connection_options(CLI::App& app, Given& given) {
 void add_loop_options(CLI::App& app, Given& given) {
   load::Options& run = given.run;
   const auto group = app.add_option_group("loop");
-  group->add_option("--pipeline", run.pipeline, "requests that leave in one send; a closed loop waits for their replies")
+  group
+      ->add_option("--pipeline", run.pipeline, "requests that leave in one send; a closed loop waits for their replies")
       ->capture_default_str();
   group->add_option("--multiget", run.multiget, "keys per get")->capture_default_str();
   group->add_option("--rate", run.rate_per_s,
@@ -109,8 +110,9 @@ void add_workload_options(CLI::App& app, Given& given) {
       ->check(CLI::IsMember({"zipf", "uniform", "sequential", "latest"}));
   group->add_option("--theta", given.theta, "exponent of zipf and latest (0.99)");
   group->add_option("--get-ratio", given.get_ratio, "share of gets, the rest being sets (0.95)");
-  group->add_option("--mix", given.mix,
-                    "shares of all operations: get=0.8,set=0.1,remove=0.05,touch=0.05 (also insert, read_modify_write)");
+  group->add_option(
+      "--mix", given.mix,
+      "shares of all operations: get=0.8,set=0.1,remove=0.05,touch=0.05 (also insert, read_modify_write)");
   group->add_option("--ttl", given.ttl_s, "seconds to live of what is written; 0: for ever (0)");
   group->add_option("--shift-ops", given.shift_ops, "after so many operations of a connection other keys are popular");
   group->add_option("--shift-keys", given.shift_keys, "how many ranks the popularity moves on by then");
@@ -228,8 +230,9 @@ bench::Json measure_ceiling(const Given& given, const load::Progress& progress) 
   const auto result = load::run(options, progress);
   if (!result->errors.none()) throw CommandError(EX_SOFTWARE, "bench load: the ceiling: " + result->errors.first);
   if (!given.quiet && given.json != "-") {
-    fmt::print("ceiling of this generator, against a bare server: {:.0f} op/s, {:.3f} us of its processor time each\n\n",
-               result->ops_per_s(), static_cast<double>(result->client_cpu_ns) * 1e-3 / static_cast<double>(result->ops()));
+    fmt::print(
+        "ceiling of this generator, against a bare server: {:.0f} op/s, {:.3f} us of its processor time each\n\n",
+        result->ops_per_s(), static_cast<double>(result->client_cpu_ns) * 1e-3 / static_cast<double>(result->ops()));
   }
   bench::RunLabel label = given.label;
   label.subject = "floor";
@@ -271,8 +274,9 @@ int run_bench_load(std::span<const std::string> arguments) {
       if (filled && !filled->errors.none()) {
         report_failure("preload: ", filled->errors);
         if (filled->errors.unexpected_misses != 0)
-          fmt::print(stderr, "  the store did not keep every key: give it more memory, or allow misses with "
-                             "--no-require-hits\n");
+          fmt::print(stderr,
+                     "  the store did not keep every key: give it more memory, or allow misses with "
+                     "--no-require-hits\n");
         return 1;
       }
       if (run.seconds == 0 && run.ops == 0) return EX_OK;

@@ -80,8 +80,8 @@ char* BinaryCodec::write(const Request& request, const std::uint64_t* keys, char
       }
       return put_header(out, b::opcode::noop, 0, 0, 0, request.opaque + request.key_count);
     case RequestKind::set:
-      out = put_header(out, opcode, b::store_extras_bytes, contents_.key_bytes(key), request.value_bytes,
-                       request.opaque);
+      out =
+          put_header(out, opcode, b::store_extras_bytes, contents_.key_bytes(key), request.value_bytes, request.opaque);
       b::write(out, std::uint32_t{0});
       b::write(out + 4, request.ttl_s);
       return contents_.write_value(key, request.value_bytes, contents_.write_key(key, out + b::store_extras_bytes));

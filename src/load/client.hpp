@@ -63,8 +63,8 @@ std::unique_ptr<Client> make_udp_client(const Plan& plan, const Address& address
 // Numbers of the connections of thread `thread`.
 std::vector<std::uint32_t> connections_of(const Options& options, std::uint32_t thread);
 
-// Sleeps in epoll_wait until something is to be read, `until_ns`, or max_wait; not at all if `spin`. Close to `until_ns`
-// it does not sleep, since waking takes longer. Returns the number of events.
+// Sleeps in epoll_wait until something is to be read, `until_ns`, or max_wait; not at all if `spin`. Close to
+// `until_ns` it does not sleep, since waking takes longer. Returns the number of events.
 int wait_for_events(int epoll, epoll_event* events, int events_max, std::uint64_t until_ns, bool spin);
 
 inline constexpr std::uint64_t wait_max_ns = 50'000'000;

@@ -9,7 +9,8 @@ bool can_ask(Protocol /*protocol*/, workload::OpKind kind) { return kind != work
 std::size_t Codec::request_bytes_max(const Request& request, const std::uint64_t* keys) const noexcept {
   if (request.kind == RequestKind::multiget) {
     std::size_t bytes = request_overhead_bytes_max;
-    for (std::uint32_t i = 0; i < request.key_count; ++i) bytes += contents_.key_bytes(keys[i]) + request_overhead_bytes_max;
+    for (std::uint32_t i = 0; i < request.key_count; ++i)
+      bytes += contents_.key_bytes(keys[i]) + request_overhead_bytes_max;
     return bytes;
   }
   return request_overhead_bytes_max + contents_.key_bytes(request.key) +

@@ -22,9 +22,10 @@ void set_option(int fd, int level, int name, int value) {
 }
 
 net::Fd bind_to(const Address& address, bool udp, bool share_port) {
-  net::Fd fd(check(::socket(address.family(), (udp ? SOCK_DGRAM : SOCK_STREAM | SOCK_NONBLOCK) | SOCK_CLOEXEC, 0),
-                   "socket"));
-  if (address.family() != AF_UNIX) set_option(fd.get(), SOL_SOCKET, udp ? SO_REUSEPORT : SO_REUSEADDR, !udp || share_port);
+  net::Fd fd(
+      check(::socket(address.family(), (udp ? SOCK_DGRAM : SOCK_STREAM | SOCK_NONBLOCK) | SOCK_CLOEXEC, 0), "socket"));
+  if (address.family() != AF_UNIX)
+    set_option(fd.get(), SOL_SOCKET, udp ? SO_REUSEPORT : SO_REUSEADDR, !udp || share_port);
   if (udp) set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, datagram_buffer_bytes);
   if (::bind(fd.get(), address.generic(), address.bytes) != 0)
     throw std::system_error(errno, std::generic_category(), fmt::format("cannot listen on {}", address.text));

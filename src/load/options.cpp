@@ -18,7 +18,7 @@ constexpr std::uint32_t connections_limit = 60'000;
 constexpr std::uint32_t threads_limit = 1024;
 constexpr std::uint32_t pipeline_limit = 100'000;
 constexpr std::uint32_t multiget_limit = 10'000;
-constexpr std::uint32_t udp_requests_max = 2048;        // in flight on a socket
+constexpr std::uint32_t udp_requests_max = 2048;       // in flight on a socket
 constexpr std::size_t udp_request_bytes_max = 60'000;  // a datagram's payload, less what stands around keys and values
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument(why); }
@@ -32,9 +32,10 @@ void check_workload(const Options& options, const workload::Spec& spec) {
   for (std::size_t i = 0; i < workload::op_kind_count; ++i) {
     const auto kind = static_cast<OpKind>(i);
     if (spec.mix[kind] > 0 && !can_ask(options.protocol, kind))
-      refuse(fmt::format("the workload{}{} has {} operations, which no memcached protocol has: the server would have to "
-                         "answer range queries",
-                         spec.name.empty() ? "" : " ", spec.name, workload::to_string(kind)));
+      refuse(
+          fmt::format("the workload{}{} has {} operations, which no memcached protocol has: the server would have to "
+                      "answer range queries",
+                      spec.name.empty() ? "" : " ", spec.name, workload::to_string(kind)));
   }
   if (options.multiget > 1 && spec.mix[OpKind::get] == 0) refuse("several keys per get need a workload with gets");
   if (!options.udp) return;
@@ -81,7 +82,8 @@ void validate(const Options& options) {
   if (!(options.rate_per_s >= 0) || !std::isfinite(options.rate_per_s)) refuse("the rate must be 0 or more");
   if (!(options.seconds >= 0) || options.seconds > 1e6) refuse("seconds must be 0 to 1000000");
   if (!(options.warmup_s >= 0) || options.warmup_s > 1e6) refuse("the warm-up must be 0 to 1000000 seconds");
-  if (!(options.timeout_s > 0) || options.timeout_s > 1e6) refuse("the timeout must be above 0, at most 1000000 seconds");
+  if (!(options.timeout_s > 0) || options.timeout_s > 1e6)
+    refuse("the timeout must be above 0, at most 1000000 seconds");
   if (options.workloads.empty()) refuse("no workload");
   for (const int processor : options.processors)
     if (processor < 0 || processor >= CPU_SETSIZE) refuse(fmt::format("there is no processor {}", processor));
@@ -89,7 +91,8 @@ void validate(const Options& options) {
   if (options.workloads.size() > 1) check_alternation(options);
   if (!options.trace.empty() && options.workloads.size() > 1) refuse("a trace does not alternate with workloads");
   if (options.trace.empty() && options.replay_speed != 0) refuse("only a trace can be replayed at a speed");
-  if (!(options.replay_speed >= 0) || !std::isfinite(options.replay_speed)) refuse("the replay's speed must be above 0");
+  if (!(options.replay_speed >= 0) || !std::isfinite(options.replay_speed))
+    refuse("the replay's speed must be above 0");
   if (options.replay_speed > 0 && options.rate_per_s > 0) refuse("either a rate or a replay's speed");
   if (options.replay_speed > 0 && (options.pipeline > 1 || options.multiget > 1))
     refuse("a trace that is replayed by its own times has one request per send");

@@ -34,19 +34,19 @@ struct Options {
 
   std::vector<workload::Spec> workloads{workload::Spec{}};  // one, or several that alternate
   Alternation alternation;
-  std::string trace;  // a file of operations instead of drawn ones; empty: none
+  std::string trace;        // a file of operations instead of drawn ones; empty: none
   double replay_speed = 0;  // the trace by its own times, so many times as fast; 0: as fast as the loop goes
 
   double rate_per_s = 0;  // operations of all threads together; 0: closed loop
   Arrivals arrivals = Arrivals::uniform;
-  double seconds = 1;      // 0: until the trace ends
+  double seconds = 1;  // 0: until the trace ends
   double warmup_s = 0.1;
-  std::uint64_t ops = 0;   // measure so many operations instead of `seconds`, without warm-up; 0: no
-  double timeout_s = 5;    // without an answer to a request
-  bool spin = false;       // never sleep, so that the server never pays for waking the client
-  bool verify = true;      // every byte of every reply
+  std::uint64_t ops = 0;  // measure so many operations instead of `seconds`, without warm-up; 0: no
+  double timeout_s = 5;   // without an answer to a request
+  bool spin = false;      // never sleep, so that the server never pays for waking the client
+  bool verify = true;     // every byte of every reply
   bool require_hits = false;
-  pid_t server_pid = 0;    // process whose use to measure; 0: none
+  pid_t server_pid = 0;  // process whose use to measure; 0: none
 
   // Called by the first thread when the window of measurement opens (true) and closes (false).
   std::function<void(bool)> at_window_edge;

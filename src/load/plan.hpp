@@ -29,8 +29,8 @@ struct Plan {
   std::optional<workload::Trace> trace;
   std::optional<workload::TracePartition> partition;  // by connection
   std::vector<Phase> phases;
-  std::size_t frame_bytes;      // room to leave ahead of each request
-  std::uint64_t start_ns = 0;   // set before the threads start
+  std::size_t frame_bytes;     // room to leave ahead of each request
+  std::uint64_t start_ns = 0;  // set before the threads start
 
   const Codec& codec_of(const Request& request) const noexcept { return *phases[request.phase].codec; }
   // Operations that connection `index` does altogether, of those the options ask for; UINT64_MAX: no limit.

@@ -37,9 +37,7 @@ struct Errors {
   std::string first;
   std::uint64_t first_ns = UINT64_MAX;  // when
 
-  bool none() const noexcept {
-    return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0;
-  }
+  bool none() const noexcept { return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0; }
   void add(const Errors& other);
 };
 

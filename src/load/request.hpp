@@ -19,8 +19,8 @@ struct Request {
   std::uint32_t bytes;        // without a UDP frame
   std::uint32_t value_bytes;  // of a set
   std::uint32_t ttl_s;        // of a set or touch; 0: never expires
-  std::uint32_t opaque;  // binary: of the first key; the others' follow, then that of the noop behind them
-  std::uint8_t phase;    // which of the workloads that alternate
+  std::uint32_t opaque;       // binary: of the first key; the others' follow, then that of the noop behind them
+  std::uint8_t phase;         // which of the workloads that alternate
   RequestKind kind;
   workload::OpKind op;  // as what it counts
 };
@@ -50,8 +50,8 @@ enum class ReplyStatus : std::uint8_t { complete, partial, wrong_value, wrong };
 
 struct ReplyCheck {
   ReplyStatus status;
-  std::uint32_t hits = 0;     // keys that were found
-  std::size_t bytes = 0;      // of the reply
+  std::uint32_t hits = 0;      // keys that were found
+  std::size_t bytes = 0;       // of the reply
   std::string_view what = {};  // the complaint, if wrong
 };
 

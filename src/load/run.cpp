@@ -209,8 +209,7 @@ std::unique_ptr<Result> preload(const Options& options, const Progress& progress
   std::vector<const workload::Spec*> done;
   for (const workload::Spec& spec : options.workloads) {
     const auto has_same_keys = [&](const workload::Spec* other) {
-      return other->keys >= spec.keys && other->key_bytes == spec.key_bytes &&
-             other->value_bytes == spec.value_bytes;
+      return other->keys >= spec.keys && other->key_bytes == spec.key_bytes && other->value_bytes == spec.value_bytes;
     };
     if (std::ranges::any_of(done, has_same_keys)) continue;
     done.push_back(&spec);
@@ -218,8 +217,7 @@ std::unique_ptr<Result> preload(const Options& options, const Progress& progress
     Options once;
     once.server = options.server;
     once.protocol = options.protocol;
-    once.threads = once.connections =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(options.threads, spec.keys));
+    once.threads = once.connections = static_cast<std::uint32_t>(std::min<std::uint64_t>(options.threads, spec.keys));
     once.processors = options.processors;
     once.pipeline = static_cast<std::uint32_t>(std::clamp(batch_bytes / item_bytes, 1.0, 128.0));
     once.timeout_s = std::max(options.timeout_s, 5.0);

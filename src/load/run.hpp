@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/process_meter.hpp"
 #include "load/histogram.hpp"
 #include "load/options.hpp"
-#include "base/process_meter.hpp"
 #include "load/recorder.hpp"
 
 namespace tandem::load {
@@ -32,7 +32,7 @@ struct Result {
   Errors errors;
   Histogram latency;
   std::array<std::unique_ptr<Histogram>, workload::op_kind_count> latency_by_op;  // of those that occurred
-  Histogram lag;  // open loop
+  Histogram lag;                                                                  // open loop
   std::vector<TimelinePoint> timeline;
   std::uint64_t client_cpu_ns = 0;
   std::optional<ServerResult> server;

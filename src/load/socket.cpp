@@ -43,7 +43,8 @@ Address resolve(std::string_view text, bool udp) {
     auto& local = reinterpret_cast<sockaddr_un&>(address.storage);
     if (udp) throw std::invalid_argument("a Unix socket has no UDP");
     if (text.empty() || text.size() >= sizeof local.sun_path)
-      throw std::invalid_argument(fmt::format("the path of a Unix socket has 1 to {} bytes", sizeof local.sun_path - 1));
+      throw std::invalid_argument(
+          fmt::format("the path of a Unix socket has 1 to {} bytes", sizeof local.sun_path - 1));
     local.sun_family = AF_UNIX;
     std::memcpy(local.sun_path, text.data(), text.size());
     address.bytes = sizeof local;

@@ -97,10 +97,12 @@ class TcpClient final : public Client {
     makes_ahead_ = plan_.phases.size() == 1 || plan_.options.alternation.every_ops != 0;
     Arrival arrival(plan_, thread_, start_ns, makers_);
     is_open_loop_ = arrival.is_open_loop();
-    for (std::size_t i = 0; makes_ahead_ && i < connections_.size(); ++i) makers_[i].make(connections_[i]->next, start_ns);
+    for (std::size_t i = 0; makes_ahead_ && i < connections_.size(); ++i)
+      makers_[i].make(connections_[i]->next, start_ns);
     std::uint64_t now = wait_until(start_ns);
     issuing_ = recorder_.tick(now);
-    for (std::size_t i = 0; !is_open_loop_ && issuing_ && i < connections_.size(); ++i) send_next(i, monotonic_ns(), now);
+    for (std::size_t i = 0; !is_open_loop_ && issuing_ && i < connections_.size(); ++i)
+      send_next(i, monotonic_ns(), now);
     for (;;) {
       now = monotonic_ns();
       issuing_ = recorder_.tick(now);
@@ -261,8 +263,7 @@ class TcpClient final : public Client {
     while (!input.bytes().empty()) {
       if (connection.pending.empty()) return fail_reply(nullptr, "a reply that nothing was asked for", input.bytes());
       const Request& request = connection.pending.front();
-      const ReplyCheck reply =
-          plan_.codec_of(request).check(request, connection.pending.front_keys(), input.bytes());
+      const ReplyCheck reply = plan_.codec_of(request).check(request, connection.pending.front_keys(), input.bytes());
       if (reply.status == ReplyStatus::partial) break;
       if (reply.status == ReplyStatus::wrong) return fail_reply(&request, reply.what, input.bytes());
       recorder_.reply(request, reply, input.bytes(), now);
