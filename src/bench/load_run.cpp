@@ -247,7 +247,7 @@ std::string summarize_load_run(const Options& options, const Result& result) {
     for (const auto& [label, fraction] : percentiles) out += fmt::format("{:>10}", label);
     out += fmt::format("{:>10}\n", "max");
     std::size_t kinds = 0;
-    for (const auto& histogram : result.latency_by_op) kinds += histogram ? 1 : 0;
+    for (const auto& histogram : result.latency_by_op) kinds += histogram ? 1U : 0U;
     for (std::size_t i = 0; kinds > 1 && i < workload::op_kind_count; ++i) {
       if (result.latency_by_op[i])
         out += latency_line(workload::to_string(static_cast<OpKind>(i)), *result.latency_by_op[i]);
