@@ -36,7 +36,7 @@ std::string ratio(const Json& cell, std::string_view subject, std::string_view b
 std::string tasks(const Json& cell) {
   const Json* const wire = find(cell.at("subjects"), "subject", subject_wire);
   std::string text;
-  if (wire == nullptr || !wire->contains("tasks")) return "-";
+  if (wire == nullptr || !wire->contains("tasks") || (*wire)["tasks"].empty()) return "-";
   for (const Json& task : (*wire)["tasks"]) {
     if (!text.empty()) text += ", ";
     text += fmt::format("{} {:.1f}", task["task"].get<std::string>(), task["ns_per_query"].get<double>());
