@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -213,3 +217,44 @@ def test_unknown_experiments(arguments: list[str], code: int, text: str) -> None
     assert run.returncode == code
     assert text in run.stderr
     assert run.stdout == ""
+
+
+def written_parts(file: int) -> Iterator[tuple[int, bytes]]:
+    """Where the file, which is mostly holes, has data."""
+    end = 0
+    with contextlib.suppress(OSError):  # ENXIO: no more data
+        while True:
+            begin = os.lseek(file, end, os.SEEK_DATA)
+            end = os.lseek(file, begin, os.SEEK_HOLE)
+            yield begin, os.pread(file, end - begin, begin)
+
+
+def flip_a_value(items: Path, key: bytes, running: subprocess.Popen) -> None:
+    """Waits until the key's item lies in the file and changes the first byte of its value."""
+    while running.poll() is None:
+        if items.exists():
+            with items.open("r+b", buffering=0) as file:
+                for begin, data in written_parts(file.fileno()):
+                    at = data.find(key) + len(key)
+                    if at >= len(key) and any(data[at : at + 8]):
+                        os.pwrite(file.fileno(), bytes([data[at] ^ 0xFF]), begin + at)
+                        return
+        time.sleep(0.01)
+    pytest.fail("the key was never stored")
+
+
+def test_a_value_that_changes_under_the_run_fails_it(tmp_path: Path) -> None:
+    items, path = tmp_path / "items", tmp_path / "e.json"
+    command = ["engine", "--workloads", "K8-G100-U", "--keys", 200, "--threads", 1, "--rounds", 1, "--seconds", 2]
+    options = ["--subjects", "wire", "--no-cache-misses", "--memory-file", items, "--json", path, "--quiet"]
+    with subprocess.Popen(
+        [str(tandem_binary()), "bench", *map(str, command + options)], stderr=subprocess.PIPE, text=True
+    ) as run:
+        flip_a_value(items, b"0000002a", run)
+        _, stderr = run.communicate(timeout=DEADLINE_S)
+    assert run.returncode == 1
+    assert "wrong values" in stderr
+    assert "key 42" in stderr
+    errors = measured(json.loads(path.read_text()))[0]["result"]["errors"]
+    assert errors["wrong_values"] > 0
+    assert errors["wrong_replies"] == errors["unexpected_misses"] == 0
