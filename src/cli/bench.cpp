@@ -15,9 +15,11 @@ namespace {
 // One line for each command that is built; keep the order of bench.hpp.
 constexpr std::array commands{
     Command{"load", "put load on a memcached server, check its replies, measure", run_bench_load},
+    Command{"engine", "run the store in process: requests and replies in memory", run_bench_engine},
     Command{"floor", "run a bare server, beside which others are measured", run_bench_floor},
     Command{"compare", "measure servers side by side, as ratios", run_bench_compare},
     Command{"memory", "count the items that servers keep within a limit of memory", run_bench_memory},
+    Command{"paper", "run the papers' experiments, by figure", run_bench_paper},
 };
 
 void print_bench_help(std::FILE* out) {

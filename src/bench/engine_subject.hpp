@@ -1,0 +1,123 @@
+// What takes turns in a cell of the in-process mode: the store behind its wire format, the embedded store, and the
+// loops that bound both. All of a cell get the same operations.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/engine_ceiling.hpp"
+#include "bench/engine_plan.hpp"
+#include "bench/engine_tape.hpp"
+#include "bench/engine_threads.hpp"
+#include "tandem/store.hpp"
+
+namespace tandem::bench {
+
+// One turn of one subject.
+struct Measured {
+  Turn turn;
+  std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
+  ReplyErrors errors;                        // by counters and sizes; values are compared by verify()
+  std::array<TaskCost, task_count> tasks{};  // of the wire format alone
+  double bucket_s = 0;                       // of alternating workloads ...
+  std::vector<std::uint64_t> timeline;       // ... operations by time
+  std::array<std::uint64_t, 2> ops_of_workload{};
+};
+
+// How long a turn lasts: so many seconds, or so many operations of each thread.
+struct TurnLength {
+  double seconds = 0.2;
+  std::uint64_t ops = 0;  // 0: by time
+};
+
+// The operations of a cell: for each thread one tape, or two that alternate.
+struct CellTapes {
+  std::vector<std::vector<std::unique_ptr<Tape>>> of_thread;
+  std::uint32_t batch_queries = 0;
+  double alternate_every_s = 0;  // 0: one tape
+
+  unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }
+};
+
+class Subject {
+ public:
+  Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  virtual ~Subject() = default;
+  virtual std::string_view name() const = 0;
+  virtual Measured take(const TurnLength& length) = 0;
+  // Runs every operation of every tape once and compares all that comes back, value by value.
+  virtual ReplyErrors verify() = 0;
+};
+
+inline constexpr std::string_view subject_wire = "tandem", subject_embedded = "tandem embedded",
+                                  subject_two_lines = "two-line loop", subject_copy = "copy loop";
+
+class TaskProbe;
+
+class WireSubject final : public Subject {
+ public:
+  WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes);
+  ~WireSubject() override;
+  std::string_view name() const override { return subject_wire; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override;
+  // The first thread's tape once, on this thread; `probe` is told which task has ended. Returns the operations.
+  std::uint64_t probe(TaskProbe& probe, std::uint64_t ops_max);
+
+ private:
+  struct Thread;
+  std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
+
+  const CellTapes& tapes_;
+  std::uint64_t every_ticks_ = 0, bucket_ticks_ = 0;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+// get_batch() for batches of reads alone, execute() for the others.
+class EmbeddedSubject final : public Subject {
+ public:
+  EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes);
+  std::string_view name() const override { return subject_embedded; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override;
+
+ private:
+  struct Thread {
+    explicit Thread(Session s) : session(std::move(s)) {}
+    Session session;
+    bool reads_only = true;
+    std::vector<std::string_view> keys;
+    std::vector<Request> requests;  // when some are stores
+    std::vector<char> out;
+    std::size_t next = 0;
+    std::uint64_t done = 0, left = 0, hits = 0, stored = 0;
+  };
+  template <class Visitor>
+  void run(Thread& thread, std::size_t first, std::size_t count, Visitor& visit);
+
+  const workload::KeySpace& keys_;
+  const CellTapes& tapes_;
+  std::vector<Thread> threads_;
+};
+
+class CeilingSubject final : public Subject {
+ public:
+  CeilingSubject(const Ceiling& ceiling, bool copies, const workload::KeySpace& keys, const CellTapes& tapes);
+  std::string_view name() const override { return copies_ ? subject_copy : subject_two_lines; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override { return {}; }  // it answers nothing
+
+ private:
+  const Ceiling& ceiling_;
+  const bool copies_;
+  const CellTapes& tapes_;
+  std::vector<std::vector<char>> out_;
+};
+
+}  // namespace tandem::bench

@@ -1,0 +1,116 @@
+// `tandem bench paper`: the experiments of the papers.
+#include <fmt/format.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/paper.hpp"
+#include "cli/bench.hpp"
+#include "cli/options.hpp"
+#include "cli/value.hpp"
+
+namespace tandem::cli {
+namespace {
+
+struct Given {
+  std::string paper, json, items = "192MiB";
+  std::vector<std::string> figures;
+  bench::PaperOptions options;
+  bool quiet = false;
+};
+
+void add_options(CLI::App& app, Given& g) {
+  app.add_option("paper", g.paper, "name of a paper; without one all experiments are listed");
+  app.add_option("figure", g.figures, "figures and tables, such as 13 or table-3 (default: all that can run)");
+  app.add_flag("--quick", g.options.quick, "small tables and one short round: to see that it runs, not for figures");
+  app.add_option("--rounds", g.options.rounds, "rounds of each measurement")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", g.options.seconds, "of each measurement")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  app.add_option("--items", g.items, "item memory that keys fill")->capture_default_str();
+  app.add_option("--threads", g.options.threads, "threads (default: one for each processor)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 128));
+  app.add_option("--seed", g.options.seed, "of the requests")->capture_default_str();
+  app.add_option("--json", g.json,
+                 "write the document to a file (-: standard output, and the tables to standard error)");
+  app.add_flag("--quiet", g.quiet, "no tables and no progress");
+}
+
+std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Given& g) {
+  std::vector<const bench::Experiment*> experiments;
+  for (const std::string& figure : g.figures) experiments.push_back(&bench::find_experiment(paper, figure));
+  if (!g.figures.empty()) return experiments;
+  for (const bench::Experiment& e : paper.experiments) {
+    if (e.run != nullptr) experiments.push_back(&e);
+  }
+  return experiments;
+}
+
+std::string command_line(std::span<const std::string> arguments) {
+  std::string line = "tandem bench paper";
+  for (const std::string& a : arguments) line += " " + a;
+  return line;
+}
+
+int run_experiments(std::span<const std::string> arguments, Given& g) {
+  const bench::Paper* paper = nullptr;
+  std::vector<const bench::Experiment*> experiments;
+  try {
+    g.options.item_bytes = parse_size(g.items);
+    paper = &bench::find_paper(g.paper);
+    experiments = chosen(*paper, g);
+  } catch (const std::invalid_argument& error) {
+    throw CommandError(EX_USAGE, fmt::format("bench paper: {}", error.what()));
+  }
+  for (const bench::Experiment* e : experiments) {
+    if (e->run == nullptr) {
+      throw CommandError(EX_UNAVAILABLE,
+                         fmt::format("bench paper: {} {} cannot run today: {}", paper->name, e->figure, e->missing));
+    }
+  }
+
+  std::FILE* const out = g.json == "-" ? stderr : stdout;
+  const bool shows_progress = !g.quiet && isatty(STDERR_FILENO) != 0;
+  if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };
+  bench::Json document = bench::make_document(command_line(arguments));
+  for (const bench::Experiment* e : experiments) {
+    bench::run_experiment(*paper, *e, g.options, document);
+    if (shows_progress) fmt::print(stderr, "\r\x1b[K");
+    if (!g.quiet) fmt::print(out, "{}\n", bench::figure_text(document["figures"].back()));
+    std::fflush(out);
+  }
+  if (!g.json.empty()) bench::write_document(document, g.json);
+  if (const std::string errors = bench::errors_of(document); !errors.empty()) {
+    fmt::print(stderr, "tandem: bench paper: {}\n", errors);
+    return EXIT_FAILURE;
+  }
+  return EX_OK;
+}
+
+}  // namespace
+
+int run_bench_paper(std::span<const std::string> arguments) {
+  Given g;
+  CLI::App app("Runs the experiments of the papers, as far as the store can today, beside the papers' own figures.",
+               "tandem bench paper");
+  add_options(app, g);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return EX_OK;
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(EX_USAGE, fmt::format("bench paper: {}", error.what()));
+  }
+  if (!g.paper.empty()) return run_experiments(arguments, g);
+  fmt::print("{}", bench::papers_text(bench::all_papers()));
+  return EX_OK;
+}
+
+}  // namespace tandem::cli
