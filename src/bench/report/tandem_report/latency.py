@@ -67,7 +67,7 @@ def curve(results: Results, machine: int, cell: str, groups: list[Group], looks:
                 axes.errorbar(
                     [x for x, _ in points],
                     [s.median for _, s in points],
-                    yerr=[[s.median - s.low for _, s in points], [s.high - s.median for _, s in points]],
+                    yerr=style.whisker([(s.median, s.low, s.high) for _, s in points]),
                     color=look.colour,
                     marker=look.marker,
                     elinewidth=1,

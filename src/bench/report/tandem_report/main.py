@@ -60,7 +60,7 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
         builds = ", ".join(sorted({d.label for d in documents}))
         days = sorted({d.raw["started"][:10] for d in documents})
         when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        where = f"{page.machine_line(machine)}. tandem {builds}, {when}."
+        where = f"tandem {builds}, {when}; {page.machine_line(machine)}"
         found = [
             *papers.pictures(results, index, looks, where),
             *peers.pictures(results, index, looks, where),

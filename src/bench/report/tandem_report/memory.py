@@ -90,7 +90,7 @@ def resident(groups: list[Group], looks: Looks, subtitle: str) -> Picture | None
                     value.median,
                     height=height * 0.86,
                     color=looks[subject].colour,
-                    xerr=[[value.median - value.low], [value.high - value.median]],
+                    xerr=style.whisker([(value.median, value.low, value.high)]),
                     error_kw={"ecolor": style.INK, "elinewidth": 1, "capsize": 2},
                 )
                 axes.plot(
@@ -104,7 +104,7 @@ def resident(groups: list[Group], looks: Looks, subtitle: str) -> Picture | None
         axes.set_xlabel("MiB resident")
         handles = [
             Line2D([], [], color=looks[s].colour, marker="s", markersize=8, linestyle="none") for s in subjects
-        ] + [Line2D([], [], color=style.INK, marker="|", markersize=10, markeredgewidth=1.8, linestyle="none")]
+        ] + [style.tick_handle()]
         style.finish(figure, handles, [*subjects, "the limit that was asked for"])
         return figure
 

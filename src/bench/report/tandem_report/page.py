@@ -116,12 +116,14 @@ def figure(picture: Picture, svg: str, where: str) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in picture.notes)
     runs = list({run.number: run for run in picture.runs}.values())
     lines = len({run.command for run in runs})
+    wrong = [run for run in runs if run.errors]
     files = f'<a href="{picture.slug}.png">PNG</a>, <a href="{picture.slug}.svg">SVG</a>.'
     parts = [
         f'<figure class="card" id="{picture.slug}">',
         f"<h3>{escape(picture.title)}</h3>",
         f'<div class="plot">{inline_svg(svg, picture.slug, picture.title)}</div>' if svg else "",
-        f"<figcaption>{escape(picture.caption)} {escape(where)} {files if svg else ''}</figcaption>",
+        f"<figcaption>{escape(picture.caption)} {files if svg else ''}<br><small>{escape(where)}</small></figcaption>",
+        f'<p class="bad">Includes runs with errors: {links(wrong)}</p>' if wrong else "",
         f'<ul class="notes">{notes}</ul>' if notes else "",
         folded("Numbers", table(picture.header, picture.rows), len(picture.rows) <= OPEN_ROWS),
         folded(f"Command lines ({lines})", commands(runs)) if runs else "",
@@ -139,7 +141,7 @@ def machine_line(machine: Machine) -> str:
     if "cores" in d:
         words.append(f"{d['cores']} core{'s' if d['cores'] != 1 else ''}")
     if "memory_bytes" in d:
-        words.append(f"{d['memory_bytes'] / (1 << 30):.3g} GiB")
+        words.append(f"{style.significant(d['memory_bytes'] / (1 << 30), 3)} GiB")
     words += [clean(gpu) for gpu in d.get("gpus", [])]
     words += [clean(d[key]) for key in ("os",) if key in d]
     words += [f"kernel {clean(d['kernel'])}"] if "kernel" in d else []
@@ -191,25 +193,29 @@ def summary(results: Results) -> str:
         name = f"<h3>{escape(machine.name)}</h3>" if machine.name else ""
         facts = [(k, escape(v)) for k, v in machine_facts(machine)]
         parts.append(f'<div class="card">{name}{facts_list(facts)}</div>')
+    several = len(results.machines) > 1
+    head = ["file", "command", "tandem", "started", "runs", *(["machine"] if several else [])]
+    rows = []
     for document in results.documents:
         raw = document.raw
         runs = [run for run in results.runs if run.document == document.number]
-        bad = [run for run in runs if run.errors]
-        state = (
-            f'<span class="bad">{len(bad)} of {len(runs)} with errors</span>'
-            if bad
-            else f'{len(runs)}, <span class="fine">no errors</span>'
-        )
-        facts = [
-            ("file", escape(document.path.rsplit("/", 1)[-1])),
-            ("command", f"<code>{escape(clean(raw['command']))}</code>"),
-            ("tandem", escape(clean(raw["version"])) + ", commit " + escape(clean(raw.get("commit", "unknown")))),
-            ("started", escape(raw["started"])),
-            ("runs", state if runs else "none"),
+        bad = sum(bool(run.errors) for run in runs)
+        state = f'<span class="bad">{bad} with errors</span>' if bad else '<span class="fine">no errors</span>'
+        cells = [
+            escape(document.path.rsplit("/", 1)[-1]),
+            f"<code>{escape(clean(raw['command']))}</code>",
+            escape(document.label),
+            escape(raw["started"].replace("T", " ").replace("Z", " UTC")),
+            f"{len(runs)}, {state}" if runs else "0",
+            *([escape(results.machines[document.machine].name)] if several else []),
         ]
-        if results.machines[document.machine].name:
-            facts.append(("on", escape(results.machines[document.machine].name)))
-        parts.append(f'<div class="card">{facts_list(facts)}</div>')
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    header = "".join(f"<th>{name}</th>" for name in head)
+    body = "\n".join(rows)
+    parts.append(
+        f'<div class="card"><div class="table"><table class="documents"><thead><tr>{header}</tr></thead>'
+        f"<tbody>\n{body}\n</tbody></table></div></div>"
+    )
     return "\n".join(part for part in parts if part) + "</section>"
 
 

@@ -60,10 +60,7 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
             shift = 0 if by_number else (i - (len(series) - 1) / 2) * width
             px = [places[xs.index(p["x"])] + shift for p in points]
             py = [p["y"] for p in points]
-            whisker = [
-                [max(0, p["y"] - p.get("low", p["y"])) for p in points],
-                [max(0, p.get("high", p["y"]) - p["y"]) for p in points],
-            ]
+            whisker = style.whisker([(p["y"], p.get("low", p["y"]), p.get("high", p["y"])) for p in points])
             marker = style.MARKERS[i % len(style.MARKERS)]
             lines = (0, (4, 2)) if is_paper(one) else "-"
             if by_number or wide:
@@ -95,7 +92,12 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
         else:
             style.linear_axis(axes, "y", from_zero=min(values) >= 0)
         axes.set_ylabel(style.plain(y_label + ("; logarithmic" if wide else "")))
-        axes.set_xlabel(style.plain(clean(entry.get("x", ""))))
+        x_label = clean(entry.get("x", ""))
+        if by_number and min(xs) > 0 and style.is_wide(xs):
+            axes.set_xscale("log")
+            style.tick_at(axes, "x", xs, [style.significant(x) for x in xs])
+            x_label += "; logarithmic"
+        axes.set_xlabel(style.plain(x_label))
         if not by_number:
             style.tick_at(axes, "x", range(len(xs)), [clean(x) for x in xs])
             axes.grid(axis="x", visible=False)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from . import style
 from .model import Run, Spread
@@ -68,11 +67,10 @@ def draw_dots(
             continue
         look = looks[subject]
         middle = [s.median for _, s in known]
-        whiskers = [[s.median - s.low for _, s in known], [s.high - s.median for _, s in known]]
         axes.errorbar(
             middle,
             [y for y, _ in known],
-            xerr=whiskers,
+            xerr=style.whisker([(s.median, s.low, s.high) for _, s in known]),
             fmt=look.marker,
             color=look.colour,
             elinewidth=1.3,
@@ -99,9 +97,7 @@ def draw_dots(
     axes.grid(axis="y", visible=False)
     handles = [style.line_handle(looks[s], linestyle="none") for s in subjects]
     if goals:
-        handles.append(
-            Line2D([], [], color=style.INK, marker="|", markersize=10, markeredgewidth=1.8, linestyle="none")
-        )
+        handles.append(style.tick_handle())
     style.finish(figure, handles, [*subjects, "goal"][: len(handles)])
     return figure
 

@@ -35,9 +35,12 @@ KNOWN_SUBJECTS = {
     "redis": PURPLE,
     "valkey": GREEN,
     "floor": GREY,
-    "paper": GREY,
+    "wire": BLUE,
+    "embedded": GREEN,
+    "copy": OCHRE,
+    "two-lines": BROWN,
 }
-OTHER_SUBJECTS = (OCHRE, CYAN, BROWN, GREEN, PURPLE, VERMILLION, BLUE)
+OTHER_SUBJECTS = (OCHRE, GREEN, BROWN, PURPLE, VERMILLION, CYAN, BLUE)
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 TASK_COLOURS = {
     "RV": "#808791",
@@ -131,7 +134,7 @@ def new_figure(title: str, subtitle: str, height_in: float, legend_rows: int = 1
     height = TITLE_IN + LEGEND_IN * legend_rows + height_in
     figure = Figure(figsize=(WIDTH_IN, height))
     figure.text(0.012, 1 - 0.17 / height, plain(title, 110), size=11.5, weight="bold", va="center", gid="title")
-    figure.text(0.012, 1 - 0.38 / height, plain(subtitle, 150), size=8.5, color=MUTED, va="center", gid="subtitle")
+    figure.text(0.012, 1 - 0.38 / height, plain(subtitle, 132), size=8.5, color=MUTED, va="center", gid="subtitle")
     return figure
 
 
@@ -153,6 +156,18 @@ def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[s
         for shown, label in zip(legend.get_texts(), labels, strict=True):
             shown.set_text(plain(label, 44))
     figure.tight_layout(rect=(0.004, 0, 0.996, 1 - (TITLE_IN + LEGEND_IN * legend_rows) / height), w_pad=2.0)
+
+
+def whisker(points: Sequence[tuple[float, float, float]]) -> list[list[float]] | None:
+    """For errorbar(), of (middle, low, high); nothing where nothing is spread."""
+    if all(low >= middle >= high for middle, low, high in points):
+        return None
+    return [[max(0, m - low) for m, low, _ in points], [max(0, high - m) for m, _, high in points]]
+
+
+def tick_handle() -> Line2D:
+    """Of a limit or goal."""
+    return Line2D([], [], color=INK, marker="|", markersize=10, markeredgewidth=1.8, linestyle="none")
 
 
 def line_handle(look: Look, **style: object) -> Line2D:
