@@ -13,7 +13,9 @@ namespace tandem::cli {
 namespace {
 
 // One line for each command that is built; keep the order of bench.hpp.
-constexpr std::array<Command, 0> commands{};
+constexpr std::array commands{
+    Command{"report", "documents of results as one page with plots", run_bench_report},
+};
 
 void print_bench_help(std::FILE* out) {
   fmt::print(out, "usage: tandem bench COMMAND [OPTION...]\n\ncommands:\n");

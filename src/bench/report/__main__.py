@@ -2,7 +2,7 @@
 
 import sys
 
-from tandem_report.main import main
+from tandem_report.report import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
