@@ -234,6 +234,9 @@ def distribution(
 # --- timelines --------------------------------------------------------------------------------------------------------
 
 TIMELINE_LEAST = 3  # points
+# What changes while it runs is drawn; the rest, too, when there is little of it.
+CHANGING = ("every_us", "every_ops", "alternate_every_us", "shift_ops", "replay_speed")
+TIMELINES_MOST = 6
 
 
 def timelines(results: Results, machine: int, looks: Looks, subtitle: str) -> list[Picture]:
@@ -242,9 +245,12 @@ def timelines(results: Results, machine: int, looks: Looks, subtitle: str) -> li
         for run in results.select(machine, "load", "engine", "restart")
         if len(run.result.get("timeline", [])) >= TIMELINE_LEAST
     ]
+    cells = by(runs, lambda run: run.cell)
+    if len(cells) > TIMELINES_MOST:
+        cells = {cell: some for cell, some in cells.items() if any(some[0].settings.get(key) for key in CHANGING)}
     found = []
-    for cell, some in by(runs, lambda run: run.cell).items():
-        firsts = {}
+    for cell, some in cells.items():
+        firsts: dict[str, Run] = {}
         for run in some:
             firsts.setdefault(run.subject, run)
         found.append(timeline(cell, list(firsts.values()), looks, subtitle))

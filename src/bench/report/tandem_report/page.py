@@ -151,11 +151,13 @@ def machine_line(machine: Machine) -> str:
 def machine_facts(machine: Machine) -> list[tuple[str, str]]:
     d = machine.description
     facts = [("machine", machine_line(machine))]
-    for key in ("sockets", "threads_per_core"):
+    for key in ("sockets", "threads_per_core", "processors"):
         if key in d:
             facts.append((key.replace("_", " "), str(d[key])))
     if d.get("caches"):
         facts.append(("caches", ", ".join(f"{clean(k)} {v / 1024:g} KiB" for k, v in d["caches"].items())))
+    if d.get("virtual_machine"):
+        facts.append(("kind", "virtual machine"))
     for key in ("governor", "huge_pages", "load_average"):
         if d.get(key) is not None:
             facts.append((key.replace("_", " "), clean(d[key])))

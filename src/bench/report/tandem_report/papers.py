@@ -16,8 +16,7 @@ THEIRS = (style.GREY, style.BROWN, style.VERMILLION, style.CYAN)
 
 
 def is_paper(series: dict) -> bool:
-    """What was read from a paper names its source."""
-    return "source" in series or series["name"].startswith("paper")
+    return series["name"].lower().startswith("paper")
 
 
 def colours_of(series: list[dict]) -> list[str]:
@@ -35,6 +34,7 @@ def colours_of(series: list[dict]) -> list[str]:
 
 def picture(results: Results, document: Document, entry: dict, subtitle: str) -> Picture:
     series = [one for one in entry["series"] if one["points"]]
+    where = f" (section {clean(entry['section'])})" if entry.get("section") else ""
     title = f"{clean(entry['paper'])}, figure {clean(entry['figure'])}: {clean(entry['title'])}"
     unit = clean(entry.get("unit", ""))
     y_label = clean(entry.get("y", "")) + (f" ({unit})" if unit else "")
@@ -116,9 +116,14 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
             behind += runs
             x = point["x"] if by_number else clean(point["x"])
             rows.append([name, x, point["y"], point.get("low"), point.get("high"), runs])
-    notes = [f"{name}: {clean(one['source'])}" for one, name in zip(series, names, strict=True) if "source" in one]
+    notes = [f"The paper: {clean(entry['machine'])}."] if entry.get("machine") else []
+    notes += [f"{name}: {clean(one['source'])}" for one, name in zip(series, names, strict=True) if "source" in one]
     notes += [f"Missing: {clean(text)}" for text in entry.get("missing", [])]
-    notes += [f"Missing: no values of {clean(one['name'])}" for one in entry["series"] if not one["points"]]
+    notes += [
+        f"Missing: {clean(one['name'])}" + (f" ({clean(one['source'])})" if one.get("source") else "")
+        for one in entry["series"]
+        if not one["points"]
+    ]
     return Picture(
         slug_of("paper", entry["paper"], "figure", entry["figure"]),
         SECTION,
@@ -126,7 +131,8 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
         draw,
         ["series", clean(entry.get("x", "x")), y_label or "value", "low", "high", "runs"],
         rows,
-        "The paper's values are its own, of its machine; hatched or dashed.",
+        f"The paper's values{where} are its own, of its machine: hatched or dashed. Whiskers go from the least to the "
+        "greatest round.",
         in_order_of_number(behind),
         notes,
     )

@@ -199,11 +199,24 @@ RESULT = record(
         "energy": energy,
         "tasks": list_of(TASK),
         "memory": MEMORY,
+        "cpu_share": amount,
+        "batches": count,
+        "batch_us": amount,
+        "verified": count,
+        "cache_misses": list_of(record({"tasks": list_of(text), "per_query": amount}, {})),
+        "phases": list_of(record({"workload": text, "ops": count}, {})),
     },
 )
 RUN = record(
     {"kind": one_of(*KINDS), "cell": text, "subject": text, "command": text, "result": RESULT},
-    {"phase": text, "place": count, "round": count, "seed": count, "settings": table_of(or_null(scalar))},
+    {
+        "phase": text,
+        "place": count,
+        "server_command": text,
+        "round": count,
+        "seed": count,
+        "settings": table_of(or_null(scalar)),
+    },
 )
 COMPARISON = record(
     {
@@ -218,24 +231,25 @@ COMPARISON = record(
 )
 SEARCH = record(
     {"cell": text, "subject": text, "percentile": amount, "limit_us": amount, "highest_rate": or_null(amount)},
-    {"tried": list_of(count)},
+    {"tried": list_of(count), "end": text, "tolerance": amount, "trials": count, "void": count},
 )
 SERIES = record({"name": text, "points": list_of(point)}, {"source": text})
 FIGURE = record(
     {"paper": text, "figure": text, "title": text, "series": list_of(SERIES)},
-    {"x": text, "y": text, "unit": text, "missing": list_of(text)},
+    {**dict.fromkeys(("x", "y", "unit", "section", "machine"), text), "missing": list_of(text)},
 )
 MACHINE = record(
     {},
     {
         "cpu": text,
-        **dict.fromkeys(("cores", "threads_per_core", "sockets", "memory_bytes"), count),
+        **dict.fromkeys(("processors", "cores", "threads_per_core", "sockets", "memory_bytes"), count),
         "kernel": text,
         "os": text,
         "caches": table_of(count),
         "governor": or_null(text),
         "gpus": list_of(text),
         "load_average": amount,
+        "virtual_machine": flag,
         "huge_pages": or_null(text),
     },
 )
