@@ -7,12 +7,12 @@ from matplotlib.patches import Patch
 
 from . import style
 from .model import Group, Results, Spread, clean, group, in_order
+from .peers import IN_PROCESS as SECTION
 from .peers import label_rows, side_by_side
 from .picture import Cell, Picture
 from .schema import TASKS
 from .style import Looks
 
-SECTION = "In process"
 OTHER_TASKS = (style.OCHRE, style.CYAN, style.BROWN, style.GREEN)
 HATCHES = ("", "///", "...", "xxx")  # by processor
 

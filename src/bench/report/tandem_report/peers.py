@@ -12,6 +12,7 @@ from .picture import Cell, Dots, Picture, dots_table, draw_dots, slug_of, whiske
 from .style import Looks
 
 SECTION = "Side by side"
+IN_PROCESS = "In process"
 
 
 def label_rows(groups: list[Group]) -> dict[int, str]:
@@ -140,6 +141,7 @@ def ratio_picture(
         header[-1:] = ["goal", header[-1]]
         for line, goal in zip(lines, goal_list, strict=True):
             line[-1:] = [goal, line[-1]]
+    behind = [run for i in range(len(rows)) for subject in values for run in runs_of(i, subject)]
     told = f"{shown[0].upper()}{shown[1:]}, ratio to {base}" + (f", {PHASES.get(phase, clean(phase))}" if phase else "")
 
     def draw() -> Figure:
@@ -149,13 +151,13 @@ def ratio_picture(
     medians = whiskers([s.rounds for one in values.values() for s in one if s])
     return Picture(
         slug_of("ratio", metric, base, phase),
-        SECTION,
+        IN_PROCESS if behind and all(run.kind == "engine" for run in behind) else SECTION,
         told,
         draw,
         header,
         lines,
         f"{better.capitalize()} is better. Ratios are taken within a round. {medians}",
-        [run for i in range(len(rows)) for subject in values for run in runs_of(i, subject)],
+        behind,
     )
 
 

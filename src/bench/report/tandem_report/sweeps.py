@@ -28,11 +28,10 @@ class Sweep:
     is_threads: bool = False
 
 
+PLACES = ("processors", "load_processors", "connections")
 SWEEPS = (
-    Sweep("threads", "threads", SCALING, ("processors", "connections"), is_threads=True),
-    Sweep(
-        "server_threads", "threads of the server", SCALING, ("processors", "threads", "connections"), is_threads=True
-    ),
+    Sweep("threads", "threads", SCALING, PLACES, is_threads=True),
+    Sweep("server_threads", "threads of the server", SCALING, (*PLACES, "threads"), is_threads=True),
     Sweep("pipeline", "requests in flight per connection", DEPTH),
     Sweep("multiget", "keys per get", DEPTH),
     Sweep("batch", "queries per batch", DEPTH),
