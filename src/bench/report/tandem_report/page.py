@@ -53,8 +53,7 @@ def inline_svg(text: str, prefix: str, title: str) -> str:
     result = ElementTree.tostring(root, encoding="unicode")
     # Numbers and colours stand in attributes that only matplotlib wrote; texts cannot hold `style="`.
     result = re.sub(r'(style="[^"]*?font: [^"\']*?)\'[^"]*?sans-serif', r"\1var(--font)", result)
-    names = {style.PAPER: "--paper", style.INK: "--ink", style.MUTED: "--muted", style.GRID: "--grid"}
-    for colour, variable in names.items():
+    for colour, variable in style.PAGE_COLOURS.items():  # fill and stroke
         result = re.sub(rf'(style="[^"]*?: ){colour}', rf"\1var({variable})", result)
         result = re.sub(rf'(style="[^"]*?: ){colour}', rf"\1var({variable})", result)
     return result

@@ -86,7 +86,7 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
         for section in order:
             drawn = []
             for picture in (p for p in found if p.section == section):
-                picture.slug = unique(picture.slug)
+                picture.slug = unique(slug_of(picture.slug))
                 if picture.draw is None:
                     drawn.append((picture, ""))
                     continue

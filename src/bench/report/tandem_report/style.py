@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-# In a page these four become its own colours, light or dark (page.py).
+# In a page these become its own colours, light or dark (page.py).
 PAPER, INK, MUTED, GRID = "#fefefe", "#1f2329", "#5b6470", "#d9dee5"
 
 # After Okabe and Ito, "Color universal design" (2008): told apart by colour-blind eyes, light ones darkened so that
@@ -29,6 +29,7 @@ BLUE, VERMILLION, GREEN, PURPLE, GREY, OCHRE, CYAN, BROWN = (
     "#2d93c8",
     "#a0705a",
 )
+PAGE_COLOURS = {PAPER: "--paper", INK: "--ink", MUTED: "--muted", GRID: "--grid", BLUE: "--blue"}
 KNOWN_SUBJECTS = {
     "tandem": BLUE,
     "memcached": VERMILLION,
