@@ -135,7 +135,7 @@ def resident(groups: list[Group], looks: Looks, subtitle: str) -> Picture | None
 def energy(results: Results, machine: int, looks: Looks, subtitle: str) -> list[Picture]:
     runs = [run for run in results.select(machine, "load", "engine") if "uj_per_op" in run.result.get("energy", {})]
     found = []
-    for source, some in by(runs, lambda run: run.result["energy"]["source"]).items():
+    for source, some in by(runs, lambda run: clean(run.result["energy"]["source"])).items():
         picture = side_by_side(
             group(some),
             ("energy", "uj_per_op"),

@@ -142,7 +142,9 @@ def ratio_picture(
         for line, goal in zip(lines, goal_list, strict=True):
             line[-1:] = [goal, line[-1]]
     behind = [run for i in range(len(rows)) for subject in values for run in runs_of(i, subject)]
-    told = f"{shown[0].upper()}{shown[1:]}, ratio to {base}" + (f", {PHASES.get(phase, clean(phase))}" if phase else "")
+    told = f"{shown[:1].upper()}{shown[1:]}, ratio to {base}" + (
+        f", {PHASES.get(phase, clean(phase))}" if phase else ""
+    )
 
     def draw() -> Figure:
         label = f"ratio to {base} (1: equal; {better} is better)"

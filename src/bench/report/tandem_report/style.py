@@ -14,6 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from .model import clean
+
 # In a page these become its own colours, light or dark (page.py).
 PAPER, INK, MUTED, GRID = "#fefefe", "#1f2329", "#5b6470", "#d9dee5"
 
@@ -97,6 +99,7 @@ def apply() -> None:
 
 def plain(text: str, longest: int = 60) -> str:
     """A text as matplotlib shows it literally: no mathematics, not too long."""
+    text = clean(text)
     if len(text) > longest:
         text = text[: longest - 1] + "…"
     return text.replace("$", r"\$")
