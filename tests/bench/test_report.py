@@ -726,3 +726,24 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     assert list(temporary.iterdir()) == []
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+
+
+# --- the page about the format ----------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_docs_is_a_document(tmp_path: Path) -> None:
+    text = (ROOT / "docs/bench-format.md").read_text()
+    example = re.search(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert example is not None
+    run = report(tmp_path / "out", save(tmp_path, example[1]))
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_docs_name_every_key() -> None:
+    """And the schema has no key that the page has not."""
+    text = (ROOT / "docs/bench-format.md").read_text()
+    source = (PROGRAM / "tandem_report/schema.py").read_text()
+    source = source[source.index("LATENCY = ") :]
+    keys = set(re.findall(r'"([a-z_0-9.]+)"(?=[:,)])', source)) - {"us", "less", "more"}
+    assert len(keys) > 80
+    assert {key for key in keys if f"`{key}`" not in text and f'"{key}"' not in text} == set()
