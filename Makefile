@@ -51,7 +51,7 @@ bundle: ## a folder and an archive that run and measure elsewhere without instal
 	@scripts/bundle
 
 test-bundle: bundle ## the bundle, run without the libraries of this machine
-	@build/venv/bin/python -m pytest tests/bundle -q
+	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test
