@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +31,7 @@ def archive() -> Path:
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked archive, as on another machine."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    with tarfile.open(archive()) as packed:
-        packed.extractall(folder, filter="data")
+    subprocess.run(["tar", "-xzf", archive(), "-C", folder], check=True, timeout=DEADLINE_S)
     (inside,) = folder.iterdir()
     return inside
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from . import style
-from .model import Group, Results, Run, Spread, at, by, clean, group, in_order
+from .model import CLOSED, Group, Results, Run, Spread, at, by, by_purpose, clean, group, in_order
 from .peers import label_rows, side_by_side
 from .picture import Dots, Picture, dots_table, draw_dots, whiskers
 from .style import Looks
@@ -155,6 +155,19 @@ def energy(results: Results, machine: int, looks: Looks, subtitle: str) -> list[
 def pictures(results: Results, machine: int, looks: Looks, subtitle: str) -> list[Picture]:
     groups = group(run for run in results.select(machine, "memory") if "memory" in run.result)
     found = [per_item(groups, looks, subtitle), resident(groups, looks, subtitle)]
+    loaded = side_by_side(
+        group(by_purpose(results.select(machine, "load"))[CLOSED]),
+        ("server", "resident_bytes"),
+        looks,
+        "Resident memory under load",
+        subtitle,
+        "bytes resident",
+        "Resident memory of the server's process after a closed loop; its keys are in the command lines.",
+        "resident",
+    )
+    if loaded:
+        loaded.section = MEMORY
+        found.append(loaded)
     return [picture for picture in found if picture] + energy(results, machine, looks, subtitle)
 
 
