@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,26 +42,17 @@ def call(*command: object, **keywords: object) -> subprocess.CompletedProcess[st
 
 
 @pytest.fixture
-def nowhere(bundle: Path, tmp_path: Path) -> Iterator[list[str]]:
+def nowhere(bundle: Path, tmp_path: Path) -> list[str]:
     """A command prefix that runs a program in a root that holds the bundle's programs and nothing else."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.fail("needs root and unshare, for a root folder of its own", pytrace=False)
+    if os.geteuid() != 0:
+        pytest.fail("needs root, for a root folder of its own", pytrace=False)
     root = tmp_path / "root"
     (root / "tmp").mkdir(parents=True)
-    (root / "proc").mkdir()
     shutil.copytree(bundle / "bin", root / "bin")
     shutil.copytree(bundle / "tests", root / "tests")
-    yield [
-        "env",
-        "-i",
-        "unshare",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc=" + str(root / "proc"),
-        "chroot",
-        str(root),
-    ]
+    chroot = shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin")
+    assert chroot is not None
+    return ["env", "-i", chroot, str(root)]
 
 
 def test_archive_is_small_and_complete(bundle: Path) -> None:
@@ -112,7 +102,8 @@ def test_serves_where_there_is_nothing(nowhere: list[str]) -> None:
         client.close()
     finally:
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=20)
+        output = server.communicate(timeout=20)[0]
+    assert server.returncode == 0, output
 
 
 def test_refuses_what_it_has_not(nowhere: list[str]) -> None:
