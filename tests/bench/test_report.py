@@ -372,6 +372,17 @@ def test_what_is_missing_is_said(page: Page) -> None:
         assert text in words
 
 
+def test_void_runs_are_listed_but_not_drawn(tmp_path: Path) -> None:
+    void = document("memory")
+    void["runs"][0]["void"] = "the client was late"
+    void["runs"][1]["result"]["server"] = {"foreign_share": 0.25}
+    assert report(tmp_path / "out", save(tmp_path, void)).returncode == 0
+    page = Page(tmp_path / "out")
+    assert "void: the client was late" in page.words("runs")
+    assert page.table("memory-per-item")[0]["tandem"] == "–"  # noqa: RUF001
+    assert "Other processes took 25% (most: 25%)" in page.words("not-measured")
+
+
 def test_machines_and_documents_are_told_apart(page: Page) -> None:
     words = page.words("summary")
     for text in (

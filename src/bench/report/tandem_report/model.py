@@ -75,6 +75,11 @@ class Run:
         return self.raw.get("phase", "")
 
     @property
+    def void(self) -> str:
+        """Why the run says nothing about its subject; empty: it does."""
+        return clean(self.raw.get("void", ""))
+
+    @property
     def round(self) -> int:
         return self.raw.get("round", 0)
 
@@ -138,6 +143,8 @@ class Document:
     label: str  # version and commit
 
 
+DISTURBED = 0.05  # share of a processor
+
 # What may change between two documents of one machine.
 PASSING = ("load_average", "governor")
 
@@ -183,7 +190,17 @@ class Results:
         return self.runs[first + index]
 
     def select(self, machine: int, *kinds: str) -> list[Run]:
-        return [run for run in self.runs if run.machine == machine and run.kind in kinds]
+        """Without the runs that say nothing about their subject."""
+        return [run for run in self.runs if run.machine == machine and run.kind in kinds and not run.void]
+
+    def disturbance(self) -> list[tuple[str, str]]:
+        """What other processes took from the servers, where it was measured and is worth a word."""
+        shares = [at(run.result, "server", "foreign_share") for run in self.runs]
+        spread = Spread.of(shares)
+        if spread is None or spread.median < DISTURBED:
+            return []
+        told = f"{spread.median:.0%} (most: {spread.high:.0%}) of the servers' processors"
+        return [(f"Other processes took {told}: single rates and latencies do not hold.", f"{spread.rounds} runs")]
 
 
 def build_of(raw: dict) -> str:

@@ -239,7 +239,9 @@ def all_runs(runs: list[Run]) -> str:
         values = [at(run.result, "ops_per_s"), *(at(run.result, "latency_us", p) for p in shown)]
         settings = ", ".join(f"{clean(k)}={clean(v)}" for k, v in run.settings.items())
         wrong = f'<td class="bad">{escape(", ".join(run.errors))}</td>' if run.errors else "<td>none</td>"
-        if "errors" not in run.result:
+        if run.void:
+            wrong = f"<td>void: {escape(run.void)}</td>"
+        elif "errors" not in run.result:
             wrong = "<td>&ndash;</td>"
         rows.append(
             f'<tr id="{run.name}"><td>{run.name}</td><td>{escape(run.kind)}</td><td>{escape(run.cell)}</td>'

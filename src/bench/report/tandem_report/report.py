@@ -108,7 +108,7 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
         for note in document.raw.get("notes", [])
     ]
     missing += [(text, "no value yet") for text in papers.without_values(results)]
-    missing += memory.without_energy(results)
+    missing += memory.without_energy(results) + results.disturbance()
     text = page.render(results, sections, missing)
     write(folder / "index.html", text.encode())
     pictures = sum(bool(svg) for *_, drawn in sections for _, svg in drawn)

@@ -166,7 +166,7 @@ def energy(value: Any, key: str) -> None:
 ERRORS = record({}, {**dict.fromkeys(ERROR_COUNTS, count), "first": text})
 SERVER = record(
     {},
-    dict.fromkeys(("cpu_us_per_op", "sleeps_per_op", "cpu_share"), amount) | {"resident_bytes": count},
+    dict.fromkeys(("cpu_us_per_op", "sleeps_per_op", "cpu_share", "foreign_share"), amount) | {"resident_bytes": count},
 )
 TASK = record(
     {"task": text},
@@ -211,6 +211,7 @@ RUN = record(
     {"kind": one_of(*KINDS), "cell": text, "subject": text, "command": text, "result": RESULT},
     {
         "phase": text,
+        "void": text,
         "place": count,
         "server_command": text,
         "round": count,
@@ -231,7 +232,15 @@ COMPARISON = record(
 )
 SEARCH = record(
     {"cell": text, "subject": text, "percentile": amount, "limit_us": amount, "highest_rate": or_null(amount)},
-    {"tried": list_of(count), "end": text, "tolerance": amount, "trials": count, "void": count},
+    {
+        "tried": list_of(count),
+        "end": text,
+        "lowest_failed": amount,
+        "void_reason": text,
+        "tolerance": amount,
+        "trials": count,
+        "void": count,
+    },
 )
 SERIES = record({"name": text, "points": list_of(point)}, {"source": text})
 FIGURE = record(
