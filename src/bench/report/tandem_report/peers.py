@@ -16,16 +16,15 @@ IN_PROCESS = "In process"
 
 
 def label_rows(groups: list[Group]) -> dict[int, str]:
-    """A name for each group's row: its cell, and the settings in which groups of that cell and subject differ."""
+    """A name for each group's row: its cell, and the settings in which groups of that cell and one subject differ."""
     names: dict[int, str] = {}
-    for (cell, _), same in by(groups, lambda g: (g.cell, g.subject)).items():
-        if len(same) == 1:
-            names[id(same[0])] = cell
-            continue
-        keys = in_order(key for g in same for key in g.settings)
-        differing = [k for k in keys if len({str(g.settings.get(k)) for g in same}) > 1 and k != "rate"]
+    for cell, same in by(groups, lambda g: g.cell).items():
+        differing: list[str] = []
+        for some in by(same, lambda g: g.subject).values():
+            keys = in_order(key for g in some for key in g.settings)
+            differing += [k for k in keys if len({str(g.settings.get(k)) for g in some}) > 1 and k != "rate"]
         for g in same:
-            told = ", ".join(f"{clean(k)} {clean(g.settings.get(k))}" for k in differing)
+            told = ", ".join(f"{clean(k)} {clean(g.settings.get(k))}" for k in in_order(differing))
             names[id(g)] = f"{cell}: {told}" if told else cell
     return names
 

@@ -42,6 +42,7 @@ KNOWN_SUBJECTS = {
     "embedded": GREEN,
     "copy": OCHRE,
     "two-lines": BROWN,
+    "two-line": BROWN,
 }
 OTHER_SUBJECTS = (OCHRE, GREEN, BROWN, PURPLE, VERMILLION, CYAN, BLUE)
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
