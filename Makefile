@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 1800
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-clients test-browser bench fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -37,9 +37,21 @@ test-browser: build ## the live page in a headless browser (installs Chromium)
 	@scripts/setup browser
 	@TANDEM_BROWSER=1 build/venv/bin/python -m pytest tests/browser -q
 
-bench: ## benchmarks, as ratios (ONLY="index server" for some)
+bench: build ## all of `tandem bench`, a few minutes: build/bench-report/index.html (ONLY="compare engine" for some)
 	@scripts/setup test
-	@scripts/bench $(ONLY)
+	@$(if $(ONLY),rm -f build/bench-report/*.html build/bench-report/*.png build/bench-report/*.svg,rm -rf build/bench-report)
+	@scripts/bench_parts build/bin/tandem build/bench-report quick $(ONLY)
+
+bench-micro: ## micro-benchmarks of the layers (ONLY="index net" for some)
+	@scripts/setup test
+	@scripts/bench_micro $(ONLY)
+
+bundle: ## a folder and an archive that run and measure elsewhere without installing: build/bundle
+	@scripts/setup test
+	@scripts/bundle
+
+test-bundle: bundle ## the bundle, run without the libraries of this machine
+	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test

@@ -8,6 +8,7 @@ option(TANDEM_DEBUG_COMMANDS "Build the commands debugtime and debugitem into th
 option(TANDEM_TESTS "Build tests, benchmarks and examples" ${PROJECT_IS_TOP_LEVEL})
 option(TANDEM_UNITY "Compile several sources at a time: those of test programs, with a sanitizer all" OFF)
 set(TANDEM_COMMIT "" CACHE STRING "Commit id that benchmark documents name; empty: git's")
+option(TANDEM_STATIC "Link programs statically, to be carried to other machines (make bundle)" OFF)
 option(TANDEM_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -69,8 +70,20 @@ if(TANDEM_FUZZ)
   target_link_options(tandem_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# Distributions have no archives of civetweb, prometheus-cpp and Google Benchmark: a static server has no monitoring
+# endpoint, and there are no micro-benchmarks. fmt and spdlog are compiled in from their headers.
+set(TANDEM_HTTP ON)
+if(TANDEM_STATIC)
+  set(TANDEM_HTTP OFF)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+  target_link_options(tandem_flags INTERFACE -static-pie)
+endif()
+
 if(TANDEM_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)
-  find_package(benchmark REQUIRED)
+  if(NOT TANDEM_STATIC)
+    find_package(benchmark REQUIRED)
+  endif()
 endif()

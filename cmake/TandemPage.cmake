@@ -1,10 +1,15 @@
-# cmake -D OUT=FILE -D FILES=a;b -P TandemPage.cmake: a header with each file as a string, named after it.
-set(text "// Made by cmake/TandemPage.cmake.\n#pragma once\n#include <string_view>\n\nnamespace tandem::monitor::page_text {\n")
+# cmake -D OUT=FILE -D NAMESPACE=a::b -D BASE=FOLDER -D FILES=a;b -P TandemPage.cmake: a header with each file as a string
+# that is named after it, and all of them in a table by their paths from BASE.
+set(text "// Made by cmake/TandemPage.cmake.\n#pragma once\n#include <string_view>\n\nnamespace ${NAMESPACE} {\n")
+set(table "\nstruct File {\n  std::string_view path, text;\n};\ninline constexpr File files[] = {\n")
 foreach(file IN LISTS FILES)
   cmake_path(GET file FILENAME name)
-  string(REPLACE "." "_" name ${name})
+  string(REGEX REPLACE "[^a-zA-Z0-9]+" "_" name ${name})
+  string(REGEX REPLACE "^_" "" name ${name})
   file(READ ${file} content)
+  cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${BASE})
   string(APPEND text "\ninline constexpr std::string_view ${name} = R\"TANDEM_PAGE(${content})TANDEM_PAGE\";\n")
+  string(APPEND table "    {\"${file}\", ${name}},\n")
 endforeach()
-string(APPEND text "\n}  // namespace tandem::monitor::page_text\n")
+string(APPEND text "${table}};\n\n}  // namespace ${NAMESPACE}\n")
 file(WRITE ${OUT} "${text}")

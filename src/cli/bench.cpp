@@ -20,6 +20,7 @@ constexpr std::array commands{
     Command{"compare", "measure servers side by side, as ratios", run_bench_compare},
     Command{"memory", "count the items that servers keep within a limit of memory", run_bench_memory},
     Command{"paper", "run the papers' experiments, by figure", run_bench_paper},
+    Command{"report", "documents of results as one page with plots", run_bench_report},
 };
 
 void print_bench_help(std::FILE* out) {

@@ -1,0 +1,36 @@
+// The report of `tandem bench report`: a Python program (src/bench/report), since matplotlib draws it, that this one
+// carries in itself.
+#pragma once
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tandem::bench {
+
+// $TANDEM_PYTHON, else the Python of the build that `program` belongs to (../venv beside its folder), else python3 of
+// the path. `program`: this program's file.
+std::string report_python(const char* from_environment, const std::filesystem::path& program);
+
+// A folder that only this user may enter and that is gone at the end. Throws std::system_error.
+class PrivateFolder {
+ public:
+  PrivateFolder();
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Writes the Python program's files below `folder`. Throws std::system_error.
+void write_report_program(const std::filesystem::path& folder);
+
+// Runs a program without a shell, with this one's files and environment, and waits; signals of the terminal are its
+// alone meanwhile. Returns its exit code, 128 + the signal that ended it. Throws std::system_error when it cannot be
+// started. Not for processes with other threads.
+int run_and_wait(std::span<const std::string> command);
+
+}  // namespace tandem::bench

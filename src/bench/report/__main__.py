@@ -1,0 +1,8 @@
+"""The report of `tandem bench report`: the program writes this folder out and runs it."""
+
+import sys
+
+from tandem_report.report import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

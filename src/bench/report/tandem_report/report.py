@@ -1,0 +1,148 @@
+"""Documents in, a folder with the page and its pictures out."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from .schema import DocumentError, read
+
+EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT = 64, 65, 66, 69, 73
+PNG_DPI = 144
+
+
+class Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> None:
+        self.exit(EX_USAGE, f"bench report: {message}\n")
+
+
+def complain(message: str, code: int) -> int:
+    print(f"bench report: {message}", file=sys.stderr)
+    return code
+
+
+def write(path: Path, data: bytes) -> None:
+    """Whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def build(files: list[tuple[str, dict]], folder: Path) -> str:
+    """Writes the report; returns what to say about it."""
+    from . import engine, latency, memory, page, papers, peers, style, sweeps
+    from .model import Results, clean
+    from .picture import slug_of
+
+    style.apply()
+    results = Results(files)
+    looks = style.Looks(results.subjects)
+    sections = []
+    taken: set[str] = {"summary", "errors", "runs", "not-measured"}
+
+    def unique(slug: str) -> str:
+        name, n = slug, 1
+        while name in taken:
+            n += 1
+            name = f"{slug}-{n}"
+        taken.add(name)
+        return name
+
+    for index, machine in enumerate(results.machines):
+        documents = [d for d in results.documents if d.machine == index]
+        builds = ", ".join(sorted({d.label for d in documents}))
+        days = sorted({d.raw["started"][:10] for d in documents})
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        where = f"tandem {builds}, {when}; {page.machine_line(machine)}"
+        found = [
+            *papers.pictures(results, index, looks, where),
+            *peers.pictures(results, index, looks, where),
+            *latency.curves(results, index, looks, where),
+            *latency.distributions(results, index, looks, where),
+            *sweeps.pictures(results, index, looks, where),
+            *engine.pictures(results, index, looks, where),
+            *memory.pictures(results, index, looks, where),
+            *latency.timelines(results, index, looks, where),
+        ]
+        order = [
+            peers.SECTION,
+            latency.CURVES,
+            latency.DISTRIBUTIONS,
+            sweeps.SCALING,
+            sweeps.DEPTH,
+            engine.SECTION,
+            papers.SECTION,
+            memory.MEMORY,
+            memory.ENERGY,
+            latency.TIMELINES,
+        ]
+        for section in order:
+            drawn = []
+            for picture in (p for p in found if p.section == section):
+                picture.slug = unique(slug_of(picture.slug))
+                if picture.draw is None:
+                    drawn.append((picture, ""))
+                    continue
+                figure = picture.draw()
+                svg = io.StringIO()
+                figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+                png = io.BytesIO()
+                figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+                write(folder / f"{picture.slug}.svg", svg.getvalue().encode())
+                write(folder / f"{picture.slug}.png", png.getvalue())
+                drawn.append((picture, svg.getvalue()))
+            if drawn:
+                heading = f"{section}, {machine.name}" if machine.name else section
+                sections.append((unique(slug_of("section", heading)), heading, where, drawn))
+
+    missing = [
+        (clean(note), document.path.rsplit("/", 1)[-1])
+        for document in results.documents
+        for note in document.raw.get("notes", [])
+    ]
+    missing += [(text, "no value yet") for text in papers.without_values(results)]
+    missing += memory.without_energy(results) + results.disturbance()
+    text = page.render(results, sections, missing)
+    write(folder / "index.html", text.encode())
+    pictures = sum(bool(svg) for *_, drawn in sections for _, svg in drawn)
+    told = f"{folder / 'index.html'}: {pictures} pictures of {len(results.runs)} runs"
+    wrong = sum(bool(run.errors) for run in results.runs)
+    return told + (f"; {wrong} RUNS WITH ERRORS" if wrong else "")
+
+
+def main(arguments: list[str]) -> int:
+    parser = Arguments(prog="tandem bench report", add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("files", nargs="+")
+    options = parser.parse_args(arguments)
+    files = []
+    for path in options.files:
+        try:
+            files.append((path, read(path)))
+        except DocumentError as error:
+            return complain(str(error), EX_DATAERR)
+        except OSError as error:
+            return complain(f"{path}: {error.strerror}", EX_NOINPUT)
+    try:
+        import matplotlib
+    except ImportError as error:
+        return complain(
+            f"{sys.executable} has no matplotlib ({error}): install the package python3-matplotlib, or "
+            "`pip install matplotlib` and name that Python with --python or TANDEM_PYTHON",
+            EX_UNAVAILABLE,
+        )
+    matplotlib.use("agg")
+    warnings.filterwarnings("ignore", message=r"Glyph .* missing from")  # a document may hold any text
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        print(build(files, options.out))
+    except OSError as error:
+        return complain(f"{error.filename or options.out}: {error.strerror}", EX_CANTCREAT)
+    return 0

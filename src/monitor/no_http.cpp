@@ -1,0 +1,25 @@
+// In place of the monitoring endpoint where the program is built without it (TANDEM_STATIC).
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "monitor/http_server.hpp"
+#include "monitor/metrics.hpp"
+#include "monitor/page.hpp"
+
+namespace tandem::monitor {
+
+struct HttpServer::Impl {};
+
+HttpServer::HttpServer(const std::string& address, Handler) {
+  throw std::runtime_error(
+      fmt::format("metrics on {}: this program is linked statically, without the monitoring endpoint", address));
+}
+HttpServer::~HttpServer() = default;
+int HttpServer::port() const noexcept { return 0; }
+
+bool is_host_of_loopback(std::string_view) noexcept { return false; }
+std::string metrics_text(const net::ServerSnapshot&, const HotKeys&) { return {}; }
+std::optional<PageFile> page_file(std::string_view) noexcept { return std::nullopt; }
+
+}  // namespace tandem::monitor
