@@ -95,7 +95,10 @@ class Server:
 
     def start(self, cpu: int, is_udp: bool) -> None:
         command = ["taskset", "-c", str(cpu), *self.command]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        # The floor prints its address.
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent
+        )
         deadline = time.monotonic() + 10
         while not (udp_port_is_bound(self.port) if is_udp else tcp_port_answers(self.port)):
             if self.process.poll() is not None:
