@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from conftest import tandem_binary
-from hdrh.histogram import HdrHistogram
 from harness.server import Server
+from hdrh.histogram import HdrHistogram
 
-from bench.lying_server import Store, serve_tcp, serve_udp
 from bench.load_runs import KEYS, all_errors, floor, load, stats_of
+from bench.lying_server import Store, serve_tcp, serve_udp
 
 PROTOCOLS = ["text", "meta", "binary"]
 
@@ -194,7 +194,7 @@ def test_a_trace_is_replayed(memcached: Callable[..., Server], tmp_path: Path) -
 
 
 def test_unix_sockets_and_ipv6(memcached: Callable[..., Server], tmp_path: Path) -> None:
-    server = memcached(unix_path=tmp_path / "socket")
+    memcached(unix_path=tmp_path / "socket")
     status, result = load(f"unix:{tmp_path}/socket", "--preload", "--ops", "500")
     assert (status, result["ops"]) == (0, 500)
     with floor("--listen", "[::1]:0") as (address, _):

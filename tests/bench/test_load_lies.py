@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from harness.server import Server
 
-from bench.lying_server import Lie, Store, serve_tcp, serve_udp, serve_with_a_pause
 from bench.load_runs import all_errors, load
+from bench.lying_server import Lie, Store, serve_tcp, serve_udp, serve_with_a_pause
 
 PROTOCOLS = ["text", "meta", "binary"]
 
