@@ -39,7 +39,10 @@ int CsvReader::read_field(std::string& out) {
   if (c == '"') {
     for (c = get();; c = get()) {
       if (c == end_of_file) fail("a quoted field without its closing quote");
-      if (c == '"' && (c = get()) != '"') break;
+      if (c == '"') {
+        c = get();
+        if (c != '"') break;  // else two quotes, which stand for one
+      }
       out += static_cast<char>(c);
     }
     if (c != ',' && c != '\n' && c != end_of_file) fail("text after a closing quote");

@@ -124,8 +124,8 @@ std::uint32_t draw_etc_key(double u) {
 
 std::uint32_t parse_number(std::string_view digits, std::string_view all, const char* what) {
   std::uint32_t n = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, n);
+  const char *const begin = digits.data(), *const end = begin + digits.size();
+  const auto [stop, error] = std::from_chars(begin, end, n);
   if (error == std::errc::result_out_of_range)
     throw std::invalid_argument(std::string(what) + " too large: " + std::string(all));
   if (error != std::errc{} || stop != end) {

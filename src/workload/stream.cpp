@@ -47,9 +47,12 @@ Stream::Stream(const Spec& spec, std::uint32_t index, std::uint32_t count)
 }
 
 Op Stream::next() noexcept {
-  if (until_shift_ != never && until_shift_-- == 0) {
-    until_shift_ = spec_.shift_ops - 1;
-    shifted_ = (shifted_ + spec_.shift_keys) % spec_.keys;
+  if (until_shift_ != never) {
+    if (until_shift_ == 0) {
+      until_shift_ = spec_.shift_ops;
+      shifted_ = (shifted_ + spec_.shift_keys) % spec_.keys;
+    }
+    --until_shift_;
   }
   Op op{.kind = draw_kind(), .key = 0};
   if (op.kind == OpKind::insert) {

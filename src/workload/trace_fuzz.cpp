@@ -8,6 +8,7 @@
 
 #include "base/platform.hpp"
 #include "workload/keys.hpp"
+#include "workload/random.hpp"
 #include "workload/trace.hpp"
 
 using namespace tandem::workload;
@@ -37,8 +38,10 @@ void check_sizes(Parse parse, std::string_view text, std::uint32_t least, std::u
     const Sizes sizes = parse(text);
     TD_ASSERT(least <= sizes.least() && sizes.least() <= sizes.most() && sizes.most() <= most);
     TD_ASSERT(parse(to_string(sizes)) == sizes);
-    for (std::uint64_t word = 1; word != 0; word *= 0x10001)
-      TD_ASSERT(sizes.of(word) >= sizes.least() && sizes.of(word) <= sizes.most());
+    for (std::uint64_t i = 0; i < 64; ++i) {
+      const std::uint32_t bytes = sizes.of(mix64(i));
+      TD_ASSERT(bytes >= sizes.least() && bytes <= sizes.most());
+    }
   } catch (const std::invalid_argument& error) {
     TD_ASSERT(*error.what() != 0);
   }
