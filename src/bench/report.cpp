@@ -22,7 +22,7 @@ namespace {
 class IgnoredSignals {
  public:
   IgnoredSignals() {
-    struct sigaction ignore {};
+    struct sigaction ignore{};
     ignore.sa_handler = SIG_IGN;
     sigaction(SIGINT, &ignore, &int_);
     sigaction(SIGQUIT, &ignore, &quit_);
@@ -35,7 +35,7 @@ class IgnoredSignals {
   IgnoredSignals& operator=(const IgnoredSignals&) = delete;
 
  private:
-  struct sigaction int_ {}, quit_ {};
+  struct sigaction int_{}, quit_{};
 };
 
 }  // namespace
