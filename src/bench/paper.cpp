@@ -98,7 +98,15 @@ void PaperRun::not_given(std::string_view name, std::string_view source) {
 void PaperRun::missing(std::string_view what) { figure_["missing"].push_back(what); }
 
 std::string PaperRun::command() const {
-  return fmt::format("tandem bench paper {} {}{}", paper_.name, experiment_.figure, options_.quick ? " --quick" : "");
+  std::string line = fmt::format("tandem bench paper {} {}", paper_.name, experiment_.figure);
+  if (options_.quick) {
+    line += " --quick";
+  } else {
+    line +=
+        fmt::format(" --items {}B --rounds {} --seconds {}", options_.item_bytes, options_.rounds, options_.seconds);
+  }
+  if (!options_.threads.empty()) line += fmt::format(" --threads {}", fmt::join(options_.threads, ","));
+  return line + fmt::format(" --seed {}", options_.seed);
 }
 
 EngineSettings PaperRun::engine_settings(std::vector<std::string> workloads) const {
