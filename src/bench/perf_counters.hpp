@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-struct perf_event_attr;
+struct perf_event_attr;  // NOLINT(readability-identifier-naming): the kernel's name
 
 namespace tandem::bench {
 
