@@ -228,7 +228,8 @@ class Comparison {
     // server; one that passes in spite of it does.
     const double lag_us = number_at(run, "result/send_lag_us/" + percentile).value_or(0);
     if (trial.latency_us > *options_.limit_us && trial.latency_us - lag_us <= *options_.limit_us)
-      trial.void_reason = fmt::format("the load generator itself was {:.0f} us late ({} of its lag)", lag_us, percentile);
+      trial.void_reason =
+          fmt::format("the load generator itself was {:.0f} us late ({} of its lag)", lag_us, percentile);
     return trial;
   }
 

@@ -113,7 +113,7 @@ TEST_P(CodecTest, RefusesWhatIsNoReply) {
 }
 
 TEST_P(CodecTest, TheFloorsRepliesFitWhereverTheInputIsCut) {
-  if (GetParam().protocol == Protocol::resp) return;  // memcached's alone
+  if (GetParam().protocol == Protocol::resp) return;                               // memcached's alone
   if (GetParam().verify || GetParam().sizes.low != GetParam().sizes.high) return;  // they hold nobody's values
   const CannedReplies canned(16, GetParam().sizes.low);
   for (int round = 0; round < 5; ++round) {

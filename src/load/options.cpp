@@ -99,9 +99,8 @@ void validate(const Options& options) {
   if (options.replay_speed > 0 && (options.pipeline > 1 || options.multiget > 1))
     refuse("a trace that is replayed by its own times has one request per send");
   if (options.trace.empty() && options.seconds == 0 && options.ops == 0) refuse("nothing to measure: 0 seconds");
-  const std::uint64_t requests =
-      std::uint64_t{options.pipeline} *
-      (options.multiget > 1 ? others_per_key_max * std::uint64_t{options.multiget} + 1 : 1);
+  const std::uint64_t requests = std::uint64_t{options.pipeline} *
+                                 (options.multiget > 1 ? others_per_key_max * std::uint64_t{options.multiget} + 1 : 1);
   if (options.udp && requests > udp_requests_max)
     refuse(fmt::format("over UDP at most {} requests may be under way on a socket", udp_requests_max));
 }

@@ -32,7 +32,8 @@ class ServerWatch {
   explicit ServerWatch(const std::vector<pid_t>& pids) {
     for (const pid_t pid : pids) {
       processes_.push_back({ProcessMeter(pid), {}, {}});
-      if (!processes_.back().meter.is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+      if (!processes_.back().meter.is_valid())
+        throw std::invalid_argument(fmt::format("no process {} to measure", pid));
     }
   }
 
