@@ -193,7 +193,10 @@ Json describe_latency(const load::Histogram& histogram) {
   return out;
 }
 
-Json describe_load_run(const RunLabel& label, const Options& options, const Result& result) {
+Json describe_load_run(const RunLabel& label, const Options& options, const Result& result,
+                       const std::optional<Energy>& energy) {
+  Json described = describe_result(options, result);
+  if (energy) described["energy"] = to_json(*energy, result.ops());
   return {{"kind", "load"},
           {"cell", label.cell},
           {"subject", label.subject},
@@ -201,7 +204,7 @@ Json describe_load_run(const RunLabel& label, const Options& options, const Resu
           {"command", label.command},
           {"seed", options.workloads.front().seed},
           {"settings", describe_settings(options)},
-          {"result", describe_result(options, result)}};
+          {"result", std::move(described)}};
 }
 
 std::string summarize_errors(const load::Errors& errors) {

@@ -1,9 +1,11 @@
 // Runs of the load generator as documents and as text.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "bench/document.hpp"
+#include "bench/energy.hpp"
 #include "load/run.hpp"
 
 namespace tandem::bench {
@@ -16,7 +18,9 @@ struct RunLabel {
 };
 
 // A RUN of kind "load" (docs/bench-format.md).
-Json describe_load_run(const RunLabel& label, const load::Options& options, const load::Result& result);
+// `energy`: of the window, if it was measured.
+Json describe_load_run(const RunLabel& label, const load::Options& options, const load::Result& result,
+                       const std::optional<Energy>& energy = std::nullopt);
 
 // {"count", "min", "mean", "p50", ... "max"} in microseconds.
 Json describe_latency(const load::Histogram& histogram);

@@ -36,7 +36,7 @@ struct Given {
   std::optional<std::uint32_t> ttl_s;
   std::optional<bool> require_hits;
   std::uint64_t seed = 1;
-  bool preload = false, quiet = false, ceiling = false, list = false;
+  bool preload = false, quiet = false, ceiling = false, list = false, energy = true;
   std::string json;
   bench::RunLabel label;
 };
@@ -49,7 +49,8 @@ constexpr const char* footer =
 void add_connection_options(CLI::App& app, Given& given) {
   load::Options& run = given.run;
   const auto group = app.add_option_group("connection");
-  group->add_option("--connect", run.server, "server: HOST:PORT, [V6]:PORT or unix:/PATH")->capture_default_str();
+  group->add_option("--connect,--server", run.server, "server: HOST:PORT, [V6]:PORT or unix:/PATH")
+      ->capture_default_str();
   group
       ->add_option_function<std::string>(
           "--protocol",
@@ -59,7 +60,7 @@ void add_connection_options(CLI::App& app, Given& given) {
                            : name == "resp" ? load::Protocol::resp
                                             : load::Protocol::binary;
           },
-          "text (default), meta or binary; resp: Redis's")
+          "text (default), meta, binary, or resp for Redis and Valkey")
       ->check(CLI::IsMember({"text", "meta", "binary", "resp"}))
       ->type_name("NAME");
   group->add_flag("--udp", run.udp, "over UDP");
@@ -105,12 +106,13 @@ void add_workload_options(CLI::App& app, Given& given) {
       ->type_name("NAME");
   group->add_flag("--list", given.list, "print the presets and end");
   group->add_option("--keys", given.keys, "number of keys (1000000)");
-  group->add_option("--key-size", given.key_size, "bytes: 16 (default), 16-32, or etc, usr, app, var, sys");
-  group->add_option("--value-size", given.value_size, "bytes: 64 (default), 64-512, or etc, usr, app, var, sys");
+  group->add_option("--key-size,--key-bytes", given.key_size, "bytes: 16 (default), 16-32, or etc, usr, app, var, sys");
+  group->add_option("--value-size,--value-bytes", given.value_size,
+                    "bytes: 64 (default), 64-512, or etc, usr, app, var, sys");
   group->add_option("--distribution", given.distribution, "zipf (default), uniform, sequential or latest")
       ->check(CLI::IsMember({"zipf", "uniform", "sequential", "latest"}));
   group->add_option("--theta", given.theta, "exponent of zipf and latest (0.99)");
-  group->add_option("--get-ratio", given.get_ratio, "share of gets, the rest being sets (0.95)");
+  group->add_option("--get-ratio,--get-share", given.get_ratio, "share of gets, the rest being sets (0.95)");
   group->add_option(
       "--mix", given.mix,
       "shares of all operations: get=0.8,set=0.1,remove=0.05,touch=0.05 (also insert, read_modify_write)");
@@ -130,16 +132,23 @@ void add_check_options(CLI::App& app, Given& given) {
   group->add_flag("--preload", given.preload, "first set every key, and read all back; over TCP also with --udp");
   group->add_flag("--verify,!--no-verify", given.run.verify,
                   "compare every byte of every reply (default), or only lengths and line ends");
-  group->add_flag("--require-hits,!--no-require-hits", given.require_hits,
-                  "a miss is an error (default with --preload, unless values expire or are removed)");
+  group->add_flag_callback(
+      "--require-hits", [&given] { given.require_hits = true; },
+      "a miss is an error (default with --preload, unless values expire or are removed)");
+  group->add_flag_callback("--no-require-hits", [&given] { given.require_hits = false; }, "misses are only counted");
 }
 
 void add_output_options(CLI::App& app, Given& given) {
   const auto group = app.add_option_group("output");
-  group->add_option("--server-pid", given.run.server_pids, "processes whose time, sleeps and memory to measure: 12,13")
+  group
+      ->add_option("--server-pid", given.run.server_pids,
+                   "process whose time, sleeps and memory to measure; several add up")
+      ->take_all()
       ->delimiter(',');
   group->add_flag("--ceiling", given.ceiling,
                   "first put the same load on a bare server inside this program: the most this generator can do here");
+  group->add_flag("--energy,!--no-energy", given.energy,
+                  "read the machine's energy counters, where there are any, for the document (default)");
   group->add_option("--json", given.json, "write a document to FILE, or to standard output: -")->type_name("FILE");
   group->add_flag("--quiet", given.quiet, "no text and no progress");
   group->add_option("--cell", given.label.cell, "the run's name in the document");
@@ -214,6 +223,7 @@ void print_presets() {
 bench::Json measure_ceiling(const Given& given, const load::Progress& progress) {
   load::Options options = given.run;
   if (!options.trace.empty()) throw std::invalid_argument("--ceiling: not with a trace");
+  if (options.protocol == load::Protocol::resp) throw std::invalid_argument("--ceiling: the bare server knows no RESP");
   Spec& spec = options.workloads.front();
   options.workloads.resize(1);
   options.alternation = {};
@@ -239,6 +249,15 @@ bench::Json measure_ceiling(const Given& given, const load::Progress& progress) 
   bench::RunLabel label = given.label;
   label.subject = "floor";
   return bench::describe_load_run(label, options, *result);
+}
+
+// The run that was asked for stands first.
+void write_run(const Given& given, const load::Result& result, const std::optional<bench::Energy>& energy,
+               const std::optional<bench::Json>& ceiling) {
+  bench::Json document = bench::make_document(given.label.command);
+  document["runs"].push_back(bench::describe_load_run(given.label, given.run, result, energy));
+  if (ceiling) document["runs"].push_back(*ceiling);
+  bench::write_document(document, given.json);
 }
 
 void report_failure(const std::string& what, const load::Errors& errors) {
@@ -281,22 +300,32 @@ int run_bench_load(std::span<const std::string> arguments) {
                      "--no-require-hits\n");
         return 1;
       }
-      if (run.seconds == 0 && run.ops == 0) return EX_OK;
+      if (run.seconds == 0 && run.ops == 0) {
+        if (!given.json.empty()) write_run(given, *filled, std::nullopt, std::nullopt);
+        return EX_OK;
+      }
     }
     std::optional<bench::Json> ceiling;
     if (given.ceiling) {
       ceiling = measure_ceiling(given, bar.named("ceiling"));
       bar.clear();
     }
+    std::optional<bench::EnergyMeter> meter;
+    std::optional<bench::Energy> energy;
+    if (given.energy && !given.json.empty()) {
+      meter.emplace();
+      given.run.at_window_edge = [&](bool opens) {
+        if (opens) {
+          meter->start();
+        } else {
+          energy = meter->stop();
+        }
+      };
+    }
     const auto result = load::run(run, bar.named("load"));
     bar.clear();
     if (prints) fmt::print("{}", bench::summarize_load_run(run, *result));
-    if (!given.json.empty()) {
-      bench::Json document = bench::make_document(given.label.command);
-      document["runs"].push_back(bench::describe_load_run(given.label, run, *result));
-      if (ceiling) document["runs"].push_back(*ceiling);
-      bench::write_document(document, given.json);
-    }
+    if (!given.json.empty()) write_run(given, *result, energy, ceiling);
     if (result->errors.none()) return EX_OK;
     report_failure("", result->errors);
     return 1;

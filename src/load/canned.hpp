@@ -58,7 +58,7 @@ inline Line find_line(const char* begin, const char* end) {
 #endif
 }
 
-// Answers `get`/`gets`, `set` and its kin without noreply or cas, `mg`, `ms` without flags, `mn`, `md`, `delete` and
+// Answers `get`/`gets`, `set` and its kin without noreply or cas, `mg`, `ms`, `mn`, `md`, `delete` and
 // `touch`, and binary gets, getks and their quiet forms, noops and anything that has a plain success, for keys and
 // values of one size: with a hit or a success each. Any other line counts as a command with a data block, as `set`.
 // Thread safety: immutable.
@@ -111,7 +111,8 @@ class CannedReplies {
         to = put(to, "END\r\n");
       }
     } else if (*at == 'm' && at[1] == 'g') {
-      to = put(to, line.spaces > 2 ? meta_keyed_hit_ : meta_hit_);
+      const bool asks_for_value = line.spaces != 2 || line.end - at < 2 || line.end[-2] == 'v';
+      to = put(to, !asks_for_value ? "HD\r\n" : line.spaces > 2 ? meta_keyed_hit_ : meta_hit_);
     } else if (*at == 'm' && at[1] == 'n') {
       to = put(to, "MN\r\n");
     } else if (*at == 'm' && at[1] == 'd') {
@@ -121,7 +122,8 @@ class CannedReplies {
     } else if (*at == 't') {
       to = put(to, "TOUCHED\r\n");
     } else {
-      const std::size_t block = last_number(at, line.end) + 2;
+      const bool has_flags = *at == 'm' && line.spaces > 2;
+      const std::size_t block = (has_flags ? second_number(at, line.end) : last_number(at, line.end)) + 2;
       if (static_cast<std::size_t>(end - next) < block) return nullptr;
       next += block;
       to = put(to, *at == 'm' ? "HD\r\n" : "STORED\r\n");
@@ -162,6 +164,16 @@ class CannedReplies {
   static char* put(char* to, std::string_view text) {
     std::memcpy(to, text.data(), text.size());
     return to + text.size();
+  }
+
+  // The number behind the second space of a line that has more.
+  static std::size_t second_number(const char* begin, const char* end) {
+    const char* at = begin;
+    for (int spaces = 0; spaces < 2; ++at) spaces += *at == ' ' ? 1 : 0;
+    std::size_t number = 0;
+    for (; at < end && *at >= '0' && *at <= '9' && number < (std::size_t{1} << 40); ++at)
+      number = number * 10 + static_cast<std::size_t>(*at - '0');
+    return number;
   }
 
   // The number at the end of a line whose '\n' is at `end`.

@@ -30,12 +30,9 @@ int wait_for_events(int epoll, epoll_event* events, int events_max, std::uint64_
   return epoll_pwait2(epoll, events, events_max, &timeout, nullptr);
 }
 
-Arrival::Arrival(const Plan& plan, std::uint32_t thread, std::uint64_t start_ns, std::vector<RequestMaker>& makers)
-    : replays_(plan.options.replay_speed > 0),
-      makers_(makers),
-      done_(makers.size()),
-      left_(makers.size()),
-      start_ns_(start_ns) {
+Arrival::Arrival(const Plan& plan, std::uint32_t thread, std::uint64_t start_ns,
+                 const std::vector<RequestMaker>& makers)
+    : replays_(plan.options.replay_speed > 0), done_(makers.size()), left_(makers.size()), start_ns_(start_ns) {
   if (plan.options.rate_per_s > 0) schedule_ = Schedule(plan.options, thread, plan.ops_per_batch(), start_ns);
   for (std::uint32_t i = 0; replays_ && i < makers.size(); ++i) {
     due_ns_.push_back(makers[i].next_due_ns());
@@ -62,11 +59,11 @@ std::uint64_t Arrival::ops_until(std::uint64_t until_ns) const noexcept {
   return std::max<std::uint64_t>(1, schedule_.ops_within(until_ns - next_ns_));
 }
 
-void Arrival::sent(std::uint64_t ops, bool has_more) {
+void Arrival::sent(std::uint64_t ops, bool has_more, std::uint64_t next_due_ns) {
   if (replays_) {
     const auto later = [this](auto a, auto b) { return due_ns_[a] > due_ns_[b]; };
     std::ranges::pop_heap(heap_, later);
-    due_ns_[turn_] = makers_[turn_].next_due_ns();
+    due_ns_[turn_] = next_due_ns;
     if (due_ns_[turn_] == UINT64_MAX) {
       heap_.pop_back();
     } else {

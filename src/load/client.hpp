@@ -24,22 +24,23 @@ struct RunState {
 // safety: none.
 class Arrival {
  public:
-  Arrival(const Plan& plan, std::uint32_t thread, std::uint64_t start_ns, std::vector<RequestMaker>& makers);
+  Arrival(const Plan& plan, std::uint32_t thread, std::uint64_t start_ns, const std::vector<RequestMaker>& makers);
 
+  bool replays() const noexcept { return replays_; }
   bool is_open_loop() const noexcept { return replays_ || schedule_.is_open_loop(); }
   // UINT64_MAX: no connection has anything more to send.
   std::uint64_t next_ns() const noexcept { return next_ns_; }
   std::size_t connection() const noexcept { return turn_; }
   // How many operations are due from the next on to `until_ns`, about.
   std::uint64_t ops_until(std::uint64_t until_ns) const noexcept;
-  // The connection has sent a batch of `ops`; `has_more`: it has another.
-  void sent(std::uint64_t ops, bool has_more);
+  // The connection has sent a batch of `ops`; `has_more`: it has another, which a trace has due at `next_due_ns`
+  // (RequestMaker::next_due_ns() before that batch was made).
+  void sent(std::uint64_t ops, bool has_more, std::uint64_t next_due_ns);
 
  private:
   void find_due();
   bool replays_ = false;
   Schedule schedule_;
-  std::vector<RequestMaker>& makers_;
   std::vector<std::uint64_t> due_ns_;  // of a trace, each connection's next
   std::vector<std::uint32_t> heap_;    // connections, the one due first in front
   std::vector<bool> done_;

@@ -1,7 +1,6 @@
 #include "load/codec.hpp"
 
 #include "load/codecs.hpp"
-#include "load/resp_codec.hpp"
 
 namespace tandem::load {
 

@@ -7,6 +7,8 @@
 //   remove    delete k                md k                            delete
 //   touch     touch k TTL             mg k T TTL                      touch
 //
+// And Redis': GET, MGET, SET [EX], DEL, EXPIRE or TOUCH.
+//
 // There are no scans: no protocol of memcached has them yet.
 #pragma once
 #include <cstdint>

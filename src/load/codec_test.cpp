@@ -72,7 +72,7 @@ TEST_P(CodecTest, AcceptsRightRepliesHoweverTheyAreCut) {
           const std::vector<char> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
           ASSERT_EQ(check(request, keys, {part.data(), bytes}).status, ReplyStatus::partial) << bytes << whole;
         }
-        for (const char* more : {"", "VALUE STORED", "\x81"}) {
+        for (const char* more : {"", "VALUE STORED", "\x81", "$3\r\n"}) {
           const ReplyCheck checked = check(request, keys, whole + more);
           ASSERT_EQ(checked.status, ReplyStatus::complete) << checked.what << whole;
           EXPECT_EQ(checked.bytes, whole.size());
@@ -107,14 +107,14 @@ TEST_P(CodecTest, RefusesWhatIsNoReply) {
     for (const std::size_t at : {GetParam().verify ? whole.size() / 2 : 1, std::size_t{1}}) {
       std::string longer = whole;
       longer.insert(at, 1, 'x');
-      EXPECT_EQ(check(request, keys, longer + longer).status, ReplyStatus::wrong) << longer;
+      EXPECT_GE(check(request, keys, longer + longer).status, ReplyStatus::wrong_value) << longer;
     }
   });
 }
 
 TEST_P(CodecTest, TheFloorsRepliesFitWhereverTheInputIsCut) {
-  if (GetParam().protocol == Protocol::resp) return;                               // memcached's alone
   if (GetParam().verify || GetParam().sizes.low != GetParam().sizes.high) return;  // they hold nobody's values
+  if (GetParam().protocol == Protocol::resp) return;                               // which the floor does not know
   const CannedReplies canned(16, GetParam().sizes.low);
   for (int round = 0; round < 5; ++round) {
     maker_.make(batch_, 0);
@@ -257,6 +257,14 @@ TEST(Codec, RequestsAreTheProtocols) {
   EXPECT_EQ(written(Protocol::meta, set, 1, 60), "ms 00000001 3 T60\r\n<v>\r\n");
   EXPECT_EQ(written(Protocol::meta, remove, 1, 0), "md 00000001\r\n");
   EXPECT_EQ(written(Protocol::meta, touch, 1, 60), "mg 00000001 T60\r\n");
+  EXPECT_EQ(written(Protocol::resp, get, 1, 0), "*2\r\n$3\r\nGET\r\n$8\r\n00000001\r\n");
+  EXPECT_EQ(written(Protocol::resp, multiget, 2, 0), "*3\r\n$4\r\nMGET\r\n$8\r\n00000001\r\n$8\r\n000000ff\r\n");
+  EXPECT_EQ(written(Protocol::resp, set, 1, 0), "*3\r\n$3\r\nSET\r\n$8\r\n00000001\r\n$3\r\n<v>\r\n");
+  EXPECT_EQ(written(Protocol::resp, set, 1, 60),
+            "*5\r\n$3\r\nSET\r\n$8\r\n00000001\r\n$3\r\n<v>\r\n$2\r\nEX\r\n$2\r\n60\r\n");
+  EXPECT_EQ(written(Protocol::resp, remove, 1, 0), "*2\r\n$3\r\nDEL\r\n$8\r\n00000001\r\n");
+  EXPECT_EQ(written(Protocol::resp, touch, 1, 60), "*3\r\n$6\r\nEXPIRE\r\n$8\r\n00000001\r\n$2\r\n60\r\n");
+  EXPECT_EQ(written(Protocol::resp, touch, 1, 0), "*2\r\n$5\r\nTOUCH\r\n$8\r\n00000001\r\n");
   const auto head = [](std::uint8_t opcode, char extras, char key, char body, char opaque) {
     std::string out(24, '\0');
     out[0] = '\x80';
@@ -267,15 +275,6 @@ TEST(Codec, RequestsAreTheProtocols) {
     out[15] = opaque;
     return out;
   };
-  const std::string key1 = "$8\r\n00000001\r\n", key255 = "$8\r\n000000ff\r\n";
-  EXPECT_EQ(written(Protocol::resp, get, 1, 0), "*2\r\n$3\r\nGET\r\n" + key1);
-  EXPECT_EQ(written(Protocol::resp, multiget, 2, 0), "*3\r\n$4\r\nMGET\r\n" + key1 + key255);
-  EXPECT_EQ(written(Protocol::resp, set, 1, 0), "*3\r\n$3\r\nSET\r\n" + key1 + "$3\r\n<v>\r\n");
-  EXPECT_EQ(written(Protocol::resp, set, 1, 60),
-            "*5\r\n$3\r\nSET\r\n" + key1 + "$3\r\n<v>\r\n$2\r\nEX\r\n$2\r\n60\r\n");
-  EXPECT_EQ(written(Protocol::resp, remove, 1, 0), "*2\r\n$3\r\nDEL\r\n" + key1);
-  EXPECT_EQ(written(Protocol::resp, touch, 1, 60), "*3\r\n$6\r\nEXPIRE\r\n" + key1 + "$2\r\n60\r\n");
-  EXPECT_EQ(written(Protocol::resp, touch, 1, 0), "*2\r\n$5\r\nTOUCH\r\n" + key1);
   const std::string none(4, '\0'), minute("\0\0\0\x3c", 4);
   EXPECT_EQ(written(Protocol::binary, get, 1, 0), head(0x00, 0, 8, 8, 7) + "00000001");
   EXPECT_EQ(written(Protocol::binary, multiget, 2, 0),

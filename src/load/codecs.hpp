@@ -35,4 +35,14 @@ class BinaryCodec final : public Codec {
   ReplyCheck check_value(std::uint64_t key, bool with_key, std::string_view data) const;
 };
 
+class RespCodec final : public Codec {
+ public:
+  using Codec::Codec;
+  char* write(const Request& request, const std::uint64_t* keys, char* out) const override;
+  ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
+
+ private:
+  bool take_value(ReplyCursor& in, std::uint64_t key) const;
+};
+
 }  // namespace tandem::load

@@ -11,7 +11,8 @@
 
 namespace tandem::load {
 
-enum class Protocol : std::uint8_t { text, meta, binary, resp };  // resp: of Redis and its kin
+// memcached's three, and Redis' own for servers to compare with.
+enum class Protocol : std::uint8_t { text, meta, binary, resp };
 
 // When an open loop's batches are due: at equal distances, or as a Poisson process of the same rate.
 enum class Arrivals : std::uint8_t { uniform, poisson };
@@ -46,7 +47,7 @@ struct Options {
   bool spin = false;      // never sleep, so that the server never pays for waking the client
   bool verify = true;     // every byte of every reply
   bool require_hits = false;
-  std::vector<pid_t> server_pids;  // processes whose use to measure, all together
+  std::vector<pid_t> server_pids;  // processes whose use to measure, together; empty: none
 
   // Called by the first thread when the window of measurement opens (true) and closes (false).
   std::function<void(bool)> at_window_edge;

@@ -35,7 +35,7 @@ struct ReplyCursor {
   void expect(std::string_view literal, std::string_view complaint) noexcept {
     if (!is_good()) return;
     const std::string_view got = rest().substr(0, literal.size());
-    if (std::memcmp(got.data(), literal.data(), got.size()) != 0) {
+    if (!literal.starts_with(got)) {
       fail(complaint);
     } else if (got.size() < literal.size()) {
       status = ReplyStatus::partial;

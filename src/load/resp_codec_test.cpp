@@ -1,4 +1,4 @@
-#include "load/resp_codec.hpp"
+#include "load/codecs.hpp"
 
 #include <gtest/gtest.h>
 

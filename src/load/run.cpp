@@ -26,39 +26,40 @@ void pin_to(int processor) {
     throw std::system_error(errno, std::generic_category(), fmt::format("cannot run on processor {}", processor));
 }
 
-// The use of the server's processes between the edges of the window, read by the first thread in its own time.
+// The server's use between the edges of the window, read by the first thread in its own time.
 class ServerWatch {
  public:
   explicit ServerWatch(const std::vector<pid_t>& pids) {
     for (const pid_t pid : pids) {
-      processes_.push_back({ProcessMeter(pid), {}, {}});
-      if (!processes_.back().meter.is_valid())
-        throw std::invalid_argument(fmt::format("no process {} to measure", pid));
+      meters_.emplace_back(pid);
+      if (!meters_.back().is_valid()) throw std::invalid_argument(fmt::format("no process {} to measure", pid));
     }
   }
 
   void at_edge(bool opens) {
-    for (Process& process : processes_) (opens ? process.first : process.last) = process.meter.use();
+    ProcessUse sum;
+    for (const ProcessMeter& meter : meters_) {
+      const ProcessUse use = meter.use();
+      sum.cpu_ns += use.cpu_ns;
+      sum.sleeps += use.sleeps;
+    }
+    (opens ? first_ : last_) = sum;
   }
   std::optional<ServerResult> result() const {
-    if (processes_.empty()) return std::nullopt;
-    ServerResult result;
-    for (const Process& process : processes_) {
-      if (process.last.cpu_ns < process.first.cpu_ns) continue;  // it has ended
-      result.cpu_ns += process.last.cpu_ns - process.first.cpu_ns;
-      result.sleeps += std::max(process.last.sleeps, process.first.sleeps) - process.first.sleeps;
-      if (const auto memory = process.meter.memory())
-        result.resident_bytes = result.resident_bytes.value_or(0) + memory->resident_bytes;
+    // A process that has ended took its clocks with it.
+    if (meters_.empty() || last_.cpu_ns < first_.cpu_ns || last_.sleeps < first_.sleeps) return std::nullopt;
+    ServerResult result{last_.cpu_ns - first_.cpu_ns, last_.sleeps - first_.sleeps, 0};
+    for (const ProcessMeter& meter : meters_) {
+      const auto memory = meter.memory();
+      if (memory && result.resident_bytes) *result.resident_bytes += memory->resident_bytes;
+      if (!memory) result.resident_bytes.reset();
     }
     return result;
   }
 
  private:
-  struct Process {
-    ProcessMeter meter;
-    ProcessUse first, last;
-  };
-  std::vector<Process> processes_;
+  std::vector<ProcessMeter> meters_;
+  ProcessUse first_, last_;
 };
 
 struct Worker {
@@ -75,6 +76,7 @@ std::vector<TimelinePoint> timeline_of(const std::vector<std::unique_ptr<Worker>
   std::size_t count = 0;
   for (const auto& worker : workers) count = std::max(count, worker->recorder->intervals().size());
   const double interval_s = static_cast<double>(window.interval_ns) * 1e-9;
+  if (window.close_ns != UINT64_MAX) seconds = static_cast<double>(window.close_ns - window.open_ns) * 1e-9;
   std::vector<std::uint64_t> buckets(Histogram::bucket_count);
   for (std::size_t i = 0; i < count; ++i) {
     const double begin_s = interval_s * static_cast<double>(i);

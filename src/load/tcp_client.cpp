@@ -152,7 +152,7 @@ class TcpClient final : public Client {
       Batch& batch = connection.next;
       const std::uint64_t ops = batch.ops;
       if (ops == 0) {
-        arrival.sent(0, false);
+        arrival.sent(0, false, UINT64_MAX);
         continue;
       }
       recorder_.sent_late(due, now);
@@ -161,8 +161,9 @@ class TcpClient final : public Client {
       outstanding_ += batch.requests.size();
       if (connection.gathered.empty()) gathered_.push_back(index);
       connection.gathered.append(batch.bytes());
+      const std::uint64_t next_due_ns = arrival.replays() ? makers_[index].next_due_ns() : 0;
       if (makes_ahead_) makers_[index].make(batch, now);
-      arrival.sent(ops, !makes_ahead_ || batch.ops != 0);
+      arrival.sent(ops, !makes_ahead_ || batch.ops != 0, next_due_ns);
     }
     for (const std::size_t index : gathered_) {
       Connection& connection = *connections_[index];

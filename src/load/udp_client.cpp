@@ -113,13 +113,14 @@ class UdpClient final : public Client {
       if (!makes_ahead_) makers_[index].make(socket.next, now);
       const std::uint64_t ops = socket.next.ops;
       if (ops == 0) {
-        arrival.sent(0, false);
+        arrival.sent(0, false, UINT64_MAX);
         continue;
       }
       recorder_.sent_late(due, now);
       send(socket, socket.next, due);
+      const std::uint64_t next_due_ns = arrival.replays() ? makers_[index].next_due_ns() : 0;
       if (makes_ahead_) makers_[index].make(socket.next, now);
-      arrival.sent(ops, !makes_ahead_ || socket.next.ops != 0);
+      arrival.sent(ops, !makes_ahead_ || socket.next.ops != 0, next_due_ns);
       now = monotonic_ns();
     }
     return false;

@@ -17,7 +17,7 @@ GET, SET, DELETE, NOOP, GETKQ, TOUCH = 0x00, 0x01, 0x04, 0x0A, 0x0D, 0x1C
 
 
 class Store:
-    """`set`, `get`, `delete`, `touch`, `ms`, `mg`, `md`, `mn` and their binary kin as the load generator writes them."""
+    """`get`, `set`, `delete`, `touch`, `mg`, `ms`, `md`, `mn` and their binary kin."""
 
     def __init__(self, lie: Lie | None = None) -> None:
         self.items: dict[bytes, bytes] = {}

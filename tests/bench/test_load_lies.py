@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from harness.server import Server
 
-from bench.lying_server import Lie, Store, serve_tcp, serve_udp, serve_with_a_pause
 from bench.load_runs import all_errors, load
+from bench.lying_server import Lie, Store, serve_tcp, serve_udp, serve_with_a_pause
 
 PROTOCOLS = ["text", "meta", "binary"]
 
@@ -21,7 +21,9 @@ def swap_value_byte(reply: bytes) -> bytes:
     """The right shape, the value's last byte not as it was set."""
     if len(reply) < 64:
         return reply
-    at = reply.rindex(b"\r\n", 0, len(reply) - 2) - 1 if reply.endswith(b"\r\n") and reply[0] != 0x81 else len(reply) - 1
+    at = (
+        reply.rindex(b"\r\n", 0, len(reply) - 2) - 1 if reply.endswith(b"\r\n") and reply[0] != 0x81 else len(reply) - 1
+    )
     if reply.startswith(b"VALUE"):
         at = reply.rindex(b"\r\nEND\r\n") - 1
     elif reply.startswith(b"VA "):
@@ -96,8 +98,6 @@ def lying(protocol: str, lie: Lie, *options: str) -> tuple[int, dict]:
 @pytest.mark.parametrize("shape", [[], ["--multiget", "4"]], ids=["get", "multiget"])
 @pytest.mark.parametrize(("protocol", "name", "lie"), LIES, ids=[f"{p} {n}" for p, n, _ in LIES])
 def test_lies_are_found(protocol: str, name: str, lie: Lie, shape: list[str]) -> None:
-    if protocol == "binary" and shape and name in ("status", "silence", "closed"):
-        pytest.xfail("a quiet get's reply that does not come is a miss") if name == "silence" else None
     status, result = lying(protocol, lie, *shape, "--require-hits")
     assert status == 1
     assert all_errors(result) > 0
@@ -116,7 +116,9 @@ def test_swapped_keys_are_found() -> None:
 
 def test_a_wrong_value_is_counted_and_the_run_goes_on() -> None:
     answers = iter(range(1 << 30))
-    status, result = lying("text", lambda reply: reply if next(answers) % 10 else swap_value_byte(reply), "--ops", "500")
+    status, result = lying(
+        "text", lambda reply: reply if next(answers) % 10 else swap_value_byte(reply), "--ops", "500"
+    )
     assert status == 1
     assert result["ops"] == 500
     assert result["errors"]["wrong_values"] == pytest.approx(result["gets"] / 10, abs=1)
@@ -246,10 +248,11 @@ def test_the_timeline_shows_the_pause(memcached: Callable[..., Server]) -> None:
 @pytest.mark.parametrize("transport", [[], ["--udp"]], ids=["tcp", "udp"])
 def test_the_rate_is_kept_by_count(memcached: Callable[..., Server], threads: str, transport: list[str]) -> None:
     server = memcached()
-    options = ["--preload", "--rate", "3000", "--threads", threads, "--connections", "6", "--timeout", "10"]
+    options = ["--preload", "--rate", "3000", "--threads", threads, "--connections", "6", "--timeout", "5"]
     for pipeline in ("1", "5"):
-        status, result = load(server.port, *options, *transport, "--pipeline", pipeline, "--seconds", "0.5")
-        assert status == 0
+        _, result = load(server.port, *options, *transport, "--pipeline", pipeline, "--seconds", "0.5")
+        lost = result["errors"]["timeouts"] if transport else 0  # UDP may lose a datagram on a busy machine
+        assert all_errors(result) == lost
         assert result["latency_us"]["count"] == 1500
         assert result["send_lag_us"]["count"] == 1500 / int(pipeline)
 
