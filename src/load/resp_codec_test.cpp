@@ -1,8 +1,8 @@
-#include "load/codecs.hpp"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "load/codecs.hpp"
 
 namespace tandem::load {
 namespace {
@@ -41,8 +41,8 @@ TEST(RespCodec, LengthsThatAreNone) {
   for (const char* reply : {"$", "$6", "$64", "$64\r", "$64\r\n", "$-", "$-1", "$-1\r"})
     EXPECT_EQ(codec.check(request, &request.key, reply).status, ReplyStatus::partial) << reply;
   for (const char* reply :
-       {"$\n", "$\r\n", "$-2\r\n", "$+64\r\n", "$64 \r\n", "$64\n", "$0x40\r\n", "$99999999999\r\n", "$6400000000000",
-        "*1\r\n", "-ERR unknown command\r\n", "-WRONGTYPE x\r\n", ":1\r\n", "_\r\n"})
+       {"$\n", "$\r\n", "$-2\r\n", "$+64\r\n", "$64 \r\n", "$64\n", "$0x40\r\n", "$99999999999\r\n",
+        "$6400000000000000", "*1\r\n", "-ERR unknown command\r\n", "-WRONGTYPE x\r\n", ":1\r\n", "_\r\n"})
     EXPECT_EQ(codec.check(request, &request.key, reply).status, ReplyStatus::wrong) << reply;
   EXPECT_EQ(codec.check(request, &request.key, "$-1\r\n").hits, 0U);
 }
