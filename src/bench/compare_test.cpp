@@ -28,8 +28,8 @@ std::string option_of(const std::vector<std::string>& command, std::string_view 
 
 struct Answer {
   double ops_per_s = 1000, latency_us = 100, lag_us = 1;
-  Json errors = {{"wrong_values", 0}, {"wrong_replies", 0}, {"unexpected_misses", 0}, {"timeouts", 0},
-                 {"connection", 0},   {"first", ""}};
+  Json errors = {{"wrong_values", 0}, {"wrong_replies", 0}, {"unexpected_misses", 0},
+                 {"timeouts", 0},     {"connection", 0},    {"first", ""}};
   int exit_code = 0;
 };
 
@@ -56,16 +56,15 @@ class FakeLoad {
     const std::string rate = option_of(command, "--rate");
     const Answer a = answer(option_of(command, "--connect"), rate.empty() ? 0 : std::stod(rate));
     const Json percentiles{{"p50", a.latency_us}, {"p99", a.latency_us}, {"p99.9", a.latency_us}};
-    const Json document{
-        {"runs",
-         {{{"settings", {{"rate", rate.empty() ? 0 : std::stod(rate)}, {"udp", false}}},
-           {"result",
-            {{"ops", 1000},
-             {"ops_per_s", a.ops_per_s},
-             {"errors", a.errors},
-             {"latency_us", percentiles},
-             {"send_lag_us", {{"p99.9", a.lag_us}}},
-             {"server", {{"cpu_us_per_op", 2.0}}}}}}}}};
+    const Json document{{"runs",
+                         {{{"settings", {{"rate", rate.empty() ? 0 : std::stod(rate)}, {"udp", false}}},
+                           {"result",
+                            {{"ops", 1000},
+                             {"ops_per_s", a.ops_per_s},
+                             {"errors", a.errors},
+                             {"latency_us", percentiles},
+                             {"send_lag_us", {{"p99.9", a.lag_us}}},
+                             {"server", {{"cpu_us_per_op", 2.0}}}}}}}}};
     return {a.exit_code << 8, document.dump(), a.exit_code == 0 ? "" : "tandem: bench load: something is wrong\n"};
   }
 };
@@ -247,7 +246,8 @@ TEST_F(CompareTest, WrongAnswersEndIt) {
     const std::string message = message_of_failure();
     EXPECT_TRUE(message.starts_with("a: ")) << message;
     EXPECT_NE(message.find("command: tandem bench load --connect 127.0.0.1:"), std::string::npos) << message;
-    EXPECT_EQ(document_["runs"].size(), error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
+    EXPECT_EQ(document_["runs"].size(),
+              error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
     document_ = {};
   }
 }

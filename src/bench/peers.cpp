@@ -167,13 +167,16 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
   peers.insert(peers.end(), extra.begin(), extra.end());
   add_known(tandem_name);
   // Two names for what is nearly one server.
-  const auto is_missing = [](const std::string& note) { return note.starts_with("redis ") || note.starts_with("valkey "); };
+  const auto is_missing = [](const std::string& note) {
+    return note.starts_with("redis ") || note.starts_with("valkey ");
+  };
   const auto missing = std::ranges::count_if(notes, is_missing);
   if (missing > 0) std::erase_if(notes, is_missing);
   if (missing == 2) notes.emplace_back("neither redis nor valkey is installed: not measured");
   std::set<std::string> seen;
   for (const Peer& peer : peers) {
-    if (peer.stores() && !seen.insert(peer.name).second) throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
+    if (peer.stores() && !seen.insert(peer.name).second)
+      throw std::invalid_argument(fmt::format("two peers are called {}", peer.name));
   }
   return peers;
 }

@@ -48,9 +48,9 @@ Peer parse_peer(std::string_view text, Dialect dialect);
 // What may be asked for by name: floor, memcached, redis, valkey, tandem.
 std::span<const std::string_view> known_peers();
 
-// Those of `names` that are there (of the floor two, one for TCP and one for UDP), `extra` before tandem, which comes last. With `must_exist` what is missing is a
-// std::runtime_error, else a line in `notes`. Throws std::invalid_argument for an unknown name or one that is there
-// twice.
+// Those of `names` that are there (of the floor two, one for TCP and one for UDP), `extra` before tandem, which comes
+// last. With `must_exist` what is missing is a std::runtime_error, else a line in `notes`. Throws std::invalid_argument
+// for an unknown name or one that is there twice.
 std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const Peer> extra, bool must_exist,
                              std::vector<std::string>& notes);
 

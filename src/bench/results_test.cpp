@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/rate_search.hpp"
 #include "bench/tables.hpp"
 
 namespace tandem::bench {
@@ -152,12 +153,16 @@ TEST(Tables, OfSearches) {
                 {"tolerance", 0.05}, {"trials", 3},           {"highest_rate", rate}, {"end", end},
                 {"void", voids},     {"void_reason", "late"}, {"tried", {1, 2, 3, 4}}};
   };
-  document["searches"] = {search_of("memcached 1.6.18", 1000, "found", 2), search_of("tandem", 2500, "rate_max", 0)};
+  document["searches"] = {search_of("memcached 1.6.18", 1000, "found", 2), search_of("tandem", 2500, "found", 0)};
   const std::string text = render_tables(document);
   EXPECT_NE(text.find("percentile 99.9 of latency is at most 1000 us"), std::string::npos) << text;
   EXPECT_NE(text.find("| text-p1 | 1000 | 2500 | 2.50 |\n"), std::string::npos) << text;
   EXPECT_NE(text.find("text-p1, memcached 1.6.18: 2 of 4 runs did not count: late.\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("text-p1, tandem: rate_max.\n"), std::string::npos) << text;
+  // What is known from one side only is no ratio.
+  document["searches"][1]["end"] = to_string(SearchEnd::generator);
+  const std::string one_sided = render_tables(document);
+  EXPECT_NE(one_sided.find("| text-p1 | 1000 | >= 2500 | - |\n"), std::string::npos) << one_sided;
+  EXPECT_NE(one_sided.find("text-p1, tandem: the load generator or errors set the limit.\n"), std::string::npos);
 }
 
 }  // namespace

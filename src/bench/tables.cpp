@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bench/peers.hpp"
+#include "bench/rate_search.hpp"
 #include "bench/results.hpp"
 
 namespace tandem::bench {
@@ -164,9 +165,12 @@ std::string render_searches(const Json& document) {
     if (std::ranges::find(subjects, subject) == subjects.end()) subjects.push_back(subject);
     found[{cell, subject}] = &search;
   }
+  // Only what is known from both sides can stand in a ratio.
   const auto rate_of = [&](const std::string& cell, const std::string& subject) {
     const auto at = found.find({cell, subject});
-    return at == found.end() ? std::nullopt : number_at(*at->second, "highest_rate");
+    if (at == found.end() || at->second->value("end", "") != to_string(SearchEnd::found))
+      return std::optional<double>();
+    return number_at(*at->second, "highest_rate");
   };
   const auto pairs = pairs_to_compare(subjects);
   Row header{"cell"};
@@ -177,12 +181,16 @@ std::string render_searches(const Json& document) {
   for (const std::string& cell : cells) {
     Row row{cell};
     for (const std::string& subject : subjects) {
-      const auto rate = rate_of(cell, subject);
-      row.push_back(rate ? fmt::format("{:.0f}", *rate) : nothing);
       const auto at = found.find({cell, subject});
-      if (at == found.end()) continue;
-      const std::string end = at->second->value("end", "found");
-      if (end != "found") remarks += fmt::format("{}, {}: {}.\n", cell, subject, end);
+      if (at == found.end()) {
+        row.emplace_back(nothing);
+        continue;
+      }
+      const std::string end = at->second->value("end", "");
+      const double rate = at->second->value("highest_rate", 0.0);
+      const bool is_found = end == to_string(SearchEnd::found);
+      row.push_back(rate > 0 ? fmt::format("{}{:.0f}", is_found ? "" : ">= ", rate) : "none");
+      if (!is_found) remarks += fmt::format("{}, {}: {}.\n", cell, subject, end);
       const int voids = at->second->value("void", 0);
       if (voids > 0)
         remarks += fmt::format("{}, {}: {} of {} runs did not count: {}.\n", cell, subject, voids,

@@ -38,7 +38,8 @@ struct CompareArguments {
 };
 
 void add_subjects(CLI::App& app, CompareArguments& to) {
-  app.add_option("--subjects", to.subjects, "floor, memcached, redis, valkey, tandem (default: those installed), or none of them")
+  app.add_option("--subjects", to.subjects,
+                 "floor, memcached, redis, valkey, tandem (default: those installed), or none of them")
       ->delimiter(',');
   app.add_option("--peer", to.peers,
                  "'NAME=COMMAND {port}': another memcached server, started by a shell; also {memory} (MiB), "

@@ -57,19 +57,6 @@ class RightReplies {
  private:
   const workload::KeySpace& keys(const Request& request) const { return *plan_.phases[request.phase].keys; }
 
-  std::string resp_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {
-    if (request.kind == RequestKind::set) return "+OK\r\n";
-    if (request.kind == RequestKind::remove || request.kind == RequestKind::touch)
-      return missing == 0 ? ":0\r\n" : ":1\r\n";
-    const bool is_array = request.kind == RequestKind::multiget;
-    std::string out = is_array ? "*" + std::to_string(request.key_count) + "\r\n" : "";
-    for (std::uint32_t i = 0; i < request.key_count; ++i) {
-      const std::string data = value(request, numbers[i]);
-      out += i == missing ? "$-1\r\n" : "$" + std::to_string(data.size()) + "\r\n" + data + "\r\n";
-    }
-    return out;
-  }
-
   static std::string packet(std::uint8_t opcode, std::uint16_t status, std::uint32_t opaque, const std::string& extras,
                             const std::string& key, const std::string& value) {
     namespace b = protocol::binary;

@@ -81,7 +81,6 @@ void validate(const Options& options) {
   if (options.udp && options.protocol == Protocol::resp) refuse("Redis' protocol has no UDP");
   if (options.connections < options.threads)
     refuse(fmt::format("{} threads need as many connections at least", options.threads));
-  if (options.udp && options.protocol == Protocol::resp) refuse("Redis's protocol is not spoken over UDP");
   if (!(options.rate_per_s >= 0) || !std::isfinite(options.rate_per_s)) refuse("the rate must be 0 or more");
   if (!(options.seconds >= 0) || options.seconds > 1e6) refuse("seconds must be 0 to 1000000");
   if (!(options.warmup_s >= 0) || options.warmup_s > 1e6) refuse("the warm-up must be 0 to 1000000 seconds");

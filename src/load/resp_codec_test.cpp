@@ -1,8 +1,8 @@
-#include "load/codecs.hpp"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "load/codecs.hpp"
 
 namespace tandem::load {
 namespace {
@@ -28,7 +28,7 @@ TEST(RespCodec, ATracesValuesMayHaveAnyLength) {
   }
   EXPECT_EQ(codec.check(request, numbers, "*2\r\n$-1\r\n" + item(1, 7)).hits, 1U);
   EXPECT_EQ(codec.check(request, numbers, "*2\r\n" + item(1, 7) + item(0, 7)).status, ReplyStatus::wrong_value);
-  EXPECT_EQ(codec.check(request, numbers, "*2\r\n$99999999\r\n").status, ReplyStatus::wrong);
+  EXPECT_EQ(codec.check(request, numbers, "*2\r\n$4000000000\r\n").status, ReplyStatus::wrong);
 }
 
 TEST(RespCodec, LengthsThatAreNone) {
@@ -40,8 +40,9 @@ TEST(RespCodec, LengthsThatAreNone) {
   request.kind = RequestKind::get;
   for (const char* reply : {"$", "$6", "$64", "$64\r", "$64\r\n", "$-", "$-1", "$-1\r"})
     EXPECT_EQ(codec.check(request, &request.key, reply).status, ReplyStatus::partial) << reply;
-  for (const char* reply : {"$\n", "$\r\n", "$-2\r\n", "$+64\r\n", "$64 \r\n", "$64\n", "$0x40\r\n", "$99999999999\r\n",
-                            "$6400000000000", "*1\r\n", "-ERR unknown command\r\n", "-WRONGTYPE x\r\n", ":1\r\n", "_\r\n"})
+  for (const char* reply :
+       {"$\n", "$\r\n", "$-2\r\n", "$+64\r\n", "$64 \r\n", "$64\n", "$0x40\r\n", "$99999999999\r\n",
+        "$6400000000000000", "*1\r\n", "-ERR unknown command\r\n", "-WRONGTYPE x\r\n", ":1\r\n", "_\r\n"})
     EXPECT_EQ(codec.check(request, &request.key, reply).status, ReplyStatus::wrong) << reply;
   EXPECT_EQ(codec.check(request, &request.key, "$-1\r\n").hits, 0U);
 }

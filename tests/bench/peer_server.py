@@ -1,6 +1,6 @@
 """Peers of a comparison, as programs: a slow one, a liar, one that does so many operations a second and no more.
 
-    python3 -m bench.peer_server --port N [--lie] [--capacity OPS] [--delay-ms MS --memcached PROGRAM]
+python3 -m bench.peer_server --port N [--lie] [--capacity OPS] [--delay-ms MS --memcached PROGRAM]
 """
 
 from __future__ import annotations

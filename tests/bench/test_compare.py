@@ -162,7 +162,10 @@ def test_a_lying_peer_fails_the_comparison(tmp_path: Path, token: str) -> None:
 
 
 DEFECTS = {
-    "exits": ("echo out of luck >&2; exit 3 # {port} TOKEN", "x ended with exit code 3; the end of its output:\nout of"),
+    "exits": (
+        "echo out of luck >&2; exit 3 # {port} TOKEN",
+        "x ended with exit code 3; the end of its output:\nout of",
+    ),
     "is killed": ("kill -SEGV $$ # {port} TOKEN", "x ended by signal 11"),
     "is missing": ("/no/such/program {port} TOKEN", "x ended with exit code 127"),
     "never listens": ("echo asleep; sleep 1000 # {port} TOKEN", "x does not answer on port"),
