@@ -34,7 +34,7 @@ class MemoryError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Adds a run of kind "memory" for each shape and server. New keys are stored until the server evicts (or takes no
+// Adds a run of kind "memory" for each shape and server. New keys are stored until the server is full (or takes no
 // more); "items" is the most it held, "resident_bytes" what it had in memory after that, and "bytes_per_item" what it
 // had gained since it was empty, by item: key, value and all that a server spends on them. The latest keys are then
 // read and their values checked. Throws MemoryError, Interrupted; runs made so far are in the document.
