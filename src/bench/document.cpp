@@ -9,8 +9,9 @@
 #include <stdexcept>
 #include <system_error>
 
+#include <build_commit.hpp>  // the build makes it
+
 #include "bench/machine.hpp"
-#include "build_commit.hpp"
 
 namespace tandem::bench {
 namespace {

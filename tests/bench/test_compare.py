@@ -170,8 +170,8 @@ DEFECTS = {
     "is missing": ("/no/such/program {port} TOKEN", "x ended with exit code 127"),
     "never listens": ("echo asleep; sleep 1000 # {port} TOKEN", "x does not answer on port"),
     "never answers": (
-        f"{sys.executable} -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", {{port}})); time.sleep(1000)' "
-        "TOKEN",
+        f'{sys.executable} -c \'import socket, time; s = socket.create_server(("127.0.0.1", {{port}})); '
+        "time.sleep(1000)' TOKEN",
         "x does not answer on port",
     ),
 }
