@@ -90,9 +90,9 @@ def all_steps(lint: str) -> list[Step]:
         ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {JOBS} --output-on-failure --no-tests=error"
         steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
-        # Two at a time: those that compute and build packages, and those that talk to servers.
+        # Two at a time, about equally long.
         pytest = f"{python} -m pytest -q --junitxml=build/log/pytest"
-        apart = "tests/model tests/package"
+        apart = "tests/bench"
         both = f"""rm -f build/log/pytest-*.xml
             {pytest}-apart.xml {apart} >build/log/python-apart.log 2>&1 & apart=$!
             ok=0

@@ -143,25 +143,29 @@ Filled fill(RunningPeer& server, ItemShape shape, std::uint64_t limit_bytes) {
   connection.stats();  // what a first connection costs
   filled.empty_resident_bytes = server.child().resident_bytes();
   // Steps of an eighth of a per cent of the limit. A first eviction may be a passing lack of room, while an index
-  // grows: the server is full when two per cent more bring no more items.
-  constexpr int steps_without_more = 16;
+  // grows: the server is full when two per cent more bring hardly more items.
+  constexpr std::uint64_t window_steps = 16;
   const std::uint64_t item_bytes = shape.key_bytes + shape.value_bytes + std::uint64_t{24};
   const std::uint64_t step = std::clamp<std::uint64_t>(limit_bytes / 800 / item_bytes, 1, 65'536);
   const std::uint64_t most = 20 * (limit_bytes / (shape.key_bytes + shape.value_bytes) + step);
   const auto number = [](const monitor::Stats& stats, std::string_view name) {
     return static_cast<std::uint64_t>(monitor::number_of(stats, name));
   };
-  for (int full_steps = 0; full_steps < steps_without_more;) {
+  for (std::uint64_t steps = 1, items_before = 0;; ++steps) {
     connection.send_all(stores_of(keys, shape, filled.stored, step));
     filled.stored += step;
     const monitor::Stats stats = connection.stats();
     const std::uint64_t items = number(stats, "curr_items");
     filled.evictions = number(stats, "evictions");
     if (items <= filled.items && filled.evictions == 0) break;  // it takes no more
-    full_steps = items <= filled.items ? full_steps + 1 : 0;
     filled.items = std::max(filled.items, items);
-    if (filled.stored > most && filled.evictions == 0) connection.fail("never evicts");
-    if (filled.stored > 2 * most) break;
+    if (filled.stored > most) {
+      if (filled.evictions == 0) connection.fail("never evicts");
+      break;
+    }
+    if (steps % window_steps != 0) continue;
+    if (filled.evictions != 0 && filled.items - items_before < step * window_steps / 8) break;
+    items_before = filled.items;
   }
   filled.resident_bytes = server.child().resident_bytes();
   read_back(connection, keys, shape, filled);

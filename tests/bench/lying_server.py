@@ -105,6 +105,8 @@ def serve_tcp(store: Store) -> Iterator[int]:
     """Serves on a free port of 127.0.0.1; yields the port."""
 
     class Handler(socketserver.StreamRequestHandler):
+        disable_nagle_algorithm = True
+
         def start_of_request(self) -> bytes:
             first = self.rfile.read(1)
             return first if first in (b"\x80", b"") else first + self.rfile.readline()

@@ -13,6 +13,8 @@ evictions = 0
 
 
 class Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+
     def store(self, words: list[bytes]) -> None:
         global evictions
         value = self.rfile.read(int(words[4]) + 2)[:-2]
