@@ -52,7 +52,7 @@ function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.
   set_source_files_properties(src/protocol/packet_parser.cpp src/protocol/replies_binary.cpp
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  if(NOT target MATCHES "^(tandem_)?cli")  # its files each have their own `options` and `commands`
+  if(NOT target MATCHES "^(tandem_)?(cli|bench)")  # files with names of their own for alike things
     set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   endif()
 endfunction()
@@ -147,7 +147,10 @@ function(tandem_texts_in layer header namespace base)
   add_custom_command(OUTPUT ${header}
     COMMAND ${CMAKE_COMMAND} -D OUT=${header} -D NAMESPACE=${namespace} -D BASE=${base} "-DFILES=${ARGN}" -P ${script}
     DEPENDS ${ARGN} ${script} VERBATIM)
-  target_sources(${layer} PRIVATE ${header})
+  # A target of its own: it can be made without building the layer and what the layer needs.
+  cmake_path(GET header STEM texts)
+  add_custom_target(${texts} DEPENDS ${header})
+  add_dependencies(${layer} ${texts})
   target_include_directories(${layer} PRIVATE ${PROJECT_BINARY_DIR}/generated)
 endfunction()
 

@@ -116,7 +116,7 @@ TEST_F(CompareTest, TheLoadIsTheSameForAll) {
   for (std::size_t i = 0; i < load_.commands.size(); ++i) {
     std::vector<std::string> words = load_.commands[i];
     const std::string cell = document_["runs"][i]["cell"];
-    EXPECT_EQ(shell_line(words), document_["runs"][i]["command"]);
+    EXPECT_EQ(shell_line(words), document_["runs"][i]["command"].get<std::string>());
     // Only the server differs.
     EXPECT_NE(option_of(words, "--connect"), "");
     EXPECT_NE(option_of(words, "--server-pid"), "");

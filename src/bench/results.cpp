@@ -66,7 +66,10 @@ Results::Results(const Json& runs, std::string_view phase) {
     add_once(cells_, run.at("cell").get<std::string>());
     places.emplace_back(run.value("place", 0), run.at("subject").get<std::string>());
   }
-  std::ranges::stable_sort(places, {}, &std::pair<int, std::string>::first);
+  // By insertion: they are few, and equal ones keep their order.
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    for (std::size_t k = i; k > 0 && places[k].first < places[k - 1].first; --k) std::swap(places[k], places[k - 1]);
+  }
   for (const auto& [place, subject] : places) add_once(subjects_, subject);
 }
 

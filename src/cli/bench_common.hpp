@@ -10,7 +10,7 @@
 #include "load/options.hpp"
 #include "load/run.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): its own name
 class App;
 }
 

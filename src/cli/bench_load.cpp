@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -227,8 +228,8 @@ bench::Json measure_ceiling(const Given& given, const load::Progress& progress) 
   Spec& spec = options.workloads.front();
   options.workloads.resize(1);
   options.alternation = {};
-  spec.key_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(spec.key_bytes.mean() + 0.5));
-  spec.value_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(spec.value_bytes.mean() + 0.5));
+  spec.key_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(std::lround(spec.key_bytes.mean())));
+  spec.value_bytes = workload::Sizes::fixed(static_cast<std::uint32_t>(std::lround(spec.value_bytes.mean())));
   options.verify = options.require_hits = false;
   options.server_pids.clear();
   options.rate_per_s = 0;

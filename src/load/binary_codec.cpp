@@ -13,6 +13,11 @@ struct Response {
   b::Status status;
   std::uint8_t magic, opcode, extras_bytes;
 
+  // `bytes` holds a header at least.
+  explicit Response(std::string_view bytes) noexcept : Response(bytes.begin()) {}
+  std::size_t bytes() const noexcept { return b::header_bytes + body_bytes; }
+
+ private:
   explicit Response(const char* p) noexcept
       : body_bytes(b::read<std::uint32_t>(p + b::at::body_bytes)),
         opaque(b::read<std::uint32_t>(p + b::at::opaque)),
@@ -21,7 +26,6 @@ struct Response {
         magic(b::read<std::uint8_t>(p + b::at::magic)),
         opcode(b::read<std::uint8_t>(p + b::at::opcode)),
         extras_bytes(b::read<std::uint8_t>(p + b::at::extras_bytes)) {}
-  std::size_t bytes() const noexcept { return b::header_bytes + body_bytes; }
 };
 
 // Of an error's text; of a touch's flags. More is no reply to what was asked.
@@ -94,7 +98,7 @@ char* BinaryCodec::write(const Request& request, const std::uint64_t* keys, char
 }
 
 ReplyCheck BinaryCodec::check_value(std::uint64_t key, bool with_key, std::string_view data) const {
-  const Response response(data.data());
+  const Response response(data);
   const std::uint32_t key_bytes = with_key ? contents_.key_bytes(key) : 0;
   const std::uint32_t ahead_bytes = b::flags_bytes + key_bytes;
   if (response.extras_bytes != b::flags_bytes || response.key_bytes != key_bytes || response.body_bytes < ahead_bytes)
@@ -122,7 +126,7 @@ ReplyCheck BinaryCodec::check(const Request& request, const std::uint64_t* keys,
     const std::string_view rest = data.substr(position);
     if (const std::string_view complaint = header_complaint(rest); !complaint.empty()) return wrong(complaint);
     if (rest.size() < b::header_bytes) return partial;
-    const Response response(rest.data());
+    const Response response(rest);
     const bool is_end = request.kind == RequestKind::multiget && response.opcode == b::opcode::noop;
     if (response.opcode != (is_end ? b::opcode::noop : opcode)) return wrong("the response to another opcode");
     const std::uint32_t index = response.opaque - request.opaque;

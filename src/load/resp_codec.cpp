@@ -72,10 +72,10 @@ bool RespCodec::take_value(ReplyCursor& in, std::uint64_t key) const {
     if (in.is_good() && rest.size() < 2) in.status = ReplyStatus::partial;
     return false;
   }
-  static constexpr std::size_t head_bytes_max = 16;
+  static constexpr std::size_t number_bytes_max = 16;
   if (rest[0] != '$') return in.fail("neither a value nor nil"), false;
-  const std::size_t line = rest.substr(0, head_bytes_max).find('\n');
-  if (line == rest.npos && rest.size() < head_bytes_max) {
+  const std::size_t line = rest.substr(0, number_bytes_max).find('\n');
+  if (line == rest.npos && rest.size() < number_bytes_max) {
     in.status = ReplyStatus::partial;
     return false;
   }

@@ -15,13 +15,13 @@ class Schedule {
   // Default: a closed loop, in which nothing is ever due by the clock.
   Schedule() = default;
   Schedule(const Options& options, std::uint32_t thread, double ops_per_batch, std::uint64_t start_ns)
-      : rate_per_s_(options.rate_per_s),
+      : rate_per_s_(static_cast<long double>(options.rate_per_s)),
         threads_(options.threads),
         start_ns_(start_ns),
         arrivals_(options.arrivals),
         ahead_ops_(thread * static_cast<long double>(ops_per_batch)),
         random_(workload::mix64(options.workloads.front().seed + 0xa0761d6478bd642fU) + thread) {
-    if (arrivals_ == Arrivals::poisson) advance(static_cast<std::uint64_t>(ops_per_batch + 0.5));
+    if (arrivals_ == Arrivals::poisson) advance(static_cast<std::uint64_t>(std::llround(ops_per_batch)));
     set_next();
   }
 

@@ -84,7 +84,8 @@ std::uint64_t Zipf::draw_tail(Random& random) const noexcept {
   for (;;) {
     const double y = integral_high_ + random.unit() * (integral_low_ - integral_high_);
     const double x = integral_inverse(y);
-    const std::uint64_t k = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(x + 0.5), head_size_ + 1, n_);
+    const std::uint64_t k =
+        std::clamp<std::uint64_t>(static_cast<std::uint64_t>(std::floor(x + 0.5)), head_size_ + 1, n_);
     const auto whole = static_cast<double>(k);
     if (whole - x <= accept_ || y >= integral(whole + 0.5) - height(whole)) return k - 1;
   }
