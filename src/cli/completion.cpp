@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "cli/bench.hpp"
 #include "cli/command.hpp"
 #include "cli/help.hpp"
 #include "cli/options.hpp"
@@ -53,9 +54,17 @@ std::vector<Word> memcached_words() {
   return words;
 }
 
+std::vector<Word> bench_words() {
+  std::vector<Word> words;
+  for (const Command& command : all_bench_commands())
+    words.push_back({std::string(command.name), std::string(command.summary)});
+  return words;
+}
+
 std::vector<Word> words_of(std::string_view command) {
   if (command == "serve") return serve_words();
   if (command == "memcached") return memcached_words();
+  if (command == "bench") return bench_words();
   if (command == "options") return {{"--toml", "as a TOML file"}};
   if (command == "manual") return {{"tandem", "the program"}, {"tandem.toml", "the file of settings"}};
   if (command == "completion") return {{"bash", ""}, {"zsh", ""}, {"fish", ""}};

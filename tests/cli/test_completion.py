@@ -26,6 +26,7 @@ TYPED = {
     "memcached's option": ("tandem memcached --conn", "memcached --conn-limit"),
     "memcached's file": ("tandem memcached -P settings.t", "memcached -P settings.toml"),
     "memcached's extended option": ("tandem memcached -o idle_t", "memcached -o idle_timeout"),
+    "benchmark": ("tandem bench comp", "bench compare"),
     "page of the manual": ("tandem manual tandem.t", "manual tandem.toml"),
     "shell": ("tandem completion fi", "completion fish"),
     "nothing": ("tandem serve --xyz", "serve --xyz"),
