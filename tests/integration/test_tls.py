@@ -162,7 +162,11 @@ def test_plain_clients_on_a_tls_port_learn_nothing(tandem: Start, identity: Iden
         reply = ask(server, client_context(identity), b"stats\r\n", b"END\r\n")
         return int(reply.partition(b"STAT ssl_handshake_errors ")[2].partition(b"\r")[0])
 
-    before = handshake_errors()  # of whoever looked whether the port is open
+    # One of whoever looked whether the port is open, as soon as its worker has seen it go.
+    deadline = time.monotonic() + 10
+    while (before := handshake_errors()) != 1:
+        assert time.monotonic() < deadline, before
+        time.sleep(0.01)
     for request in (b"stats\r\n", b"get a\r\n" * 1000, b"\x80\x0b" + bytes(22), b"\x16\x03\x01\x00\x05hello"):
         for _ in range(20):
             with server.connect() as plain:
