@@ -174,6 +174,7 @@ function(tandem_libraries_of name layer)
   if(name STREQUAL "bench")
     find_package(nlohmann_json REQUIRED)
     target_link_libraries(${layer} PUBLIC nlohmann_json::nlohmann_json ${CMAKE_DL_LIBS})
+    target_compile_definitions(${layer} PRIVATE $<$<BOOL:${TANDEM_STATIC}>:TANDEM_STATIC=1>)
     set(commit_header ${PROJECT_BINARY_DIR}/generated/build_commit.hpp)
     add_custom_target(tandem_commit BYPRODUCTS ${commit_header} VERBATIM
       COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D VERSION=${PROJECT_VERSION} -D COMMIT=${TANDEM_COMMIT}

@@ -10,6 +10,7 @@
 
 #include "bench/fake_tree.hpp"
 #include "bench/machine.hpp"
+#include "bench/nvml.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -77,6 +78,7 @@ TEST(Machine, IsReadFromTheKernelsFiles) {
     tree.write(folder + "core_id", std::to_string(cpu / 2 % 2));
   }
   tree.write("sys/devices/system/cpu/cpu7/online", "0");
+  tree.write("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t 16");
   tree.write("sys/devices/system/cpu/cpufreq/boost", "1");
   tree.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance");
   const struct {
@@ -98,6 +100,9 @@ TEST(Machine, IsReadFromTheKernelsFiles) {
   EXPECT_EQ(machine["os"], "Test Linux 1");
   EXPECT_EQ(machine["caches"], (Json{{"L1d", 32'768}, {"L2", 1'048'576}, {"L3", 34'603'008}}));
   EXPECT_EQ(machine["governor"], "performance");
+  if (Nvml().gpu_count() == 0) {
+    EXPECT_EQ(machine["gpus"], Json::array({"NVIDIA H100 80GB HBM3"}));
+  }
   EXPECT_EQ(machine["virtual_machine"], true);
   EXPECT_EQ(machine["load_average"], 0.25);
   EXPECT_EQ(machine["huge_pages"], "madvise");

@@ -82,6 +82,18 @@ void describe_topology(const fs::path& root, Json& out) {
   out["sockets"] = sockets.size();
 }
 
+// What the driver says of its GPUs to whoever cannot load its library.
+void describe_gpus_of_driver(const fs::path& root, Json& out) {
+  std::set<std::string> folders;  // in the order of their bus addresses
+  std::error_code error;
+  for (fs::directory_iterator gpu(root / "proc/driver/nvidia/gpus", error), end; !error && gpu != end;
+       gpu.increment(error))
+    folders.insert(gpu->path());
+  for (const std::string& folder : folders) {
+    if (const auto model = value_of(fs::path(folder) / "information", "Model", ':')) out.push_back(*model);
+  }
+}
+
 // {"L1d": 32768, ...} of the first processor.
 Json describe_caches(const fs::path& root) {
   Json caches = Json::object();
@@ -126,6 +138,7 @@ Json describe_machine(const std::string& root_folder) {
   out["gpus"] = Json::array();
   const Nvml nvml;
   for (std::size_t i = 0; i < nvml.gpu_count(); ++i) out["gpus"].push_back(nvml.name(i));
+  if (nvml.gpu_count() == 0) describe_gpus_of_driver(root, out["gpus"]);
   const std::string load = first_line(root / "proc/loadavg");
   double one_minute = 0;
   if (std::from_chars(load.data(), load.data() + load.size(), one_minute).ec == std::errc{})

@@ -15,12 +15,17 @@ void find(const Nvml::Lookup& lookup, const char* name, Function*& function) {
 }  // namespace
 
 Nvml::Nvml() {
+#if defined(TANDEM_STATIC)
+  // Loading a shared library into a static program needs the very glibc that it was linked with: another one kills it.
+  reason_ = "a statically linked program cannot load libnvidia-ml.so.1";
+#else
   library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr) {
     reason_ = "no NVIDIA driver (libnvidia-ml.so.1 is not there)";
     return;
   }
   start([this](const char* name) { return dlsym(library_, name); });
+#endif
 }
 
 void Nvml::start(const Lookup& lookup) {
