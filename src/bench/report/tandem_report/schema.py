@@ -202,6 +202,7 @@ RESULT = record(
         "cpu_share": amount,
         "batches": count,
         "batch_us": amount,
+        "ns_per_op": amount,
         "verified": count,
         "cache_misses": list_of(record({"tasks": list_of(text), "per_query": amount}, {})),
         "phases": list_of(record({"workload": text, "ops": count}, {})),
