@@ -9,6 +9,23 @@
 #include <x86intrin.h>
 #endif
 
+// Whether the sanitizers are on: 0 or 1.
+#if defined(__has_feature)
+#define TD_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#define TD_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#else
+#if defined(__SANITIZE_ADDRESS__)
+#define TD_ADDRESS_SANITIZER 1
+#else
+#define TD_ADDRESS_SANITIZER 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TD_THREAD_SANITIZER 1
+#else
+#define TD_THREAD_SANITIZER 0
+#endif
+#endif
+
 namespace tandem {
 
 inline constexpr std::size_t cache_line_bytes = 64;

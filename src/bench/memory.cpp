@@ -177,20 +177,16 @@ Json run_of(const MemoryOptions& options, const RunningPeer& server, ItemShape s
   const auto items = static_cast<double>(filled.items);
   const double gained_bytes =
       static_cast<double>(filled.resident_bytes) - static_cast<double>(filled.empty_resident_bytes);
-  Json result = {
-      {"items", filled.items},
-      {"items_per_gib", items * static_cast<double>(1 << 30) / static_cast<double>(limit_bytes)},
-      {"resident_bytes", filled.resident_bytes},
-      {"resident_bytes_empty", filled.empty_resident_bytes},
-      {"resident_share_of_limit", static_cast<double>(filled.resident_bytes) / static_cast<double>(limit_bytes)},
-      {"sets", filled.stored},
-      {"evictions", filled.evictions},
-      {"gets", filled.read_back},
-      {"hits", filled.read_back - filled.misses},
-      {"misses", filled.misses}};
+  Json memory = {{"items", filled.items},
+                 {"items_per_gib", items * static_cast<double>(1 << 30) / static_cast<double>(limit_bytes)},
+                 {"limit_bytes", limit_bytes},
+                 {"resident_bytes", filled.resident_bytes},
+                 {"resident_bytes_empty", filled.empty_resident_bytes},
+                 {"item_bytes", shape.key_bytes + shape.value_bytes},
+                 {"evictions", filled.evictions}};
   if (filled.items != 0) {
-    result["bytes_per_item"] = gained_bytes / items;
-    result["overhead_bytes_per_item"] = gained_bytes / items - shape.key_bytes - shape.value_bytes;
+    memory["bytes_per_item"] = gained_bytes / items;
+    memory["overhead_bytes_per_item"] = gained_bytes / items - shape.key_bytes - shape.value_bytes;
   }
   return {{"kind", "memory"},
           {"cell", fmt::format("memory-{}/{}", shape.key_bytes, shape.value_bytes)},
@@ -200,9 +196,14 @@ Json run_of(const MemoryOptions& options, const RunningPeer& server, ItemShape s
           {"settings",
            {{"key_bytes", std::to_string(shape.key_bytes)},
             {"value_bytes", std::to_string(shape.value_bytes)},
-            {"limit_bytes", limit_bytes},
+            {"memory_mib", options.limit_mib},
             {"threads", options.threads}}},
-          {"result", std::move(result)}};
+          {"result",
+           {{"sets", filled.stored},
+            {"gets", filled.read_back},
+            {"hits", filled.read_back - filled.misses},
+            {"misses", filled.misses},
+            {"memory", std::move(memory)}}}};
 }
 
 std::uint32_t number_of(std::string_view digits) {
@@ -273,16 +274,16 @@ std::string memory_table(const Json& document) {
       "|---|---|---:|---:|---:|---:|---:|---:|\n",
       last);
   for (const Json* run : runs) {
-    const Json& result = run->at("result");
-    const auto items = result["items"].get<double>();
+    const Json& memory = run->at("result").at("memory");
+    const auto items = memory["items"].get<double>();
+    const auto resident_bytes = memory["resident_bytes"].get<double>();
     const Json* const other = last_of_cell[run->at("cell")];
-    const auto other_items = other->at("result").at("items").get<double>();
+    const auto other_items = other->at("result").at("memory").at("items").get<double>();
     out += fmt::format("| {}/{} | {} | {:.0f} | {:.1f} | {:.1f} | {:.0f} | {:.1f} % | {} |\n",
                        run->at("settings").at("key_bytes").get<std::string>(),
                        run->at("settings").at("value_bytes").get<std::string>(), run->at("subject").get<std::string>(),
-                       items, result.value("bytes_per_item", 0.0), result.value("overhead_bytes_per_item", 0.0),
-                       result["resident_bytes"].get<double>() / (1 << 20),
-                       result["resident_share_of_limit"].get<double>() * 100,
+                       items, memory.value("bytes_per_item", 0.0), memory.value("overhead_bytes_per_item", 0.0),
+                       resident_bytes / (1 << 20), resident_bytes / memory["limit_bytes"].get<double>() * 100,
                        run == other || items == 0 ? "" : fmt::format("{:.2f} x", other_items / items));
   }
   return out;

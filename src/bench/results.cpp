@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -59,16 +60,12 @@ std::optional<double> value_of(const Json& run, const Metric& metric) {
 
 Results::Results(const Json& runs, std::string_view phase) {
   // Subjects keep the order that they have within cells, whatever round begins with which: that of the names' numbers.
-  std::vector<std::pair<int, std::string>> places;
+  std::multimap<int, std::string> places;  // equal ones in the order of their runs
   for (const Json& run : runs) {
     if (run.value("phase", "") != phase) continue;
     runs_.push_back(&run);
     add_once(cells_, run.at("cell").get<std::string>());
-    places.emplace_back(run.value("place", 0), run.at("subject").get<std::string>());
-  }
-  // By insertion: they are few, and equal ones keep their order.
-  for (std::size_t i = 1; i < places.size(); ++i) {
-    for (std::size_t k = i; k > 0 && places[k].first < places[k - 1].first; --k) std::swap(places[k], places[k - 1]);
+    places.emplace(run.value("place", 0), run.at("subject").get<std::string>());
   }
   for (const auto& [place, subject] : places) add_once(subjects_, subject);
 }

@@ -10,27 +10,12 @@
 #include <stdexcept>
 #include <system_error>
 
-#include <CLI/CLI.hpp>
-
 #include "base/process_meter.hpp"
+#include "bench/peers.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 
 namespace tandem::cli {
-
-std::optional<int> parse_bench_options(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("{}: {}", name, error.what()));
-  } catch (const std::invalid_argument& error) {
-    throw CommandError(EX_USAGE, fmt::format("{}: {}", name, error.what()));
-  }
-  return std::nullopt;
-}
 
 int run_bench_guarded(std::string_view name, const std::function<int()>& body) {
   try {
@@ -47,26 +32,7 @@ int run_bench_guarded(std::string_view name, const std::function<int()>& body) {
 }
 
 std::string command_line(std::string_view name, std::span<const std::string> arguments) {
-  static constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%[]";
-  std::string line = fmt::format("tandem {}", name);
-  for (const std::string& word : arguments) {
-    line += ' ';
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) {
-      if (c == '\'') {
-        line += "'\\''";
-      } else {
-        line += c;
-      }
-    }
-    line += '\'';
-  }
-  return line;
+  return fmt::format("tandem {}{}{}", name, arguments.empty() ? "" : " ", bench::shell_line(arguments));
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

@@ -7,17 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.hpp"
 #include "load/options.hpp"
 #include "load/run.hpp"
 
-namespace CLI {  // NOLINT(readability-identifier-naming): its own name
-class App;
-}
-
 namespace tandem::cli {
-
-// The exit code when there is nothing more to do (--help was printed). Throws CommandError with `name` in front.
-std::optional<int> parse_bench_options(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
 
 // Runs `body`; std::invalid_argument becomes bad usage, std::system_error "cannot run", both with `name` in front.
 int run_bench_guarded(std::string_view name, const std::function<int()>& body);

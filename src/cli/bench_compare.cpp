@@ -15,6 +15,7 @@
 #include "bench/compare.hpp"
 #include "bench/results.hpp"
 #include "bench/tables.hpp"
+#include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
@@ -245,14 +246,7 @@ int run_bench_compare(std::span<const std::string> words) {
   add_cells(app, arguments);
   add_measures(app, arguments);
   add_output(app, arguments);
-  try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("bench compare: {}", error.what()));
-  }
+  if (const auto done = parse_arguments(app, words, "bench compare")) return *done;
   try {
     if (!arguments.render.empty()) return render_files(arguments.render);
     settle(app, arguments);

@@ -11,6 +11,7 @@
 
 #include "bench/engine.hpp"
 #include "bench/engine_plan.hpp"
+#include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
@@ -108,14 +109,7 @@ int run_bench_engine(std::span<const std::string> arguments) {
       "Runs the store in process: requests in wire format in memory, all tasks, replies in wire format in memory.",
       "tandem bench engine");
   add_options(app, g);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("bench engine: {}", error.what()));
-  }
+  if (const auto done = parse_arguments(app, arguments, "bench engine")) return *done;
   settle(g);
 
   std::FILE* const out = g.json == "-" ? stderr : stdout;

@@ -28,7 +28,7 @@ int run_bench_floor(std::span<const std::string> arguments) {
   app.add_option("--threads", options.threads, "threads")->capture_default_str();
   app.add_option("--key-size", options.key_bytes, "bytes of a reply's key")->capture_default_str();
   app.add_option("--value-size", options.value_bytes, "bytes of a reply's value")->capture_default_str();
-  if (const auto done = parse_bench_options(app, arguments, "bench floor")) return *done;
+  if (const auto done = parse_arguments(app, arguments, "bench floor")) return *done;
   return run_bench_guarded("bench floor", [&] {
     if (options.use_epoll && !options.udp) throw std::invalid_argument("--epoll needs --udp");
     load::raise_descriptor_limit(1);

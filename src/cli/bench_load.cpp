@@ -278,7 +278,7 @@ int run_bench_load(std::span<const std::string> arguments) {
   add_workload_options(app, given);
   add_check_options(app, given);
   add_output_options(app, given);
-  if (const auto done = parse_bench_options(app, arguments, "bench load")) return *done;
+  if (const auto done = parse_arguments(app, arguments, "bench load")) return *done;
   if (given.list) {
     print_presets();
     return EX_OK;

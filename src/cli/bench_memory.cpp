@@ -74,7 +74,7 @@ int run_bench_memory(std::span<const std::string> words) {
                "tandem bench memory");
   app.option_defaults()->take_last();
   add_options(app, arguments);
-  if (const auto code = parse_bench_options(app, words, command_name)) return *code;
+  if (const auto code = parse_arguments(app, words, command_name)) return *code;
   try {
     return run_bench_guarded(command_name, [&] { return measure(arguments, words); });
   } catch (const CommandError&) {

@@ -9,6 +9,7 @@
 
 #include "bench/paper.hpp"
 #include "cli/bench.hpp"
+#include "cli/bench_common.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 
@@ -52,12 +53,6 @@ std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Gi
   return experiments;
 }
 
-std::string command_line(std::span<const std::string> arguments) {
-  std::string line = "tandem bench paper";
-  for (const std::string& a : arguments) line += " " + a;
-  return line;
-}
-
 int run_experiments(std::span<const std::string> arguments, Given& g) {
   const bench::Paper* paper = nullptr;
   std::vector<const bench::Experiment*> experiments;
@@ -78,7 +73,7 @@ int run_experiments(std::span<const std::string> arguments, Given& g) {
   std::FILE* const out = g.json == "-" ? stderr : stdout;
   const bool shows_progress = !g.quiet && isatty(STDERR_FILENO) != 0;
   if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };
-  bench::Json document = bench::make_document(command_line(arguments));
+  bench::Json document = bench::make_document(command_line("bench paper", arguments));
   for (const bench::Experiment* e : experiments) {
     bench::run_experiment(*paper, *e, g.options, document);
     if (shows_progress) fmt::print(stderr, "\r\x1b[K");
@@ -100,14 +95,7 @@ int run_bench_paper(std::span<const std::string> arguments) {
   CLI::App app("Runs the experiments of the papers, as far as the store can today, beside the papers' own figures.",
                "tandem bench paper");
   add_options(app, g);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("bench paper: {}", error.what()));
-  }
+  if (const auto done = parse_arguments(app, arguments, "bench paper")) return *done;
   if (!g.paper.empty()) return run_experiments(arguments, g);
   fmt::print("{}", bench::papers_text(bench::all_papers()));
   return EX_OK;

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/report.hpp"
+#include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"
 
@@ -26,14 +27,7 @@ int run_bench_report(std::span<const std::string> arguments) {
   app.add_option("--out", out, "folder for index.html and the plots; made if it is not there")->required();
   app.add_option("--python", python,
                  "the Python to run; else that of $TANDEM_PYTHON, of this build, or python3 of the path");
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("bench report: {}", error.what()));
-  }
+  if (const auto done = parse_arguments(app, arguments, "bench report")) return *done;
 
   if (python.empty()) {
     std::error_code unknown;

@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 #include "cli/top_screen.hpp"
@@ -104,14 +105,7 @@ int run_top(std::span<const std::string> arguments) {
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0));
   app.add_flag("--once", once, "print once, as plain text, after one interval");
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("top: {}", error.what()));
-  }
+  if (const auto done = parse_arguments(app, arguments, "top")) return *done;
 
   StatsConnection connection(server);
   monitor::TopSample before = connection.sample();

@@ -313,7 +313,7 @@ TEST(Heap, BadOptionsAreRefused) {
   EXPECT_THROW(Heap({.item_bytes_max = 0}, budget, epochs), std::invalid_argument);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(TD_ADDRESS_SANITIZER)
+#if TD_ADDRESS_SANITIZER
 TEST(HeapDeathTest, FreeSlotsAndSlackArePoisoned) {
   TestHeap t(small_budget);
   TestWorker w(t);

@@ -4,20 +4,13 @@
 
 #include "base/platform.hpp"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TD_ADDRESS_SANITIZER 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define TD_ADDRESS_SANITIZER 1
-#endif
-#if defined(TD_ADDRESS_SANITIZER)
+#if TD_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
 namespace tandem {
 
-#if defined(TD_ADDRESS_SANITIZER)
+#if TD_ADDRESS_SANITIZER
 inline void poison_memory(const volatile void* at, std::size_t bytes) noexcept { ASAN_POISON_MEMORY_REGION(at, bytes); }
 inline void unpoison_memory(const volatile void* at, std::size_t bytes) noexcept {
   ASAN_UNPOISON_MEMORY_REGION(at, bytes);

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/platform.hpp"
+
 namespace tandem {
 namespace {
 
@@ -15,13 +17,7 @@ constexpr const CuckooOps* built[] = {&cuckoo_scalar, &cuckoo_neon};
 constexpr const CuckooOps* built[] = {&cuckoo_scalar};
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool only_scalar = true;
-#elif defined(__has_feature)
-constexpr bool only_scalar = __has_feature(thread_sanitizer);
-#else
-constexpr bool only_scalar = false;
-#endif
+constexpr bool only_scalar = TD_THREAD_SANITIZER != 0;
 
 }  // namespace
 

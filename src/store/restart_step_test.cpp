@@ -17,17 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "base/platform.hpp"
 #include "heap/memory_file.hpp"
 #include "store/restart_fixture.hpp"
 #include "tandem/store.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-#define TD_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#define TD_THREAD_SANITIZER __has_feature(thread_sanitizer)
-#else
-#define TD_THREAD_SANITIZER 0
-#endif
 
 namespace tandem {
 namespace {

@@ -40,33 +40,36 @@ def test_items_and_memory_are_those_of_the_limit() -> None:
     assert [run["subject"].split()[0] for run in runs] == ["memcached", "tandem"] * 2
     for run in runs:
         payload = sizes[run["cell"].removeprefix("memory-")]
-        settings, result = run["settings"], run["result"]
-        assert settings["limit_bytes"] == limit_mib * MIB
+        result = run["result"]
+        held = result["memory"]
+        assert run["settings"]["memory_mib"] == limit_mib
+        assert held["limit_bytes"] == limit_mib * MIB
+        assert held["item_bytes"] == payload
         # Neither more than the limit holds without any bookkeeping, nor less than with 100 bytes for each item.
-        assert limit_mib * MIB * 0.6 / (payload + 100) < result["items"] < limit_mib * MIB * 1.1 / payload
-        assert result["evictions"] > 0
-        assert result["sets"] >= result["items"]
+        assert limit_mib * MIB * 0.6 / (payload + 100) < held["items"] < limit_mib * MIB * 1.1 / payload
+        assert held["evictions"] > 0
+        assert result["sets"] >= held["items"]
         assert result["gets"] == 1000
         assert result["hits"] + result["misses"] == 1000
-        gained = result["resident_bytes"] - result["resident_bytes_empty"]
-        assert result["bytes_per_item"] == pytest.approx(gained / result["items"])
-        assert result["overhead_bytes_per_item"] == pytest.approx(gained / result["items"] - payload)
-        assert result["items_per_gib"] == pytest.approx(result["items"] * 1024 / limit_mib)
+        gained = held["resident_bytes"] - held["resident_bytes_empty"]
+        assert held["bytes_per_item"] == pytest.approx(gained / held["items"])
+        assert held["overhead_bytes_per_item"] == pytest.approx(gained / held["items"] - payload)
+        assert held["items_per_gib"] == pytest.approx(held["items"] * 1024 / limit_mib)
 
 
 def test_any_server_can_be_measured() -> None:
     (run,) = [
         r for r in runs_of("--memory", "8", "--sizes", "16/64", *small_server("honest")) if r["subject"] == "small"
     ]
-    assert run["result"]["items"] == 5000
+    assert run["result"]["memory"]["items"] == 5000
     assert run["result"]["hits"] == 1000
     assert str(SMALL_SERVER) in run["command"]
 
 
 def test_a_server_that_takes_no_more_is_full() -> None:
     (run,) = [r for r in runs_of("--memory", "8", "--sizes", "16/64", *small_server("full")) if r["subject"] == "small"]
-    assert run["result"]["items"] == 5000
-    assert run["result"]["evictions"] == 0
+    assert run["result"]["memory"]["items"] == 5000
+    assert run["result"]["memory"]["evictions"] == 0
     assert run["result"]["misses"] > 0
 
 

@@ -50,8 +50,8 @@ def per_item(groups: list[Group], looks: Looks, subtitle: str) -> Picture | None
         lambda: draw_dots(title, subtitle, "resident bytes per item", dots, looks),
         header,
         lines,
-        "Resident memory of the server's process divided by the items in it, key and value included; less is better. "
-        + whiskers([s.rounds for s in values.values() if s]),
+        "What the items added to the resident memory of the server's process, divided by their number; key and value "
+        "included; less is better. " + whiskers([s.rounds for s in values.values() if s]),
         [run for g in groups for run in g.runs],
     )
 

@@ -179,7 +179,11 @@ TASK = record(
 )
 MEMORY = record(
     {"items": count, "resident_bytes": count},
-    {"limit_bytes": count, "item_bytes": amount, "bytes_per_item": amount},
+    {
+        **dict.fromkeys(("limit_bytes", "resident_bytes_empty", "evictions"), count),
+        **dict.fromkeys(("item_bytes", "items_per_gib", "bytes_per_item"), amount),
+        "overhead_bytes_per_item": number,
+    },
 )
 RESULT = record(
     {},

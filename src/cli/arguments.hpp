@@ -1,0 +1,17 @@
+// How every command but the servers' reads its arguments.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace CLI {  // NOLINT(readability-identifier-naming): its own name
+class App;
+}
+
+namespace tandem::cli {
+
+// The exit code when there is nothing more to do (--help was printed). Throws CommandError with `name` in front.
+std::optional<int> parse_arguments(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
+
+}  // namespace tandem::cli
