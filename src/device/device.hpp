@@ -66,12 +66,6 @@ struct DeviceIndex {
   std::uint32_t mask = 0;  // buckets - 1
 };
 
-// What a replica is told: cell `index` (8 * bucket + slot) now holds `bits`.
-struct DirtyCell {
-  std::uint64_t index, bits;
-};
-static_assert(sizeof(DirtyCell) == 16);
-
 struct DeviceInfo {
   std::string name;     // "NVIDIA H100 80GB HBM3", "sim"
   std::string backend;  // "cuda", "sim"

@@ -69,6 +69,12 @@ struct IndexView {
 };
 static_assert(std::is_trivially_copyable_v<IndexView> && sizeof(IndexView) == 16);
 
+// What a replica is told: cell `index` (8 * bucket + slot) now holds `bits`.
+struct DirtyCell {
+  std::uint64_t index, bits;
+};
+static_assert(sizeof(DirtyCell) == 16);
+
 // The cell where an insertion starts to look for a free one (Mega-KV 4.2): writers of one bucket start at different
 // cells.
 TD_WORD constexpr std::uint32_t preferred_cell(std::uint32_t signature) { return signature >> 29; }

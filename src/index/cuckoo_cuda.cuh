@@ -10,12 +10,6 @@
 
 namespace tandem {
 
-// What a replica is told: cell `index` (8 * bucket + slot) now holds `bits`.
-struct DirtyCell {
-  std::uint64_t index, bits;
-};
-static_assert(sizeof(DirtyCell) == 16);
-
 // location[i]: of the first cell with f[i]'s signature, or 0.
 cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
                              cudaStream_t stream);
@@ -26,7 +20,9 @@ cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::u
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
                             std::uint32_t count, cudaStream_t stream);
-// Stores each cell. REQUIRES: no cell is named twice.
-cudaError_t apply_on_device(IndexView index, const DirtyCell* dirty, std::uint32_t count, cudaStream_t stream);
+// Stores each cell; of several for one cell the last one in `cells` counts. `winners`: a word for each cell of the table,
+// all zero before and after. Cells beyond the table are left out.
+cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
+                            cudaStream_t stream);
 
 }  // namespace tandem
