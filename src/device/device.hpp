@@ -98,6 +98,9 @@ class Stream {
   // location[i]: of the first cell with f[i]'s signature in its two buckets, or no_location.
   [[nodiscard]] virtual DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f,
                                             DevicePtr<Location> location, std::uint32_t count) noexcept = 0;
+  // The same for several batches in one launch. REQUIRES: parts <= search_parts_max.
+  [[nodiscard]] virtual DeviceStatus search(DeviceIndex index, const SearchPart* part,
+                                            std::uint32_t parts) noexcept = 0;
   // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
   // the batch twice.
   [[nodiscard]] virtual DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f,

@@ -75,6 +75,14 @@ struct DirtyCell {
 };
 static_assert(sizeof(DirtyCell) == 16);
 
+// Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes
+// locations.
+struct SearchPart {
+  std::uint64_t fingerprints, locations;  // device addresses
+  std::uint32_t count;
+};
+inline constexpr std::uint32_t search_parts_max = 64;  // of one launch
+
 // The cell where an insertion starts to look for a free one (Mega-KV 4.2): writers of one bucket start at different
 // cells.
 TD_WORD constexpr std::uint32_t preferred_cell(std::uint32_t signature) { return signature >> 29; }

@@ -17,8 +17,8 @@ __device__ std::uint32_t tile_index() {
 // way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is the
 // limit.
 template <class L>
-__global__ void search_kernel(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count) {
-  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+__device__ void search_thread(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
+                              std::uint32_t i) {
   if (i / L::threads * L::threads >= count) return;
   const L lanes = L::here();
   const Fingerprint mine = f[i < count ? i : count - 1];
@@ -51,6 +51,26 @@ __global__ void search_kernel(IndexView index, const Fingerprint* f, std::uint32
     }
   }
   if (i < count) location[i] = found;
+}
+
+template <class L>
+__global__ void search_kernel(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count) {
+  search_thread<L>(index, f, location, count, blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+// Blocks belong to one part each: part p's end before block_end[p].
+struct Parts {
+  SearchPart part[search_parts_max];
+  std::uint32_t block_end[search_parts_max];
+};
+template <class L>
+__global__ void search_parts_kernel(IndexView index, const __grid_constant__ Parts parts) {
+  std::uint32_t p = 0, begin = 0;
+  while (blockIdx.x >= parts.block_end[p]) begin = parts.block_end[p++];
+  const SearchPart& part = parts.part[p];
+  search_thread<L>(index, reinterpret_cast<const Fingerprint*>(part.fingerprints),
+                   reinterpret_cast<std::uint32_t*>(part.locations), part.count,
+                   (blockIdx.x - begin) * blockDim.x + threadIdx.x);
 }
 
 template <class L>
@@ -119,6 +139,23 @@ cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_
   return with_lanes(tuning.search_threads, [&]<class L>(L) {
     search_kernel<L><<<blocks_for(count, tuning.search_block), tuning.search_block, 0, stream>>>(index, f, location,
                                                                                                count);
+  });
+}
+
+cudaError_t search_on_device(IndexView index, const SearchPart* part, std::uint32_t parts, cudaStream_t stream,
+                             const KernelTuning& tuning) {
+  if (parts > search_parts_max) return cudaErrorInvalidValue;
+  Parts all{};
+  std::uint32_t blocks = 0, used = 0;
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    if (part[p].count == 0) continue;
+    blocks += blocks_for(part[p].count, tuning.search_block);
+    all.part[used] = part[p];
+    all.block_end[used++] = blocks;
+  }
+  if (blocks == 0) return cudaSuccess;
+  return with_lanes(tuning.search_threads, [&]<class L>(L) {
+    search_parts_kernel<L><<<blocks, tuning.search_block, 0, stream>>>(index, all);
   });
 }
 

@@ -19,6 +19,9 @@ struct KernelTuning {
 // location[i]: of the first cell with f[i]'s signature, or 0.
 cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
                              cudaStream_t stream, const KernelTuning& tuning = {});
+// The same for several batches in one launch. REQUIRES: parts <= search_parts_max.
+cudaError_t search_on_device(IndexView index, const SearchPart* part, std::uint32_t parts, cudaStream_t stream,
+                             const KernelTuning& tuning = {});
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,

@@ -57,6 +57,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
   std::uint32_t i = 0;
   while (i < batch.size()) {
     if (TD_UNLIKELY(batch.query(i).opcode == Opcode::control)) {
+      context_.let_go();  // it may wait for the batches in flight
       writer.control(batch, i++);
       timer.skip();
       continue;
@@ -94,7 +95,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     state.strip = {looked_end, std::min(batch.size(), looked_end + strip_queries_max)};
     state.now_s = now_s;
     state.refuse_first = false;
-    task::fingerprint(context_, batch, state);
+    look_at(batch, state);
     timer.lap(Task::index, 0);
     if (TD_UNLIKELY(state.strip.size() == 0)) return false;
     looked_end = state.strip.end;
@@ -105,7 +106,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     if (searched == looked) return;
     StripState& state = state_of(searched++);
     state.flush_cas = flush_cas;
-    task::search(context_, batch, state);
+    if (TD_LIKELY(!batch.searched)) task::search(context_, batch, state);
     timer.lap(Task::index, 0);
   };
   const auto search_rest = [&] {
@@ -162,13 +163,13 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   state.strip = {begin, batch.size()};
   state.now_s = context_.shared.clock.now_s();
   state.refuse_first = std::exchange(index_is_full_, false);
-  task::fingerprint(context_, batch, state);
+  look_at(batch, state);
   timer.lap(Task::index, 0);
   task::memory(context_, batch, state);
   timer.lap(Task::memory, state.strip.size());
   context_.epoch.enter();
   state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-  task::search(context_, batch, state);
+  if (TD_LIKELY(!batch.searched)) task::search(context_, batch, state);
   if (state.left != 0) task::search_rest(context_, batch, state);
   timer.lap(Task::index, 0);
   const Stopped stopped = settle(context_, batch, state, timer);
@@ -180,6 +181,16 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   context_.epoch.exit();
   if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
   return stopped.at;
+}
+
+// PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
+// batch is searched by the host if what the device found was let go of in between.
+void Executor::look_at(Batch& batch, StripState& state) noexcept {
+  if (TD_LIKELY(!batch.searched)) {
+    task::fingerprint(context_, batch, state);
+  } else {
+    task::take_found(context_, batch, state);
+  }
 }
 
 void Executor::make_room(const Batch& batch, std::uint32_t i) noexcept {

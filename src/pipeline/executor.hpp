@@ -1,8 +1,9 @@
-// The CPU plan: runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A; the whole pipeline of a server
-// without an accelerator).
+// Runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A): the whole pipeline of a server without an
+// accelerator, and what follows IN for a batch that a device has searched (Batch::searched).
 #pragma once
 #include "query/batch.hpp"
 #include "task/context.hpp"
+#include "task/strip_state.hpp"
 #include "task/timer.hpp"
 #include "task/write_response.hpp"
 
@@ -21,6 +22,7 @@ class Executor {
   // end: the writer says so, or much memory waits for it.
   std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
   std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  void look_at(Batch& batch, StripState& state) noexcept;
   // After a write found no cell in the index. REQUIRES: no epoch.
   void make_room(const Batch& batch, std::uint32_t i) noexcept;
 

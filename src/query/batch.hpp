@@ -19,18 +19,32 @@ inline constexpr std::uint32_t strip_queries_max = 8;
 
 class Batch {
  public:
-  explicit Batch(std::uint32_t capacity)
-      : capacity_(capacity),
+  explicit Batch(std::uint32_t capacity) : Batch(capacity, nullptr, nullptr) { use_own_columns(); }
+  // With columns in memory that a device reads and writes, for `capacity` queries; it outlives the batch.
+  Batch(std::uint32_t capacity, Fingerprint* fingerprints, Location* locations)
+      : fingerprints_(fingerprints),
+        locations_(locations),
+        capacity_(capacity),
         queries_(new Query[capacity]),
-        fingerprints_(new Fingerprint[capacity]),
-        locations_(new Location[capacity]),
         filled_(new Location[capacity]),
         results_(new Result[capacity]) {}
 
   std::uint32_t size() const noexcept { return size_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
   bool full() const noexcept { return size_ == capacity_; }
-  void clear() noexcept { size_ = 0; }
+  void clear() noexcept {
+    size_ = 0;
+    searched = false;
+  }
+  // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write to
+  // the other. Their contents are lost.
+  void use_own_columns() {
+    own_fingerprints_.reset(new Fingerprint[capacity_]);
+    own_locations_.reset(new Location[capacity_]);
+    fingerprints_ = own_fingerprints_.get();
+    locations_ = own_locations_.get();
+    searched = false;
+  }
 
   // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
   // !full().
@@ -44,22 +58,29 @@ class Batch {
   // The columns.
   TD_INLINE Query* queries() noexcept { return queries_.get(); }
   TD_INLINE Result* results() noexcept { return results_.get(); }
-  TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_.get(); }
-  TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_.get(); }
-  TD_INLINE Location* locations() noexcept { return locations_.get(); }
+  TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_; }
+  TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_; }
+  TD_INLINE Location* locations() noexcept { return locations_; }
   // Of queries with option prefilled: the slot that holds the item, or the piece of one.
   TD_INLINE Location* filled() noexcept { return filled_.get(); }
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
   Plan plan = plan_cpu;
+  // A device has searched: both columns are filled, by launch number `launch` of the replica. A location is a candidate
+  // as after a search of the host's, readable in the batch's epoch; a missing one is final only as the stripe says
+  // (write protocol 6).
+  bool searched = false;
+  std::uint32_t launch = 0;
 
  private:
   std::uint32_t size_ = 0;
+  Fingerprint* fingerprints_;
+  Location* locations_;
   std::uint32_t capacity_;
   std::unique_ptr<Query[]> queries_;
-  std::unique_ptr<Fingerprint[]> fingerprints_;
-  std::unique_ptr<Location[]> locations_, filled_;
+  std::unique_ptr<Fingerprint[]> own_fingerprints_;
+  std::unique_ptr<Location[]> own_locations_, filled_;
   std::unique_ptr<Result[]> results_;
 };
 

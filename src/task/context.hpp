@@ -69,6 +69,18 @@ class CasIds {
   std::uint64_t next_ = 0, end_ = 0;
 };
 
+// The batches that a worker has handed to a device, as long as they are not answered.
+class InFlight {
+ public:
+  InFlight() = default;
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  virtual ~InFlight() = default;
+  // Ends the epochs that these batches hold: what the device finds for them is not to be followed any more, and the host
+  // searches again. For the worker that is going to wait for epochs to end.
+  virtual void let_go() noexcept = 0;
+};
+
 // One worker's own: a server worker thread, or a thread that uses the embedded store. One thread at a time.
 struct Context {
   explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
@@ -81,8 +93,14 @@ struct Context {
   CasIds cas;
   StoreCounters counters;
   TaskCounters tasks;
+  InFlight* in_flight = nullptr;    // no device; outlives every use of the context
   Observer* observer = nullptr;     // nobody watches; set by the context's thread
   std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
+
+  // Before this thread waits for epochs to end.
+  void let_go() const noexcept {
+    if (TD_UNLIKELY(in_flight != nullptr)) in_flight->let_go();
+  }
 };
 
 // Whether a live item is out of date: expired, or older than the last flush_all.

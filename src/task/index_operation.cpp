@@ -38,4 +38,27 @@ void search_rest(Context& context, Batch& batch, const StripState& state) noexce
                                      batch.locations() + state.strip.begin);
 }
 
+void take_found(Context& context, Batch& batch, StripState& state) noexcept {
+  const Index& index = context.shared.index;
+  const Heap& heap = context.shared.heap;
+  const Query* const queries = batch.queries();
+  const Fingerprint* const fingerprints = batch.fingerprints();
+  const Location* const locations = batch.locations();
+  bool plain = true;
+  for (std::uint32_t i = state.strip.begin, end = state.strip.end; i < end; ++i) {
+    const Query& q = queries[i];
+    if (TD_UNLIKELY(q.opcode == Opcode::control)) {
+      state.strip.end = i;
+      break;
+    }
+    prefetch_read(heap.at(locations[i]));
+    if (TD_UNLIKELY(!q.is_plain_read())) {
+      plain = false;
+      if (q.opcode != Opcode::nothing) index.prefetch_guard(fingerprints[i]);
+    }
+  }
+  state.plain_reads = plain;
+  state.left = 0;
+}
+
 }  // namespace tandem::task

@@ -17,4 +17,8 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept;
 void search(Context& context, Batch& batch, StripState& state) noexcept;
 void search_rest(Context& context, Batch& batch, const StripState& state) noexcept;
 
+// In place of the three for a batch that a device has searched: ends the strip before the first control query, notes
+// whether all are plain reads, and prefetches the items that were found and what writes will need.
+void take_found(Context& context, Batch& batch, StripState& state) noexcept;
+
 }  // namespace tandem::task

@@ -42,12 +42,14 @@ TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, s
 }
 
 // The candidate is not the key's good item: asks the index, and answers.
-TD_NOINLINE void settle_slowly(Context& context, const Query& q, Fingerprint f, const Item* candidate, Result& r,
-                               std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, const Query& q, Fingerprint f,
+                               const Item* candidate, Result& r, std::uint32_t now_s,
+                               std::uint64_t flush_cas) noexcept {
   r.item = nullptr;
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
+  if (candidate == nullptr && batch.searched && is_final_miss(context.shared.index, f, batch.launch)) return;
   std::uint64_t word = 0;
   Item* const item = context.shared.index.find(f, q.key_view(), word);
   if (item != candidate) context.counters.index_retries.add();
@@ -59,8 +61,8 @@ TD_NOINLINE void settle_slowly(Context& context, const Query& q, Fingerprint f, 
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
 template <bool Plain, bool Flushed>
-TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Fingerprint f, Location location, Result& r,
-                      std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, const Query& q, Fingerprint f,
+                      Location location, Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   Item* const item = heap.at(location);
   if (TD_LIKELY(location != no_location)) {
     const std::uint64_t word = item->state_acquire();
@@ -72,7 +74,7 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Query& q, Finger
       return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
-  settle_slowly(context, q, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
+  settle_slowly(context, batch, q, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
 }
 
 // A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
@@ -93,7 +95,7 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   std::uint64_t hits = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-    settle<true, Flushed>(context, heap, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
+    settle<true, Flushed>(context, heap, batch, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
@@ -115,7 +117,7 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  settle<false, true>(context, context.shared.heap, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
+  settle<false, true>(context, context.shared.heap, batch, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
                       batch.result(i), state.now_s, state.flush_cas);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);

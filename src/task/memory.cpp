@@ -238,6 +238,7 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
 // Evicts the page's items and gives it to class `to`.
 bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Shared& shared = context.shared;
+  context.let_go();
   if (page == 0) return false;
   const SizeClass from = shared.heap.class_of(page_location(page));
   if (!shared.heap.close_page(page)) return false;
@@ -336,6 +337,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     l = allocate_once(context, c, item_bytes);
     if (l != no_location) return l;
     if (!wait) return no_location;
+    context.let_go();
     if (evicted + reclaimed != 0 || shared.heap.retired_bytes() != 0) {
       std::this_thread::yield();  // somebody's batch still sees what was retired
       continue;
@@ -402,6 +404,7 @@ std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
 
 bool make_index_room(Context& context, Fingerprint f) noexcept {
   Shared& shared = context.shared;
+  context.let_go();
   const auto start = std::chrono::steady_clock::now();
   do {
     context.epoch.enter();

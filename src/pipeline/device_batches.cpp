@@ -1,0 +1,63 @@
+#include "pipeline/device_batches.hpp"
+
+#include "base/hash.hpp"
+#include "index/stripes.hpp"
+
+namespace tandem {
+
+DeviceBatches::DeviceBatches(Context& context, Scheduler& scheduler, std::uint32_t capacity, unsigned count)
+    : context_(context), scheduler_(scheduler) {
+  for (unsigned i = 0; i < count; ++i) {
+    batches_.push_back(std::make_unique<DeviceBatch>(context.shared.epochs, scheduler.device(), capacity));
+  }
+  context_.in_flight = this;
+}
+
+DeviceBatches::~DeviceBatches() {
+  TD_ASSERT(in_flight_ == 0);
+  context_.in_flight = nullptr;
+}
+
+void DeviceBatches::submit() noexcept {
+  DeviceBatch& b = *batches_[next()];
+  Batch& batch = b.batch();
+  const std::uint64_t seed = context_.shared.hash_seed;
+  const Query* const queries = batch.queries();
+  Fingerprint* const fingerprints = batch.fingerprints();
+  for (std::uint32_t i = 0; i < batch.size(); ++i) {
+    const Query& q = queries[i];
+    const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
+    fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, seed) : Fingerprint{1, 0};
+  }
+  b.let_go_ = false;
+  b.epoch_.enter();
+  ++in_flight_;
+  scheduler_.submit(b);
+}
+
+void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
+  DeviceBatch& b = *batches_[oldest_];
+  SpinWait waiting;
+  while (is_with_scheduler(b)) waiting.once();
+  if (TD_UNLIKELY(b.state() == DeviceBatch::State::failed)) b.batch().use_own_columns();
+  b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
+  executor.run(b.batch(), writer);
+  if (b.epoch_.active()) b.epoch_.exit();
+  b.batch().clear();
+  b.state_.store(DeviceBatch::State::filling, std::memory_order_relaxed);
+  oldest_ = (oldest_ + 1) % count();
+  --in_flight_;
+}
+
+void DeviceBatches::let_go() noexcept {
+  for (unsigned i = 0; i < in_flight_; ++i) {
+    DeviceBatch& b = *batches_[(oldest_ + i) % count()];
+    if (!b.epoch_.active()) continue;
+    b.epoch_.exit();
+    b.let_go_ = true;
+    // Of the batch that is being answered; of others answer_oldest() will say it.
+    if (!is_with_scheduler(b)) b.batch().searched = false;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+// A worker's way to a device: batches that fill, are searched and are answered in turn, so that neither waits for the
+// other (Mega-KV 7.1: three buffers). Queries stay where they are from PP to WR.
+//
+// Thread safety: one thread at a time.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "pipeline/device_batch.hpp"
+#include "pipeline/executor.hpp"
+#include "pipeline/scheduler.hpp"
+
+namespace tandem {
+
+class DeviceBatches final : public InFlight {
+ public:
+  static constexpr unsigned count_default = 3;
+
+  // `count` batches of `capacity` queries. The context tells it when epochs must end. Throws DeviceError,
+  // std::runtime_error.
+  DeviceBatches(Context& context, Scheduler& scheduler, std::uint32_t capacity, unsigned count = count_default);
+  ~DeviceBatches() override;  // REQUIRES: none is in flight
+
+  unsigned count() const noexcept { return static_cast<unsigned>(batches_.size()); }
+  unsigned in_flight() const noexcept { return in_flight_; }
+  // Whether one is free; the number and the batch of the one to fill next. REQUIRES: can_fill().
+  bool can_fill() const noexcept { return in_flight_ < count(); }
+  unsigned next() const noexcept { return (oldest_ + in_flight_) % count(); }
+  Batch& filling() noexcept { return batches_[next()]->batch(); }
+
+  // Hashes the keys of the batch that was filled and hands it to the scheduler. Its keys and values stay as they are
+  // until it is answered. REQUIRES: can_fill().
+  void submit() noexcept;
+
+  // Number of the one that was submitted first. REQUIRES: in_flight() != 0.
+  unsigned oldest() const noexcept { return oldest_; }
+  bool oldest_is_done() const noexcept { return !is_with_scheduler(*batches_[oldest_]); }
+  // Runs the rest of the pipeline over the oldest batch: after the device's search, or all of it if there was none. Then
+  // its place is free. Waits for the device, at most until the scheduler's deadline.
+  void answer_oldest(Executor& executor, ResponseWriter& writer);
+
+  void let_go() noexcept override;
+
+ private:
+  static bool is_with_scheduler(const DeviceBatch& b) noexcept {
+    const DeviceBatch::State s = b.state();
+    return s == DeviceBatch::State::queued || s == DeviceBatch::State::running;
+  }
+
+  Context& context_;
+  Scheduler& scheduler_;
+  std::vector<std::unique_ptr<DeviceBatch>> batches_;
+  unsigned oldest_ = 0, in_flight_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,168 @@
+#include "pipeline/scheduler.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After the last work the thread looks on for so long before it sleeps: a launch costs less than being woken.
+constexpr auto awake = std::chrono::microseconds(200);
+// Asleep it looks after the replica's log now and then.
+constexpr auto nap = std::chrono::milliseconds(1), long_nap = std::chrono::milliseconds(50);
+constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
+
+}  // namespace
+
+Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& options)
+    : device_(device), replica_(replica), options_(options) {
+  ready_.reserve(search_parts_max);
+  thread_ = std::thread([this] { run(); });
+}
+
+Scheduler::~Scheduler() {
+  stopping_.store(true, std::memory_order_release);
+  wakeup_.notify();
+  thread_.join();
+}
+
+void Scheduler::submit(DeviceBatch& batch) noexcept {
+  batch.state_.store(DeviceBatch::State::queued, std::memory_order_relaxed);
+  DeviceBatch* head = queue_.load(std::memory_order_relaxed);
+  do {
+    batch.next_ = head;
+  } while (!queue_.compare_exchange_weak(head, &batch, std::memory_order_seq_cst, std::memory_order_relaxed));
+  // Either this sees that the thread sleeps, or the thread, before it does, that there is a batch.
+  if (sleeps_.load(std::memory_order_seq_cst)) wakeup_.notify();
+}
+
+void Scheduler::run() noexcept {
+  last_work_ = Clock::now();
+  while (!stopping_.load(std::memory_order_acquire)) {
+    const bool followed = follow();
+    serves_.store(replica_.state() == Replica::State::current, std::memory_order_relaxed);
+    take_queue();
+    const TimePoint now = Clock::now();
+    if (!ready_.empty()) {
+      if (!serves()) {
+        refuse_all();
+      } else if (launches_.size() < options_.launches_max && now >= last_launch_ + options_.cycle) {
+        launch();
+      }
+    }
+    if (!launches_.empty()) land();
+    if (followed || !ready_.empty() || !launches_.empty()) {
+      last_work_ = now;
+      std::this_thread::yield();
+    } else if (now - last_work_ < awake) {
+      std::this_thread::yield();
+    } else {
+      sleeps_.store(true, std::memory_order_seq_cst);
+      if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_.wait_for(replica_.has_changes() ? nap : long_nap);
+      sleeps_.store(false, std::memory_order_relaxed);
+    }
+  }
+  while (!launches_.empty()) {
+    land();
+    std::this_thread::yield();
+  }
+  take_queue();
+  refuse_all();
+}
+
+// The replica's own work, while no launch does it in passing. True: there is more.
+bool Scheduler::follow() noexcept {
+  if (replica_.state() == Replica::State::lost) return false;
+  if (replica_.state() != Replica::State::current) return replica_.step(upload_step_bytes);
+  if (ready_.empty() && replica_.wants_drain()) static_cast<void>(replica_.drain());
+  return false;
+}
+
+// Appends what was handed over, oldest first.
+void Scheduler::take_queue() noexcept {
+  DeviceBatch* b = queue_.exchange(nullptr, std::memory_order_acquire);
+  if (b == nullptr) return;
+  if (ready_.empty()) ready_since_ = Clock::now();
+  const auto before = static_cast<std::ptrdiff_t>(ready_.size());
+  for (; b != nullptr; b = b->next_) ready_.push_back(b);
+  std::reverse(ready_.begin() + before, ready_.end());
+}
+
+void Scheduler::launch() noexcept {
+  Stream& stream = replica_.stream();
+  const DeviceMark from = stream.mark();
+  const Replica::Drained drained = replica_.drain();
+  if (drained.status == DeviceStatus::pending) return;  // its buffers are all under way
+  if (drained.status != DeviceStatus::ok) return refuse_all();
+
+  SearchPart parts[search_parts_max];
+  const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
+  std::uint64_t queries = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const DeviceBatch& b = *ready_[i];
+    parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(), b.batch_.size()};
+    queries += b.batch_.size();
+  }
+  if (stream.search(drained.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) return refuse_all();
+
+  Launch l;
+  if (!spare_.empty()) {
+    l = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  l.from = from;
+  l.to = stream.mark();
+  l.begun = ready_since_;
+  const auto taken = ready_.begin() + static_cast<std::ptrdiff_t>(count);
+  l.batches.assign(ready_.begin(), taken);
+  ready_.erase(ready_.begin(), taken);
+  ready_since_ = last_launch_ = Clock::now();
+  for (DeviceBatch* b : l.batches) {
+    b->batch_.launch = drained.launch;
+    b->state_.store(DeviceBatch::State::running, std::memory_order_relaxed);
+  }
+  launches_.push_back(std::move(l));
+  counters_.launches.add();
+  counters_.batches.add(count);
+  counters_.queries.add(queries);
+}
+
+// Gives back the batches of launches that have ended, in order.
+void Scheduler::land() noexcept {
+  while (!launches_.empty()) {
+    Launch& l = launches_.front();
+    DeviceStatus status = replica_.stream().poll(l.to);
+    if (status == DeviceStatus::pending) {
+      if (Clock::now() - last_launch_ <= options_.deadline) return;
+      device_.abandon();
+      status = DeviceStatus::lost;
+    }
+    const bool done = status == DeviceStatus::ok;
+    if (done) {
+      counters_.device_ns.add(replica_.stream().elapsed_ns(l.from, l.to));
+      counters_.cycle_ns.add(static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - l.begun).count()));
+    } else {
+      counters_.failed_batches.add(l.batches.size());
+      serves_.store(false, std::memory_order_relaxed);
+    }
+    for (DeviceBatch* b : l.batches) give_back(*b, done ? DeviceBatch::State::done : DeviceBatch::State::failed);
+    l.batches.clear();
+    spare_.push_back(std::move(l));
+    launches_.pop_front();
+  }
+}
+
+void Scheduler::give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept {
+  batch.state_.store(state, std::memory_order_release);
+}
+
+void Scheduler::refuse_all() noexcept {
+  counters_.refused_batches.add(ready_.size());
+  for (DeviceBatch* b : ready_) give_back(*b, DeviceBatch::State::refused);
+  ready_.clear();
+}
+
+}  // namespace tandem

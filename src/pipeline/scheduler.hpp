@@ -1,0 +1,86 @@
+// One device's scheduler: a thread that, once a cycle, brings the replica up to date and launches a search of all batches
+// that workers have handed over (periodic scheduling, Mega-KV 5). Departures: the CPU answers by itself what is not worth
+// a device's round trip, so a cycle without batches launches nothing; and inserts and deletes are the host's, of which
+// the replica's log tells (write protocol 6).
+//
+// Whatever happens to the device, every batch comes back: searched, refused, or failed within the deadline.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/wakeup.hpp"
+#include "device/device.hpp"
+#include "device/replica.hpp"
+#include "observe/counters.hpp"
+#include "pipeline/device_batch.hpp"
+
+namespace tandem {
+
+struct SchedulerOptions {
+  // Between two launches at least; 0: a launch follows when the one before is done, or at once.
+  std::chrono::microseconds cycle{0};
+  // A launch that takes longer means that the device is lost.
+  std::chrono::milliseconds deadline{1000};
+  unsigned launches_max = 2;  // under way together
+};
+
+// Counted since the start. Thread safety: one scheduler adds, anybody reads.
+struct SchedulerCounters {
+  Counter launches, batches, queries;  // searched
+  Counter refused_batches, failed_batches;
+  Counter device_ns;                   // of the launches: changes and search
+  Counter cycle_ns;                    // from hand-over of a launch's first batch to its end, summed over launches
+};
+
+class Scheduler {
+ public:
+  // Starts the thread. All of them outlive it. Throws DeviceError.
+  Scheduler(Device& device, Replica& replica, const SchedulerOptions& options = {});
+  ~Scheduler();  // REQUIRES: no batch is in flight
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  Device& device() noexcept { return device_; }
+  // Any thread: whether a batch that is handed over now has a good chance to be searched.
+  bool serves() const noexcept { return serves_.load(std::memory_order_relaxed); }
+  // Any thread: takes the batch, which then is the scheduler's until its state says otherwise.
+  void submit(DeviceBatch& batch) noexcept;
+
+  const SchedulerCounters& counters() const noexcept { return counters_; }
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  struct Launch {
+    DeviceMark from = 0, to = 0;
+    TimePoint begun;
+    std::vector<DeviceBatch*> batches;
+  };
+
+  void run() noexcept;
+  void take_queue() noexcept;
+  void launch() noexcept;
+  void land() noexcept;
+  bool follow() noexcept;
+  void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
+  void refuse_all() noexcept;
+
+  Device& device_;
+  Replica& replica_;
+  const SchedulerOptions options_;
+  std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
+  std::vector<DeviceBatch*> ready_;
+  TimePoint ready_since_{}, last_launch_{}, last_work_{};
+  std::deque<Launch> launches_;
+  std::vector<Launch> spare_;
+  SchedulerCounters counters_;
+  std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false};
+  WakeUp wakeup_;
+  std::thread thread_;
+};
+
+}  // namespace tandem
