@@ -111,6 +111,9 @@ function(tandem_layer line)
 
   if(TANDEM_CUDA)
     tandem_cuda(${name})
+    if(name STREQUAL "device")
+      tandem_cuda_runtime(${layer})
+    endif()
   endif()
 
   if(name STREQUAL "cli" AND EXISTS ${PROJECT_SOURCE_DIR}/${dir}/main.cpp)

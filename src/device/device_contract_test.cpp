@@ -42,6 +42,7 @@ TEST_P(DeviceContract, SaysWhatItIs) {
   EXPECT_TRUE(GetParam().name.starts_with(device->info().backend));
   EXPECT_GT(device->info().memory_bytes, 1u << 20);
   EXPECT_FALSE(device->lost());
+  EXPECT_EQ(device->lost_reason(), "");
 }
 
 // --- memory
@@ -380,6 +381,7 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
   const std::unique_ptr<Stream> other = device->make_stream();
   device->abandon();
   EXPECT_TRUE(device->lost());
+  EXPECT_NE(device->lost_reason(), "");
   device->abandon();
   const DeviceIndex index = table.index();
   EXPECT_EQ(stream->poll(before), DeviceStatus::lost);
