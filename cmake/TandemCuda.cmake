@@ -51,6 +51,7 @@ function(tandem_cuda name)
     set_target_properties(${bench} PROPERTIES
       LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
     target_link_libraries(${bench} PRIVATE $<TARGET_OBJECTS:tandem_${name}_cuda>)
+    target_link_options(${bench} PRIVATE $<TARGET_PROPERTY:tandem_flags,INTERFACE_LINK_OPTIONS>)
     tandem_cuda_link(${bench} PRIVATE)
     add_dependencies(tandem_cuda_programs ${bench})
   endforeach()
