@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,14 @@ class ReplicaFollower {
     if (entered) epoch_.exit();
   }
 
+  // After an overflow: the log anew, then all cells. REQUIRES: epoch() is not active.
+  void restart() {
+    log_.start();
+    const std::uint64_t stamp = store_.epochs.retire_stamp();
+    while (!store_.epochs.is_safe(stamp)) std::this_thread::yield();
+    upload();
+  }
+
   // What the scheduler does for a launch; uploads anew when growth has replaced the table.
   Launch launch() {
     const bool entered = enter();
@@ -114,6 +123,7 @@ class ReplicaFollower {
     return n;
   }
 
+  std::uint64_t cell(std::uint64_t i) const { return cells_[i]; }
   EpochDomain::Participant& epoch() { return epoch_; }
 
   Drained drained{};

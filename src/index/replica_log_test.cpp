@@ -259,6 +259,36 @@ TEST(ReplicaLogRules, TheTableIsLookedUpAfterTheCount) {
   EXPECT_NE(growth_during_a_drain<LooksFirst>(), "");
 }
 
+// A batch that began while the log was off changes a cell after the upload has read it.
+std::string upload_at_once(bool waits) {
+  ReplicaLog log;
+  SteppingLog stepping(log);
+  TestStore store({.log = &stepping});
+  TestWorker worker(store);
+  ReplicaFollower<ReplicaLog> replica(log, store);
+  std::uint64_t stamp = 0;
+  bool uploaded = false;
+  const auto upload = [&] {
+    if (uploaded || (waits && !store.epochs.is_safe(stamp))) return;
+    replica.upload();
+    uploaded = true;
+  };
+  stepping.reserved = [&] {
+    log.start();
+    stamp = store.epochs.retire_stamp();
+    upload();
+  };
+  worker.set("k", 1);
+  upload();
+  if (!uploaded) return "it waits for ever";
+  replica.launch();
+  return replica.differences() == 0 ? "" : "the replica differs for good";
+}
+TEST(ReplicaLogRules, AnUploadWaitsForTheBatchesBeforeTheLog) {
+  EXPECT_EQ(upload_at_once(true), "");
+  EXPECT_EQ(upload_at_once(false), "the replica differs for good");
+}
+
 // --- bounds
 
 TEST(ReplicaLog, FullRingSwitchesTheLogOffAndWritersGoOn) {
