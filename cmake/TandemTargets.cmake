@@ -89,6 +89,12 @@ function(tandem_layer line)
     list(FILTER sources EXCLUDE REGEX "/no_http\\.cpp$")
   endif()
 
+  if(name STREQUAL "device" AND TANDEM_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+  elseif(name STREQUAL "device")
+    list(FILTER sources EXCLUDE REGEX "/cuda/cuda_[^/]*\\.cpp$")
+  endif()
+
   set(layer tandem_${name})
   if(sources)
     add_library(${layer} STATIC ${sources})

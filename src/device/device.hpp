@@ -1,5 +1,5 @@
-// An accelerator: memory of its own, queues of work (streams), and the kernels that Tandem runs there. Two kinds: `cuda`
-// (device/cuda), and `sim` (device/sim), a device in software with faults on demand, for machines without a GPU.
+// An accelerator: memory of its own, queues of work (streams), and the kernels that Tandem runs there. Two kinds:
+// `cuda` (device/cuda), and `sim` (device/sim), a device in software with faults on demand, for machines without a GPU.
 //
 // Errors are values, since whoever meets one goes on without the device: `lost` is for ever, and everything that is
 // asked of a lost device answers it at once. Nothing here throws but the makers of devices, memory and streams
@@ -13,6 +13,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/fingerprint.hpp"
@@ -77,9 +78,9 @@ struct DeviceInfo {
 // Stands for what was queued on a stream up to a moment.
 using DeviceMark = std::uint64_t;
 
-// A queue of work: in order, and asynchronous but for what the calls say. Counts of 0 do nothing. Host memory that a call
-// names must be pinned memory of this device, and stays as it is (copies to the device) or untouched (copies from it)
-// until the work is done.
+// A queue of work: in order, and asynchronous but for what the calls say. Counts of 0 do nothing. Host memory that a
+// call names must be pinned memory of this device, and stays as it is (copies to the device) or untouched (copies from
+// it) until the work is done. Arrays are aligned as their types are.
 class Stream {
  public:
   Stream() = default;
@@ -117,11 +118,13 @@ class Stream {
   // Stands for everything queued so far. Never fails: on a lost device its poll() says so.
   [[nodiscard]] virtual DeviceMark mark() noexcept = 0;
   // ok: done, and what it wrote to pinned memory can be read. failed, lost: it will never be; what it was to write is
-  // undefined. Does not block.
+  // undefined. `failed` is the first mark behind work that failed, not those behind it. Does not block. REQUIRES: a
+  // mark of this stream, or 0, which stands for nothing.
   [[nodiscard]] virtual DeviceStatus poll(DeviceMark mark) noexcept = 0;
   // poll() until it is not pending or `limit` has passed.
   [[nodiscard]] virtual DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept = 0;
-  // What is queued here from now on begins after `mark` of `other`, a stream of the same device.
+  // What is queued here from now on begins after `mark` of `other`, a stream of the same device that another thread may
+  // be using; it may be destroyed before that.
   [[nodiscard]] virtual DeviceStatus after(Stream& other, DeviceMark mark) noexcept = 0;
   // Device time between two marks of this stream that are done, in ns; 0 when it cannot be known.
   [[nodiscard]] virtual std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept = 0;
@@ -145,6 +148,7 @@ class Device {
 
   // Memory of the device, aligned to 256 bytes, contents undefined. Throws DeviceError.
   virtual DevicePtr<std::byte> allocate(std::uint64_t bytes) = 0;
+  // REQUIRES, as release_pinned(): nothing that is queued names it, unless the device is lost.
   virtual void release(DevicePtr<std::byte> at) noexcept = 0;
   // Host memory that the device reads and writes, aligned to a page. Throws DeviceError.
   virtual PinnedBlock allocate_pinned(std::uint64_t bytes) = 0;

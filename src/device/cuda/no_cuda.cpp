@@ -1,0 +1,15 @@
+// In place of the GPUs where the program is built without CUDA (TANDEM_CUDA).
+#include "device/cuda/cuda_device.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr const char* reason = "built without CUDA";
+
+}  // namespace
+
+DeviceCount cuda_device_count() { return {0, reason}; }
+DeviceInfo cuda_device_info(std::uint32_t) { throw DeviceError(DeviceStatus::lost, reason); }
+std::unique_ptr<Device> make_cuda_device(std::uint32_t) { throw DeviceError(DeviceStatus::lost, reason); }
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// What the streams of a simulated device share: its memory, its engines, its faults. Streams hold it, so that it
+// outlives the device where they do. Thread-safe.
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "device/sim/sim_device.hpp"
+#include "device/sim/sim_memory.hpp"
+
+namespace tandem::sim {
+
+using Clock = std::chrono::steady_clock;
+using Nanoseconds = std::chrono::nanoseconds;
+
+enum class Engine : std::uint8_t { copy_in, copy_out, kernel };
+
+class Queue;
+
+// Counts down to one event: the nth call of hit() after set(n).
+class Countdown {
+ public:
+  void set(std::uint64_t nth) noexcept { left_.store(nth, std::memory_order_relaxed); }
+  bool hit() noexcept {
+    std::uint64_t left = left_.load(std::memory_order_relaxed);
+    while (left != 0 && !left_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+    }
+    return left == 1;
+  }
+
+ private:
+  std::atomic<std::uint64_t> left_{0};
+};
+
+class Core {
+ public:
+  explicit Core(const SimOptions& o);
+
+  const SimOptions options;
+  const DeviceInfo info;
+  Memory memory;
+  Countdown refuse, fail;
+  std::atomic<double> slow{1};
+
+  bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
+  bool hung() const noexcept { return hung_.load(std::memory_order_acquire); }
+  void set_lost() noexcept;
+  void set_hung(bool hung) noexcept;
+
+  // --- of the model
+  Nanoseconds copy_time(std::uint64_t bytes) const noexcept;
+  Nanoseconds kernel_time(std::uint64_t queries) const noexcept;
+  struct Span {
+    Clock::time_point begin, end;
+  };
+  // Takes the engine for work that may begin at `ready`.
+  Span reserve(Engine engine, Clock::time_point ready, Nanoseconds duration) noexcept;
+
+  // Queues are woken when a fault comes or goes.
+  void enrol(Queue& queue);
+  void leave(Queue& queue) noexcept;
+  void wake_all() noexcept;
+
+ private:
+  std::atomic<bool> lost_{false}, hung_{false};
+  std::mutex engines_mutex_;
+  std::array<Clock::time_point, 3> engine_free_;
+  std::mutex queues_mutex_;
+  std::vector<Queue*> queues_;
+};
+
+}  // namespace tandem::sim

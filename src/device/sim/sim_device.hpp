@@ -1,0 +1,70 @@
+// A device in software: the kernels run on threads of the host, one for each stream, over memory that the host reaches
+// only by copies. For tests of everything that has to go on when a device does not, and for machines without a GPU.
+//
+// Time is modelled, not measured. A copy or kernel begins `latency` after the call at the earliest, when what was
+// queued before it is done and its engine is free (there are three: copies to the device, copies from it, kernels). A
+// copy takes its bytes / copy_bytes_per_s, a kernel one lane_time for every `lanes` of its queries or part of them.
+// What the model says takes no time takes the time of its thread.
+//
+// Every address is checked when work is queued and again when it begins: one that is not all inside one allocation, or
+// not aligned for its type, makes it `failed`, where a GPU would be lost.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "device/device.hpp"
+
+namespace tandem {
+
+namespace sim {
+class Core;
+}
+
+struct SimOptions {
+  std::uint32_t number = 0;  // devices with different numbers, modulo 16, have different addresses
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;
+  std::chrono::nanoseconds latency{0};
+  double copy_bytes_per_s = 0;  // 0: no limit
+  std::uint32_t lanes = 0;      // queries in flight; 0: no limit
+  std::chrono::nanoseconds lane_time{1000};
+};
+
+// Thread safety: as Device; the faults may be set from any thread, at any time.
+class SimDevice final : public Device {
+ public:
+  explicit SimDevice(const SimOptions& options);
+  ~SimDevice() override;
+
+  const DeviceInfo& info() const noexcept override;
+  std::uint64_t memory_free_bytes() noexcept override;
+  std::unique_ptr<Stream> make_stream() override;
+  DevicePtr<std::byte> allocate(std::uint64_t bytes) override;
+  void release(DevicePtr<std::byte> at) noexcept override;
+  PinnedBlock allocate_pinned(std::uint64_t bytes) override;
+  void release_pinned(PinnedBlock block) noexcept override;
+  bool lost() const noexcept override;
+  void abandon() noexcept override;
+
+  // --- faults. "Work" is a copy, a zeroing or a kernel.
+
+  // All modelled times of work that begins from now on are multiplied; 1 ends it.
+  void slow(double factor) noexcept;
+  // The nth work from now on is refused: its call returns `failed`. 0 takes the order back.
+  void refuse(std::uint64_t nth = 1) noexcept;
+  // The nth work to begin from now on does nothing: the next mark behind it is `failed`. 0 takes the order back.
+  void fail(std::uint64_t nth = 1) noexcept;
+  // No work begins or ends any more, and no mark is done, until resume() or abandon(). A stream that is destroyed
+  // meanwhile drops what it has.
+  void hang() noexcept;
+  void resume() noexcept;
+  // As if it fell off the bus: what abandon() does, by the device itself.
+  void lose() noexcept;
+
+ private:
+  std::shared_ptr<sim::Core> core_;
+};
+
+std::unique_ptr<SimDevice> make_sim_device(const SimOptions& options = {});
+
+}  // namespace tandem

@@ -1,0 +1,81 @@
+#include "device/sim/sim_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <new>
+
+namespace tandem::sim {
+namespace {
+
+std::uintptr_t number_of(const void* host) noexcept { return reinterpret_cast<std::uintptr_t>(host); }
+
+constexpr unsigned number_shift = 44;                  // 16 devices of 16 TiB of addresses each: none is used twice
+constexpr std::uint64_t gap = std::uint64_t{1} << 16;  // between allocations: running over one end never meets another
+
+}  // namespace
+
+Block::Block(std::uint64_t bytes) : bytes_(bytes) {
+  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  data_ = static_cast<std::byte*>(at);
+  std::memset(data_, 0xa5, bytes);
+}
+
+Block::~Block() { munmap(data_, bytes_); }
+
+Memory::Memory(std::uint32_t number, std::uint64_t limit_bytes) noexcept
+    : limit_bytes_(limit_bytes), next_((std::uint64_t{number % 16} << number_shift) + gap) {}
+
+std::uint64_t Memory::allocate(Space space, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t room = (((next_ >> number_shift) + 1) << number_shift) - next_;
+  if (room <= 2 * gap || bytes > room - 2 * gap || (space == Space::device && bytes > limit_bytes_ - used_bytes_))
+    return 0;
+  const std::uint64_t address = static_cast<std::uint64_t>(space) | next_;
+  auto block = std::make_shared<Block>(bytes);
+  if (space == Space::pinned) pinned_address_.emplace(number_of(block->data()), address);
+  blocks_.emplace(address, std::move(block));
+  if (space == Space::device) used_bytes_ += bytes;
+  next_ += (bytes + 2 * gap - 1) / gap * gap;
+  return address;
+}
+
+void Memory::release(std::uint64_t address, bool keep) noexcept {
+  std::shared_ptr<Block> block;  // unmapped behind the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end()) return;
+  block = std::move(found->second);
+  blocks_.erase(found);
+  if (pinned_address_.erase(number_of(block->data())) == 0) used_bytes_ -= block->bytes();
+  if (keep) kept_.push_back(block);
+}
+
+Piece Memory::find(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment) const noexcept {
+  const std::lock_guard lock(mutex_);
+  auto found = blocks_.upper_bound(address);
+  if (found == blocks_.begin() || address % alignment != 0) return {};
+  --found;
+  const std::uint64_t offset = address - found->first;
+  const std::uint64_t size = found->second->bytes();
+  if (offset > size || bytes > size - offset) return {};
+  return {found->second, found->second->data() + offset};
+}
+
+std::uint64_t Memory::address_of(const void* host, std::uint64_t bytes) const noexcept {
+  const std::lock_guard lock(mutex_);
+  auto found = pinned_address_.upper_bound(number_of(host));
+  if (found == pinned_address_.begin()) return 0;
+  --found;
+  const std::uint64_t offset = number_of(host) - found->first;
+  const std::uint64_t size = blocks_.at(found->second)->bytes();
+  return offset <= size && bytes <= size - offset ? found->second + offset : 0;
+}
+
+std::uint64_t Memory::free_bytes() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return limit_bytes_ - used_bytes_;
+}
+
+}  // namespace tandem::sim

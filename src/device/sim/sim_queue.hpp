@@ -1,0 +1,82 @@
+// The work of one simulated stream and the thread that does it.
+#pragma once
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "device/sim/sim_core.hpp"
+
+namespace tandem::sim {
+
+// Where work reads or writes.
+struct Range {
+  std::uint64_t address, bytes, alignment;
+};
+constexpr std::size_t ranges_max = 4;
+// Where the host finds the ranges; entries beyond them are null.
+using Places = std::array<std::byte*, ranges_max>;
+
+struct Work {
+  Engine engine = Engine::kernel;
+  Nanoseconds duration{0};
+  std::array<Range, ranges_max> ranges{};  // bytes 0: none
+  std::function<bool(const Places&)> run;  // false: failed. Empty: a mark, or a wait for one
+  Clock::time_point queued{};
+  DeviceMark mark = 0;
+  std::shared_ptr<Queue> other;  // whose `mark` is waited for
+};
+
+// Thread safety: all calls at any time, but for close().
+class Queue {
+ public:
+  explicit Queue(std::shared_ptr<Core> core);
+  ~Queue() { core_->leave(*this); }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  void run() noexcept;  // by its thread, until close() or the device is lost
+  // No work comes any more; run() returns when it is done, or at once when the device hangs or is lost.
+  void close() noexcept;
+  void drop() noexcept;  // all that is left
+
+  [[nodiscard]] DeviceStatus push(Work work) noexcept;
+  DeviceMark mark() noexcept;
+  [[nodiscard]] DeviceStatus poll(DeviceMark mark) noexcept;
+  [[nodiscard]] DeviceStatus wait(DeviceMark mark, Nanoseconds limit) noexcept;
+  [[nodiscard]] std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept;
+  void wake() noexcept;
+  Core& core() const noexcept { return *core_; }
+
+ private:
+  struct Settled {
+    DeviceMark mark = 0;
+    Clock::time_point at;
+  };
+  static constexpr std::size_t remembered = 4096;  // times of marks
+
+  bool stopped() const noexcept;  // nothing more may be done here
+  // False: stopped meanwhile.
+  bool sleep_until(Clock::time_point t) noexcept;
+  bool wait_while_hung() noexcept;
+  bool wait_for(Queue& other, DeviceMark mark) noexcept;
+  bool do_work(Work& work, bool& good) noexcept;
+  void settle(DeviceMark mark, bool good) noexcept;
+
+  const std::shared_ptr<Core> core_;
+  std::mutex mutex_;
+  std::condition_variable work_, settled_changed_;
+  std::deque<Work> works_;
+  DeviceMark last_ = 0;
+  std::atomic<DeviceMark> settled_{0};
+  std::atomic<bool> closing_{false}, ended_{false};
+  std::set<DeviceMark> failed_;
+  std::array<Settled, remembered> times_{};
+};
+
+}  // namespace tandem::sim

@@ -1,0 +1,349 @@
+// What `sim` adds to the contract of a device: checked addresses, modelled times, faults.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "device/sim/sim_device.hpp"
+#include "index/cuckoo_check.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto long_enough = 2min;  // for anything that does come
+
+// One device, one stream, and memory to copy about.
+struct Rig {
+  explicit Rig(const SimOptions& options = {})
+      : device(make_sim_device(options)), stream(device->make_stream()), array(*device, 4096), block(*device, 4096) {
+    std::memset(block.data(), 0, block.bytes());
+  }
+  DeviceStatus copy(std::uint64_t count = 16) {
+    return stream->copy_to_device(array.bytes_at(), block.data(), count * sizeof(std::uint32_t));
+  }
+  DeviceStatus finish() { return stream->wait(stream->mark(), long_enough); }
+
+  std::unique_ptr<SimDevice> device;
+  std::unique_ptr<Stream> stream;
+  DeviceArray<std::uint32_t> array;
+  PinnedArray<std::uint32_t> block;
+};
+
+// --- addresses
+
+TEST(SimAddresses, AreNoneOfTheHosts) {
+  const Rig rig;
+  for (const std::uint64_t address : {rig.array.at().address(), rig.block.at().address()}) {
+    const std::uint64_t above = address >> 48 & 0xff;
+    EXPECT_TRUE(above != 0 && above != 0xff);
+  }
+}
+
+TEST(SimAddresses, OutsideAnAllocationFail) {
+  Rig rig;
+  const Rig other({.number = 1});
+  const std::uint64_t bytes = rig.array.bytes();
+  std::vector<std::byte> pageable(64);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at(), bytes), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at(), bytes + 1), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at() + 1, bytes), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at() + bytes, 1), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero(DevicePtr<std::byte>(rig.array.at().address() - 1), 1), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at(), UINT64_MAX), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero({}, 1), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->zero(other.array.bytes_at(), 1), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->copy_to_device(rig.array.bytes_at(), pageable.data(), 64), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->copy_to_device(rig.array.bytes_at(), rig.block.data() + 4095, 8), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->copy_to_host(pageable.data(), rig.array.bytes_at(), 64), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->copy_to_host(other.block.data(), rig.array.bytes_at(), 64), DeviceStatus::failed);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+}
+
+TEST(SimAddresses, KernelsCheckEveryArray) {
+  Rig rig;
+  const DeviceArray<Bucket> buckets(*rig.device, 4);
+  const DeviceArray<std::uint32_t> winners(*rig.device, 32);
+  const PinnedArray<Fingerprint> f(*rig.device, 8);
+  const PinnedArray<Location> location(*rig.device, 8);
+  const PinnedArray<std::uint8_t> done(*rig.device, 8);
+  const PinnedArray<DirtyCell> cells(*rig.device, 8);
+  Stream& stream = *rig.stream;
+  ASSERT_EQ(stream.zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(stream.zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
+  for (std::uint32_t i = 0; i < 8; ++i) f[i] = {i + 1, i}, location[i] = i + 1, cells[i] = {i, 0};
+  const DeviceIndex index{buckets.at(), 3};
+  const auto refused = DeviceStatus::failed;
+  EXPECT_EQ(stream.search(index, f.at(), location.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.search(index, f.at(), location.at(), 9), refused);
+  EXPECT_EQ(stream.search({buckets.at(), 7}, f.at(), location.at(), 8), refused);  // of 8 buckets
+  EXPECT_EQ(stream.search({buckets.at(), 2}, f.at(), location.at(), 8), refused);  // no power of two
+  EXPECT_EQ(stream.search({buckets.at(), 0}, f.at(), location.at(), 8), refused);
+  EXPECT_EQ(stream.search(index, DevicePtr<const Fingerprint>(f.at().address() + 1), location.at(), 1), refused);
+  EXPECT_EQ(stream.search(index, {}, location.at(), 1), refused);
+  EXPECT_EQ(stream.insert(index, f.at(), location.at(), done.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.insert(index, f.at(), location.at(), done.at(1), 8), refused);
+  EXPECT_EQ(stream.erase(index, f.at(), location.at(1), done.at(), 8), refused);
+  EXPECT_EQ(stream.erase(index, f.at(), location.at(), done.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.apply(index, winners.at(), cells.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.apply(index, winners.at(1), cells.at(), 8), refused);
+  EXPECT_EQ(stream.apply(index, winners.at(), cells.at(1), 8), refused);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+}
+
+TEST(SimAddresses, ReleasedBeforeTheWorkBeginsFail) {
+  Rig rig;
+  DeviceArray<std::uint32_t> gone(*rig.device, 16);
+  rig.device->hang();
+  ASSERT_EQ(rig.stream->zero(gone.bytes_at(), gone.bytes()), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  gone = {};
+  rig.device->resume();
+  EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::failed);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+}
+
+TEST(SimAddresses, WinnersAreZeroBeforeApply) {
+  Rig rig;
+  const DeviceArray<Bucket> buckets(*rig.device, 2);
+  const DeviceArray<std::uint32_t> winners(*rig.device, 16);
+  rig.block[0] = 1;
+  ASSERT_EQ(rig.stream->zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(rig.stream->copy_to_device(winners.bytes_at(3), rig.block.data(), 4), DeviceStatus::ok);
+  const PinnedArray<DirtyCell> cells(*rig.device, 2);
+  cells[0] = {2, 5}, cells[1] = {3, 6};
+  ASSERT_EQ(rig.stream->apply({buckets.at(), 1}, winners.at(), cells.at(), 1), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+  ASSERT_EQ(rig.stream->apply({buckets.at(), 1}, winners.at(), cells.at(), 2), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::failed);
+}
+
+TEST(SimMemory, HasItsLimit) {
+  const auto device = make_sim_device({.memory_bytes = 10'000});
+  EXPECT_EQ(device->info().memory_bytes, 10'000u);
+  const DeviceArray<std::byte> most(*device, 9'000);
+  EXPECT_EQ(device->memory_free_bytes(), 1'000u);
+  EXPECT_THROW(DeviceArray<std::byte>(*device, 1'001), DeviceError);
+  const DeviceArray<std::byte> rest(*device, 1'000);
+  EXPECT_EQ(device->memory_free_bytes(), 0u);
+  const PinnedArray<std::byte> block(*device, 100'000);  // of the host's memory
+}
+
+TEST(SimMemory, IsNotZero) {
+  Rig rig;
+  ASSERT_EQ(rig.stream->copy_to_host(rig.block.data(), rig.array.bytes_at(), rig.block.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  EXPECT_EQ(rig.block[17], 0xa5a5a5a5u);
+}
+
+// --- times. Only that they are not shorter: machines of tests are busy.
+
+TEST(SimTimes, LatencyPassesOnceForWhatIsQueuedTogether) {
+  Rig rig({.latency = 20ms});
+  const auto began = Clock::now();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(rig.copy(), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  EXPECT_EQ(rig.stream->wait(mark, 1ms), DeviceStatus::pending);
+  EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::ok);
+  EXPECT_GE(Clock::now() - began, 20ms);
+  EXPECT_LT(Clock::now() - began, 1900ms);  // not 100 times
+}
+
+TEST(SimTimes, CopiesTakeTheirBytes) {
+  Rig rig({.copy_bytes_per_s = 1e6});  // 16 KiB: 16 ms
+  const auto began = Clock::now();
+  const DeviceMark from = rig.stream->mark();
+  ASSERT_EQ(rig.copy(4096), DeviceStatus::ok);
+  const DeviceMark between = rig.stream->mark();
+  ASSERT_EQ(rig.stream->copy_to_host(rig.block.data(), rig.array.bytes_at(), rig.block.bytes()), DeviceStatus::ok);
+  const DeviceMark to = rig.stream->mark();
+  ASSERT_EQ(rig.stream->wait(to, long_enough), DeviceStatus::ok);
+  EXPECT_GE(Clock::now() - began, 32ms);
+  EXPECT_GE(rig.stream->elapsed_ns(from, between), 16'000'000u);
+  EXPECT_GE(rig.stream->elapsed_ns(from, to), 32'000'000u);
+}
+
+TEST(SimTimes, StreamsShareTheEngines) {
+  Rig rig({.copy_bytes_per_s = 1e6});
+  const std::unique_ptr<Stream> other = rig.device->make_stream();
+  const auto began = Clock::now();
+  ASSERT_EQ(rig.copy(4096), DeviceStatus::ok);
+  ASSERT_EQ(other->copy_to_device(rig.array.bytes_at(), rig.block.data(), 16384), DeviceStatus::ok);
+  EXPECT_EQ(other->wait(other->mark(), long_enough), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+  EXPECT_GE(Clock::now() - began, 32ms);
+}
+
+TEST(SimTimes, KernelsTakeTheirQueriesInRounds) {
+  Rig rig({.lanes = 100, .lane_time = 5ms});
+  const DeviceArray<Bucket> buckets(*rig.device, 2);
+  ASSERT_EQ(rig.stream->zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
+  const PinnedArray<Fingerprint> f(*rig.device, 301);
+  const PinnedArray<Location> location(*rig.device, 301);
+  std::fill_n(f.data(), 301, Fingerprint{1, 1});
+  const DeviceMark from = rig.stream->mark();
+  ASSERT_EQ(rig.stream->search({buckets.at(), 1}, f.at(), location.at(), 301), DeviceStatus::ok);
+  const DeviceMark to = rig.stream->mark();
+  ASSERT_EQ(rig.stream->wait(to, long_enough), DeviceStatus::ok);
+  EXPECT_GE(rig.stream->elapsed_ns(from, to), 19'500'000u);  // 4 rounds
+}
+
+TEST(SimTimes, SlowMultipliesThem) {
+  Rig rig({.latency = 2ms});
+  rig.device->slow(15);
+  const auto began = Clock::now();
+  ASSERT_EQ(rig.copy(), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  EXPECT_EQ(rig.stream->wait(mark, 10ms), DeviceStatus::pending);
+  EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::ok);
+  EXPECT_GE(Clock::now() - began, 30ms);
+}
+
+// --- faults
+
+TEST(SimFaults, RefusesTheNth) {
+  Rig rig;
+  rig.device->refuse();
+  EXPECT_EQ(rig.copy(), DeviceStatus::failed);
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  rig.device->refuse(3);
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  EXPECT_EQ(rig.copy(), DeviceStatus::failed);
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  rig.device->refuse();
+  rig.device->refuse(0);
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+  EXPECT_FALSE(rig.device->lost());
+}
+
+TEST(SimFaults, FailsTheNthAndTheMarkBehindIt) {
+  Rig rig;
+  rig.block[0] = 1;
+  ASSERT_EQ(rig.copy(), DeviceStatus::ok);
+  ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  rig.block[0] = 2;
+  rig.device->fail(2);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at(100), 4), DeviceStatus::ok);
+  const DeviceMark before = rig.stream->mark();
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->zero(rig.array.bytes_at(100), 4), DeviceStatus::ok);
+  const DeviceMark behind = rig.stream->mark();
+  const DeviceMark later = rig.stream->mark();
+  EXPECT_EQ(rig.stream->wait(later, long_enough), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->poll(before), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->poll(behind), DeviceStatus::failed);
+  EXPECT_EQ(rig.stream->wait(behind, long_enough), DeviceStatus::failed);
+  ASSERT_EQ(rig.stream->copy_to_host(rig.block.data(), rig.array.bytes_at(), 4), DeviceStatus::ok);
+  ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  EXPECT_EQ(rig.block[0], 1u);
+}
+
+TEST(SimFaults, HangsUntilItIsResumed) {
+  Rig rig;
+  rig.device->hang();
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  EXPECT_EQ(rig.stream->wait(mark, 20ms), DeviceStatus::pending);
+  rig.device->resume();
+  EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::ok);
+}
+
+TEST(SimFaults, AbandonEndsAHang) {
+  Rig rig;
+  rig.device->hang();
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  std::thread waiter([&] { EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::lost); });
+  std::this_thread::sleep_for(5ms);
+  rig.device->abandon();
+  waiter.join();
+  EXPECT_EQ(rig.copy(), DeviceStatus::lost);
+}
+
+TEST(SimFaults, AHangingStreamCanBeDestroyed) {
+  Rig rig;
+  const std::unique_ptr<Stream> other = rig.device->make_stream();
+  rig.device->hang();
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  EXPECT_EQ(other->after(*rig.stream, rig.stream->mark()), DeviceStatus::ok);
+  const DeviceMark behind = other->mark();
+  rig.stream.reset();
+  EXPECT_EQ(other->wait(behind, 5ms), DeviceStatus::pending);
+  rig.device->resume();
+  EXPECT_EQ(other->wait(behind, long_enough), DeviceStatus::failed);  // what it waited for was dropped
+  EXPECT_EQ(other->wait(other->mark(), long_enough), DeviceStatus::ok);
+}
+
+TEST(SimFaults, StreamsThatWaitForAHangingOneCanBeDestroyed) {
+  Rig rig;
+  std::unique_ptr<Stream> other = rig.device->make_stream();
+  rig.device->hang();
+  EXPECT_EQ(rig.copy(), DeviceStatus::ok);
+  const DeviceMark mark = rig.stream->mark();
+  EXPECT_EQ(other->after(*rig.stream, mark), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->after(*other, other->mark()), DeviceStatus::ok);
+  EXPECT_EQ(other->after(*rig.stream, rig.stream->mark()), DeviceStatus::ok);
+  std::this_thread::sleep_for(2ms);
+  other.reset();
+}
+
+TEST(SimFaults, LostInTheMiddleOfAnything) {
+  for (int i = 0; i < 200; ++i) {
+    Rig rig(i % 2 == 0 ? SimOptions{} : SimOptions{.latency = 50us});
+    std::thread other([&] {
+      std::unique_ptr<Stream> own;
+      try {
+        own = rig.device->make_stream();
+      } catch (const DeviceError& error) {
+        EXPECT_EQ(error.status(), DeviceStatus::lost);
+      }
+      while (own != nullptr && own->wait(own->mark(), long_enough) == DeviceStatus::ok) {
+        (void)own->after(*rig.stream, 1);
+        (void)own->zero(rig.array.bytes_at(64), 64);
+      }
+    });
+    std::thread killer([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 5));
+      rig.device->lose();
+    });
+    while (rig.copy() == DeviceStatus::ok && rig.finish() == DeviceStatus::ok) {
+    }
+    EXPECT_TRUE(rig.device->lost());
+    killer.join();
+    other.join();
+  }
+}
+
+TEST(SimFaults, PinnedMemoryOfALostDeviceStays) {
+  Rig rig;
+  PinnedArray<std::uint32_t> block(*rig.device, 16);
+  std::uint32_t* const at = block.data();
+  at[3] = 42;
+  rig.device->lose();
+  block = {};
+  EXPECT_EQ(at[3], 42u);
+}
+
+TEST(SimFaults, StreamsMayOutliveTheDevice) {
+  auto device = make_sim_device();
+  const std::unique_ptr<Stream> stream = device->make_stream();
+  device.reset();
+  EXPECT_EQ(stream->wait(stream->mark(), long_enough), DeviceStatus::ok);
+}
+
+TEST(SimSpeed, ThousandsOfSmallBatches) {
+  Rig rig;
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_EQ(rig.copy(), DeviceStatus::ok);
+    ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
