@@ -13,7 +13,7 @@
 namespace tandem {
 
 // The rules, with a stop of the test's at every DrainPoint of this thread's drains.
-struct HookedRules : ReplicaRules {
+struct HookedRules : ReplicaLogRules {
   static inline thread_local std::function<void(DrainPoint)> hook;
   static void reached(DrainPoint p) noexcept {
     if (hook) hook(p);

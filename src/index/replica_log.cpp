@@ -2,6 +2,6 @@
 
 namespace tandem {
 
-template class BasicReplicaLog<ReplicaRules>;
+template class BasicReplicaLog<ReplicaLogRules>;
 
 }  // namespace tandem

@@ -51,7 +51,7 @@ enum class DrainPoint : std::uint8_t {
 };
 
 // What makes a drain right. Tests take rules out, one at a time, and see wrong answers.
-struct ReplicaRules {
+struct ReplicaLogRules {
   static constexpr bool counts_first = true;        // the launch number is counted before records are looked at
   static constexpr bool keeps_uncommitted = true;   // only what is committed is forgotten
   static constexpr bool commits_before_cells = true;  // what is committed is known before cells are read
@@ -123,7 +123,7 @@ inline bool final_miss(const Index& index, Fingerprint f, std::uint32_t launch, 
   return whole && !stripe.locked() && static_cast<std::int32_t>(stripe.changed_at() - launch) < 0;
 }
 
-using ReplicaLog = BasicReplicaLog<ReplicaRules>;
-extern template class BasicReplicaLog<ReplicaRules>;
+using ReplicaLog = BasicReplicaLog<ReplicaLogRules>;
+extern template class BasicReplicaLog<ReplicaLogRules>;
 
 }  // namespace tandem

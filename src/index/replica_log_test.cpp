@@ -42,7 +42,7 @@ struct Followed {
 };
 
 TEST(ReplicaLog, FollowsPutsErasesDisplacementsAndGrowth) {
-  Followed<ReplicaRules> s({.cells = 512});
+  Followed<ReplicaLogRules> s({.cells = 512});
   std::uint64_t random = 7;
   for (int i = 0; i < 3000 * effort; ++i) {
     random = mix_bits(random + 1);
@@ -90,7 +90,7 @@ TEST(ReplicaLog, SaysNothingWhenOffAndLooksEmptyWhenStarted) {
 }
 
 TEST(ReplicaLog, TouchedItemsAreNotKept) {
-  Followed<ReplicaRules> s;
+  Followed<ReplicaLogRules> s;
   s.set("k");
   s.replica.launch();
   {
@@ -103,7 +103,7 @@ TEST(ReplicaLog, TouchedItemsAreNotKept) {
 }
 
 TEST(ReplicaLog, MissesAreFinalBetweenChanges) {
-  Followed<ReplicaRules> s;
+  Followed<ReplicaLogRules> s;
   const Fingerprint f = s.store.fingerprint("k");
   const auto before = s.replica.launch();
   EXPECT_TRUE(final_miss(s.store.index, f, before.number, true));
@@ -119,7 +119,7 @@ TEST(ReplicaLog, MissesAreFinalBetweenChanges) {
 }
 
 TEST(ReplicaLog, LaunchNumbersWrap) {
-  Followed<ReplicaRules> s({}, {.first_launch = 0xfffffffd});
+  Followed<ReplicaLogRules> s({}, {.first_launch = 0xfffffffd});
   for (int i = 0; i < 8; ++i) {
     const std::string key = key_of(static_cast<std::uint64_t>(i));
     const Fingerprint f = s.store.fingerprint(key);
@@ -292,7 +292,7 @@ TEST(ReplicaLogRules, AnUploadWaitsForTheBatchesBeforeTheLog) {
 // --- bounds
 
 TEST(ReplicaLog, FullRingSwitchesTheLogOffAndWritersGoOn) {
-  Followed<ReplicaRules> s({}, {.ring_records = 64});  // an add asks for two places: it names its item, too
+  Followed<ReplicaLogRules> s({}, {.ring_records = 64});  // an add asks for two places: it names its item, too
   for (std::uint64_t n = 0; n < 31; ++n) s.set(key_of(n));
   EXPECT_FALSE(s.log.wants_drain());
   s.set("half");
@@ -335,7 +335,7 @@ TEST(ReplicaLog, FullQueueKeepsTheRest) {
 
 // A thread that ends leaves its ring, with what is in it, to the next.
 TEST(ReplicaLog, RingsGoFromThreadToThread) {
-  Followed<ReplicaRules> s;
+  Followed<ReplicaLogRules> s;
   std::uint64_t bytes = 0;
   for (std::uint64_t t = 0; t < 10; ++t) {
     std::thread([&] {
@@ -352,7 +352,7 @@ TEST(ReplicaLog, RingsGoFromThreadToThread) {
 // A thread outlives logs that it has written to.
 TEST(ReplicaLog, ManyLogsInOneThread) {
   for (int i = 0; i < 20; ++i) {
-    Followed<ReplicaRules> one, other;
+    Followed<ReplicaLogRules> one, other;
     one.set("k");
     other.set("k");
     one.set("l");

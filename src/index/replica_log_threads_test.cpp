@@ -156,7 +156,7 @@ std::uint64_t late_launches(std::chrono::milliseconds limit) {
 }
 
 TEST(ReplicaLogThreads, AChangeIsVisibleBeforeItsStampIsTaken) {
-  EXPECT_EQ(late_launches<ReplicaRules>(std::chrono::milliseconds(100 * effort)), 0u);
+  EXPECT_EQ(late_launches<ReplicaLogRules>(std::chrono::milliseconds(100 * effort)), 0u);
 }
 
 }  // namespace
