@@ -22,14 +22,15 @@ struct Change {
   std::uint32_t table;       // cell: serial number of its table, which grows with every growth
   std::uint64_t cell_index;  // cell: 8 * bucket + slot
   Location location;         // item
-  static Change of_cell(std::uint32_t table, std::uint64_t cell_index) {
+  static constexpr Change of_cell(std::uint32_t table, std::uint64_t cell_index) {
     return {Kind::cell, table, cell_index, no_location};
   }
-  static Change of_item(Location l) { return {Kind::item, 0, 0, l}; }
+  static constexpr Change of_item(Location l) { return {Kind::item, 0, 0, l}; }
   friend bool operator==(const Change&, const Change&) = default;
 };
 
-// Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader.
+// Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader. A thread
+// commits a ticket itself, and before it reserves another.
 class ChangeLog {
  public:
   using Ticket = std::uint64_t;

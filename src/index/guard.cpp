@@ -149,12 +149,11 @@ void Index::Guard::erase() noexcept {
 void Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
   TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
-  const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), no_location);
+  const Logged logged(index_.options_.log, {Change::of_item(index_.heap_.location_of(item_))});
   std::uint64_t seen = item_->state_word.load(std::memory_order_relaxed);
   while (!item_->state_word.compare_exchange_weak(seen, (seen & ~mask) | bits, std::memory_order_release,
                                                   std::memory_order_relaxed)) {
   }
-  if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
   changed_ = true;
 }
 

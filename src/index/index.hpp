@@ -159,6 +159,21 @@ class Index {
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
 
+  // --- what a replica follows ---
+
+  // The table that strips search at this moment. whole: no key can be in another table alone; false while a growth
+  // copies, when only a search of both tables tells that a key is absent.
+  struct Searched {
+    IndexView view;
+    std::uint32_t serial;
+    bool whole;
+  };
+  // REQUIRES: the caller is in an epoch; the view is good until it ends.
+  Searched searched() const noexcept {
+    const Phase& p = phase();
+    return {p.read->view(), p.read->serial(), p.read == p.target};
+  }
+
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
   std::uint64_t cell_count() const noexcept;   // of the table that takes new keys
   std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
