@@ -30,6 +30,9 @@ function(tandem_program source kind)
   endif()
   get_property(layers GLOBAL PROPERTY TANDEM_LAYERS)
   list(REMOVE_ITEM layers tandem_cli)
+  if(kind STREQUAL "test")
+    list(REMOVE_ITEM layers tandem_bench tandem_load tandem_workload)
+  endif()
   target_link_libraries(${target} PRIVATE ${layers} tandem_flags)
   if(kind STREQUAL "test")
     tandem_gtest(${target})
@@ -52,9 +55,11 @@ function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.
   set_source_files_properties(src/protocol/packet_parser.cpp src/protocol/replies_binary.cpp
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  if(NOT target MATCHES "^(tandem_)?(cli|bench)")  # files with names of their own for alike things
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  # Tests of alike things, with tables of alike names.
+  if(target STREQUAL "cli_test")
+    return()
   endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # tandem_layer("name" | "name: lower layers"): the targets of src/name, if that folder exists.
@@ -104,7 +109,7 @@ function(tandem_layer line)
     target_link_libraries(${layer} INTERFACE ${below} tandem_flags)
   endif()
   set_property(GLOBAL APPEND PROPERTY TANDEM_LAYERS ${layer})
-  if(sources AND TANDEM_SANITIZE)
+  if(sources)
     tandem_unity(${layer})
   endif()
   tandem_libraries_of(${name} ${layer})

@@ -206,7 +206,7 @@ Json run_of(const MemoryOptions& options, const RunningPeer& server, ItemShape s
             {"memory", std::move(memory)}}}};
 }
 
-std::uint32_t number_of(std::string_view digits) {
+std::uint32_t size_in(std::string_view digits) {
   std::uint32_t n = 0;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
   if (error != std::errc{} || stop != digits.data() + digits.size()) throw std::invalid_argument("no number");
@@ -223,7 +223,7 @@ std::vector<ItemShape> parse_shapes(std::string_view text) {
     at = end + 1;
     const std::size_t slash = std::min(part.find('/'), part.size());
     try {
-      const ItemShape shape{number_of(part.substr(0, slash)), number_of(part.substr(std::min(slash + 1, part.size())))};
+      const ItemShape shape{size_in(part.substr(0, slash)), size_in(part.substr(std::min(slash + 1, part.size())))};
       validate(spec_of(shape));
       if (shape.value_bytes > 1 << 20) throw std::invalid_argument("too large");
       shapes.push_back(shape);

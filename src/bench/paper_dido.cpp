@@ -115,7 +115,7 @@ constexpr std::string_view needs_plans = "needs plans with the GPU (a coupled on
                            needs_planner = "needs the planner's cost model and plans with the GPU",
                            needs_energy = "needs plans with the GPU; the paper computes it from rated power and prices";
 
-constexpr std::array experiments = {
+constexpr std::array dido_experiments = {
     Experiment{"4", "execution time of Mega-KV's pipeline stages", "section II-C", needs_plans},
     Experiment{"5", "GPU utilization of Mega-KV", "section II-C", needs_plans},
     Experiment{"6", "share of the index operations in the GPU's time", "section II-C", needs_plans},
@@ -147,7 +147,7 @@ constexpr std::array experiments = {
 const Paper& dido() {
   static const Paper paper = {"dido", "DIDO, ICDE 2017",
                               "AMD A10-7850K APU (4 cores at 3.7 GHz, 8 GPU compute units), 16 GB of DDR3-1333, 10 GbE",
-                              experiments};
+                              dido_experiments};
   return paper;
 }
 

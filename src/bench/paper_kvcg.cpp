@@ -42,7 +42,7 @@ void figure_3c(PaperRun& run) {
   run.not_given("paper: KVCG", "figure 3c, a plot; section 8.1, text: values up to 256 bytes hardly matter");
 }
 
-void figure_5(PaperRun& run) {
+void kvcg_figure_5(PaperRun& run) {
   run.axes("% of reads", "throughput, theta 0.5, 8-byte keys and values", "Mops/s");
   std::vector<PaperRun::Point> points;
   for (const int reads : {0, 20, 50, 80, 95, 100}) {
@@ -65,13 +65,13 @@ constexpr std::string_view gpu_side =
                                "single requests: the paper's are of a closed loop in process",
                            needs_router = "needs the router of hot keys between CPU and GPU";
 
-constexpr std::array experiments = {
+constexpr std::array kvcg_experiments = {
     Experiment{"table-1", "the GPU's Slab beside Mega-KV's libgpuhash", "section 8", "needs the GPU index"},
     Experiment{"3a", "throughput and latency by skew", "section 8.1", gpu_side, figure_3a},
     Experiment{"3b", "throughput and latency by the share of hot keys", "section 8.1", needs_router},
     Experiment{"3c", "throughput by the size of values", "section 8.1", gpu_side, figure_3c},
     Experiment{"4", "distribution of the hot cache's latencies", "section 8.1", needs_router},
-    Experiment{"5", "throughput and latency by the share of reads", "section 8.2", gpu_side, figure_5},
+    Experiment{"5", "throughput and latency by the share of reads", "section 8.2", gpu_side, kvcg_figure_5},
     Experiment{"6", "throughput and latency with theta 0.99", "section 8.3", gpu_side, figure_6},
     Experiment{"7", "latency while the model changes", "section 8.4", needs_router},
 };
@@ -80,7 +80,7 @@ constexpr std::array experiments = {
 
 const Paper& kvcg() {
   static const Paper paper = {"kvcg", "KVCG, SYSTOR 2021", "2x Xeon Platinum 8160 (48 cores), GeForce GTX 1080",
-                              experiments};
+                              kvcg_experiments};
   return paper;
 }
 

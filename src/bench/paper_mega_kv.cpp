@@ -153,7 +153,7 @@ constexpr std::string_view needs_gpu_index = "needs the GPU index",
                            needs_scheduler = "needs the GPU index and its periodical scheduling",
                            needs_power = "needs the GPU index and the power management of CPU and GPU";
 
-constexpr std::array experiments = {
+constexpr std::array mega_kv_experiments = {
     Experiment{
         "1", "where the time of a GET goes", "section 2.1.2",
         "MICA itself: the shares here are Tandem's CPU plan's; requests come from memory, not from a network card",
@@ -185,7 +185,7 @@ const Paper& mega_kv() {
   static const Paper paper = {
       "mega-kv", "Mega-KV, VLDB Journal 2017",
       "2x Xeon E5-2650v2 (16 cores, 2.6 GHz), 128 GB of DDR3-1600, 2x Tesla K40c, 40 GbE with DPDK; four of them",
-      experiments};
+      mega_kv_experiments};
   return paper;
 }
 

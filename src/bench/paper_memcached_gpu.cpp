@@ -28,7 +28,7 @@ void table_5(PaperRun& run) {
 constexpr std::string_view needs_gpu_server =
     "needs the GPU index and request handling on the GPU; the CPU server's curve is `tandem bench compare`'s";
 
-constexpr std::array experiments = {
+constexpr std::array memcached_gpu_experiments = {
     Experiment{
         "2", "miss rate of a set-associative table by size and associativity", "section 5.2",
         "needs a set-associative GPU index: Tandem's index moves cells and never evicts for the sake of a bucket"},
@@ -52,7 +52,8 @@ constexpr std::array experiments = {
 
 const Paper& memcached_gpu() {
   static const Paper paper = {"memcachedgpu", "MemcachedGPU, SoCC 2015",
-                              "Core i7-4770K, 16 GB; Tesla K20c, GTX Titan or GTX 750Ti; 10 GbE", experiments};
+                              "Core i7-4770K, 16 GB; Tesla K20c, GTX Titan or GTX 750Ti; 10 GbE",
+                              memcached_gpu_experiments};
   return paper;
 }
 

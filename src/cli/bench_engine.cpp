@@ -20,7 +20,7 @@
 namespace tandem::cli {
 namespace {
 
-struct Given {
+struct EngineArguments {
   bench::EngineSettings settings;
   std::vector<std::string> alternate;
   std::string items = "192MiB", every = "2ms", protocol = "text", json;
@@ -45,7 +45,7 @@ std::string plans_help() {
   return text;
 }
 
-void add_options(CLI::App& app, Given& g) {
+void add_options(CLI::App& app, EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   app.add_option("--workloads", s.workloads,
                  "names, separated by commas (default: DIDO's 24, K8-G100-U ... K128-G50-S)")
@@ -83,7 +83,7 @@ void add_options(CLI::App& app, Given& g) {
 }
 
 // What was given, checked. Throws CommandError.
-void settle(Given& g) {
+void settle(EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   try {
     s.item_bytes = parse_size(g.items);
@@ -104,7 +104,7 @@ void settle(Given& g) {
 }  // namespace
 
 int run_bench_engine(std::span<const std::string> arguments) {
-  Given g;
+  EngineArguments g;
   CLI::App app(
       "Runs the store in process: requests in wire format in memory, all tasks, replies in wire format in memory.",
       "tandem bench engine");

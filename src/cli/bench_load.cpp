@@ -28,7 +28,7 @@ using workload::Popularity;
 using workload::Spec;
 
 // What the command line says; what it does not say is the preset's or the default.
-struct Given {
+struct LoadArguments {
   load::Options run;
   std::string preset, alternate, every, mix;
   std::optional<std::string> key_size, value_size, distribution;
@@ -47,7 +47,7 @@ constexpr const char* footer =
     "timeouts, broken connections (stderr says which); 64 bad usage; 69, 71 the run could not begin.\n"
     "docs/bench-load.md explains every number.\n";
 
-void add_connection_options(CLI::App& app, Given& given) {
+void add_connection_options(CLI::App& app, LoadArguments& given) {
   load::Options& run = given.run;
   const auto group = app.add_option_group("connection");
   group->add_option("--connect,--server", run.server, "server: HOST:PORT, [V6]:PORT or unix:/PATH")
@@ -77,7 +77,7 @@ void add_connection_options(CLI::App& app, Given& given) {
   group->add_flag("--spin", run.spin, "never sleep: the server never pays for waking the client");
 }
 
-void add_loop_options(CLI::App& app, Given& given) {
+void add_loop_options(CLI::App& app, LoadArguments& given) {
   load::Options& run = given.run;
   const auto group = app.add_option_group("loop");
   group
@@ -101,7 +101,7 @@ void add_loop_options(CLI::App& app, Given& given) {
   group->add_option("--ops", run.ops, "measure so many operations instead, without warm-up");
 }
 
-void add_workload_options(CLI::App& app, Given& given) {
+void add_workload_options(CLI::App& app, LoadArguments& given) {
   const auto group = app.add_option_group("workload");
   group->add_option("--workload", given.preset, "a preset, which the options below change; --list prints them")
       ->type_name("NAME");
@@ -128,7 +128,7 @@ void add_workload_options(CLI::App& app, Given& given) {
   group->add_option("--seed", given.seed, "of everything that is drawn")->capture_default_str();
 }
 
-void add_check_options(CLI::App& app, Given& given) {
+void add_check_options(CLI::App& app, LoadArguments& given) {
   const auto group = app.add_option_group("checks");
   group->add_flag("--preload", given.preload, "first set every key, and read all back; over TCP also with --udp");
   group->add_flag("--verify,!--no-verify", given.run.verify,
@@ -139,7 +139,7 @@ void add_check_options(CLI::App& app, Given& given) {
   group->add_flag_callback("--no-require-hits", [&given] { given.require_hits = false; }, "misses are only counted");
 }
 
-void add_output_options(CLI::App& app, Given& given) {
+void add_output_options(CLI::App& app, LoadArguments& given) {
   const auto group = app.add_option_group("output");
   group
       ->add_option("--server-pid", given.run.server_pids,
@@ -175,7 +175,7 @@ workload::Mix parse_mix(const std::string& text) {
 }
 
 // Everything but the preset's own settings is the command line's.
-void change(Spec& spec, const Given& given) {
+void change(Spec& spec, const LoadArguments& given) {
   if (given.keys) spec.keys = *given.keys;
   if (given.key_size) spec.key_bytes = workload::parse_key_sizes(*given.key_size);
   if (given.value_size) spec.value_bytes = workload::parse_value_sizes(*given.value_size);
@@ -192,7 +192,7 @@ void change(Spec& spec, const Given& given) {
   spec.seed = given.seed;
 }
 
-void settle(Given& given) {
+void settle(LoadArguments& given) {
   load::Options& run = given.run;
   if (given.get_ratio && !given.mix.empty()) throw std::invalid_argument("either --get-ratio or --mix");
   if (!given.alternate.empty()) {
@@ -221,7 +221,7 @@ void print_presets() {
 }
 
 // Runs the generator against the floor. Verifying nothing, since ready-made replies hold no one's values.
-bench::Json measure_ceiling(const Given& given, const load::Progress& progress) {
+bench::Json measure_ceiling(const LoadArguments& given, const load::Progress& progress) {
   load::Options options = given.run;
   if (!options.trace.empty()) throw std::invalid_argument("--ceiling: not with a trace");
   if (options.protocol == load::Protocol::resp) throw std::invalid_argument("--ceiling: the bare server knows no RESP");
@@ -253,7 +253,7 @@ bench::Json measure_ceiling(const Given& given, const load::Progress& progress) 
 }
 
 // The run that was asked for stands first.
-void write_run(const Given& given, const load::Result& result, const std::optional<bench::Energy>& energy,
+void write_run(const LoadArguments& given, const load::Result& result, const std::optional<bench::Energy>& energy,
                const std::optional<bench::Json>& ceiling) {
   bench::Json document = bench::make_document(given.label.command);
   document["runs"].push_back(bench::describe_load_run(given.label, given.run, result, energy));
@@ -269,7 +269,7 @@ void report_failure(const std::string& what, const load::Errors& errors) {
 }  // namespace
 
 int run_bench_load(std::span<const std::string> arguments) {
-  Given given;
+  LoadArguments given;
   CLI::App app("Puts load on a memcached server, checks every reply and measures.", "tandem bench load");
   app.footer(footer);
   app.option_defaults()->take_last();

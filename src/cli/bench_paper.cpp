@@ -16,14 +16,14 @@
 namespace tandem::cli {
 namespace {
 
-struct Given {
+struct PaperArguments {
   std::string paper, json, items = "192MiB";
   std::vector<std::string> figures;
   bench::PaperOptions options;
   bool quiet = false;
 };
 
-void add_options(CLI::App& app, Given& g) {
+void add_options(CLI::App& app, PaperArguments& g) {
   app.add_option("paper", g.paper, "name of a paper; without one all experiments are listed");
   app.add_option("figure", g.figures, "figures and tables, such as 13 or table-3 (default: all that can run)");
   app.add_flag("--quick", g.options.quick, "small tables and one short round: to see that it runs, not for figures");
@@ -43,7 +43,7 @@ void add_options(CLI::App& app, Given& g) {
   app.add_flag("--quiet", g.quiet, "no tables and no progress");
 }
 
-std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Given& g) {
+std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const PaperArguments& g) {
   std::vector<const bench::Experiment*> experiments;
   for (const std::string& figure : g.figures) experiments.push_back(&bench::find_experiment(paper, figure));
   if (!g.figures.empty()) return experiments;
@@ -53,7 +53,7 @@ std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Gi
   return experiments;
 }
 
-int run_experiments(std::span<const std::string> arguments, Given& g) {
+int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
   const bench::Paper* paper = nullptr;
   std::vector<const bench::Experiment*> experiments;
   try {
@@ -91,7 +91,7 @@ int run_experiments(std::span<const std::string> arguments, Given& g) {
 }  // namespace
 
 int run_bench_paper(std::span<const std::string> arguments) {
-  Given g;
+  PaperArguments g;
   CLI::App app("Runs the experiments of the papers, as far as the store can today, beside the papers' own figures.",
                "tandem bench paper");
   add_options(app, g);

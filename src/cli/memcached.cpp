@@ -34,7 +34,7 @@ class MemcachedParser {
     for (std::string& argument : storage) argv.push_back(argument.data());
     argv.push_back(nullptr);
     std::string letters;
-    std::vector<option> names;
+    std::vector<::option> names;
     declare(letters, names);
     optind = 0;  // glibc's way to start anew
     while (result_.output.empty()) {
@@ -51,7 +51,7 @@ class MemcachedParser {
   }
 
  private:
-  static void declare(std::string& letters, std::vector<option>& names) {
+  static void declare(std::string& letters, std::vector<::option>& names) {
     for (const Option& o : all_options()) {
       if (o.letter == 0) continue;
       letters += o.letter;

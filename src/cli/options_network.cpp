@@ -6,7 +6,7 @@ namespace {
 
 using namespace table;
 
-constexpr std::array options{
+constexpr std::array network_table{
     // --- Network ---
     Option{.name = "listen",
            .group = "Network",
@@ -281,6 +281,6 @@ constexpr std::array options{
 
 }  // namespace
 
-std::span<const Option> network_options() { return options; }
+std::span<const Option> network_options() { return network_table; }
 
 }  // namespace tandem::cli

@@ -6,7 +6,7 @@ namespace {
 
 using namespace table;
 
-constexpr std::array options{
+constexpr std::array process_table{
     // --- Process ---
     Option{.name = "user",
            .group = "Process",
@@ -144,6 +144,6 @@ constexpr std::array options{
 
 }  // namespace
 
-std::span<const Option> process_options() { return options; }
+std::span<const Option> process_options() { return process_table; }
 
 }  // namespace tandem::cli

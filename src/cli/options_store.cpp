@@ -6,7 +6,7 @@ namespace {
 
 using namespace table;
 
-constexpr std::array options{
+constexpr std::array store_table{
     // --- Store ---
     Option{.name = "memory",
            .group = "Store",
@@ -146,6 +146,6 @@ constexpr std::array options{
 
 }  // namespace
 
-std::span<const Option> store_options() { return options; }
+std::span<const Option> store_options() { return store_table; }
 
 }  // namespace tandem::cli
