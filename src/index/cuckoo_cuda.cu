@@ -14,8 +14,8 @@ __device__ std::uint32_t tile_index() {
 }
 
 // A query a thread; the tile's threads read the buckets of each other's queries together, so that many loads are under
-// way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is the
-// limit.
+// way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is
+// the limit.
 template <class L>
 __device__ void search_thread(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
                               std::uint32_t i) {
@@ -93,7 +93,8 @@ __global__ void erase_kernel(IndexView index, const Fingerprint* f, const std::u
   lanes.once([&] { done[i] = erased; });
 }
 
-// Two passes: each cell's last change wins its word in `winners`, then the winners store their cells and clear the word.
+// Two passes: each cell's last change wins its word in `winners`, then the winners store their cells and clear the
+// word.
 __global__ void apply_vote_kernel(std::uint64_t cell_count, std::uint32_t* winners, const DirtyCell* cells,
                                   std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -122,11 +123,20 @@ std::uint32_t blocks_for(std::uint64_t threads, std::uint32_t block_threads) {
 template <class F>
 cudaError_t with_lanes(std::uint32_t threads, F launch) {
   switch (threads) {
-    case 1: launch(CudaLanes<1>{}); break;
-    case 2: launch(CudaLanes<2>{}); break;
-    case 4: launch(CudaLanes<4>{}); break;
-    case 8: launch(CudaLanes<8>{}); break;
-    default: return cudaErrorInvalidValue;
+    case 1:
+      launch(CudaLanes<1>{});
+      break;
+    case 2:
+      launch(CudaLanes<2>{});
+      break;
+    case 4:
+      launch(CudaLanes<4>{});
+      break;
+    case 8:
+      launch(CudaLanes<8>{});
+      break;
+    default:
+      return cudaErrorInvalidValue;
   }
   return cudaGetLastError();
 }
@@ -137,8 +147,8 @@ cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_
                              cudaStream_t stream, const KernelTuning& tuning) {
   if (count == 0) return cudaSuccess;
   return with_lanes(tuning.search_threads, [&]<class L>(L) {
-    search_kernel<L><<<blocks_for(count, tuning.search_block), tuning.search_block, 0, stream>>>(index, f, location,
-                                                                                               count);
+    search_kernel<L>
+        <<<blocks_for(count, tuning.search_block), tuning.search_block, 0, stream>>>(index, f, location, count);
   });
 }
 

@@ -177,8 +177,8 @@ struct Bench {
     Rates rates;
     for (int r = 0; r <= rounds; ++r) {
       const double s = timer.seconds([&] {
-        read_buckets<L><<<blocks_of(queries), threads, 0, stream>>>(index, location, static_cast<std::uint32_t>(queries),
-                                                                    static_cast<std::uint64_t>(r) << 32);
+        read_buckets<L><<<blocks_of(queries), threads, 0, stream>>>(
+            index, location, static_cast<std::uint32_t>(queries), static_cast<std::uint64_t>(r) << 32);
       });
       CHECK(cudaGetLastError());
       if (r > 0) rates.add(static_cast<double>(queries) / s / 1e9);
@@ -192,9 +192,8 @@ struct Bench {
     Timer timer(stream);
     Rates copy;
     for (int r = 0; r <= rounds; ++r) {
-      const double s = timer.seconds([&] {
-        CHECK(cudaMemcpyAsync(f, index.buckets, queries * sizeof *f, cudaMemcpyDeviceToDevice, stream));
-      });
+      const double s = timer.seconds(
+          [&] { CHECK(cudaMemcpyAsync(f, index.buckets, queries * sizeof *f, cudaMemcpyDeviceToDevice, stream)); });
       if (r > 0) copy.add(2.0 * static_cast<double>(queries) * sizeof *f / s / 1e9);
     }
     std::printf("| bytes copied within the device, read and written | %s |\n", copy.text().c_str());
@@ -209,9 +208,8 @@ struct Bench {
     make(count, 0, 0, 0);
     for (int r = 0; r < rounds; ++r) {
       CHECK(cudaMemsetAsync(index.buckets, 0, cells * 8, stream));
-      const double s = timer.seconds([&] {
-        CHECK(insert_on_device(index, f, wanted, done, static_cast<std::uint32_t>(count), stream, tuning));
-      });
+      const double s = timer.seconds(
+          [&] { CHECK(insert_on_device(index, f, wanted, done, static_cast<std::uint32_t>(count), stream, tuning)); });
       rates.add(static_cast<double>(count) / s / 1e9);
       if (const auto n = not_done(count); n != 0) {
         std::fprintf(stderr, "cuckoo_cuda_bench: FAILED: %llu of %llu keys found no room\n", n,
@@ -229,9 +227,8 @@ struct Bench {
     for (int r = 0; r <= rounds; ++r) {
       make(queries, absent, hits ? keys : 0, static_cast<std::uint64_t>(r) << 40);
       CHECK(cudaMemsetAsync(location, 0xff, queries * sizeof *location, stream));
-      const double s = timer.seconds([&] {
-        CHECK(search_on_device(index, f, location, static_cast<std::uint32_t>(queries), stream, tuning));
-      });
+      const double s = timer.seconds(
+          [&] { CHECK(search_on_device(index, f, location, static_cast<std::uint32_t>(queries), stream, tuning)); });
       expect_few(wrong_locations(queries), "searches found something else");
       if (r > 0) rates.add(static_cast<double>(queries) / s / 1e9);
     }
@@ -242,7 +239,8 @@ struct Bench {
     const auto keys = static_cast<std::uint64_t>(load * static_cast<double>(cells));
     std::printf("\n%llu keys, load %.2f, queries and answers in the device's memory:\n\n",
                 static_cast<unsigned long long>(keys), load);
-    std::printf("| operation | threads of a tile | block | G/s | of the best bucket ceiling |\n|---|---:|---:|---:|---:|\n");
+    std::printf(
+        "| operation | threads of a tile | block | G/s | of the best bucket ceiling |\n|---|---:|---:|---:|---:|\n");
     for (const std::uint32_t t : {1, 2, 4, 8}) {
       for (const std::uint32_t block : {128, 256, 512}) {
         KernelTuning tuning;
@@ -308,7 +306,10 @@ struct Bench {
     std::vector<std::uint32_t> expected(ring);
     CHECK(cudaMemcpy(expected.data(), wanted, ring * sizeof *wanted, cudaMemcpyDeviceToHost));
 
-    std::printf("\n| through PCIe, load %.2f, batches of | by copies, G/s | by mapped memory, G/s | bytes to the device, G/s | one batch by copies, us | by mapped memory, us |\n|---:|---:|---:|---:|---:|---:|\n", load);
+    std::printf(
+        "\n| through PCIe, load %.2f, batches of | by copies, G/s | by mapped memory, G/s | bytes to the device, G/s | "
+        "one batch by copies, us | by mapped memory, us |\n|---:|---:|---:|---:|---:|---:|\n",
+        load);
     cudaEvent_t from, to;
     CHECK(cudaEventCreate(&from));
     CHECK(cudaEventCreate(&to));
@@ -364,8 +365,9 @@ struct Bench {
         });
         bytes.add(8.0 * static_cast<double>(ring) * sizeof *f / t / 1e9);
       }
-      std::printf("| %llu | %s | %s | %s | %s | %s |\n", static_cast<unsigned long long>(batch), rates[0].text().c_str(),
-                  rates[1].text().c_str(), bytes.text().c_str(), one[0].text().c_str(), one[1].text().c_str());
+      std::printf("| %llu | %s | %s | %s | %s | %s |\n", static_cast<unsigned long long>(batch),
+                  rates[0].text().c_str(), rates[1].text().c_str(), bytes.text().c_str(), one[0].text().c_str(),
+                  one[1].text().c_str());
       std::fflush(stdout);
     }
   }
@@ -382,8 +384,8 @@ int main(int argc, char** argv) {
   }
   cudaDeviceProp properties{};
   CHECK(cudaGetDeviceProperties(&properties, 0));
-  std::printf("%s, %d multiprocessors, table of %.2f GiB, %d rounds\n", properties.name,
-              properties.multiProcessorCount, static_cast<double>(8ull << log2_cells) / (1 << 30), rounds);
+  std::printf("%s, %d multiprocessors, table of %.2f GiB, %d rounds\n", properties.name, properties.multiProcessorCount,
+              static_cast<double>(8ull << log2_cells) / (1 << 30), rounds);
   Bench bench(static_cast<unsigned>(log2_cells), rounds);
   const double ceiling = bench.ceilings();
   for (const double load : {0.8, 0.9}) bench.resident(load, ceiling);

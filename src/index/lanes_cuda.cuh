@@ -60,7 +60,8 @@ struct CudaLanes {
         m |= (static_cast<std::uint32_t>(v.cell[k]) == signature ? 1u : 0u) << cell_of(rank, k);
       }
 #pragma unroll
-      for (std::uint32_t step = 1; step < Threads; step *= 2) m |= __shfl_xor_sync(tile_mask, m, static_cast<int>(step));
+      for (std::uint32_t step = 1; step < Threads; step *= 2)
+        m |= __shfl_xor_sync(tile_mask, m, static_cast<int>(step));
       return m;
     }
   }

@@ -1,5 +1,5 @@
-// Writers on several threads, a growth when one is due, and one thread that keeps a replica in plain memory and searches
-// it: no launch takes a key for absent that was there all the time.
+// Writers on several threads, a growth when one is due, and one thread that keeps a replica in plain memory and
+// searches it: no launch takes a key for absent that was there all the time.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -66,8 +66,8 @@ Result run(const Mix& mix, int launches) {
     result.repeats += replica.drained.repeats;
     for (std::size_t i = 0; launch.usable && i < keys.size() && result.problem.empty(); ++i) {
       const Fingerprint f = store.fingerprint(key_of(keys[i]));
-      result.problem = history.check(store, keys[i], before[i],
-                                     {replica.search(f), replica.misses_for_good(f, launch)}, result.counts);
+      result.problem = history.check(store, keys[i], before[i], {replica.search(f), replica.misses_for_good(f, launch)},
+                                     result.counts);
     }
     replica.epoch().exit();
     result.usable += launch.usable;
@@ -93,9 +93,7 @@ void expect_right(const Result& r) {
   EXPECT_GT(r.counts.decided, 0u);
 }
 
-TEST(ReplicaLogThreads, DisplacementsAtHighLoad) {
-  expect_right(run({.cells = 1 << 10, .keys = 1400}, 2000 * effort));
-}
+TEST(ReplicaLogThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1400}, 2000 * effort)); }
 
 TEST(ReplicaLogThreads, TheTableGrows) {
   const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9}, 2000 * effort);

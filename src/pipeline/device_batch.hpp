@@ -9,17 +9,18 @@
 
 namespace tandem {
 
-// Who owns it: the worker (`filling`, `done`, `refused`, `failed`) or the scheduler (`queued`, `running`). It holds an epoch from
-// before its launch until it is answered, so that what the device finds can be followed (write protocol, idea 5).
+// Who owns it: the worker (`filling`, `done`, `refused`, `lost`) or the scheduler (`queued`, `running`). It holds an
+// epoch from before its launch until it is answered, so that what the device finds can be followed (write protocol,
+// idea 5).
 class DeviceBatch {
  public:
   enum class State : std::uint8_t {
     filling,
     queued,
     running,
-    done,    // the batch's columns hold what launch batch().launch found
-    refused,  // no launch took it: the host searches
-    failed,  // the device has not searched it, and may yet write to its columns
+    done,     // the batch's columns hold what launch batch().launch found
+    refused,  // no launch took it, or one that failed and is over: the host searches
+    lost,     // the device is, and may yet write to its columns
   };
 
   // Columns of `capacity` queries in pinned memory. Throws DeviceError, std::runtime_error (no place among the epochs).

@@ -39,7 +39,7 @@ void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
   DeviceBatch& b = *batches_[oldest_];
   SpinWait waiting;
   while (is_with_scheduler(b)) waiting.once();
-  if (TD_UNLIKELY(b.state() == DeviceBatch::State::failed)) b.batch().use_own_columns();
+  if (TD_UNLIKELY(b.state() == DeviceBatch::State::lost)) b.batch().use_own_columns();
   b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
   executor.run(b.batch(), writer);
   if (b.epoch_.active()) b.epoch_.exit();

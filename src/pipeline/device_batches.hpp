@@ -35,8 +35,8 @@ class DeviceBatches final : public InFlight {
   // Number of the one that was submitted first. REQUIRES: in_flight() != 0.
   unsigned oldest() const noexcept { return oldest_; }
   bool oldest_is_done() const noexcept { return !is_with_scheduler(*batches_[oldest_]); }
-  // Runs the rest of the pipeline over the oldest batch: after the device's search, or all of it if there was none. Then
-  // its place is free. Waits for the device, at most until the scheduler's deadline.
+  // Runs the rest of the pipeline over the oldest batch: after the device's search, or all of it if there was none.
+  // Then its place is free. Waits for the device, at most until the scheduler's deadline.
   void answer_oldest(Executor& executor, ResponseWriter& writer);
 
   void let_go() noexcept override;

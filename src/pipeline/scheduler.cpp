@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // After the last work the thread looks on for so long before it sleeps: a launch costs less than being woken.
 constexpr auto awake = std::chrono::microseconds(200);
@@ -39,12 +39,13 @@ void Scheduler::submit(DeviceBatch& batch) noexcept {
 }
 
 void Scheduler::run() noexcept {
-  last_work_ = Clock::now();
+  last_work_ = Steady::now();
+  state_ = replica_.start();
   while (!stopping_.load(std::memory_order_acquire)) {
     const bool followed = follow();
-    serves_.store(replica_.state() == Replica::State::current, std::memory_order_relaxed);
+    serves_.store(state_ == ReplicaState::current, std::memory_order_relaxed);
     take_queue();
-    const TimePoint now = Clock::now();
+    const TimePoint now = Steady::now();
     if (!ready_.empty()) {
       if (!serves()) {
         refuse_all();
@@ -60,7 +61,8 @@ void Scheduler::run() noexcept {
       std::this_thread::yield();
     } else {
       sleeps_.store(true, std::memory_order_seq_cst);
-      if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_.wait_for(replica_.has_changes() ? nap : long_nap);
+      if (queue_.load(std::memory_order_seq_cst) == nullptr)
+        wakeup_.wait_for(state_ == ReplicaState::current ? nap : long_nap);
       sleeps_.store(false, std::memory_order_relaxed);
     }
   }
@@ -74,17 +76,16 @@ void Scheduler::run() noexcept {
 
 // The replica's own work, while no launch does it in passing. True: there is more.
 bool Scheduler::follow() noexcept {
-  if (replica_.state() == Replica::State::lost) return false;
-  if (replica_.state() != Replica::State::current) return replica_.step(upload_step_bytes);
+  state_ = replica_.step(upload_step_bytes);
   if (ready_.empty() && replica_.wants_drain()) static_cast<void>(replica_.drain());
-  return false;
+  return state_ == ReplicaState::uploading;
 }
 
 // Appends what was handed over, oldest first.
 void Scheduler::take_queue() noexcept {
   DeviceBatch* b = queue_.exchange(nullptr, std::memory_order_acquire);
   if (b == nullptr) return;
-  if (ready_.empty()) ready_since_ = Clock::now();
+  if (ready_.empty()) ready_since_ = Steady::now();
   const auto before = static_cast<std::ptrdiff_t>(ready_.size());
   for (; b != nullptr; b = b->next_) ready_.push_back(b);
   std::reverse(ready_.begin() + before, ready_.end());
@@ -93,9 +94,8 @@ void Scheduler::take_queue() noexcept {
 void Scheduler::launch() noexcept {
   Stream& stream = replica_.stream();
   const DeviceMark from = stream.mark();
-  const Replica::Drained drained = replica_.drain();
-  if (drained.status == DeviceStatus::pending) return;  // its buffers are all under way
-  if (drained.status != DeviceStatus::ok) return refuse_all();
+  const ReplicaLaunch launched = replica_.drain();
+  if (!launched.ready()) return refuse_all();
 
   SearchPart parts[search_parts_max];
   const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
@@ -105,22 +105,24 @@ void Scheduler::launch() noexcept {
     parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(), b.batch_.size()};
     queries += b.batch_.size();
   }
-  if (stream.search(drained.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) return refuse_all();
+  if (stream.search(launched.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) return refuse_all();
 
   Launch l;
   if (!spare_.empty()) {
     l = std::move(spare_.back());
     spare_.pop_back();
   }
+  l.searched = launched;
   l.from = from;
   l.to = stream.mark();
   l.begun = ready_since_;
   const auto taken = ready_.begin() + static_cast<std::ptrdiff_t>(count);
   l.batches.assign(ready_.begin(), taken);
   ready_.erase(ready_.begin(), taken);
-  ready_since_ = last_launch_ = Clock::now();
+  ready_since_ = last_launch_ = Steady::now();
   for (DeviceBatch* b : l.batches) {
-    b->batch_.launch = drained.launch;
+    b->batch_.launch = launched.number;
+    b->batch_.whole = launched.whole;
     b->state_.store(DeviceBatch::State::running, std::memory_order_relaxed);
   }
   launches_.push_back(std::move(l));
@@ -134,8 +136,9 @@ void Scheduler::land() noexcept {
   while (!launches_.empty()) {
     Launch& l = launches_.front();
     DeviceStatus status = replica_.stream().poll(l.to);
+    if (status == DeviceStatus::ok) status = replica_.poll(l.searched);
     if (status == DeviceStatus::pending) {
-      if (Clock::now() - last_launch_ <= options_.deadline) return;
+      if (Steady::now() - last_launch_ <= options_.deadline) return;
       device_.abandon();
       status = DeviceStatus::lost;
     }
@@ -143,13 +146,17 @@ void Scheduler::land() noexcept {
     if (done) {
       counters_.device_ns.add(replica_.stream().elapsed_ns(l.from, l.to));
       counters_.cycle_ns.add(static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - l.begun).count()));
+          std::chrono::duration_cast<std::chrono::nanoseconds>(Steady::now() - l.begun).count()));
     } else {
       counters_.failed_batches.add(l.batches.size());
       serves_.store(false, std::memory_order_relaxed);
     }
-    for (DeviceBatch* b : l.batches) give_back(*b, done ? DeviceBatch::State::done : DeviceBatch::State::failed);
+    const auto state = done                           ? DeviceBatch::State::done
+                       : status == DeviceStatus::lost ? DeviceBatch::State::lost
+                                                      : DeviceBatch::State::refused;
+    for (DeviceBatch* b : l.batches) give_back(*b, state);
     l.batches.clear();
+    l.searched = {};
     spare_.push_back(std::move(l));
     launches_.pop_front();
   }

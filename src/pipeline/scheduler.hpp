@@ -1,9 +1,10 @@
-// One device's scheduler: a thread that, once a cycle, brings the replica up to date and launches a search of all batches
-// that workers have handed over (periodic scheduling, Mega-KV 5). Departures: the CPU answers by itself what is not worth
-// a device's round trip, so a cycle without batches launches nothing; and inserts and deletes are the host's, of which
-// the replica's log tells (write protocol 6).
+// One device's scheduler: a thread that, once a cycle, brings the replica up to date and launches a search of all
+// batches that workers have handed over (periodic scheduling, Mega-KV 5). Departures: the CPU answers by itself what is
+// not worth a device's round trip, so a cycle without batches launches nothing; and inserts and deletes are the host's,
+// of which the replica's log tells (write protocol 6).
 //
-// Whatever happens to the device, every batch comes back: searched, refused, or failed within the deadline.
+// Whatever happens to the device, every batch comes back: searched, refused, or (within the deadline) lost with the
+// device.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -33,8 +34,8 @@ struct SchedulerOptions {
 struct SchedulerCounters {
   Counter launches, batches, queries;  // searched
   Counter refused_batches, failed_batches;
-  Counter device_ns;                   // of the launches: changes and search
-  Counter cycle_ns;                    // from hand-over of a launch's first batch to its end, summed over launches
+  Counter device_ns;  // of the launches: changes and search
+  Counter cycle_ns;   // from hand-over of a launch's first batch to its end, summed over launches
 };
 
 class Scheduler {
@@ -57,6 +58,7 @@ class Scheduler {
   using TimePoint = std::chrono::steady_clock::time_point;
   struct Launch {
     DeviceMark from = 0, to = 0;
+    ReplicaLaunch searched;
     TimePoint begun;
     std::vector<DeviceBatch*> batches;
   };
@@ -74,6 +76,7 @@ class Scheduler {
   const SchedulerOptions options_;
   std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
   std::vector<DeviceBatch*> ready_;
+  ReplicaState state_ = ReplicaState::absent;
   TimePoint ready_since_{}, last_launch_{}, last_work_{};
   std::deque<Launch> launches_;
   std::vector<Launch> spare_;

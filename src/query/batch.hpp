@@ -36,8 +36,8 @@ class Batch {
     size_ = 0;
     searched = false;
   }
-  // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write to
-  // the other. Their contents are lost.
+  // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write
+  // to the other. Their contents are lost.
   void use_own_columns() {
     own_fingerprints_.reset(new Fingerprint[capacity_]);
     own_locations_.reset(new Location[capacity_]);
@@ -68,9 +68,9 @@ class Batch {
 
   Plan plan = plan_cpu;
   // A device has searched: both columns are filled, by launch number `launch` of the replica. A location is a candidate
-  // as after a search of the host's, readable in the batch's epoch; a missing one is final only as the stripe says
-  // (write protocol 6).
-  bool searched = false;
+  // as after a search of the host's, readable in the batch's epoch; a missing one is final only if `whole` and the
+  // stripe say so (write protocol 6; final_miss()).
+  bool searched = false, whole = false;
   std::uint32_t launch = 0;
 
  private:

@@ -76,8 +76,8 @@ class InFlight {
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
   virtual ~InFlight() = default;
-  // Ends the epochs that these batches hold: what the device finds for them is not to be followed any more, and the host
-  // searches again. For the worker that is going to wait for epochs to end.
+  // Ends the epochs that these batches hold: what the device finds for them is not to be followed any more, and the
+  // host searches again. For the worker that is going to wait for epochs to end.
   virtual void let_go() noexcept = 0;
 };
 

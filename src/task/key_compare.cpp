@@ -1,6 +1,7 @@
 #include "task/key_compare.hpp"
 
 #include "base/bytes_equal.hpp"
+#include "index/replica_log.hpp"
 #include "task/write_operation.hpp"
 
 namespace tandem::task {
@@ -49,7 +50,7 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, const Query
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched && is_final_miss(context.shared.index, f, batch.launch)) return;
+  if (candidate == nullptr && batch.searched && final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
   std::uint64_t word = 0;
   Item* const item = context.shared.index.find(f, q.key_view(), word);
   if (item != candidate) context.counters.index_retries.add();
@@ -95,7 +96,8 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   std::uint64_t hits = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-    settle<true, Flushed>(context, heap, batch, queries[i], fingerprints[i], locations[i], results[i], now_s, flush_cas);
+    settle<true, Flushed>(context, heap, batch, queries[i], fingerprints[i], locations[i], results[i], now_s,
+                          flush_cas);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
@@ -117,8 +119,8 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  settle<false, true>(context, context.shared.heap, batch, batch.query(i), batch.fingerprints()[i], batch.locations()[i],
-                      batch.result(i), state.now_s, state.flush_cas);
+  settle<false, true>(context, context.shared.heap, batch, batch.query(i), batch.fingerprints()[i],
+                      batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);

@@ -80,6 +80,12 @@ DeviceStatus CudaStream::search(DeviceIndex index, DevicePtr<const Fingerprint> 
   return core_->check(search_on_device(view(index), pointer(f), pointer(location), count, stream_));
 }
 
+DeviceStatus CudaStream::search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept {
+  const DeviceStatus bound = core_->bind();
+  if (bound != DeviceStatus::ok) return bound;
+  return core_->check(search_on_device(view(index), part, parts, stream_));
+}
+
 DeviceStatus CudaStream::insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                                 DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept {
   const DeviceStatus bound = core_->bind();

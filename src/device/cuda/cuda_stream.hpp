@@ -21,6 +21,7 @@ class CudaStream final : public Stream {
   DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
   DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
                       std::uint32_t count) noexcept override;
+  DeviceStatus search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept override;
   DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                       DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,

@@ -66,6 +66,11 @@ DeviceStatus SimStream::submit(Engine engine, Nanoseconds duration, std::initial
   for (const Range& range : ranges) {
     if (core.memory.find(range.address, range.bytes, range.alignment).at == nullptr) return DeviceStatus::failed;
   }
+  return push(engine, duration, ranges, std::move(run));
+}
+
+DeviceStatus SimStream::push(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges,
+                             Run run) noexcept {
   Work work;
   work.engine = engine;
   work.duration = duration;
@@ -109,6 +114,41 @@ DeviceStatus SimStream::search(DeviceIndex index, DevicePtr<const Fingerprint> f
                                                as<Location>(at[2]), nullptr);
                   return true;
                 });
+}
+
+// Part by part, after all have been looked at; the first one takes the time of all.
+DeviceStatus SimStream::search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept {
+  Core& core = queue_->core();
+  if (parts > search_parts_max) return core.lost() ? DeviceStatus::lost : DeviceStatus::failed;
+  std::uint64_t queries = 0;
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    queries += part[p].count;
+    for (const Range& range : {range_of(DevicePtr<const Fingerprint>(part[p].fingerprints), part[p].count),
+                               range_of(DevicePtr<Location>(part[p].locations), part[p].count)}) {
+      if (range.bytes == 0) continue;
+      if (core.memory.find(range.address, range.bytes, range.alignment).at == nullptr)
+        return core.lost() ? DeviceStatus::lost : DeviceStatus::failed;
+    }
+  }
+  if (queries == 0) return queue_->poll(0);
+  Nanoseconds duration = core.kernel_time(queries);
+  bool first = true;
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    if (part[p].count == 0) continue;
+    const std::initializer_list<Range> ranges = {
+        table_of(index), range_of(DevicePtr<const Fingerprint>(part[p].fingerprints), part[p].count),
+        range_of(DevicePtr<Location>(part[p].locations), part[p].count)};
+    Run run = [mask = index.mask, count = part[p].count](const Places& at) {
+      cuckoo_scalar.search_in_turn(view_of(at[0], mask), as<const Fingerprint>(at[1]), count, as<Location>(at[2]),
+                                   nullptr);
+      return true;
+    };
+    const DeviceStatus status = first ? submit(Engine::kernel, duration, ranges, std::move(run))
+                                      : push(Engine::kernel, Nanoseconds(0), ranges, std::move(run));
+    if (status != DeviceStatus::ok) return status;
+    first = false;
+  }
+  return DeviceStatus::ok;
 }
 
 DeviceStatus SimStream::insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,

@@ -19,6 +19,7 @@ class SimStream final : public Stream {
   DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
   DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
                       std::uint32_t count) noexcept override;
+  DeviceStatus search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept override;
   DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                       DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
@@ -35,6 +36,7 @@ class SimStream final : public Stream {
 
  private:
   using Run = std::function<bool(const Places&)>;
+  DeviceStatus push(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
   DeviceStatus submit(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
   DeviceStatus copy(Engine engine, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept;
 

@@ -1,0 +1,400 @@
+// Batches over a device: every batch comes back and is answered as the host alone would answer it, whatever the device
+// does. The device is a simulated one; on a machine with a GPU the same tests run there, too.
+#include "pipeline/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "device/cuda/cuda_device.hpp"
+#include "device/sim/sim_device.hpp"
+#include "index/replica_log.hpp"
+#include "pipeline/device_batches.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Expected {
+  Status status;
+  std::string value;
+};
+
+// Compares each answer with what a map says that the query must come to.
+class Comparing final : public ResponseWriter {
+ public:
+  bool write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Result& r = batch.result(i);
+      const Expected& e = expected->at(i);
+      EXPECT_EQ(r.status, e.status) << batch.query(i).key_view();
+      if (r.status == Status::hit && e.status == Status::hit) {
+        EXPECT_EQ(std::string(r.item->value(), r.value_bytes), e.value) << batch.query(i).key_view();
+      }
+      ++answered;
+    }
+    return true;
+  }
+  void control(Batch&, std::uint32_t) override { ++answered; }
+
+  const std::vector<Expected>* expected = nullptr;
+  std::uint64_t answered = 0;
+};
+
+// A store, its device, and one worker.
+struct Rig {
+  static constexpr unsigned batch_queries = 256;
+
+  explicit Rig(Device& on, const SchedulerOptions& options = {}, std::uint64_t cells = 1 << 14,
+               std::uint64_t memory_bytes = std::uint64_t{32} << 20)
+      : device(on),
+        budget(memory_bytes),
+        epochs(64),
+        heap({.huge_pages = false}, budget, epochs),
+        index({.cells_initial = cells, .hash_seed = 7, .huge_pages = false, .log = &log}, budget, epochs, heap),
+        shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
+        context(shared),
+        executor(context),
+        replica(device, index, log, epochs),
+        scheduler(device, replica, options),
+        batches(context, scheduler, batch_queries) {
+    clock.freeze_for_test(1000);
+    shared.growth_refused = true;  // nobody grows it here but a test
+    keys.resize(batches.count());
+    values.resize(batches.count());
+    expected.resize(batches.count());
+  }
+  ~Rig() { finish(); }
+
+  void wait_until_it_serves() {
+    for (int i = 0; i < 20'000 && !scheduler.serves(); ++i) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(scheduler.serves());
+  }
+
+  // Adds a query to the batch that fills, submits it when it is full, and answers what is done.
+  void add(Opcode opcode, std::string key, std::string value = {}) {
+    if (!batches.can_fill()) answer();
+    const unsigned n = batches.next();
+    Batch& batch = batches.filling();
+    if (batch.size() == 0) {
+      keys[n].clear();
+      values[n].clear();
+      keys[n].reserve(batch_queries);  // what was added stays where it is
+      values[n].reserve(batch_queries);
+      expected[n].clear();
+    }
+    const std::string& k = keys[n].emplace_back(std::move(key));
+    const std::string& v = values[n].emplace_back(std::move(value));
+    Query& q = batch.next();
+    q = {};
+    q.opcode = opcode;
+    q.key = k.data();
+    q.key_bytes = static_cast<std::uint8_t>(k.size());
+    q.value = v.data();
+    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    batch.commit();
+    // What must come of it: queries are executed in the order of the batches, and inside them.
+    const auto at = model.find(k);
+    switch (opcode) {
+      case Opcode::get:
+        expected[n].push_back(at != model.end() ? Expected{Status::hit, at->second} : Expected{Status::miss, {}});
+        break;
+      case Opcode::store:
+        model[k] = v;
+        expected[n].push_back({Status::stored, {}});
+        break;
+      case Opcode::remove:
+        expected[n].push_back({at != model.end() ? Status::removed : Status::miss, {}});
+        if (at != model.end()) model.erase(at);
+        break;
+      default:
+        expected[n].push_back({Status::none, {}});
+    }
+    ++added;
+    if (batch.full()) submit();
+  }
+  void submit() {
+    if (batches.filling().size() == 0) return;
+    batches.submit();
+  }
+  void answer() {
+    writer.expected = &expected[batches.oldest()];
+    batches.answer_oldest(executor, writer);
+  }
+  void finish() {
+    if (batches.can_fill()) submit();
+    while (batches.in_flight() != 0) answer();
+    EXPECT_EQ(writer.answered, added);
+  }
+
+  // Random queries of `key_count` keys; `writes` in a hundred of them write.
+  void run(std::mt19937_64& random, unsigned queries, unsigned key_count, unsigned writes) {
+    for (unsigned i = 0; i < queries; ++i) {
+      std::string key = "key" + std::to_string(random() % key_count);
+      const std::uint64_t dice = random() % 100;
+      if (dice >= writes) {
+        add(Opcode::get, std::move(key));
+      } else if (dice % 4 == 0) {
+        add(Opcode::remove, std::move(key));
+      } else {
+        add(Opcode::store, std::move(key), std::string(random() % 100, 'v') + std::to_string(random()));
+      }
+    }
+  }
+
+  Device& device;
+  MemoryBudget budget;
+  EpochDomain epochs;
+  Clock clock;
+  Heap heap;
+  ReplicaLog log;
+  Index index;
+  Shared shared;
+  Context context;
+  Executor executor;
+  Replica replica;
+  Scheduler scheduler;
+  DeviceBatches batches;
+  Comparing writer;
+  std::vector<std::vector<std::string>> keys, values;
+  std::vector<std::vector<Expected>> expected;
+  std::map<std::string, std::string> model;
+  std::uint64_t added = 0;
+};
+
+TEST(Scheduler, AnswersAsTheHostWould) {
+  const auto device = make_sim_device();
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  std::mt19937_64 random(1);
+  for (const unsigned writes : {0U, 5U, 50U, 100U, 5U}) rig.run(random, 40 * Rig::batch_queries, 3000, writes);
+  rig.finish();
+  // Most were searched by the device: the replica was current from the beginning.
+  EXPECT_GT(rig.scheduler.counters().queries.get(), rig.added / 2);
+  EXPECT_GT(rig.scheduler.counters().launches.get(), 10U);
+}
+
+// Equal keys in one batch: a get sees what was stored before it, and not what is stored after it.
+TEST(Scheduler, ABatchKeepsItsOrder) {
+  const auto device = make_sim_device();
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  for (unsigned round = 0; round < 2000; ++round) {
+    const std::string key = "key" + std::to_string(round % 7), value = std::to_string(round);
+    rig.add(Opcode::get, key);
+    rig.add(Opcode::store, key, value);
+    rig.add(Opcode::get, key);
+    if (round % 3 == 0) rig.add(Opcode::remove, key);
+    rig.add(Opcode::get, key);
+    if (round % 5 == 0) rig.submit();
+    if (!rig.batches.can_fill()) rig.answer();
+  }
+}
+
+// Misses that the device reports are final where nothing was changed: the host's index is not asked.
+TEST(Scheduler, MissesOfTheDeviceAreFinal) {
+  const auto device = make_sim_device();
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  for (unsigned i = 0; i < 500; ++i) rig.add(Opcode::store, "key" + std::to_string(i), "value");
+  rig.finish();
+  for (unsigned i = 0; i < 20 * Rig::batch_queries; ++i) rig.add(Opcode::get, "absent" + std::to_string(i));
+  rig.finish();
+  EXPECT_EQ(rig.context.counters.get_misses.get(), 20U * Rig::batch_queries);
+  EXPECT_GT(rig.scheduler.counters().queries.get(), 19U * Rig::batch_queries);
+}
+
+TEST(Scheduler, GrowthOfTheIndexIsFollowed) {
+  const auto device = make_sim_device();
+  Rig rig(*device, {}, 1 << 10);
+  rig.wait_until_it_serves();
+  std::mt19937_64 random(2);
+  rig.run(random, 4 * Rig::batch_queries, 700, 80);
+  EpochDomain::Participant self(rig.epochs);
+  for (int growths = 0; growths < 3; ++growths) {
+    std::thread grower([&] { EXPECT_TRUE(rig.index.grow(self)); });
+    // The grower waits for the epochs of batches in flight.
+    for (int i = 0; i < 20; ++i) {
+      rig.run(random, 2 * Rig::batch_queries, 700, 30);
+      rig.finish();
+    }
+    grower.join();
+    rig.wait_until_it_serves();
+    const std::uint64_t before = rig.scheduler.counters().queries.get();
+    rig.run(random, 20 * Rig::batch_queries, 700, 10);
+    rig.finish();
+    EXPECT_GT(rig.scheduler.counters().queries.get(), before);
+  }
+}
+
+// A full store: a worker that waits for memory lets go of what it has in flight.
+TEST(Scheduler, EvictionDoesNotWaitForItself) {
+  const auto device = make_sim_device({.latency = 200us});
+  Rig rig(*device, {}, 1 << 14, std::uint64_t{8} << 20);
+  rig.wait_until_it_serves();
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string value(3000, 'x');
+  Rig& r = rig;
+  std::mt19937_64 random(3);
+  for (unsigned i = 0; i < 12'000; ++i) {
+    // The model does not know what is evicted: only stores, and gets of what can never be there.
+    if (i % 3 != 0) {
+      r.add(Opcode::store, "key" + std::to_string(random() % 100'000), value);
+    } else {
+      r.add(Opcode::get, "absent" + std::to_string(i));
+    }
+  }
+  r.finish();
+  EXPECT_GT(r.context.counters.evictions.get(), 1000U);
+  EXPECT_EQ(r.context.counters.store_no_memory.get(), 0U);
+  // No allocation waited until its deadline (2 s).
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 60s);
+}
+
+TEST(Scheduler, AFailedLaunchIsAnsweredByTheHost) {
+  const auto device = make_sim_device();
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  std::mt19937_64 random(4);
+  for (unsigned i = 0; i < 30; ++i) {
+    rig.run(random, 3 * Rig::batch_queries, 500, 20);
+    if (i % 2 == 0) {
+      device->fail(1 + random() % 3);
+    } else {
+      device->refuse(1 + random() % 3);
+    }
+  }
+  rig.finish();
+  EXPECT_FALSE(device->lost());
+}
+
+TEST(Scheduler, AHungDeviceIsGivenUp) {
+  const auto device = make_sim_device();
+  Rig rig(*device, {.deadline = 50ms});
+  rig.wait_until_it_serves();
+  std::mt19937_64 random(5);
+  rig.run(random, 10 * Rig::batch_queries, 500, 20);
+  device->hang();
+  rig.run(random, 10 * Rig::batch_queries, 500, 20);
+  rig.finish();
+  EXPECT_TRUE(device->lost());
+  EXPECT_FALSE(rig.scheduler.serves());
+  const std::uint64_t before = rig.scheduler.counters().queries.get();
+  rig.run(random, 10 * Rig::batch_queries, 500, 20);
+  rig.finish();
+  EXPECT_EQ(rig.scheduler.counters().queries.get(), before);
+  EXPECT_GT(rig.scheduler.counters().failed_batches.get(), 0U);
+}
+
+TEST(Scheduler, ALostDeviceCostsNoAnswer) {
+  for (unsigned when = 0; when < 20; ++when) {
+    const auto device = make_sim_device({.latency = 20us});
+    Rig rig(*device);
+    rig.wait_until_it_serves();
+    std::mt19937_64 random(when);
+    rig.run(random, (1 + when % 5) * Rig::batch_queries + when * 11, 500, 20);
+    device->lose();
+    rig.run(random, 5 * Rig::batch_queries, 500, 20);
+  }
+}
+
+TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
+  const auto device = make_sim_device({.latency = 100us});
+  Rig rig(*device, {.cycle = 300us});
+  rig.wait_until_it_serves();
+  device->slow(20);
+  std::mt19937_64 random(6);
+  rig.run(random, 30 * Rig::batch_queries, 500, 20);
+}
+
+// Several workers, each with keys of its own, so that each knows what it must read.
+TEST(Scheduler, WorkersShareADevice) {
+  const auto device = make_sim_device({.latency = 10us});
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  std::vector<std::thread> workers;
+  std::atomic<std::uint64_t> wrong{0};
+  for (unsigned t = 0; t < 4; ++t) {
+    workers.emplace_back([&, t] {
+      Context context(rig.shared);
+      Executor executor(context);
+      DeviceBatches batches(context, rig.scheduler, 64);
+      struct Writer final : ResponseWriter {
+        bool write(Batch& batch, Strip strip) override {
+          for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+            const Query& q = batch.query(i);
+            const Result& r = batch.result(i);
+            if (q.opcode == Opcode::store) {
+              wrong += r.status != Status::stored;
+            } else {
+              // A key is stored in the batch before the one that reads it.
+              wrong += r.status != Status::hit || r.value_bytes != 8 || std::memcmp(r.item->value(), &q.delta, 8) != 0;
+            }
+          }
+          return true;
+        }
+        void control(Batch&, std::uint32_t) override {}
+        std::uint64_t wrong = 0;
+      } writer;
+      std::vector<std::array<std::uint64_t, 2>> keys(64 * batches.count());
+      std::vector<std::uint64_t> values(200);
+      for (unsigned round = 0; round < 400; ++round) {
+        while (!batches.can_fill()) batches.answer_oldest(executor, writer);
+        const unsigned n = batches.next();
+        Batch& batch = batches.filling();
+        for (unsigned i = 0; i < 64; ++i) {
+          const std::uint64_t id = (round * 64 + i) / 2 % 200;
+          auto& key = keys[n * 64 + i];
+          key = {t, id};
+          Query& q = batch.next();
+          q = {};
+          q.key = reinterpret_cast<const char*>(key.data());
+          q.key_bytes = 16;
+          if (i % 2 == 0) {
+            values[id] = std::uint64_t{round} << 32 | id;
+            q.opcode = Opcode::store;
+            q.delta = values[id];
+            q.value = reinterpret_cast<const char*>(&q.delta);
+            q.value_bytes = 8;
+          } else {
+            q.opcode = Opcode::get;
+            q.delta = values[id];
+          }
+          batch.commit();
+        }
+        batches.submit();
+      }
+      while (batches.in_flight() != 0) batches.answer_oldest(executor, writer);
+      wrong += writer.wrong;
+    });
+  }
+  for (std::thread& w : workers) w.join();
+  EXPECT_EQ(wrong.load(), 0U);
+  EXPECT_GT(rig.scheduler.counters().queries.get(), 0U);
+}
+
+// The same on every GPU that this machine has.
+TEST(Scheduler, OnRealDevices) {
+  const DeviceCount found = cuda_device_count();
+  if (found.count == 0) GTEST_SKIP() << found.reason;
+  for (std::uint32_t n = 0; n < found.count; ++n) {
+    const auto device = make_cuda_device(n);
+    Rig rig(*device);
+    rig.wait_until_it_serves();
+    std::mt19937_64 random(n);
+    for (const unsigned writes : {0U, 5U, 50U, 100U, 5U}) rig.run(random, 200 * Rig::batch_queries, 3000, writes);
+    rig.finish();
+    EXPECT_GT(rig.scheduler.counters().queries.get(), rig.added / 2);
+    device->abandon();
+    rig.run(random, 20 * Rig::batch_queries, 3000, 20);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
