@@ -3,6 +3,9 @@
 #include <array>
 #include <stdexcept>
 
+#include "device/cuda/cuda_device.hpp"
+#include "device/sim/sim_device.hpp"
+#include "pipeline/device_batches.hpp"
 #include "pipeline/executor.hpp"
 
 namespace tandem::bench {
@@ -10,16 +13,69 @@ namespace {
 
 class CpuRunner final : public PlanRunner {
  public:
-  explicit CpuRunner(Context& context) : executor_(context) {}
-  void run(Batch& batch, ResponseWriter& writer) override { executor_.run(batch, writer); }
+  CpuRunner(Context& context, std::uint32_t batch_queries) : executor_(context), batch_(batch_queries) {}
+  unsigned count() const noexcept override { return 1; }
+  unsigned in_flight() const noexcept override { return filled_ ? 1 : 0; }
+  unsigned next() const noexcept override { return 0; }
+  unsigned oldest() const noexcept override { return 0; }
+  Batch& batch() noexcept override { return batch_; }
+  void submit() override { filled_ = true; }
+  void answer_oldest(ResponseWriter& writer) override {
+    executor_.run(batch_, writer);
+    batch_.clear();
+    filled_ = false;
+  }
 
  private:
   Executor executor_;
+  Batch batch_;
+  bool filled_ = false;
 };
 
+class DeviceRunner final : public PlanRunner {
+ public:
+  DeviceRunner(Engine& engine, Context& context, std::uint32_t batch_queries)
+      : executor_(context), batches_(context, *engine.scheduler(), batch_queries) {}
+  ~DeviceRunner() override { TD_ASSERT(batches_.in_flight() == 0); }
+  unsigned count() const noexcept override { return batches_.count(); }
+  unsigned in_flight() const noexcept override { return batches_.in_flight(); }
+  unsigned next() const noexcept override { return batches_.next(); }
+  unsigned oldest() const noexcept override { return batches_.oldest(); }
+  Batch& batch() noexcept override { return batches_.filling(); }
+  void submit() override { batches_.submit(); }
+  void answer_oldest(ResponseWriter& writer) override { batches_.answer_oldest(executor_, writer); }
+
+ private:
+  Executor executor_;
+  DeviceBatches batches_;
+};
+
+std::unique_ptr<PlanRunner> make_cpu_runner(Engine& /*engine*/, Context& context, std::uint32_t batch_queries) {
+  return std::make_unique<CpuRunner>(context, batch_queries);
+}
+std::unique_ptr<PlanRunner> make_device_runner(Engine& engine, Context& context, std::uint32_t batch_queries) {
+  if (engine.scheduler() == nullptr) throw std::runtime_error("the device cannot be used");
+  return std::make_unique<DeviceRunner>(engine, context, batch_queries);
+}
+std::shared_ptr<Device> first_gpu() {
+  const DeviceCount found = cuda_device_count();
+  if (found.count == 0) throw std::runtime_error("no GPU: " + found.reason);
+  return make_cuda_device(0);
+}
+
+constexpr Plan search_on_device = [] {
+  Plan plan = plan_cpu;
+  plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
+  return plan;
+}();
+
 constexpr std::array plans = {
-    EnginePlan{"cpu", "all tasks on the processor", plan_cpu,
-               [](Context& context) -> std::unique_ptr<PlanRunner> { return std::make_unique<CpuRunner>(context); }},
+    EnginePlan{"cpu", "all tasks on the processor", plan_cpu, [] { return std::shared_ptr<Device>(); },
+               make_cpu_runner},
+    EnginePlan{"mirrored", "searches by the first GPU in a replica of the index", search_on_device, first_gpu,
+               make_device_runner},
+    EnginePlan{"mirrored-sim", "the same with a device in software, to see that it works", search_on_device,
+               [] { return std::shared_ptr<Device>(make_sim_device()); }, make_device_runner},
 };
 
 }  // namespace

@@ -11,20 +11,31 @@
 
 namespace tandem::bench {
 
-// Executes batches of one thread. Thread safety: none.
+// Executes batches of one thread. Several may be under way: a batch that was filled is submitted, and answered later,
+// in order. Thread safety: none.
 class PlanRunner {
  public:
   PlanRunner() = default;
   PlanRunner(const PlanRunner&) = delete;
   PlanRunner& operator=(const PlanRunner&) = delete;
   virtual ~PlanRunner() = default;
-  virtual void run(Batch& batch, ResponseWriter& writer) = 0;
+
+  virtual unsigned count() const noexcept = 0;  // of batches that it has places for
+  virtual unsigned in_flight() const noexcept = 0;
+  // Number of the place to fill next, and the one that was submitted first.
+  virtual unsigned next() const noexcept = 0;
+  virtual unsigned oldest() const noexcept = 0;
+  virtual Batch& batch() noexcept = 0;  // to fill next. REQUIRES: in_flight() < count()
+  virtual void submit() = 0;
+  virtual void answer_oldest(ResponseWriter& writer) = 0;
 };
 
 struct EnginePlan {
   std::string_view name, summary;
   Plan plan;  // that the batches carry
-  std::unique_ptr<PlanRunner> (*make)(Context& context);
+  // What the store needs for it, or none. Throws std::runtime_error: this machine has none.
+  std::shared_ptr<Device> (*device)();
+  std::unique_ptr<PlanRunner> (*make)(Engine& engine, Context& context, std::uint32_t batch_queries);
 };
 
 // A new plan is a line in engine_plan.cpp.

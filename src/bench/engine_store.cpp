@@ -49,12 +49,30 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
-  engine_ = std::make_unique<Engine>(
-      EngineOptions{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2, .memory_file = memory_file});
-  for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, plan, protocol, threads));
+  engine_ = std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
+                                                   .item_bytes_expected = slot_bytes_ * 2,
+                                                   .memory_file = memory_file,
+                                                   .device = plan.device()});
+  for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
+  wait_for_device();
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
     throw std::runtime_error(
         fmt::format("of {} keys only {} fit the store's {} bytes", items, stats.items, memory_bytes_));
+  }
+}
+
+// Until the replica has what was loaded.
+void LoadedStore::wait_for_device() {
+  if (engine_->options().device == nullptr) return;
+  if (engine_->scheduler() == nullptr) throw std::runtime_error("the device cannot be used");
+  constexpr int seconds = 120;
+  for (int i = 0; i < seconds * 1000 && !engine_->scheduler()->serves(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const ReplicaStats stats = engine_->replica_stats();
+  if (!engine_->scheduler()->serves()) {
+    throw std::runtime_error(
+        fmt::format("the device's replica is {} ({})", name_of(stats.state), name_of(stats.absence)));
   }
 }
 
@@ -75,7 +93,7 @@ LoadedStore::Load LoadedStore::load(std::size_t keys, const EnginePlan& plan, Wi
       const auto start = std::chrono::steady_clock::now();
       for (std::size_t i = 0; i < tape.size(); ++i) {
         const Tape::Slice batch = tape.batch(i);
-        if (driver.run(batch.requests) != batch.reply_bytes)
+        if (driver.run(batch.requests).reply_bytes != batch.reply_bytes)
           throw std::runtime_error("a SET was refused while the keys were loaded: the store is too small");
       }
       part.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

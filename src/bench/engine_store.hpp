@@ -54,6 +54,7 @@ class LoadedStore {
   bool has_fixed_sizes() const;
 
  private:
+  void wait_for_device();
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
 
   std::vector<std::unique_ptr<Keys>> keys_;

@@ -11,13 +11,13 @@ namespace tandem::bench {
 WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes)
     : engine_(engine),
       context_(engine.make_context()),
-      runner_(plan.make(*context_)),
+      runner_(plan.make(engine, *context_, batch_queries)),
       parser_(options_, engine.shared().clock),
-      batch_(batch_queries),
-      arena_(std::make_unique_for_overwrite<char[]>(batch_bytes)),
-      arena_bytes_(batch_bytes) {
+      places_(runner_->count()),
+      arena_bytes_(batch_bytes),
+      plan_(plan.plan) {
   options_.item_bytes_max = engine.options().item_bytes_max;
-  batch_.plan = plan.plan;
+  for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes);
 }
 
 void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
@@ -29,49 +29,54 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(task);
 }
 
-std::uint64_t WireDriver::run(std::string_view requests) {
+WireDriver::Answered WireDriver::run(std::string_view requests) {
   TD_ASSERT(requests.size() <= arena_bytes_);
-  reply_bytes_ = 0;
+  answered_ = {};
   sampled_ = sampler_.next();
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
-  std::memcpy(arena_.get(), requests.data(), requests.size());
+  Place& place = places_[runner_->next()];
+  std::memcpy(place.arena.get(), requests.data(), requests.size());
   end_task(Task::receive, begin);
-  const char* at = arena_.get();
-  const char* const end = at + requests.size();
-  std::uint64_t queries = 0;
-  for (;;) {
-    std::size_t consumed = 0;
-    const ParseStop stop = parser_.parse(at, end, batch_, scratch_, 0, consumed);
-    at += consumed;
-    end_task(Task::parse, begin);
-    if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
-      throw std::runtime_error("the parser refused a request of the benchmark");
-    if (batch_.size() == 0) break;
-    queries += batch_.size();
-    run_batch();
-    if (TD_UNLIKELY(sampled_)) begin = cycles_now();
-    if (TD_LIKELY(at == end)) break;
-  }
-  if (TD_UNLIKELY(at != end)) throw std::runtime_error("the parser left a part of the benchmark's requests");
+  Batch& batch = runner_->batch();
+  batch.plan = plan_;
+  std::size_t consumed = 0;
+  const char* const end = place.arena.get() + requests.size();
+  const ParseStop stop = parser_.parse(place.arena.get(), end, batch, place.scratch, 0, consumed);
+  if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
+    throw std::runtime_error("the parser refused a request of the benchmark");
+  if (TD_UNLIKELY(consumed != requests.size()))
+    throw std::runtime_error("the parser left a part of the benchmark's requests");
+  end_task(Task::parse, begin);
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::parse, Task::send})
-      context_->tasks.queries[static_cast<std::size_t>(task)].add(queries);
-    sampled_ = false;
+      context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
   }
-  return reply_bytes_;
+  runner_->submit();
+  while (runner_->in_flight() == runner_->count()) answer_oldest();
+  sampled_ = false;
+  return answered_;
 }
 
-void WireDriver::run_batch() {
-  runner_->run(batch_, *this);
+WireDriver::Answered WireDriver::finish() {
+  answered_ = {};
+  while (runner_->in_flight() != 0) answer_oldest();
+  return answered_;
+}
+
+void WireDriver::answer_oldest() {
+  Place& place = places_[runner_->oldest()];
+  const std::uint64_t queries_before = answered_.queries;
+  runner_->answer_oldest(*this);
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
   hand_over();
-  batch_.clear();
-  scratch_.clear();
+  place.scratch.clear();
+  TD_ASSERT(answered_.queries != queries_before);
 }
 
 // As a worker does it: much output is handed over before the batch ends, and then the epoch ends, too.
 bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
+  answered_.queries += strip.size();
   std::uint32_t lengths = 0;
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;
   if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
@@ -101,7 +106,7 @@ void WireDriver::hand_over() {
   if (output_.empty()) return;
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   const net::OutputRange all{&output_, 0, output_.size(), 0, output_.externals().size()};
-  reply_bytes_ += output_.size() + output_.pinned_bytes();
+  answered_.reply_bytes += output_.size() + output_.pinned_bytes();
   if (TD_UNLIKELY(replies_ != nullptr))
     all.for_each([&](const char* bytes, std::size_t count, Location) { replies_->append(bytes, count); });
   if (TD_UNLIKELY(all.has_externals())) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/engine_plan.hpp"
 #include "protocol/protocol.hpp"
@@ -34,8 +35,15 @@ class WireDriver final : private ResponseWriter {
   WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes);
   ~WireDriver() override = default;
 
-  // Returns the bytes of the replies.
-  std::uint64_t run(std::string_view requests);
+  // A batch that was answered.
+  struct Answered {
+    std::uint64_t queries = 0, reply_bytes = 0;
+  };
+  // Takes one batch in, and answers batches until there is room for the next: this one or earlier ones, or none.
+  // Returns what was answered, all together.
+  Answered run(std::string_view requests);
+  // Answers all that are under way.
+  Answered finish();
   // Replies are also appended to `*replies`. nullptr: they are not.
   void keep_replies(std::string* replies) noexcept { replies_ = replies; }
   void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
@@ -45,7 +53,7 @@ class WireDriver final : private ResponseWriter {
  private:
   bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
-  void run_batch();
+  void answer_oldest();
   void hand_over();
   void write_with_pins(const Batch& batch, Strip strip);
   void end_task(Task task, std::uint64_t& begin) noexcept;
@@ -55,12 +63,16 @@ class WireDriver final : private ResponseWriter {
   std::unique_ptr<PlanRunner> runner_;
   ProtocolOptions options_;
   Parser parser_;
-  Batch batch_;
-  Scratch scratch_;
-  std::unique_ptr<char[]> arena_;
+  // What the queries of a batch point into until they are answered.
+  struct Place {
+    std::unique_ptr<char[]> arena;
+    Scratch scratch;
+  };
+  std::vector<Place> places_;
   std::uint64_t arena_bytes_;
+  Plan plan_;
   Output output_;
-  std::uint64_t reply_bytes_ = 0;
+  Answered answered_;
   std::string* replies_ = nullptr;
   TaskProbe* probe_ = nullptr;
   bool sampled_ = false;

@@ -6,6 +6,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "pipeline/device_batches.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {
@@ -21,7 +22,13 @@ std::uint64_t random_seed() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-IndexOptions index_options(const EngineOptions& o) {
+// What each context may hold epochs with: itself, and the batches that it has on a device.
+std::uint32_t epochs_for(const EngineOptions& o) {
+  constexpr std::uint32_t own = 4;  // of maintenance, crawler, replica
+  return o.contexts_max * (o.device != nullptr ? 1 + DeviceBatches::count_default : 1) + own;
+}
+
+IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
   const std::uint64_t items_expected = o.memory_bytes / std::max<std::uint32_t>(o.item_bytes_expected, granule_bytes);
   // A quarter of the limit at most, so that the first growth always fits.
   const std::uint64_t cells_max = o.memory_bytes / 4 / sizeof(std::uint64_t);
@@ -29,6 +36,7 @@ IndexOptions index_options(const EngineOptions& o) {
   index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(items_expected, cells_max)));
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
+  index.log = log;
   return index;
 }
 
@@ -52,7 +60,7 @@ EngineOptions with_seed(EngineOptions o) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(options_.contexts_max + 2) {
+    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(epochs_for(options_)) {
   open_heap_and_index();
   shared_ = std::unique_ptr<Shared>(
       new Shared{.heap = *heap_,
@@ -74,12 +82,27 @@ Engine::Engine(const EngineOptions& options)
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
+  open_device();
+}
+
+// A device that cannot be used is a line in the log.
+void Engine::open_device() {
+  if (options_.device == nullptr) return;
+  try {
+    replica_.emplace(*options_.device, *index_, *replica_log_, epochs_);
+    scheduler_.emplace(*options_.device, *replica_, options_.scheduler);
+  } catch (const std::exception& e) {
+    replica_.reset();
+    if (options_.log) options_.log("device " + options_.device->info().name + " is not used: " + e.what());
+  }
 }
 
 Engine::~Engine() {
   stopping_.store(true, std::memory_order_relaxed);
   shared_->maintenance.notify();
   maintenance_thread_.join();
+  scheduler_.reset();
+  replica_.reset();
   crawler_.reset();
   crawler_context_.reset();
   maintenance_context_.reset();
@@ -108,12 +131,13 @@ void Engine::open_heap_and_index() {
     }
   }
   heap_.emplace(heap, budget_, epochs_);
+  if (options_.device != nullptr) replica_log_.emplace();
   if (!file_ || !file_->has_items()) {
-    index_.emplace(index_options(options_), budget_, epochs_, *heap_);
+    index_.emplace(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
     return;
   }
   const HeapRecovery::Rules rules = resume();
-  restart_ = recover(*heap_, index_, index_options(options_), budget_, epochs_,
+  restart_ = recover(*heap_, index_, index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_,
                      {.rules = rules, .threads = options_.recover_threads, .log = options_.log});
   restart_->was_killed = file_->found() == MemoryFile::Found::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));

@@ -14,8 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "device/replica.hpp"
 #include "heap/memory_file.hpp"
 #include "observe/latency.hpp"
+#include "pipeline/scheduler.hpp"
 #include "store/crawler.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"
@@ -37,6 +39,10 @@ struct EngineOptions {
   std::uint64_t hash_seed = 0;            // 0: random
   std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
   unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
+  // Holds a replica of the index and searches it (placement `mirrored`); nullptr: the host does everything. Whatever
+  // becomes of it, the store goes on.
+  std::shared_ptr<Device> device = nullptr;
+  SchedulerOptions scheduler{};
   std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
 };
 
@@ -86,6 +92,10 @@ class Engine {
                       std::uint32_t expiry_s, bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
+  // Of the device; nullptr: there is none.
+  Scheduler* scheduler() noexcept { return scheduler_ ? &*scheduler_ : nullptr; }
+  ReplicaStats replica_stats() noexcept { return replica_ ? replica_->stats() : ReplicaStats{}; }
+
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
 
@@ -127,6 +137,7 @@ class Engine {
   void apply_due_flush() noexcept;
   void flush_now() noexcept;
   void open_heap_and_index();
+  void open_device();
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
 
@@ -136,7 +147,10 @@ class Engine {
   Clock clock_;
   std::optional<MemoryFile> file_;
   std::optional<Heap> heap_;
+  std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
+  std::optional<Replica> replica_;
+  std::optional<Scheduler> scheduler_;
   std::unique_ptr<Shared> shared_;
 
   mutable std::mutex contexts_mutex_;  // guards the next five
