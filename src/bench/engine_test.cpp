@@ -296,6 +296,19 @@ TEST(BenchEngine, ValuesSentFromTheHeapAreVerifiedToo) {
   EXPECT_GT(reply_bytes, 400U * 40000U);
 }
 
+TEST(BenchEngine, APlanWithADeviceAnswersTheSame) {
+  EngineSettings settings = quick({"K8-G95-U", "K16-G50-S", "K128-G100-U"});
+  settings.plan = "mirrored-sim";
+  settings.ops = 5000;
+  Json document = new_document();
+  run_engine(settings, document);
+  EXPECT_EQ(errors_of(document), "");
+  for (const Json& run : runs_of(document, "tandem")) {
+    EXPECT_EQ(run["result"]["ops"], run["settings"]["threads"].get<int>() * 5000);
+    EXPECT_EQ(run["result"]["hits"], run["result"]["gets"]);
+  }
+}
+
 // What an outsider does to the store before anything is measured.
 std::string errors_after(const std::string& request, const std::string& workload = "K8-G100-U") {
   EngineSettings settings = quick({workload});
