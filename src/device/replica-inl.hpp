@@ -242,8 +242,7 @@ bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept 
     return false;
   }
   for (std::uint64_t i = 0; i < cells; ++i) {
-    chunk_memory_[slot + i] =
-        ScalarLanes::at(table.view.buckets->cell + position_ + i).load(std::memory_order_acquire);
+    chunk_memory_[slot + i] = ScalarLanes::at(table.view.buckets->cell + position_ + i).load(std::memory_order_acquire);
   }
   epoch_.exit();
 
@@ -315,8 +314,13 @@ ReplicaLaunch BasicReplica<Rules, Log>::drain() noexcept {
     launch.status = ReplicaLaunch::Status::busy;
     return launch;
   }
-  return {ReplicaLaunch::Status::ready, drained.launch, drained.table.whole, {table_->buckets.at(), mask_}, last_mark_,
-          copy_, table_};
+  return {ReplicaLaunch::Status::ready,
+          drained.launch,
+          drained.table.whole,
+          {table_->buckets.at(), mask_},
+          last_mark_,
+          copy_,
+          table_};
 }
 
 template <class Rules, class Log>

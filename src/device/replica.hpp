@@ -1,13 +1,14 @@
 // The copy of the index on one device: uploaded once, in steps, and then kept up with by a drain of the log before each
-// launch. The host's table is the truth; whatever happens here costs speed and no data (docs/decisions/0010-replica.md).
+// launch. The host's table is the truth; whatever happens here costs speed and no data
+// (docs/decisions/0010-replica.md).
 //
 //            start()             all cells are queued
 //   absent ----------> uploading --------------------> current
 //                          ^                              |
 //                          +------------------------------+   the log overflowed, the host's table grew, work failed
 //
-// `absent` again by stop(), without memory on the device, or after several failures in a row; `lost` with the device, for
-// ever. All that changes the copy is queued on one stream, in the order in which the host's cells were read.
+// `absent` again by stop(), without memory on the device, or after several failures in a row; `lost` with the device,
+// for ever. All that changes the copy is queued on one stream, in the order in which the host's cells were read.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -24,10 +25,10 @@
 namespace tandem {
 
 struct ReplicaOptions {
-  std::uint64_t queue_cells = 1 << 18;      // dirty cells on their way, 16 bytes each of pinned memory; a power of two
-  std::uint64_t chunk_bytes = 1 << 20;      // of an upload, pinned; a multiple of a bucket
-  std::uint32_t chunks = 4;                 // of them in flight
-  std::uint32_t failures_max = 3;           // in a row, until it gives up
+  std::uint64_t queue_cells = 1 << 18;  // dirty cells on their way, 16 bytes each of pinned memory; a power of two
+  std::uint64_t chunk_bytes = 1 << 20;  // of an upload, pinned; a multiple of a bucket
+  std::uint32_t chunks = 4;             // of them in flight
+  std::uint32_t failures_max = 3;       // in a row, until it gives up
 };
 
 enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
@@ -51,10 +52,10 @@ struct ReplicaLaunch {
   };
   Status status = Status::not_current;
   std::uint32_t number = 0;
-  bool whole = false;     // whether a miss can be final
-  DeviceIndex index;      // searches of it begin after `mark` of Replica::stream(): there, or with Stream::after()
+  bool whole = false;  // whether a miss can be final
+  DeviceIndex index;   // searches of it begin after `mark` of Replica::stream(): there, or with Stream::after()
   DeviceMark mark = 0;
-  std::uint32_t copy = 0;  // which upload it goes back to
+  std::uint32_t copy = 0;                     // which upload it goes back to
   std::shared_ptr<const ReplicaTable> table;  // held until what searches `index` is done
 
   bool ready() const noexcept { return status == Status::ready; }
@@ -84,8 +85,9 @@ struct ReplicaStats {
 
 // What makes it right. Tests take rules out, one at a time, and see wrong answers.
 struct ReplicaRules {
-  static constexpr bool waits_for_batches = true;  // an upload reads nothing until the batches before the log have ended
-  static constexpr bool waits_for_marks = true;    // pinned memory is used again when the device has read it
+  static constexpr bool waits_for_batches =
+      true;                                      // an upload reads nothing until the batches before the log have ended
+  static constexpr bool waits_for_marks = true;  // pinned memory is used again when the device has read it
 };
 
 // Thread safety: relieve(), wants_drain() and stats() from any thread; the rest, and stream(), from one thread at a

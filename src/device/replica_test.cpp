@@ -179,7 +179,8 @@ TEST(Replica, UploadsAgainAfterAnOverflow) {
 
 // A device that hangs: launches are refused, memory stays what it is, and when it goes on all comes right again.
 TEST(Replica, OutlastsADeviceThatHangs) {
-  ReplicaRig rig({.cells = 1 << 14, .log = {.ring_records = 256}, .replica = {.queue_cells = 512, .chunk_bytes = 4096}});
+  ReplicaRig rig(
+      {.cells = 1 << 14, .log = {.ring_records = 256}, .replica = {.queue_cells = 512, .chunk_bytes = 4096}});
   ASSERT_EQ(rig.upload(), ReplicaState::current);
   rig.set("first");  // its ring
   ASSERT_EQ(rig.compare(rig.drain()), "");

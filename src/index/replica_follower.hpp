@@ -24,8 +24,8 @@ struct HookedRules : ReplicaLogRules {
 class AtDrainPoint {
  public:
   AtDrainPoint(DrainPoint at, std::function<void()> f) {
-    HookedRules::hook = [at, f = std::move(f), done = false](DrainPoint p) mutable {
-      if (p != at || std::exchange(done, true)) return;
+    HookedRules::hook = [at, f = std::move(f), ran = false](DrainPoint p) mutable {
+      if (p != at || std::exchange(ran, true)) return;
       f();
     };
   }

@@ -33,13 +33,13 @@ struct ReplicaExtent {
 
 // What one drain did.
 struct Drained {
-  std::uint32_t launch = 0;       // its number
-  bool recording = false;         // the log was on; if not, changes are missing
-  bool complete = false;          // the queue had room for all
-  Index::Searched table{};        // as it was after the number was counted; its view is good until the epoch ends
-  std::uint64_t records = 0;      // seen for the first time
-  std::uint64_t repeats = 0;      // seen before
-  std::uint64_t cells = 0;        // appended to the queue
+  std::uint32_t launch = 0;   // its number
+  bool recording = false;     // the log was on; if not, changes are missing
+  bool complete = false;      // the queue had room for all
+  Index::Searched table{};    // as it was after the number was counted; its view is good until the epoch ends
+  std::uint64_t records = 0;  // seen for the first time
+  std::uint64_t repeats = 0;  // seen before
+  std::uint64_t cells = 0;    // appended to the queue
 };
 
 // The places in a drain where tests stop to let a writer go on.
@@ -52,10 +52,10 @@ enum class DrainPoint : std::uint8_t {
 
 // What makes a drain right. Tests take rules out, one at a time, and see wrong answers.
 struct ReplicaLogRules {
-  static constexpr bool counts_first = true;        // the launch number is counted before records are looked at
-  static constexpr bool keeps_uncommitted = true;   // only what is committed is forgotten
+  static constexpr bool counts_first = true;          // the launch number is counted before records are looked at
+  static constexpr bool keeps_uncommitted = true;     // only what is committed is forgotten
   static constexpr bool commits_before_cells = true;  // what is committed is known before cells are read
-  static constexpr bool looks_after_count = true;   // which table is searched is asked after the count
+  static constexpr bool looks_after_count = true;     // which table is searched is asked after the count
   static void reached(DrainPoint) noexcept {}
 };
 
@@ -96,7 +96,8 @@ class BasicReplicaLog final : public ChangeLog {
   std::uint64_t memory_bytes() const noexcept;     // of all rings
 
  private:
-  // |63  launch  32|31..1 0|0 recording|. One word, so that all threads agree on which launches came before an overflow.
+  // |63  launch  32|31..1 0|0 recording|. One word, so that all threads agree on which launches came before an
+  // overflow.
   static constexpr std::uint64_t recording_bit = 1;
   static constexpr unsigned launch_shift = 32;
   static constexpr std::uint64_t launch_one = std::uint64_t{1} << launch_shift;

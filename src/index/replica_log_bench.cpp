@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "index/cuckoo_check.hpp"
 #include "heap/cache.hpp"
+#include "index/cuckoo_check.hpp"
 #include "index/lanes_scalar.hpp"
 #include "index/replica_log.hpp"
 
