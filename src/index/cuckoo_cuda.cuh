@@ -20,8 +20,8 @@ cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::u
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
                             std::uint32_t count, cudaStream_t stream);
-// Stores each cell; of several for one cell the last one in `cells` counts. `winners`: a word for each cell of the
-// table, all zero before and after. Cells beyond the table are left out.
+// Stores each cell; of several for one cell the last one in `cells` counts. `winners`: a word for each cell of the table,
+// all zero before and after. Cells beyond the table are left out.
 cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
                             cudaStream_t stream);
 
