@@ -10,8 +10,8 @@
 
 namespace tandem::cuda {
 
-// What this error means to whoever goes on. Those that leave the context as it was are `failed`; after all others, known
-// or new, nothing of it can be trusted.
+// What this error means to whoever goes on. Those that leave the context as it was are `failed`; after all others,
+// known or new, nothing of it can be trusted.
 DeviceStatus status_of(cudaError_t error) noexcept;
 
 [[noreturn]] void throw_error(std::uint32_t number, const char* what, cudaError_t error);

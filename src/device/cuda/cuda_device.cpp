@@ -53,8 +53,8 @@ DevicePtr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
   return DevicePtr<std::byte>(reinterpret_cast<std::uintptr_t>(at));
 }
 
-// Both releases wait for what runs on the device. Of a lost one they would wait for ever, so its memory stays taken until
-// the process ends: that of the host on purpose, since whatever hangs may go on and write to it.
+// Both releases wait for what runs on the device. Of a lost one they would wait for ever, so its memory stays taken
+// until the process ends: that of the host on purpose, since whatever hangs may go on and write to it.
 
 void CudaDevice::release(DevicePtr<std::byte> at) noexcept {
   if (!at || core_->bind() != DeviceStatus::ok) return;
@@ -123,7 +123,7 @@ void CudaDevice::try_kernels() {
   if (status == DeviceStatus::ok && location[0] == 1 && done[0] == 1) return;
   const cudaError_t error = core_->last_error();
   abandon();
-  const std::string why = error != cudaSuccess             ? cudaGetErrorString(error)
+  const std::string why = error != cudaSuccess              ? cudaGetErrorString(error)
                           : status == DeviceStatus::pending ? "no answer in 30 s"
                                                             : "a wrong answer";
   throw DeviceError(DeviceStatus::failed, "GPU " + std::to_string(info().number) + " does not run the kernels: " + why);
