@@ -46,9 +46,9 @@ bench-micro: ## micro-benchmarks of the layers (ONLY="index net" for some)
 	@scripts/setup test
 	@scripts/bench_micro $(ONLY)
 
-bundle: ## a folder and an archive that run and measure elsewhere without installing: build/bundle
+bundle: ## a folder and an archive that run and measure elsewhere without installing: build/bundle (CUDA=1: beside GPUs)
 	@scripts/setup test
-	@scripts/bundle
+	@scripts/bundle $(if $(CUDA),cuda)
 
 test-bundle: bundle ## the bundle, run without the libraries of this machine
 	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q

@@ -1,4 +1,5 @@
-# The .cu files of each layer, compiled for the data-centre and desktop GPUs that this nvcc knows. Compiling takes no GPU.
+# The .cu files of each layer, compiled for the data-centre and desktop GPUs that this nvcc knows, and the CUDA runtime,
+# which is linked statically and loads the driver at run time. Neither compiling nor linking takes a GPU or a driver.
 
 if(NOT CMAKE_CUDA_COMPILER)
   execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/find_nvcc OUTPUT_VARIABLE nvcc OUTPUT_STRIP_TRAILING_WHITESPACE
@@ -24,16 +25,53 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows nvcc's standard
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
 
+find_library(TANDEM_CUDART cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_custom_target(tandem_cuda_programs)  # what can only be run beside a GPU, or is tested there, too
+
+# tandem_cuda(LAYER): the objects of its .cu files, which the layer `device` links; a program of each *_bench.cu.
 function(tandem_cuda name)
   tandem_sources(sources "src/${name}/*.cu")
+  set(benches ${sources})
+  list(FILTER sources EXCLUDE REGEX "_bench\\.cu$")
+  list(FILTER benches INCLUDE REGEX "_bench\\.cu$")
   if(NOT sources)
     return()
   endif()
   add_library(tandem_${name}_cuda OBJECT ${sources})
-  target_include_directories(tandem_${name}_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_options(tandem_${name}_cuda PRIVATE
-    --expt-relaxed-constexpr -Werror=all-warnings -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra,-Werror)
-  add_dependencies(tandem_cuda_objects tandem_${name}_cuda)
+  tandem_cuda_flags(tandem_${name}_cuda)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_CUDA_OBJECTS $<TARGET_OBJECTS:tandem_${name}_cuda>)
+  foreach(source IN LISTS benches)
+    cmake_path(GET source STEM bench)
+    add_executable(${bench} EXCLUDE_FROM_ALL ${source})
+    tandem_cuda_flags(${bench})
+    set_target_properties(${bench} PROPERTIES
+      LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+    target_link_libraries(${bench} PRIVATE $<TARGET_OBJECTS:tandem_${name}_cuda>)
+    target_link_options(${bench} PRIVATE $<TARGET_PROPERTY:tandem_flags,INTERFACE_LINK_OPTIONS>)
+    tandem_cuda_link(${bench} PRIVATE)
+    add_dependencies(tandem_cuda_programs ${bench})
+  endforeach()
 endfunction()
 
-add_custom_target(tandem_cuda_objects)
+function(tandem_cuda_flags target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_options(${target} PRIVATE
+    --expt-relaxed-constexpr -Werror=all-warnings -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra,-Werror)
+endfunction()
+
+function(tandem_cuda_link target scope)
+  target_link_libraries(${target} ${scope} ${TANDEM_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+endfunction()
+
+# tandem_cuda_runtime(TARGET): it calls the runtime, and launches what the layers up to it compiled.
+function(tandem_cuda_runtime target)
+  get_property(objects GLOBAL PROPERTY TANDEM_CUDA_OBJECTS)
+  target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  # Objects, not an archive of them: so CMake links with the C++ compiler.
+  target_link_libraries(${target} PUBLIC ${objects})
+  tandem_cuda_link(${target} PUBLIC)
+endfunction()

@@ -16,11 +16,19 @@ if(NOT objects OR NOT TARGET tandem_store)
   return()
 endif()
 
+if(TANDEM_CUDA)
+  get_property(kernels GLOBAL PROPERTY TANDEM_CUDA_OBJECTS)
+  list(APPEND objects ${kernels})
+endif()
 add_library(tandem_embedded STATIC ${objects})
 add_library(tandem::tandem ALIAS tandem_embedded)
 set_target_properties(tandem_embedded PROPERTIES OUTPUT_NAME tandem EXPORT_NAME tandem LINKER_LANGUAGE CXX)
 target_compile_features(tandem_embedded PUBLIC cxx_std_20)
 target_link_libraries(tandem_embedded PUBLIC Threads::Threads)
+if(TANDEM_CUDA)
+  target_link_libraries(tandem_embedded PUBLIC
+    $<BUILD_INTERFACE:${TANDEM_CUDART}> $<INSTALL_INTERFACE:CUDA::cudart_static> ${CMAKE_DL_LIBS} rt)
+endif()
 target_include_directories(tandem_embedded PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 

@@ -102,8 +102,11 @@ def all_steps(lint: str) -> list[Step]:
             exit $ok"""
         steps.append(Step("python", both, fast=True, needs="build", count=count_xml("build/log/pytest-*.xml")))
     if exists("src/**/*.cu"):
-        cuda = f"cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_objects"
-        steps.append(Step("cuda", f"cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON; {cuda}"))
+        # Linked, too, and run as on a machine that has no GPU.
+        cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+            cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_programs
+            build/cuda-objects/test/device_test --gtest_brief=1"""
+        steps.append(Step("cuda", cuda))
     clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
     steps.append(
         Step(

@@ -22,6 +22,7 @@ constexpr std::array commands{
     Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
     Command{"top", "show a server's numbers in the terminal", run_top},
     Command{"bench", "measure this store or any memcached server", run_bench},
+    Command{"devices", "list the accelerators that can be used", run_devices},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
     Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},
     Command{"completion", "print completions for bash, zsh or fish", run_completion},

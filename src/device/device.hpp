@@ -156,6 +156,7 @@ class Device {
   virtual void release_pinned(PinnedBlock block) noexcept = 0;
 
   virtual bool lost() const noexcept = 0;
+  virtual std::string lost_reason() const = 0;  // in words; empty: it is not lost
   // Makes it lost: nobody waits for it any more. For a device that does not answer in time.
   virtual void abandon() noexcept = 0;
 };

@@ -42,6 +42,7 @@ TEST_P(DeviceContract, SaysWhatItIs) {
   EXPECT_TRUE(GetParam().name.starts_with(device->info().backend));
   EXPECT_GT(device->info().memory_bytes, 1u << 20);
   EXPECT_FALSE(device->lost());
+  EXPECT_EQ(device->lost_reason(), "");
 }
 
 // --- memory
@@ -250,6 +251,9 @@ TEST_P(DeviceContract, ApplyStoresTheLastOfSeveral) {
 
 TEST_P(DeviceContract, MarksAreDoneInOrder) {
   const DeviceArray<std::uint64_t> array(*device, 1 << 16);
+  const DeviceArray<std::byte> large(*device, contract_effort * (32u << 20));
+  // For a while many marks are not done.
+  for (int i = 0; i < 6; ++i) ASSERT_EQ(stream->zero(large.bytes_at(), large.bytes()), DeviceStatus::ok);
   std::vector<DeviceMark> marks;
   for (int i = 0; i < 3000; ++i) {
     if (i % 16 == 0) {
@@ -380,6 +384,7 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
   const std::unique_ptr<Stream> other = device->make_stream();
   device->abandon();
   EXPECT_TRUE(device->lost());
+  EXPECT_NE(device->lost_reason(), "");
   device->abandon();
   const DeviceIndex index = table.index();
   EXPECT_EQ(stream->poll(before), DeviceStatus::lost);

@@ -31,16 +31,20 @@ TD_LANE const void* item_at(const void* items, std::uint32_t location) {
 }
 #endif
 
-// The location of the bucket's first cell with the signature, or 0. Only a candidate: the caller compares keys. Without
-// a branch, as whether and where there is a match is not for a processor to guess; without a match it looks at cell 0.
+// The location of the first cell with the signature in a bucket that was loaded, or 0. Only a candidate: the caller
+// compares keys. Without a branch, as whether and where there is a match is not for a processor to guess; without a
+// match it looks at cell 0.
 template <Lanes L>
-TD_LANE std::uint32_t search_bucket(const L l, const Bucket* bucket, std::uint32_t signature) {
-  const auto v = l.load(bucket);
+TD_LANE std::uint32_t candidate(const L l, const Bucket* bucket, typename L::PerLane v, std::uint32_t signature) {
   const Cell c = l.take(bucket, v, l.lowest(l.match(v, signature) | 1u << bucket_cells) % bucket_cells);
   return c.signature() == signature ? c.location() : 0;  // it may have changed since it was loaded
 }
+template <Lanes L>
+TD_LANE std::uint32_t search_bucket(const L l, const Bucket* bucket, std::uint32_t signature) {
+  return candidate(l, bucket, l.load(bucket), signature);
+}
 
-// Three orders of work for a search. Which one where: docs/decisions/0002-index.md.
+// Three orders of work for a search (cuckoo_cuda.cu has a fourth). Which one where: docs/decisions/0002-index.md.
 // In turn: the second bucket is read only when the first has no match. For a device, which has other searches to do
 // while one waits.
 template <Lanes L>

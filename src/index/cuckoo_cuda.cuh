@@ -10,16 +10,22 @@
 
 namespace tandem {
 
+// Shapes of the kernels: data, since what is best differs by device (docs/decisions/0011-kernels.md).
+struct KernelTuning {
+  std::uint32_t search_threads = 4, search_block = 128;  // threads of a tile: 1, 2, 4 or 8; of a block
+  std::uint32_t update_threads = 2, update_block = 128;  // insert, erase
+};
+
 // location[i]: of the first cell with f[i]'s signature, or 0.
 cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
-                             cudaStream_t stream);
+                             cudaStream_t stream, const KernelTuning& tuning = {});
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
-                             std::uint32_t count, cudaStream_t stream);
+                             std::uint32_t count, cudaStream_t stream, const KernelTuning& tuning = {});
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
-                            std::uint32_t count, cudaStream_t stream);
+                            std::uint32_t count, cudaStream_t stream, const KernelTuning& tuning = {});
 // Stores each cell; of several for one cell the last one in `cells` counts. `winners`: a word for each cell of the table,
 // all zero before and after. Cells beyond the table are left out.
 cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,

@@ -47,16 +47,30 @@ def test_help_lists_the_commands() -> None:
     for word in ("help", "--help", "-h"):
         result = tandem(word)
         assert result.returncode == 0
-        for command in ("serve", "memcached", "options", "version", "help"):
+        for command in ("serve", "memcached", "devices", "options", "version", "help"):
             assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), result.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["version", "x"], ["help", "x"], ["options", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["no-such-command"], ["version", "x"], ["help", "x"], ["options", "x"], ["devices", "x"]]
+)
 def test_bad_calls(arguments: list[str]) -> None:
     result = tandem(*arguments)
     assert result.returncode == EX_USAGE
     assert result.stdout == ""
     assert result.stderr != ""
+
+
+def test_devices_are_listed_or_the_reason_why_there_are_none() -> None:
+    result = tandem("devices")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    if lines[0].startswith("cuda: none"):
+        assert re.fullmatch(r"cuda: none: \S.+", lines[0]) and len(lines) == 1
+    else:
+        for number, line in enumerate(lines):
+            assert re.fullmatch(rf"cuda {number}: \S.+, \d+\.\d GiB, \d+ multiprocessors", line), line
+    assert "tandem devices" in tandem("devices", "--help").stdout
 
 
 def test_committed_docs_are_what_the_program_prints() -> None:

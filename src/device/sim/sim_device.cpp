@@ -62,6 +62,7 @@ void SimDevice::release_pinned(PinnedBlock block) noexcept {
 }
 
 bool SimDevice::lost() const noexcept { return core_->lost(); }
+std::string SimDevice::lost_reason() const { return core_->lost() ? "it was given up, or told to be lost" : ""; }
 void SimDevice::abandon() noexcept { core_->set_lost(); }
 
 void SimDevice::slow(double factor) noexcept { core_->slow.store(factor); }

@@ -44,6 +44,7 @@ class SimDevice final : public Device {
   PinnedBlock allocate_pinned(std::uint64_t bytes) override;
   void release_pinned(PinnedBlock block) noexcept override;
   bool lost() const noexcept override;
+  std::string lost_reason() const override;
   void abandon() noexcept override;
 
   // --- faults. "Work" is a copy, a zeroing or a kernel.

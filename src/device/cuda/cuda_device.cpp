@@ -1,0 +1,174 @@
+#include "device/cuda/cuda_device.hpp"
+
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "device/cuda/cuda_core.hpp"
+#include "device/cuda/cuda_stream.hpp"
+
+namespace tandem {
+namespace {
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(std::uint32_t number) : core_(std::make_shared<cuda::Core>(cuda_device_info(number))) {}
+
+  const DeviceInfo& info() const noexcept override { return core_->info; }
+  std::uint64_t memory_free_bytes() noexcept override;
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<cuda::CudaStream>(core_); }
+  DevicePtr<std::byte> allocate(std::uint64_t bytes) override;
+  void release(DevicePtr<std::byte> at) noexcept override;
+  PinnedBlock allocate_pinned(std::uint64_t bytes) override;
+  void release_pinned(PinnedBlock block) noexcept override;
+  bool lost() const noexcept override { return core_->lost(); }
+  std::string lost_reason() const override;
+  void abandon() noexcept override { core_->abandon(); }
+
+  // Runs each kernel once: whether there is code for this GPU is not known before, and its loading takes milliseconds
+  // and may wait for what runs. Throws DeviceError.
+  void try_kernels();
+
+ private:
+  const std::shared_ptr<cuda::Core> core_;
+  std::mutex pinned_mutex_;
+  std::unordered_map<void*, void*> pinned_base_;  // what the runtime gave, by where our block begins in it
+};
+
+std::uint64_t CudaDevice::memory_free_bytes() noexcept {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (core_->bind() != DeviceStatus::ok || core_->check(cudaMemGetInfo(&free, &total)) != DeviceStatus::ok) return 0;
+  return free;
+}
+
+DevicePtr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  core_->require_bound();
+  void* at = nullptr;
+  core_->require(cudaMalloc(&at, bytes), "no memory");
+  return DevicePtr<std::byte>(reinterpret_cast<std::uintptr_t>(at));
+}
+
+// Both releases wait for what runs on the device. Of a lost one they would wait for ever, so its memory stays taken
+// until the process ends: that of the host on purpose, since whatever hangs may go on and write to it.
+
+void CudaDevice::release(DevicePtr<std::byte> at) noexcept {
+  if (!at || core_->bind() != DeviceStatus::ok) return;
+  (void)core_->check(cudaFree(reinterpret_cast<void*>(at.address())));
+}
+
+PinnedBlock CudaDevice::allocate_pinned(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  core_->require_bound();
+  // The runtime aligns small blocks to less than a page.
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes > UINT64_MAX - page) cuda::throw_error(info().number, "no pinned memory", cudaErrorMemoryAllocation);
+  void* base = nullptr;
+  core_->require(cudaHostAlloc(&base, bytes + page, cudaHostAllocPortable | cudaHostAllocMapped), "no pinned memory");
+  void* device = nullptr;
+  core_->require(cudaHostGetDevicePointer(&device, base, 0), "pinned memory without an address");
+  const std::uint64_t skipped = (page - reinterpret_cast<std::uintptr_t>(base) % page) % page;
+  void* const host = static_cast<std::byte*>(base) + skipped;
+  const std::lock_guard lock(pinned_mutex_);
+  pinned_base_.emplace(host, base);
+  return {host, DevicePtr<std::byte>(reinterpret_cast<std::uintptr_t>(device) + skipped)};
+}
+
+void CudaDevice::release_pinned(PinnedBlock block) noexcept {
+  if (block.host == nullptr || core_->bind() != DeviceStatus::ok) return;
+  void* base = nullptr;
+  {
+    const std::lock_guard lock(pinned_mutex_);
+    const auto found = pinned_base_.find(block.host);
+    if (found == pinned_base_.end()) return;
+    base = found->second;
+    pinned_base_.erase(found);
+  }
+  (void)core_->check(cudaFreeHost(base));
+}
+
+std::string CudaDevice::lost_reason() const {
+  if (!lost()) return {};
+  const cudaError_t error = core_->last_error();
+  return cuda::status_of(error) == DeviceStatus::lost ? cudaGetErrorString(error) : "it was given up";
+}
+
+void CudaDevice::try_kernels() {
+  const DeviceArray<Bucket> buckets(*this, 2);
+  const DeviceArray<std::uint32_t> winners(*this, 2 * bucket_cells);
+  const PinnedArray<Fingerprint> f(*this, 1);
+  const PinnedArray<Location> location(*this, 1);
+  const PinnedArray<std::uint8_t> done(*this, 1);
+  const PinnedArray<DirtyCell> cells(*this, 1);
+  const std::unique_ptr<Stream> stream = make_stream();
+  const DeviceIndex index{buckets.at(), 1};
+  f[0] = {1, 0};
+  location[0] = 1;
+  done[0] = 0;
+  cells[0] = {0, 0};
+  DeviceStatus status = stream->zero(buckets.bytes_at(), buckets.bytes());
+  const auto then = [&status](DeviceStatus next) {
+    if (status == DeviceStatus::ok) status = next;
+  };
+  then(stream->zero(winners.bytes_at(), winners.bytes()));
+  then(stream->insert(index, f.at(), location.at(), done.at(), 1));
+  then(stream->search(index, f.at(), location.at(), 1));
+  then(stream->erase(index, f.at(), location.at(), done.at(), 1));
+  then(stream->apply(index, winners.at(), cells.at(), 1));
+  if (status == DeviceStatus::ok) status = stream->wait(stream->mark(), std::chrono::seconds(30));
+  if (status == DeviceStatus::ok && location[0] == 1 && done[0] == 1) return;
+  const cudaError_t error = core_->last_error();
+  abandon();
+  const std::string why = error != cudaSuccess              ? cudaGetErrorString(error)
+                          : status == DeviceStatus::pending ? "no answer in 30 s"
+                                                            : "a wrong answer";
+  throw DeviceError(DeviceStatus::failed, "GPU " + std::to_string(info().number) + " does not run the kernels: " + why);
+}
+
+}  // namespace
+
+DeviceCount cuda_device_count() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return {static_cast<std::uint32_t>(count), {}};
+  (void)cudaGetLastError();
+  if (error == cudaSuccess || error == cudaErrorNoDevice) return {0, "no NVIDIA GPU"};
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return {0, "no NVIDIA driver"};
+  if (error == cudaErrorInsufficientDriver) {
+    const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+    return {0, "the NVIDIA driver is for CUDA " + version(driver) + ", older than " + version(CUDART_VERSION)};
+  }
+  return {0, std::string("CUDA does not start: ") + cudaGetErrorString(error)};
+}
+
+DeviceInfo cuda_device_info(std::uint32_t number) {
+  const DeviceCount found = cuda_device_count();
+  if (number >= found.count) {
+    const std::string why = found.count == 0 ? found.reason : "there are " + std::to_string(found.count);
+    throw DeviceError(DeviceStatus::failed, "no GPU " + std::to_string(number) + ": " + why);
+  }
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, static_cast<int>(number));
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    cuda::throw_error(number, "no properties", error);
+  }
+  return {.name = properties.name,
+          .backend = "cuda",
+          .number = number,
+          .memory_bytes = properties.totalGlobalMem,
+          .multiprocessors = static_cast<std::uint32_t>(properties.multiProcessorCount)};
+}
+
+std::unique_ptr<Device> make_cuda_device(std::uint32_t number) {
+  auto device = std::make_unique<CudaDevice>(number);
+  device->try_kernels();
+  return device;
+}
+
+}  // namespace tandem

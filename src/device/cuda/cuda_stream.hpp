@@ -1,0 +1,53 @@
+// A non-blocking CUDA stream, and its marks: events in a ring, which are recorded again when their marks are done.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/cuda/cuda_core.hpp"
+#include "device/device.hpp"
+
+namespace tandem::cuda {
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(std::shared_ptr<Core> core);  // throws DeviceError
+  ~CudaStream() override;
+
+  DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept override;
+  DeviceStatus copy_to_host(void* to, DevicePtr<const std::byte> from, std::uint64_t bytes) noexcept override;
+  DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
+  DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
+                      std::uint32_t count) noexcept override;
+  DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
+                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
+  DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
+                     DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
+  DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
+                     std::uint32_t count) noexcept override;
+  DeviceMark mark() noexcept override;
+  DeviceStatus poll(DeviceMark mark) noexcept override;
+  DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept override;
+  DeviceStatus after(Stream& other, DeviceMark mark) noexcept override;
+  std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept override;
+
+ private:
+  static constexpr std::size_t events_first = 64;
+
+  cudaEvent_t& event_of(DeviceMark mark) noexcept { return events_[mark & (events_.size() - 1)]; }
+  DeviceStatus poll_locked(DeviceMark mark) noexcept;
+  DeviceStatus record(DeviceMark mark) noexcept;
+  DeviceStatus grow() noexcept;
+  void destroy() noexcept;
+
+  const std::shared_ptr<Core> core_;
+  cudaStream_t stream_ = nullptr;
+  std::mutex mutex_;                 // of all below: after() of other streams looks events up
+  std::vector<cudaEvent_t> events_;  // a power of two of them: those of the last marks
+  DeviceMark last_ = 0;
+  DeviceMark done_ = 0;  // it and those before it were seen to be
+};
+
+}  // namespace tandem::cuda
