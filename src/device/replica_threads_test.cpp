@@ -174,10 +174,10 @@ void expect_right(const Result& r) {
   EXPECT_GT(r.counts.decided, 0u);
 }
 
-TEST(ReplicaThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1300}, 150 * effort)); }
+TEST(ReplicaThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1300}, 500 * effort)); }
 
 TEST(ReplicaThreads, SearchesBesideLaterApplies) {
-  expect_right(run({.cells = 1 << 10, .keys = 1300, .other_stream = true}, 150 * effort));
+  expect_right(run({.cells = 1 << 10, .keys = 1300, .other_stream = true}, 500 * effort));
 }
 
 TEST(ReplicaThreads, TheTableGrows) {
