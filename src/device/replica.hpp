@@ -85,9 +85,10 @@ struct ReplicaStats {
 
 // What makes it right. Tests take rules out, one at a time, and see wrong answers.
 struct ReplicaRules {
-  static constexpr bool waits_for_batches =
-      true;                                      // an upload reads nothing until the batches before the log have ended
-  static constexpr bool waits_for_marks = true;  // pinned memory is used again when the device has read it
+  // An upload reads nothing until the batches that began before the log was on have ended.
+  static constexpr bool waits_for_batches = true;
+  // Pinned memory is used again when the device has read it.
+  static constexpr bool waits_for_marks = true;
 };
 
 // Thread safety: relieve(), wants_drain() and stats() from any thread; the rest, and stream(), from one thread at a

@@ -1,4 +1,4 @@
-// For tests: a store whose index a simulated device follows.
+// For tests: a store whose index a device follows, as a rule a simulated one.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -22,17 +22,18 @@ struct ReplicaRigOptions {
   ReplicaOptions replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 10};
 };
 
-template <class Rules = ReplicaRules>
+template <class Rules = ReplicaRules, class DeviceType = SimDevice>
 class ReplicaRig {
  public:
   using Follower = BasicReplica<Rules, ReplicaLog>;
   static constexpr auto long_enough = std::chrono::minutes(2);  // for anything that does come
   static constexpr std::uint32_t searches_max = 256;
 
-  explicit ReplicaRig(const ReplicaRigOptions& options = {})
+  explicit ReplicaRig(const ReplicaRigOptions& options = {}) : ReplicaRig(options, make_sim_device(options.sim)) {}
+  ReplicaRig(const ReplicaRigOptions& options, std::unique_ptr<DeviceType> device_to_use)
       : log(options.log),
         stepping(log),
-        device(make_sim_device(options.sim)),
+        device(std::move(device_to_use)),
         store({.cells = options.cells, .load_grow = options.load_grow, .log = &stepping}),
         worker(store),
         replica(*device, store.index, log, store.epochs, options.replica),
@@ -99,7 +100,7 @@ class ReplicaRig {
 
   ReplicaLog log;
   SteppingLog stepping;
-  std::unique_ptr<SimDevice> device;
+  std::unique_ptr<DeviceType> device;
   TestStore store;
   TestWorker worker;
   Follower replica;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/device_contract.hpp"
 #include "device/replica_rig.hpp"
 
 namespace tandem {
@@ -11,8 +12,12 @@ namespace {
 using namespace std::chrono_literals;
 using Status = ReplicaLaunch::Status;
 
-TEST(Replica, EqualsTheTableAfterEveryDrain) {
-  ReplicaRig rig({.cells = 512});
+class ReplicaOnDevice : public testing::TestWithParam<DeviceKind> {};
+INSTANTIATE_TEST_SUITE_P(All, ReplicaOnDevice, testing::ValuesIn(device_kinds()),
+                         [](const auto& p) { return p.param.name; });
+
+TEST_P(ReplicaOnDevice, EqualsTheTableAfterEveryDrain) {
+  ReplicaRig<ReplicaRules, Device> rig({.cells = 512}, GetParam().make());
   for (std::uint64_t n = 0; n < 200; ++n) rig.set(key_of(n));
   ASSERT_EQ(rig.upload(), ReplicaState::current);
   std::uint64_t random = 5;
@@ -64,8 +69,8 @@ TEST(Replica, UploadsWhileTheTableChanges) {
   EXPECT_EQ(rig.compare(rig.drain()), "");
 }
 
-TEST(Replica, EveryCompletedWriteIsInTheNextLaunch) {
-  ReplicaRig rig;
+TEST_P(ReplicaOnDevice, EveryCompletedWriteIsInTheNextLaunch) {
+  ReplicaRig<ReplicaRules, Device> rig({}, GetParam().make());
   ASSERT_EQ(rig.upload(), ReplicaState::current);
   for (std::uint64_t n = 0; n < 300; ++n) {
     const std::string key = key_of(n % 100);

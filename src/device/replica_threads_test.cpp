@@ -18,7 +18,9 @@ struct Mix {
   std::uint64_t cells, keys;
   double load_grow = 2;
   std::uint32_t ring_records = 1 << 15;
+  std::uint64_t writes = 32;  // of each writer for each launch
   bool relieve = true;
+  bool waits = false;         // now and then nothing is launched until a ring is half full, or full if none relieves
   bool other_stream = false;  // searches run beside the applies of later launches
   std::uint64_t faults_every = 0;
   std::uint32_t first_launch = 1;
@@ -27,7 +29,7 @@ struct Mix {
 struct Result {
   std::string problem;
   KeyHistory::Counts counts;
-  std::uint64_t launches = 0, ready = 0, failed = 0;
+  std::uint64_t launches = 0, failed = 0;
   ReplicaStats stats;
 };
 
@@ -66,12 +68,18 @@ Result run(const Mix& mix, int launches) {
   Result result;
   std::array<std::string, writers> problems;
   std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> allowed{0};  // writes of each writer
   std::vector<std::thread> threads;
   for (std::uint64_t w = 0; w < writers; ++w) {
     threads.emplace_back([&, w] {
       TestWorker worker(rig.store);
       std::uint64_t random = w;
-      while (!stop && problems[w].empty()) {
+      for (std::uint64_t writes = 0; !stop && problems[w].empty();) {
+        if (writes == allowed.load(std::memory_order_relaxed)) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++writes;
         problems[w] = history.write(worker, random = mix_bits(random + 1), w, writers);
         if (mix.relieve) rig.replica.relieve();
       }
@@ -90,6 +98,7 @@ Result run(const Mix& mix, int launches) {
   Stream& stream = mix.other_stream ? *own : rig.replica.stream();
   std::uint64_t random = 99;
   std::deque<Flight> flights;
+  std::uint64_t waits_at = 16;
   const auto resolve = [&] {
     Flight& flight = flights.front();
     const DeviceStatus status = stream.wait(flight.mark, rig.long_enough);
@@ -112,6 +121,15 @@ Result run(const Mix& mix, int launches) {
     rig.device->slow(static_cast<double>(random % 8));
     if (mix.faults_every != 0 && random % mix.faults_every == 0) rig.device->fail(1 + random / 256 % 4);
     rig.replica.step(1 << 13);
+    allowed.fetch_add(mix.writes, std::memory_order_relaxed);
+    if (mix.waits && result.launches >= waits_at) {
+      waits_at = result.launches + 16;
+      const std::uint64_t relieved = rig.replica.stats().relieved;
+      while (mix.relieve ? rig.replica.stats().relieved == relieved : rig.log.recording()) {
+        allowed.fetch_add(1, std::memory_order_relaxed);
+        std::this_thread::yield();
+      }
+    }
     flights.emplace_back(rig, random, history);
     Flight& flight = flights.back();
     flight.launch = rig.replica.drain();
@@ -156,26 +174,27 @@ void expect_right(const Result& r) {
   EXPECT_GT(r.counts.decided, 0u);
 }
 
-TEST(ReplicaThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1400}, 500 * effort)); }
+TEST(ReplicaThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1300}, 500 * effort)); }
 
 TEST(ReplicaThreads, SearchesBesideLaterApplies) {
-  expect_right(run({.cells = 1 << 10, .keys = 1400, .other_stream = true}, 500 * effort));
+  expect_right(run({.cells = 1 << 10, .keys = 1300, .other_stream = true}, 500 * effort));
 }
 
 TEST(ReplicaThreads, TheTableGrows) {
-  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9}, 300 * effort);
+  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200}, 100 * effort);
   expect_right(r);
   EXPECT_GT(r.stats.uploads, 1u);
 }
 
 TEST(ReplicaThreads, OverflowsAndUploads) {
-  const Result r = run({.cells = 1 << 12, .keys = 5000, .ring_records = 64, .relieve = false}, 5 * effort);
+  const Result r =
+      run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .relieve = false, .waits = true}, 30 * effort);
   expect_right(r);
   EXPECT_GT(r.stats.overflows, 0u);
 }
 
 TEST(ReplicaThreads, WritersRelieveTheLog) {
-  const Result r = run({.cells = 1 << 12, .keys = 5000, .ring_records = 256}, 10 * effort);
+  const Result r = run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .waits = true}, 30 * effort);
   expect_right(r);
   EXPECT_GT(r.stats.relieved, 0u);
 }

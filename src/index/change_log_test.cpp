@@ -229,7 +229,7 @@ TEST(ChangeLog, GrowthNamesTheNewTablesCells) {
 
 // A replica that only knows what the log says equals the table once the writers have stopped (write protocol 6, without
 // its races: those are the model checker's).
-class ReplicaLog final : public ChangeLog {
+class NamingLog final : public ChangeLog {
  public:
   Ticket reserve(std::span<const Change> changes) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -248,7 +248,7 @@ class ReplicaLog final : public ChangeLog {
 };
 
 TEST(ChangeLog, EveryCellThatChangedWasNamed) {
-  ReplicaLog log;
+  NamingLog log;
   TestStore store({.cells = 1 << 10, .load_grow = 2, .log = &log});
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 3; ++t) {

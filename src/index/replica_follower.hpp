@@ -20,13 +20,28 @@ struct HookedRules : ReplicaLogRules {
   }
 };
 
-// Runs `f` at the first arrival at `at`, within this object's life.
+// The rules, with drains that now and then let others run wherever it matters.
+struct StallingRules : ReplicaLogRules {
+  static void reached(DrainPoint p) noexcept {
+    thread_local std::uint64_t random = 1;
+    random = mix_bits(random + 1);
+    if (p == DrainPoint::cell) {
+      if (random % 16 == 0) {
+        for (int i = 0; i < 50; ++i) cpu_relax();
+      }
+      if (random % 1024 == 1) std::this_thread::yield();
+    } else if (random % 8 == 0) {
+      std::this_thread::yield();
+    }
+  }
+};
+
+// Runs `f` at the nth arrival at `at`, within this object's life.
 class AtDrainPoint {
  public:
-  AtDrainPoint(DrainPoint at, std::function<void()> f) {
-    HookedRules::hook = [at, f = std::move(f), done = false](DrainPoint p) mutable {
-      if (p != at || std::exchange(done, true)) return;
-      f();
+  AtDrainPoint(DrainPoint at, std::function<void()> f, int nth = 1) {
+    HookedRules::hook = [at, f = std::move(f), nth](DrainPoint p) mutable {
+      if (p == at && --nth == 0) f();
     };
   }
   ~AtDrainPoint() { HookedRules::hook = nullptr; }

@@ -158,6 +158,7 @@ std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint6
   for (std::uint64_t at = begin; at < std::min(begin + ahead, end); ++at) prefetch(at);
   for (std::uint64_t at = begin; at < end; ++at) {
     prefetch(at + ahead);
+    Rules::reached(DrainPoint::cell);
     const LogRecord r = record(at);
     const std::uint64_t i = r.cell_index();
     if (r.bits >> LogRecord::table_shift != wanted || i >= extent.cells) continue;

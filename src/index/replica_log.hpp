@@ -47,6 +47,7 @@ enum class DrainPoint : std::uint8_t {
   begin,    // the launch number is not counted yet
   counted,  // it is
   noted,    // the records of a ring are known, none of their cells is read
+  cell,     // before each cell is read
   read,     // all of them are read, none is forgotten
 };
 

@@ -159,6 +159,7 @@ void log_both(benchmark::State& state, std::chrono::microseconds pause) {
       set(*calls, (random >> 20) % cells);
     }
     set_ns.add(now() - begin, turn);
+    while (log.wants_drain()) std::this_thread::yield();
   }
   stop = true;
   drainer.join();

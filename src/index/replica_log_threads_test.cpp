@@ -16,29 +16,37 @@ struct Mix {
   std::uint64_t cells, keys;
   double load_grow = 2;
   std::uint32_t ring_records = 1 << 15;
+  std::uint64_t writes = 16;  // of each writer for each launch
+  bool overflows = false;     // now and then nothing is drained until a ring is full
   std::uint32_t first_launch = 1;
 };
 
 struct Result {
   std::string problem;
   KeyHistory::Counts counts;
-  std::uint64_t launches = 0, usable = 0, uploads = 0, overflows = 0, repeats = 0;
+  std::uint64_t launches = 0, uploads = 0, overflows = 0;
 };
 
 Result run(const Mix& mix, int launches) {
   constexpr std::uint64_t writers = 3;
-  ReplicaLog log({.ring_records = mix.ring_records, .first_launch = mix.first_launch});
+  BasicReplicaLog<StallingRules> log({.ring_records = mix.ring_records, .first_launch = mix.first_launch});
   TestStore store({.cells = mix.cells, .load_grow = mix.load_grow, .log = &log});
   KeyHistory history(mix.keys);
   Result result;
   std::array<std::string, writers> problems;
   std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> allowed{0};  // writes of each writer
   std::vector<std::thread> threads;
   for (std::uint64_t w = 0; w < writers; ++w) {
     threads.emplace_back([&, w] {
       TestWorker worker(store);
       std::uint64_t random = w;
-      while (!stop && problems[w].empty()) {
+      for (std::uint64_t writes = 0; !stop && problems[w].empty();) {
+        if (writes == allowed.load(std::memory_order_relaxed)) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++writes;
         problems[w] = history.write(worker, random = mix_bits(random + 1), w, writers);
       }
     });
@@ -51,26 +59,30 @@ Result run(const Mix& mix, int launches) {
     }
   });
 
-  ReplicaFollower<ReplicaLog> replica(log, store);
+  ReplicaFollower<BasicReplicaLog<StallingRules>> replica(log, store);
   replica.restart();
   std::uint64_t random = 99;
-  for (; result.launches < static_cast<std::uint64_t>(launches) && result.problem.empty(); ++result.launches) {
+  while (result.launches < static_cast<std::uint64_t>(launches) && result.problem.empty()) {
+    while (mix.overflows && result.launches % 32 == 31 && log.recording()) {
+      allowed.fetch_add(1, std::memory_order_relaxed);
+      std::this_thread::yield();
+    }
     std::array<std::uint64_t, 64> keys, before;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       keys[i] = (random = mix_bits(random + 1)) % mix.keys;
       before[i] = history.state(keys[i]);
     }
     if (!log.recording()) replica.restart();
+    allowed.fetch_add(mix.writes, std::memory_order_relaxed);
     replica.epoch().enter();
     const auto launch = replica.launch();
-    result.repeats += replica.drained.repeats;
     for (std::size_t i = 0; launch.usable && i < keys.size() && result.problem.empty(); ++i) {
       const Fingerprint f = store.fingerprint(key_of(keys[i]));
       result.problem = history.check(store, keys[i], before[i], {replica.search(f), replica.misses_for_good(f, launch)},
                                      result.counts);
     }
     replica.epoch().exit();
-    result.usable += launch.usable;
+    result.launches += launch.usable;
   }
   stop = true;
   for (std::thread& t : threads) t.join();
@@ -93,16 +105,17 @@ void expect_right(const Result& r) {
   EXPECT_GT(r.counts.decided, 0u);
 }
 
-TEST(ReplicaLogThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1400}, 2000 * effort)); }
+TEST(ReplicaLogThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1300}, 1000 * effort)); }
 
 TEST(ReplicaLogThreads, TheTableGrows) {
-  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9}, 2000 * effort);
+  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200}, 300 * effort);
   expect_right(r);
   EXPECT_GT(r.uploads, 1u);
 }
 
 TEST(ReplicaLogThreads, OverflowsAndUploads) {
-  const Result r = run({.cells = 1 << 12, .keys = 5000, .ring_records = 64}, 100 * effort);
+  const Result r =
+      run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .writes = 1000, .overflows = true}, 30 * effort);
   expect_right(r);
   EXPECT_GT(r.overflows, 0u);
   EXPECT_GT(r.uploads, 1u);
