@@ -268,6 +268,13 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
         if (on_wire) {
           if (Json tasks = tasks_json(m, plan, misses); !tasks.empty()) result["tasks"] = std::move(tasks);
         }
+        if (on_wire && m.device) {
+          result["device"] = {{"searched", m.device->searched},
+                              {"launches", m.device->launches},
+                              {"batches", m.device->batches},
+                              {"refused_batches", m.device->refused_batches},
+                              {"us", static_cast<double>(m.device->device_ns) / 1e3}};
+        }
         if (on_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
       }
       if (on_wire && settings.alternates) {

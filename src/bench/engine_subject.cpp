@@ -58,7 +58,8 @@ struct WireSubject::Thread {
   }
 };
 
-WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes) : tapes_(tapes) {
+WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes)
+    : engine_(engine), tapes_(tapes) {
   if (tapes.alternate_every_s > 0) {
     every_ticks_ =
         std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tapes.alternate_every_s * 1e9 / ns_per_tick()));
@@ -119,6 +120,7 @@ Measured WireSubject::take(const TurnLength& length) {
     }
   }
   Measured m;
+  const Measured::OnDevice device_before = on_device();
   const std::uint64_t start_ticks = cycles_now();
   m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) { return step(*threads_[t], start_ticks); });
   m.bucket_s = static_cast<double>(bucket_ticks_) * ns_per_tick() / 1e9;
@@ -150,7 +152,20 @@ Measured WireSubject::take(const TurnLength& length) {
   }
   expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
+  if (engine_.scheduler() != nullptr) {
+    const Measured::OnDevice now = on_device();
+    m.device = {now.launches - device_before.launches, now.searched - device_before.searched,
+                now.batches - device_before.batches, now.refused_batches - device_before.refused_batches,
+                now.device_ns - device_before.device_ns};
+  }
   return m;
+}
+
+Measured::OnDevice WireSubject::on_device() const {
+  Scheduler* const scheduler = engine_.scheduler();
+  if (scheduler == nullptr) return {};
+  const SchedulerCounters& c = scheduler->counters();
+  return {c.launches.get(), c.queries.get(), c.batches.get(), c.refused_batches.get(), c.device_ns.get()};
 }
 
 ReplyErrors WireSubject::verify() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,10 @@ struct Measured {
   double bucket_s = 0;                       // of alternating workloads ...
   std::vector<std::uint64_t> timeline;       // ... operations by time
   std::array<std::uint64_t, 2> ops_of_workload{};
+  struct OnDevice {
+    std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
+  };
+  std::optional<OnDevice> device;  // what its scheduler did, if the plan has one
 };
 
 // How long a turn lasts: so many seconds, or so many operations of each thread.
@@ -74,6 +79,9 @@ class WireSubject final : public Subject {
   struct Thread;
   std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
 
+  Measured::OnDevice on_device() const;
+
+  Engine& engine_;
   const CellTapes& tapes_;
   std::uint64_t every_ticks_ = 0, bucket_ticks_ = 0;
   std::vector<std::unique_ptr<Thread>> threads_;

@@ -306,6 +306,7 @@ TEST(BenchEngine, APlanWithADeviceAnswersTheSame) {
   for (const Json& run : runs_of(document, "tandem")) {
     EXPECT_EQ(run["result"]["ops"], run["settings"]["threads"].get<int>() * 5000);
     EXPECT_EQ(run["result"]["hits"], run["result"]["gets"]);
+    EXPECT_GT(run["result"]["device"]["searched"], 2500);
   }
 }
 

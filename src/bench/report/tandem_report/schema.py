@@ -203,6 +203,9 @@ RESULT = record(
         "energy": energy,
         "tasks": list_of(TASK),
         "memory": MEMORY,
+        "device": record(
+            {"searched": count}, {**dict.fromkeys(("launches", "batches", "refused_batches"), count), "us": amount}
+        ),
         "cpu_share": amount,
         "batches": count,
         "batch_us": amount,
