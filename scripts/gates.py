@@ -112,7 +112,7 @@ def all_steps(lint: str) -> list[Step]:
         Step(
             "tidy",
             f"""version=$(scripts/find_clang)
-            cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON
+            cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
             cmake --build build/lint --target page_texts report_texts tandem_commit
             {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
         )

@@ -36,7 +36,6 @@ class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(Engine& engine, Context& context, std::uint32_t batch_queries)
       : executor_(context), batches_(context, *engine.scheduler(), batch_queries) {}
-  ~DeviceRunner() override { TD_ASSERT(batches_.in_flight() == 0); }
   unsigned count() const noexcept override { return batches_.count(); }
   unsigned in_flight() const noexcept override { return batches_.in_flight(); }
   unsigned next() const noexcept override { return batches_.next(); }

@@ -20,6 +20,15 @@ BasicReplica<Rules, Log>::BasicReplica(Device& device, Index& index, Log& log, E
 template <class Rules, class Log>
 BasicReplica<Rules, Log>::~BasicReplica() {
   log_.stop();
+  // A stream waits for its work when it goes, a hung device's for ever.
+  if (stream_ != nullptr && stream_->wait(stream_->mark(), options_.end_wait) == DeviceStatus::pending)
+    device_.abandon();
+}
+
+template <class Rules, class Log>
+DeviceMark BasicReplica<Rules, Log>::waits_for() noexcept {
+  const std::lock_guard lock(mutex_);
+  return in_flight_.size() != 0 && stats_.state != ReplicaState::lost ? in_flight_.front().mark : 0;
 }
 
 // --- states
@@ -176,6 +185,8 @@ void BasicReplica<Rules, Log>::poll_in_flight() noexcept {
     settled_ = oldest.mark;
     queue_.release(oldest.queue_position);
     if (oldest.upload) ++chunks_done_;
+    // Launches of a copy that nobody keeps any more may still be under way: they are not to be trusted either.
+    if (status != DeviceStatus::ok) broken_copy_ = std::max(broken_copy_, oldest.copy);
     if (oldest.copy != copy_ || stats_.state == ReplicaState::absent) continue;  // nobody needs it any more
     if (check(status) && !oldest.upload) failures_in_a_row_ = 0;
   }
@@ -197,6 +208,7 @@ template <class Rules, class Log>
 ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept {
   const std::lock_guard lock(mutex_);
   if (stream_ != nullptr) poll_in_flight();
+  if (device_.lost() && stats_.state != ReplicaState::lost) become_lost();
   if (stats_.state != ReplicaState::uploading) return stats_.state;
   if (restart_log_) {
     // A device that does not answer would only let it overflow again.

@@ -11,6 +11,7 @@
 // for ever. All that changes the copy is queued on one stream, in the order in which the host's cells were read.
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,10 +26,11 @@
 namespace tandem {
 
 struct ReplicaOptions {
-  std::uint64_t queue_cells = 1 << 18;  // dirty cells on their way, 16 bytes each of pinned memory; a power of two
-  std::uint64_t chunk_bytes = 1 << 20;  // of an upload, pinned; a multiple of a bucket
-  std::uint32_t chunks = 4;             // of them in flight
-  std::uint32_t failures_max = 3;       // in a row, until it gives up
+  std::uint64_t queue_cells = 1 << 18;       // dirty cells on their way, 16 bytes each of pinned memory; a power of two
+  std::uint64_t chunk_bytes = 1 << 20;       // of an upload, pinned; a multiple of a bucket
+  std::uint32_t chunks = 4;                  // of them in flight
+  std::uint32_t failures_max = 3;            // in a row, until it gives up
+  std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
 };
 
 enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
@@ -127,6 +129,8 @@ class BasicReplica {
   // For writers between two batches, in no epoch of their own and under no stripe: when wants_drain(), drains the log
   // into pinned memory, unless somebody else is at it.
   bool wants_drain() const noexcept { return log_.wants_drain(); }
+  // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
+  DeviceMark waits_for() noexcept;
   void relieve() noexcept;
 
   ReplicaStats stats() noexcept;

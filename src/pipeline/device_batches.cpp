@@ -1,5 +1,7 @@
 #include "pipeline/device_batches.hpp"
 
+#include <chrono>
+
 #include "base/hash.hpp"
 #include "index/stripes.hpp"
 
@@ -14,7 +16,11 @@ DeviceBatches::DeviceBatches(Context& context, Scheduler& scheduler, std::uint32
 }
 
 DeviceBatches::~DeviceBatches() {
-  TD_ASSERT(in_flight_ == 0);
+  for (unsigned i = 0; i < in_flight_; ++i) {
+    DeviceBatch& b = *batches_[(oldest_ + i) % count()];
+    wait_for(b);
+    if (b.epoch_.active()) b.epoch_.exit();
+  }
   context_.in_flight = nullptr;
 }
 
@@ -35,10 +41,24 @@ void DeviceBatches::submit() noexcept {
   scheduler_.submit(b);
 }
 
+// Others may need what the epochs of these batches hold back: a device that is late is not waited for with them.
+void DeviceBatches::wait_for(const DeviceBatch& b) noexcept {
+  using Steady = std::chrono::steady_clock;
+  constexpr auto patience = std::chrono::milliseconds(10);
+  if (!is_with_scheduler(b)) return;
+  const Steady::time_point begun = Steady::now();
+  SpinWait waiting;
+  for (bool holds = true; is_with_scheduler(b); waiting.once()) {
+    if (holds && Steady::now() - begun > patience) {
+      let_go();
+      holds = false;
+    }
+  }
+}
+
 void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
   DeviceBatch& b = *batches_[oldest_];
-  SpinWait waiting;
-  while (is_with_scheduler(b)) waiting.once();
+  wait_for(b);
   if (TD_UNLIKELY(b.state() == DeviceBatch::State::lost)) b.batch().use_own_columns();
   b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
   executor.run(b.batch(), writer);
@@ -47,6 +67,7 @@ void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
   b.state_.store(DeviceBatch::State::filling, std::memory_order_relaxed);
   oldest_ = (oldest_ + 1) % count();
   --in_flight_;
+  scheduler_.relieve();
 }
 
 void DeviceBatches::let_go() noexcept {

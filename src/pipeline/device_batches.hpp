@@ -19,7 +19,7 @@ class DeviceBatches final : public InFlight {
   // `count` batches of `capacity` queries. The context tells it when epochs must end. Throws DeviceError,
   // std::runtime_error.
   DeviceBatches(Context& context, Scheduler& scheduler, std::uint32_t capacity, unsigned count = count_default);
-  ~DeviceBatches() override;  // REQUIRES: none is in flight
+  ~DeviceBatches() override;  // what is in flight is waited for, and not answered
 
   unsigned count() const noexcept { return static_cast<unsigned>(batches_.size()); }
   unsigned in_flight() const noexcept { return in_flight_; }
@@ -46,6 +46,8 @@ class DeviceBatches final : public InFlight {
     const DeviceBatch::State s = b.state();
     return s == DeviceBatch::State::queued || s == DeviceBatch::State::running;
   }
+
+  void wait_for(const DeviceBatch& b) noexcept;
 
   Context& context_;
   Scheduler& scheduler_;

@@ -11,7 +11,9 @@ using Steady = std::chrono::steady_clock;
 // After the last work the thread looks on for so long before it sleeps: a launch costs less than being woken.
 constexpr auto awake = std::chrono::microseconds(200);
 // Asleep it looks after the replica's log now and then.
-constexpr auto nap = std::chrono::milliseconds(1), long_nap = std::chrono::milliseconds(50);
+constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(4);
+// Time alone does not make a device late: this thread may have been stopped itself. It has looked so often, too.
+constexpr unsigned looks_min = 1000;
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
 
 }  // namespace
@@ -41,29 +43,30 @@ void Scheduler::submit(DeviceBatch& batch) noexcept {
 void Scheduler::run() noexcept {
   last_work_ = Steady::now();
   state_ = replica_.start();
+  std::chrono::milliseconds next_nap = nap;
   while (!stopping_.load(std::memory_order_acquire)) {
-    const bool followed = follow();
+    const bool follows = follow();
     serves_.store(state_ == ReplicaState::current, std::memory_order_relaxed);
     take_queue();
-    const TimePoint now = Steady::now();
-    if (!ready_.empty()) {
-      if (!serves()) {
-        refuse_all();
-      } else if (launches_.size() < options_.launches_max && now >= last_launch_ + options_.cycle) {
-        launch();
-      }
+    if (!ready_.empty() && !serves()) refuse_all();
+    if (!ready_.empty() && can_launch()) {
+      launch();
+    } else if (replica_.wants_drain()) {
+      static_cast<void>(replica_.drain());
     }
     if (!launches_.empty()) land();
-    if (followed || !ready_.empty() || !launches_.empty()) {
+    const TimePoint now = Steady::now();
+    if (follows || !ready_.empty() || !launches_.empty()) {
       last_work_ = now;
+      next_nap = nap;
       std::this_thread::yield();
     } else if (now - last_work_ < awake) {
       std::this_thread::yield();
     } else {
       sleeps_.store(true, std::memory_order_seq_cst);
-      if (queue_.load(std::memory_order_seq_cst) == nullptr)
-        wakeup_.wait_for(state_ == ReplicaState::current ? nap : long_nap);
+      if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_.wait_for(next_nap);
       sleeps_.store(false, std::memory_order_relaxed);
+      next_nap = std::min(2 * next_nap, nap_max);
     }
   }
   while (!launches_.empty()) {
@@ -74,11 +77,27 @@ void Scheduler::run() noexcept {
   refuse_all();
 }
 
-// The replica's own work, while no launch does it in passing. True: there is more.
+bool Scheduler::can_launch() const noexcept {
+  return launches_.size() < options_.launches_max && Steady::now() >= last_launch_ + options_.cycle;
+}
+
+// The replica's own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
-  if (ready_.empty() && replica_.wants_drain()) static_cast<void>(replica_.drain());
+  watch_replica();
   return state_ == ReplicaState::uploading;
+}
+
+// Its work has the same deadline as a launch.
+void Scheduler::watch_replica() noexcept {
+  const DeviceMark mark = replica_.waits_for();
+  if (mark == 0 || mark != replica_waits_for_) {
+    replica_waits_for_ = mark;
+    replica_waits_since_ = Steady::now();
+    replica_looks_ = 0;
+  } else if (++replica_looks_ >= looks_min && Steady::now() - replica_waits_since_ > options_.deadline) {
+    device_.abandon();
+  }
 }
 
 // Appends what was handed over, oldest first.
@@ -105,7 +124,15 @@ void Scheduler::launch() noexcept {
     parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(), b.batch_.size()};
     queries += b.batch_.size();
   }
-  if (stream.search(launched.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) return refuse_all();
+  if (stream.search(launched.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) {
+    // A device that was lost in the middle may have it all the same.
+    if (device_.lost()) {
+      for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DeviceBatch::State::lost);
+      counters_.failed_batches.add(count);
+      ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    return refuse_all();
+  }
 
   Launch l;
   if (!spare_.empty()) {
@@ -119,7 +146,8 @@ void Scheduler::launch() noexcept {
   const auto taken = ready_.begin() + static_cast<std::ptrdiff_t>(count);
   l.batches.assign(ready_.begin(), taken);
   ready_.erase(ready_.begin(), taken);
-  ready_since_ = last_launch_ = Steady::now();
+  ready_since_ = last_launch_ = l.launched = Steady::now();
+  l.looks = 0;
   for (DeviceBatch* b : l.batches) {
     b->batch_.launch = launched.number;
     b->batch_.whole = launched.whole;
@@ -135,10 +163,12 @@ void Scheduler::launch() noexcept {
 void Scheduler::land() noexcept {
   while (!launches_.empty()) {
     Launch& l = launches_.front();
+    const TimePoint looked = Steady::now();
     DeviceStatus status = replica_.stream().poll(l.to);
     if (status == DeviceStatus::ok) status = replica_.poll(l.searched);
     if (status == DeviceStatus::pending) {
-      if (Steady::now() - last_launch_ <= options_.deadline) return;
+      const TimePoint since = std::max(l.launched, last_landed_);
+      if (++l.looks < looks_min || looked - since <= options_.deadline) return;
       device_.abandon();
       status = DeviceStatus::lost;
     }
@@ -155,6 +185,7 @@ void Scheduler::land() noexcept {
                        : status == DeviceStatus::lost ? DeviceBatch::State::lost
                                                       : DeviceBatch::State::refused;
     for (DeviceBatch* b : l.batches) give_back(*b, state);
+    last_landed_ = looked;
     l.batches.clear();
     l.searched = {};
     spare_.push_back(std::move(l));

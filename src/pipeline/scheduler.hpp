@@ -25,7 +25,7 @@ namespace tandem {
 struct SchedulerOptions {
   // Between two launches at least; 0: a launch follows when the one before is done, or at once.
   std::chrono::microseconds cycle{0};
-  // A launch that takes longer means that the device is lost.
+  // A launch, or a part of an upload, that takes longer means that the device is lost.
   std::chrono::milliseconds deadline{1000};
   unsigned launches_max = 2;  // under way together
 };
@@ -52,6 +52,11 @@ class Scheduler {
   // Any thread: takes the batch, which then is the scheduler's until its state says otherwise.
   void submit(DeviceBatch& batch) noexcept;
 
+  // A worker between two batches, under no stripe: drains the log when it fills faster than launches do it.
+  void relieve() noexcept {
+    if (TD_UNLIKELY(replica_.wants_drain())) replica_.relieve();
+  }
+
   const SchedulerCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -59,7 +64,8 @@ class Scheduler {
   struct Launch {
     DeviceMark from = 0, to = 0;
     ReplicaLaunch searched;
-    TimePoint begun;
+    TimePoint begun, launched;  // its first batch was handed over; it was launched
+    unsigned looks = 0;
     std::vector<DeviceBatch*> batches;
   };
 
@@ -68,6 +74,8 @@ class Scheduler {
   void launch() noexcept;
   void land() noexcept;
   bool follow() noexcept;
+  void watch_replica() noexcept;
+  bool can_launch() const noexcept;
   void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
   void refuse_all() noexcept;
 
@@ -77,7 +85,10 @@ class Scheduler {
   std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
   std::vector<DeviceBatch*> ready_;
   ReplicaState state_ = ReplicaState::absent;
-  TimePoint ready_since_{}, last_launch_{}, last_work_{};
+  TimePoint ready_since_{}, last_launch_{}, last_landed_{}, last_work_{};
+  DeviceMark replica_waits_for_ = 0;
+  TimePoint replica_waits_since_{};
+  unsigned replica_looks_ = 0;
   std::deque<Launch> launches_;
   std::vector<Launch> spare_;
   SchedulerCounters counters_;

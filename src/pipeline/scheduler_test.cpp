@@ -52,7 +52,7 @@ struct Rig {
   static constexpr unsigned batch_queries = 256;
 
   explicit Rig(Device& on, const SchedulerOptions& options = {}, std::uint64_t cells = 1 << 14,
-               std::uint64_t memory_bytes = std::uint64_t{32} << 20)
+               std::uint64_t memory_bytes = std::uint64_t{32} << 20, const ReplicaOptions& replicas = {})
       : device(on),
         budget(memory_bytes),
         epochs(64),
@@ -61,7 +61,7 @@ struct Rig {
         shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
         context(shared),
         executor(context),
-        replica(device, index, log, epochs),
+        replica(device, index, log, epochs, replicas),
         scheduler(device, replica, options),
         batches(context, scheduler, batch_queries) {
     clock.freeze_for_test(1000);
@@ -191,14 +191,15 @@ TEST(Scheduler, ABatchKeepsItsOrder) {
     rig.add(Opcode::store, key, value);
     rig.add(Opcode::get, key);
     if (round % 3 == 0) rig.add(Opcode::remove, key);
+    if (round % 50 == 0) rig.add(Opcode::control, "");
+    if (round % 11 == 0) rig.add(Opcode::nothing, "");
     rig.add(Opcode::get, key);
     if (round % 5 == 0) rig.submit();
     if (!rig.batches.can_fill()) rig.answer();
   }
 }
 
-// Misses that the device reports are final where nothing was changed: the host's index is not asked.
-TEST(Scheduler, MissesOfTheDeviceAreFinal) {
+TEST(Scheduler, KeysThatAreNotThereAreMissed) {
   const auto device = make_sim_device();
   Rig rig(*device);
   rig.wait_until_it_serves();
@@ -257,9 +258,52 @@ TEST(Scheduler, EvictionDoesNotWaitForItself) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 60s);
 }
 
+// What a batch was let go of is searched again, whatever the device has done with it by then.
+TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
+  constexpr unsigned key_count = 100;
+  const auto device = make_sim_device({.latency = 1ms});
+  Rig rig(*device);
+  rig.wait_until_it_serves();
+  Context other(rig.shared);
+  Executor other_executor(other);
+  Batch stores(key_count);
+  for (unsigned round = 0; round < 40; ++round) {
+    for (unsigned i = 0; i < key_count; ++i) rig.add(Opcode::store, "key" + std::to_string(i), std::to_string(round));
+    rig.finish();
+    for (unsigned i = 0; i < Rig::batch_queries; ++i) rig.add(Opcode::get, "key" + std::to_string(i % key_count));
+    while (round % 2 == 0 && !rig.batches.oldest_is_done()) std::this_thread::yield();
+    rig.batches.let_go();
+    // What the candidates name is replaced, and its memory used again, several times.
+    std::vector<std::string> keys(key_count);
+    std::string value;
+    for (unsigned again = 0; again < 5; ++again) {
+      value = "other" + std::to_string(round) + std::string(again * 40, '.');
+      for (unsigned i = 0; i < key_count; ++i) {
+        keys[i] = "key" + std::to_string(i);
+        Query& q = stores.next();
+        q = {};
+        q.opcode = Opcode::store;
+        q.key = keys[i].data();
+        q.key_bytes = static_cast<std::uint8_t>(keys[i].size());
+        q.value = value.data();
+        q.value_bytes = static_cast<std::uint32_t>(value.size());
+        stores.commit();
+      }
+      const std::vector<Expected> stored(key_count, {Status::stored, {}});
+      Comparing writer;
+      writer.expected = &stored;
+      other_executor.run(stores, writer);
+      stores.clear();
+    }
+    for (Expected& e : rig.expected[rig.batches.oldest()]) e.value = value;
+    for (auto& [key, now] : rig.model) now = value;
+    rig.finish();
+  }
+}
+
 TEST(Scheduler, AFailedLaunchIsAnsweredByTheHost) {
   const auto device = make_sim_device();
-  Rig rig(*device);
+  Rig rig(*device, {}, 1 << 14, std::uint64_t{32} << 20, {.failures_max = 1'000'000});
   rig.wait_until_it_serves();
   std::mt19937_64 random(4);
   for (unsigned i = 0; i < 30; ++i) {
@@ -272,6 +316,17 @@ TEST(Scheduler, AFailedLaunchIsAnsweredByTheHost) {
   }
   rig.finish();
   EXPECT_FALSE(device->lost());
+  const SchedulerCounters& counters = rig.scheduler.counters();
+  EXPECT_GT(counters.failed_batches.get() + counters.refused_batches.get(), 0U);
+  device->fail(0);
+  device->refuse(0);
+  rig.wait_until_it_serves();
+  const std::uint64_t before = counters.queries.get();
+  for (int i = 0; i < 1000 && counters.queries.get() == before; ++i) {
+    rig.run(random, 2 * Rig::batch_queries, 500, 5);
+    rig.finish();
+  }
+  EXPECT_GT(counters.queries.get(), before);
 }
 
 TEST(Scheduler, AHungDeviceIsGivenUp) {

@@ -116,6 +116,8 @@ void CudaDevice::try_kernels() {
   };
   then(stream->zero(winners.bytes_at(), winners.bytes()));
   then(stream->insert(index, f.at(), location.at(), done.at(), 1));
+  const SearchPart part{f.at().address(), location.at().address(), 1};
+  then(stream->search(index, &part, 1));
   then(stream->search(index, f.at(), location.at(), 1));
   then(stream->erase(index, f.at(), location.at(), done.at(), 1));
   then(stream->apply(index, winners.at(), cells.at(), 1));
