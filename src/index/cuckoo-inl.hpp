@@ -13,6 +13,7 @@ namespace tandem::TD_LANES_NAMESPACE {
 // How far an insertion goes to find room.
 inline constexpr std::uint32_t displacement_depth = 5;    // cells on one path
 inline constexpr std::uint32_t displacement_paths = 512;  // paths tried before the table counts as full
+inline constexpr std::uint32_t displacement_moves = 16;   // along one path
 
 // Where a displaced cell belongs: in its own other bucket. A published implementation loses 8.8 % of its keys at load
 // 0.9 because it puts the displaced cell back under the hash of the key being inserted; the tests build that variant
@@ -160,12 +161,14 @@ TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t loc
   const Cell now = Cell::of(f.signature, location);
   std::uint32_t b = index.first(f);
   std::uint32_t path = f.hash * 2654435761u ^ f.signature;
-  for (std::uint32_t paths = 0; paths < displacement_paths;) {
+  for (std::uint32_t paths = 0, moves = 0; paths < displacement_paths;) {
     for (int turn = 0; turn < 2; ++turn) {
       if (claim(l, index.buckets + b, now)) return true;
       b = index.other(b, f.signature);
     }
-    if (displace<Rule>(l, index, f, b, path >> 8)) continue;
+    // Insertions that run together can undo each other's moves, those of one warp for ever, as they keep step: after
+    // more moves than a path has cells this one goes elsewhere, too.
+    if (displace<Rule>(l, index, f, b, path >> 8) && ++moves % displacement_moves != 0) continue;
     ++paths;  // a dead end: another path, from the other bucket
     path = path * 1664525u + 1013904223u;
     b = index.other(b, f.signature);
