@@ -52,7 +52,8 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   engine_ = std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
                                                    .item_bytes_expected = slot_bytes_ * 2,
                                                    .memory_file = memory_file,
-                                                   .device = plan.device()});
+                                                   .device = plan.device(),
+                                                   .scheduler = {.processor = allowed_processors().back()}});
   for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
   wait_for_device();
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
@@ -61,13 +62,16 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   }
 }
 
-// Until the replica has what was loaded.
+// Until the index does not grow any more and the replica has what was loaded.
 void LoadedStore::wait_for_device() {
   if (engine_->options().device == nullptr) return;
   if (engine_->scheduler() == nullptr) throw std::runtime_error("the device cannot be used");
-  constexpr int seconds = 120;
-  for (int i = 0; i < seconds * 1000 && !engine_->scheduler()->serves(); ++i) {
+  constexpr int seconds = 120, quiet_ms = 200;
+  const Index& index = engine_->shared().index;
+  for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool settled = engine_->scheduler()->serves() && !index.wants_growth() && !index.growing();
+    quiet = settled ? quiet + 1 : 0;
   }
   const ReplicaStats stats = engine_->replica_stats();
   if (!engine_->scheduler()->serves()) {

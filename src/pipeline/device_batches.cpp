@@ -36,8 +36,12 @@ void DeviceBatches::submit() noexcept {
     fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, seed) : Fingerprint{1, 0};
   }
   b.let_go_ = false;
-  b.epoch_.enter();
   ++in_flight_;
+  if (TD_UNLIKELY(!scheduler_.serves())) {  // nothing to wait for
+    b.state_.store(DeviceBatch::State::refused, std::memory_order_relaxed);
+    return;
+  }
+  b.epoch_.enter();
   scheduler_.submit(b);
 }
 

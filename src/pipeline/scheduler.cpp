@@ -1,5 +1,8 @@
 #include "pipeline/scheduler.hpp"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -41,6 +44,12 @@ void Scheduler::submit(DeviceBatch& batch) noexcept {
 }
 
 void Scheduler::run() noexcept {
+  if (options_.processor >= 0 && options_.processor < CPU_SETSIZE) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(options_.processor), &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  }
   last_work_ = Steady::now();
   state_ = replica_.start();
   std::chrono::milliseconds next_nap = nap;

@@ -28,6 +28,7 @@ struct SchedulerOptions {
   // A launch, or a part of an upload, that takes longer means that the device is lost.
   std::chrono::milliseconds deadline{1000};
   unsigned launches_max = 2;  // under way together
+  int processor = -1;         // that the thread runs on, where others do not keep it waiting; -1: any
 };
 
 // Counted since the start. Thread safety: one scheduler adds, anybody reads.
