@@ -85,8 +85,7 @@ struct Outcome {
 
 class Client {
  public:
-  Client(const ServerProcess& server, const Options& options)
-      : server_(server), options_(options), value_(options.value_bytes, 'v') {}
+  Client(const ServerProcess& server, const Options& options) : server_(server), value_(options.value_bytes, 'v') {}
 
   // Asks for the keys, stores those that are not there. Returns how many were there.
   std::uint64_t ask(std::span<const std::uint32_t> keys) {
@@ -130,7 +129,6 @@ class Client {
   std::size_t header_bytes() const { return 6 + 11 + 3 + std::to_string(value_.size()).size() + 2; }
 
   const ServerProcess& server_;
-  const Options& options_;
   const std::string value_;
   const std::string tail_ = " 0 0 " + std::to_string(value_.size()) + " noreply\r\n" + value_ + "\r\n";
   std::string request_, reply_, key_;

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // Until credentials were shown, queries only answer.
   const bool has_credentials = input.find(std::string_view("u\0p", 3)) != std::string::npos ||
-                               (input.find("u") != std::string::npos && input.find("p") != std::string::npos);
+                               (input.find('u') != std::string::npos && input.find('p') != std::string::npos);
   const auto check = [&](tandem::Parser&, tandem::Batch& batch, const char*, std::size_t) {
     if (has_credentials || (!choices.sasl && !choices.auth_file)) return;
     for (std::uint32_t i = 0; i < batch.size(); ++i) TD_ASSERT(batch.query(i).opcode == Opcode::nothing);
