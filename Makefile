@@ -37,7 +37,7 @@ test-browser: build ## the live page in a headless browser (installs Chromium)
 	@scripts/setup browser
 	@TANDEM_BROWSER=1 build/venv/bin/python -m pytest tests/browser -q
 
-bench: build ## all of `tandem bench`, a few minutes: build/bench-report/index.html (ONLY="compare engine" for some)
+bench: build ## all of `tandem bench`, some ten minutes: build/bench-report/index.html (ONLY="compare engine" for some)
 	@scripts/setup test
 	@$(if $(ONLY),rm -f build/bench-report/*.html build/bench-report/*.png build/bench-report/*.svg,rm -rf build/bench-report)
 	@scripts/bench_parts build/bin/tandem build/bench-report quick $(ONLY)
