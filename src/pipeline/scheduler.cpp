@@ -15,8 +15,6 @@ using Steady = std::chrono::steady_clock;
 constexpr auto awake = std::chrono::microseconds(200);
 // Asleep it looks after the replica's log now and then.
 constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(4);
-// Time alone does not make a device late: this thread may have been stopped itself. It has looked so often, too.
-constexpr unsigned looks_min = 1000;
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
 
 }  // namespace
@@ -102,9 +100,8 @@ void Scheduler::watch_replica() noexcept {
   const DeviceMark mark = replica_.waits_for();
   if (mark == 0 || mark != replica_waits_for_) {
     replica_waits_for_ = mark;
-    replica_waits_since_ = Steady::now();
-    replica_looks_ = 0;
-  } else if (++replica_looks_ >= looks_min && Steady::now() - replica_waits_since_ > options_.deadline) {
+    replica_waiting_ = {Steady::now()};
+  } else if (replica_waiting_.is_late(Steady::now(), options_.deadline)) {
     device_.abandon();
   }
 }
@@ -155,8 +152,8 @@ void Scheduler::launch() noexcept {
   const auto taken = ready_.begin() + static_cast<std::ptrdiff_t>(count);
   l.batches.assign(ready_.begin(), taken);
   ready_.erase(ready_.begin(), taken);
-  ready_since_ = last_launch_ = l.launched = Steady::now();
-  l.looks = 0;
+  ready_since_ = last_launch_ = Steady::now();
+  l.waiting = {last_launch_};
   for (DeviceBatch* b : l.batches) {
     b->batch_.launch = launched.number;
     b->batch_.whole = launched.whole;
@@ -176,8 +173,7 @@ void Scheduler::land() noexcept {
     DeviceStatus status = replica_.stream().poll(l.to);
     if (status == DeviceStatus::ok) status = replica_.poll(l.searched);
     if (status == DeviceStatus::pending) {
-      const TimePoint since = std::max(l.launched, last_landed_);
-      if (++l.looks < looks_min || looked - since <= options_.deadline) return;
+      if (!l.waiting.is_late(looked, options_.deadline)) return;
       device_.abandon();
       status = DeviceStatus::lost;
     }
@@ -194,11 +190,11 @@ void Scheduler::land() noexcept {
                        : status == DeviceStatus::lost ? DeviceBatch::State::lost
                                                       : DeviceBatch::State::refused;
     for (DeviceBatch* b : l.batches) give_back(*b, state);
-    last_landed_ = looked;
     l.batches.clear();
     l.searched = {};
     spare_.push_back(std::move(l));
     launches_.pop_front();
+    if (!launches_.empty()) launches_.front().waiting.since = looked;
   }
 }
 

@@ -62,11 +62,22 @@ class Scheduler {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
+  // How long something has been waited for. Time alone does not make a device late: this thread may have been stopped
+  // itself, so it must have looked often, too.
+  struct Waiting {
+    static constexpr unsigned looks_min = 1000;
+    TimePoint since;
+    unsigned looks = 0;
+    // One more look, at `now`, in vain.
+    bool is_late(TimePoint now, std::chrono::milliseconds deadline) noexcept {
+      return ++looks >= looks_min && now - since > deadline;
+    }
+  };
   struct Launch {
     DeviceMark from = 0, to = 0;
     ReplicaLaunch searched;
-    TimePoint begun, launched;  // its first batch was handed over; it was launched
-    unsigned looks = 0;
+    TimePoint begun;  // its first batch was handed over
+    Waiting waiting;  // since it was launched, and the one before it has ended
     std::vector<DeviceBatch*> batches;
   };
 
@@ -86,10 +97,9 @@ class Scheduler {
   std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
   std::vector<DeviceBatch*> ready_;
   ReplicaState state_ = ReplicaState::absent;
-  TimePoint ready_since_{}, last_launch_{}, last_landed_{}, last_work_{};
+  TimePoint ready_since_{}, last_launch_{}, last_work_{};
   DeviceMark replica_waits_for_ = 0;
-  TimePoint replica_waits_since_{};
-  unsigned replica_looks_ = 0;
+  Waiting replica_waiting_;
   std::deque<Launch> launches_;
   std::vector<Launch> spare_;
   SchedulerCounters counters_;

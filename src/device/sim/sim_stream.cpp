@@ -153,27 +153,24 @@ DeviceStatus SimStream::search(DeviceIndex index, const SearchPart* part, std::u
 
 DeviceStatus SimStream::insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                                DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept {
-  if (count == 0) return queue_->poll(0);
-  return submit(Engine::kernel, queue_->core().kernel_time(count),
-                {table_of(index), range_of(f, count), range_of(location, count), range_of(done, count)},
-                [mask = index.mask, count](const Places& at) {
-                  for (std::uint32_t i = 0; i < count; ++i) {
-                    as<std::uint8_t>(at[3])[i] = cuckoo_scalar.insert(
-                        view_of(at[0], mask), as<const Fingerprint>(at[1])[i], as<const Location>(at[2])[i]);
-                  }
-                  return true;
-                });
+  return update(cuckoo_scalar.insert, index, f, location, done, count);
 }
 
 DeviceStatus SimStream::erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                               DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept {
+  return update(cuckoo_scalar.erase, index, f, location, done, count);
+}
+
+DeviceStatus SimStream::update(Update one, DeviceIndex index, DevicePtr<const Fingerprint> f,
+                               DevicePtr<const Location> location, DevicePtr<std::uint8_t> done,
+                               std::uint32_t count) noexcept {
   if (count == 0) return queue_->poll(0);
   return submit(Engine::kernel, queue_->core().kernel_time(count),
                 {table_of(index), range_of(f, count), range_of(location, count), range_of(done, count)},
-                [mask = index.mask, count](const Places& at) {
+                [one, mask = index.mask, count](const Places& at) {
                   for (std::uint32_t i = 0; i < count; ++i) {
-                    as<std::uint8_t>(at[3])[i] = cuckoo_scalar.erase(
-                        view_of(at[0], mask), as<const Fingerprint>(at[1])[i], as<const Location>(at[2])[i]);
+                    as<std::uint8_t>(at[3])[i] =
+                        one(view_of(at[0], mask), as<const Fingerprint>(at[1])[i], as<const Location>(at[2])[i]);
                   }
                   return true;
                 });

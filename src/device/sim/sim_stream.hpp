@@ -38,6 +38,9 @@ class SimStream final : public Stream {
   using Run = std::function<bool(const Places&)>;
   DeviceStatus push(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
   DeviceStatus submit(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
+  using Update = bool (*)(IndexView, Fingerprint, Location) noexcept;
+  DeviceStatus update(Update one, DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
+                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept;
   DeviceStatus copy(Engine engine, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept;
 
   const std::shared_ptr<Queue> queue_;
