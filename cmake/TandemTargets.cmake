@@ -142,7 +142,7 @@ function(tandem_layer line)
     return()
   endif()
   # Their tests share nothing between threads.
-  if(TANDEM_SANITIZE STREQUAL "thread" AND name MATCHES "^(protocol|workload|pipeline|bench|cli)$")
+  if(TANDEM_SANITIZE STREQUAL "thread" AND name MATCHES "^(protocol|workload|bench|cli)$")
     set(tests)
   endif()
   if(tests)
