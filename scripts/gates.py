@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
 JOBS = os.cpu_count() or 2
-FUZZ_SECONDS = 30
+FUZZ_SECONDS = 20
 
 
 @dataclass
@@ -87,20 +87,23 @@ def all_steps(lint: str) -> list[Step]:
         ),
     ]
     if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
-        ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {JOBS} --output-on-failure --no-tests=error"
+        ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {2 * JOBS} --output-on-failure --no-tests=error"
         steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
-        # Two at a time, about equally long.
+        # Three at a time, as servers and clients mostly wait: one of them again with every batch through a (simulated)
+        # device.
         pytest = f"{python} -m pytest -q --junitxml=build/log/pytest"
-        apart = "tests/bench"
-        both = f"""rm -f build/log/pytest-*.xml
-            {pytest}-apart.xml {apart} >build/log/python-apart.log 2>&1 & apart=$!
+        together = f"""rm -f build/log/pytest-*.xml
+            {pytest}-bench.xml tests/bench >build/log/python-bench.log 2>&1 & bench=$!
+            TANDEM_OPTIONS='-o gpu=sim,preset=2' {pytest}-device.xml tests/conformance \\
+                >build/log/python-device.log 2>&1 & device=$!
             ok=0
-            {pytest}-servers.xml tests {" ".join(f"--ignore={folder}" for folder in apart.split())} || ok=$?
-            wait $apart || ok=$?
-            cat build/log/python-apart.log
+            {pytest}-servers.xml tests --ignore=tests/bench || ok=$?
+            wait $device || ok=$?
+            wait $bench || ok=$?
+            cat build/log/python-device.log build/log/python-bench.log
             exit $ok"""
-        steps.append(Step("python", both, fast=True, needs="build", count=count_xml("build/log/pytest-*.xml")))
+        steps.append(Step("python", together, fast=True, needs="build", count=count_xml("build/log/pytest-*.xml")))
     if exists("src/**/*.cu"):
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -49,7 +50,9 @@ def memcached_binary() -> Path:
 
 
 def start_tandem(*options: str, **keywords: object) -> Server:
-    return Server([str(tandem_binary()), "memcached"], *options, **keywords)
+    """With $TANDEM_OPTIONS before the test's own: a suite can be run again with another plan."""
+    general = shlex.split(os.environ.get("TANDEM_OPTIONS", ""))
+    return Server([str(tandem_binary()), "memcached", *general], *options, **keywords)
 
 
 def start_memcached(*options: str, **keywords: object) -> Server:

@@ -62,18 +62,12 @@ std::shared_ptr<Device> first_gpu() {
   return make_cuda_device(0);
 }
 
-constexpr Plan search_on_device = [] {
-  Plan plan = plan_cpu;
-  plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
-  return plan;
-}();
-
 constexpr std::array plans = {
     EnginePlan{"cpu", "all tasks on the processor", plan_cpu, [] { return std::shared_ptr<Device>(); },
                make_cpu_runner},
-    EnginePlan{"mirrored", "searches by the first GPU in a replica of the index", search_on_device, first_gpu,
+    EnginePlan{"mirrored", "searches by the first GPU in a replica of the index", plan_mirrored, first_gpu,
                make_device_runner},
-    EnginePlan{"mirrored-sim", "the same with a device in software, to see that it works", search_on_device,
+    EnginePlan{"mirrored-sim", "the same with a device in software, to see that it works", plan_mirrored,
                [] { return std::shared_ptr<Device>(make_sim_device()); }, make_device_runner},
 };
 

@@ -24,6 +24,13 @@ void check_eviction(const Settings& settings, std::string_view where) {
   throw CommandError(EX_USAGE, fmt::format("{}: {} is neither clock nor s3-fifo", where, in_quotes(eviction)));
 }
 
+void check_gpu(const Settings& settings, std::string_view where) {
+  const std::string& gpu = settings.gpu.which;
+  const bool is_number = !gpu.empty() && gpu.size() < 4 && gpu.find_first_not_of("0123456789") == std::string::npos;
+  if (gpu == "auto" || gpu == "off" || gpu == "sim" || is_number) return;
+  throw CommandError(EX_USAGE, fmt::format("{}: {} is neither auto, off, sim nor a number", where, in_quotes(gpu)));
+}
+
 namespace {
 // What is asked of TLS without it would leave a server open that was meant to be closed.
 void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
@@ -57,6 +64,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_tls(settings, where);
   check_unix_path(settings, where(*find_option("unix")));
   check_eviction(settings, where(*find_option("eviction")));
+  check_gpu(settings, where(*find_option("gpu")));
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));

@@ -57,8 +57,8 @@ std::string shown_default(const Option& o) {
 
 const std::string_view signals_text =
     "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` loads certificates and passwords "
-    "again, `PIPE` is ignored. `USR1` stops `tandem memcached`, as it does memcached, and is reserved in `tandem "
-    "serve`.";
+    "again, `PIPE` is ignored. `USR2` gives the GPU up: the store goes on without. `USR1` stops `tandem memcached`, "
+    "as it does memcached, and is reserved in `tandem serve`.";
 
 namespace {
 constexpr std::array exits{

@@ -302,6 +302,7 @@ class MemcachedParser {
       throw CommandError(EX_USAGE, "ERROR: You cannot enable SSL without a TCP port.");
     check_unix_path(result_.settings, "-s");
     check_eviction(result_.settings, "-o eviction");
+    check_gpu(result_.settings, "-o gpu");
     check_authentication(server);
   }
 

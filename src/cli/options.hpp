@@ -23,9 +23,16 @@ struct ProcessOptions {
   bool core_files = false;
 };
 
+// The accelerator; what a batch needs to get there is the server's `preset`.
+struct GpuOptions {
+  std::string which = "auto";  // the first GPU if there is one; off, sim (device/sim), or a number
+  unsigned cycle_us = 0;       // SchedulerOptions::cycle
+};
+
 struct Settings {
   ServerOptions server;
   EngineOptions engine;
+  GpuOptions gpu;
   ProcessOptions process;
 };
 

@@ -142,6 +142,35 @@ constexpr std::array store_table{
            .effect = Effect::value,
            .argument = "file",
            .low_error = "failed to open file for mmap: No such file or directory"},
+    // --- Processors ---
+    Option{.name = "preset",
+           .group = "Processors",
+           .kind = Kind::choice,
+           .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
+                   "start and every 10 seconds); or mirrored (a GPU, whenever it can)",
+           .field = server<&ServerOptions::preset>,
+           .minimum = 0,
+           .maximum = 2,
+           .choices = "cpu|auto|mirrored",
+           .effect = Effect::strict,
+           .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU",
+           .extended = "preset"},
+    Option{.name = "gpu",
+           .group = "Processors",
+           .kind = Kind::text,
+           .help =
+               "auto (the first one, if there is one), off, a number as `tandem devices` lists them, or sim: one in "
+               "software, to try what changes",
+           .field = gpu<&GpuOptions::which>,
+           .value_name = "GPU",
+           .extended = "gpu"},
+    Option{.name = "gpu-cycle",
+           .group = "Processors",
+           .kind = Kind::integer,
+           .help = "microseconds from one launch to the next at least; 0: a launch follows when the one before it ends",
+           .field = gpu<&GpuOptions::cycle_us>,
+           .minimum = 0,
+           .maximum = 100'000},
 };
 
 }  // namespace

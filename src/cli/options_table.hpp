@@ -29,6 +29,8 @@ constexpr auto tls = &tls_field<Member>;
 template <auto Member>
 constexpr auto engine = &field<&Settings::engine, Member>;
 template <auto Member>
+constexpr auto gpu = &field<&Settings::gpu, Member>;
+template <auto Member>
 constexpr auto process = &field<&Settings::process, Member>;
 
 constexpr double kib = 1024;

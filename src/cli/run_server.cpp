@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/notify.hpp"
+#include "cli/open_gpu.hpp"
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
 #include "cli/value.hpp"
@@ -41,6 +42,9 @@ void say_serving(const Settings& settings, const Engine& engine, const Server& s
              describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
              format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
              settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes());
+  if (settings.engine.device != nullptr)
+    fmt::print(stderr, "GPU: {}, preset {}\n", settings.engine.device->info().name,
+               show(*find_option("preset"), settings));
 }
 
 // Loads again what lies in files. A failure changes nothing and is said.
@@ -91,10 +95,10 @@ int run_server(Settings settings, ServerStyle style) {
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
-  if (!settings.engine.memory_file.empty()) {
-    settings.engine.memory_file = absolute_path(settings.engine.memory_file);
-    settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
-  }
+  if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
+  settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  settings.engine.device = open_gpu(settings, settings.engine.log);
+  settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);
   Engine engine(settings.engine);
   // Before the first client: an address that cannot be had ends the start.
   std::optional<monitor::Monitor> monitor;
@@ -124,7 +128,8 @@ int run_server(Settings settings, ServerStyle style) {
   Signals signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
     if (number == SIGHUP) return reload_files(server);  // a closed terminal does not end a store
-    if (!stops) return;                                 // USR1: reserved
+    if (number == SIGUSR2 && settings.engine.device != nullptr) settings.engine.device->abandon();
+    if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
     notify_manager("STOPPING=1");
     server.stop();

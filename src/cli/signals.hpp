@@ -5,12 +5,12 @@
 
 namespace tandem::cli {
 
-// Holds back INT, TERM, HUP and USR1 for this thread and those it starts, and ignores PIPE. To be called before any
-// other thread exists; Signals takes what was held back.
+// Holds back INT, TERM, HUP, USR1 and USR2 for this thread and those it starts, and ignores PIPE. To be called before
+// any other thread exists; Signals takes what was held back.
 void hold_signals();
 
-// Calls `on_signal(number)` on its own thread for each INT, TERM, HUP and USR1. After the first INT or TERM a further
-// INT ends the process at once.
+// Calls `on_signal(number)` on its own thread for each INT, TERM, HUP, USR1 and USR2. After the first INT or TERM a
+// further INT ends the process at once.
 class Signals {
  public:
   // REQUIRES: hold_signals() was called. Throws std::system_error.

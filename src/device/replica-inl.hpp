@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "device/replica.hpp"
@@ -346,7 +347,17 @@ void BasicReplica<Rules, Log>::relieve() noexcept {
 
 template <class Rules, class Log>
 ReplicaStats BasicReplica<Rules, Log>::stats() noexcept {
-  const std::lock_guard lock(mutex_);
+  // Not for ever: the scheduler's thread may be stuck in a call to the driver.
+  constexpr int tries = 1000;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (int i = 0; i < tries && !lock.owns_lock(); ++i) {
+    std::this_thread::yield();
+    static_cast<void>(lock.try_lock());
+  }
+  if (!lock.owns_lock()) {
+    const std::lock_guard told(told_mutex_);
+    return told_;
+  }
   ReplicaStats s = stats_;
   s.overflows = log_.overflows();
   s.lag = log_.records_waiting() + queue_.waiting() + queue_.in_flight();
@@ -354,7 +365,8 @@ ReplicaStats BasicReplica<Rules, Log>::stats() noexcept {
   for (const Retired& r : retired_) s.device_bytes += r.table->buckets.bytes() + r.table->winners.bytes();
   s.pinned_bytes = queue_memory_.bytes() + chunk_memory_.bytes();
   s.log_bytes = log_.memory_bytes();
-  return s;
+  const std::lock_guard told(told_mutex_);
+  return told_ = s;
 }
 
 }  // namespace tandem

@@ -133,7 +133,7 @@ class BasicReplica {
   DeviceMark waits_for() noexcept;
   void relieve() noexcept;
 
-  ReplicaStats stats() noexcept;
+  ReplicaStats stats() noexcept;  // those of the last call, if a call to the driver holds everything up
 
  private:
   struct InFlight {
@@ -176,6 +176,9 @@ class BasicReplica {
   Log& log_;
   EpochDomain& epochs_;
   const ReplicaOptions options_;
+
+  std::mutex told_mutex_;
+  ReplicaStats told_;  // what stats() said last
 
   std::mutex mutex_;  // of all that follows, but for the stream in the scheduler's hands
   EpochDomain::Participant epoch_;

@@ -4,6 +4,9 @@
 // Order of the calls, all of them while the writer holds the stripe of the key (and, for a displacement, the victim's):
 //   reserve(changes) -> the changes -> commit(ticket) -> launch() -> the stripe's unlock, which stores that number and
 //   the next version.
+// What a growth copies into its new table is not announced: that table is followed from its upload on, which begins
+// when the copy is done.
+//
 // A drain increments the launch number first, then re-reads every reserved cell, and forgets only what was committed
 // when it began. So a change whose stripe says changed_at < n is wholly in the replica that launch n searches.
 #pragma once

@@ -148,7 +148,8 @@ bool Index::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell,
       lock.unlock_unchanged();
       return true;
     }
-    if (add_cell(to, f, now) != nullptr) {
+    // Of what is copied nobody needs to be told: a replica uploads the new table when all of it is there.
+    if (add_cell(to, f, now, nullptr) != nullptr) {
       lock.unlock_changed(launch());
       return true;
     }

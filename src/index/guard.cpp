@@ -112,7 +112,7 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
     // seen it.
     const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
     item->state_word.store(live_state, std::memory_order_release);
-    std::uint64_t* const place = index_.add_cell(*phase_.target, f_, cell);
+    std::uint64_t* const place = index_.add_cell(*phase_.target, f_, cell, index_.options_.log);
     if (place == nullptr) {
       item->state_word.store(filling, std::memory_order_relaxed);
       return Put::needs_room;
@@ -121,7 +121,7 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
     const std::int64_t added = index_.count(1);
     if (!read_is_target) {
       // Into the table that strips still search, while it has room: else readers find the key by the longer way.
-      cell_[0] = index_.add_cell(*phase_.read, f_, cell);
+      cell_[0] = index_.add_cell(*phase_.read, f_, cell, index_.options_.log);
       if ((added % look_every == 0 || phase_.target->cells() < small_cells) && index_.target_is_full(phase_)) {
         index_.target_full_.store(true, std::memory_order_relaxed);
       }

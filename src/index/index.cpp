@@ -121,7 +121,7 @@ std::int64_t Index::count(std::int64_t items) noexcept {
 
 // Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2). nullptr: there
 // is none. REQUIRES: the caller holds the key's stripe.
-std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now) noexcept {
+std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now, ChangeLog* log) noexcept {
   const IndexView view = table.view();
   const std::uint32_t preferred = preferred_cell(f.signature);
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -130,7 +130,7 @@ std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now) noex
       const std::uint32_t turned = (empty | empty << bucket_cells) >> preferred;
       const std::uint32_t slot = (preferred + static_cast<std::uint32_t>(std::countr_zero(turned))) % bucket_cells;
       std::uint64_t* const cell = &bucket->cell[slot];
-      const Logged logged(options_.log,
+      const Logged logged(log,
                           {Change::of_item(now.location()), Change::of_cell(table.serial(), table.index_of(cell))});
       std::uint64_t seen = 0;
       if (ScalarLanes::at(cell).compare_exchange_strong(seen, now.bits, std::memory_order_release,

@@ -211,7 +211,7 @@ class Index {
   void publish(Phase next) noexcept;
   std::int64_t count(std::int64_t items) noexcept;
   std::uint32_t launch() const noexcept { return options_.log != nullptr ? options_.log->launch() : 0; }
-  std::uint64_t* add_cell(const Table& table, Fingerprint f, Cell now) noexcept;
+  std::uint64_t* add_cell(const Table& table, Fingerprint f, Cell now, ChangeLog* log) noexcept;
   bool target_is_full(const Phase& p) const noexcept;
   bool make_room_in(const Table& table, Fingerprint f) noexcept;
   bool move_cell(const Table& table, const DisplacementMove& move) noexcept;

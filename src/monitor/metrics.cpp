@@ -176,6 +176,40 @@ void put_latencies(Families& f, const net::ServerSnapshot& s) {
   }
 }
 
+void put_device(Families& f, const net::ServerSnapshot& s) {
+  if (!s.device) return;
+  const DeviceStats& d = *s.device;
+  f.gauge("tandem_gpu_serves", "1 while batches may be handed over to the GPU.");
+  f.put(d.serves ? 1 : 0, {{"name", d.name}});
+  f.gauge("tandem_gpu_batch_queries_min", "Smallest batch that the GPU answers sooner than the host; absent: none is.");
+  if (d.queries_min != RoundTrip::never) f.put(d.queries_min);
+  f.counter("tandem_gpu_launches_total", "Searches that were launched.");
+  f.put(d.launches);
+  f.counter("tandem_gpu_batches_total", "Batches that were handed over, by what became of them.");
+  f.put(d.batches - std::min(d.batches, d.failed_batches), {{"result", "searched"}});
+  f.put(d.refused_batches, {{"result", "refused"}});
+  f.put(d.failed_batches, {{"result", "failed"}});
+  f.counter("tandem_gpu_queries_total", "Queries of the launches.");
+  f.put(d.queries);
+  f.counter("tandem_gpu_kernel_seconds_total", "Time of the launches on the GPU.");
+  f.put(static_cast<double>(d.device_ns) / 1e9);
+  f.counter("tandem_gpu_cycle_seconds_total", "From the hand-over of a launch's first batch to its end, summed.");
+  f.put(static_cast<double>(d.cycle_ns) / 1e9);
+  f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPU's that the host looked into.");
+  f.put(d.rechecks);
+  f.gauge("tandem_gpu_replica_lag_cells", "Changes that the replica of the index does not have yet.");
+  f.put(d.replica.lag);
+  f.counter("tandem_gpu_replica_cells_total", "Changed cells that were sent.");
+  f.put(d.replica.cells);
+  f.counter("tandem_gpu_replica_uploads_total", "Times that the whole index was sent.");
+  f.put(d.replica.uploads);
+  f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
+  f.put(d.replica.overflows);
+  f.gauge("tandem_gpu_memory_bytes", "Memory that the replica takes, by place.");
+  f.put(d.replica.device_bytes, {{"place", "gpu"}});
+  f.put(d.replica.pinned_bytes, {{"place", "pinned"}});
+}
+
 void put_hot_keys(Families& f, const net::ServerSnapshot& s, const HotKeys& hot) {
   if (!s.hot_keys_enabled) return;
   f.gauge("tandem_hot_key_share",
@@ -208,6 +242,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_process(f, snapshot);
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
+  put_device(f, snapshot);
   put_items(f, snapshot.engine);
   put_network(f, snapshot);
   put_hot_keys(f, snapshot, hot);

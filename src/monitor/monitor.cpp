@@ -56,21 +56,20 @@ void Monitor::note(const net::Telemetry& server) {
 HttpReply Monitor::answer(std::string_view path, std::string_view query_string) {
   if (const auto file = page_file(path))
     return {.content_type = std::string(file->type), .body = std::string(file->text)};
+  if (path != "/metrics" && path != "/api/status")
+    return {.status = 404, .body = "there are /, /metrics and /api/status\n"};
   net::Telemetry* const server = server_.load(std::memory_order_acquire);
   if (server == nullptr) return {.status = 503, .body = "starting\n"};
   if (path == "/metrics") {
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
             .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks))};
   }
-  if (path == "/api/status") {
-    const std::optional<std::uint64_t> since = since_of(query_string);
-    if (!since) return {.status = 400, .body = "since must be a number\n"};
-    const HotKeys hot = server->hot_keys(page_keys);
-    const net::BigKeys big = server->big_keys(page_keys);
-    const std::lock_guard lock(mutex_);
-    return {.content_type = "application/json", .body = status_json(history_, hot, big, *since, version_)};
-  }
-  return {.status = 404, .body = "there are /, /metrics and /api/status\n"};
+  const std::optional<std::uint64_t> since = since_of(query_string);
+  if (!since) return {.status = 400, .body = "since must be a number\n"};
+  const HotKeys hot = server->hot_keys(page_keys);
+  const net::BigKeys big = server->big_keys(page_keys);
+  const std::lock_guard lock(mutex_);
+  return {.content_type = "application/json", .body = status_json(history_, hot, big, *since, version_)};
 }
 
 }  // namespace tandem::monitor

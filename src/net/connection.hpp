@@ -129,6 +129,7 @@ struct Connection {
   bool waiting = false;           // in the worker's list of connections with input to go on with
   bool resumes = false;           // kept input holds more than an incomplete request: go on with it before receiving
   bool large_waits = false;       // the parser stopped at a large value; kept input begins with its first bytes
+  bool in_flight = false;         // a batch with queries of it is with the device
   bool closes = false;            // close when the unsent output has gone
   std::uint64_t pass = 0;         // the last pass that served it
   std::uint64_t waits_since = 0;  // resumes: when (in ticks) its input was received; 0: not known

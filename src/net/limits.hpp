@@ -14,6 +14,8 @@ namespace tandem::net {
 // ----------------------------------------------------------------------------------------------------------------------------
 // Queries per batch; larger ones only push the columns (128 bytes a query) out of L2.
 inline constexpr std::uint32_t batch_queries = 128 * strip_queries_max;
+// The same beside a device, to which only many at a time are worth a round trip.
+inline constexpr std::uint32_t device_batch_queries = 4 * batch_queries;
 // Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep
 // strips following each other, few enough that the first does not wait long for its answer.
 inline constexpr int events_per_pass = 128;

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -19,8 +20,10 @@
 #include <system_error>
 #include <thread>
 
+#include "device/sim/sim_device.hpp"
 #include "net/fd.hpp"
 #include "net/server.hpp"
+#include "planner/planner.hpp"
 #include "protocol/udp.hpp"
 #include "store/engine.hpp"
 
@@ -30,10 +33,17 @@ using namespace std::chrono_literals;
 
 inline constexpr int patience_ms = 60'000;  // a client that waits longer fails its test
 
+// $TANDEM_TEST_GPU=sim: every batch of these servers goes through a simulated device.
+inline bool on_device() {
+  const char* const gpu = std::getenv("TANDEM_TEST_GPU");
+  return gpu != nullptr && std::string_view(gpu) == "sim";
+}
+
 inline EngineOptions small_engine(std::uint64_t mebibytes = 64) {
   EngineOptions options;
   options.memory_bytes = mebibytes << 20;
   options.huge_pages = false;
+  if (on_device()) options.device = make_sim_device();
   return options;
 }
 
@@ -42,6 +52,7 @@ inline ServerOptions any_port(unsigned threads = 2) {
   options.tcp_port = -1;
   options.udp_port = 0;
   options.threads = threads;
+  if (on_device()) options.preset = static_cast<unsigned>(Preset::mirrored);
   return options;
 }
 

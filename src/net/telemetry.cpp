@@ -48,6 +48,7 @@ ServerSnapshot Telemetry::snapshot() const {
     s.plan = worker->plan();
   }
   s.hot_keys_enabled = state_.options.hot_keys;
+  s.device = state_.engine.device_stats();
   const std::lock_guard lock(mutex_);
   s.latency = all_latencies();
   s.latency.subtract(latency_base_);
@@ -179,6 +180,8 @@ bool Telemetry::stats(std::string_view group, StatSink& sink) {
   }
   if (group == "latency") {
     tell(latency_told_, sink, [this](StatSink& to) { stats_latency(to); });
+  } else if (group == "gpu") {
+    stats_device(sink);
   } else if (group == "hotkeys") {
     tell(hot_keys_told_[count], sink, [this, count](StatSink& to) { stats_hot_keys(count, to); });
   } else if (group == "bigkeys") {
@@ -207,6 +210,57 @@ void Telemetry::stats_latency(StatSink& sink) const {
     if (s.latency.ticks[c].count() != 0) lines("command", command_names[c], s.latency.ticks[c], "us", tick_ns / 1000);
   }
   for (std::size_t t = 0; t < task_count; ++t) lines("task", task_names[t], s.tasks[t], "ns", tick_ns);
+}
+
+void Telemetry::stats_device(StatSink& sink) const {
+  const std::optional<DeviceStats> device = state_.engine.device_stats();
+  const auto stat = [&sink](std::string_view name, const auto& value) {
+    put(sink, fmt::format("gpu:{}", name), value);
+  };
+  stat("present", device ? "yes" : "no");
+  if (!device) return;
+  const DeviceStats& d = *device;
+  const auto tenths = [&stat](std::string_view name, double value) { stat(name, fmt::format("{:.1f}", value)); };
+  stat("name", d.name);
+  stat("backend", d.backend);
+  if (!d.lost_reason.empty()) stat("lost", d.lost_reason);
+  stat("preset", preset_names[state_.options.preset]);
+  stat("serves", d.serves ? "yes" : "no");
+  if (d.queries_min == RoundTrip::never) {
+    stat("queries_min", "never");
+  } else {
+    stat("queries_min", d.queries_min);
+  }
+  tenths("round_trip_us", d.costs.device_ns / 1000);
+  tenths("round_trip_query_ns", d.costs.device_query_ns);
+  tenths("host_query_ns", d.costs.host_query_ns);
+  stat("launches", d.launches);
+  stat("batches", d.batches);
+  stat("queries", d.queries);
+  const auto launches = static_cast<double>(std::max<std::uint64_t>(d.launches, 1));
+  tenths("queries_per_launch", static_cast<double>(d.queries) / launches);
+  tenths("kernel_us_per_launch", static_cast<double>(d.device_ns) / 1000 / launches);
+  tenths("cycle_us_per_launch", static_cast<double>(d.cycle_ns) / 1000 / launches);
+  stat("refused_batches", d.refused_batches);
+  stat("failed_batches", d.failed_batches);
+  stat("misses_rechecked", d.rechecks);
+  stat("replica_state", name_of(d.replica.state));
+  if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
+  stat("replica_lag", d.replica.lag);
+  stat("uploads", d.replica.uploads);
+  stat("uploaded_bytes", d.replica.uploaded_bytes);
+  stat("drains", d.replica.drains);
+  stat("drains_by_workers", d.replica.relieved);
+  stat("log_records", d.replica.records);
+  stat("log_repeats", d.replica.repeats);
+  stat("log_overflows", d.replica.overflows);
+  stat("cells_sent", d.replica.cells);
+  stat("busy", d.replica.busy);
+  stat("failures", d.replica.failures);
+  stat("memory_total_bytes", d.memory_bytes);
+  stat("replica_bytes", d.replica.device_bytes);
+  stat("pinned_bytes", d.replica.pinned_bytes);
+  stat("log_bytes", d.replica.log_bytes);
 }
 
 void Telemetry::stats_hot_keys(std::size_t count_max, StatSink& sink) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@ struct ServerSnapshot {
   std::vector<std::uint32_t> worker_connections;
   Plan plan;
   bool hot_keys_enabled = false;
+  std::optional<DeviceStats> device;  // none: the host does everything
 };
 
 struct BigKey {
@@ -59,7 +61,7 @@ class Telemetry {
   // at a bounded number of items. Its result is given out again until the walks take a fiftieth of the time.
   BigKeys big_keys(std::size_t count_max);
 
-  // group: "latency", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False: no such group.
+  // group: "latency", "gpu", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False: no such group.
   bool stats(std::string_view group, StatSink& sink);
   void reset();
 
@@ -68,6 +70,7 @@ class Telemetry {
   void walk();
 
   void stats_latency(StatSink& sink) const;
+  void stats_device(StatSink& sink) const;
   void stats_hot_keys(std::size_t count_max, StatSink& sink) const;
   void stats_big_keys(std::size_t count_max, StatSink& sink);
 

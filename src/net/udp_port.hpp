@@ -36,7 +36,9 @@ class UdpPort {
   };
 
   int fd() const noexcept { return fd_.get(); }
-  std::uint64_t pass = 0;  // the worker's last pass that served it
+  std::uint64_t pass = 0;          // the worker's last pass that served it
+  unsigned batches_in_flight = 0;  // with a device, that have datagrams of it: its buffers are in use
+  bool waits = false;              // it may hold more, for when they are answered
   // Takes what has arrived, at most datagrams_per_pass; what the last call returned is overwritten. Returns how many.
   unsigned receive() noexcept;
   Datagram datagram(unsigned i) const noexcept;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/platform.hpp"
@@ -31,9 +32,9 @@ void add_to_epoll(int epoll, int fd, std::uint32_t events, void* data) {
 Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     : state_(state),
       control_(control),
+      planner_(static_cast<Preset>(state.options.preset), state.engine.scheduler()),
       context_(state.engine.make_context()),
       executor_(*context_),
-      arena_(new char[input_arena_bytes]),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       hot_keys_(state.options.hot_keys ? std::make_unique<HotKeyCounter>(state.engine.shared().hash_seed) : nullptr),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
@@ -47,10 +48,17 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     add_to_epoll(epoll_.get(), port.fd(), EPOLLIN | EPOLLET,
                  reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&port) | udp_tag));
   }
-  entries_.reserve(2 * events_per_pass);
+  if (planner_.uses_device()) {
+    device_ = std::make_unique<DeviceBatches>(*context_, *state.engine.scheduler(), device_batch_queries);
+    in_flight_.resize(device_->count());
+  } else {
+    batch_ = std::make_unique<Batch>(batch_queries);
+  }
+  begin_intake();
 }
 
 Worker::~Worker() {
+  device_.reset();
   for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
   end_pass();
 }
@@ -90,6 +98,7 @@ void Worker::run() {
   // Without timeouts nothing happens by itself: sleep until there is something to do.
   const int timeout_ms = has_timeouts_ ? 1000 : -1;
   while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
+  while (device_ != nullptr && device_->in_flight() != 0) answer_oldest();
   {
     const std::lock_guard lock(connections_mutex_);
     for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c, CloseReason::shutdown);
@@ -101,8 +110,8 @@ void Worker::begin_pass() noexcept {
   ++pass_;
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
-  pass_begin_ = batch_begin_ = cycles_now();
-  sampled_ = sampler_.next();
+  pass_begin_ = in_.begin = cycles_now();
+  sampled_ = in_.sampled = sampler_.next();
   if (TD_UNLIKELY(sampled_)) begin_sample();
   if (const std::uint32_t flags = state_.events.flags(); TD_UNLIKELY(flags != recorder_.flags())) {
     recorder_.set_flags(flags);
@@ -124,19 +133,30 @@ bool Worker::pass_udp() {
   return lucky;
 }
 
+// How long a pass may wait for input.
+int Worker::patience_ms(int timeout_ms) const noexcept {
+  constexpr unsigned looks_max = 1000;  // some hundred microseconds; a device that takes longer is looked at rarely
+  if (!waiting_.empty() || udp_waits_ || streams_due_) return 0;
+  if (TD_LIKELY(device_ == nullptr) || device_->in_flight() == 0) return timeout_ms;
+  return idle_looks_ < looks_max ? 0 : 1;
+}
+
 void Worker::pass(int timeout_ms) {
-  if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && pass_udp()) return;
+  const bool in_flight = TD_UNLIKELY(device_ != nullptr) && device_->in_flight() != 0;
+  if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && !in_flight && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;
   epoll_event events[events_per_pass];
-  const int count = epoll_wait(epoll_.get(), events, events_per_pass,
-                               waiting_.empty() && !udp_waits_ && !streams_due_ ? timeout_ms : 0);
+  const int count = epoll_wait(epoll_.get(), events, events_per_pass, patience_ms(timeout_ms));
   if (TD_UNLIKELY(has_timeouts_)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != timeouts_checked_s_) check_timeouts(now_s);
   }
-  if (count > 0 || !waiting_.empty() || udp_waits_ || streams_due_) {
+  const bool answers = TD_UNLIKELY(in_flight) && has_answers();
+  if (count > 0 || !waiting_.empty() || udp_waits_ || streams_due_ || answers) {
+    idle_looks_ = 0;
     begin_pass();
+    while (TD_UNLIKELY(answers) && has_answers()) answer_oldest();
     serving_.swap(waiting_);
     for (Connection* c : serving_) c->waiting = false;
     const bool udp_waits = std::exchange(udp_waits_, false);
@@ -153,6 +173,9 @@ void Worker::pass(int timeout_ms) {
     if (count > 1 || !waiting_.empty()) udp_alone_ = nullptr;
     run_batch(false);
     if (TD_UNLIKELY(streams_due_)) send_streams();
+  } else if (TD_UNLIKELY(in_flight)) {
+    ++idle_looks_;
+    std::this_thread::yield();
   }
   end_pass();
 }
@@ -174,10 +197,10 @@ void Worker::handle(const epoll_event& event) {
 }
 
 void Worker::end_pass() noexcept {
-  arena_used_ = 0;
+  in_.arena_used = 0;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
   if (TD_UNLIKELY(sampled_)) end_sample();
-  pass_queries_ = 0;
+  pass_parsed_ = pass_answered_ = 0;
   if (TD_LIKELY(closed_.empty())) return;
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
@@ -200,6 +223,7 @@ void Worker::end_pass() noexcept {
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.
 void Worker::close_later(Connection& c, CloseReason reason) noexcept {
   if (c.is_closed()) return;
+  TD_ASSERT(!c.in_flight || state_.stopping.load(std::memory_order_relaxed));
   c.close_reason = reason;
   if (c.stream != nullptr) drop_stream(c);
   c.state.store(ConnectionState::closed, std::memory_order_relaxed);
@@ -226,6 +250,7 @@ void Worker::close_idle(std::uint32_t now_s) {
     // It may have come, or the clock have gone, since now_s was read.
     if (active_s >= now_s || now_s - active_s <= state_.options.idle_timeout_s || c->is_closed()) continue;
     if (c->stream != nullptr && !c->is_blocked()) continue;  // it listens, as it should
+    if (c->in_flight) continue;                              // it waits for its answers
     counters_.idle_kicks.add();
     close_later(*c, CloseReason::idle_timeout);
   }

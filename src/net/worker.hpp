@@ -6,6 +6,10 @@
 // are registered once, and a worker without work sleeps outside any epoch. docs/threads.md says what other threads may
 // touch.
 //
+// With a device, a batch that the planner gives it is handed over when it is filled, and its replies are written in a
+// later pass. The worker goes on with other connections meanwhile: one that has queries in flight is neither received
+// from nor parsed, so that its answers come in order.
+//
 // A connection whose socket is full becomes blocked: what it did not take is copied into its own buffer, its later
 // queries of the batch are not executed, the input from them on is kept, and it is neither received from nor parsed
 // until it has drained.
@@ -26,7 +30,9 @@
 #include "net/udp_port.hpp"
 #include "observe/hot_keys.hpp"
 #include "observe/latency.hpp"
+#include "pipeline/device_batches.hpp"
 #include "pipeline/executor.hpp"
+#include "planner/planner.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::net {
@@ -52,8 +58,8 @@ class Worker final : private ResponseWriter {
   const NetCounters& counters() const noexcept { return counters_; }
   const Context& context() const noexcept { return *context_; }
   const LatencyCounters& latency() const noexcept { return latency_; }
-  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
-  const Plan& plan() const noexcept { return plan_; }
+  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }            // nullptr: turned off
+  Plan plan() const noexcept { return planner_.plan_for(device_batch_queries); }  // of a full batch, now
   // Calls f for every open connection, under the lock that adopting and closing take.
   void for_each_connection(const std::function<void(const Connection&)>& f) const;
   const std::vector<UdpPort>& udp_ports() const noexcept { return udp_; }
@@ -76,6 +82,17 @@ class Worker final : private ResponseWriter {
     UdpReply reply;
     std::uint64_t received_at = 0, sent_at = 0;  // ticks, in a sampled pass; 0: not known
   };
+  // A batch and what belongs to it from RV to SD: whose it is, and what its queries point into.
+  struct Intake {
+    Batch* batch = nullptr;
+    std::vector<Entry> entries;
+    Scratch scratch;
+    std::unique_ptr<char[]> arena;
+    std::size_t arena_used = 0;
+    std::uint64_t begin = 0;                    // ticks
+    std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
+    bool sampled = false;                       // its commands' latencies are recorded
+  };
   // One command's reply to a datagram.
   struct Message {
     UdpReply to;
@@ -89,6 +106,7 @@ class Worker final : private ResponseWriter {
   // worker.cpp: the loop, and the life of connections
   void begin_pass() noexcept;
   bool pass_udp();
+  int patience_ms(int timeout_ms) const noexcept;
   void handle(const epoll_event& event);
   void end_pass() noexcept;
   void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
@@ -119,9 +137,17 @@ class Worker final : private ResponseWriter {
   void parse(Connection& c);
   bool begin_large(Connection& c);
   bool finish_fill(Connection& c);
-  void run_batch(bool goes_on);
+  void run_batch(bool goes_on, bool here = false);
+  void execute(bool goes_on);
   void finish(Entry& entry);
   void log_requests(const Entry& entry) const;
+
+  // worker_device.cpp: batches that a device searches
+  bool hand_over(bool goes_on);
+  void begin_intake();
+  bool has_answers() const noexcept;
+  void answer_oldest();
+  void mark_in_flight(bool is_in_flight) noexcept;
 
   // worker_tls.cpp: both of them with TLS
   bool shake_hands(Connection& c) noexcept;
@@ -161,29 +187,28 @@ class Worker final : private ResponseWriter {
 
   State& state_;
   ServerControl& control_;
-  const Plan plan_ = plan_cpu;  // of all its batches, so far
+  const Planner planner_;
   Engine::ContextPtr context_;
   Executor executor_;
-  Batch batch_{batch_queries};
-  std::unique_ptr<Batch> long_batch_;  // for datagrams with more commands or keys; made when the first one comes
-  Scratch scratch_;
-  std::unique_ptr<char[]> arena_;
-  std::size_t arena_used_ = 0;
+  std::unique_ptr<DeviceBatches> device_;  // nullptr: none; every batch but a long one is one of these
+  std::unique_ptr<Batch> batch_;           // without a device
+  std::unique_ptr<Batch> long_batch_;      // for datagrams with more commands or keys; made when the first one comes
+  Intake in_;                              // being filled, or answered
+  std::vector<Intake> in_flight_;          // by the number of the device's batch
+  unsigned idle_looks_ = 0;                // passes that found neither input nor answers while there are some to come
   Output output_;
-  std::vector<Entry> entries_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
   bool sent_ = false;                      // output was sent since the last write() began
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
-  bool sampled_ = false;                   // this pass's RV, PP and SD are timed, its commands' latencies recorded
+  bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
   const std::uint64_t slow_ticks_;
-  std::uint64_t oldest_receipt_ = UINT64_MAX;              // of input in the batch that had to wait for its turn
-  std::uint64_t pass_begin_ = 0, batch_begin_ = 0;         // ticks
+  std::uint64_t pass_begin_ = 0;                           // ticks
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   LatencyCounters latency_;
   std::unique_ptr<HotKeyCounter> hot_keys_;
-  std::uint64_t pass_queries_ = 0;
+  std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
   std::uint64_t pass_ = 0;
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;

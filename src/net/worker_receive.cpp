@@ -35,6 +35,7 @@ class Timed {
 
 void Worker::serve(Connection& c) {
   if (c.pass == pass_ || c.is_closed()) return;
+  if (TD_UNLIKELY(c.in_flight)) return;  // it is served when its answers are sent
   c.pass = pass_;
   if (TD_UNLIKELY(c.is_blocked() || c.stream != nullptr)) {
     if (c.stream != nullptr) return serve_stream(c);
@@ -45,7 +46,7 @@ void Worker::serve(Connection& c) {
   const std::size_t kept = c.kept.size();
   if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return serve_long(c);
   make_room(kept + receive_bytes_max);
-  char* begin = arena_.get() + arena_used_;
+  char* begin = in_.arena.get() + in_.arena_used;
   if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
   std::size_t bytes = kept;
   if (TD_LIKELY(!c.resumes)) {
@@ -57,9 +58,9 @@ void Worker::serve(Connection& c) {
     bytes += got;
   }
   c.resumes = false;
-  arena_used_ += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  in_.arena_used += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
   add_entry(&c, begin, begin + bytes);
-  if (TD_UNLIKELY(waits_since != 0)) went_on(entries_.back(), waits_since);
+  if (TD_UNLIKELY(waits_since != 0)) went_on(in_.entries.back(), waits_since);
   parse(c);
 }
 
@@ -76,7 +77,7 @@ void Worker::serve_long(Connection& c) {
   const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
   c.resumes = false;
   add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
-  if (waits_since != 0) went_on(entries_.back(), waits_since);
+  if (waits_since != 0) went_on(in_.entries.back(), waits_since);
   parse(c);
 }
 
@@ -97,9 +98,9 @@ bool Worker::charge_kept(Connection& c) noexcept {
 
 void Worker::make_room(std::size_t bytes) {
   TD_ASSERT(bytes <= input_arena_bytes);
-  if (TD_LIKELY(arena_used_ + bytes <= input_arena_bytes)) return;
+  if (TD_LIKELY(in_.arena_used + bytes <= input_arena_bytes)) return;
   run_batch(false);
-  arena_used_ = 0;
+  in_.arena_used = 0;
 }
 
 // False: nothing came, or the connection is to be closed.
@@ -142,19 +143,19 @@ std::size_t Worker::receive_value(Connection& c, char* to) noexcept {
 }
 
 void Worker::add_entry(Connection* c, const char* begin, const char* end) {
-  entries_.push_back({.connection = c,
-                      .rest = begin,
-                      .input_end = end,
-                      .output_begin = 0,
-                      .output_end = 0,
-                      .externals_begin = 0,
-                      .externals_end = 0,
-                      .first_query = batch_.size(),
-                      .stop = Stop::need_more,
-                      .open = false,
-                      .skips = false,
-                      .reply = {},
-                      .received_at = TD_UNLIKELY(sampled_) ? cycles_now() : 0});
+  in_.entries.push_back({.connection = c,
+                         .rest = begin,
+                         .input_end = end,
+                         .output_begin = 0,
+                         .output_end = 0,
+                         .externals_begin = 0,
+                         .externals_end = 0,
+                         .first_query = in_.batch->size(),
+                         .stop = Stop::need_more,
+                         .open = false,
+                         .skips = false,
+                         .reply = {},
+                         .received_at = TD_UNLIKELY(in_.sampled) ? cycles_now() : 0});
 }
 
 // PP of the last entry's input. The batch is executed on the way when it is full.
@@ -163,14 +164,14 @@ void Worker::parse(Connection& c) {
   if (TD_UNLIKELY(c.large_waits) && !begin_large(c)) return;
   const std::uint64_t share = state_.options.requests_per_event * queries_per_request_of_event;
   std::uint64_t had = 0;
-  while (!entries_.empty()) {
-    Entry& entry = entries_.back();
+  while (!in_.entries.empty()) {
+    Entry& entry = in_.entries.back();
     std::size_t consumed = 0;
     ParseStop stop;
     {
       const Timed timed(sampled_, context_->tasks, Task::parse);
-      stop = c.parser.parse(entry.rest, entry.input_end, batch_, scratch_,
-                            static_cast<std::uint32_t>(entries_.size() - 1), consumed);
+      stop = c.parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
+                            static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
     }
     entry.rest += consumed;
     if (TD_UNLIKELY(state_.verbosity.load(std::memory_order_relaxed) >= 2)) log_requests(entry);
@@ -181,7 +182,7 @@ void Worker::parse(Connection& c) {
         entry.stop = Stop::close;
         return;
       case ParseStop::large_value:
-        if (batch_.size() != entry.first_query) {
+        if (in_.batch->size() != entry.first_query) {
           // What stands before it may turn out to be unanswerable for now, and this value with it: begin it when that
           // is decided.
           entry.stop = Stop::large;
@@ -190,10 +191,10 @@ void Worker::parse(Connection& c) {
         if (!begin_large(c)) return;
         break;
       case ParseStop::batch_full:
-        had += batch_.size() - entry.first_query;
+        had += in_.batch->size() - entry.first_query;
         run_batch(true);
-        if (!entries_.empty() && had >= share && entries_.back().rest != entries_.back().input_end) {
-          entries_.back().stop = Stop::yield;
+        if (!in_.entries.empty() && had >= share && in_.entries.back().rest != in_.entries.back().input_end) {
+          in_.entries.back().stop = Stop::yield;
           counters_.conn_yields.add();
           return;
         }
@@ -215,12 +216,12 @@ bool Worker::begin_large(Connection& c) {
   }
   if (location == no_location) {
     if (granted) state_.filling.give_back(large.value_bytes);
-    if (batch_.full()) run_batch(true);
-    if (entries_.empty()) return false;
-    c.parser.refuse_large(batch_, static_cast<std::uint32_t>(entries_.size() - 1));
+    if (in_.batch->full()) run_batch(true, true);
+    if (in_.entries.empty()) return false;
+    c.parser.refuse_large(*in_.batch, static_cast<std::uint32_t>(in_.entries.size() - 1));
     return true;
   }
-  Entry& entry = entries_.back();
+  Entry& entry = in_.entries.back();
   const auto here = static_cast<std::uint64_t>(entry.input_end - entry.rest);
   const auto bytes = static_cast<std::size_t>(std::min(here, large.value_bytes));
   char* value = state_.engine.shared().heap.at(location)->value();
@@ -233,13 +234,13 @@ bool Worker::begin_large(Connection& c) {
 
 // True: the value and its line end were there, and the last entry's input is to be parsed on.
 bool Worker::finish_fill(Connection& c) {
-  if (!c.fill->is_whole(static_cast<std::size_t>(entries_.back().input_end - entries_.back().rest))) return false;
-  if (batch_.full()) run_batch(true);
-  Entry& entry = entries_.back();
+  if (!c.fill->is_whole(static_cast<std::size_t>(in_.entries.back().input_end - in_.entries.back().rest))) return false;
+  if (in_.batch->full()) run_batch(true, true);
+  Entry& entry = in_.entries.back();
   const std::size_t line_end_bytes = c.fill->line_end_bytes;
   const bool ok = std::memcmp(entry.rest, "\r\n", line_end_bytes) == 0;
   entry.rest += line_end_bytes;
-  c.parser.finish_large(batch_, static_cast<std::uint32_t>(entries_.size() - 1), c.fill->location, ok);
+  c.parser.finish_large(*in_.batch, static_cast<std::uint32_t>(in_.entries.size() - 1), c.fill->location, ok);
   if (!ok) state_.engine.abandon_fill(*context_, c.fill->location);
   state_.filling.give_back(c.fill->value_bytes);
   c.fill.reset();
@@ -247,36 +248,43 @@ bool Worker::finish_fill(Connection& c) {
   return true;
 }
 
-// Executes and answers what is in the batch. goes_on: the last entry's connection has more input to parse; its entry
-// stays, unless the connection is blocked or closed by now.
-void Worker::run_batch(bool goes_on) {
-  if (entries_.empty()) return;
-  if (batch_.size() != 0) {
-    pass_queries_ += batch_.size();
-    executor_.run(batch_, *this);
+// Executes and answers what is in the batch, or hands it over to the device, unless `here`. goes_on: the last entry's
+// connection has more input to parse; its entry stays, unless the batch was handed over or the connection is blocked or
+// closed by now.
+void Worker::run_batch(bool goes_on, bool here) {
+  if (in_.entries.empty()) return;
+  pass_parsed_ += in_.batch->size();
+  if (TD_UNLIKELY(device_ != nullptr) && !here && hand_over(goes_on)) return;
+  execute(goes_on);
+}
+
+void Worker::execute(bool goes_on) {
+  if (in_.batch->size() != 0) {
+    pass_answered_ += in_.batch->size();
+    executor_.run(*in_.batch, *this);
     flush();
     const std::uint64_t now = cycles_now();
-    if (TD_UNLIKELY(sampled_ || now - std::min(batch_begin_, oldest_receipt_) > slow_ticks_)) record_batch(now);
+    if (TD_UNLIKELY(in_.sampled || now - std::min(in_.begin, in_.oldest_receipt) > slow_ticks_)) record_batch(now);
     if (!goes_on) {
-      batch_begin_ = now;
-      oldest_receipt_ = UINT64_MAX;
+      in_.begin = now;
+      in_.oldest_receipt = UINT64_MAX;
     }
-    batch_.clear();
-    scratch_.clear();
+    in_.batch->clear();
+    in_.scratch.clear();
   }
-  Entry last = entries_.back();
+  Entry last = in_.entries.back();
   if (goes_on &&
       (last.connection->is_blocked() || last.connection->is_closed() || last.connection->stream != nullptr)) {
-    entries_.back().stop = Stop::yield;
+    in_.entries.back().stop = Stop::yield;
     goes_on = false;
   }
-  for (std::size_t i = 0; i < entries_.size() - (goes_on ? 1 : 0); ++i) finish(entries_[i]);
-  entries_.clear();
+  for (std::size_t i = 0; i < in_.entries.size() - (goes_on ? 1 : 0); ++i) finish(in_.entries[i]);
+  in_.entries.clear();
   flushed_ = written_ = 0;
   if (!goes_on) return;
   last.first_query = 0;
   last.sent_at = 0;
-  entries_.push_back(last);
+  in_.entries.push_back(last);
 }
 
 // An entry's queries are answered: keeps what is left of its input.
@@ -313,6 +321,10 @@ void Worker::go_on_next_pass(Connection& c) {
 // Returns how many came.
 unsigned Worker::serve_udp(UdpPort& port) {
   if (port.pass == pass_) return 0;  // its buffers are in use
+  if (TD_UNLIKELY(port.batches_in_flight != 0)) {
+    port.waits = true;
+    return 0;
+  }
   port.pass = pass_;
   unsigned count;
   {
@@ -330,11 +342,11 @@ unsigned Worker::serve_udp(UdpPort& port) {
       continue;
     }
     add_entry(nullptr, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
-    entries_.back().reply = {&port, i, frame.request_id};
-    if (TD_UNLIKELY(parse_datagram(entries_.back()) == ParseStop::batch_full)) {
-      const Entry entry = entries_.back();
-      batch_.resize(entry.first_query);
-      entries_.pop_back();
+    in_.entries.back().reply = {&port, i, frame.request_id};
+    if (TD_UNLIKELY(parse_datagram(in_.entries.back()) == ParseStop::batch_full)) {
+      const Entry entry = in_.entries.back();
+      in_.batch->resize(entry.first_query);
+      in_.entries.pop_back();
       serve_long_datagram(entry);
     }
   }
@@ -345,32 +357,32 @@ ParseStop Worker::parse_datagram(Entry& entry) {
   const Timed timed(sampled_, context_->tasks, Task::parse);
   Parser parser(state_.protocol, state_.engine.shared().clock);
   std::size_t consumed = 0;
-  return parser.parse(entry.rest, entry.input_end, batch_, scratch_, static_cast<std::uint32_t>(entries_.size() - 1),
-                      consumed);
+  return parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
+                      static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
 }
 
 // A datagram's reply cannot be sent in parts, so its queries go into one batch: a larger one, if need be.
 void Worker::serve_long_datagram(Entry entry) {
   run_batch(false);
   entry.first_query = 0;
-  entries_.push_back(entry);
-  if (parse_datagram(entries_.back()) == ParseStop::batch_full) {
+  in_.entries.push_back(entry);
+  if (parse_datagram(in_.entries.back()) == ParseStop::batch_full) {
     // More than a batch holds by itself; no query takes less than two bytes.
-    batch_.clear();
+    in_.batch->clear();
     if (long_batch_ == nullptr)
       long_batch_ = std::make_unique<Batch>(static_cast<std::uint32_t>(datagram_slot_bytes / 2));
-    std::swap(batch_, *long_batch_);
-    parse_datagram(entries_.back());
-    run_batch(false);
-    std::swap(batch_, *long_batch_);
+    Batch* const batch = std::exchange(in_.batch, long_batch_.get());
+    parse_datagram(in_.entries.back());
+    run_batch(false, true);
+    in_.batch = batch;
   }
 }
 
 void Worker::log_requests(const Entry& entry) const {
   const int fd = entry.connection != nullptr ? entry.connection->fd : entry.reply.port->fd();
   const char* last = nullptr;
-  for (std::uint32_t i = entry.first_query; i < batch_.size(); ++i) {
-    const Query& q = batch_.query(i);
+  for (std::uint32_t i = entry.first_query; i < in_.batch->size(); ++i) {
+    const Query& q = in_.batch->query(i);
     if (q.wire != last && !q.has(option::prefilled)) log().debug("<{} {}", fd, request_text(q));
     last = q.wire;
   }

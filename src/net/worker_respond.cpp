@@ -40,7 +40,7 @@ bool Worker::write(Batch& batch, Strip strip) {
 }
 
 void Worker::control(Batch& batch, std::uint32_t i) {
-  Entry& entry = entries_[batch.query(i).connection];
+  Entry& entry = in_.entries[batch.query(i).connection];
   if (!entry.skips) {
     entry.connection == nullptr ? open_message(entry) : open_output(entry);
     const StreamRequest request = execute_control(batch.query(i), state_.protocol, control_, output_);
@@ -62,7 +62,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
 
 // Replies to queries [begin, end) of one entry.
 void Worker::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
-  Entry& entry = entries_[batch.query(begin).connection];
+  Entry& entry = in_.entries[batch.query(begin).connection];
   if (TD_UNLIKELY(entry.skips)) return;
   if (TD_UNLIKELY(entry.connection == nullptr)) return write_datagram(batch, begin, end);
   std::uint32_t lengths = 0, metas = 0;
@@ -81,7 +81,7 @@ void Worker::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
 // The same where values may be pinned: one by one, so that a client that does not read has few pins. Queries that were
 // executed already must be answered, unless they can be executed again.
 void Worker::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end) {
-  Entry& entry = entries_[batch.query(begin).connection];
+  Entry& entry = in_.entries[batch.query(begin).connection];
   std::uint32_t repeatable_from = end;
   while (repeatable_from > begin && is_repeatable(batch.query(repeatable_from - 1))) --repeatable_from;
   for (std::uint32_t i = begin; i < end; ++i) {
@@ -105,7 +105,7 @@ void Worker::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_
 
 // Each command of a datagram gets a reply of its own.
 void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end) {
-  Entry& entry = entries_[batch.query(begin).connection];
+  Entry& entry = in_.entries[batch.query(begin).connection];
   for (std::uint32_t i = begin; i < end;) {
     std::uint32_t next = i;
     bool ends = false;
@@ -130,7 +130,7 @@ void Worker::open_output(Entry& entry) noexcept {
 void Worker::mark_output(Entry& entry) noexcept {
   entry.output_end = output_.size();
   entry.externals_end = output_.externals().size();
-  written_ = static_cast<std::size_t>(&entry - entries_.data()) + 1;
+  written_ = static_cast<std::size_t>(&entry - in_.entries.data()) + 1;
 }
 
 // A reply to a datagram begins with the frame that it has if it fits one datagram, as most do.
@@ -160,7 +160,7 @@ void Worker::flush_if_large(Batch& batch, std::uint32_t next) {
   if (TD_LIKELY(output_.size() + output_.pinned_bytes() < output_flush_bytes)) return;
   if (message_open_) {
     // A datagram's command goes on: its reply must be whole before it is sent, or too long to be.
-    Entry& entry = entries_[written_ - 1];
+    Entry& entry = in_.entries[written_ - 1];
     const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
     if (range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
     end_message(entry);
@@ -175,7 +175,7 @@ void Worker::flush_if_large(Batch& batch, std::uint32_t next) {
 // executed.
 void Worker::skip_if_stuck(Batch& batch, std::uint32_t i) {
   if (i >= batch.size()) return;
-  const Entry& entry = entries_[batch.query(i).connection];
+  const Entry& entry = in_.entries[batch.query(i).connection];
   if (entry.connection == nullptr || entry.skips) return;
   if (entry.connection->is_blocked() || entry.connection->is_closed()) skip_from(batch, i);
 }
@@ -183,7 +183,7 @@ void Worker::skip_if_stuck(Batch& batch, std::uint32_t i) {
 void Worker::skip_from(Batch& batch, std::uint32_t i) {
   if (i >= batch.size()) return;
   const std::uint32_t index = batch.query(i).connection;
-  Entry& entry = entries_[index];
+  Entry& entry = in_.entries[index];
   entry.skips = true;
   if (entry.connection != nullptr && !entry.connection->is_closed())
     entry.rest = entry.connection->parser.rewind(batch.query(i));
@@ -202,13 +202,13 @@ void Worker::flush() {
   sent_ = true;
   const std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   for (std::size_t i = flushed_; i < written_; ++i) {
-    Entry& entry = entries_[i];
+    Entry& entry = in_.entries[i];
     if (!entry.open) continue;
     entry.open = false;
     if (TD_LIKELY(entry.connection != nullptr)) {
       send(*entry.connection,
            {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
-      if (TD_UNLIKELY(sampled_)) entry.sent_at = cycles_now();
+      if (TD_UNLIKELY(in_.sampled)) entry.sent_at = cycles_now();
     }
   }
   if (TD_UNLIKELY(!messages_.empty())) send_messages();

@@ -1,6 +1,7 @@
 // A batch that a device searches while its worker does something else.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "device/device.hpp"
@@ -44,7 +45,12 @@ class DeviceBatch {
   Batch batch_;
   EpochDomain::Participant epoch_;  // the worker's
   bool let_go_ = false;             // the epoch was left while the device had the batch
+  std::chrono::steady_clock::time_point submitted_{};
+  std::uint32_t looks_ = 0;  // in vain, since then
   std::atomic<State> state_{State::filling};
+  // What the scheduler may look at when the batch was taken back, and what it says of the launch that searched.
+  std::atomic<std::uint32_t> queries_{0}, launch_{0};
+  std::atomic<bool> whole_{false};
   DeviceBatch* next_ = nullptr;  // in the scheduler's queue
 };
 

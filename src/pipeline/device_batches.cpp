@@ -22,6 +22,7 @@ DeviceBatches::~DeviceBatches() {
     if (b.epoch_.active()) b.epoch_.exit();
   }
   context_.in_flight = nullptr;
+  if (scheduler_.is_stuck()) scheduler_.keep(std::move(batches_));
 }
 
 void DeviceBatches::submit() noexcept {
@@ -42,36 +43,51 @@ void DeviceBatches::submit() noexcept {
     return;
   }
   b.epoch_.enter();
+  b.submitted_ = std::chrono::steady_clock::now();
+  b.looks_ = 0;
   scheduler_.submit(b);
 }
 
-// Others may need what the epochs of these batches hold back: a device that is late is not waited for with them.
-void DeviceBatches::wait_for(const DeviceBatch& b) noexcept {
-  using Steady = std::chrono::steady_clock;
+// True: the batch is the worker's. Others may need what the epochs of these batches hold back: a device that is late is
+// not waited for with them. A scheduler that is late itself, as a call to the driver does not return, is left alone.
+bool DeviceBatches::look_at(DeviceBatch& b) noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
-  if (!is_with_scheduler(b)) return;
-  const Steady::time_point begun = Steady::now();
-  SpinWait waiting;
-  for (bool holds = true; is_with_scheduler(b); waiting.once()) {
-    if (holds && Steady::now() - begun > patience) {
-      let_go();
-      holds = false;
-    }
-  }
+  constexpr std::uint32_t looks_min = 1000;  // so that it is not this thread that was stopped
+  if (!is_with_scheduler(b)) return true;
+  const auto waited = std::chrono::steady_clock::now() - b.submitted_;
+  ++b.looks_;
+  if (TD_UNLIKELY(waited > patience && b.epoch_.active())) let_go();
+  if (TD_UNLIKELY(waited > scheduler_.patience() && b.looks_ > looks_min)) scheduler_.take_back(b);
+  return !is_with_scheduler(b);
 }
 
-void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
+void DeviceBatches::wait_for(DeviceBatch& b) noexcept {
+  for (SpinWait waiting; !look_at(b);) waiting.once();
+}
+
+Batch& DeviceBatches::begin_answer() {
   DeviceBatch& b = *batches_[oldest_];
   wait_for(b);
   if (TD_UNLIKELY(b.state() == DeviceBatch::State::lost)) b.batch().use_own_columns();
   b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
-  executor.run(b.batch(), writer);
+  b.batch().launch = b.launch_.load(std::memory_order_relaxed);
+  b.batch().whole = b.whole_.load(std::memory_order_relaxed);
+  return b.batch();
+}
+
+void DeviceBatches::end_answer() noexcept {
+  DeviceBatch& b = *batches_[oldest_];
   if (b.epoch_.active()) b.epoch_.exit();
   b.batch().clear();
   b.state_.store(DeviceBatch::State::filling, std::memory_order_relaxed);
   oldest_ = (oldest_ + 1) % count();
   --in_flight_;
   scheduler_.relieve();
+}
+
+void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
+  executor.run(begin_answer(), writer);
+  end_answer();
 }
 
 void DeviceBatches::let_go() noexcept {

@@ -34,9 +34,14 @@ class DeviceBatches final : public InFlight {
 
   // Number of the one that was submitted first. REQUIRES: in_flight() != 0.
   unsigned oldest() const noexcept { return oldest_; }
-  bool oldest_is_done() const noexcept { return !is_with_scheduler(*batches_[oldest_]); }
-  // Runs the rest of the pipeline over the oldest batch: after the device's search, or all of it if there was none.
-  // Then its place is free. Waits for the device, at most until the scheduler's deadline.
+  // A look at the oldest. Who keeps looking gets it: searched, or after some times the scheduler's deadline without.
+  bool oldest_is_done() noexcept { return look_at(*batches_[oldest_]); }
+  // The oldest batch, for an Executor: it runs what follows the device's search, or all of the pipeline if there was
+  // none. Waits for the device, at most until the scheduler's deadline. REQUIRES: in_flight() != 0.
+  Batch& begin_answer();
+  // That batch is answered: its place is free.
+  void end_answer() noexcept;
+  // Both, and the executor between them.
   void answer_oldest(Executor& executor, ResponseWriter& writer);
 
   void let_go() noexcept override;
@@ -47,7 +52,8 @@ class DeviceBatches final : public InFlight {
     return s == DeviceBatch::State::queued || s == DeviceBatch::State::running;
   }
 
-  void wait_for(const DeviceBatch& b) noexcept;
+  bool look_at(DeviceBatch& b) noexcept;
+  void wait_for(DeviceBatch& b) noexcept;
 
   Context& context_;
   Scheduler& scheduler_;

@@ -16,11 +16,17 @@ constexpr auto awake = std::chrono::microseconds(200);
 // Asleep it looks after the replica's log now and then.
 constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(4);
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
+// Keys come and go, and other programs on the machine.
+constexpr auto measure_every = std::chrono::seconds(10);
 
 }  // namespace
 
-Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& options)
-    : device_(device), replica_(replica), options_(options) {
+Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& options, RoundTrip* round_trip)
+    : device_(device),
+      replica_(replica),
+      options_(options),
+      round_trip_(round_trip),
+      queries_min_(round_trip != nullptr ? RoundTrip::never : 0) {
   ready_.reserve(search_parts_max);
   thread_ = std::thread([this] { run(); });
 }
@@ -32,6 +38,7 @@ Scheduler::~Scheduler() {
 }
 
 void Scheduler::submit(DeviceBatch& batch) noexcept {
+  batch.queries_.store(batch.batch_.size(), std::memory_order_relaxed);
   batch.state_.store(DeviceBatch::State::queued, std::memory_order_relaxed);
   DeviceBatch* head = queue_.load(std::memory_order_relaxed);
   do {
@@ -53,6 +60,7 @@ void Scheduler::run() noexcept {
   std::chrono::milliseconds next_nap = nap;
   while (!stopping_.load(std::memory_order_acquire)) {
     const bool follows = follow();
+    if (round_trip_ != nullptr && launches_.empty()) measure();
     serves_.store(state_ == ReplicaState::current, std::memory_order_relaxed);
     take_queue();
     if (!ready_.empty() && !serves()) refuse_all();
@@ -106,6 +114,18 @@ void Scheduler::watch_replica() noexcept {
   }
 }
 
+// Now and then, and when the replica is of another table.
+void Scheduler::measure() noexcept {
+  if (state_ != ReplicaState::current) {
+    measure_after_ = {};
+    return;
+  }
+  if (Steady::now() < measure_after_) return;
+  queries_min_.store(round_trip_->measure(replica_, options_.deadline), std::memory_order_relaxed);
+  costs_.store(round_trip_->costs());
+  measure_after_ = Steady::now() + measure_every;
+}
+
 // Appends what was handed over, oldest first.
 void Scheduler::take_queue() noexcept {
   DeviceBatch* b = queue_.exchange(nullptr, std::memory_order_acquire);
@@ -120,15 +140,16 @@ void Scheduler::launch() noexcept {
   Stream& stream = replica_.stream();
   const DeviceMark from = stream.mark();
   const ReplicaLaunch launched = replica_.drain();
-  if (!launched.ready()) return refuse_all();
+  if (!launched.ready() || is_stuck()) return refuse_all();
 
   SearchPart parts[search_parts_max];
   const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
   std::uint64_t queries = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const DeviceBatch& b = *ready_[i];
-    parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(), b.batch_.size()};
-    queries += b.batch_.size();
+    parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(),
+                b.queries_.load(std::memory_order_relaxed)};
+    queries += parts[i].count;
   }
   if (stream.search(launched.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) {
     // A device that was lost in the middle may have it all the same.
@@ -155,9 +176,11 @@ void Scheduler::launch() noexcept {
   ready_since_ = last_launch_ = Steady::now();
   l.waiting = {last_launch_};
   for (DeviceBatch* b : l.batches) {
-    b->batch_.launch = launched.number;
-    b->batch_.whole = launched.whole;
-    b->state_.store(DeviceBatch::State::running, std::memory_order_relaxed);
+    b->launch_.store(launched.number, std::memory_order_relaxed);
+    b->whole_.store(launched.whole, std::memory_order_relaxed);
+    // Unless its worker has taken it back: then the device is lost.
+    auto queued = DeviceBatch::State::queued;
+    b->state_.compare_exchange_strong(queued, DeviceBatch::State::running, std::memory_order_relaxed);
   }
   launches_.push_back(std::move(l));
   counters_.launches.add();
@@ -198,8 +221,23 @@ void Scheduler::land() noexcept {
   }
 }
 
+// Unless its worker has taken it back.
 void Scheduler::give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept {
-  batch.state_.store(state, std::memory_order_release);
+  auto now = batch.state_.load(std::memory_order_relaxed);
+  while ((now == DeviceBatch::State::queued || now == DeviceBatch::State::running) &&
+         !batch.state_.compare_exchange_weak(now, state, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+void Scheduler::take_back(DeviceBatch& batch) noexcept {
+  stuck_.store(true, std::memory_order_release);
+  device_.abandon();
+  give_back(batch, DeviceBatch::State::lost);
+}
+
+void Scheduler::keep(std::vector<std::unique_ptr<DeviceBatch>> batches) {
+  const std::lock_guard lock(kept_mutex_);
+  for (auto& batch : batches) kept_.push_back(std::move(batch));
 }
 
 void Scheduler::refuse_all() noexcept {

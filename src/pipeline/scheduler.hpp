@@ -4,13 +4,14 @@
 // of which the replica's log tells (write protocol 6).
 //
 // Whatever happens to the device, every batch comes back: searched, refused, or (within the deadline) lost with the
-// device.
+// device. If this thread itself is stuck, since a call to the driver does not return, workers take their batches back.
 #pragma once
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "device/replica.hpp"
 #include "observe/counters.hpp"
 #include "pipeline/device_batch.hpp"
+#include "pipeline/round_trip.hpp"
 
 namespace tandem {
 
@@ -41,17 +43,29 @@ struct SchedulerCounters {
 
 class Scheduler {
  public:
-  // Starts the thread. All of them outlive it. Throws DeviceError.
-  Scheduler(Device& device, Replica& replica, const SchedulerOptions& options = {});
+  // Starts the thread. All of them outlive it. round_trip: says now and then which batches are worth a launch; nullptr:
+  // all are. Throws DeviceError.
+  Scheduler(Device& device, Replica& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
   ~Scheduler();  // REQUIRES: no batch is in flight
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   Device& device() noexcept { return device_; }
   // Any thread: whether a batch that is handed over now has a good chance to be searched.
-  bool serves() const noexcept { return serves_.load(std::memory_order_relaxed); }
+  bool serves() const noexcept { return serves_.load(std::memory_order_relaxed) && !is_stuck(); }
+  // Any thread: a batch with fewer queries is answered sooner by the host.
+  std::uint32_t queries_min() const noexcept { return queries_min_.load(std::memory_order_relaxed); }
   // Any thread: takes the batch, which then is the scheduler's until its state says otherwise.
   void submit(DeviceBatch& batch) noexcept;
+
+  // How long a worker waits for a batch before it takes it back: so long that the deadlines of two launches and of a
+  // measurement may pass one after the other.
+  std::chrono::milliseconds patience() const noexcept { return 4 * options_.deadline; }
+  // The batch's worker: from now on the device counts as lost, and the batch is the worker's again.
+  void take_back(DeviceBatch& batch) noexcept;
+  bool is_stuck() const noexcept { return stuck_.load(std::memory_order_acquire); }
+  // Batches that this may still have in hand while it is stuck, for as long as it lives. May throw std::bad_alloc.
+  void keep(std::vector<std::unique_ptr<DeviceBatch>> batches);
 
   // A worker between two batches, under no stripe: drains the log when it fills faster than launches do it.
   void relieve() noexcept {
@@ -59,6 +73,8 @@ class Scheduler {
   }
 
   const SchedulerCounters& counters() const noexcept { return counters_; }
+  // Any thread: what the threshold comes from; zeros without a measurement.
+  RoundTrip::Costs costs() const noexcept { return costs_.load(); }
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -87,23 +103,42 @@ class Scheduler {
   void land() noexcept;
   bool follow() noexcept;
   void watch_replica() noexcept;
+  void measure() noexcept;
   bool can_launch() const noexcept;
-  void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
+  static void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
   void refuse_all() noexcept;
 
   Device& device_;
   Replica& replica_;
   const SchedulerOptions options_;
+  RoundTrip* const round_trip_;
   std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
   std::vector<DeviceBatch*> ready_;
   ReplicaState state_ = ReplicaState::absent;
-  TimePoint ready_since_{}, last_launch_{}, last_work_{};
+  TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
   DeviceMark replica_waits_for_ = 0;
   Waiting replica_waiting_;
   std::deque<Launch> launches_;
   std::vector<Launch> spare_;
   SchedulerCounters counters_;
-  std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false};
+  // A number may be of the measurement before.
+  struct SharedCosts {
+    std::atomic<double> device_ns{0}, device_query_ns{0}, host_query_ns{0};
+    RoundTrip::Costs load() const noexcept {
+      return {device_ns.load(std::memory_order_relaxed), device_query_ns.load(std::memory_order_relaxed),
+              host_query_ns.load(std::memory_order_relaxed)};
+    }
+    void store(const RoundTrip::Costs& c) noexcept {
+      device_ns.store(c.device_ns, std::memory_order_relaxed);
+      device_query_ns.store(c.device_query_ns, std::memory_order_relaxed);
+      host_query_ns.store(c.host_query_ns, std::memory_order_relaxed);
+    }
+  };
+  SharedCosts costs_;
+  std::atomic<std::uint32_t> queries_min_;
+  std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false};
+  std::mutex kept_mutex_;
+  std::vector<std::unique_ptr<DeviceBatch>> kept_;
   WakeUp wakeup_;
   std::thread thread_;
 };

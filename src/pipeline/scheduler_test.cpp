@@ -451,5 +451,28 @@ TEST(Scheduler, OnRealDevices) {
   }
 }
 
+// The index grows, and the call for the new replica's memory does not return: the scheduler's thread is stuck.
+TEST(Scheduler, WorkersTakeTheirBatchesBackFromAStuckThread) {
+  const auto device = make_sim_device();
+  Rig rig(*device, {.deadline = 10ms}, 1 << 10);
+  rig.wait_until_it_serves();
+  std::mt19937_64 random(5);
+  rig.run(random, 4 * Rig::batch_queries, 500, 50);
+  rig.finish();
+  device->block_calls();
+  {
+    EpochDomain::Participant grower(rig.epochs);
+    ASSERT_TRUE(rig.index.grow(grower));
+  }
+  for (int i = 0; i < 100 && !rig.scheduler.is_stuck(); ++i) rig.run(random, 2 * Rig::batch_queries, 500, 20);
+  EXPECT_TRUE(rig.scheduler.is_stuck());
+  EXPECT_FALSE(rig.scheduler.serves());
+  EXPECT_TRUE(device->lost());
+  rig.run(random, 8 * Rig::batch_queries, 500, 50);
+  rig.finish();
+  EXPECT_NO_FATAL_FAILURE(static_cast<void>(rig.replica.stats()));  // returns
+  device->resume();
+}
+
 }  // namespace
 }  // namespace tandem

@@ -19,5 +19,11 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 inline constexpr Plan plan_cpu{};
+// The device searches its replica of the index; the rest is the host's.
+inline constexpr Plan plan_mirrored = [] {
+  Plan plan;
+  plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
+  return plan;
+}();
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ std::uint64_t random_seed() {
 
 // What each context may hold epochs with: itself, and the batches that it has on a device.
 std::uint32_t epochs_for(const EngineOptions& o) {
-  constexpr std::uint32_t own = 4;  // of maintenance, crawler, replica
+  constexpr std::uint32_t own = 4;  // of maintenance, crawler, replica, scheduler
   return o.contexts_max * (o.device != nullptr ? 1 + DeviceBatches::count_default : 1) + own;
 }
 
@@ -90,8 +90,10 @@ void Engine::open_device() {
   if (options_.device == nullptr) return;
   try {
     replica_.emplace(*options_.device, *index_, *replica_log_, epochs_);
-    scheduler_.emplace(*options_.device, *replica_, options_.scheduler);
+    round_trip_.emplace(*options_.device, *index_, epochs_);
+    scheduler_.emplace(*options_.device, *replica_, options_.scheduler, &*round_trip_);
   } catch (const std::exception& e) {
+    round_trip_.reset();
     replica_.reset();
     if (options_.log) options_.log("device " + options_.device->info().name + " is not used: " + e.what());
   }
@@ -102,6 +104,7 @@ Engine::~Engine() {
   shared_->maintenance.notify();
   maintenance_thread_.join();
   scheduler_.reset();
+  round_trip_.reset();
   replica_.reset();
   crawler_.reset();
   crawler_context_.reset();
@@ -271,6 +274,30 @@ EngineStats Engine::stats() const {
     s.classes.push_back(heap_->class_stats(static_cast<SizeClass>(c)));
     s.item_bytes += s.classes.back().slots_used * s.classes.back().slot_bytes;
   }
+  return s;
+}
+
+std::optional<DeviceStats> Engine::device_stats() {
+  if (!scheduler_) return std::nullopt;
+  DeviceStats s;
+  const Device& device = *options_.device;
+  s.name = device.info().name;
+  s.backend = device.info().backend;
+  s.lost_reason = device.lost_reason();
+  s.memory_bytes = device.info().memory_bytes;
+  s.serves = scheduler_->serves();
+  s.queries_min = scheduler_->queries_min();
+  s.costs = scheduler_->costs();
+  const SchedulerCounters& c = scheduler_->counters();
+  s.launches = c.launches.get();
+  s.batches = c.batches.get();
+  s.queries = c.queries.get();
+  s.refused_batches = c.refused_batches.get();
+  s.failed_batches = c.failed_batches.get();
+  s.device_ns = c.device_ns.get();
+  s.cycle_ns = c.cycle_ns.get();
+  s.rechecks = stats().counters.device_rechecks;
+  s.replica = replica_->stats();
   return s;
 }
 

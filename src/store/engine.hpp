@@ -54,6 +54,19 @@ struct EngineStats {
   std::vector<ClassStats> classes;
 };
 
+// A device, what it did since the start, and its replica.
+struct DeviceStats {
+  std::string name, backend, lost_reason;
+  std::uint64_t memory_bytes = 0;
+  bool serves = false;
+  std::uint32_t queries_min = 0;
+  RoundTrip::Costs costs;
+  std::uint64_t launches = 0, batches = 0, queries = 0, refused_batches = 0, failed_batches = 0, device_ns = 0,
+                cycle_ns = 0;
+  std::uint64_t rechecks = 0;  // misses of its that the host looked into, since stats were reset
+  ReplicaStats replica;
+};
+
 // One task's cost, from the sampled batches of all contexts.
 struct TaskCost {
   std::uint64_t cycles = 0, queries = 0;
@@ -95,6 +108,7 @@ class Engine {
   // Of the device; nullptr: there is none.
   Scheduler* scheduler() noexcept { return scheduler_ ? &*scheduler_ : nullptr; }
   ReplicaStats replica_stats() noexcept { return replica_ ? replica_->stats() : ReplicaStats{}; }
+  std::optional<DeviceStats> device_stats();
 
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
@@ -150,6 +164,7 @@ class Engine {
   std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
   std::optional<Replica> replica_;
+  std::optional<RoundTrip> round_trip_;
   std::optional<Scheduler> scheduler_;
   std::unique_ptr<Shared> shared_;
 

@@ -22,6 +22,9 @@ class EvictionTest : public testing::TestWithParam<const char*> {
     o.eviction = eviction;
     return o;
   }
+  void SetUp() override {
+    if (TD_THREAD_SANITIZER != 0) GTEST_SKIP() << "one thread asks: nothing to find, and minutes to do it in";
+  }
   // Gets the key; stores it when it is not there. True: it was.
   bool ask(std::uint64_t key) {
     const std::string text = name(key);

@@ -50,7 +50,10 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, const Query
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched && final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
+  if (candidate == nullptr && batch.searched) {
+    if (final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
+    context.counters.device_rechecks.add();
+  }
   std::uint64_t word = 0;
   Item* const item = context.shared.index.find(f, q.key_view(), word);
   if (item != candidate) context.counters.index_retries.add();

@@ -48,7 +48,11 @@ def get(port: int, path: str, **headers: str) -> tuple[int, dict[str, str], str]
 @pytest.fixture
 def monitored(tandem: Callable[..., Server]) -> tuple[Server, int]:
     port = free_port()
-    return tandem("-t", "2", "-o", f"metrics={HOST}:{port}"), port
+    server = tandem("-t", "2", "-o", f"metrics={HOST}:{port}")
+    end = time.monotonic() + 10 * TIME_FACTOR
+    while get(port, "/metrics")[0] == 503:  # the port of clients is open a little sooner
+        assert time.monotonic() < end
+    return server, port
 
 
 def test_latency(tandem: Callable[..., Server]) -> None:

@@ -49,6 +49,12 @@ class Core {
   bool hung() const noexcept { return hung_.load(std::memory_order_acquire); }
   void set_lost() noexcept;
   void set_hung(bool hung) noexcept;
+  // Calls wait until it is false.
+  void set_calls_blocked(bool blocked) noexcept {
+    calls_blocked_.store(blocked);
+    calls_blocked_.notify_all();
+  }
+  void wait_for_calls() const noexcept { calls_blocked_.wait(true); }
 
   // --- of the model
   Nanoseconds copy_time(std::uint64_t bytes) const noexcept;
@@ -65,7 +71,7 @@ class Core {
   void wake_all() noexcept;
 
  private:
-  std::atomic<bool> lost_{false}, hung_{false};
+  std::atomic<bool> lost_{false}, hung_{false}, calls_blocked_{false};
   std::mutex engines_mutex_;
   std::array<Clock::time_point, 3> engine_free_;
   std::mutex queues_mutex_;

@@ -16,6 +16,7 @@ void refuse_when_lost(const sim::Core& core) {
 }
 
 std::uint64_t allocate_in(sim::Core& core, sim::Space space, std::uint64_t bytes) {
+  core.wait_for_calls();
   refuse_when_lost(core);
   std::uint64_t address = 0;
   try {
@@ -50,7 +51,10 @@ DevicePtr<std::byte> SimDevice::allocate(std::uint64_t bytes) {
   if (bytes == 0) return {};
   return DevicePtr<std::byte>(allocate_in(*core_, sim::Space::device, bytes));
 }
-void SimDevice::release(DevicePtr<std::byte> at) noexcept { core_->memory.release(at.address(), false); }
+void SimDevice::release(DevicePtr<std::byte> at) noexcept {
+  core_->wait_for_calls();
+  core_->memory.release(at.address(), false);
+}
 
 PinnedBlock SimDevice::allocate_pinned(std::uint64_t bytes) {
   if (bytes == 0) return {};
@@ -58,6 +62,7 @@ PinnedBlock SimDevice::allocate_pinned(std::uint64_t bytes) {
   return {core_->memory.find(at.address(), bytes, 1).at, at};
 }
 void SimDevice::release_pinned(PinnedBlock block) noexcept {
+  core_->wait_for_calls();
   core_->memory.release(block.device.address(), core_->lost());
 }
 
@@ -69,7 +74,11 @@ void SimDevice::slow(double factor) noexcept { core_->slow.store(factor); }
 void SimDevice::refuse(std::uint64_t nth) noexcept { core_->refuse.set(nth); }
 void SimDevice::fail(std::uint64_t nth) noexcept { core_->fail.set(nth); }
 void SimDevice::hang() noexcept { core_->set_hung(true); }
-void SimDevice::resume() noexcept { core_->set_hung(false); }
+void SimDevice::resume() noexcept {
+  core_->set_hung(false);
+  core_->set_calls_blocked(false);
+}
+void SimDevice::block_calls() noexcept { core_->set_calls_blocked(true); }
 void SimDevice::lose() noexcept { core_->set_lost(); }
 
 }  // namespace tandem

@@ -59,6 +59,9 @@ class SimDevice final : public Device {
   // meanwhile drops what it has.
   void hang() noexcept;
   void resume() noexcept;
+  // From now on calls that allocate or release memory do not return, until resume(); as a driver's may when its GPU
+  // does not answer.
+  void block_calls() noexcept;
   // As if it fell off the bus: what abandon() does, by the device itself.
   void lose() noexcept;
 

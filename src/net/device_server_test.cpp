@@ -1,0 +1,246 @@
+// A server whose batches go through a device, here a simulated one: clients cannot tell, whatever becomes of it.
+#include <array>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "net/limits.hpp"
+#include "net/net_test_client.hpp"
+
+namespace tandem::net::test {
+namespace {
+
+#if defined(TANDEM_SANITIZED)
+constexpr int less = 10;
+#else
+constexpr int less = 1;
+#endif
+
+struct DeviceServer {
+  explicit DeviceServer(const SimOptions& sim = {}, Preset preset = Preset::mirrored,
+                        std::chrono::milliseconds deadline = 1000ms, unsigned threads = 2)
+      : device(make_sim_device(sim)), server(options(preset, threads), engine(device, deadline)) {}
+
+  static ServerOptions options(Preset preset, unsigned threads) {
+    ServerOptions o = any_port(threads);
+    o.udp_port = -1;
+    o.preset = static_cast<unsigned>(preset);
+    return o;
+  }
+  static EngineOptions engine(const std::shared_ptr<SimDevice>& device, std::chrono::milliseconds deadline) {
+    EngineOptions o = small_engine();
+    o.device = device;
+    o.scheduler.deadline = deadline;
+    return o;
+  }
+  int port() const { return server.port(); }
+  int udp() const { return server.server.udp_port(); }
+
+  // Until the replica is there.
+  void wait_until_served() {
+    Client c(port());
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (c.stats("gpu").at("gpu:serves") != "yes") {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+  std::shared_ptr<SimDevice> device;
+  TestServer server;
+};
+
+// A client with keys of its own: pipelines sets and gets of every age, and checks all answers.
+void talk(int port, int self, int rounds) {
+  Client c(port);
+  for (int round = 0; round < rounds; ++round) {
+    constexpr int keys = 200;
+    std::string requests, expected;
+    for (int k = 0; k < keys; ++k) {
+      const std::string key = "k" + std::to_string(self) + ":" + std::to_string(k);
+      const auto value = [&](int of) { return std::to_string(k) + "@" + std::to_string(of); };
+      const auto hit = [&](const std::string& v) {
+        return "VALUE " + key + " 0 " + std::to_string(v.size()) + "\r\n" + v + "\r\nEND\r\n";
+      };
+      requests += "get " + key + "\r\n";
+      expected += round == 0 || k % 5 == 4 ? "END\r\n" : hit(value(round - 1));
+      requests += "set " + key + " 0 0 " + std::to_string(value(round).size()) + "\r\n" + value(round) + "\r\n";
+      expected += "STORED\r\n";
+      requests += "get " + key + "\r\n";
+      expected += hit(value(round));
+      if (k % 5 == 4) {
+        requests += "delete " + key + "\r\nget " + key + "\r\n";
+        expected += "DELETED\r\nEND\r\n";
+      }
+    }
+    std::thread sender([&] { EXPECT_TRUE(c.send(requests)); });
+    const std::string got = c.read(expected.size());
+    sender.join();
+    ASSERT_TRUE(got == expected) << "client " << self << ", round " << round;
+  }
+}
+
+void talk_together(int port, int clients, int rounds) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) threads.emplace_back([=] { talk(port, i, rounds); });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(DeviceServer, AnswersAsTheHostDoes) {
+  DeviceServer s;
+  s.wait_until_served();
+  talk_together(s.port(), 6, 20 / less + 1);
+  Client c(s.port());
+  const auto gpu = c.stats("gpu");
+  EXPECT_EQ(gpu.at("gpu:present"), "yes");
+  EXPECT_EQ(gpu.at("gpu:preset"), "mirrored");
+  EXPECT_EQ(gpu.at("gpu:replica_state"), "current");
+  EXPECT_GT(std::stoull(gpu.at("gpu:launches")), 0u);
+  EXPECT_GT(std::stoull(gpu.at("gpu:queries")), 1000u);
+  EXPECT_EQ(gpu.at("gpu:failed_batches"), "0");
+}
+
+// Answers are in flight all the time.
+TEST(DeviceServer, ASlowDevice) {
+  DeviceServer s({.latency = 2ms});
+  s.wait_until_served();
+  talk_together(s.port(), 6, 6 / less + 1);
+}
+
+TEST(DeviceServer, WithPresetAutoSmallBatchesStayWithTheHost) {
+  DeviceServer s({.latency = 20ms}, Preset::automatic);
+  s.wait_until_served();
+  talk_together(s.port(), 4, 4 / less + 1);
+  Client c(s.port());
+  EXPECT_EQ(c.stat("gpu:queries", "gpu"), 0u);
+  const auto gpu = c.stats("gpu");
+  EXPECT_GT(std::stod(gpu.at("gpu:round_trip_us")), 10'000.0);
+  EXPECT_EQ(gpu.at("gpu:queries_min"), "never");  // a simulated device is no faster than a host
+}
+
+TEST(DeviceServer, WithPresetCpuNothingIsHandedOver) {
+  DeviceServer s({}, Preset::cpu);
+  talk_together(s.port(), 4, 2);
+  Client c(s.port());
+  EXPECT_EQ(c.stat("gpu:batches", "gpu"), 0u);
+}
+
+// Each fault comes in the middle of verified load, which goes on.
+TEST(DeviceServer, LosesItsDevice) {
+  for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
+    SCOPED_TRACE(fault);
+    DeviceServer s({.latency = 200us}, Preset::mirrored, 50ms);
+    s.wait_until_served();
+    std::thread load([&] { talk_together(s.port(), 4, 30 / less + 2); });
+    std::this_thread::sleep_for(10ms);
+    const std::string_view f = fault;
+    if (f == "lose") s.device->lose();
+    if (f == "hang") s.device->hang();
+    if (f == "abandon") s.device->abandon();
+    if (f == "fail") s.device->fail(2);
+    if (f == "refuse") s.device->refuse(2);
+    load.join();
+    const bool goes_on = f == "fail" || f == "refuse";
+    Client c(s.port());
+    if (!goes_on) {
+      // The hang is over when the deadline has passed.
+      const auto end = std::chrono::steady_clock::now() + 60s;
+      while (c.stats("gpu").count("gpu:lost") == 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(1ms);
+      const auto gpu = c.stats("gpu");
+      EXPECT_EQ(gpu.at("gpu:serves"), "no");
+      EXPECT_EQ(gpu.count("gpu:lost"), 1u);
+    }
+    talk(s.port(), 99, 2);
+    EXPECT_EQ(s.device->lost(), !goes_on);
+  }
+}
+
+TEST(DeviceServer, ClientsThatGoAwayOrDoNotRead) {
+  DeviceServer s({.latency = 500us});
+  s.wait_until_served();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&, i] {
+      for (int n = 0; !stop.load(); ++n) {
+        Client c(s.port());
+        std::string requests;
+        for (int k = 0; k < 500; ++k) requests += "set x" + std::to_string(i) + " 0 0 3\r\nabc\r\nget x0 x1 x2\r\n";
+        c.send(n % 3 == 2 ? requests + "quit\r\n" : requests);
+        if (n % 3 == 0) c.read(10);
+      }
+    });
+  }
+  // Asks for more than its socket holds and reads it late.
+  Client slow(s.port(), 4096);
+  const std::string value(8000, 'v');
+  ASSERT_EQ(slow.set("big", value), "STORED\r\n");
+  std::string requests;
+  constexpr int asked = 1000;
+  for (int i = 0; i < asked; ++i) requests += "get big\r\n";
+  std::thread sender([&] { EXPECT_TRUE(slow.send(requests)); });
+  talk_together(s.port(), 3, 4 / less + 1);
+  const std::string one = "VALUE big 0 8000\r\n" + value + "\r\nEND\r\n";
+  for (int i = 0; i < asked; ++i) ASSERT_TRUE(slow.read(one.size()) == one);
+  sender.join();
+  stop = true;
+  for (std::thread& t : others) t.join();
+}
+
+// More than a batch and more than an arena of one client, control commands, and large values, in one pipeline.
+TEST(DeviceServer, OneLongPipeline) {
+  DeviceServer s({.latency = 100us});
+  s.wait_until_served();
+  Client c(s.port());
+  const std::string large(300'000, 'x');
+  std::string requests = "set large 0 0 300000\r\n" + large + "\r\n", expected = "STORED\r\n";
+  const int count = 3 * static_cast<int>(device_batch_queries) / (less == 1 ? 1 : 2);
+  for (int i = 0; i < count; ++i) {
+    const std::string v = std::to_string(i);
+    requests += "set k 0 0 " + std::to_string(v.size()) + "\r\n" + v + "\r\nget k none\r\n";
+    expected += "STORED\r\nVALUE k 0 " + std::to_string(v.size()) + "\r\n" + v + "\r\nEND\r\n";
+    if (i % 1000 == 500) {
+      requests += "verbosity 0\r\nset large 0 0 300000\r\n" + large + "\r\nget large\r\n";
+      expected += "OK\r\nSTORED\r\nVALUE large 0 300000\r\n" + large + "\r\nEND\r\n";
+    }
+  }
+  std::thread sender([&] { EXPECT_TRUE(c.send(requests)); });
+  EXPECT_TRUE(c.read(expected.size()) == expected);
+  sender.join();
+}
+
+TEST(DeviceServer, Datagrams) {
+  DeviceServer s({.latency = 100us});
+  s.wait_until_served();
+  UdpClient c(s.udp());
+  EXPECT_EQ(c.ask(1, "set a 0 0 3\r\nabc\r\n"), "STORED\r\n");
+  constexpr std::uint16_t count = 300;
+  for (std::uint16_t id = 10; id < 10 + count; ++id) {
+    c.send(id, "get a\r\n");
+    if (id % 50 == 0) std::this_thread::sleep_for(5ms);
+  }
+  for (std::uint16_t id = 10; id < 10 + count; ++id)
+    ASSERT_EQ(c.receive_reply(id), "VALUE a 0 3\r\nabc\r\nEND\r\n") << id;
+  std::string keys;
+  for (int i = 0; i < 5000; ++i) keys += " b";
+  EXPECT_EQ(c.ask(5, "get a" + keys + "\r\n"), "VALUE a 0 3\r\nabc\r\nEND\r\n");
+}
+
+// Whatever is in flight is answered before the server stops.
+TEST(DeviceServer, StopsWhileBatchesAreInFlight) {
+  for (int i = 0; i < 20 / less + 1; ++i) {
+    auto s = std::make_unique<DeviceServer>(SimOptions{.latency = 5ms});
+    s->wait_until_served();
+    Client c(s->port());
+    c.send("set a 0 0 1\r\nx\r\nget a\r\n");
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * i));
+    s.reset();
+    const std::string got = c.read_all();
+    EXPECT_TRUE(got.empty() || got == "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n") << got;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::net::test

@@ -1,0 +1,102 @@
+#include "pipeline/round_trip.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "query/batch.hpp"
+
+namespace tandem {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+double ns_since(Steady::time_point begun) {
+  return std::chrono::duration<double, std::nano>(Steady::now() - begun).count();
+}
+
+}  // namespace
+
+RoundTrip::RoundTrip(Device& device, const Index& index, EpochDomain& epochs)
+    : device_(device), index_(index), epoch_(epochs), fingerprints_(device, many), locations_(device, many) {}
+
+std::uint32_t RoundTrip::measure(Replica& replica, std::chrono::milliseconds deadline) {
+  // Disturbances only add.
+  constexpr double none = std::numeric_limits<double>::infinity();
+  double few_ns = none, many_ns = none, host_ns = none;
+  for (std::uint32_t i = 0; i < tries; ++i) {
+    few_ns = std::min(few_ns, on_device_ns(replica, few, deadline));
+    many_ns = std::min(many_ns, on_device_ns(replica, many, deadline));
+    if (!std::isfinite(few_ns) || !std::isfinite(many_ns)) return never;
+    host_ns = std::min(host_ns, on_host_ns(many));
+  }
+  costs_.device_query_ns = std::max(0.0, (many_ns - few_ns) / (many - few));
+  costs_.device_ns = few_ns - few * costs_.device_query_ns;
+  costs_.host_query_ns = host_ns / many;
+  return queries_min(costs_);
+}
+
+std::uint32_t RoundTrip::queries_min(const Costs& costs) noexcept {
+  const double gain_ns = costs.host_query_ns - costs.device_query_ns;
+  if (!(gain_ns > 0)) return never;
+  const double queries = std::ceil(costs.device_ns / gain_ns);
+  return queries < static_cast<double>(never) ? static_cast<std::uint32_t>(std::max(queries, 1.0)) : never;
+}
+
+// Keys that were not drawn before: what their buckets' lines cost is part of it.
+void RoundTrip::draw(std::uint32_t count) noexcept {
+  constexpr std::uint64_t step = 0x9e3779b97f4a7c15;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::uint64_t x = drawn_ += step;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    fingerprints_.data()[i] = split_hash(x ^ x >> 31);
+  }
+}
+
+// Time alone does not make a device late: this thread may have been stopped.
+DeviceStatus RoundTrip::wait(Stream& stream, std::chrono::milliseconds deadline) noexcept {
+  constexpr unsigned more_looks = 1000;
+  const DeviceMark mark = stream.mark();
+  DeviceStatus status = stream.wait(mark, deadline);
+  for (unsigned i = 0; status == DeviceStatus::pending && i < more_looks; ++i) {
+    std::this_thread::yield();
+    status = stream.poll(mark);
+  }
+  if (status == DeviceStatus::pending) device_.abandon();
+  return status;
+}
+
+// Infinite: there is no answer.
+double RoundTrip::on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline) {
+  draw(count);
+  const Steady::time_point begun = Steady::now();
+  const ReplicaLaunch launch = replica.drain();
+  Stream& stream = replica.stream();
+  // Even when there is nothing to wait for: what is queued must not use the columns any more.
+  const SearchPart part{fingerprints_.at().address(), locations_.at().address(), count};
+  const bool queued = launch.ready() && stream.search(launch.index, &part, 1) == DeviceStatus::ok;
+  const DeviceStatus status = wait(stream, deadline);
+  return queued && status == DeviceStatus::ok ? ns_since(begun) : std::numeric_limits<double>::infinity();
+}
+
+// The first buckets only, which have most keys that are found.
+double RoundTrip::on_host_ns(std::uint32_t count) noexcept {
+  constexpr std::uint32_t lead = 4 * strip_queries_max;
+  draw(count);
+  const Fingerprint* const f = fingerprints_.data();
+  const Index::Prefetcher prefetch = index_.prefetcher();
+  epoch_.enter();
+  const Steady::time_point begun = Steady::now();
+  for (std::uint32_t i = 0; i < lead; ++i) prefetch(f[i]);
+  for (std::uint32_t i = 0; i < count; i += strip_queries_max) {
+    for (std::uint32_t k = i + lead; k < std::min(count, i + lead + strip_queries_max); ++k) prefetch(f[k]);
+    static_cast<void>(index_.search_first(f + i, strip_queries_max, locations_.data() + i));
+  }
+  const double ns = ns_since(begun);
+  epoch_.exit();
+  return ns;
+}
+
+}  // namespace tandem

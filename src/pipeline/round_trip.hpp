@@ -1,0 +1,53 @@
+// What a batch must have to be worth a device's round trip, measured where the program runs.
+//
+// Thread safety: the scheduler's thread alone.
+#pragma once
+#include <chrono>
+#include <cstdint>
+
+#include "base/epoch.hpp"
+#include "device/device.hpp"
+#include "device/replica.hpp"
+#include "index/index.hpp"
+
+namespace tandem {
+
+class RoundTrip {
+ public:
+  static constexpr std::uint32_t never = UINT32_MAX;
+
+  // All of them outlive it. Throws DeviceError, std::runtime_error (no place among the epochs).
+  RoundTrip(Device& device, const Index& index, EpochDomain& epochs);
+
+  // The smallest batch whose search by the device takes no longer, launch and all, than by one thread of the host, both
+  // for random keys in the table as it is now; `never` if the device's would take longer for any, or does not come
+  // within `deadline` (then it is given up). Takes a millisecond or so. REQUIRES: the replica is current; nothing is in
+  // flight.
+  std::uint32_t measure(Replica& replica, std::chrono::milliseconds deadline);
+
+  // A search of n takes device_ns + n * device_query_ns there, and n * host_query_ns here.
+  struct Costs {
+    double device_ns = 0, device_query_ns = 0, host_query_ns = 0;
+  };
+  // What measure() returns for these.
+  static std::uint32_t queries_min(const Costs& costs) noexcept;
+  // Of the last measure().
+  const Costs& costs() const noexcept { return costs_; }
+
+ private:
+  static constexpr std::uint32_t few = 64, many = 8192, tries = 7;
+  DeviceStatus wait(Stream& stream, std::chrono::milliseconds deadline) noexcept;
+  double on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline);
+  double on_host_ns(std::uint32_t count) noexcept;
+  void draw(std::uint32_t count) noexcept;
+
+  Device& device_;
+  const Index& index_;
+  EpochDomain::Participant epoch_;
+  PinnedArray<Fingerprint> fingerprints_;
+  PinnedArray<Location> locations_;
+  std::uint64_t drawn_ = 0;
+  Costs costs_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+"""A server beside an accelerator (here a simulated one): `stats gpu`, its metrics, its options, and giving it up."""
+
+from __future__ import annotations
+
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from harness.server import HOST, TIME_FACTOR, Server, free_port
+from harness.wire import Stream
+from prometheus_client.parser import text_string_to_metric_families
+
+from integration.conftest import stats
+
+pytestmark = pytest.mark.beyond_memcached("memcached uses no GPU")
+ON_DEVICE = "gpu=sim,preset=2"
+
+
+def wait_for(server: Server, name: str, wanted: str) -> None:
+    end = time.monotonic() + 20 * TIME_FACTOR
+    while (told := stats(server, b"gpu")).get(f"gpu:{name}") != wanted:
+        assert time.monotonic() < end, told
+        time.sleep(0.01)
+
+
+def test_without(tandem: Callable[..., Server]) -> None:
+    assert stats(tandem("-o", "gpu=off"), b"gpu") == {"gpu:present": "no"}
+
+
+def test_with(tandem: Callable[..., Server]) -> None:
+    port = free_port()
+    server = tandem("-t", "2", "-o", f"{ON_DEVICE},metrics={HOST}:{port}")
+    with Stream(server.connect()) as stream:
+        wait_for(server, "serves", "yes")
+        request, expected = b"", b""
+        for i in range(2000):
+            request += b"set k%d 0 0 4\r\n%04d\r\nget k%d none\r\n" % (i, i, i)
+            expected += b"STORED\r\nVALUE k%d 0 4\r\n%04d\r\nEND\r\n" % (i, i)
+        assert stream.exchange(request).data == expected
+        told = stats(server, b"gpu")
+        assert (told["gpu:backend"], told["gpu:preset"], told["gpu:replica_state"]) == ("sim", "mirrored", "current")
+        assert int(told["gpu:queries"]) > 2000
+        assert int(told["gpu:batches"]) >= int(told["gpu:launches"]) > 0
+        assert told["gpu:failed_batches"] == "0"
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=20) as reply:
+            families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
+        assert families["tandem_gpu_queries"].samples[0].value >= int(told["gpu:queries"])
+        assert families["tandem_gpu_serves"].samples[0].value == 1
+
+
+def test_is_given_up_upon_a_signal(tandem: Callable[..., Server]) -> None:
+    server = tandem("-o", ON_DEVICE)
+    with Stream(server.connect()) as stream:
+        wait_for(server, "serves", "yes")
+        assert stream.exchange(b"set a 0 0 1\r\nx\r\n").data == b"STORED\r\n"
+        server.process.send_signal(signal.SIGUSR2)
+        wait_for(server, "serves", "no")
+        assert "gpu:lost" in stats(server, b"gpu")
+        assert stream.exchange(b"get a\r\n").data == b"VALUE a 0 1\r\nx\r\nEND\r\n"
+
+
+def test_one_that_is_not_there_is_a_line_in_the_log(tandem: Callable[..., Server]) -> None:
+    server = tandem("-o", "gpu=99")
+    with Stream(server.connect()) as stream:
+        assert stream.exchange(b"get a\r\n").data == b"END\r\n"
+    assert "no GPU" in server.output()
