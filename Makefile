@@ -13,12 +13,13 @@ export CCACHE_BASEDIR := $(CURDIR)
 setup: ## install what building and testing need
 	@scripts/setup test
 
-build: ## install what building needs; leaves the program at build/bin/tandem
+build: ## install what building needs; leaves the program at build/bin/tandem, for the GPU too if there is one
 	@scripts/setup build
-	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF
+	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF \
+	  -DTANDEM_CUDA=$$(scripts/has_gpu && echo ON || echo OFF)
 	@cmake --build build -j $(JOBS) --target tandem
 
-run: build ## build, then serve on 127.0.0.1:11211 (ARGS="--memory 1024" ...)
+run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
 
 test: ## every check; first run some 25 minutes on two cores

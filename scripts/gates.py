@@ -53,17 +53,18 @@ def exists(*patterns: str) -> bool:
     return any(next(ROOT.glob(pattern), None) for pattern in patterns)
 
 
-def sanitizer(kind: str, options: str) -> str:
-    """Build and run the C++ tests with a sanitizer."""
+def sanitizer(kind: str, options: str, after: str = "true") -> str:
+    """Build and run the C++ tests with a sanitizer; and `after` that."""
     # ThreadSanitizer's shadow memory does not fit a kernel that randomises addresses by more bits than it knows.
     fixed = f"setarch {platform.machine()} -R"
     return f"""
-        scripts/sanitizer_build {kind} tandem_tests
+        scripts/sanitizer_build {kind} tandem_tests{" tandem" if kind == "address" else ""}
         rm -f build/{kind}/test/*.xml
         fixed=; ! {fixed} true 2>/dev/null || fixed='{fixed}'
         export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$(scripts/find_clang))
         export TSAN_OPTIONS="${{TSAN_OPTIONS:-}} external_symbolizer_path=$ASAN_SYMBOLIZER_PATH"
-        $fixed ctest --test-dir build/{kind} -j {JOBS} --output-on-failure --no-tests=error"""
+        $fixed ctest --test-dir build/{kind} -j {JOBS + 1} --output-on-failure --no-tests=error
+        {after}"""
 
 
 def all_steps(lint: str) -> list[Step]:
@@ -98,7 +99,7 @@ def all_steps(lint: str) -> list[Step]:
             TANDEM_OPTIONS='-o gpu=sim,preset=2' {pytest}-device.xml tests/conformance \\
                 >build/log/python-device.log 2>&1 & device=$!
             ok=0
-            {pytest}-servers.xml tests --ignore=tests/bench || ok=$?
+            {pytest}-servers.xml tests --ignore=tests/bench --ignore=tests/debug || ok=$?
             wait $device || ok=$?
             wait $bench || ok=$?
             cat build/log/python-device.log build/log/python-bench.log
@@ -122,8 +123,13 @@ def all_steps(lint: str) -> list[Step]:
     )
     if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
-        for kind, options in (("address", strict), ("thread", "TSAN_OPTIONS=second_deadlock_stack=1")):
-            steps.append(Step(kind, sanitizer(kind, options), count=count_xml(f"build/{kind}/test/*.xml")))
+        debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} -m pytest -q tests/debug \\
+            --junitxml=build/address/test/debug.xml"""
+        for kind, options, after in (
+            ("address", strict, debug),
+            ("thread", "TSAN_OPTIONS=second_deadlock_stack=1", "true"),
+        ):
+            steps.append(Step(kind, sanitizer(kind, options, after), count=count_xml(f"build/{kind}/test/*.xml")))
     if exists("src/*/*_fuzz.cpp"):
         steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", count=count_fuzz))
     return steps

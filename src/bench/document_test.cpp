@@ -10,7 +10,7 @@
 
 #include "bench/fake_tree.hpp"
 #include "bench/machine.hpp"
-#include "bench/nvml.hpp"
+#include "device/nvml.hpp"
 
 namespace tandem::bench {
 namespace {

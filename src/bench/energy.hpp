@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/document.hpp"
-#include "bench/nvml.hpp"
+#include "device/nvml.hpp"
 
 namespace tandem::bench {
 

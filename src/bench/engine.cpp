@@ -107,7 +107,14 @@ const std::vector<std::string>& engine_subjects() {
 
 void validate(const EngineSettings& settings) {
   if (settings.workloads.empty()) refuse("no workload was named");
-  static_cast<void>(engine_plan(settings.plan));
+  const bool has_device = engine_plan(settings.plan).plan != plan_cpu;
+  constexpr unsigned cycle_us_max = 100'000;
+  if (settings.cycles_us.empty()) refuse("no cycle was named");
+  for (const unsigned cycle_us : settings.cycles_us) {
+    if (cycle_us != 0 && !has_device)
+      refuse(fmt::format("plan {} has no device whose launches had a cycle", settings.plan));
+    if (cycle_us > cycle_us_max) refuse(fmt::format("a cycle has at most {} us", cycle_us_max));
+  }
   std::vector<workload::Spec> specs = specs_of(settings);
   for (const workload::Spec& spec : specs) {
     check_operations(spec);
@@ -154,6 +161,8 @@ std::string command_line(const EngineSettings& settings) {
   add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
   add("protocol", std::string(to_string(settings.protocol)));
   add("plan", settings.plan);
+  if (settings.cycles_us != EngineSettings{}.cycles_us)
+    add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
   if (!settings.subjects.empty()) add("subjects", fmt::format("{}", fmt::join(settings.subjects, ",")));
   add("rounds", std::to_string(settings.rounds));
   if (settings.ops != 0) {
@@ -183,13 +192,18 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
     cells.load(together);
     for (const unsigned t : threads) {
       for (const std::uint32_t batch : settings.batches) {
-        EngineSettings one = settings;
-        one.workloads.clear();
-        for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
-        one.threads = {t};
-        one.batches = {batch};
-        summary.push_back(run_cell(one, together, *cells.store, document, hooks));
-        if (hooks.cell) hooks.cell(summary.back());
+        for (const unsigned cycle_us : settings.cycles_us) {
+          EngineSettings one = settings;
+          one.workloads.clear();
+          for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
+          one.threads = {t};
+          one.batches = {batch};
+          one.cycles_us = {cycle_us};
+          if (Scheduler* const scheduler = cells.store->engine().scheduler(); scheduler != nullptr)
+            scheduler->set_cycle(std::chrono::microseconds(cycle_us));
+          summary.push_back(run_cell(one, together, *cells.store, document, hooks));
+          if (hooks.cell) hooks.cell(summary.back());
+        }
       }
     }
   }

@@ -29,7 +29,8 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches = {1024};
   WireProtocol protocol = WireProtocol::text;
   std::string plan = "cpu";
-  std::vector<std::string> subjects;  // empty: all that apply
+  std::vector<unsigned> cycles_us = {0};  // between two launches of the plan's device, at least
+  std::vector<std::string> subjects;      // empty: all that apply
   unsigned rounds = 5;
   double seconds = 0.2;   // of a turn
   std::uint64_t ops = 0;  // of a turn and thread, in place of the seconds

@@ -21,7 +21,9 @@ std::string name_of(const EngineSettings& settings) {
 }
 
 std::string cell_of(const EngineSettings& settings) {
-  return fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  const std::string cell =
+      fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  return settings.cycles_us.front() == 0 ? cell : fmt::format("{} c{}", cell, settings.cycles_us.front());
 }
 
 std::string sizes_text(const workload::Sizes& sizes) { return workload::to_string(sizes); }
@@ -33,6 +35,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
   if (on_wire) json["plan"] = settings.plan;
+  if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
   json["keys"] = spec.keys;
   json["key_bytes"] = sizes_text(spec.key_bytes);
   json["value_bytes"] = sizes_text(spec.value_bytes);
@@ -55,6 +58,16 @@ Json errors_json(const ReplyErrors& errors) {
           {"timeouts", 0},
           {"connection", 0},
           {"first", errors.first}};
+}
+
+Json latency_json(const HistogramTotals& ticks) {
+  const double us = ns_per_tick() / 1e3;
+  Json json{{"count", ticks.count()}};
+  for (const auto& [name, share] :
+       {std::pair{"p50", 0.5}, std::pair{"p90", 0.9}, std::pair{"p95", 0.95}, std::pair{"p99", 0.99}})
+    json[name] = ticks.quantile(share) * us;
+  json["max"] = static_cast<double>(ticks.max()) * us;
+  return json;
 }
 
 // Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never
@@ -262,6 +275,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
           result["batches"] = m.batches;
           if (m.batches != 0)
             result["batch_us"] = m.turn.seconds * 1e6 * tapes.threads() / static_cast<double>(m.batches);
+          if (m.latency.count() != 0) result["latency_us"] = latency_json(m.latency);
         }
         result["errors"] = errors_json(m.errors);
         if (round == 0 || last) result["verified"] = verified * (round == 0 && last ? 2 : 1);

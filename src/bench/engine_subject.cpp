@@ -49,10 +49,12 @@ struct WireSubject::Thread {
   struct Counts {
     std::uint64_t hits, stored;
     std::array<TaskCost, task_count> tasks;
+    HistogramTotals latency;
   };
-  Counts counts() const noexcept {
+  Counts counts() const {
     const Context& c = driver->context();
-    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}};
+    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}};
+    counts.latency.add(driver->latency());
     for (std::size_t t = 0; t < task_count; ++t) counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
     return counts;
   }
@@ -128,7 +130,9 @@ Measured WireSubject::take(const TurnLength& length) {
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     Thread& thread = *threads_[t];
     thread.answered_bytes += thread.driver->finish().reply_bytes;  // after the time was taken: not among the turn's
-    const Thread::Counts after = thread.counts();
+    Thread::Counts after = thread.counts();
+    after.latency.subtract(before[t].latency);
+    m.latency.add(after.latency);
     m.hits += after.hits - before[t].hits;
     stored += after.stored - before[t].stored;
     for (std::size_t k = 0; k < task_count; ++k) {

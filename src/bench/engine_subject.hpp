@@ -30,6 +30,8 @@ struct Measured {
   struct OnDevice {
     std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
   };
+  HistogramTotals
+      latency;  // ticks, of each request: from its batch's receipt until its batch's replies are handed over
   std::optional<OnDevice> device;  // what its scheduler did, if the plan has one
 };
 

@@ -35,6 +35,7 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   sampled_ = sampler_.next();
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   Place& place = places_[runner_->next()];
+  place.received = cycles_now();
   std::memcpy(place.arena.get(), requests.data(), requests.size());
   end_task(Task::receive, begin);
   Batch& batch = runner_->batch();
@@ -70,6 +71,7 @@ void WireDriver::answer_oldest() {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
   hand_over();
   place.scratch.clear();
+  latency_.record(cycles_now() - place.received, answered_.queries - queries_before);
   TD_ASSERT(answered_.queries != queries_before);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/engine_plan.hpp"
+#include "observe/histogram.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::bench {
@@ -49,6 +50,8 @@ class WireDriver final : private ResponseWriter {
   void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
 
   const Context& context() const noexcept { return *context_; }
+  // Ticks from a batch's receipt until its replies were handed over, once for each of its requests.
+  const Histogram& latency() const noexcept { return latency_; }
 
  private:
   bool write(Batch& batch, Strip strip) override;
@@ -67,12 +70,14 @@ class WireDriver final : private ResponseWriter {
   struct Place {
     std::unique_ptr<char[]> arena;
     Scratch scratch;
+    std::uint64_t received = 0;  // ticks
   };
   std::vector<Place> places_;
   std::uint64_t arena_bytes_;
   Plan plan_;
   Output output_;
   Answered answered_;
+  Histogram latency_;
   std::string* replies_ = nullptr;
   TaskProbe* probe_ = nullptr;
   bool sampled_ = false;

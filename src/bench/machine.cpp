@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/nvml.hpp"
+#include "device/nvml.hpp"
 
 namespace tandem::bench {
 namespace {

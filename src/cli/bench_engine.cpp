@@ -66,6 +66,10 @@ void add_options(CLI::App& app, EngineArguments& g) {
       ->capture_default_str();
   app.add_option("--protocol", g.protocol, "text, meta or binary")->capture_default_str();
   app.add_option("--plan", s.plan, plans_help())->capture_default_str();
+  app.add_option("--cycle", s.cycles_us,
+                 "microseconds from one launch of the plan's device to the next at least; 0: as soon as one ends")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--subjects", s.subjects,
                  "what takes turns: wire, embedded, two-lines, copy (default: all that the workload allows)")
       ->delimiter(',');

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -73,6 +74,7 @@ struct DeviceInfo {
   std::uint32_t number = 0;
   std::uint64_t memory_bytes = 0;
   std::uint32_t multiprocessors = 0;
+  std::string pci_bus_id = {};  // "0000:3b:00.0"
 };
 
 // Stands for what was queued on a stream up to a moment.
@@ -147,6 +149,8 @@ class Device {
 
   virtual const DeviceInfo& info() const noexcept = 0;
   virtual std::uint64_t memory_free_bytes() noexcept = 0;
+  // What its board draws now; none: not known.
+  virtual std::optional<std::uint32_t> power_mw() noexcept { return std::nullopt; }
   virtual std::unique_ptr<Stream> make_stream() = 0;  // throws DeviceError
 
   // Memory of the device, aligned to 256 bytes, contents undefined. Throws DeviceError.

@@ -205,6 +205,10 @@ void put_device(Families& f, const net::ServerSnapshot& s) {
   f.put(d.replica.uploads);
   f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
   f.put(d.replica.overflows);
+  if (d.power_mw) {
+    f.gauge("tandem_gpu_power_watts", "What the GPU's board draws.");
+    f.put(*d.power_mw / 1e3);
+  }
   f.gauge("tandem_gpu_memory_bytes", "Memory that the replica takes, by place.");
   f.put(d.replica.device_bytes, {{"place", "gpu"}});
   f.put(d.replica.pinned_bytes, {{"place", "pinned"}});

@@ -15,9 +15,11 @@ namespace tandem::net {
 
 class Admin final : public Administration {
  public:
-  explicit Admin(State& state) : state_(state) {}
 #ifdef TANDEM_DEBUG_COMMANDS
+  explicit Admin(State& state);
   ~Admin() override;
+#else
+  explicit Admin(State& state) : state_(state) {}
 #endif
   Admin(const Admin&) = delete;
   Admin& operator=(const Admin&) = delete;

@@ -27,6 +27,7 @@ struct Admin::Debug {
   std::map<std::string, std::vector<Location>, std::less<>> refs;
 };
 
+Admin::Admin(State& state) : state_(state) {}
 Admin::~Admin() = default;
 
 void Admin::debug_time(DebugTime how, std::int64_t seconds) {

@@ -46,10 +46,10 @@ inline constexpr std::size_t send_segments_max = 64;
 // --- streams (dumps, watch)
 // ------------------------------------------------------------------------------------------------------------
 // A pass sends a piece of so many streams, each of so many bytes or slots looked at: what other clients may wait for
-// them is some 100 microseconds.
+// them is some tens of microseconds.
 inline constexpr std::size_t streams_per_pass = 4;
-inline constexpr std::size_t stream_piece_bytes = 16 * 1024;
-inline constexpr std::uint32_t stream_piece_slots = 512;
+inline constexpr std::size_t stream_piece_bytes = 8 * 1024;
+inline constexpr std::uint32_t stream_piece_slots = 128;
 
 // --- all connections together
 // -------------------------------------------------------------------------------------------------------------- Output

@@ -14,12 +14,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
+#include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "net/fd.hpp"
 #include "net/server.hpp"
@@ -33,17 +35,18 @@ using namespace std::chrono_literals;
 
 inline constexpr int patience_ms = 60'000;  // a client that waits longer fails its test
 
-// $TANDEM_TEST_GPU=sim: every batch of these servers goes through a simulated device.
-inline bool on_device() {
+// With $TANDEM_TEST_GPU every batch of these servers goes through a device: sim, a simulated one; cuda, the first GPU.
+inline std::shared_ptr<Device> test_device() {
   const char* const gpu = std::getenv("TANDEM_TEST_GPU");
-  return gpu != nullptr && std::string_view(gpu) == "sim";
+  if (gpu == nullptr) return nullptr;
+  return std::string_view(gpu) == "cuda" ? std::shared_ptr<Device>(make_cuda_device(0)) : make_sim_device();
 }
 
 inline EngineOptions small_engine(std::uint64_t mebibytes = 64) {
   EngineOptions options;
   options.memory_bytes = mebibytes << 20;
   options.huge_pages = false;
-  if (on_device()) options.device = make_sim_device();
+  options.device = test_device();
   return options;
 }
 
@@ -52,7 +55,7 @@ inline ServerOptions any_port(unsigned threads = 2) {
   options.tcp_port = -1;
   options.udp_port = 0;
   options.threads = threads;
-  if (on_device()) options.preset = static_cast<unsigned>(Preset::mirrored);
+  if (std::getenv("TANDEM_TEST_GPU") != nullptr) options.preset = static_cast<unsigned>(Preset::mirrored);
   return options;
 }
 

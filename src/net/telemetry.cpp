@@ -257,6 +257,7 @@ void Telemetry::stats_device(StatSink& sink) const {
   stat("cells_sent", d.replica.cells);
   stat("busy", d.replica.busy);
   stat("failures", d.replica.failures);
+  if (d.power_mw) tenths("power_watts", *d.power_mw / 1e3);
   stat("memory_total_bytes", d.memory_bytes);
   stat("replica_bytes", d.replica.device_bytes);
   stat("pinned_bytes", d.replica.pinned_bytes);

@@ -26,6 +26,7 @@ Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& o
       replica_(replica),
       options_(options),
       round_trip_(round_trip),
+      cycle_us_(options.cycle.count()),
       queries_min_(round_trip != nullptr ? RoundTrip::never : 0) {
   ready_.reserve(search_parts_max);
   thread_ = std::thread([this] { run(); });
@@ -93,7 +94,8 @@ void Scheduler::run() noexcept {
 }
 
 bool Scheduler::can_launch() const noexcept {
-  return launches_.size() < options_.launches_max && Steady::now() >= last_launch_ + options_.cycle;
+  return launches_.size() < options_.launches_max &&
+         Steady::now() >= last_launch_ + std::chrono::microseconds(cycle_us_.load(std::memory_order_relaxed));
 }
 
 // The replica's own work. True: there is more.

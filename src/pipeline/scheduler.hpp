@@ -72,6 +72,11 @@ class Scheduler {
     if (TD_UNLIKELY(replica_.wants_drain())) replica_.relieve();
   }
 
+  // Any thread: SchedulerOptions::cycle, from the next launch on.
+  void set_cycle(std::chrono::microseconds cycle) noexcept {
+    cycle_us_.store(cycle.count(), std::memory_order_relaxed);
+  }
+
   const SchedulerCounters& counters() const noexcept { return counters_; }
   // Any thread: what the threshold comes from; zeros without a measurement.
   RoundTrip::Costs costs() const noexcept { return costs_.load(); }
@@ -135,6 +140,7 @@ class Scheduler {
     }
   };
   SharedCosts costs_;
+  std::atomic<std::int64_t> cycle_us_;
   std::atomic<std::uint32_t> queries_min_;
   std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false};
   std::mutex kept_mutex_;

@@ -280,11 +280,12 @@ EngineStats Engine::stats() const {
 std::optional<DeviceStats> Engine::device_stats() {
   if (!scheduler_) return std::nullopt;
   DeviceStats s;
-  const Device& device = *options_.device;
+  Device& device = *options_.device;
   s.name = device.info().name;
   s.backend = device.info().backend;
   s.lost_reason = device.lost_reason();
   s.memory_bytes = device.info().memory_bytes;
+  s.power_mw = device.power_mw();
   s.serves = scheduler_->serves();
   s.queries_min = scheduler_->queries_min();
   s.costs = scheduler_->costs();

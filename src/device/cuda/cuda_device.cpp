@@ -3,22 +3,29 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <array>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "device/cuda/cuda_core.hpp"
 #include "device/cuda/cuda_stream.hpp"
+#include "device/nvml.hpp"
 
 namespace tandem {
 namespace {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(std::uint32_t number) : core_(std::make_shared<cuda::Core>(cuda_device_info(number))) {}
+  explicit CudaDevice(std::uint32_t number)
+      : core_(std::make_shared<cuda::Core>(cuda_device_info(number))), gpu_(nvml_.gpu_at(core_->info.pci_bus_id)) {}
 
   const DeviceInfo& info() const noexcept override { return core_->info; }
   std::uint64_t memory_free_bytes() noexcept override;
+  std::optional<std::uint32_t> power_mw() noexcept override {
+    return gpu_ && !core_->lost() ? nvml_.power_mw(*gpu_) : std::nullopt;
+  }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<cuda::CudaStream>(core_); }
   DevicePtr<std::byte> allocate(std::uint64_t bytes) override;
   void release(DevicePtr<std::byte> at) noexcept override;
@@ -34,6 +41,8 @@ class CudaDevice final : public Device {
 
  private:
   const std::shared_ptr<cuda::Core> core_;
+  const Nvml nvml_;
+  const std::optional<std::size_t> gpu_;  // in NVML's order
   std::mutex pinned_mutex_;
   std::unordered_map<void*, void*> pinned_base_;  // what the runtime gave, by where our block begins in it
 };
@@ -160,11 +169,17 @@ DeviceInfo cuda_device_info(std::uint32_t number) {
     (void)cudaGetLastError();
     cuda::throw_error(number, "no properties", error);
   }
+  std::array<char, 32> pci_bus_id{};
+  if (cudaDeviceGetPCIBusId(pci_bus_id.data(), pci_bus_id.size(), static_cast<int>(number)) != cudaSuccess) {
+    (void)cudaGetLastError();
+    pci_bus_id[0] = '\0';
+  }
   return {.name = properties.name,
           .backend = "cuda",
           .number = number,
           .memory_bytes = properties.totalGlobalMem,
-          .multiprocessors = static_cast<std::uint32_t>(properties.multiProcessorCount)};
+          .multiprocessors = static_cast<std::uint32_t>(properties.multiProcessorCount),
+          .pci_bus_id = pci_bus_id.data()};
 }
 
 std::unique_ptr<Device> make_cuda_device(std::uint32_t number) {

@@ -232,7 +232,7 @@ def not_measured(entries: list[tuple[str, str]]) -> str:
 
 
 def all_runs(runs: list[Run]) -> str:
-    shown = [p for p in PERCENTILES if p != "p90"]
+    shown = [p for p in PERCENTILES if p not in ("p90", "p95")]
     head = ["run", "kind", "cell", "subject", "round", "ops/s", *(f"{p}, µs" for p in shown), "errors", "command"]
     rows = []
     for run in runs:

@@ -15,7 +15,7 @@ KINDS = ("load", "engine", "memory", "restart")
 TASKS = ("RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD")
 ERROR_COUNTS = ("wrong_values", "wrong_replies", "unexpected_misses", "timeouts", "connection")
 NUMBER_MAX = 2**64
-PERCENTILES = ("p50", "p90", "p99", "p99.9", "p99.99")
+PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
 
 
 class DocumentError(Exception):

@@ -1,10 +1,11 @@
-#include "bench/nvml.hpp"
+#include "device/nvml.hpp"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 
-namespace tandem::bench {
+namespace tandem {
 namespace {
 
 template <class Function>
@@ -45,6 +46,7 @@ void Nvml::start(const Lookup& lookup) {
   }
   find(lookup, "nvmlShutdown", shutdown_);
   find(lookup, "nvmlDeviceGetName", name_);
+  find(lookup, "nvmlDeviceGetHandleByPciBusId_v2", by_pci_bus_id_);
   find(lookup, "nvmlDeviceGetTotalEnergyConsumption", energy_mj_);
   find(lookup, "nvmlDeviceGetPowerUsage", power_mw_);
   unsigned n = 0;
@@ -66,6 +68,14 @@ std::string Nvml::name(std::size_t gpu) const {
   return text.data();
 }
 
+std::optional<std::size_t> Nvml::gpu_at(const std::string& pci_bus_id) const {
+  Gpu gpu = nullptr;
+  if (by_pci_bus_id_ == nullptr || by_pci_bus_id_(pci_bus_id.c_str(), &gpu) != 0) return std::nullopt;
+  const auto at = std::ranges::find(gpus_, gpu);
+  if (at == gpus_.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - gpus_.begin());
+}
+
 std::optional<std::uint64_t> Nvml::energy_mj(std::size_t gpu) const {
   unsigned long long mj = 0;
   if (energy_mj_ == nullptr || energy_mj_(gpus_[gpu], &mj) != 0) return std::nullopt;
@@ -78,4 +88,4 @@ std::optional<std::uint32_t> Nvml::power_mw(std::size_t gpu) const {
   return mw;
 }
 
-}  // namespace tandem::bench
+}  // namespace tandem

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::bench {
+namespace tandem {
 
 // Thread safety: all calls may run at once (NVML's own promise).
 class Nvml {
@@ -26,6 +26,8 @@ class Nvml {
   // Why there are none.
   const std::string& reason() const noexcept { return reason_; }
   std::string name(std::size_t gpu) const;
+  // The one at this address, as CUDA writes it ("0000:3b:00.0").
+  std::optional<std::size_t> gpu_at(const std::string& pci_bus_id) const;
   // Since the driver was loaded (Volta and later).
   std::optional<std::uint64_t> energy_mj(std::size_t gpu) const;
   // The board's draw now, or its average over the last second, by model.
@@ -40,8 +42,9 @@ class Nvml {
   std::string reason_;
   int (*shutdown_)() = nullptr;
   int (*name_)(Gpu, char*, unsigned) = nullptr;
+  int (*by_pci_bus_id_)(const char*, Gpu*) = nullptr;
   int (*energy_mj_)(Gpu, unsigned long long*) = nullptr;
   int (*power_mw_)(Gpu, unsigned*) = nullptr;
 };
 
-}  // namespace tandem::bench
+}  // namespace tandem
