@@ -170,7 +170,7 @@ constexpr std::array store_table{
            .help = "microseconds from one launch to the next at least; 0: a launch follows when the one before it ends",
            .field = gpu<&GpuOptions::cycle_us>,
            .minimum = 0,
-           .maximum = 100'000},
+           .maximum = 5'000},
 };
 
 }  // namespace

@@ -25,8 +25,9 @@
 namespace tandem::cli {
 namespace {
 
-// Beside connections: listeners, an epoll and an event file per worker, standard streams, files of the C library.
-constexpr rlim_t files_own = 64;
+// Beside connections: listeners, an epoll and an event file per worker, standard streams, files of the C library and of
+// a GPU's driver.
+constexpr rlim_t files_own = 160;
 constexpr rlim_t files_per_thread = 8;
 
 std::string error_text(int error) { return std::generic_category().message(error); }

@@ -5,7 +5,10 @@
 #include <sysexits.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 
 #include "cli/notify.hpp"
@@ -73,33 +76,11 @@ std::string describe_addresses(const ServerOptions& options, int tcp_port, int u
   return out + (tcp_port != 0 ? fmt::format(" ({})", tcp) : " (UDP)");
 }
 
-int run_server(Settings settings, ServerStyle style) {
-  const ProcessOptions& process = settings.process;
-  if (process.core_files) raise_core_limit();
-  raise_file_limit(settings.server.connections_max, settings.server.threads);
-  if (process.lock_memory) raise_lock_limit();
-  choose_user(process, style);
-  settings.process.pid_file = absolute_path(process.pid_file);
-  settings.engine.contexts_max = std::max(settings.engine.contexts_max, settings.server.threads + 64);
+namespace {
 
-  Daemon daemon;
-  if (process.daemon) {
-    // The socket's file is removed at the end, from another working directory.
-    settings.server.unix_path = absolute_path(settings.server.unix_path);
-    // And certificates are loaded again from there.
-    for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
-      *path = absolute_path(*path);
-    // Read again upon HUP.
-    settings.server.sasl_file = absolute_path(settings.server.sasl_file);
-    settings.server.auth_file = absolute_path(settings.server.auth_file);
-    if (const auto exit_code = daemon.start()) return *exit_code;
-  }
-  hold_signals();
-  if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
-  settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
-  settings.engine.device = open_gpu(settings, settings.engine.log);
-  settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);
-  Engine engine(settings.engine);
+// From the first client to the last.
+void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon) {
+  const ProcessOptions& process = settings.process;
   // Before the first client: an address that cannot be had ends the start.
   std::optional<monitor::Monitor> monitor;
   if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
@@ -135,6 +116,44 @@ int run_server(Settings settings, ServerStyle style) {
     server.stop();
   });
   server.wait();
+}
+
+}  // namespace
+
+int run_server(Settings settings, ServerStyle style) {
+  const ProcessOptions& process = settings.process;
+  if (process.core_files) raise_core_limit();
+  raise_file_limit(settings.server.connections_max, settings.server.threads);
+  if (process.lock_memory) raise_lock_limit();
+  choose_user(process, style);
+  settings.process.pid_file = absolute_path(process.pid_file);
+  settings.engine.contexts_max = std::max(settings.engine.contexts_max, settings.server.threads + 64);
+
+  Daemon daemon;
+  if (process.daemon) {
+    // The socket's file is removed at the end, from another working directory.
+    settings.server.unix_path = absolute_path(settings.server.unix_path);
+    // And certificates are loaded again from there.
+    for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
+      *path = absolute_path(*path);
+    // Read again upon HUP.
+    settings.server.sasl_file = absolute_path(settings.server.sasl_file);
+    settings.server.auth_file = absolute_path(settings.server.auth_file);
+    if (const auto exit_code = daemon.start()) return *exit_code;
+  }
+  hold_signals();
+  if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
+  settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  settings.engine.device = open_gpu(settings, settings.engine.log);
+  settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);
+  auto engine = std::make_unique<Engine>(settings.engine);
+  serve(settings, style, *engine, daemon);
+  constexpr std::chrono::seconds driver_patience(5);
+  if (!engine->close(driver_patience)) {
+    fmt::print(stderr, "the GPU's driver does not return; ending without it\n");
+    std::_Exit(EX_OK);
+  }
+  engine.reset();
   return EX_OK;
 }
 

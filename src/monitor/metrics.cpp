@@ -186,7 +186,7 @@ void put_device(Families& f, const net::ServerSnapshot& s) {
   f.counter("tandem_gpu_launches_total", "Searches that were launched.");
   f.put(d.launches);
   f.counter("tandem_gpu_batches_total", "Batches that were handed over, by what became of them.");
-  f.put(d.batches - std::min(d.batches, d.failed_batches), {{"result", "searched"}});
+  f.put(d.searched_batches, {{"result", "searched"}});
   f.put(d.refused_batches, {{"result", "refused"}});
   f.put(d.failed_batches, {{"result", "failed"}});
   f.counter("tandem_gpu_queries_total", "Queries of the launches.");

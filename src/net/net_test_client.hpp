@@ -61,7 +61,10 @@ inline ServerOptions any_port(unsigned threads = 2) {
 
 struct TestServer {
   explicit TestServer(const ServerOptions& options = any_port(), const EngineOptions& engine_options = small_engine())
-      : engine(engine_options), server(options, engine) {}
+      : engine(engine_options), server(options, engine) {
+    if (std::getenv("TANDEM_TEST_GPU") == nullptr) return;
+    while (!engine.scheduler()->serves()) std::this_thread::sleep_for(1ms);
+  }
   int port() const { return server.tcp_port(); }
 
   Engine engine;

@@ -48,13 +48,20 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     add_to_epoll(epoll_.get(), port.fd(), EPOLLIN | EPOLLET,
                  reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&port) | udp_tag));
   }
-  if (planner_.uses_device()) {
-    device_ = std::make_unique<DeviceBatches>(*context_, *state.engine.scheduler(), device_batch_queries);
-    in_flight_.resize(device_->count());
-  } else {
-    batch_ = std::make_unique<Batch>(batch_queries);
-  }
+  if (planner_.uses_device()) open_device();
+  if (device_ == nullptr) batch_ = std::make_unique<Batch>(batch_queries);
   begin_intake();
+}
+
+// Without the device's memory the host does everything.
+void Worker::open_device() {
+  try {
+    device_ = std::make_unique<DeviceBatches>(*context_, *state_.engine.scheduler(), device_batch_queries);
+    in_flight_.resize(device_->count());
+  } catch (const DeviceError& error) {
+    log().warn("a worker goes without the GPU: {}", error.what());
+    planner_ = Planner(Preset::cpu, nullptr);
+  }
 }
 
 Worker::~Worker() {
@@ -110,7 +117,7 @@ void Worker::begin_pass() noexcept {
   ++pass_;
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
-  pass_begin_ = in_.begin = cycles_now();
+  pass_begin_ = in_.begin = in_.since = cycles_now();
   sampled_ = in_.sampled = sampler_.next();
   if (TD_UNLIKELY(sampled_)) begin_sample();
   if (const std::uint32_t flags = state_.events.flags(); TD_UNLIKELY(flags != recorder_.flags())) {

@@ -90,6 +90,7 @@ class Worker final : private ResponseWriter {
     std::unique_ptr<char[]> arena;
     std::size_t arena_used = 0;
     std::uint64_t begin = 0;                    // ticks
+    std::uint64_t since = 0;                    // begin of the pass that it was taken in in
     std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
     bool sampled = false;                       // its commands' latencies are recorded
   };
@@ -143,6 +144,7 @@ class Worker final : private ResponseWriter {
   void log_requests(const Entry& entry) const;
 
   // worker_device.cpp: batches that a device searches
+  void open_device();
   bool hand_over(bool goes_on);
   void begin_intake();
   bool has_answers() const noexcept;
@@ -187,7 +189,7 @@ class Worker final : private ResponseWriter {
 
   State& state_;
   ServerControl& control_;
-  const Planner planner_;
+  Planner planner_;
   Engine::ContextPtr context_;
   Executor executor_;
   std::unique_ptr<DeviceBatches> device_;  // nullptr: none; every batch but a long one is one of these

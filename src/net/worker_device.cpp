@@ -1,4 +1,5 @@
 // Batches that a device searches while the worker serves others.
+#include <chrono>
 #include <utility>
 
 #include "net/worker.hpp"
@@ -11,11 +12,19 @@ bool Worker::hand_over(bool goes_on) {
   Batch& batch = *in_.batch;
   batch.plan = planner_.plan_for(batch.size());
   if (batch.plan.of(Task::index) != Processor::device) return false;
+  // The last one that is free stays free, to fill. A device that is late is not waited for: others would wait with it.
+  constexpr std::chrono::microseconds patience(1000);
+  while (device_->in_flight() + 1 == device_->count()) {
+    if (!device_->wait_for_oldest(patience)) {
+      batch.plan = plan_cpu;
+      return false;
+    }
+    answer_oldest();
+  }
   if (goes_on && in_.entries.back().rest != in_.entries.back().input_end) in_.entries.back().stop = Stop::yield;
   mark_in_flight(true);
   std::swap(in_, in_flight_[device_->next()]);
   device_->submit();
-  while (!device_->can_fill()) answer_oldest();
   begin_intake();
   return true;
 }
@@ -29,6 +38,7 @@ void Worker::begin_intake() {
   }
   in_.arena_used = 0;
   in_.begin = cycles_now();
+  in_.since = pass_begin_;
   in_.oldest_receipt = UINT64_MAX;
   in_.sampled = sampled_;
 }

@@ -55,6 +55,7 @@ void Worker::serve(Connection& c) {
     const std::size_t got = value ? receive_value(c, begin + kept) : receive(c, begin + kept);
     // A value without a line end may be whole with nothing behind it.
     if (got == 0 && !(value && c.fill != nullptr && c.fill->is_whole(0))) return go_on_next_pass(c);
+    if (TD_UNLIKELY(c.is_closed())) return;  // an entry would name it after the pass
     bytes += got;
   }
   c.resumes = false;
@@ -256,6 +257,7 @@ void Worker::run_batch(bool goes_on, bool here) {
   pass_parsed_ += in_.batch->size();
   if (TD_UNLIKELY(device_ != nullptr) && !here && hand_over(goes_on)) return;
   execute(goes_on);
+  if (TD_UNLIKELY(device_ != nullptr)) device_->relieve();
 }
 
 void Worker::execute(bool goes_on) {
@@ -304,7 +306,7 @@ void Worker::finish(Entry& entry) {
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;
     // A client that does not read waits for itself; one whose turn ended waits for others.
-    c.waits_since = entry.skips ? 0 : entry.received_at != 0 ? entry.received_at : pass_begin_;
+    c.waits_since = entry.skips ? 0 : entry.received_at != 0 ? entry.received_at : in_.since;
     c.resumes = true;
   }
   go_on_next_pass(c);

@@ -65,6 +65,14 @@ void DeviceBatches::wait_for(DeviceBatch& b) noexcept {
   for (SpinWait waiting; !look_at(b);) waiting.once();
 }
 
+bool DeviceBatches::wait_for_oldest(std::chrono::microseconds age_max) noexcept {
+  DeviceBatch& b = *batches_[oldest_];
+  for (SpinWait waiting; !look_at(b); waiting.once()) {
+    if (std::chrono::steady_clock::now() - b.submitted_ > age_max) return false;
+  }
+  return true;
+}
+
 Batch& DeviceBatches::begin_answer() {
   DeviceBatch& b = *batches_[oldest_];
   wait_for(b);

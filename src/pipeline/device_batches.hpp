@@ -3,6 +3,7 @@
 //
 // Thread safety: one thread at a time.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,10 @@ class DeviceBatches final : public InFlight {
   unsigned oldest() const noexcept { return oldest_; }
   // A look at the oldest. Who keeps looking gets it: searched, or after some times the scheduler's deadline without.
   bool oldest_is_done() noexcept { return look_at(*batches_[oldest_]); }
+  // Looks until the oldest is done, or until it was handed over so long ago. REQUIRES: in_flight() != 0.
+  bool wait_for_oldest(std::chrono::microseconds age_max) noexcept;
+  // Between two batches, also those that the host runs: lends a hand with the log.
+  void relieve() noexcept { scheduler_.relieve(); }
   // The oldest batch, for an Executor: it runs what follows the device's search, or all of the pipeline if there was
   // none. Waits for the device, at most until the scheduler's deadline. REQUIRES: in_flight() != 0.
   Batch& begin_answer();

@@ -12,6 +12,8 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
+constexpr double endless = std::numeric_limits<double>::infinity();
+
 double ns_since(Steady::time_point begun) {
   return std::chrono::duration<double, std::nano>(Steady::now() - begun).count();
 }
@@ -21,18 +23,22 @@ double ns_since(Steady::time_point begun) {
 RoundTrip::RoundTrip(Device& device, const Index& index, EpochDomain& epochs)
     : device_(device), index_(index), epoch_(epochs), fingerprints_(device, many), locations_(device, many) {}
 
-std::uint32_t RoundTrip::measure(Replica& replica, std::chrono::milliseconds deadline) {
+std::optional<std::uint32_t> RoundTrip::measure(Replica& replica, std::chrono::milliseconds deadline,
+                                                std::chrono::microseconds cycle) {
   // Disturbances only add.
-  constexpr double none = std::numeric_limits<double>::infinity();
-  double few_ns = none, many_ns = none, host_ns = none;
+  double few_ns = endless, many_ns = endless, host_ns = endless;
   for (std::uint32_t i = 0; i < tries; ++i) {
-    few_ns = std::min(few_ns, on_device_ns(replica, few, deadline));
-    many_ns = std::min(many_ns, on_device_ns(replica, many, deadline));
-    if (!std::isfinite(few_ns) || !std::isfinite(many_ns)) return never;
+    for (const std::uint32_t count : {few, many}) {
+      const std::optional<double> ns = on_device_ns(replica, count, deadline);
+      if (!ns) return std::nullopt;
+      if (*ns == endless) return never;
+      double& least = count == few ? few_ns : many_ns;
+      least = std::min(least, *ns);
+    }
     host_ns = std::min(host_ns, on_host_ns(many));
   }
   costs_.device_query_ns = std::max(0.0, (many_ns - few_ns) / (many - few));
-  costs_.device_ns = few_ns - few * costs_.device_query_ns;
+  costs_.device_ns = few_ns - few * costs_.device_query_ns + std::chrono::duration<double, std::nano>(cycle).count();
   costs_.host_query_ns = host_ns / many;
   return queries_min(costs_);
 }
@@ -68,17 +74,19 @@ DeviceStatus RoundTrip::wait(Stream& stream, std::chrono::milliseconds deadline)
   return status;
 }
 
-// Infinite: there is no answer.
-double RoundTrip::on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline) {
+// Nothing: it was not launched. Endless: it was, and there is no answer.
+std::optional<double> RoundTrip::on_device_ns(Replica& replica, std::uint32_t count,
+                                              std::chrono::milliseconds deadline) {
   draw(count);
   const Steady::time_point begun = Steady::now();
   const ReplicaLaunch launch = replica.drain();
+  if (!launch.ready()) return std::nullopt;
   Stream& stream = replica.stream();
-  // Even when there is nothing to wait for: what is queued must not use the columns any more.
   const SearchPart part{fingerprints_.at().address(), locations_.at().address(), count};
-  const bool queued = launch.ready() && stream.search(launch.index, &part, 1) == DeviceStatus::ok;
+  const bool queued = stream.search(launch.index, &part, 1) == DeviceStatus::ok;
+  // Also when it was not: what is queued must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
-  return queued && status == DeviceStatus::ok ? ns_since(begun) : std::numeric_limits<double>::infinity();
+  return queued && status == DeviceStatus::ok ? ns_since(begun) : endless;
 }
 
 // The first buckets only, which have most keys that are found.

@@ -4,6 +4,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
@@ -20,10 +21,12 @@ class RoundTrip {
   RoundTrip(Device& device, const Index& index, EpochDomain& epochs);
 
   // The smallest batch whose search by the device takes no longer, launch and all, than by one thread of the host, both
-  // for random keys in the table as it is now; `never` if the device's would take longer for any, or does not come
-  // within `deadline` (then it is given up). Takes a millisecond or so. REQUIRES: the replica is current; nothing is in
-  // flight.
-  std::uint32_t measure(Replica& replica, std::chrono::milliseconds deadline);
+  // for random keys in the table as it is now; `never` if the device's would take longer for any, fails, or does not
+  // come within `deadline` (then it is given up). `cycle`: what a batch may have to wait for its launch besides.
+  // Nothing if the replica has no room for changes just now. Takes a millisecond or so. REQUIRES: the replica is
+  // current; nothing is in flight.
+  std::optional<std::uint32_t> measure(Replica& replica, std::chrono::milliseconds deadline,
+                                       std::chrono::microseconds cycle = {});
 
   // A search of n takes device_ns + n * device_query_ns there, and n * host_query_ns here.
   struct Costs {
@@ -37,7 +40,7 @@ class RoundTrip {
  private:
   static constexpr std::uint32_t few = 64, many = 8192, tries = 7;
   DeviceStatus wait(Stream& stream, std::chrono::milliseconds deadline) noexcept;
-  double on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline);
+  std::optional<double> on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline);
   double on_host_ns(std::uint32_t count) noexcept;
   void draw(std::uint32_t count) noexcept;
 

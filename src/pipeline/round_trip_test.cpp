@@ -20,6 +20,12 @@ struct Followed {
   explicit Followed(const SimOptions& options) : device(make_sim_device(options)) {
     replica.start();
     while (replica.step(1 << 20) == ReplicaState::uploading) std::this_thread::yield();
+    // What was sent has arrived.
+    for (int ms = 0; ms < 10'000 && replica.waits_for() != 0; ++ms) {
+      static_cast<void>(replica.drain());
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_EQ(replica.waits_for(), 0u);
     EXPECT_EQ(replica.stats().state, ReplicaState::current);
   }
 
@@ -46,12 +52,15 @@ TEST(RoundTrip, ThresholdIsWhereBothTakeAsLong) {
 TEST(RoundTrip, MeasuresTheDevice) {
   Followed f({.latency = 2ms, .lanes = 1024, .lane_time = 1ms});
   RoundTrip round_trip(*f.device, f.index, f.epochs);
-  const std::uint32_t queries_min = round_trip.measure(f.replica, deadline);
+  const auto queries_min = round_trip.measure(f.replica, deadline);
   const RoundTrip::Costs& costs = round_trip.costs();
   EXPECT_GE(costs.device_ns + 64 * costs.device_query_ns, 3e6);  // the latency, and one round of its lanes
   EXPECT_GT(costs.device_query_ns, 0.7 * 1e6 / 1024);
   EXPECT_GT(costs.host_query_ns, 0);
   EXPECT_EQ(queries_min, RoundTrip::queries_min(costs));
+  const double device_ns = costs.device_ns;
+  ASSERT_TRUE(round_trip.measure(f.replica, deadline, 50ms));
+  EXPECT_GT(round_trip.costs().device_ns, device_ns + 25e6) << "a batch waits for its launch";
 }
 
 TEST(RoundTrip, ADeviceThatFailsOrIsLateIsNeverWorthIt) {

@@ -18,6 +18,8 @@ constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::millis
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
 // Keys come and go, and other programs on the machine.
 constexpr auto measure_every = std::chrono::seconds(10);
+constexpr auto measure_again = std::chrono::milliseconds(100);  // when it could not be done
+constexpr auto ask_power_every = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -35,7 +37,19 @@ Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& o
 Scheduler::~Scheduler() {
   stopping_.store(true, std::memory_order_release);
   wakeup_.notify();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Scheduler::stop(std::chrono::milliseconds limit) noexcept {
+  stopping_.store(true, std::memory_order_release);
+  wakeup_.notify();
+  const TimePoint end = Steady::now() + limit;
+  while (!ended_.load(std::memory_order_acquire)) {
+    if (Steady::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (thread_.joinable()) thread_.join();
+  return true;
 }
 
 void Scheduler::submit(DeviceBatch& batch) noexcept {
@@ -61,7 +75,10 @@ void Scheduler::run() noexcept {
   std::chrono::milliseconds next_nap = nap;
   while (!stopping_.load(std::memory_order_acquire)) {
     const bool follows = follow();
-    if (round_trip_ != nullptr && launches_.empty()) measure();
+    if (launches_.empty()) {
+      if (is_measure_due()) measure();
+      ask_power();
+    }
     serves_.store(state_ == ReplicaState::current, std::memory_order_relaxed);
     take_queue();
     if (!ready_.empty() && !serves()) refuse_all();
@@ -91,16 +108,19 @@ void Scheduler::run() noexcept {
   }
   take_queue();
   refuse_all();
+  ended_.store(true, std::memory_order_release);
 }
 
+// When a measurement is due, launches end first.
 bool Scheduler::can_launch() const noexcept {
-  return launches_.size() < options_.launches_max &&
+  return !is_measure_due() && launches_.size() < options_.launches_max &&
          Steady::now() >= last_launch_ + std::chrono::microseconds(cycle_us_.load(std::memory_order_relaxed));
 }
 
 // The replica's own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
+  if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
   return state_ == ReplicaState::uploading;
 }
@@ -117,15 +137,26 @@ void Scheduler::watch_replica() noexcept {
 }
 
 // Now and then, and when the replica is of another table.
+bool Scheduler::is_measure_due() const noexcept {
+  return round_trip_ != nullptr && state_ == ReplicaState::current && Steady::now() >= measure_after_;
+}
+
 void Scheduler::measure() noexcept {
-  if (state_ != ReplicaState::current) {
-    measure_after_ = {};
-    return;
+  const std::chrono::microseconds cycle(cycle_us_.load(std::memory_order_relaxed));
+  if (const auto queries_min = round_trip_->measure(replica_, options_.deadline, cycle)) {
+    queries_min_.store(*queries_min, std::memory_order_relaxed);
+    costs_.store(round_trip_->costs());
+    measure_after_ = Steady::now() + measure_every;
+  } else {
+    measure_after_ = Steady::now() + measure_again;
   }
-  if (Steady::now() < measure_after_) return;
-  queries_min_.store(round_trip_->measure(replica_, options_.deadline), std::memory_order_relaxed);
-  costs_.store(round_trip_->costs());
-  measure_after_ = Steady::now() + measure_every;
+}
+
+void Scheduler::ask_power() noexcept {
+  const TimePoint now = Steady::now();
+  if (now < ask_power_after_) return;
+  power_mw_.store(device_.power_mw().value_or(0), std::memory_order_relaxed);
+  ask_power_after_ = now + ask_power_every;
 }
 
 // Appends what was handed over, oldest first.
@@ -204,6 +235,7 @@ void Scheduler::land() noexcept {
     }
     const bool done = status == DeviceStatus::ok;
     if (done) {
+      counters_.searched_batches.add(l.batches.size());
       counters_.device_ns.add(replica_.stream().elapsed_ns(l.from, l.to));
       counters_.cycle_ns.add(static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::nanoseconds>(Steady::now() - l.begun).count()));

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct SchedulerOptions {
 
 // Counted since the start. Thread safety: one scheduler adds, anybody reads.
 struct SchedulerCounters {
-  Counter launches, batches, queries;  // searched
+  Counter launches, batches, queries;  // launched
+  Counter searched_batches;
   Counter refused_batches, failed_batches;
   Counter device_ns;  // of the launches: changes and search
   Counter cycle_ns;   // from hand-over of a launch's first batch to its end, summed over launches
@@ -46,7 +48,9 @@ class Scheduler {
   // Starts the thread. All of them outlive it. round_trip: says now and then which batches are worth a launch; nullptr:
   // all are. Throws DeviceError.
   Scheduler(Device& device, Replica& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
-  ~Scheduler();  // REQUIRES: no batch is in flight
+  ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is stuck there
+  // Ends the thread, the first part of the destructor. False: it did not end within `limit`.
+  [[nodiscard]] bool stop(std::chrono::milliseconds limit) noexcept;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -78,6 +82,11 @@ class Scheduler {
   }
 
   const SchedulerCounters& counters() const noexcept { return counters_; }
+  // Any thread: what the device's board draws, as of a few seconds ago; none: not known.
+  std::optional<std::uint32_t> power_mw() const noexcept {
+    const std::uint32_t mw = power_mw_.load(std::memory_order_relaxed);
+    return mw != 0 ? std::optional(mw) : std::nullopt;
+  }
   // Any thread: what the threshold comes from; zeros without a measurement.
   RoundTrip::Costs costs() const noexcept { return costs_.load(); }
 
@@ -109,6 +118,8 @@ class Scheduler {
   bool follow() noexcept;
   void watch_replica() noexcept;
   void measure() noexcept;
+  bool is_measure_due() const noexcept;
+  void ask_power() noexcept;
   bool can_launch() const noexcept;
   static void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
   void refuse_all() noexcept;
@@ -142,7 +153,10 @@ class Scheduler {
   SharedCosts costs_;
   std::atomic<std::int64_t> cycle_us_;
   std::atomic<std::uint32_t> queries_min_;
-  std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false};
+  std::atomic<std::uint32_t> power_mw_{
+      0};  // 0: not known. The driver is asked by this thread, which may get stuck there
+  TimePoint ask_power_after_{};
+  std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false}, ended_{false};
   std::mutex kept_mutex_;
   std::vector<std::unique_ptr<DeviceBatch>> kept_;
   WakeUp wakeup_;

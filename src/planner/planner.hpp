@@ -33,8 +33,8 @@ class Planner {
   }
 
  private:
-  const Scheduler* const scheduler_;
-  const bool is_forced_;
+  const Scheduler* scheduler_;
+  bool is_forced_;
 };
 
 }  // namespace tandem

@@ -100,23 +100,40 @@ void Engine::open_device() {
 }
 
 Engine::~Engine() {
-  stopping_.store(true, std::memory_order_relaxed);
-  shared_->maintenance.notify();
-  maintenance_thread_.join();
+  stop_maintenance();
   scheduler_.reset();
   round_trip_.reset();
   replica_.reset();
-  crawler_.reset();
-  crawler_context_.reset();
-  maintenance_context_.reset();
-  if (!file_) return;
-  // No ids are lost by an end in order.
-  file_->saved().cas_reserved.store(shared_->cas_next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  save_clock();
+  save_in_order();
   shared_.reset();
   index_.reset();
   heap_.reset();
-  file_->close_in_order();
+  if (file_) file_->close_in_order();
+}
+
+bool Engine::close(std::chrono::milliseconds limit) noexcept {
+  stop_maintenance();
+  if (!scheduler_ || scheduler_->stop(limit)) return true;
+  save_in_order();
+  if (file_) file_->close_in_order();
+  return false;
+}
+
+void Engine::stop_maintenance() noexcept {
+  if (!maintenance_thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_relaxed);
+  shared_->maintenance.notify();
+  maintenance_thread_.join();
+  crawler_.reset();
+  crawler_context_.reset();
+  maintenance_context_.reset();
+}
+
+// No ids are lost by an end in order.
+void Engine::save_in_order() noexcept {
+  if (!file_) return;
+  file_->saved().cas_reserved.store(shared_->cas_next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  save_clock();
 }
 
 void Engine::open_heap_and_index() {
@@ -280,18 +297,19 @@ EngineStats Engine::stats() const {
 std::optional<DeviceStats> Engine::device_stats() {
   if (!scheduler_) return std::nullopt;
   DeviceStats s;
-  Device& device = *options_.device;
+  const Device& device = *options_.device;
   s.name = device.info().name;
   s.backend = device.info().backend;
   s.lost_reason = device.lost_reason();
   s.memory_bytes = device.info().memory_bytes;
-  s.power_mw = device.power_mw();
+  s.power_mw = scheduler_->power_mw();
   s.serves = scheduler_->serves();
   s.queries_min = scheduler_->queries_min();
   s.costs = scheduler_->costs();
   const SchedulerCounters& c = scheduler_->counters();
   s.launches = c.launches.get();
   s.batches = c.batches.get();
+  s.searched_batches = c.searched_batches.get();
   s.queries = c.queries.get();
   s.refused_batches = c.refused_batches.get();
   s.failed_batches = c.failed_batches.get();

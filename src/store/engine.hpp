@@ -4,6 +4,7 @@
 // Thread safety: all members from any thread, except that a Context belongs to one thread at a time.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,8 +62,8 @@ struct DeviceStats {
   bool serves = false;
   std::uint32_t queries_min = 0;
   RoundTrip::Costs costs;
-  std::uint64_t launches = 0, batches = 0, queries = 0, refused_batches = 0, failed_batches = 0, device_ns = 0,
-                cycle_ns = 0;
+  std::uint64_t launches = 0, batches = 0, searched_batches = 0, queries = 0, refused_batches = 0, failed_batches = 0,
+                device_ns = 0, cycle_ns = 0;
   std::optional<std::uint32_t> power_mw;
   std::uint64_t rechecks = 0;  // misses of its that the host looked into, since stats were reset
   ReplicaStats replica;
@@ -78,10 +79,16 @@ class Engine {
   // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had,
   // MemoryFileError when the file cannot. Returns when all items of the file can be read.
   explicit Engine(const EngineOptions& options);
-  // REQUIRES: all contexts are gone. Closes the memory file in order.
+  // REQUIRES: all contexts are gone. Closes the memory file in order. Waits for the device's driver to return from what
+  // it is in, if need be for ever.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // The destructor's work, for who can end the process instead of waiting. False: the device's driver does not return.
+  // The memory file is closed in order; nothing else may be called any more, not even the destructor.
+  // REQUIRES: all contexts are gone.
+  [[nodiscard]] bool close(std::chrono::milliseconds limit) noexcept;
 
   Shared& shared() noexcept { return *shared_; }
   const Shared& shared() const noexcept { return *shared_; }
@@ -144,6 +151,8 @@ class Engine {
 
  private:
   void retire_context(Context* context) noexcept;
+  void stop_maintenance() noexcept;
+  void save_in_order() noexcept;
   void maintenance_loop();
   void grow_index();
   void balance_classes();

@@ -1,4 +1,4 @@
-"""debugtime and debugitem, of a server built with -DTANDEM_DEBUG_COMMANDS=ON ($TANDEM_BIN). Run by a step of its own."""
+"""debugtime and debugitem, of a server built with -DTANDEM_DEBUG_COMMANDS=ON ($TANDEM_BIN): a step of its own."""
 
 from __future__ import annotations
 
