@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto deadline = 1000ms;
+constexpr auto in_time = 1000ms;
 
 struct Followed {
   explicit Followed(const SimOptions& options) : device(make_sim_device(options)) {
@@ -52,14 +52,14 @@ TEST(RoundTrip, ThresholdIsWhereBothTakeAsLong) {
 TEST(RoundTrip, MeasuresTheDevice) {
   Followed f({.latency = 2ms, .lanes = 1024, .lane_time = 1ms});
   RoundTrip round_trip(*f.device, f.index, f.epochs);
-  const auto queries_min = round_trip.measure(f.replica, deadline);
+  const auto queries_min = round_trip.measure(f.replica, in_time);
   const RoundTrip::Costs& costs = round_trip.costs();
   EXPECT_GE(costs.device_ns + 64 * costs.device_query_ns, 3e6);  // the latency, and one round of its lanes
   EXPECT_GT(costs.device_query_ns, 0.7 * 1e6 / 1024);
   EXPECT_GT(costs.host_query_ns, 0);
   EXPECT_EQ(queries_min, RoundTrip::queries_min(costs));
   const double device_ns = costs.device_ns;
-  ASSERT_TRUE(round_trip.measure(f.replica, deadline, 50ms));
+  ASSERT_TRUE(round_trip.measure(f.replica, in_time, 50ms));
   EXPECT_GT(round_trip.costs().device_ns, device_ns + 25e6) << "a batch waits for its launch";
 }
 
@@ -67,7 +67,7 @@ TEST(RoundTrip, ADeviceThatFailsOrIsLateIsNeverWorthIt) {
   Followed f({});
   RoundTrip round_trip(*f.device, f.index, f.epochs);
   f.device->fail();
-  EXPECT_EQ(round_trip.measure(f.replica, deadline), RoundTrip::never);
+  EXPECT_EQ(round_trip.measure(f.replica, in_time), RoundTrip::never);
   EXPECT_FALSE(f.device->lost());
   f.device->hang();
   EXPECT_EQ(round_trip.measure(f.replica, 20ms), RoundTrip::never);
