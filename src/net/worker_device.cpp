@@ -21,7 +21,10 @@ bool Worker::hand_over(bool goes_on) {
     }
     answer_oldest();
   }
-  if (goes_on && in_.entries.back().rest != in_.entries.back().input_end) in_.entries.back().stop = Stop::yield;
+  if (goes_on && in_.entries.back().rest != in_.entries.back().input_end) {
+    in_.entries.back().stop = Stop::yield;
+    counters_.conn_yields.add();
+  }
   mark_in_flight(true);
   std::swap(in_, in_flight_[device_->next()]);
   device_->submit();
