@@ -132,7 +132,8 @@ def test_refuses_what_it_has_not(nowhere: list[str]) -> None:
 
 def test_unit_tests_run_where_there_is_nothing(nowhere: list[str]) -> None:
     for name in ("base_test", "index_test", "protocol_test"):
-        run = call(*nowhere, f"/tests/{name}", "--gtest_brief=1")
+        # There is no /proc either, which the meter of processes reads.
+        run = call(*nowhere, f"/tests/{name}", "--gtest_brief=1", "--gtest_filter=-ProcessMeter.*")
         assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
 
 
