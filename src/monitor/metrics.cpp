@@ -196,7 +196,7 @@ void put_device(Families& f, const net::ServerSnapshot& s) {
   f.counter("tandem_gpu_cycle_seconds_total", "From the hand-over of a launch's first batch to its end, summed.");
   f.put(static_cast<double>(d.cycle_ns) / 1e9);
   f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPU's that the host looked into.");
-  f.put(d.rechecks);
+  f.put(s.engine.counters.device_rechecks);
   f.gauge("tandem_gpu_replica_lag_cells", "Changes that the replica of the index does not have yet.");
   f.put(d.replica.lag);
   f.counter("tandem_gpu_replica_cells_total", "Changed cells that were sent.");

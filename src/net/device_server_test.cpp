@@ -40,11 +40,7 @@ struct DeviceServer {
   // Until the replica is there.
   void wait_until_served() {
     Client c(port());
-    const auto end = std::chrono::steady_clock::now() + 60s;
-    while (c.stats("gpu").at("gpu:serves") != "yes") {
-      ASSERT_LT(std::chrono::steady_clock::now(), end);
-      std::this_thread::sleep_for(1ms);
-    }
+    ASSERT_TRUE(eventually([&] { return c.stats("gpu").at("gpu:serves") == "yes"; }));
   }
 
   std::shared_ptr<SimDevice> device;

@@ -243,7 +243,7 @@ void Telemetry::stats_device(StatSink& sink) const {
   tenths("cycle_us_per_launch", static_cast<double>(d.cycle_ns) / 1000 / launches);
   stat("refused_batches", d.refused_batches);
   stat("failed_batches", d.failed_batches);
-  stat("misses_rechecked", d.rechecks);
+  stat("misses_rechecked", state_.engine.stats().counters.device_rechecks);
   stat("replica_state", name_of(d.replica.state));
   if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
   stat("replica_lag", d.replica.lag);

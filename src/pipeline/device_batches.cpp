@@ -6,6 +6,9 @@
 #include "index/stripes.hpp"
 
 namespace tandem {
+namespace {
+using Steady = std::chrono::steady_clock;
+}
 
 DeviceBatches::DeviceBatches(Context& context, Scheduler& scheduler, std::uint32_t capacity, unsigned count)
     : context_(context), scheduler_(scheduler) {
@@ -18,7 +21,7 @@ DeviceBatches::DeviceBatches(Context& context, Scheduler& scheduler, std::uint32
 DeviceBatches::~DeviceBatches() {
   for (unsigned i = 0; i < in_flight_; ++i) {
     DeviceBatch& b = *batches_[(oldest_ + i) % count()];
-    wait_for(b);
+    static_cast<void>(wait_for(b));
     if (b.epoch_.active()) b.epoch_.exit();
   }
   context_.in_flight = nullptr;
@@ -43,7 +46,7 @@ void DeviceBatches::submit() noexcept {
     return;
   }
   b.epoch_.enter();
-  b.submitted_ = std::chrono::steady_clock::now();
+  b.submitted_ = Steady::now();
   b.looks_ = 0;
   scheduler_.submit(b);
 }
@@ -54,28 +57,25 @@ bool DeviceBatches::look_at(DeviceBatch& b) noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
   constexpr std::uint32_t looks_min = 1000;  // so that it is not this thread that was stopped
   if (!is_with_scheduler(b)) return true;
-  const auto waited = std::chrono::steady_clock::now() - b.submitted_;
+  const auto waited = Steady::now() - b.submitted_;
   ++b.looks_;
   if (TD_UNLIKELY(waited > patience && b.epoch_.active())) let_go();
   if (TD_UNLIKELY(waited > scheduler_.patience() && b.looks_ > looks_min)) scheduler_.take_back(b);
   return !is_with_scheduler(b);
 }
 
-void DeviceBatches::wait_for(DeviceBatch& b) noexcept {
-  for (SpinWait waiting; !look_at(b);) waiting.once();
-}
-
-bool DeviceBatches::wait_for_oldest(std::chrono::microseconds age_max) noexcept {
-  DeviceBatch& b = *batches_[oldest_];
+// False: it was handed over longer ago than that, and is not done.
+bool DeviceBatches::wait_for(DeviceBatch& b, std::chrono::microseconds age_max) noexcept {
   for (SpinWait waiting; !look_at(b); waiting.once()) {
-    if (std::chrono::steady_clock::now() - b.submitted_ > age_max) return false;
+    const auto age = std::chrono::duration_cast<std::chrono::microseconds>(Steady::now() - b.submitted_);
+    if (age > age_max) return false;
   }
   return true;
 }
 
 Batch& DeviceBatches::begin_answer() {
   DeviceBatch& b = *batches_[oldest_];
-  wait_for(b);
+  static_cast<void>(wait_for(b));
   if (TD_UNLIKELY(b.state() == DeviceBatch::State::lost)) b.batch().use_own_columns();
   b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
   b.batch().launch = b.launch_.load(std::memory_order_relaxed);

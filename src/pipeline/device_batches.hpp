@@ -38,7 +38,7 @@ class DeviceBatches final : public InFlight {
   // A look at the oldest. Who keeps looking gets it: searched, or after some times the scheduler's deadline without.
   bool oldest_is_done() noexcept { return look_at(*batches_[oldest_]); }
   // Looks until the oldest is done, or until it was handed over so long ago. REQUIRES: in_flight() != 0.
-  bool wait_for_oldest(std::chrono::microseconds age_max) noexcept;
+  bool wait_for_oldest(std::chrono::microseconds age_max) noexcept { return wait_for(*batches_[oldest_], age_max); }
   // Between two batches, also those that the host runs: lends a hand with the log.
   void relieve() noexcept { scheduler_.relieve(); }
   // The oldest batch, for an Executor: it runs what follows the device's search, or all of the pipeline if there was
@@ -58,7 +58,7 @@ class DeviceBatches final : public InFlight {
   }
 
   bool look_at(DeviceBatch& b) noexcept;
-  void wait_for(DeviceBatch& b) noexcept;
+  bool wait_for(DeviceBatch& b, std::chrono::microseconds age_max = std::chrono::microseconds::max()) noexcept;
 
   Context& context_;
   Scheduler& scheduler_;

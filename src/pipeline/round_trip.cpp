@@ -5,6 +5,7 @@
 #include <limits>
 #include <thread>
 
+#include "base/hash.hpp"
 #include "query/batch.hpp"
 
 namespace tandem {
@@ -52,12 +53,9 @@ std::uint32_t RoundTrip::queries_min(const Costs& costs) noexcept {
 
 // Keys that were not drawn before: what their buckets' lines cost is part of it.
 void RoundTrip::draw(std::uint32_t count) noexcept {
-  constexpr std::uint64_t step = 0x9e3779b97f4a7c15;
   for (std::uint32_t i = 0; i < count; ++i) {
-    std::uint64_t x = drawn_ += step;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    fingerprints_.data()[i] = split_hash(x ^ x >> 31);
+    ++drawn_;
+    fingerprints_.data()[i] = fingerprint_of(reinterpret_cast<const char*>(&drawn_), sizeof drawn_, 0);
   }
 }
 

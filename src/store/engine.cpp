@@ -315,7 +315,6 @@ std::optional<DeviceStats> Engine::device_stats() {
   s.failed_batches = c.failed_batches.get();
   s.device_ns = c.device_ns.get();
   s.cycle_ns = c.cycle_ns.get();
-  s.rechecks = stats().counters.device_rechecks;
   s.replica = replica_->stats();
   return s;
 }

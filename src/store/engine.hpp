@@ -65,7 +65,6 @@ struct DeviceStats {
   std::uint64_t launches = 0, batches = 0, searched_batches = 0, queries = 0, refused_batches = 0, failed_batches = 0,
                 device_ns = 0, cycle_ns = 0;
   std::optional<std::uint32_t> power_mw;
-  std::uint64_t rechecks = 0;  // misses of its that the host looked into, since stats were reset
   ReplicaStats replica;
 };
 
