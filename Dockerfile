@@ -19,8 +19,7 @@ RUN --mount=type=bind,from=build,source=/src/build/packages,target=/packages \
 # A number, so that a host can see that it is not root.
 USER 11211:11211
 EXPOSE 11211
-# Without UDP: a server that answers datagrams from everywhere can be made to flood others.
 ENTRYPOINT ["tandem"]
-CMD ["serve", "--listen", "*", "--udp-port", "0"]
+CMD ["serve", "--listen", "*"]
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
   CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/11211 && printf 'version\\r\\n' >&3 && read -r -t 2 line <&3 && [[ $line == VERSION* ]]"]

@@ -5,10 +5,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
+SOAK_SECONDS ?= 60
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-canaries soak-linearizability test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -29,6 +30,19 @@ test: ## every check; first run some 25 minutes on two cores
 test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
+
+test-canaries: ## the linearizability tests must find each of three planted bugs; a part of `make test`
+	@scripts/setup test
+	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
+	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
+
+soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (default 60), with seeds of its own
+	@scripts/setup test
+	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+	@cmake --build build -j $(JOBS) --target tandem linearizability_recorder
+	@TANDEM_LINEARIZABILITY_SECONDS=$(SOAK_SECONDS) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
+	  build/venv/bin/python -m pytest -q -s tests/linearizability
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients
@@ -82,4 +96,4 @@ clean: ## remove everything that was built
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do \
-	  printf '%-12s %s\n' "$$name" "$$text"; done
+	  printf '%-20s %s\n' "$$name" "$$text"; done

@@ -44,7 +44,8 @@ endfunction()
 # tandem_gtest(TARGET): a GoogleTest program as one ctest test.
 function(tandem_gtest target)
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test
+    TANDEM_UNFUZZED ON)
   add_dependencies(tandem_tests ${target})
   add_test(NAME ${target} COMMAND ${target} --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${target}.xml)
   set_tests_properties(${target} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -151,11 +152,24 @@ function(tandem_layer line)
     target_link_libraries(${name}_test PRIVATE ${layer})
     tandem_gtest(${name}_test)
     tandem_unity(${name}_test)
+    # The longest begin first: how long tests take ctest learns only when it has run them.
+    if(name MATCHES "^(bench|net|store)$")
+      set_tests_properties(${name}_test PROPERTIES COST 60)
+    endif()
+    # With a sanitizer these take longer to compile than to run; what they test is in the layer, which is optimised.
+    if(TANDEM_SANITIZE AND name MATCHES "^(protocol|net|load|monitor|cli)$")
+      target_compile_options(${name}_test PRIVATE -O0)
+    endif()
     if(name STREQUAL "net")  # once more, every batch through a device
       add_test(NAME net_test_on_device COMMAND net_test
         --gtest_output=xml:${PROJECT_BINARY_DIR}/test/net_test_on_device.xml)
-      set_tests_properties(net_test_on_device PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-        ENVIRONMENT TANDEM_TEST_GPU=sim)
+      # With one of them here, and two (of which workers steal) under AddressSanitizer.
+      set(gpu sim)
+      if(TANDEM_SANITIZE STREQUAL "address")
+        set(gpu sim2)
+      endif()
+      set_tests_properties(net_test_on_device PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+        ENVIRONMENT TANDEM_TEST_GPU=${gpu})
     endif()
     if(TANDEM_CUDA AND name STREQUAL "device")
       add_dependencies(tandem_cuda_programs device_test)

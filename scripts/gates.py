@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the checks of `make test` one after another: a line with its time for each, its full output in build/log, the
-end of that output where it failed, and the number of tests at the end."""
+"""Runs the checks of `make test` one after another, clang-tidy beside them: a line with its time for each, its full
+output in build/log, the end of that output where it failed, and the number of tests at the end."""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
 JOBS = os.cpu_count() or 2
 FUZZ_SECONDS = 20
+# For what runs beside other steps: it gets only the time for which they would leave a processor idle.
+IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 
 
 @dataclass
@@ -25,6 +28,7 @@ class Step:
     name: str
     script: str
     fast: bool = False
+    beside: bool = False  # begins before the others and may end after them: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
     # counts what passed and failed inside a step from its output; else the step counts as one
     count: Callable[[str], tuple[int, int]] | None = None
@@ -67,9 +71,26 @@ def sanitizer(kind: str, options: str, after: str = "true") -> str:
         {after}"""
 
 
+def python_parts() -> dict[str, str]:
+    """What pytest is called with, three at a time as servers and clients mostly wait; the longest begin first. `device`
+    is conformance again with every batch through a (simulated) device that has copies of the items."""
+    report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
+    elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance", "tests/debug"]
+    return {
+        "bench": " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]),
+        "report": " ".join(report),
+        "device": "tests/conformance",
+        "integration": "tests/integration",
+        "apart": "tests/model tests/package",
+        "others": " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)]),
+        "conformance": "tests/conformance",
+    }
+
+
 def all_steps(lint: str) -> list[Step]:
     """lint: what clang-tidy is to look at (scripts/tidy.py)."""
     python = "build/venv/bin/python"
+    clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
     steps = [
         Step("layers", f"{python} scripts/check_layers.py --self-test; {python} scripts/check_layers.py", fast=True),
         Step("text", f"{python} scripts/check_text.py --self-test; {python} scripts/check_text.py", fast=True),
@@ -78,8 +99,17 @@ def all_steps(lint: str) -> list[Step]:
             "scripts",
             f"""grep -lrE '^#!/(usr/bin/env bash|bin/sh)' .ci scripts deploy | xargs shellcheck -x
             build/venv/bin/hadolint Dockerfile
-            {python} -m ruff check --quiet .""",
+            {python} -m ruff check --quiet .
+            {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py""",
             fast=True,
+        ),
+        Step(
+            "tidy",
+            f"""version=$(scripts/find_clang)
+            cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
+            cmake --build build/lint --target page_texts report_texts tandem_commit
+            {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
+            beside=True,
         ),
         Step(
             "build",
@@ -91,36 +121,31 @@ def all_steps(lint: str) -> list[Step]:
         ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {2 * JOBS} --output-on-failure --no-tests=error"
         steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
-        # Three at a time, as servers and clients mostly wait: one of them again with every batch through a (simulated)
-        # device.
-        pytest = f"{python} -m pytest -q --junitxml=build/log/pytest"
-        together = f"""rm -f build/log/pytest-*.xml
-            {pytest}-bench.xml tests/bench >build/log/python-bench.log 2>&1 & bench=$!
-            TANDEM_OPTIONS='-o gpu=sim,preset=2' {pytest}-device.xml tests/conformance \\
-                >build/log/python-device.log 2>&1 & device=$!
+        parts = " ".join(f"'{name} {what}'" for name, what in python_parts().items())
+        together = f"""rm -f build/log/pytest-*.xml build/log/python-*.log
+            part() {{
+                name=$1
+                shift
+                [[ $name != device ]] || export TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB'
+                {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
+            }}
+            export -f part
             ok=0
-            {pytest}-servers.xml tests --ignore=tests/bench --ignore=tests/debug || ok=$?
-            wait $device || ok=$?
-            wait $bench || ok=$?
-            cat build/log/python-device.log build/log/python-bench.log
+            printf '%s\\n' {parts} | xargs -P 3 -I{{}} bash -c 'part {{}}' || ok=$?
+            cat build/log/python-*.log
             exit $ok"""
         steps.append(Step("python", together, fast=True, needs="build", count=count_xml("build/log/pytest-*.xml")))
+        # Bugs planted in the recorder of tests/linearizability, each of which it must find.
+        canaries = f"""cmake --build build -j {JOBS} --target tandem_canaries
+            export TANDEM_CANARIES=1
+            {python} -m pytest -q -s --junitxml=build/log/canaries.xml tests/linearizability/canaries"""
+        steps.append(Step("canaries", canaries, needs="build", count=count_xml("build/log/canaries.xml")))
     if exists("src/**/*.cu"):
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
             cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_programs
             build/cuda-objects/test/device_test --gtest_brief=1"""
         steps.append(Step("cuda", cuda))
-    clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
-    steps.append(
-        Step(
-            "tidy",
-            f"""version=$(scripts/find_clang)
-            cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
-            cmake --build build/lint --target page_texts report_texts tandem_commit
-            {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
-        )
-    )
     if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
         debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} -m pytest -q tests/debug \\
@@ -140,7 +165,7 @@ def run(step: Step) -> tuple[int, int]:
     log = LOG / f"{step.name}.log"
     began = time.monotonic()
     with log.open("w") as out:
-        command = ["bash", "-euo", "pipefail", "-c", step.script]
+        command = ["bash", "-euo", "pipefail", "-c", (IDLE if step.beside else "") + step.script]
         status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode
     text = log.read_text(errors="replace")
     passed, failed = (1, 0)
@@ -149,9 +174,10 @@ def run(step: Step) -> tuple[int, int]:
     if status and not failed:
         passed, failed = (passed if step.count else 0), 1
     tests = f", {passed + failed} tests" if step.count else ""
-    print(f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s{tests}", flush=True)
+    line = f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s{tests}\n"
     if status:
-        print(f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}", flush=True)
+        line += f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}\n"
+    print(line, end="", flush=True)
     return passed, failed
 
 
@@ -175,18 +201,26 @@ def main() -> int:
     LOG.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
     bad = set()
-    # Tests and benchmarks take clang-tidy minutes: they are linted when asked for (`make lint`).
-    for step in all_steps(lint="" if options.only else "--product"):
-        if (options.fast and not step.fast) or (options.only and step.name not in options.only):
-            continue
-        if step.needs in bad:
-            print(f"skip {step.name:8} {step.needs} failed")
-            bad.add(step.name)
-            continue
-        good, wrong = run(step)
-        passed, failed = passed + good, failed + wrong
-        if wrong:
-            bad.add(step.name)
+    beside: list[Future[tuple[int, int]]] = []
+    with ThreadPoolExecutor() as pool:
+        # Tests and benchmarks take clang-tidy minutes: they are linted when asked for (`make lint`).
+        for step in all_steps(lint="" if options.only else "--product"):
+            if (options.fast and not step.fast) or (options.only and step.name not in options.only):
+                continue
+            if step.needs in bad:
+                print(f"skip {step.name:8} {step.needs} failed")
+                bad.add(step.name)
+                continue
+            if step.beside:
+                beside.append(pool.submit(run, step))
+                continue
+            good, wrong = run(step)
+            passed, failed = passed + good, failed + wrong
+            if wrong:
+                bad.add(step.name)
+        for future in beside:
+            good, wrong = future.result()
+            passed, failed = passed + good, failed + wrong
     print(f"{passed} passed, {failed} failed")
     return bool(failed)
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -75,7 +76,7 @@ struct Cells {
     store.reset();  // before the next one takes memory
     if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
     store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan), settings.protocol, loaders,
-                                          settings.memory_file);
+                                          settings.devices, settings.steal, settings.memory_file);
     for (const LoadedStore::Load& l : store->loads()) {
       EngineSettings one = settings;
       one.workloads = {specs.front().name};
@@ -108,6 +109,10 @@ const std::vector<std::string>& engine_subjects() {
 void validate(const EngineSettings& settings) {
   if (settings.workloads.empty()) refuse("no workload was named");
   const bool has_device = engine_plan(settings.plan).plan != plan_cpu;
+  if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
+    refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
+  if ((settings.devices != 1 || settings.steal) && !has_device)
+    refuse(fmt::format("plan {} has no devices", settings.plan));
   constexpr unsigned cycle_us_max = 5'000;
   if (settings.cycles_us.empty()) refuse("no cycle was named");
   for (const unsigned cycle_us : settings.cycles_us) {
@@ -161,6 +166,8 @@ std::string command_line(const EngineSettings& settings) {
   add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
   add("protocol", std::string(to_string(settings.protocol)));
   add("plan", settings.plan);
+  if (settings.devices != 1) add("devices", std::to_string(settings.devices));
+  if (settings.steal) line.append(" --steal");
   if (settings.cycles_us != EngineSettings{}.cycles_us)
     add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
   if (!settings.subjects.empty()) add("subjects", fmt::format("{}", fmt::join(settings.subjects, ",")));
@@ -199,8 +206,8 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
           one.threads = {t};
           one.batches = {batch};
           one.cycles_us = {cycle_us};
-          if (Scheduler* const scheduler = cells.store->engine().scheduler(); scheduler != nullptr)
-            scheduler->set_cycle(std::chrono::microseconds(cycle_us));
+          if (const Schedulers* const schedulers = cells.store->engine().schedulers(); schedulers != nullptr)
+            schedulers->set_cycle(std::chrono::microseconds(cycle_us));
           summary.push_back(run_cell(one, together, *cells.store, document, hooks));
           if (hooks.cell) hooks.cell(summary.back());
         }

@@ -29,6 +29,8 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches = {1024};
   WireProtocol protocol = WireProtocol::text;
   std::string plan = "cpu";
+  unsigned devices = 1;                   // of the plan, each with a share of the index
+  bool steal = false;                     // SchedulerOptions::steal
   std::vector<unsigned> cycles_us = {0};  // between two launches of the plan's device, at least
   std::vector<std::string> subjects;      // empty: all that apply
   unsigned rounds = 5;

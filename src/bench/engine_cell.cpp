@@ -35,6 +35,8 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
   if (on_wire) json["plan"] = settings.plan;
+  if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
+  if (on_wire && settings.steal) json["steal"] = true;
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
   json["keys"] = spec.keys;
   json["key_bytes"] = sizes_text(spec.key_bytes);
@@ -232,6 +234,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   const std::vector<std::unique_ptr<Subject>> subjects = make_subjects(settings, specs, store, tapes);
   const Plan& plan = engine_plan(settings.plan).plan;
   const TurnLength length{settings.seconds, settings.ops};
+  store.wait_for_device();
   Rounds rounds;
   // What a subject answered wrongly while everything was compared, before the first round and after the last one. It
   // counts in the first and the last run.
@@ -245,6 +248,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     say(fmt::format("comparing every reply of {}", subject->name()));
     first_errors[rounds.names.back()] = subject->verify();
   }
+  store.wait_for_device();
   MissCounts misses;
   if (settings.cache_misses) {
     auto* const wire = dynamic_cast<WireSubject*>(

@@ -35,7 +35,7 @@ class CpuRunner final : public PlanRunner {
 class DeviceRunner final : public PlanRunner {
  public:
   DeviceRunner(Engine& engine, Context& context, std::uint32_t batch_queries)
-      : executor_(context), batches_(context, *engine.scheduler(), batch_queries) {}
+      : executor_(context), batches_(context, *engine.schedulers(), batch_queries) {}
   unsigned count() const noexcept override { return batches_.count(); }
   unsigned in_flight() const noexcept override { return batches_.in_flight(); }
   unsigned next() const noexcept override { return batches_.next(); }
@@ -53,22 +53,34 @@ std::unique_ptr<PlanRunner> make_cpu_runner(Engine& /*engine*/, Context& context
   return std::make_unique<CpuRunner>(context, batch_queries);
 }
 std::unique_ptr<PlanRunner> make_device_runner(Engine& engine, Context& context, std::uint32_t batch_queries) {
-  if (engine.scheduler() == nullptr) throw std::runtime_error("the device cannot be used");
+  if (engine.schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
   return std::make_unique<DeviceRunner>(engine, context, batch_queries);
 }
-std::shared_ptr<Device> first_gpu() {
+Devices gpus(unsigned count) {
   const DeviceCount found = cuda_device_count();
   if (found.count == 0) throw std::runtime_error("no GPU: " + found.reason);
-  return make_cuda_device(0);
+  if (count > found.count)
+    throw std::runtime_error("of " + std::to_string(count) + " GPUs there are " + std::to_string(found.count));
+  Devices devices;
+  for (unsigned i = 0; i < count; ++i) devices.push_back(make_cuda_device(i));
+  return devices;
+}
+
+Devices simulated(unsigned count) {
+  Devices devices;
+  for (unsigned i = 0; i < count; ++i) devices.push_back(make_sim_device({.number = i}));
+  return devices;
 }
 
 constexpr std::array plans = {
-    EnginePlan{"cpu", "all tasks on the processor", plan_cpu, [] { return std::shared_ptr<Device>(); },
-               make_cpu_runner},
-    EnginePlan{"mirrored", "searches by the first GPU in a replica of the index", plan_mirrored, first_gpu,
+    EnginePlan{"cpu", "all tasks on the processor", plan_cpu, [](unsigned) { return Devices(); }, make_cpu_runner},
+    EnginePlan{"mirrored", "searches by GPUs in a replica of the index", plan_mirrored, gpus, make_device_runner},
+    EnginePlan{"mirrored-values", "the same, with copies of the items in its memory", plan_mirrored_values, gpus,
                make_device_runner},
-    EnginePlan{"mirrored-sim", "the same with a device in software, to see that it works", plan_mirrored,
-               [] { return std::shared_ptr<Device>(make_sim_device()); }, make_device_runner},
+    EnginePlan{"mirrored-sim", "mirrored with a device in software, to see that it works", plan_mirrored, simulated,
+               make_device_runner},
+    EnginePlan{"mirrored-values-sim", "mirrored-values with a device in software", plan_mirrored_values, simulated,
+               make_device_runner},
 };
 
 }  // namespace

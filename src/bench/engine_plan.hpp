@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "query/plan.hpp"
 #include "store/engine.hpp"
@@ -30,11 +31,14 @@ class PlanRunner {
   virtual void answer_oldest(ResponseWriter& writer) = 0;
 };
 
+using Devices = std::vector<std::shared_ptr<Device>>;
+
 struct EnginePlan {
   std::string_view name, summary;
   Plan plan;  // that the batches carry
-  // What the store needs for it, or none. Throws std::runtime_error: this machine has none.
-  std::shared_ptr<Device> (*device)();
+  bool values_on_device() const noexcept { return plan.of(Task::read_value) == Processor::device; }
+  // What the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has not so many.
+  Devices (*devices)(unsigned count);
   std::unique_ptr<PlanRunner> (*make)(Engine& engine, Context& context, std::uint32_t batch_queries);
 };
 

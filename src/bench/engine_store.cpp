@@ -37,7 +37,7 @@ bool Keys::same_as(const workload::Spec& other) const {
 }
 
 LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol,
-                         unsigned threads, const std::string& memory_file) {
+                         unsigned threads, unsigned devices, bool steal, const std::string& memory_file) {
   std::uint64_t item_bytes = 0, items = 0;
   for (const workload::Spec& spec : specs) {
     if (std::ranges::any_of(keys_, [&](const auto& k) { return k->same_as(spec); })) continue;
@@ -49,11 +49,13 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
-  engine_ = std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
-                                                   .item_bytes_expected = slot_bytes_ * 2,
-                                                   .memory_file = memory_file,
-                                                   .device = plan.device(),
-                                                   .scheduler = {.processor = allowed_processors().back()}});
+  engine_ =
+      std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
+                                             .item_bytes_expected = slot_bytes_ * 2,
+                                             .memory_file = memory_file,
+                                             .devices = plan.devices(devices),
+                                             .scheduler = {.processor = allowed_processors().back(), .steal = steal},
+                                             .device_values = {.bytes = plan.values_on_device() ? memory_bytes_ : 0}});
   for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
   wait_for_device();
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
@@ -62,21 +64,23 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   }
 }
 
-// Until the index does not grow any more and the replica has what was loaded.
 void LoadedStore::wait_for_device() {
-  if (engine_->options().device == nullptr) return;
-  if (engine_->scheduler() == nullptr) throw std::runtime_error("the device cannot be used");
+  if (engine_->options().devices.empty()) return;
+  if (engine_->schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
   constexpr int seconds = 120, quiet_ms = 200;
   const Index& index = engine_->shared().index;
   for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const bool settled = engine_->scheduler()->serves() && !index.wants_growth() && !index.growing();
+    const bool settled = engine_->schedulers()->serves() && !index.wants_growth() && !index.growing();
     quiet = settled ? quiet + 1 : 0;
   }
-  const ReplicaStats stats = engine_->replica_stats();
-  if (!engine_->scheduler()->serves()) {
-    throw std::runtime_error(
-        fmt::format("the device's replica is {} ({})", name_of(stats.state), name_of(stats.absence)));
+  for (const DeviceStats& device : engine_->device_stats()) {
+    const ReplicaStats& stats = device.replica;
+    if (stats.images_given_up) throw std::runtime_error("the device has no memory for the items");
+    if (!device.serves) {
+      throw std::runtime_error(
+          fmt::format("the device's replica is {} ({})", name_of(stats.state), name_of(stats.absence)));
+    }
   }
 }
 

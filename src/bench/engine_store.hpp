@@ -39,13 +39,16 @@ class LoadedStore {
   // Stores the values of all keys by SETs in wire format, on `threads` threads. Throws std::runtime_error when they do
   // not fit.
   LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol, unsigned threads,
-              const std::string& memory_file);
+              unsigned devices, bool steal, const std::string& memory_file);
 
   Engine& engine() noexcept { return *engine_; }
   const std::vector<std::unique_ptr<Keys>>& keys() const noexcept { return keys_; }
   const Keys& keys_of(const workload::Spec& spec) const;
   const std::vector<Load>& loads() const noexcept { return loads_; }
   bool holds(const std::vector<workload::Spec>& specs) const;
+  // Until the index does not grow any more and the device has what was stored. Throws std::runtime_error if it does not
+  // get so far.
+  void wait_for_device();
   std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
 
   // Both made when they are first asked for; of the first key space.
@@ -54,7 +57,6 @@ class LoadedStore {
   bool has_fixed_sizes() const;
 
  private:
-  void wait_for_device();
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
 
   std::vector<std::unique_ptr<Keys>> keys_;

@@ -156,7 +156,7 @@ Measured WireSubject::take(const TurnLength& length) {
   }
   expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
-  if (engine_.scheduler() != nullptr) {
+  if (engine_.schedulers() != nullptr) {
     const Measured::OnDevice now = on_device();
     m.device = {now.launches - device_before.launches, now.searched - device_before.searched,
                 now.batches - device_before.batches, now.refused_batches - device_before.refused_batches,
@@ -166,10 +166,17 @@ Measured WireSubject::take(const TurnLength& length) {
 }
 
 Measured::OnDevice WireSubject::on_device() const {
-  Scheduler* const scheduler = engine_.scheduler();
-  if (scheduler == nullptr) return {};
-  const SchedulerCounters& c = scheduler->counters();
-  return {c.launches.get(), c.queries.get(), c.batches.get(), c.refused_batches.get(), c.device_ns.get()};
+  Measured::OnDevice sum;
+  if (engine_.schedulers() == nullptr) return sum;
+  for (const Scheduler* scheduler : *engine_.schedulers()) {
+    const SchedulerCounters& c = scheduler->counters();
+    sum.launches += c.launches.get();
+    sum.searched += c.queries.get();
+    sum.batches += c.batches.get();
+    sum.refused_batches += c.refused_batches.get();
+    sum.device_ns += c.device_ns.get();
+  }
+  return sum;
 }
 
 ReplyErrors WireSubject::verify() {

@@ -296,9 +296,13 @@ TEST(BenchEngine, ValuesSentFromTheHeapAreVerifiedToo) {
   EXPECT_GT(reply_bytes, 400U * 40000U);
 }
 
-TEST(BenchEngine, APlanWithADeviceAnswersTheSame) {
+class BenchEnginePlan : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Simulated, BenchEnginePlan, testing::Values("mirrored-sim", "mirrored-values-sim"),
+                         [](const auto& test) { return std::string(test.index == 0 ? "search" : "values"); });
+
+TEST_P(BenchEnginePlan, WithADeviceAnswersTheSame) {
   EngineSettings settings = quick({"K8-G95-U", "K16-G50-S", "K128-G100-U"});
-  settings.plan = "mirrored-sim";
+  settings.plan = GetParam();
   settings.ops = 5000;
   Json document = new_document();
   run_engine(settings, document);

@@ -2,6 +2,7 @@
 #include <sys/un.h>
 #include <sysexits.h>
 
+#include <bit>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -29,6 +30,12 @@ void check_gpu(const Settings& settings, std::string_view where) {
   const bool is_number = !gpu.empty() && gpu.size() < 4 && gpu.find_first_not_of("0123456789") == std::string::npos;
   if (gpu == "auto" || gpu == "off" || gpu == "sim" || is_number) return;
   throw CommandError(EX_USAGE, fmt::format("{}: {} is neither auto, off, sim nor a number", where, in_quotes(gpu)));
+}
+
+void check_gpus(const Settings& settings, std::string_view where) {
+  const unsigned count = settings.gpu.count;
+  if (count == 0 || std::has_single_bit(count)) return;
+  throw CommandError(EX_USAGE, fmt::format("{}: {} is none of 0, 1, 2, 4, 8", where, count));
 }
 
 namespace {
@@ -65,6 +72,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_unix_path(settings, where(*find_option("unix")));
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
+  check_gpus(settings, where(*find_option("gpus")));
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));
@@ -84,7 +92,7 @@ void take_sasl_file_from_environment(ServerOptions& server) {
   if (const char* const path = std::getenv("MEMCACHED_SASL_PWDB"); path != nullptr) server.sasl_file = path;
 }
 
-void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where, bool udp_given) {
+void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where) {
   ServerOptions& server = settings.server;
   const auto fail = [&where](std::string_view option, std::string_view what) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), what));
@@ -102,7 +110,6 @@ void settle_authentication(Settings& settings, const std::function<std::string(c
   if (text && !server.sasl && server.protocol == "binary")
     fail("protocol", "binary: the binary protocol asks for sasl beside an auth-file");
   if (!text && !server.sasl) return;
-  if (!udp_given) server.udp_port = 0;
   if (server.udp_port != 0) fail("udp-port", "UDP cannot be authenticated: 0 turns it off");
 }
 

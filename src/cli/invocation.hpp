@@ -28,13 +28,14 @@ void check_unix_path(const Settings& settings, std::string_view where);
 // Throws CommandError (EX_USAGE) where there is no such kind of eviction.
 void check_eviction(const Settings& settings, std::string_view where);
 void check_gpu(const Settings& settings, std::string_view where);
+void check_gpus(const Settings& settings, std::string_view where);
 
 // Where MEMCACHED_SASL_PWDB, which memcached reads, names a password file.
 void take_sasl_file_from_environment(ServerOptions& server);
 
 // `tandem serve`: completes and checks the options of authentication; UDP that was not asked for gives way to it.
 // Throws CommandError.
-void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where, bool udp_given);
+void settle_authentication(Settings& settings, const std::function<std::string(const Option&)>& where);
 
 // What concerns several options at once; `where` names an option in the message. Throws CommandError.
 void check_together(const Settings& settings, const std::function<std::string(const Option&)>& where);

@@ -238,6 +238,13 @@ class MemcachedParser {
     } else if (o != nullptr && !negated && o->kind == Kind::text) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       text_of(*o, result_.settings) = entry.substr(equals + 1);
+    } else if (o != nullptr && !negated && o->kind == Kind::size) {  // ours, in our units
+      if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
+      try {
+        set_from_text(*o, result_.settings, entry.substr(equals + 1));
+      } catch (const ValueError& error) {
+        throw CommandError(EX_USAGE, fmt::format("{}: {}", what, error.what()));
+      }
     } else if (o != nullptr && !negated && o->effect == Effect::strict) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       take_strict(*o, entry.substr(equals + 1));
@@ -303,6 +310,7 @@ class MemcachedParser {
     check_unix_path(result_.settings, "-s");
     check_eviction(result_.settings, "-o eviction");
     check_gpu(result_.settings, "-o gpu");
+    check_gpus(result_.settings, "-o gpus");
     check_authentication(server);
   }
 

@@ -2,32 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "cli/value.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "index/shard.hpp"
 #include "planner/planner.hpp"
 
 namespace tandem::cli {
 
-std::shared_ptr<Device> open_gpu(const Settings& settings, const std::function<void(std::string_view)>& say) {
+std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
+                                               const std::function<void(std::string_view)>& say) {
   const std::string& which = settings.gpu.which;
-  if (which == "off" || settings.server.preset == static_cast<unsigned>(Preset::cpu)) return nullptr;
+  if (which == "off" || settings.server.preset == static_cast<unsigned>(Preset::cpu)) return {};
+  std::vector<std::shared_ptr<Device>> devices;
   try {
-    if (which == "sim") return make_sim_device();
+    if (which == "sim") {
+      for (std::uint32_t i = 0; i < std::max(settings.gpu.count, 1u); ++i)
+        devices.push_back(make_sim_device({.number = i}));
+      return devices;
+    }
+    const bool is_asked_for = which != "auto" || settings.gpu.count > 1;
     const DeviceCount found = cuda_device_count();
     if (found.count == 0) {
-      if (which != "auto") say(fmt::format("no GPU: {}", found.reason));
-      return nullptr;
+      if (is_asked_for) say(fmt::format("no GPU: {}", found.reason));
+      return {};
     }
-    const auto number = which == "auto" ? 0 : static_cast<std::uint32_t>(parse_integer(which));
-    if (number >= found.count) {
-      say(fmt::format("no GPU {}: there {} {}", number, found.count == 1 ? "is" : "are", found.count));
-      return nullptr;
+    const auto first = which == "auto" ? 0 : static_cast<std::uint32_t>(parse_integer(which));
+    const std::uint32_t left = found.count - std::min(first, found.count);
+    const std::uint32_t count =
+        settings.gpu.count != 0 ? settings.gpu.count : std::min(std::bit_floor(std::max(left, 1u)), shards_max);
+    if (count > left) {
+      say(fmt::format("no GPU {}: there {} {}", first + count - 1, found.count == 1 ? "is" : "are", found.count));
+      return {};
     }
-    return make_cuda_device(number);
+    for (std::uint32_t i = 0; i < count; ++i) devices.push_back(make_cuda_device(first + i));
+    return devices;
   } catch (const std::exception& error) {
     say(fmt::format("the GPU is not used: {}", error.what()));
-    return nullptr;
+    return {};
   }
 }
 

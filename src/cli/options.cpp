@@ -94,12 +94,11 @@ Settings serve_defaults() {
   return settings;
 }
 
-// memcached's own defaults, all interfaces and no UDP among them.
+// memcached's own defaults, all interfaces among them.
 Settings memcached_defaults() {
   Settings settings;
   settings.server.listen = {"*"};
   settings.server.tcp_port = 11211;
-  settings.server.udp_port = 0;
   settings.server.threads = 4;
   settings.engine.memory_bytes = std::uint64_t{64} << 20;
   return settings;

@@ -25,8 +25,12 @@ struct ProcessOptions {
 
 // The accelerator; what a batch needs to get there is the server's `preset`.
 struct GpuOptions {
-  std::string which = "auto";  // the first GPU if there is one; off, sim (device/sim), or a number
-  unsigned cycle_us = 0;       // SchedulerOptions::cycle
+  std::string which = "auto";      // the first GPU if there is one; off, sim (device/sim), or a number
+  unsigned count = 1;              // of them, from that one on; 0: as many as there are
+  bool steal = false;              // SchedulerOptions::steal
+  unsigned cycle_us = 0;           // SchedulerOptions::cycle
+  std::uint64_t values_bytes = 0;  // ReplicaImagesOptions
+  unsigned value_max_bytes = 128;
 };
 
 struct Settings {

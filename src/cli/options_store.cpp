@@ -164,6 +164,16 @@ constexpr std::array store_table{
            .field = gpu<&GpuOptions::which>,
            .value_name = "GPU",
            .extended = "gpu"},
+    Option{.name = "gpus",
+           .group = "Processors",
+           .kind = Kind::integer,
+           .help =
+               "how many GPUs, from that one on: 1, 2, 4 or 8, each with a share of the index by bits of the hash; 0: "
+               "the most of these that there are",
+           .field = gpu<&GpuOptions::count>,
+           .minimum = 0,
+           .maximum = 8,
+           .extended = "gpus"},
     Option{.name = "gpu-cycle",
            .group = "Processors",
            .kind = Kind::integer,
@@ -171,6 +181,30 @@ constexpr std::array store_table{
            .field = gpu<&GpuOptions::cycle_us>,
            .minimum = 0,
            .maximum = 5'000},
+    Option{.name = "gpu-steal",
+           .group = "Processors",
+           .kind = Kind::flag,
+           .help = "let workers search a share of their batches themselves when the GPU does not keep up",
+           .field = gpu<&GpuOptions::steal>,
+           .extended = "gpu_steal"},
+    Option{.name = "gpu-values",
+           .group = "Processors",
+           .kind = Kind::size,
+           .help =
+               "memory of the GPU for copies of small items, as many as fit: then the GPU answers with them, and no "
+               "processor has to read them from the host's memory; 0: none",
+           .field = gpu<&GpuOptions::values_bytes>,
+           .minimum = 0,
+           .maximum = 128 * gib,
+           .extended = "gpu_values"},
+    Option{.name = "gpu-value-max",
+           .group = "Processors",
+           .kind = Kind::integer,
+           .help = "bytes of the largest item with a copy there, key and bookkeeping included; in steps of 32",
+           .field = gpu<&GpuOptions::value_max_bytes>,
+           .minimum = granule_bytes,
+           .maximum = granule_bytes * image_granules_limit,
+           .extended = "gpu_value_max"},
 };
 
 }  // namespace

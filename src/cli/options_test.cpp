@@ -137,7 +137,7 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   const Settings serve = serve_defaults();
   EXPECT_EQ(serve.server.listen, std::vector<std::string>{"127.0.0.1"});
   EXPECT_EQ(serve.server.tcp_port, 11211);
-  EXPECT_EQ(serve.server.udp_port, 11211);
+  EXPECT_EQ(serve.server.udp_port, 0);
   EXPECT_GE(serve.server.threads, 1u);
   EXPECT_LE(serve.server.threads, 4u);
   EXPECT_EQ(serve.engine.memory_bytes, std::uint64_t{1} << 30);

@@ -45,9 +45,11 @@ void say_serving(const Settings& settings, const Engine& engine, const Server& s
              describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
              format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
              settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes());
-  if (settings.engine.device != nullptr)
-    fmt::print(stderr, "GPU: {}, preset {}\n", settings.engine.device->info().name,
-               show(*find_option("preset"), settings));
+  const auto& devices = settings.engine.devices;
+  if (devices.empty()) return;
+  const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();
+  fmt::print(stderr, "GPU: {}{}, preset {}\n", times, devices.front()->info().name,
+             show(*find_option("preset"), settings));
 }
 
 // Loads again what lies in files. A failure changes nothing and is said.
@@ -109,7 +111,8 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   Signals signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
     if (number == SIGHUP) return reload_files(server);  // a closed terminal does not end a store
-    if (number == SIGUSR2 && settings.engine.device != nullptr) settings.engine.device->abandon();
+    if (number == SIGUSR2)
+      for (const auto& device : settings.engine.devices) device->abandon();
     if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
     notify_manager("STOPPING=1");
@@ -144,7 +147,9 @@ int run_server(Settings settings, ServerStyle style) {
   hold_signals();
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
   settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
-  settings.engine.device = open_gpu(settings, settings.engine.log);
+  settings.engine.devices = open_gpus(settings, settings.engine.log);
+  settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
+  settings.engine.scheduler.steal = settings.gpu.steal;
   settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);
   auto engine = std::make_unique<Engine>(settings.engine);
   serve(settings, style, *engine, daemon);

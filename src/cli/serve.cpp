@@ -88,13 +88,11 @@ Invocation parse_serve(std::span<const std::string> arguments) {
   }
   ServerOptions& server = result.settings.server;
   if (!server.tls.certificate.empty() && sources[*find_option("tls")].empty()) server.tls.enabled = true;
-  // Datagrams are never encrypted: plain UDP beside TLS has to be asked for.
-  if (server.tls.enabled && sources[*find_option("udp-port")].empty()) server.udp_port = 0;
   const auto where = [&](const Option& option) {
     const std::string& source = sources[option];
     return source.empty() ? fmt::format("default of --{}", option.name) : source;
   };
-  settle_authentication(result.settings, where, !sources[*find_option("udp-port")].empty());
+  settle_authentication(result.settings, where);
   check_together(result.settings, where);
   return result;
 }

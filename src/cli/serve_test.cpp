@@ -41,7 +41,7 @@ struct Accepted {
 
 TEST(Serve, TakesOptions) {
   const std::vector<Accepted> cases = {
-      {{}, {{"listen", "127.0.0.1"}, {"port", "11211"}, {"udp-port", "11211"}, {"memory", "1GiB"}, {"verbose", "0"}}},
+      {{}, {{"listen", "127.0.0.1"}, {"port", "11211"}, {"udp-port", "0"}, {"memory", "1GiB"}, {"verbose", "0"}}},
       {{"--port", "1234"}, {{"port", "1234"}}},
       {{"--port=1234", "--udp-port=0"}, {{"port", "1234"}, {"udp-port", "0"}}},
       {{"--port", "-1"}, {{"port", "-1"}}},
@@ -59,7 +59,7 @@ TEST(Serve, TakesOptions) {
       {{"--sasl", "--sasl-file", "/etc/s"}, {{"sasl", "true"}, {"sasl-file", "/etc/s"}, {"udp-port", "0"}}},
       {{"--auth-file", "/etc/a"}, {{"auth-file", "/etc/a"}, {"udp-port", "0"}}},
       {{"--auth-file", "/etc/a", "--sasl", "--sasl-file", "/etc/s", "--protocol", "binary"}, {{"protocol", "binary"}}},
-      {{"--protocol", "ascii"}, {{"protocol", "ascii"}, {"udp-port", "11211"}}},
+      {{"--protocol", "ascii"}, {{"protocol", "ascii"}, {"udp-port", "0"}}},
       {{"--user", "nobody", "--pid-file", "/run/x.pid"}, {{"user", "nobody"}, {"pid-file", "/run/x.pid"}}},
   };
   for (const Accepted& c : cases) {

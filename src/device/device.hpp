@@ -20,6 +20,7 @@
 #include "base/fingerprint.hpp"
 #include "heap/item.hpp"
 #include "index/cell.hpp"
+#include "index/item_images.hpp"
 
 namespace tandem {
 
@@ -68,6 +69,14 @@ struct DeviceIndex {
   std::uint32_t mask = 0;  // buckets - 1
 };
 
+// Images of items in a device's memory: what ItemImages is to its kernels.
+struct DeviceImages {
+  DevicePtr<Granule> granules;
+  DevicePtr<std::uint32_t> marks;
+  std::uint32_t count = 0;  // granules; 0: there are none
+  std::uint32_t item_granules = 0;
+};
+
 struct DeviceInfo {
   std::string name;     // "NVIDIA H100 80GB HBM3", "sim"
   std::string backend;  // "cuda", "sim"
@@ -98,12 +107,18 @@ class Stream {
 
   // --- kernels. Arrays may lie in the device's memory or in pinned memory.
 
-  // location[i]: of the first cell with f[i]'s signature in its two buckets, or no_location.
-  [[nodiscard]] virtual DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f,
-                                            DevicePtr<Location> location, std::uint32_t count) noexcept = 0;
-  // The same for several batches in one launch. REQUIRES: parts <= search_parts_max.
-  [[nodiscard]] virtual DeviceStatus search(DeviceIndex index, const SearchPart* part,
-                                            std::uint32_t parts) noexcept = 0;
+  // Of several batches in one launch: location[i]: of the first cell with f[i]'s signature in its two buckets, or
+  // no_location; and the images of the items there, for parts that ask for them. The bit `accessed` of an image says
+  // whether a search has copied it since its mark was cleared, by apply_images() or by zero(). REQUIRES: parts <=
+  // search_parts_max.
+  [[nodiscard]] virtual DeviceStatus search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
+                                                  std::uint32_t parts) noexcept = 0;
+  // One batch, without images.
+  [[nodiscard]] DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
+                                    std::uint32_t count) noexcept {
+    const SearchPart part{f.address(), location.address(), count};
+    return search_parts(index, {}, &part, 1);
+  }
   // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
   // the batch twice.
   [[nodiscard]] virtual DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f,
@@ -117,6 +132,10 @@ class Stream {
   // table, all zero before and after. Cells beyond the table are left out.
   [[nodiscard]] virtual DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners,
                                            DevicePtr<const DirtyCell> cells, std::uint32_t count) noexcept = 0;
+  // Stores granules[i] at location[i] and clears its mark; of several for one location any counts. Locations beyond the
+  // images are left out.
+  [[nodiscard]] virtual DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,
+                                                  DevicePtr<const Granule> granules, std::uint32_t count) noexcept = 0;
 
   // --- order and completion
 

@@ -1,5 +1,5 @@
-// The copy of the index on one device: uploaded once, in steps, and then kept up with by a drain of the log before each
-// launch. The host's table is the truth; whatever happens here costs speed and no data
+// The copy of the index, or of one shard of it, on one device: uploaded once, in steps, and then kept up with by a
+// drain of the log before each launch. The host's table is the truth; whatever happens here costs speed and no data
 // (docs/decisions/0010-replica.md).
 //
 //            start()             all cells are queued
@@ -20,6 +20,7 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
+#include "device/replica_images.hpp"
 #include "index/index.hpp"
 #include "index/replica_log.hpp"
 
@@ -31,6 +32,8 @@ struct ReplicaOptions {
   std::uint32_t chunks = 4;                  // of them in flight
   std::uint32_t failures_max = 3;            // in a row, until it gives up
   std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
+  ReplicaImagesOptions images{};             // of items
+  std::uint32_t shard = 0;                   // of the index that it has: its number (Index::shard_bits())
 };
 
 enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
@@ -43,6 +46,7 @@ std::string_view name_of(ReplicaAbsence absence) noexcept;
 struct ReplicaTable {
   DeviceArray<Bucket> buckets;
   DeviceArray<std::uint32_t> winners;  // of Stream::apply
+  std::shared_ptr<const ReplicaImages::Memory> images;
 };
 
 // A drain, and what may be searched after it.
@@ -54,8 +58,10 @@ struct ReplicaLaunch {
   };
   Status status = Status::not_current;
   std::uint32_t number = 0;
-  bool whole = false;  // whether a miss can be final
-  DeviceIndex index;   // searches of it begin after `mark` of Replica::stream(): there, or with Stream::after()
+  bool whole = false;   // whether a miss can be final
+  DeviceIndex index;    // of the shard, for Shard::local() fingerprints; searches of it begin after `mark` of
+                        // Replica::stream(): there, or with Stream::after()
+  DeviceImages images;  // as true as the index; searched on the stream itself, before the next call here
   DeviceMark mark = 0;
   std::uint32_t copy = 0;                     // which upload it goes back to
   std::shared_ptr<const ReplicaTable> table;  // held until what searches `index` is done
@@ -83,6 +89,10 @@ struct ReplicaStats {
   std::uint64_t failures = 0;   // of the device's work
   std::uint64_t lag = 0;        // records and cells that are not in the copy yet
   std::uint64_t device_bytes = 0, pinned_bytes = 0, log_bytes = 0;
+  bool images_on = false, images_given_up = false;  // given up: the device had no memory for them
+  std::uint64_t image_bytes = 0;                    // of device_bytes
+  std::uint64_t granules = 0;                       // of items, sent to the device
+  std::uint64_t mark_clears = 0;
 };
 
 // What makes it right. Tests take rules out, one at a time, and see wrong answers.
@@ -99,8 +109,9 @@ struct ReplicaRules {
 template <class Rules, class Log>
 class BasicReplica {
  public:
-  // Throws std::runtime_error when `epochs` has no place left.
-  BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {});
+  // heap: where the items lie; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
+  BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
+               const Heap* heap = nullptr);
   ~BasicReplica();
   BasicReplica(const BasicReplica&) = delete;
   BasicReplica& operator=(const BasicReplica&) = delete;
@@ -109,6 +120,8 @@ class BasicReplica {
   ReplicaState start() noexcept;
   // Gives the device's memory back once the work that is queued is done, and switches the log off.
   void stop() noexcept;
+
+  const Shard& shard() const noexcept { return shard_; }
 
   // Uploads at most so many bytes, as far as the device has taken what was sent before. Between two steps writers, the
   // growth of the host's table and drains go on. Nothing to do unless the state is `uploading`.
@@ -126,9 +139,12 @@ class BasicReplica {
   // the state has been `uploading` at least once.
   Stream& stream() noexcept { return *stream_; }
 
+  // Of an item with an image, at most; 0: there are to be no images.
+  std::uint32_t image_granules() const noexcept { return images_.item_granules(); }
+
   // For writers between two batches, in no epoch of their own and under no stripe: when wants_drain(), drains the log
   // into pinned memory, unless somebody else is at it.
-  bool wants_drain() const noexcept { return log_.wants_drain(); }
+  bool wants_drain() const noexcept { return log_.wants_drain(shard_.number); }
   // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
   DeviceMark waits_for() noexcept;
   void relieve() noexcept;
@@ -139,8 +155,8 @@ class BasicReplica {
   struct InFlight {
     DeviceMark mark = 0;
     std::uint32_t copy = 0;
-    std::uint64_t queue_position = 0;  // of changes
-    bool upload = false;               // of a chunk: they are used in turn
+    std::uint64_t queue_position = 0, images_position = 0;  // of changes
+    bool upload = false;                                    // of a chunk: they are used in turn
   };
   // Of marks that are not settled, oldest first.
   struct InFlightList {
@@ -158,6 +174,8 @@ class BasicReplica {
 
   bool make_buffers() noexcept;
   bool make_table() noexcept;
+  void age_marks() noexcept;
+  void make_images();
   void begin_copy() noexcept;
   void follow(const Index::Searched& table) noexcept;
   void retire_table() noexcept;
@@ -176,6 +194,7 @@ class BasicReplica {
   Log& log_;
   EpochDomain& epochs_;
   const ReplicaOptions options_;
+  const Shard shard_;
 
   std::mutex told_mutex_;
   ReplicaStats told_;  // what stats() said last
@@ -185,15 +204,16 @@ class BasicReplica {
   ReplicaStats stats_;
   PinnedArray<DirtyCell> queue_memory_;
   PinnedArray<std::uint64_t> chunk_memory_;
-  DirtyQueue queue_;
+  DirtyQueue<> queue_;
+  ReplicaImages images_;
   std::uint64_t chunks_sent_ = 0, chunks_done_ = 0;
   std::shared_ptr<ReplicaTable> table_;
   std::vector<Retired> retired_;
   std::weak_ptr<const ReplicaTable> before_;  // the one retired last
 
-  std::uint32_t serial_ = 0;  // of the host's table; 0: none yet
-  std::uint32_t mask_ = 0;
-  std::uint64_t cells_ = 0, position_ = 0;  // of that table; of them, read by this upload
+  std::uint32_t serial_ = 0;                // of the host's table; 0: none yet
+  std::uint32_t mask_ = 0;                  // of the shard in that table, as are the next
+  std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
   bool restart_log_ = false;                // it is off: no upload before it is on again
   bool waits_ = false;                      // for the batches before stamp_
   bool zeroed_ = false;                     // the winners of this upload's table are

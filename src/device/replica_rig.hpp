@@ -17,7 +17,7 @@ namespace tandem {
 struct ReplicaRigOptions {
   std::uint64_t cells = 1 << 10;
   double load_grow = 0.9;
-  ReplicaLogOptions log = {};
+  ReplicaLogOptions log = {};  // its shard_bits are the index's, too
   SimOptions sim = {};
   ReplicaOptions replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 10};
 };
@@ -34,9 +34,12 @@ class ReplicaRig {
       : log(options.log),
         stepping(log),
         device(std::move(device_to_use)),
-        store({.cells = options.cells, .load_grow = options.load_grow, .log = &stepping}),
+        store({.cells = options.cells,
+               .load_grow = options.load_grow,
+               .log = &stepping,
+               .shard_bits = options.log.shard_bits}),
         worker(store),
-        replica(*device, store.index, log, store.epochs, options.replica),
+        replica(*device, store.index, log, store.epochs, options.replica, &store.heap),
         keys_(*device, searches_max),
         found_(*device, searches_max) {}
 
@@ -68,7 +71,7 @@ class ReplicaRig {
   DeviceStatus search(const ReplicaLaunch& launch, const std::vector<std::string>& keys, std::vector<Location>& found,
                       Stream* stream = nullptr) {
     if (stream == nullptr) stream = &replica.stream();
-    for (std::size_t i = 0; i < keys.size(); ++i) keys_[i] = store.fingerprint(keys[i]);
+    for (std::size_t i = 0; i < keys.size(); ++i) keys_[i] = replica.shard().local(store.fingerprint(keys[i]));
     const auto count = static_cast<std::uint32_t>(keys.size());
     DeviceStatus status = stream == &replica.stream() ? DeviceStatus::ok : stream->after(replica.stream(), launch.mark);
     if (status == DeviceStatus::ok) status = stream->search(launch.index, keys_.at(), found_.at(), count);
@@ -86,8 +89,9 @@ class ReplicaRig {
   std::string compare(const ReplicaLaunch& launch) {
     if (!launch.ready()) return "the launch is not ready";
     const Index::Searched table = store.index.searched();
-    if (table.view.mask != launch.index.mask) return "another table";
-    const PinnedArray<std::uint64_t> cells(*device, (std::uint64_t{table.view.mask} + 1) * bucket_cells);
+    const Shard& shard = replica.shard();
+    if (shard.local_mask(table.view.mask) != launch.index.mask) return "another table";
+    const PinnedArray<std::uint64_t> cells(*device, (std::uint64_t{launch.index.mask} + 1) * bucket_cells);
     Stream& stream = replica.stream();
     if (stream.copy_to_host(cells.data(), DevicePtr<std::byte>(launch.index.buckets.address()), cells.bytes()) !=
             DeviceStatus::ok ||
@@ -95,7 +99,10 @@ class ReplicaRig {
       return "the device did not answer";
     }
     const std::uint64_t* const host = table.view.buckets->cell;
-    return std::equal(host, host + cells.count(), cells.data()) ? "" : "the device's table differs";
+    for (std::uint64_t i = 0; i < cells.count(); ++i) {
+      if (cells[i] != host[shard.cell(i)]) return "the device's table differs";
+    }
+    return "";
   }
 
   ReplicaLog log;

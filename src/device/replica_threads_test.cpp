@@ -24,6 +24,9 @@ struct Mix {
   bool other_stream = false;  // searches run beside the applies of later launches
   std::uint64_t faults_every = 0;
   std::uint32_t first_launch = 1;
+  std::uint64_t images_bytes = 0;
+  // The device has the last shard; of the first one a follower in plain memory drains the log all the time.
+  std::uint32_t shard_bits = 0;
 };
 
 struct Result {
@@ -36,11 +39,21 @@ struct Result {
 // A batch on the device: its epoch ends when it is resolved.
 struct Flight {
   Flight(ReplicaRig<>& rig, std::uint64_t& random, const KeyHistory& history)
-      : f(*rig.device, count), found(*rig.device, count), epoch(rig.store.epochs) {
+      : f(*rig.device, count),
+        found(*rig.device, count),
+        images(*rig.device, count),
+        arena(*rig.device, count * image_granules_limit),
+        epoch(rig.store.epochs) {
+    const Shard& shard = rig.replica.shard();
     for (std::size_t i = 0; i < count; ++i) {
-      keys[i] = (random = mix_bits(random + 1)) % history.keys();
+      Fingerprint key{};
+      do {
+        keys[i] = (random = mix_bits(random + 1)) % history.keys();
+        key = rig.store.fingerprint(key_of(keys[i]));
+      } while (Shard::number_of(key, shard.bits) != shard.number);
       before[i] = history.state(keys[i]);
-      f[i] = rig.store.fingerprint(key_of(keys[i]));
+      f[i] = shard.local(key);
+      images[i] = 1;
     }
     epoch.enter();
   }
@@ -52,18 +65,54 @@ struct Flight {
   std::array<std::uint64_t, count> keys{}, before{};
   PinnedArray<Fingerprint> f;
   PinnedArray<Location> found;
+  PinnedArray<std::uint32_t> images;
+  PinnedArray<Granule> arena;
   EpochDomain::Participant epoch;
   ReplicaLaunch launch;
   DeviceMark mark = 0;
 };
 
+// What is wrong with its launches, or nothing.
+std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, const std::atomic<bool>& stop) {
+  ReplicaFollower<ReplicaLog> replica(rig.log, rig.store);
+  replica.restart();
+  std::uint64_t random = 5, decided = 0;
+  std::string problem;
+  while (!stop && problem.empty()) {
+    std::array<std::uint64_t, 16> keys{}, before{};
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = (random = mix_bits(random + 1)) % history.keys();
+      before[i] = history.state(keys[i]);
+    }
+    replica.epoch().enter();
+    const auto launch = replica.launch();
+    KeyHistory::Counts counts;
+    for (std::size_t i = 0; launch.usable && problem.empty() && i < keys.size(); ++i) {
+      const Fingerprint f = rig.store.fingerprint(key_of(keys[i]));
+      if (!replica.has(f)) continue;
+      problem =
+          history.check(rig.store, keys[i], before[i], {replica.search(f), replica.misses_for_good(f, launch)}, counts);
+    }
+    decided += counts.decided;
+    replica.epoch().exit();
+    if (!rig.log.recording()) replica.restart();
+    std::this_thread::yield();
+  }
+  return problem.empty() && decided == 0 ? "the follower decided nothing" : problem;
+}
+
 Result run(const Mix& mix, int launches) {
   constexpr std::uint64_t writers = 3;
-  ReplicaRig rig({.cells = mix.cells,
-                  .load_grow = mix.load_grow,
-                  .log = {.ring_records = mix.ring_records, .first_launch = mix.first_launch},
-                  .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
-                  .replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .failures_max = 1000}});
+  ReplicaRig rig(
+      {.cells = mix.cells,
+       .load_grow = mix.load_grow,
+       .log = {.ring_records = mix.ring_records, .first_launch = mix.first_launch, .shard_bits = mix.shard_bits},
+       .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
+       .replica = {.queue_cells = 1 << 12,
+                   .chunk_bytes = 1 << 12,
+                   .failures_max = 1000,
+                   .images = {.bytes = mix.images_bytes},
+                   .shard = (1u << mix.shard_bits) - 1}});
   KeyHistory history(mix.keys);
   Result result;
   std::array<std::string, writers> problems;
@@ -93,6 +142,11 @@ Result run(const Mix& mix, int launches) {
     }
   });
 
+  std::string follower_problem;
+  if (mix.shard_bits != 0) {
+    threads.emplace_back([&] { follower_problem = follow_first_shard(rig, history, stop); });
+  }
+
   rig.replica.start();
   const std::unique_ptr<Stream> own = rig.device->make_stream();
   Stream& stream = mix.other_stream ? *own : rig.replica.stream();
@@ -108,6 +162,9 @@ Result run(const Mix& mix, int launches) {
         const bool final = flight.found[i] == no_location && final_miss(rig.store.index, flight.f[i], flight.launch);
         result.problem =
             history.check(rig.store, flight.keys[i], flight.before[i], {flight.found[i], final}, result.counts);
+        if (flight.launch.images.count == 0 || flight.images[i] == 0 || !result.problem.empty()) continue;
+        const auto* const image = reinterpret_cast<const Item*>(&flight.arena[flight.images[i] - 1]);
+        result.problem = history.check_image(rig.store, flight.keys[i], image, flight.launch.number, result.counts);
       }
     } else if (status != DeviceStatus::failed && copy != DeviceStatus::failed) {
       result.problem = "a search is neither done nor failed";
@@ -143,7 +200,12 @@ Result run(const Mix& mix, int launches) {
     if (mix.other_stream) {
       EXPECT_EQ(stream.after(rig.replica.stream(), flight.launch.mark), DeviceStatus::ok);
     }
-    EXPECT_EQ(stream.search(flight.launch.index, flight.f.at(), flight.found.at(), Flight::count), DeviceStatus::ok);
+    const SearchPart part{.fingerprints = flight.f.at().address(),
+                          .locations = flight.found.at().address(),
+                          .count = Flight::count,
+                          .images = flight.launch.images.count != 0 ? flight.images.at().address() : 0,
+                          .arena = flight.arena.at().address()};
+    EXPECT_EQ(stream.search_parts(flight.launch.index, flight.launch.images, &part, 1), DeviceStatus::ok);
     flight.mark = stream.mark();
     if (flights.size() > 3) resolve();
   }
@@ -153,6 +215,7 @@ Result run(const Mix& mix, int launches) {
   for (const std::string& p : problems) {
     if (result.problem.empty()) result.problem = p;
   }
+  if (result.problem.empty()) result.problem = follower_problem;
   rig.device->slow(0);
   rig.device->fail(0);
   for (ReplicaLaunch launch; result.problem.empty();) {
@@ -203,6 +266,55 @@ TEST(ReplicaThreads, WorkFails) {
   const Result r = run({.cells = 1 << 10, .keys = 1200, .other_stream = true, .faults_every = 32}, 100 * effort);
   expect_right(r);
   EXPECT_GT(r.stats.failures, 0u);
+}
+
+void expect_images(const Result& r) {
+  expect_right(r);
+  EXPECT_GT(r.counts.images, 0u);
+  EXPECT_GT(r.counts.images_changed, 0u);
+  EXPECT_GT(r.stats.granules, 0u);
+}
+
+TEST(ReplicaThreads, ImagesAtHighLoad) {
+  expect_images(run({.cells = 1 << 10, .keys = 1300, .images_bytes = 64 << 20}, 500 * effort));
+}
+
+TEST(ReplicaThreads, ImagesOfSomeItems) {
+  expect_images(run({.cells = 1 << 10, .keys = 1300, .images_bytes = page_bytes + (20 << 10)}, 200 * effort));
+}
+
+TEST(ReplicaThreads, ImagesWhileTheTableGrows) {
+  const Result r =
+      run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200, .images_bytes = 64 << 20}, 100 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.uploads, 1u);
+}
+
+TEST(ReplicaThreads, ImagesWhenWritersRelieveTheLog) {
+  const Result r =
+      run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .waits = true, .images_bytes = 64 << 20}, 30 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.relieved, 0u);
+}
+
+TEST(ReplicaThreads, ImagesWhenWorkFails) {
+  const Result r = run({.cells = 1 << 10, .keys = 1200, .faults_every = 32, .images_bytes = 64 << 20}, 100 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.failures, 0u);
+}
+
+TEST(ReplicaThreads, TwoShardsDrainBesideEachOther) {
+  expect_right(run({.cells = 1 << 10, .keys = 1300, .shard_bits = 1}, 300 * effort));
+}
+
+TEST(ReplicaThreads, ShardsWhileTheTableGrows) {
+  const Result r =
+      run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200, .images_bytes = 64 << 20, .shard_bits = 2},
+          50 * effort);
+  expect_right(r);
+  EXPECT_GT(r.counts.images, 0u);
+  EXPECT_GT(r.stats.granules, 0u);
+  EXPECT_GT(r.stats.uploads, 1u);
 }
 
 TEST(ReplicaThreads, LaunchNumbersWrap) {

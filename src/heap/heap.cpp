@@ -221,6 +221,9 @@ std::size_t Heap::reclaim_sealed(Cache& cache, std::size_t slots_wanted) noexcep
   if (oldest == RetiredList::no_stamp) return 0;
   if (oldest >= cache.safe_seen_) {
     cache.safe_seen_ = epochs_.safe_stamp();
+#if defined(TANDEM_CANARY_EARLY_REUSE)
+    ++cache.safe_seen_;
+#endif
     if (oldest >= cache.safe_seen_) return 0;
   }
   // Slots of pinned pages are retired anew, with a stamp that is not safe yet: the loops end.

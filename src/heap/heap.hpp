@@ -67,6 +67,11 @@ class Heap {
   TD_INLINE Location location_of(const Item* item) const noexcept {
     return static_cast<Location>((reinterpret_cast<const char*>(item) - base_) / granule_bytes);
   }
+  // Whether it lies in the heap, and is no copy elsewhere.
+  bool holds(const Item* item) const noexcept {
+    const char* const at = reinterpret_cast<const char*>(item);
+    return at >= base_ && at < base_ + reserved_bytes() + page_bytes;
+  }
   // Of any item, huge ones included.
   TD_INLINE std::uint64_t value_bytes(const Item* item) const noexcept {
     return TD_LIKELY(!item->is_huge()) ? item->small_value_bytes() : huge_value_bytes(item);
@@ -135,6 +140,8 @@ class Heap {
   };
   Swept sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
               const void* context) noexcept;
+  // How often a class's hand, or S3-FIFO's, has passed over an eighth of its slots, all classes together.
+  std::uint64_t eighths_swept() const noexcept { return eighths_swept_.load(std::memory_order_relaxed); }
   // S3-FIFO's part, or nullptr: who publishes an item tells it.
   Probation* probation() const noexcept { return probation_.get(); }
   std::uint64_t slots_total(SizeClass c) const noexcept {
@@ -200,7 +207,7 @@ class Heap {
 
  private:
   struct Counters {
-    std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0};
+    std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0}, swept{0};
     std::uint64_t allocated_by_gone = 0;                     // by caches that are gone; guarded by caches_mutex_
     std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; the same
   };
@@ -240,6 +247,7 @@ class Heap {
 
   char* base_ = nullptr;  // of page 0
   PageTable table_;
+  void count_swept(SizeClass c, std::uint64_t slots, std::uint64_t of_class) noexcept;
   std::size_t end_probation(SizeClass c, std::span<Location> victims, IsGarbage is_garbage,
                             const void* context) noexcept;
 
@@ -257,6 +265,7 @@ class Heap {
 
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
   std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
+  std::atomic<std::uint64_t> eighths_swept_{0};
   alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{
       0};  // of all pages: mostly none, and then nobody looks at the page's
 };

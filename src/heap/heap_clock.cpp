@@ -10,8 +10,8 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
                                 const void* context) noexcept {
   constexpr std::size_t looks_max = 512;
   const std::uint64_t slots = slots_total(c);
-  std::size_t found = 0;
-  for (std::size_t looks = 0; looks < looks_max && found < victims.size(); ++looks) {
+  std::size_t found = 0, looks = 0;
+  for (; looks < looks_max && found < victims.size(); ++looks) {
     const Location l = probation_->take_oldest(c, slots);
     if (l == no_location) break;
     if (items_of_page(page_of(l)) != c) continue;  // its page has moved on
@@ -24,6 +24,7 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
     }
     victims[found++] = l;
   }
+  count_swept(c, looks, slots);
   return found;
 }
 
@@ -71,7 +72,14 @@ Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
     }
     if (slot < end) pages.unclaim(range, slot);
   }
+  count_swept(c, looked, turn);
   return {found, 0};
+}
+
+void Heap::count_swept(SizeClass c, std::uint64_t slots, std::uint64_t of_class) noexcept {
+  const std::uint64_t eighth = std::max<std::uint64_t>(of_class / 8, 1);
+  const std::uint64_t before = counters_[index_of(c)].swept.fetch_add(slots, std::memory_order_relaxed);
+  if (before / eighth != (before + slots) / eighth) eighths_swept_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Heap::count_eviction(SizeClass c, bool expired) noexcept {

@@ -52,10 +52,11 @@ struct alignas(64) Bucket {
 static_assert(sizeof(Bucket) == 64 && alignof(Bucket) == 64);
 
 // What searches and changes a table; whoever owns the memory is another type (Table). Trivially copyable: the same
-// bytes on host and device. REQUIRES: mask + 1 buckets, a power of two and at least 2.
+// bytes on host and device. REQUIRES: mask + 1 buckets, a power of two and at least 2 << shard_bits.
 struct IndexView {
   Bucket* buckets;
   std::uint32_t mask;
+  std::uint32_t shard_bits = 0;  // both buckets of a key end in the same so many bits (Shard)
 
   TD_WORD std::uint32_t first(Fingerprint f) const { return f.hash & mask; }
   // The other bucket of a cell that lies in bucket b: an involution, needs no key, keeps its low bits when the mask
@@ -63,7 +64,7 @@ struct IndexView {
   TD_WORD std::uint32_t other(std::uint32_t b, std::uint32_t signature) const {
     std::uint32_t m = signature * 0x9E3779B1u;
     m ^= m >> 15;
-    return b ^ ((m | 1u) & mask);
+    return b ^ (((m | 1u) << shard_bits) & mask);
   }
   TD_WORD std::uint32_t second(Fingerprint f) const { return other(first(f), f.signature); }
 };
@@ -75,11 +76,15 @@ struct DirtyCell {
 };
 static_assert(sizeof(DirtyCell) == 16);
 
-// Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes
-// locations.
+// Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes what
+// it finds. Device addresses.
 struct SearchPart {
-  std::uint64_t fingerprints, locations;  // device addresses
+  std::uint64_t fingerprints, locations;
   std::uint32_t count;
+  // 0, or images of the items are wanted (ItemImages): of each query whose images[i] is not 0. Then that says which
+  // granule of `arena`, which has item_granules for each query, is the item's first, plus 1; 0 if the item has no
+  // image.
+  std::uint64_t images = 0, arena = 0;
 };
 inline constexpr std::uint32_t search_parts_max = 64;  // of one launch
 

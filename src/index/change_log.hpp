@@ -14,21 +14,14 @@
 #include <initializer_list>
 #include <span>
 
-#include "heap/item.hpp"
+#include "base/platform.hpp"
 
 namespace tandem {
 
-// One thing that changes: a cell (its bytes are re-read at the drain) or an item (its state word, or its existence).
+// A cell that changes, or whose item does (its state word): cell and item are read again at the drain.
 struct Change {
-  enum class Kind : std::uint8_t { cell, item };
-  Kind kind;
-  std::uint32_t table;       // cell: serial number of its table, which grows with every growth
-  std::uint64_t cell_index;  // cell: 8 * bucket + slot
-  Location location;         // item
-  static constexpr Change of_cell(std::uint32_t table, std::uint64_t cell_index) {
-    return {Kind::cell, table, cell_index, no_location};
-  }
-  static constexpr Change of_item(Location l) { return {Kind::item, 0, 0, l}; }
+  std::uint32_t table;       // serial number of its table, which grows with every growth
+  std::uint64_t cell_index;  // 8 * bucket + slot
   friend bool operator==(const Change&, const Change&) = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -19,7 +20,7 @@ class RecordingLog final : public ChangeLog {
     enum class Call : std::uint8_t { reserve, commit, launch } call;
     std::vector<Change> changes;       // reserve
     std::vector<std::uint64_t> cells;  // the table's cells that are named, as they are now
-    std::vector<ItemState> items;      // the items that are named, as they are now
+    std::vector<std::uint64_t> items;  // the state words, now, of all items that those cells have named so far
     StripeWord stripe{};
     Ticket ticket = 0;
   };
@@ -46,6 +47,7 @@ class RecordingLog final : public ChangeLog {
   void watch(TestStore& store, Fingerprint f) {
     store_ = &store;
     f_ = f;
+    items_.clear();
   }
 
   mutable std::vector<Entry> entries;
@@ -57,22 +59,22 @@ class RecordingLog final : public ChangeLog {
     if (store_ == nullptr) return e;
     e.stripe = store_->index.stripe(f_);
     for (const Change& c : named_) {
-      if (c.kind == Change::Kind::item) {
-        e.items.push_back(Item::state_of(store_->heap.at(c.location)->state_acquire()));
-      } else {
-        std::uint64_t bits = 0;
-        store_->index.for_each_cell([&](const Table& table, std::uint64_t cell_index, Cell cell) {
-          if (table.serial() == c.table && cell_index == c.cell_index) bits = cell.bits;
-        });
-        e.cells.push_back(bits);
-      }
+      std::uint64_t bits = 0;
+      store_->index.for_each_cell([&](const Table& table, std::uint64_t cell_index, Cell cell) {
+        if (table.serial() == c.table && cell_index == c.cell_index) bits = cell.bits;
+      });
+      e.cells.push_back(bits);
+      const Location l = Cell{bits}.location();
+      if (l != no_location && std::ranges::find(items_, l) == items_.end()) items_.push_back(l);
     }
+    for (const Location l : items_) e.items.push_back(store_->heap.at(l)->state_acquire());
     return e;
   }
 
   TestStore* store_ = nullptr;
   Fingerprint f_{};
   std::vector<Change> named_;
+  mutable std::vector<Location> items_;
   Ticket ticket_ = 0;
 };
 
@@ -104,16 +106,16 @@ TEST(ChangeLog, AddIsReservedBeforeAndCommittedAfter) {
   const auto& reserve = log.entries[0];
   const auto& commit = log.entries[1];
   ASSERT_EQ(reserve.cells.size(), 1u);
-  ASSERT_EQ(reserve.items.size(), 1u);
+  ASSERT_EQ(commit.items.size(), 1u);
   EXPECT_EQ(reserve.cells[0], 0u) << "the cell is still empty";
   EXPECT_NE(commit.cells[0], 0u);
-  EXPECT_EQ(commit.items[0], ItemState::live);
+  EXPECT_EQ(Item::state_of(commit.items[0]), ItemState::live);
   const StripeWord after = store.index.stripe(f);
   EXPECT_EQ(after.changed_at(), 5u);
   EXPECT_EQ(after.version(), before.version() + 1);
 }
 
-TEST(ChangeLog, ReplaceNamesBothItemsAndTheCell) {
+TEST(ChangeLog, ReplaceNamesTheCell) {
   RecordingLog log;
   TestStore store({.log = &log});
   TestWorker worker(store);
@@ -125,11 +127,11 @@ TEST(ChangeLog, ReplaceNamesBothItemsAndTheCell) {
   expect_order(log.entries, before);
   const auto& reserve = log.entries[0];
   const auto& commit = log.entries[1];
-  ASSERT_EQ(reserve.items.size(), 2u);
-  EXPECT_EQ(reserve.items[0], ItemState::live) << "the old item is still there";
-  EXPECT_EQ(reserve.items[1], ItemState::filling);
-  EXPECT_EQ(commit.items[0], ItemState::dead);
-  EXPECT_EQ(commit.items[1], ItemState::live);
+  ASSERT_EQ(reserve.items.size(), 1u);
+  ASSERT_EQ(commit.items.size(), 2u);
+  EXPECT_EQ(Item::state_of(reserve.items[0]), ItemState::live) << "the old item is still there";
+  EXPECT_EQ(Item::state_of(commit.items[0]), ItemState::dead);
+  EXPECT_EQ(Item::state_of(commit.items[1]), ItemState::live);
   ASSERT_EQ(reserve.cells.size(), 1u);
   EXPECT_NE(reserve.cells[0], commit.cells[0]);
   EXPECT_EQ(Cell{reserve.cells[0]}.signature(), Cell{commit.cells[0]}.signature());
@@ -151,12 +153,16 @@ TEST(ChangeLog, EraseAndStateChanges) {
     guard.update_state(word::Win::mask, word::Win::put(0, 1));
   }
   expect_order(log.entries, before);
+  ASSERT_EQ(log.entries[0].items.size(), 1u);
+  EXPECT_EQ(word::Win::get(log.entries[0].items[0]), 0u);
+  EXPECT_EQ(word::Win::get(log.entries[1].items[0]), 1u);
+  EXPECT_EQ(log.entries[0].cells, log.entries[1].cells) << "the cell is named, since its item changed";
   log.entries.clear();
   before = store.index.stripe(f);
   worker.erase("k");
   expect_order(log.entries, before);
-  EXPECT_EQ(log.entries[0].items[0], ItemState::live);
-  EXPECT_EQ(log.entries[1].items[0], ItemState::dead);
+  EXPECT_EQ(Item::state_of(log.entries[0].items[0]), ItemState::live);
+  EXPECT_EQ(Item::state_of(log.entries[1].items[0]), ItemState::dead);
   EXPECT_NE(log.entries[0].cells[0], 0u);
   EXPECT_EQ(log.entries[1].cells[0], 0u);
 }
@@ -219,7 +225,6 @@ TEST(ChangeLog, GrowthNamesNoCopies) {
   std::size_t cells = 0;
   for (const auto& e : log.entries) {
     for (const Change& c : e.changes) {
-      if (c.kind != Change::Kind::cell) continue;
       EXPECT_EQ(c.table, 2u);
       ++cells;
     }
@@ -233,9 +238,7 @@ class NamingLog final : public ChangeLog {
  public:
   Ticket reserve(std::span<const Change> changes) noexcept override {
     const std::lock_guard lock(mutex_);
-    for (const Change& c : changes) {
-      if (c.kind == Change::Kind::cell) dirty_[c.table].insert(c.cell_index);
-    }
+    for (const Change& c : changes) dirty_[c.table].insert(c.cell_index);
     return 0;
   }
   void commit(Ticket) noexcept override {}

@@ -1,4 +1,5 @@
 #include "index/cuckoo_cuda.cuh"
+#include "index/item_images-inl.cuh"
 #include "index/lanes_cuda.cuh"
 
 #define TD_LANES_NAMESPACE cuda_lanes
@@ -17,9 +18,8 @@ __device__ std::uint32_t tile_index() {
 // way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is
 // the limit.
 template <class L>
-__device__ void search_thread(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
-                              std::uint32_t i) {
-  if (i / L::threads * L::threads >= count) return;
+__device__ std::uint32_t search_thread(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t i) {
+  if (i / L::threads * L::threads >= count) return 0;
   const L lanes = L::here();
   const Fingerprint mine = f[i < count ? i : count - 1];
   const std::uint32_t b1 = index.first(mine), b2 = index.second(mine);
@@ -50,12 +50,7 @@ __device__ void search_thread(IndexView index, const Fingerprint* f, std::uint32
       }
     }
   }
-  if (i < count) location[i] = found;
-}
-
-template <class L>
-__global__ void search_kernel(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count) {
-  search_thread<L>(index, f, location, count, blockIdx.x * blockDim.x + threadIdx.x);
+  return found;
 }
 
 // Blocks belong to one part each: part p's end before block_end[p].
@@ -63,14 +58,22 @@ struct Parts {
   SearchPart part[search_parts_max];
   std::uint32_t block_end[search_parts_max];
 };
-template <class L>
-__global__ void search_parts_kernel(IndexView index, const __grid_constant__ Parts parts) {
+template <class L, bool WithImages>
+__global__ void search_kernel(IndexView index, const ItemImages images, const __grid_constant__ Parts parts) {
   std::uint32_t p = 0, begin = 0;
   while (blockIdx.x >= parts.block_end[p]) begin = parts.block_end[p++];
   const SearchPart& part = parts.part[p];
-  search_thread<L>(index, reinterpret_cast<const Fingerprint*>(part.fingerprints),
-                   reinterpret_cast<std::uint32_t*>(part.locations), part.count,
-                   (blockIdx.x - begin) * blockDim.x + threadIdx.x);
+  const std::uint32_t i = (blockIdx.x - begin) * blockDim.x + threadIdx.x;
+  const bool wanted =
+      WithImages && part.images != 0 && i < part.count && reinterpret_cast<const std::uint32_t*>(part.images)[i] != 0;
+  const std::uint32_t found =
+      search_thread<L>(index, reinterpret_cast<const Fingerprint*>(part.fingerprints), part.count, i);
+  if (i < part.count) reinterpret_cast<std::uint32_t*>(part.locations)[i] = found;
+  if constexpr (WithImages) {
+    extern __shared__ std::uint32_t scratch[];
+    if (part.images == 0) return;
+    copy_images(images, wanted ? found : 0, part, i, *reinterpret_cast<ImageScratch*>(scratch));
+  }
 }
 
 template <class L>
@@ -113,6 +116,21 @@ __global__ void apply_store_kernel(IndexView index, std::uint64_t cell_count, st
   winner.store(0, cuda::memory_order_relaxed);
 }
 
+// Two threads a granule.
+__global__ void apply_images_kernel(const ItemImages images, const std::uint32_t* location, const Granule* granules,
+                                    std::uint32_t count) {
+  const std::uint32_t half = blockIdx.x * blockDim.x + threadIdx.x;
+  if (half / 2 >= count) return;
+  const std::uint32_t to = location[half / 2];
+  if (to >= images.count) return;
+  reinterpret_cast<uint4*>(images.granules + to)[half % 2] = *half_of(granules + half / 2, half % 2);
+  if (half % 2 == 0) {  // another item than the one that was read, or one that has to be heard of again
+    cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> marks(images.marks[to / 32]);
+    const std::uint32_t mine = 1u << to % 32;
+    if ((marks.load(cuda::memory_order_relaxed) & mine) != 0) marks.fetch_and(~mine, cuda::memory_order_relaxed);
+  }
+}
+
 constexpr std::uint32_t apply_threads = 256;
 
 std::uint32_t blocks_for(std::uint64_t threads, std::uint32_t block_threads) {
@@ -143,29 +161,27 @@ cudaError_t with_lanes(std::uint32_t threads, F launch) {
 
 }  // namespace
 
-cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
+cudaError_t search_on_device(IndexView index, const ItemImages& images, const SearchPart* part, std::uint32_t parts,
                              cudaStream_t stream, const KernelTuning& tuning) {
-  if (count == 0) return cudaSuccess;
-  return with_lanes(tuning.search_threads, [&]<class L>(L) {
-    search_kernel<L>
-        <<<blocks_for(count, tuning.search_block), tuning.search_block, 0, stream>>>(index, f, location, count);
-  });
-}
-
-cudaError_t search_on_device(IndexView index, const SearchPart* part, std::uint32_t parts, cudaStream_t stream,
-                             const KernelTuning& tuning) {
-  if (parts > search_parts_max) return cudaErrorInvalidValue;
+  if (parts > search_parts_max || tuning.search_block % image_warp != 0) return cudaErrorInvalidValue;
   Parts all{};
   std::uint32_t blocks = 0, used = 0;
+  bool with_images = false;
   for (std::uint32_t p = 0; p < parts; ++p) {
     if (part[p].count == 0) continue;
     blocks += blocks_for(part[p].count, tuning.search_block);
     all.part[used] = part[p];
+    with_images |= part[p].images != 0;
     all.block_end[used++] = blocks;
   }
   if (blocks == 0) return cudaSuccess;
   return with_lanes(tuning.search_threads, [&]<class L>(L) {
-    search_parts_kernel<L><<<blocks, tuning.search_block, 0, stream>>>(index, all);
+    if (with_images) {
+      const std::uint32_t scratch = sizeof(ImageScratch) + tuning.search_block * image_granules_limit;
+      search_kernel<L, true><<<blocks, tuning.search_block, scratch, stream>>>(index, images, all);
+    } else {
+      search_kernel<L, false><<<blocks, tuning.search_block, 0, stream>>>(index, images, all);
+    }
   });
 }
 
@@ -194,6 +210,14 @@ cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const Dirty
   const std::uint32_t blocks = blocks_for(count, apply_threads);
   apply_vote_kernel<<<blocks, apply_threads, 0, stream>>>(cell_count, winners, cells, count);
   apply_store_kernel<<<blocks, apply_threads, 0, stream>>>(index, cell_count, winners, cells, count);
+  return cudaGetLastError();
+}
+
+cudaError_t apply_images_on_device(const ItemImages& images, const std::uint32_t* location, const Granule* granules,
+                                   std::uint32_t count, cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const std::uint32_t blocks = blocks_for(2 * std::uint64_t{count}, apply_threads);
+  apply_images_kernel<<<blocks, apply_threads, 0, stream>>>(images, location, granules, count);
   return cudaGetLastError();
 }
 

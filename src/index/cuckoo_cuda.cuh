@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "index/cell.hpp"
+#include "index/item_images.hpp"
 
 namespace tandem {
 
@@ -16,12 +17,10 @@ struct KernelTuning {
   std::uint32_t update_threads = 2, update_block = 128;  // insert, erase
 };
 
-// location[i]: of the first cell with f[i]'s signature, or 0.
-cudaError_t search_on_device(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count,
+// For each part, location[i]: of the first cell with f[i]'s signature, or 0; and the items' images, if it asks for
+// them. REQUIRES: parts <= search_parts_max; search_block is a multiple of 32.
+cudaError_t search_on_device(IndexView index, const ItemImages& images, const SearchPart* part, std::uint32_t parts,
                              cudaStream_t stream, const KernelTuning& tuning = {});
-// The same for several batches in one launch. REQUIRES: parts <= search_parts_max.
-cudaError_t search_on_device(IndexView index, const SearchPart* part, std::uint32_t parts, cudaStream_t stream,
-                             const KernelTuning& tuning = {});
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
@@ -33,5 +32,9 @@ cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::ui
 // table, all zero before and after. Cells beyond the table are left out.
 cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
                             cudaStream_t stream);
+// Stores each granule at its location; of several for one location any. Those beyond the images are left out. What it
+// stores counts as not read yet.
+cudaError_t apply_images_on_device(const ItemImages& images, const std::uint32_t* location, const Granule* granules,
+                                   std::uint32_t count, cudaStream_t stream);
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -59,6 +60,13 @@ __global__ void count_wrong(const std::uint32_t* location, const std::uint32_t* 
                             unsigned long long* wrong) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < count && location[i] != wanted[i]) atomicAdd(wrong, 1ull);
+}
+// Item number l at location l: live, 8 bytes of key, 8 of value.
+__global__ void make_items(ItemImages images) {
+  const std::uint64_t l = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (l >= images.count) return;
+  constexpr std::uint64_t fixed = std::uint64_t{8} << word::ValueBytes::lo | 8;
+  images.granules[l] = {{static_cast<std::uint64_t>(ItemState::live), fixed, l, ~l}};
 }
 __global__ void count_zero(const std::uint8_t* done, std::uint64_t count, unsigned long long* zeros) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -220,6 +228,13 @@ struct Bench {
     return rates;
   }
 
+  void search_one(const Fingerprint* from, const std::uint32_t* to, std::uint64_t count, cudaStream_t on,
+                  const KernelTuning& tuning = {}) {
+    const SearchPart part{reinterpret_cast<std::uint64_t>(from), reinterpret_cast<std::uint64_t>(to),
+                          static_cast<std::uint32_t>(count)};
+    CHECK(search_on_device(index, ItemImages{}, &part, 1, on, tuning));
+  }
+
   // Of queries that are all hits, or all misses.
   Rates search(std::uint64_t keys, bool hits, const KernelTuning& tuning) {
     Timer timer(stream);
@@ -227,8 +242,7 @@ struct Bench {
     for (int r = 0; r <= rounds; ++r) {
       make(queries, absent, hits ? keys : 0, static_cast<std::uint64_t>(r) << 40);
       CHECK(cudaMemsetAsync(location, 0xff, queries * sizeof *location, stream));
-      const double s = timer.seconds(
-          [&] { CHECK(search_on_device(index, f, location, static_cast<std::uint32_t>(queries), stream, tuning)); });
+      const double s = timer.seconds([&] { search_one(f, location, queries, stream, tuning); });
       expect_few(wrong_locations(queries), "searches found something else");
       if (r > 0) rates.add(static_cast<double>(queries) / s / 1e9);
     }
@@ -323,12 +337,11 @@ struct Bench {
               const std::uint64_t k = at / batch % static_cast<std::uint64_t>(lanes), here = at % ring;
               Fingerprint* const df = f + k * batch;
               std::uint32_t* const dl = location + k * batch;
-              const auto count = static_cast<std::uint32_t>(batch);
               if (mapped) {
-                CHECK(search_on_device(index, host_f + here, host_location + here, count, s[k]));
+                search_one(host_f + here, host_location + here, batch, s[k]);
               } else {
                 CHECK(cudaMemcpyAsync(df, host_f + here, batch * sizeof *f, cudaMemcpyHostToDevice, s[k]));
-                CHECK(search_on_device(index, df, dl, count, s[k]));
+                search_one(df, dl, batch, s[k]);
                 CHECK(cudaMemcpyAsync(host_location + here, dl, batch * sizeof *dl, cudaMemcpyDeviceToHost, s[k]));
               }
             }
@@ -371,6 +384,64 @@ struct Bench {
       std::fflush(stdout);
     }
   }
+
+  // The same with the items: images of 32 bytes, of 8-byte keys and values, all over the device's memory.
+  void items_over_the_bus(double load) {
+    constexpr int streams = 4;
+    constexpr std::uint64_t ring = 1 << 20, total = ring << 5;
+    constexpr std::uint32_t item_granules = 4;
+    const auto keys = static_cast<std::uint64_t>(load * static_cast<double>(cells));
+    build(keys, {});
+    ItemImages images{nullptr, nullptr, static_cast<std::uint32_t>(keys + 1), item_granules};
+    CHECK(cudaMalloc(&images.granules, (keys + 1) * sizeof(Granule)));
+    CHECK(cudaMalloc(&images.marks, mark_words(keys + 1) * sizeof *images.marks));
+    CHECK(cudaMemset(images.marks, 0, mark_words(keys + 1) * sizeof *images.marks));
+    make_items<<<blocks_of(keys + 1), threads, 0, stream>>>(images);
+    Fingerprint* host_f = nullptr;
+    std::uint32_t *host_location = nullptr, *image = nullptr;
+    Granule* arena = nullptr;
+    CHECK(cudaHostAlloc(&host_f, ring * sizeof *host_f, cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&host_location, ring * sizeof *host_location, cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&image, ring * sizeof *image, cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&arena, ring * item_granules * sizeof *arena, cudaHostAllocMapped));
+    cudaStream_t s[streams];
+    for (cudaStream_t& one : s) CHECK(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+    make(ring, 0, keys, 7);
+    CHECK(cudaMemcpyAsync(host_f, f, ring * sizeof *f, cudaMemcpyDeviceToHost, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    std::printf("\n| with items through PCIe, load %.2f, batches of | by mapped memory, G/s |\n|---:|---:|\n", load);
+    for (const std::uint64_t batch : {1ull << 12, 1ull << 14, 1ull << 16, 1ull << 18, 1ull << 20}) {
+      Rates rates;
+      for (int r = 0; r <= rounds; ++r) {
+        const std::uint64_t n = batch < 1 << 16 ? total / 8 : total;
+        CHECK(cudaDeviceSynchronize());
+        std::fill_n(image, ring, 1u);  // later rounds of the ring ask with what the first one answered
+        const auto begin = std::chrono::steady_clock::now();
+        for (std::uint64_t at = 0; at < n; at += batch) {
+          const std::uint64_t here = at % ring;
+          const SearchPart part{.fingerprints = reinterpret_cast<std::uint64_t>(host_f + here),
+                                .locations = reinterpret_cast<std::uint64_t>(host_location + here),
+                                .count = static_cast<std::uint32_t>(batch),
+                                .images = reinterpret_cast<std::uint64_t>(image + here),
+                                .arena = reinterpret_cast<std::uint64_t>(arena + here * item_granules)};
+          CHECK(search_on_device(index, images, &part, 1, s[at / batch % streams]));
+        }
+        CHECK(cudaDeviceSynchronize());
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        if (r > 0) rates.add(static_cast<double>(n) / took.count() / 1e9);
+      }
+      unsigned long long others = 0;
+      for (std::uint64_t i = 0; i < ring; ++i) {
+        const Granule* const of_batch = arena + i / batch * batch * item_granules;
+        others += image[i] == 0 || of_batch[image[i] - 1].word[2] != host_location[i];
+      }
+      expect_few(others, "searches brought another item");
+      std::printf("| %llu | %s |\n", static_cast<unsigned long long>(batch), rates.text().c_str());
+      std::fflush(stdout);
+    }
+    CHECK(cudaFree(images.granules));
+    CHECK(cudaFree(images.marks));
+  }
 };
 
 }  // namespace
@@ -391,5 +462,6 @@ int main(int argc, char** argv) {
   for (const double load : {0.8, 0.9}) bench.resident(load, ceiling);
   bench.changes();
   bench.over_the_bus(0.8);
+  bench.items_over_the_bus(0.8);
   return 0;
 }

@@ -9,6 +9,7 @@
 #include "index/cuckoo_check.hpp"
 #include "index/displacement.hpp"
 #include "index/lanes_scalar.hpp"
+#include "index/shard.hpp"
 
 #define TD_LANES_NAMESPACE canary
 #include "index/cuckoo-inl.hpp"
@@ -21,6 +22,34 @@ constexpr std::uint64_t checks = 1;
 #else
 constexpr std::uint64_t checks = 10;
 #endif
+
+// A shard is a table like any other: the same buckets by numbers without their end, which both buckets of a key share.
+TEST(IndexView, BothBucketsOfAKeyAreOfOneShard) {
+  std::uint64_t random = 1;
+  for (std::uint32_t bits = 1; bits <= shard_bits_max; ++bits) {
+    for (const std::uint32_t mask : {0xfu, 0xffu, 0xfffffu, 0xffffffffu}) {
+      const IndexView all{nullptr, mask, bits};
+      for (std::uint32_t i = 0; i < 10'000; ++i) {
+        random = mix_bits(random + 1);
+        const Fingerprint f{static_cast<std::uint32_t>(random) | 1u, static_cast<std::uint32_t>(random >> 32)};
+        const Shard shard{Shard::number_of(f, bits), bits};
+        const IndexView own{nullptr, shard.local_mask(mask)};
+        for (const bool second : {false, true}) {
+          const std::uint32_t b = second ? all.second(f) : all.first(f);
+          const std::uint32_t local = second ? own.second(shard.local(f)) : own.first(shard.local(f));
+          ASSERT_LE(b, mask);
+          ASSERT_EQ(b & ((1u << bits) - 1), shard.number);
+          ASSERT_EQ(b >> bits, local);
+          const std::uint64_t cell = std::uint64_t{b} * bucket_cells + i % bucket_cells;
+          ASSERT_EQ(Shard::number_of_cell(cell, bits), shard.number);
+          ASSERT_EQ(shard.local_cell(cell), std::uint64_t{local} * bucket_cells + i % bucket_cells);
+          ASSERT_EQ(shard.cell(shard.local_cell(cell)), cell);
+        }
+        ASSERT_NE(all.first(f), all.second(f));
+      }
+    }
+  }
+}
 
 TEST(Cell, PacksBothWords) {
   const Cell c = Cell::of(0xfedcba98, 0x76543210);

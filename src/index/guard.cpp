@@ -96,7 +96,7 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   Item* const item = index_.heap_.at(now);
   if (item_ != nullptr) {
     TD_DEBUG_ASSERT(item != item_);
-    const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), now);
+    const ChangeLog::Ticket ticket = reserve();
     // In this order a process that is killed in between leaves the old item or both, and both have been here before an
     // answer: after a restart the larger CAS id stands. Until its cell is written nobody reaches the new one.
     item->state_word.store(live_state, std::memory_order_release);
@@ -134,7 +134,7 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
 
 void Index::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
-  const ChangeLog::Ticket ticket = reserve(index_.heap_.location_of(item_), no_location);
+  const ChangeLog::Ticket ticket = reserve();
   kill(item_);
   for (std::uint64_t*& c : cell_) {
     if (c != nullptr) write_cell(c, empty_cell);
@@ -149,25 +149,24 @@ void Index::Guard::erase() noexcept {
 void Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
   TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
-  const Logged logged(index_.options_.log, {Change::of_item(index_.heap_.location_of(item_))});
+  const ChangeLog::Ticket ticket = reserve();
   std::uint64_t seen = item_->state_word.load(std::memory_order_relaxed);
   while (!item_->state_word.compare_exchange_weak(seen, (seen & ~mask) | bits, std::memory_order_release,
                                                   std::memory_order_relaxed)) {
   }
+  if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
   changed_ = true;
 }
 
-// Announces a change of the found key's items and cells.
-ChangeLog::Ticket Index::Guard::reserve(Location old_item, Location new_item) const noexcept {
+// Announces a change of the found key's cells, or of the item that they name.
+ChangeLog::Ticket Index::Guard::reserve() const noexcept {
   ChangeLog* const log = index_.options_.log;
   if (TD_LIKELY(log == nullptr)) return 0;
-  Change changes[4];
+  Change changes[2];
   std::uint32_t n = 0;
-  changes[n++] = Change::of_item(old_item);
-  if (new_item != no_location) changes[n++] = Change::of_item(new_item);
   const Table* const tables[2] = {phase_.read, phase_.other};
   for (int t = 0; t < 2; ++t) {
-    if (cell_[t] != nullptr) changes[n++] = Change::of_cell(tables[t]->serial(), tables[t]->index_of(cell_[t]));
+    if (cell_[t] != nullptr) changes[n++] = {tables[t]->serial(), tables[t]->index_of(cell_[t])};
   }
   return log->reserve({changes, n});
 }

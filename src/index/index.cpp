@@ -20,7 +20,8 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
       counters_(std::make_unique<Counter[]>(counter_count)) {
   constexpr std::uint64_t page_buckets = 4096 / sizeof(Bucket);
   const std::uint64_t buckets = std::bit_ceil((options.cells_initial + bucket_cells - 1) / bucket_cells);
-  table_ = Table::make(std::clamp(buckets, page_buckets, Table::buckets_max), 1, options.huge_pages, budget);
+  table_ = Table::make(std::clamp(buckets, page_buckets, Table::buckets_max), 1, options.huge_pages, budget,
+                       options.shard_bits);
   if (!table_) throw std::bad_alloc();
   table_bytes_.store(table_->bytes(), std::memory_order_relaxed);
   if (options_.fingerprint == nullptr)
@@ -130,8 +131,7 @@ std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now, Chan
       const std::uint32_t turned = (empty | empty << bucket_cells) >> preferred;
       const std::uint32_t slot = (preferred + static_cast<std::uint32_t>(std::countr_zero(turned))) % bucket_cells;
       std::uint64_t* const cell = &bucket->cell[slot];
-      const Logged logged(log,
-                          {Change::of_item(now.location()), Change::of_cell(table.serial(), table.index_of(cell))});
+      const Logged logged(log, {Change{table.serial(), table.index_of(cell)}});
       std::uint64_t seen = 0;
       if (ScalarLanes::at(cell).compare_exchange_strong(seen, now.bits, std::memory_order_release,
                                                         std::memory_order_relaxed)) {

@@ -27,8 +27,9 @@ struct IndexOptions {
   std::uint64_t hash_seed = 0;
   double load_grow = 0.90;  // growth starts above this load
   bool huge_pages = true;
-  std::string_view lanes = {};  // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
-  ChangeLog* log = nullptr;     // outlives the index; nullptr: no replica follows
+  std::string_view lanes = {};   // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
+  ChangeLog* log = nullptr;      // outlives the index; nullptr: no replica follows
+  std::uint32_t shard_bits = 0;  // of so many devices' replicas, as a power of two; at most shard_bits_max
   // What callers make fingerprints with; growth makes them again from the items' keys. Tests put a poorer one here.
   Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of
 };
@@ -64,7 +65,7 @@ class Index {
   };
   TD_INLINE Prefetcher prefetcher() const noexcept {
     const std::uint32_t mask = hint_mask_.load(std::memory_order_relaxed);
-    return {{hint_buckets_.load(std::memory_order_relaxed), mask}, Table::reads_both(mask)};
+    return {{hint_buckets_.load(std::memory_order_relaxed), mask, options_.shard_bits}, Table::reads_both(mask)};
   }
   // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
   // compares the key, and on a mismatch or a miss asks find(). Prefetches the items it names. Runs on the widest lanes
@@ -113,7 +114,7 @@ class Index {
     Guard(Index& index, Fingerprint f) noexcept;
     template <class IsIt>
     Item* find_cell(IsIt is_it) noexcept;
-    ChangeLog::Ticket reserve(Location old_item, Location new_item) const noexcept;
+    ChangeLog::Ticket reserve() const noexcept;
 
     Index& index_;
     const Fingerprint f_;
@@ -125,9 +126,11 @@ class Index {
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
   void prefetch_stripe(Fingerprint f) const noexcept;
+  TD_INLINE void prefetch_stripe_to_read(Fingerprint f) const noexcept { prefetch_read(&stripes_.of(f.signature)); }
   // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
   TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
-    const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed)};
+    const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed),
+                         options_.shard_bits};
     prefetch_write(view.buckets + view.first(f));
     prefetch_write(view.buckets + view.second(f));
     prefetch_stripe(f);
@@ -175,6 +178,7 @@ class Index {
   }
 
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
+  std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
   std::uint64_t cell_count() const noexcept;   // of the table that takes new keys
   std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
   std::uint64_t table_bytes() const noexcept;  // of all tables now allocated

@@ -43,6 +43,7 @@ struct TestStoreOptions {
   Fingerprint (*fingerprint)(std::string_view, std::uint64_t) = plain_fingerprint;
   std::string_view lanes = {};
   ChangeLog* log = nullptr;
+  std::uint32_t shard_bits = 0;
 };
 
 class TestStore {
@@ -59,6 +60,7 @@ class TestStore {
                .huge_pages = false,
                .lanes = options.lanes,
                .log = options.log,
+               .shard_bits = options.shard_bits,
                .fingerprint = options.fingerprint},
               budget, epochs, heap) {}
 
@@ -159,6 +161,15 @@ class TestWorker {
       guard.erase();
     }
     retire(old);
+    return true;
+  }
+
+  // Changes the key's item in place.
+  bool touch(const std::string& key, std::uint32_t expiry_s) {
+    const Batch batch(*this);
+    Index::Guard guard = store.index.lock(store.fingerprint(key));
+    if (guard.find(std::string_view(key)) == nullptr) return false;
+    guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
     return true;
   }
 

@@ -55,11 +55,15 @@ bool Index::move_cell(const Table& table, const DisplacementMove& move) noexcept
   const Cell victim{ScalarLanes::at(from).load(std::memory_order_relaxed)};
   bool moved = false;
   if (victim.signature() == seen.signature()) {
-    const Logged logged(options_.log, {Change::of_cell(table.serial(), table.index_of(to)),
-                                       Change::of_cell(table.serial(), table.index_of(from))});
+    const Logged logged(options_.log,
+                        {Change{table.serial(), table.index_of(to)}, {table.serial(), table.index_of(from)}});
     std::uint64_t expected = 0;
-    moved = ScalarLanes::at(to).compare_exchange_strong(expected, victim.bits, std::memory_order_release,
-                                                        std::memory_order_relaxed);
+#if defined(TANDEM_CANARY_DROP_DISPLACEMENT)
+    moved = canary_strikes(10);
+    if (!moved)
+#endif
+      moved = ScalarLanes::at(to).compare_exchange_strong(expected, victim.bits, std::memory_order_release,
+                                                          std::memory_order_relaxed);
     if (moved) ScalarLanes::at(from).store(0, std::memory_order_release);
   }
   if (moved) {

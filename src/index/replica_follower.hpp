@@ -77,8 +77,13 @@ class ReplicaFollower {
     bool usable = false;  // its drain delivered everything
   };
 
-  ReplicaFollower(Log& log, TestStore& store, std::uint64_t queue_cells = 1 << 16)
-      : log_(log), store_(store), epoch_(store.epochs), memory_(queue_cells), queue_(memory_) {}
+  ReplicaFollower(Log& log, TestStore& store, std::uint64_t queue_cells = 1 << 16, std::uint32_t shard = 0)
+      : shard_{shard, store.index.shard_bits()},
+        log_(log),
+        store_(store),
+        epoch_(store.epochs),
+        memory_(queue_cells),
+        queue_(memory_) {}
 
   // Follows the table that is searched now, from now on. REQUIRES: nobody writes whose batch began before the log was
   // started.
@@ -87,8 +92,8 @@ class ReplicaFollower {
     ++uploads;
     const bool entered = enter();
     const Index::Searched table = store_.index.searched();
-    extent_ = {table.serial, (std::uint64_t{table.view.mask} + 1) * bucket_cells};
-    mask_ = table.view.mask;
+    mask_ = shard_.local_mask(table.view.mask);
+    extent_ = {table.serial, (std::uint64_t{mask_} + 1) * bucket_cells, shard_};
     cells_.resize(extent_.cells);
     for (std::uint64_t i = 0; i < extent_.cells; ++i) cells_[i] = host_cell(table.view, i);
     if (entered) epoch_.exit();
@@ -96,7 +101,7 @@ class ReplicaFollower {
 
   // After an overflow: the log anew, then all cells. REQUIRES: epoch() is not active.
   void restart() {
-    log_.start();
+    log_.start(shard_.number);
     const std::uint64_t stamp = store_.epochs.retire_stamp();
     while (!store_.epochs.is_safe(stamp)) std::this_thread::yield();
     upload();
@@ -114,9 +119,11 @@ class ReplicaFollower {
     return {d.launch, d.table.whole, d.recording && d.complete && !moved};
   }
 
+  bool has(Fingerprint f) const { return Shard::number_of(f, shard_.bits) == shard_.number; }
+  // REQUIRES: has(f).
   Location search(Fingerprint f) const {
     const IndexView view{nullptr, mask_};
-    for (const std::uint32_t b : {view.first(f), view.second(f)}) {
+    for (const std::uint32_t b : {view.first(shard_.local(f)), view.second(shard_.local(f))}) {
       for (std::uint32_t i = 0; i < bucket_cells; ++i) {
         const Cell c{cells_[std::uint64_t{b} * bucket_cells + i]};
         if (!c.empty() && c.signature() == f.signature) return c.location();
@@ -151,8 +158,8 @@ class ReplicaFollower {
     epoch_.enter();
     return true;
   }
-  static std::uint64_t host_cell(IndexView view, std::uint64_t i) {
-    return ScalarLanes::at(view.buckets->cell + i).load(std::memory_order_acquire);
+  std::uint64_t host_cell(IndexView view, std::uint64_t i) const {
+    return ScalarLanes::at(view.buckets->cell + shard_.cell(i)).load(std::memory_order_acquire);
   }
   void apply() {
     while (queue_.waiting() != 0) {
@@ -165,11 +172,12 @@ class ReplicaFollower {
     queue_.release(queue_.sent());
   }
 
+  const Shard shard_;
   Log& log_;
   TestStore& store_;
   EpochDomain::Participant epoch_;
   std::vector<DirtyCell> memory_;
-  DirtyQueue queue_;
+  DirtyQueue<> queue_;
   ReplicaExtent extent_;
   std::uint32_t mask_ = 0;
   std::vector<std::uint64_t> cells_;

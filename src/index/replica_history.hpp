@@ -1,16 +1,19 @@
 // For tests of replicas: what is known of each key while threads write, and the answers of a launch checked against it.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "index/index_test_support.hpp"
+#include "index/replica_log.hpp"
 
 namespace tandem {
 
-// Each key has one writer, which says here what it does: |63 generation 2|1 busy|0 present|. The value is the
-// generation.
+// Each key has one writer, which says here what it does: |63 generation 2|1 busy|0 present|. An item's value is the
+// generation, or its expiry if it was touched since it was set.
 class KeyHistory {
  public:
   explicit KeyHistory(std::uint64_t keys) : state_(keys) {}
@@ -29,6 +32,9 @@ class KeyHistory {
     if (is_present && (random >> 40) % 3 == 0) {
       if (!worker.erase(key_of(key))) return key_of(key) + " was not there to be erased";
       is_present = false;
+    } else if (is_present && (random >> 44) % 4 == 0) {
+      if (!worker.touch(key_of(key), static_cast<std::uint32_t>(next)))
+        return key_of(key) + " was not there to be touched";
     } else {
       const auto outcome = worker.set(key_of(key), next);
       if (outcome == TestWorker::Outcome::no_room) {  // wait for the growth
@@ -46,7 +52,7 @@ class KeyHistory {
     bool final_miss = false;
   };
   struct Counts {
-    std::uint64_t hits = 0, final_misses = 0, to_host = 0, decided = 0;
+    std::uint64_t hits = 0, final_misses = 0, to_host = 0, decided = 0, images = 0, images_changed = 0;
   };
   // before: the key's state from before the launch. REQUIRES: the caller has been in an epoch since then.
   std::string check(TestStore& store, std::uint64_t key, std::uint64_t before, Answer answer, Counts& counts) const {
@@ -54,8 +60,7 @@ class KeyHistory {
     if (item != nullptr && (Item::state_of(item->state_acquire()) != ItemState::live || item->key() != key_of(key))) {
       item = nullptr;
     }
-    std::uint64_t value = 0;
-    if (item != nullptr) std::memcpy(&value, item->value(), sizeof value);
+    const std::uint64_t value = item != nullptr ? generation_of(item) : 0;
     counts.hits += item != nullptr;
     counts.final_misses += answer.final_miss;
     counts.to_host += item == nullptr && !answer.final_miss;
@@ -67,7 +72,35 @@ class KeyHistory {
     return "";
   }
 
+  // An image that a launch brought: once nothing was changed since that launch, it is the item as it is.
+  std::string check_image(const TestStore& store, std::uint64_t key, const Item* image, std::uint32_t launch,
+                          Counts& counts) const {
+    const std::uint64_t before = state(key);
+    if (!unchanged_since(store.index, store.fingerprint(key_of(key)), launch)) {
+      ++counts.images_changed;
+      return "";
+    }
+    const std::uint64_t after = state(key);
+    if (image->key() != key_of(key)) {
+      const bool is_alike = store.fingerprint(image->key()).signature == store.fingerprint(key_of(key)).signature;
+      return is_alike ? "" : key_of(key) + ": the image of another item";
+    }
+    ++counts.images;
+    if (Item::state_of(image->state_acquire()) != ItemState::live) return key_of(key) + ": an image of a dead item";
+    const std::uint64_t found = generation_of(image);
+    if (found < generation(before)) return key_of(key) + ": an old image";
+    if (found > generation(after) + (busy(after) ? 1 : 0)) return key_of(key) + ": an image of nothing";
+    if (before == after && !busy(before) && !present(before)) return key_of(key) + ": an image of what was erased";
+    return "";
+  }
+
  private:
+  static std::uint64_t generation_of(const Item* item) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, item->value(), sizeof value);
+    return std::max<std::uint64_t>(value, Item::expiry_of(item->state_acquire()));
+  }
+
   std::vector<std::atomic<std::uint64_t>> state_;
 };
 

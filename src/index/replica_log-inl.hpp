@@ -11,31 +11,38 @@ namespace tandem {
 template <class Rules>
 BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
     : ring_records_(options.ring_records),
-      rings_(std::make_shared<WriterRings>(options.ring_records)),
+      shard_bits_(options.shard_bits),
+      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits)),
       word_(std::uint64_t{options.first_launch} << launch_shift) {
-  TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16);
+  TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16 && shard_bits_ <= shard_bits_max);
 }
 
 template <class Rules>
 ChangeLog::Ticket BasicReplicaLog<Rules>::reserve(std::span<const Change> changes) noexcept {
+  if (changes.empty()) return 0;
+  const std::uint32_t shard = Shard::number_of_cell(changes.front().cell_index, shard_bits_);
   // A stale "off" is harmless: start()'s caller waits for this batch.
-  if ((word_.load(std::memory_order_relaxed) & recording_bit) == 0) return 0;
-  WriterRing* const ring = rings_->mine();
-  if (TD_UNLIKELY(ring == nullptr)) {
-    overflow();
+  if ((word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return 0;
+#if defined(TANDEM_CANARY_SKIP_DIRTY_LOG)
+  if (canary_strikes(500)) return 0;
+#endif
+  WriterRing* const rings = rings_->mine();
+  if (TD_UNLIKELY(rings == nullptr)) {
+    overflow(shard);
     return 0;
   }
+  WriterRing* const ring = rings + shard;
   const std::uint64_t begin = ring->reserved.load(std::memory_order_relaxed);
   TD_DEBUG_ASSERT(begin == ring->committed.load(std::memory_order_relaxed));
   if (TD_UNLIKELY(begin + changes.size() - ring->head_seen > ring_records_ / 2) &&
-      !has_room(*ring, begin, changes.size())) {
+      !has_room(*ring, shard, begin, changes.size())) {
     return 0;
   }
   std::uint64_t tail = begin;
   for (const Change& c : changes) {
-    if (c.kind == Change::Kind::cell) ring->records[tail++ & ring->mask] = LogRecord::of(c).bits;
+    TD_DEBUG_ASSERT(Shard::number_of_cell(c.cell_index, shard_bits_) == shard);
+    ring->records[tail++ & ring->mask] = LogRecord::of(c).bits;
   }
-  if (tail == begin) return 0;
   ring->reserved.store(tail, std::memory_order_release);
   return std::bit_cast<std::uintptr_t>(ring);
 }
@@ -52,7 +59,7 @@ void BasicReplicaLog<Rules>::commit(Ticket ticket) noexcept {
 template <class Rules>
 std::uint32_t BasicReplicaLog<Rules>::launch() const noexcept {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
-  if ((word & recording_bit) != 0) {
+  if ((word & recording_mask) != 0) {
     fence_seq_cst();
     word = word_.load(std::memory_order_relaxed);
   }
@@ -61,61 +68,64 @@ std::uint32_t BasicReplicaLog<Rules>::launch() const noexcept {
 
 // The slow path of reserve(): looks where the drains are by now.
 template <class Rules>
-bool BasicReplicaLog<Rules>::has_room(WriterRing& ring, std::uint64_t tail, std::uint64_t records) noexcept {
+bool BasicReplicaLog<Rules>::has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail,
+                                      std::uint64_t records) noexcept {
   ring.head_seen = ring.head.load(std::memory_order_acquire);
   const std::uint64_t used = tail + records - ring.head_seen;
-  if (used > ring_records_ / 2 && !wants_drain()) wants_drain_.store(true, std::memory_order_relaxed);
+  if (used > ring_records_ / 2 && !wants_drain(shard)) wants_drain_[shard].store(true, std::memory_order_relaxed);
   if (used <= ring_records_) return true;
-  overflow();
+  overflow(shard);
   return false;
 }
 
 template <class Rules>
-void BasicReplicaLog<Rules>::overflow() noexcept {
-  if ((word_.fetch_and(~recording_bit, std::memory_order_seq_cst) & recording_bit) != 0) {
-    overflows_.fetch_add(1, std::memory_order_relaxed);
+void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
+  const std::uint64_t bit = recording_bit(shard);
+  if ((word_.fetch_and(~bit, std::memory_order_seq_cst) & bit) != 0) {
+    overflows_[shard].fetch_add(1, std::memory_order_relaxed);
   }
 }
 
 template <class Rules>
-void BasicReplicaLog<Rules>::start() noexcept {
-  for (WriterRing* ring = rings_->first(); ring != nullptr; ring = ring->next) {
+void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
+  for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     const std::uint64_t end = ring->reserved.load(std::memory_order_acquire);
     ring->delivered = end;
     ring->head.store(end, std::memory_order_release);
   }
-  wants_drain_.store(false, std::memory_order_relaxed);
-  word_.fetch_or(recording_bit, std::memory_order_seq_cst);
+  wants_drain_[shard].store(false, std::memory_order_relaxed);
+  word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
 }
 
 template <class Rules>
-void BasicReplicaLog<Rules>::stop() noexcept {
-  word_.fetch_and(~recording_bit, std::memory_order_seq_cst);
-  wants_drain_.store(false, std::memory_order_relaxed);
+void BasicReplicaLog<Rules>::stop(std::uint32_t shard) noexcept {
+  word_.fetch_and(~recording_bit(shard), std::memory_order_seq_cst);
+  wants_drain_[shard].store(false, std::memory_order_relaxed);
 }
 
 template <class Rules>
-void BasicReplicaLog<Rules>::count(Drained& drained) noexcept {
+void BasicReplicaLog<Rules>::count(Drained& drained, std::uint32_t shard) noexcept {
   const std::uint64_t before = word_.fetch_add(launch_one, std::memory_order_seq_cst);
   fence_seq_cst();
   drained.launch = static_cast<std::uint32_t>((before + launch_one) >> launch_shift);
-  drained.recording = (before & recording_bit) != 0;
+  drained.recording = (before & recording_bit(shard)) != 0;
   Rules::reached(DrainPoint::counted);
 }
 
 template <class Rules>
-Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, DirtyQueue& out) noexcept {
+Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
   Drained drained;
+  const std::uint32_t shard = extent.shard.number;
   if constexpr (!Rules::looks_after_count) drained.table = index.searched();
   Rules::reached(DrainPoint::begin);
-  if constexpr (Rules::counts_first) count(drained);
+  if constexpr (Rules::counts_first) count(drained, shard);
   if constexpr (Rules::looks_after_count) drained.table = index.searched();
   drained.complete = true;
-  if (wants_drain()) wants_drain_.store(false, std::memory_order_relaxed);
+  if (wants_drain(shard)) wants_drain_[shard].store(false, std::memory_order_relaxed);
   // Of a table that is not searched any more nothing is read: it may be gone.
   if (drained.table.serial != extent.table) extent.cells = 0;
 
-  for (WriterRing* ring = rings_->first(); ring != nullptr; ring = ring->next) {
+  for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     std::uint64_t committed = ring->committed.load(std::memory_order_acquire);
     const std::uint64_t reserved = ring->reserved.load(std::memory_order_acquire);
     const std::uint64_t head = ring->head.load(std::memory_order_relaxed);
@@ -136,7 +146,7 @@ Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, 
     const std::uint64_t forget = std::min(committed, end);
     if (forget > head) ring->head.store(forget, std::memory_order_release);
   }
-  if constexpr (!Rules::counts_first) count(drained);
+  if constexpr (!Rules::counts_first) count(drained, shard);
   return drained;
 }
 
@@ -144,12 +154,11 @@ Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, 
 // must find that writer's stripe locked, or stamped.
 template <class Rules>
 std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end,
-                                              IndexView view, ReplicaExtent extent, DirtyQueue& out) noexcept {
+                                              IndexView view, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
   constexpr std::uint64_t ahead = 24;
   const std::uint64_t* const cells = view.buckets->cell;
   const std::uint64_t table_mask = (std::uint64_t{view.mask} + 1) * bucket_cells - 1;
-  const std::uint64_t wanted =
-      LogRecord::of(Change::of_cell(extent.table, 0)).bits >> LogRecord::table_shift;  // kind and table
+  const std::uint64_t wanted = LogRecord::of({extent.table, 0}).table();
   const auto record = [&](std::uint64_t at) { return LogRecord{ring.records[at & ring.mask]}; };
   const auto prefetch = [&](std::uint64_t at) {
     if (at < end) prefetch_read(cells + (record(at).cell_index() & table_mask));
@@ -161,17 +170,18 @@ std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint6
     Rules::reached(DrainPoint::cell);
     const LogRecord r = record(at);
     const std::uint64_t i = r.cell_index();
-    if (r.bits >> LogRecord::table_shift != wanted || i >= extent.cells) continue;
-    out.push({i, ScalarLanes::at(cells + i).load(std::memory_order_acquire)});
+    const std::uint64_t local = extent.shard.local_cell(i);
+    if (r.table() != wanted || local >= extent.cells) continue;
+    out.push({local, ScalarLanes::at(cells + i).load(std::memory_order_acquire)});
     ++delivered;
   }
   return delivered;
 }
 
 template <class Rules>
-std::uint64_t BasicReplicaLog<Rules>::records_waiting() const noexcept {
+std::uint64_t BasicReplicaLog<Rules>::records_waiting(std::uint32_t shard) const noexcept {
   std::uint64_t sum = 0;
-  for (const WriterRing* ring = rings_->first(); ring != nullptr; ring = ring->next) {
+  for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     const std::uint64_t head = ring->head.load(std::memory_order_acquire);
     sum += ring->reserved.load(std::memory_order_relaxed) - head;
   }
@@ -179,9 +189,9 @@ std::uint64_t BasicReplicaLog<Rules>::records_waiting() const noexcept {
 }
 
 template <class Rules>
-std::uint64_t BasicReplicaLog<Rules>::memory_bytes() const noexcept {
+std::uint64_t BasicReplicaLog<Rules>::memory_bytes(std::uint32_t shard) const noexcept {
   std::uint64_t sum = 0;
-  for (const WriterRing* ring = rings_->first(); ring != nullptr; ring = ring->next) {
+  for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t);
   }
   return sum;

@@ -6,9 +6,13 @@
 // rest, at most one change for each writer, is delivered again by the next drain. So a cell may be delivered several
 // times, by one drain or by two: drains are in order, and the last one counts.
 //
-// Memory is bounded. A writer that finds its ring full notes nothing, writes on, and switches the log off: the replica
-// is to be uploaded again. Before that happens wants_drain() says so, for workers to lend a hand.
+// Several replicas, each of one shard of the index, have one log: rings and drains of their own, and one count of
+// launches for all, since keys of several shards share a stripe and so its stamp.
+//
+// Memory is bounded. A writer that finds its ring full notes nothing, writes on, and switches the shard's log off: that
+// replica is to be uploaded again. Before that happens wants_drain() says so, for workers to lend a hand.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,6 +20,7 @@
 #include "index/change_log.hpp"
 #include "index/dirty_queue.hpp"
 #include "index/index.hpp"
+#include "index/shard.hpp"
 #include "index/writer_rings.hpp"
 
 namespace tandem {
@@ -23,12 +28,14 @@ namespace tandem {
 struct ReplicaLogOptions {
   std::uint32_t ring_records = 1 << 15;  // of each thread that writes, 8 bytes each; a power of two, at least 16
   std::uint32_t first_launch = 1;        // tests start close to where the number wraps
+  std::uint32_t shard_bits = 0;          // as the index's
 };
 
 // The part of a table that a replica has: changes of cells elsewhere are none of its business.
 struct ReplicaExtent {
   std::uint32_t table = 0;  // serial number
-  std::uint64_t cells = 0;  // the first so many
+  std::uint64_t cells = 0;  // of the shard, the first so many
+  Shard shard{};
 };
 
 // What one drain did.
@@ -39,7 +46,7 @@ struct Drained {
   Index::Searched table{};    // as it was after the number was counted; its view is good until the epoch ends
   std::uint64_t records = 0;  // seen for the first time
   std::uint64_t repeats = 0;  // seen before
-  std::uint64_t cells = 0;    // appended to the queue
+  std::uint64_t cells = 0;    // appended to the queue, as the shard numbers them
 };
 
 // The places in a drain where tests stop to let a writer go on.
@@ -62,14 +69,14 @@ struct ReplicaLogRules {
 
 // ReplicaLog, by its rules.
 //
-// Thread safety: reserve(), commit() and launch() as of any ChangeLog; one thread at a time in drain(), start() and
-// stop(); the rest from any thread.
+// Thread safety: reserve(), commit() and launch() as of any ChangeLog; of each shard one thread at a time in drain(),
+// start() and stop(); the rest from any thread.
 template <class Rules>
 class BasicReplicaLog final : public ChangeLog {
  public:
   explicit BasicReplicaLog(const ReplicaLogOptions& options = {});
 
-  // --- writers. Records of items are not kept yet: no replica has items.
+  // --- writers
   Ticket reserve(std::span<const Change> changes) noexcept override;
   void commit(Ticket) noexcept override;
   std::uint32_t launch() const noexcept override;
@@ -78,51 +85,65 @@ class BasicReplicaLog final : public ChangeLog {
 
   // Switches the log on, empty. A change that began before may be missing: it is in the host's table once every batch
   // that is in flight at the return has ended (EpochDomain::retire_stamp(), is_safe()), and not before.
-  void start() noexcept;
+  void start(std::uint32_t shard = 0) noexcept;
   // Switches it off: writers note nothing any more.
-  void stop() noexcept;
+  void stop(std::uint32_t shard = 0) noexcept;
   // Whether it is on. It goes off by itself when a ring is full.
-  bool recording() const noexcept { return (word_.load(std::memory_order_acquire) & recording_bit) != 0; }
+  bool recording(std::uint32_t shard = 0) const noexcept {
+    return (word_.load(std::memory_order_acquire) & recording_bit(shard)) != 0;
+  }
 
   // Counts a launch and appends the cells of `extent` that changed. A change whose stripe says changed_at < launch is
   // then wholly in what this drain and earlier ones have appended, if the result says recording and complete. Stops,
   // and keeps what is left for the next drain, when the queue is full. REQUIRES: the caller is in an epoch.
-  Drained drain(const Index& index, ReplicaExtent extent, DirtyQueue& out) noexcept;
+  Drained drain(const Index& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept;
 
   // Whether some ring was half full since the last drain: a drain now, by anybody, keeps it from overflowing.
-  bool wants_drain() const noexcept { return wants_drain_.load(std::memory_order_relaxed); }
+  bool wants_drain(std::uint32_t shard = 0) const noexcept {
+    return wants_drain_[shard].load(std::memory_order_relaxed);
+  }
 
-  std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
-  std::uint64_t records_waiting() const noexcept;  // in all rings
-  std::uint64_t memory_bytes() const noexcept;     // of all rings
+  std::uint64_t overflows(std::uint32_t shard = 0) const noexcept {
+    return overflows_[shard].load(std::memory_order_relaxed);
+  }
+  std::uint64_t records_waiting(std::uint32_t shard = 0) const noexcept;  // in all rings
+  std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;     // of all rings
 
  private:
-  // |63  launch  32|31..1 0|0 recording|. One word, so that all threads agree on which launches came before an
-  // overflow.
-  static constexpr std::uint64_t recording_bit = 1;
+  // |63  launch  32|31..8 0|7  recording, a bit for each shard  0|. One word, so that all threads agree on which
+  // launches came before an overflow.
+  static constexpr std::uint64_t recording_bit(std::uint32_t shard) { return std::uint64_t{1} << shard; }
+  static constexpr std::uint64_t recording_mask = (std::uint64_t{1} << shards_max) - 1;
   static constexpr unsigned launch_shift = 32;
   static constexpr std::uint64_t launch_one = std::uint64_t{1} << launch_shift;
+  static_assert(recording_mask < launch_one);
 
-  void count(Drained& drained) noexcept;
+  void count(Drained& drained, std::uint32_t shard) noexcept;
   std::uint64_t deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end, IndexView view,
-                        ReplicaExtent extent, DirtyQueue& out) noexcept;
-  TD_NOINLINE bool has_room(WriterRing& ring, std::uint64_t tail, std::uint64_t records) noexcept;
-  void overflow() noexcept;
+                        ReplicaExtent extent, DirtyQueue<>& out) noexcept;
+  TD_NOINLINE bool has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail, std::uint64_t records) noexcept;
+  void overflow(std::uint32_t shard) noexcept;
 
   const std::uint64_t ring_records_;
+  const std::uint32_t shard_bits_;
   const std::shared_ptr<WriterRings> rings_;
-  std::atomic<std::uint64_t> overflows_{0};
+  std::array<std::atomic<std::uint64_t>, shards_max> overflows_{};
   alignas(cache_line_bytes) std::atomic<std::uint64_t> word_;
-  alignas(cache_line_bytes) std::atomic<bool> wants_drain_{false};
+  alignas(cache_line_bytes) std::array<std::atomic<bool>, shards_max> wants_drain_{};
 };
 
-// Whether what launch `launch` did not find in a replica is absent: nothing under the key's stripe was changed since
-// that launch was counted (write protocol 6). If not, the host has to be asked. `launch` and `whole` are of a Drained
-// that was recording and complete. Launch numbers are compared modulo 2^32: a stripe that was not changed for 2^31
-// launches sends its misses to the host. Thread safety: any thread; no epoch is needed.
-inline bool final_miss(const Index& index, Fingerprint f, std::uint32_t launch, bool whole) noexcept {
+// Whether nothing under the key's stripe was changed since that launch was counted (write protocol 6): then what the
+// launch saw of the key, its item's image too, is what there is. `launch` and `whole` are of a Drained that was
+// recording and complete. Launch numbers are compared modulo 2^32: a stripe that was not changed for 2^31 launches
+// counts as changed. Thread safety: any thread; no epoch is needed.
+inline bool unchanged_since(const Index& index, Fingerprint f, std::uint32_t launch) noexcept {
   const StripeWord stripe = index.stripe(f);
-  return whole && !stripe.locked() && static_cast<std::int32_t>(stripe.changed_at() - launch) < 0;
+  return !stripe.locked() && static_cast<std::int32_t>(stripe.changed_at() - launch) < 0;
+}
+
+// Whether what the launch did not find in a replica is absent; if not, the host has to be asked.
+inline bool final_miss(const Index& index, Fingerprint f, std::uint32_t launch, bool whole) noexcept {
+  return whole && unchanged_since(index, f, launch);
 }
 
 using ReplicaLog = BasicReplicaLog<ReplicaLogRules>;

@@ -52,9 +52,9 @@ class LowerQuartile {
 };
 std::chrono::steady_clock::time_point now() { return std::chrono::steady_clock::now(); }
 
-// One writer's calls for a SET that replaces an item: three changes, of which one is a cell.
+// One writer's calls for a SET that replaces an item.
 void set(ChangeLog& log, std::uint64_t cell) {
-  const std::array<Change, 3> changes{Change::of_item(1), Change::of_item(2), Change::of_cell(1, cell)};
+  const std::array<Change, 1> changes{Change{1, cell}};
   const auto ticket = log.reserve(changes);
   benchmark::ClobberMemory();
   log.commit(ticket);
@@ -68,7 +68,7 @@ void log_writer(benchmark::State& state, bool on) {
   Store store(nullptr, 1 << 16);
   EpochDomain::Participant epoch(store.epochs);
   std::vector<DirtyCell> memory(1 << 16);
-  DirtyQueue queue(memory);
+  DirtyQueue<> queue(memory);
   if (on) log.start();
   std::uint64_t cell = 0;
   ChangeLog* calls = &log;
@@ -94,7 +94,7 @@ void log_drain(benchmark::State& state, std::uint64_t table_mib, std::uint32_t r
   Store store(nullptr, table_mib * mib / sizeof(Cell));
   EpochDomain::Participant epoch(store.epochs);
   std::vector<DirtyCell> memory(1 << 16);
-  DirtyQueue queue(memory);
+  DirtyQueue<> queue(memory);
   epoch.enter();
   const Index::Searched table = store.index.searched();
   const std::uint64_t cells = (std::uint64_t{table.view.mask} + 1) * bucket_cells;
@@ -105,7 +105,7 @@ void log_drain(benchmark::State& state, std::uint64_t table_mib, std::uint32_t r
   for (auto _ : state) {
     for (std::uint32_t i = 0; i < records; ++i) {
       random = mix_bits(random + 1);
-      const Change change = Change::of_cell(table.serial, random % cells);
+      const Change change{table.serial, random % cells};
       log.commit(log.reserve({&change, 1}));
     }
     const auto begin = now();
@@ -135,7 +135,7 @@ void log_both(benchmark::State& state, std::chrono::microseconds pause) {
   std::thread drainer([&] {
     EpochDomain::Participant epoch(store.epochs);
     std::vector<DirtyCell> memory(1 << 20);
-    DirtyQueue queue(memory);
+    DirtyQueue<> queue(memory);
     while (!stop.load(std::memory_order_relaxed)) {
       const auto begin = now();
       epoch.enter();
@@ -206,7 +206,7 @@ void log_put(benchmark::State& state) {
   const std::vector<Key> keys[2] = {fill(plain), fill(logged)};
   Store* const stores[2] = {&plain, &logged};
   std::vector<DirtyCell> memory(1 << 16);
-  DirtyQueue queue(memory);
+  DirtyQueue<> queue(memory);
   EpochDomain::Participant epoch(logged.epochs);
   LowerQuartile put_ns[2];
   std::size_t other = 1;

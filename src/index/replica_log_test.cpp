@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <thread>
 #include <vector>
 
@@ -68,6 +69,80 @@ TEST(ReplicaLog, FollowsPutsErasesDisplacementsAndGrowth) {
   EXPECT_EQ(s.log.overflows(), 0u);
 }
 
+// Each shard's replica follows its own cells, whenever the others drain.
+TEST(ReplicaLog, ShardsAreFollowedOneByOne) {
+  constexpr std::uint32_t bits = 2;
+  ReplicaLog log({.shard_bits = bits});
+  TestStore store({.cells = 512, .log = &log, .shard_bits = bits});
+  TestWorker worker(store);
+  std::deque<ReplicaFollower<ReplicaLog>> replicas;
+  for (std::uint32_t s = 0; s < 1 << bits; ++s) {
+    replicas.emplace_back(log, store, 1 << 16, s);
+    EXPECT_FALSE(log.recording(s));
+    log.start(s);
+    replicas.back().upload();
+  }
+  std::uint64_t random = 7, number = log.launch(), found = 0;
+  for (int i = 0; i < 3000 * effort; ++i) {
+    random = mix_bits(random + 1);
+    const std::string key = key_of(random % 4000);
+    if ((random >> 32) % 4 == 0) {
+      worker.erase(key);
+    } else {
+      worker.set(key, random);
+    }
+    if (store.index.wants_growth()) {
+      ASSERT_TRUE(worker.grow());
+    }
+    if (i % 10 != 0) continue;
+    ReplicaFollower<ReplicaLog>& replica = replicas[(random >> 40) % replicas.size()];
+    const auto launch = replica.launch();
+    EXPECT_EQ(launch.number, number + 1) << "all launches are counted together";
+    number = launch.number;
+    if (!launch.usable) continue;
+    ASSERT_EQ(replica.differences(), 0u) << "after " << i;
+    for (std::uint64_t n = 0; n < 20; ++n) {
+      const std::string other = key_of(mix_bits(random + n) % 4000);
+      const Fingerprint f = store.fingerprint(other);
+      if (!replica.has(f)) continue;
+      const bool is_there = worker.get(other).has_value();
+      found += is_there;
+      ASSERT_EQ(replica.search(f) != no_location, is_there) << other;
+      ASSERT_EQ(replica.misses_for_good(f, launch), !is_there) << other;
+    }
+  }
+  EXPECT_GT(found, 100u * effort);
+  EXPECT_GT(worker.rooms, 0u);
+  EXPECT_GT(replicas[0].uploads, 2u);
+  for (std::uint32_t s = 0; s < 1 << bits; ++s) EXPECT_EQ(log.overflows(s), 0u);
+}
+
+// A shard whose log overflows is off; the others go on.
+TEST(ReplicaLog, AShardOverflowsAlone) {
+  ReplicaLog log({.ring_records = 16, .shard_bits = 1});
+  TestStore store({.log = &log, .shard_bits = 1});
+  TestWorker worker(store);
+  ReplicaFollower<ReplicaLog> first(log, store, 1 << 16, 0), second(log, store, 1 << 16, 1);
+  for (auto* replica : {&first, &second}) {
+    replica->restart();
+    ASSERT_TRUE(replica->launch().usable);
+  }
+  for (std::uint64_t n = 0; n < 200; ++n) {
+    worker.set(key_of(n), n);
+    second.launch();
+  }
+  EXPECT_FALSE(log.recording(0));
+  EXPECT_TRUE(log.recording(1));
+  EXPECT_EQ(log.overflows(0), 1u);
+  EXPECT_EQ(log.overflows(1), 0u);
+  EXPECT_FALSE(first.launch().usable);
+  EXPECT_TRUE(second.launch().usable);
+  EXPECT_EQ(second.differences(), 0u);
+  first.restart();
+  EXPECT_TRUE(first.launch().usable);
+  EXPECT_EQ(first.differences(), 0u);
+}
+
 TEST(ReplicaLog, SaysNothingWhenOffAndLooksEmptyWhenStarted) {
   ReplicaLog log;
   TestStore store({.log = &log});
@@ -90,7 +165,8 @@ TEST(ReplicaLog, SaysNothingWhenOffAndLooksEmptyWhenStarted) {
   EXPECT_FALSE(replica.launch().usable) << "changes may be missing";
 }
 
-TEST(ReplicaLog, TouchedItemsAreNotKept) {
+// Who has a copy of the item has to hear of it.
+TEST(ReplicaLog, ATouchedItemsCellIsNoted) {
   Followed<ReplicaLogRules> s;
   s.set("k");
   s.replica.launch();
@@ -100,7 +176,9 @@ TEST(ReplicaLog, TouchedItemsAreNotKept) {
     ASSERT_NE(guard.find(std::string_view("k")), nullptr);
     guard.update_state(word::Win::mask, word::Win::put(0, 1));
   }
-  EXPECT_EQ(s.log.records_waiting(), 0u);
+  EXPECT_EQ(s.log.records_waiting(), 1u);
+  s.replica.launch();
+  EXPECT_EQ(s.replica.drained.cells, 1u);
 }
 
 TEST(ReplicaLog, MissesAreFinalBetweenChanges) {
@@ -201,7 +279,7 @@ std::string move_during_a_drain() {
   fill(s, n);
   s.replica.launch();
   for (const std::uint64_t cell : {move.to, move.from}) {
-    const Change change = Change::of_cell(1, cell);
+    const Change change{1, cell};
     s.log.commit(s.log.reserve({&change, 1}));
   }
   const AtDrainPoint hook(
@@ -260,7 +338,7 @@ std::string commit_after_the_read() {
   Followed<Rules> s;
   const Index::Searched table = s.store.index.searched();
   const std::uint64_t cell = 77;
-  const Change change = Change::of_cell(table.serial, cell);
+  const Change change{table.serial, cell};
   const ChangeLog::Ticket ticket = s.log.reserve({&change, 1});
   {
     const AtDrainPoint hook(DrainPoint::read, [&] {
@@ -357,15 +435,15 @@ TEST(ReplicaLogRules, AnUploadWaitsForTheBatchesBeforeTheLog) {
 // --- bounds
 
 TEST(ReplicaLog, FullRingSwitchesTheLogOffAndWritersGoOn) {
-  Followed<ReplicaLogRules> s({}, {.ring_records = 64});  // an add asks for two places: it names its item, too
-  for (std::uint64_t n = 0; n < 31; ++n) s.set(key_of(n));
+  Followed<ReplicaLogRules> s({}, {.ring_records = 64});
+  for (std::uint64_t n = 0; n < 32; ++n) s.set(key_of(n));
   EXPECT_FALSE(s.log.wants_drain());
   s.set("half");
   EXPECT_TRUE(s.log.wants_drain());
   s.replica.launch();
   EXPECT_FALSE(s.log.wants_drain());
   const std::uint64_t bytes = s.log.memory_bytes();
-  for (std::uint64_t n = 100; n < 163; ++n) s.set(key_of(n));
+  for (std::uint64_t n = 100; n < 164; ++n) s.set(key_of(n));
   EXPECT_TRUE(s.log.recording());
   s.set("one too many");
   EXPECT_FALSE(s.log.recording());

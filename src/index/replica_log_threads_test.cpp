@@ -141,7 +141,7 @@ std::uint64_t late_launches(std::chrono::milliseconds limit) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     EpochDomain::Participant epoch(store.epochs);
-    const Change change = Change::of_cell(1, bucket_cells);
+    const Change change{1, bucket_cells};
     for (std::uint64_t value = 1; !stop.load(std::memory_order_relaxed); ++value) {
       epoch.enter();
       const auto ticket = log.reserve({&change, 1});

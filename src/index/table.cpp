@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget) {
-  TD_ASSERT(std::has_single_bit(buckets) && buckets >= buckets_min && buckets <= buckets_max);
+std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget,
+                                   std::uint32_t shard_bits) {
+  TD_ASSERT(std::has_single_bit(buckets) && buckets >> shard_bits >= buckets_min && buckets <= buckets_max);
   const std::uint64_t bytes = buckets * sizeof(Bucket);
   if (!budget.take(bytes)) return nullptr;
   // Room to start at a huge page's boundary; what lies beside the table is never touched and so never resident.
@@ -28,7 +29,7 @@ std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, 
     if (past != 0) start += huge_page_bytes - past;
     madvise(start, bytes, MADV_HUGEPAGE);  // advice: without huge pages it is only slower
   }
-  const IndexView view{reinterpret_cast<Bucket*>(start), static_cast<std::uint32_t>(buckets - 1)};
+  const IndexView view{reinterpret_cast<Bucket*>(start), static_cast<std::uint32_t>(buckets - 1), shard_bits};
   return std::unique_ptr<Table>(new Table(view, serial, mapping, mapping_bytes, budget));
 }
 

@@ -31,7 +31,7 @@ std::uint64_t WriterRings::next_id() noexcept {
 WriterRings::~WriterRings() {
   for (WriterRing* ring = first_.load(std::memory_order_relaxed); ring != nullptr;) {
     WriterRing* const next = ring->next;
-    delete ring;
+    delete[] ring;
     ring = next;
   }
 }
@@ -56,19 +56,22 @@ WriterRing* WriterRings::find_mine() noexcept {
   }
 }
 
-// A ring whose thread has ended, or a new one. Taking acquires what the thread before did with it.
+// Rings whose thread has ended, or new ones. Taking acquires what the thread before did with them.
 WriterRing* WriterRings::take() {
   for (WriterRing* ring = first(); ring != nullptr; ring = ring->next) {
     if (!ring->taken.load(std::memory_order_relaxed) && !ring->taken.exchange(true, std::memory_order_acquire)) {
       return ring;
     }
   }
-  auto made = std::make_unique<WriterRing>();
-  made->mask = records_ - 1;
-  made->records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
-  made->next = first_.load(std::memory_order_relaxed);
-  while (!first_.compare_exchange_weak(made->next, made.get(), std::memory_order_release, std::memory_order_relaxed)) {
+  auto made = std::make_unique<WriterRing[]>(shards_);
+  for (std::uint32_t s = 0; s < shards_; ++s) {
+    made[s].mask = records_ - 1;
+    made[s].records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
   }
+  WriterRing* others = first_.load(std::memory_order_relaxed);
+  do {
+    for (std::uint32_t s = 0; s < shards_; ++s) made[s].next = others != nullptr ? others + s : nullptr;
+  } while (!first_.compare_exchange_weak(others, made.get(), std::memory_order_release, std::memory_order_relaxed));
   return made.release();
 }
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <sstream>
@@ -176,42 +177,70 @@ void put_latencies(Families& f, const net::ServerSnapshot& s) {
   }
 }
 
-void put_device(Families& f, const net::ServerSnapshot& s) {
-  if (!s.device) return;
-  const DeviceStats& d = *s.device;
-  f.gauge("tandem_gpu_serves", "1 while batches may be handed over to the GPU.");
-  f.put(d.serves ? 1 : 0, {{"name", d.name}});
+// Each family has a value for each GPU.
+void put_devices(Families& f, const net::ServerSnapshot& s) {
+  const std::vector<DeviceStats>& devices = s.devices;
+  if (devices.empty()) return;
+  const auto of_each_with = [&](auto has, auto value, const Labels& more = {}) {
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      if (!has(devices[i])) continue;
+      Labels labels = more;
+      labels.push_back({"gpu", fmt::format("{}", i)});
+      f.put(value(devices[i]), std::move(labels));
+    }
+  };
+  const auto of_each = [&](auto value, const Labels& more = {}) {
+    of_each_with([](const DeviceStats&) { return true; }, value, more);
+  };
+  f.gauge("tandem_gpu_used", "1 while batches may be handed over: all GPUs serve.");
+  f.put(std::ranges::all_of(devices, [](const DeviceStats& d) { return d.serves; }) ? 1 : 0);
+  f.gauge("tandem_gpu_serves", "1 while the GPU's replica can be searched.");
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    f.put(devices[i].serves ? 1 : 0, {{"gpu", fmt::format("{}", i)}, {"name", devices[i].name}});
   f.gauge("tandem_gpu_batch_queries_min", "Smallest batch that the GPU answers sooner than the host; absent: none is.");
-  if (d.queries_min != RoundTrip::never) f.put(d.queries_min);
+  of_each_with([](const DeviceStats& d) { return d.queries_min != RoundTrip::never; },
+               [](const DeviceStats& d) { return d.queries_min; });
   f.counter("tandem_gpu_launches_total", "Searches that were launched.");
-  f.put(d.launches);
-  f.counter("tandem_gpu_batches_total", "Batches that were handed over, by what became of them.");
-  f.put(d.searched_batches, {{"result", "searched"}});
-  f.put(d.refused_batches, {{"result", "refused"}});
-  f.put(d.failed_batches, {{"result", "failed"}});
+  of_each([](const DeviceStats& d) { return d.launches; });
+  f.counter("tandem_gpu_batches_total",
+            "Batches, or the GPU's parts of them, that were handed over, by what became of them.");
+  of_each([](const DeviceStats& d) { return d.searched_batches; }, {{"result", "searched"}});
+  of_each([](const DeviceStats& d) { return d.refused_batches; }, {{"result", "refused"}});
+  of_each([](const DeviceStats& d) { return d.failed_batches; }, {{"result", "failed"}});
   f.counter("tandem_gpu_queries_total", "Queries of the launches.");
-  f.put(d.queries);
+  of_each([](const DeviceStats& d) { return d.queries; });
   f.counter("tandem_gpu_kernel_seconds_total", "Time of the launches on the GPU.");
-  f.put(static_cast<double>(d.device_ns) / 1e9);
+  of_each([](const DeviceStats& d) { return static_cast<double>(d.device_ns) / 1e9; });
   f.counter("tandem_gpu_cycle_seconds_total", "From the hand-over of a launch's first batch to its end, summed.");
-  f.put(static_cast<double>(d.cycle_ns) / 1e9);
-  f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPU's that the host looked into.");
+  of_each([](const DeviceStats& d) { return static_cast<double>(d.cycle_ns) / 1e9; });
+  f.counter("tandem_gpu_stolen_queries_total", "Queries that workers kept as the GPUs did not keep up (--gpu-steal).");
+  f.put(s.engine.counters.device_stolen);
+  f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPUs' that the host looked into.");
   f.put(s.engine.counters.device_rechecks);
+  if (std::ranges::any_of(devices, [](const DeviceStats& d) { return d.replica.images_on; })) {
+    f.counter("tandem_gpu_value_hits_total", "Hits that were answered with a GPU's copy of the item.");
+    f.put(s.engine.counters.device_images);
+    f.counter("tandem_gpu_values_changed_total", "Copies that came too late: the item was being changed.");
+    f.put(s.engine.counters.device_images_changed);
+    f.counter("tandem_gpu_value_bytes_sent_total", "Of items, to the GPU.");
+    of_each([](const DeviceStats& d) { return d.replica.granules * granule_bytes; });
+  }
   f.gauge("tandem_gpu_replica_lag_cells", "Changes that the replica of the index does not have yet.");
-  f.put(d.replica.lag);
+  of_each([](const DeviceStats& d) { return d.replica.lag; });
   f.counter("tandem_gpu_replica_cells_total", "Changed cells that were sent.");
-  f.put(d.replica.cells);
+  of_each([](const DeviceStats& d) { return d.replica.cells; });
   f.counter("tandem_gpu_replica_uploads_total", "Times that the whole index was sent.");
-  f.put(d.replica.uploads);
+  of_each([](const DeviceStats& d) { return d.replica.uploads; });
   f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
-  f.put(d.replica.overflows);
-  if (d.power_mw) {
+  of_each([](const DeviceStats& d) { return d.replica.overflows; });
+  const auto has_power = [](const DeviceStats& d) { return d.power_mw.has_value(); };
+  if (std::ranges::any_of(devices, has_power)) {
     f.gauge("tandem_gpu_power_watts", "What the GPU's board draws.");
-    f.put(*d.power_mw / 1e3);
+    of_each_with(has_power, [](const DeviceStats& d) { return *d.power_mw / 1e3; });
   }
   f.gauge("tandem_gpu_memory_bytes", "Memory that the replica takes, by place.");
-  f.put(d.replica.device_bytes, {{"place", "gpu"}});
-  f.put(d.replica.pinned_bytes, {{"place", "pinned"}});
+  of_each([](const DeviceStats& d) { return d.replica.device_bytes; }, {{"place", "gpu"}});
+  of_each([](const DeviceStats& d) { return d.replica.pinned_bytes; }, {{"place", "pinned"}});
 }
 
 void put_hot_keys(Families& f, const net::ServerSnapshot& s, const HotKeys& hot) {
@@ -246,7 +275,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_process(f, snapshot);
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
-  put_device(f, snapshot);
+  put_devices(f, snapshot);
   put_items(f, snapshot.engine);
   put_network(f, snapshot);
   put_hot_keys(f, snapshot, hot);

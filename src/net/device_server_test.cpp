@@ -19,8 +19,8 @@ constexpr int less = 1;
 
 struct DeviceServer {
   explicit DeviceServer(const SimOptions& sim = {}, Preset preset = Preset::mirrored,
-                        std::chrono::milliseconds deadline = 1000ms, unsigned threads = 2)
-      : device(make_sim_device(sim)), server(options(preset, threads), engine(device, deadline)) {}
+                        std::chrono::milliseconds deadline = 1000ms, unsigned threads = 2, unsigned devices = 1)
+      : device(make_sim_device(sim)), server(options(preset, threads), engine(device, deadline, sim, devices)) {}
 
   static ServerOptions options(Preset preset, unsigned threads) {
     ServerOptions o = any_port(threads);
@@ -28,9 +28,14 @@ struct DeviceServer {
     o.preset = static_cast<unsigned>(preset);
     return o;
   }
-  static EngineOptions engine(const std::shared_ptr<SimDevice>& device, std::chrono::milliseconds deadline) {
+  static EngineOptions engine(const std::shared_ptr<SimDevice>& device, std::chrono::milliseconds deadline,
+                              const SimOptions& sim, unsigned devices) {
     EngineOptions o = small_engine();
-    o.device = device;
+    o.devices = {device};
+    for (SimOptions other = sim; o.devices.size() < devices;) {
+      ++other.number;
+      o.devices.insert(o.devices.begin(), make_sim_device(other));
+    }
     o.scheduler.deadline = deadline;
     return o;
   }
@@ -43,7 +48,7 @@ struct DeviceServer {
     ASSERT_TRUE(eventually([&] { return c.stats("gpu").at("gpu:serves") == "yes"; }));
   }
 
-  std::shared_ptr<SimDevice> device;
+  std::shared_ptr<SimDevice> device;  // the last one
   TestServer server;
 };
 
@@ -81,6 +86,30 @@ void talk_together(int port, int clients, int rounds) {
   std::vector<std::thread> threads;
   for (int i = 0; i < clients; ++i) threads.emplace_back([=] { talk(port, i, rounds); });
   for (std::thread& t : threads) t.join();
+}
+
+// Each device has its share of the keys.
+TEST(DeviceServer, SeveralDevicesShareTheIndex) {
+  for (const unsigned devices : {2u, 4u}) {
+    DeviceServer s({}, Preset::mirrored, 1000ms, 2, devices);
+    s.wait_until_served();
+    talk_together(s.port(), 6, 10 / less + 1);
+    Client c(s.port());
+    const auto gpu = c.stats("gpu");
+    EXPECT_EQ(gpu.at("gpu:count"), std::to_string(devices));
+    EXPECT_EQ(gpu.at("gpu:failed_batches"), "0");
+    std::uint64_t sum = 0;
+    for (unsigned d = 0; d < devices; ++d) {
+      const std::string prefix = "gpu:" + std::to_string(d) + ":";
+      EXPECT_EQ(gpu.at(prefix + "replica_state"), "current");
+      EXPECT_EQ(gpu.at(prefix + "backend"), "sim");
+      const std::uint64_t queries = std::stoull(gpu.at(prefix + "queries"));
+      EXPECT_GT(queries, 1000u / devices);
+      EXPECT_GT(std::stoull(gpu.at(prefix + "cells_sent")), 0u);
+      sum += queries;
+    }
+    EXPECT_EQ(std::stoull(gpu.at("gpu:queries")), sum);
+  }
 }
 
 TEST(DeviceServer, AnswersAsTheHostDoes) {
@@ -122,11 +151,17 @@ TEST(DeviceServer, WithPresetCpuNothingIsHandedOver) {
   EXPECT_EQ(c.stat("gpu:batches", "gpu"), 0u);
 }
 
-// Each fault comes in the middle of verified load, which goes on.
-TEST(DeviceServer, LosesItsDevice) {
+class DeviceServerFaults : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Of, DeviceServerFaults, testing::Values(1u, 2u),
+                         [](const auto& of) { return std::to_string(of.param); });
+
+// Each fault comes in the middle of verified load, which goes on. Of two devices one is enough to end the service of
+// both.
+TEST_P(DeviceServerFaults, LosesItsDevice) {
+  const std::string prefix = GetParam() == 1 ? "gpu:" : "gpu:1:";
   for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
     SCOPED_TRACE(fault);
-    DeviceServer s({.latency = 200us}, Preset::mirrored, 50ms);
+    DeviceServer s({.latency = 200us}, Preset::mirrored, 50ms, 2, GetParam());
     s.wait_until_served();
     std::thread load([&] { talk_together(s.port(), 4, 30 / less + 2); });
     std::this_thread::sleep_for(10ms);
@@ -141,16 +176,16 @@ TEST(DeviceServer, LosesItsDevice) {
     Client c(s.port());
     if (goes_on) {
       const auto gpu = c.stats("gpu");
-      const auto count = [&gpu](const char* name) { return std::stoull(gpu.at(name)); };
-      EXPECT_GT(count("gpu:failed_batches") + count("gpu:refused_batches") + count("gpu:failures"), 0u);
+      const auto count = [&](const std::string& name) { return std::stoull(gpu.at(prefix + name)); };
+      EXPECT_GT(count("failed_batches") + count("refused_batches") + count("failures"), 0u);
     } else {
       // The hang is over when the deadline has passed.
       const auto end = std::chrono::steady_clock::now() + 60s;
-      while (c.stats("gpu").count("gpu:lost") == 0 && std::chrono::steady_clock::now() < end)
+      while (c.stats("gpu").count(prefix + "lost") == 0 && std::chrono::steady_clock::now() < end)
         std::this_thread::sleep_for(1ms);
       const auto gpu = c.stats("gpu");
       EXPECT_EQ(gpu.at("gpu:serves"), "no");
-      EXPECT_EQ(gpu.count("gpu:lost"), 1u);
+      EXPECT_EQ(gpu.count(prefix + "lost"), 1u);
     }
     talk(s.port(), 99, 2);
     EXPECT_EQ(s.device->lost(), !goes_on);
@@ -234,7 +269,7 @@ TEST(DeviceServer, StopsWhileBatchesAreInFlight) {
     auto s = std::make_unique<DeviceServer>(SimOptions{.latency = 20ms});
     s->wait_until_served();
     Client c(s->port());
-    const SchedulerCounters& counters = s->server.engine.scheduler()->counters();
+    const SchedulerCounters& counters = (*s->server.engine.schedulers())[0].counters();
     const std::uint64_t before = counters.queries.get();
     c.send("set a 0 0 1\r\nx\r\nget a\r\n");
     ASSERT_TRUE(eventually([&] { return counters.queries.get() >= before + 2; }));

@@ -35,18 +35,31 @@ using namespace std::chrono_literals;
 
 inline constexpr int patience_ms = 60'000;  // a client that waits longer fails its test
 
-// With $TANDEM_TEST_GPU every batch of these servers goes through a device: sim, a simulated one; cuda, the first GPU.
-inline std::shared_ptr<Device> test_device() {
-  const char* const gpu = std::getenv("TANDEM_TEST_GPU");
-  if (gpu == nullptr) return nullptr;
-  return std::string_view(gpu) == "cuda" ? std::shared_ptr<Device>(make_cuda_device(0)) : make_sim_device();
+// With $TANDEM_TEST_GPU every batch of these servers goes through devices, which have copies of small items: sim, a
+// simulated one; cuda, the first GPU; sim2 or cuda2, two of them, and
+// workers steal.
+inline std::vector<std::shared_ptr<Device>> test_devices() {
+  const char* const variable = std::getenv("TANDEM_TEST_GPU");
+  if (variable == nullptr) return {};
+  const std::string_view gpu(variable);
+  std::vector<std::shared_ptr<Device>> devices;
+  for (std::uint32_t i = 0; i < (gpu.ends_with('2') ? 2u : 1u); ++i) {
+    if (gpu.starts_with("cuda")) {
+      devices.push_back(make_cuda_device(i));
+    } else {
+      devices.push_back(make_sim_device({.number = i}));
+    }
+  }
+  return devices;
 }
 
 inline EngineOptions small_engine(std::uint64_t mebibytes = 64) {
   EngineOptions options;
   options.memory_bytes = mebibytes << 20;
   options.huge_pages = false;
-  options.device = test_device();
+  options.devices = test_devices();
+  options.device_values = {.bytes = std::uint64_t{16} << 20};
+  options.scheduler.steal = options.devices.size() == 2;
   return options;
 }
 
@@ -63,7 +76,7 @@ struct TestServer {
   explicit TestServer(const ServerOptions& options = any_port(), const EngineOptions& engine_options = small_engine())
       : engine(engine_options), server(options, engine) {
     if (std::getenv("TANDEM_TEST_GPU") == nullptr) return;
-    while (!engine.scheduler()->serves()) std::this_thread::sleep_for(1ms);
+    while (!engine.schedulers()->serves()) std::this_thread::sleep_for(1ms);
   }
   int port() const { return server.tcp_port(); }
 

@@ -121,7 +121,10 @@ std::string_view peer(int fd, Event& e, char (&text)[INET6_ADDRSTRLEN]) noexcept
 }  // namespace
 
 std::uint16_t Recorder::class_number(const Item* item) const noexcept {
-  return net::class_number(shared_.heap, shared_.heap.class_of(shared_.heap.location_of(item)));
+  const Heap& heap = shared_.heap;
+  // An image lies elsewhere: its class is that of its size.
+  return net::class_number(heap, TD_LIKELY(heap.holds(item)) ? heap.class_of(heap.location_of(item))
+                                                             : heap.size_class(heap.total_bytes(item)));
 }
 
 void Recorder::looked_up(const Query& query, Lookup lookup, const Item* item) noexcept {

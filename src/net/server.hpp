@@ -41,28 +41,29 @@ class TlsError : public std::invalid_argument {
 struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
   int tcp_port = 11211;                             // -p; 0: off; -1: any free port
-  int udp_port = 11211;                             // -U; 0: off; -1: any free port
-  std::string unix_path;                            // -s; turns TCP and UDP off
-  unsigned unix_mask = 0700;                        // -a, the socket file's mode
-  unsigned threads = 4;                             // -t
-  unsigned connections_max = 1024;                  // -c
-  unsigned requests_per_event = 20;                 // -R: a connection yields after so many requests when others wait
-  unsigned backlog = 1024;                          // -b
-  unsigned idle_timeout_s = 0;                      // -o idle_timeout; 0: never
-  bool maxconns_fast = true;                        // past the limit: an error line and close at once
-  bool flush_enabled = true;                        // -F turns flush_all off
-  bool track_sizes = false;                         // -o track_sizes: `stats sizes` counts the items of each size
-  bool shutdown_enabled = false;                    // -A: the command shutdown
-  bool dump_enabled = true;                         // -X turns metadump, mgdump and cachedump off
-  bool watch_enabled = true;                        // -W turns watch off
-  std::string prefix_delimiter = ":";               // -D: the byte that ends a key's prefix for `stats detail`
-  bool detail_enabled = false;                      // `stats detail` counts from the start
-  unsigned worker_log_kib = 64;                     // -o worker_logbuf_size: events of a worker for who watches
-  unsigned watcher_log_kib = 256;                   // -o watcher_logbuf_size: lines for a client that watches
-  bool hot_keys = true;                             // `stats hotkeys` has something to tell
-  std::string metrics;                              // address of the monitoring endpoint (src/monitor); empty: none
-  int verbosity = 0;                                // -v
-  unsigned preset = 1;                              // planner/planner.hpp: Preset
+  // -U; 0: off, as a server that answers anybody's datagrams can be made to flood others; -1: any free port
+  int udp_port = 0;
+  std::string unix_path;               // -s; turns TCP and UDP off
+  unsigned unix_mask = 0700;           // -a, the socket file's mode
+  unsigned threads = 4;                // -t
+  unsigned connections_max = 1024;     // -c
+  unsigned requests_per_event = 20;    // -R: a connection yields after so many requests when others wait
+  unsigned backlog = 1024;             // -b
+  unsigned idle_timeout_s = 0;         // -o idle_timeout; 0: never
+  bool maxconns_fast = true;           // past the limit: an error line and close at once
+  bool flush_enabled = true;           // -F turns flush_all off
+  bool track_sizes = false;            // -o track_sizes: `stats sizes` counts the items of each size
+  bool shutdown_enabled = false;       // -A: the command shutdown
+  bool dump_enabled = true;            // -X turns metadump, mgdump and cachedump off
+  bool watch_enabled = true;           // -W turns watch off
+  std::string prefix_delimiter = ":";  // -D: the byte that ends a key's prefix for `stats detail`
+  bool detail_enabled = false;         // `stats detail` counts from the start
+  unsigned worker_log_kib = 64;        // -o worker_logbuf_size: events of a worker for who watches
+  unsigned watcher_log_kib = 256;      // -o watcher_logbuf_size: lines for a client that watches
+  bool hot_keys = true;                // `stats hotkeys` has something to tell
+  std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
+  int verbosity = 0;                   // -v
+  unsigned preset = 1;                 // planner/planner.hpp: Preset
   TlsOptions tls;
   std::string protocol = "auto";  // -B: auto, ascii or binary
   bool sasl = false;              // -S: the binary protocol asks for user and password

@@ -25,6 +25,53 @@ bool is_bigger(const BigKey& a, const BigKey& b) {
   return a.value_bytes != b.value_bytes ? a.value_bytes > b.value_bytes : a.key < b.key;
 }
 
+void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
+  const auto stat = [&](std::string_view name, const auto& value) {
+    put(sink, fmt::format("{}{}", prefix, name), value);
+  };
+  const auto tenths = [&stat](std::string_view name, double value) { stat(name, fmt::format("{:.1f}", value)); };
+  stat("name", d.name);
+  stat("number", d.number);
+  stat("backend", d.backend);
+  if (!d.lost_reason.empty()) stat("lost", d.lost_reason);
+  tenths("round_trip_us", d.costs.device_ns / 1000);
+  tenths("round_trip_query_ns", d.costs.device_query_ns);
+  tenths("host_query_ns", d.costs.host_query_ns);
+  stat("launches", d.launches);
+  stat("batches", d.batches);
+  stat("queries", d.queries);
+  const auto launches = static_cast<double>(std::max<std::uint64_t>(d.launches, 1));
+  tenths("queries_per_launch", static_cast<double>(d.queries) / launches);
+  tenths("kernel_us_per_launch", static_cast<double>(d.device_ns) / 1000 / launches);
+  tenths("cycle_us_per_launch", static_cast<double>(d.cycle_ns) / 1000 / launches);
+  stat("refused_batches", d.refused_batches);
+  stat("failed_batches", d.failed_batches);
+  if (d.replica.images_on || d.replica.images_given_up) {
+    stat("values", d.replica.images_on ? "on" : "no memory");
+    stat("values_bytes", d.replica.image_bytes);
+    stat("values_granules_sent", d.replica.granules);
+    stat("values_mark_clears", d.replica.mark_clears);
+  }
+  stat("replica_state", name_of(d.replica.state));
+  if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
+  stat("replica_lag", d.replica.lag);
+  stat("uploads", d.replica.uploads);
+  stat("uploaded_bytes", d.replica.uploaded_bytes);
+  stat("drains", d.replica.drains);
+  stat("drains_by_workers", d.replica.relieved);
+  stat("log_records", d.replica.records);
+  stat("log_repeats", d.replica.repeats);
+  stat("log_overflows", d.replica.overflows);
+  stat("cells_sent", d.replica.cells);
+  stat("busy", d.replica.busy);
+  stat("failures", d.replica.failures);
+  if (d.power_mw) tenths("power_watts", *d.power_mw / 1e3);
+  stat("memory_total_bytes", d.memory_bytes);
+  stat("replica_bytes", d.replica.device_bytes);
+  stat("pinned_bytes", d.replica.pinned_bytes);
+  stat("log_bytes", d.replica.log_bytes);
+}
+
 }  // namespace
 
 LatencyTotals Telemetry::all_latencies() const {
@@ -48,7 +95,7 @@ ServerSnapshot Telemetry::snapshot() const {
     s.plan = worker->plan();
   }
   s.hot_keys_enabled = state_.options.hot_keys;
-  s.device = state_.engine.device_stats();
+  s.devices = state_.engine.device_stats();
   const std::lock_guard lock(mutex_);
   s.latency = all_latencies();
   s.latency.subtract(latency_base_);
@@ -213,55 +260,41 @@ void Telemetry::stats_latency(StatSink& sink) const {
 }
 
 void Telemetry::stats_device(StatSink& sink) const {
-  const std::optional<DeviceStats> device = state_.engine.device_stats();
+  const std::vector<DeviceStats> devices = state_.engine.device_stats();
   const auto stat = [&sink](std::string_view name, const auto& value) {
     put(sink, fmt::format("gpu:{}", name), value);
   };
-  stat("present", device ? "yes" : "no");
-  if (!device) return;
-  const DeviceStats& d = *device;
-  const auto tenths = [&stat](std::string_view name, double value) { stat(name, fmt::format("{:.1f}", value)); };
-  stat("name", d.name);
-  stat("backend", d.backend);
-  if (!d.lost_reason.empty()) stat("lost", d.lost_reason);
+  stat("present", devices.empty() ? "no" : "yes");
+  if (devices.empty()) return;
+  stat("count", devices.size());
+  const Schedulers& schedulers = *state_.engine.schedulers();
   stat("preset", preset_names[state_.options.preset]);
-  stat("serves", d.serves ? "yes" : "no");
-  if (d.queries_min == RoundTrip::never) {
+  stat("serves", schedulers.serves() ? "yes" : "no");
+  if (schedulers.queries_min() == RoundTrip::never) {
     stat("queries_min", "never");
   } else {
-    stat("queries_min", d.queries_min);
+    stat("queries_min", schedulers.queries_min());
   }
-  tenths("round_trip_us", d.costs.device_ns / 1000);
-  tenths("round_trip_query_ns", d.costs.device_query_ns);
-  tenths("host_query_ns", d.costs.host_query_ns);
-  stat("launches", d.launches);
-  stat("batches", d.batches);
-  stat("queries", d.queries);
-  const auto launches = static_cast<double>(std::max<std::uint64_t>(d.launches, 1));
-  tenths("queries_per_launch", static_cast<double>(d.queries) / launches);
-  tenths("kernel_us_per_launch", static_cast<double>(d.device_ns) / 1000 / launches);
-  tenths("cycle_us_per_launch", static_cast<double>(d.cycle_ns) / 1000 / launches);
-  stat("refused_batches", d.refused_batches);
-  stat("failed_batches", d.failed_batches);
-  stat("misses_rechecked", state_.engine.stats().counters.device_rechecks);
-  stat("replica_state", name_of(d.replica.state));
-  if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
-  stat("replica_lag", d.replica.lag);
-  stat("uploads", d.replica.uploads);
-  stat("uploaded_bytes", d.replica.uploaded_bytes);
-  stat("drains", d.replica.drains);
-  stat("drains_by_workers", d.replica.relieved);
-  stat("log_records", d.replica.records);
-  stat("log_repeats", d.replica.repeats);
-  stat("log_overflows", d.replica.overflows);
-  stat("cells_sent", d.replica.cells);
-  stat("busy", d.replica.busy);
-  stat("failures", d.replica.failures);
-  if (d.power_mw) tenths("power_watts", *d.power_mw / 1e3);
-  stat("memory_total_bytes", d.memory_bytes);
-  stat("replica_bytes", d.replica.device_bytes);
-  stat("pinned_bytes", d.replica.pinned_bytes);
-  stat("log_bytes", d.replica.log_bytes);
+  const StoreTotals counters = state_.engine.stats().counters;
+  stat("misses_rechecked", counters.device_rechecks);
+  stat("queries_stolen", counters.device_stolen);
+  const auto has_images = [](const DeviceStats& d) { return d.replica.images_on || d.replica.images_given_up; };
+  if (std::ranges::any_of(devices, has_images)) {
+    stat("values_hits", counters.device_images);
+    stat("values_changed", counters.device_images_changed);
+  }
+  if (devices.size() == 1) return put_device(sink, "gpu:", devices.front());
+  const auto sum = [&](std::string_view name, std::uint64_t DeviceStats::* count) {
+    std::uint64_t all = 0;
+    for (const DeviceStats& d : devices) all += d.*count;
+    stat(name, all);
+  };
+  sum("launches", &DeviceStats::launches);
+  sum("batches", &DeviceStats::batches);
+  sum("queries", &DeviceStats::queries);
+  sum("refused_batches", &DeviceStats::refused_batches);
+  sum("failed_batches", &DeviceStats::failed_batches);
+  for (std::size_t i = 0; i < devices.size(); ++i) put_device(sink, fmt::format("gpu:{}:", i), devices[i]);
 }
 
 void Telemetry::stats_hot_keys(std::size_t count_max, StatSink& sink) const {

@@ -34,7 +34,7 @@ struct ServerSnapshot {
   std::vector<std::uint32_t> worker_connections;
   Plan plan;
   bool hot_keys_enabled = false;
-  std::optional<DeviceStats> device;  // none: the host does everything
+  std::vector<DeviceStats> devices;  // none: the host does everything
 };
 
 struct BigKey {

@@ -32,7 +32,7 @@ void add_to_epoll(int epoll, int fd, std::uint32_t events, void* data) {
 Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     : state_(state),
       control_(control),
-      planner_(static_cast<Preset>(state.options.preset), state.engine.scheduler()),
+      planner_(static_cast<Preset>(state.options.preset), state.engine.schedulers()),
       context_(state.engine.make_context()),
       executor_(*context_),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
@@ -56,7 +56,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
 // Without the device's memory the host does everything.
 void Worker::open_device() {
   try {
-    device_ = std::make_unique<DeviceBatches>(*context_, *state_.engine.scheduler(), device_batch_queries);
+    device_ = std::make_unique<DeviceBatches>(*context_, *state_.engine.schedulers(), device_batch_queries);
     in_flight_.resize(device_->count());
   } catch (const DeviceError& error) {
     log().warn("a worker goes without the GPU: {}", error.what());

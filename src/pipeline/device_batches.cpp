@@ -1,8 +1,8 @@
 #include "pipeline/device_batches.hpp"
 
 #include <chrono>
+#include <utility>
 
-#include "base/hash.hpp"
 #include "index/stripes.hpp"
 
 namespace tandem {
@@ -10,10 +10,13 @@ namespace {
 using Steady = std::chrono::steady_clock;
 }
 
-DeviceBatches::DeviceBatches(Context& context, Scheduler& scheduler, std::uint32_t capacity, unsigned count)
-    : context_(context), scheduler_(scheduler) {
+DeviceBatches::DeviceBatches(Context& context, const Schedulers& schedulers, std::uint32_t capacity, unsigned count)
+    : context_(context), schedulers_(schedulers) {
   for (unsigned i = 0; i < count; ++i) {
-    batches_.push_back(std::make_unique<DeviceBatch>(context.shared.epochs, scheduler.device(), capacity));
+    std::vector<std::unique_ptr<DevicePart>> parts;
+    for (Scheduler* s : schedulers_)
+      parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules()));
+    batches_.push_back(std::make_unique<DeviceBatch>(context.shared.epochs, std::move(parts), capacity));
   }
   context_.in_flight = this;
 }
@@ -25,49 +28,49 @@ DeviceBatches::~DeviceBatches() {
     if (b.epoch_.active()) b.epoch_.exit();
   }
   context_.in_flight = nullptr;
-  if (scheduler_.is_stuck()) scheduler_.keep(std::move(batches_));
+  for (const auto& batch : batches_) {
+    for (std::size_t s = 0; s < batch->parts_.size(); ++s) schedulers_[s].keep(std::move(batch->parts_[s]));
+  }
 }
 
 void DeviceBatches::submit() noexcept {
   DeviceBatch& b = *batches_[next()];
-  Batch& batch = b.batch();
-  const std::uint64_t seed = context_.shared.hash_seed;
-  const Query* const queries = batch.queries();
-  Fingerprint* const fingerprints = batch.fingerprints();
-  for (std::uint32_t i = 0; i < batch.size(); ++i) {
-    const Query& q = queries[i];
-    const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
-    fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, seed) : Fingerprint{1, 0};
-  }
-  b.let_go_ = false;
+  b.let_go_ = b.waited_ = false;
   ++in_flight_;
-  if (TD_UNLIKELY(!scheduler_.serves())) {  // nothing to wait for
-    b.state_.store(DeviceBatch::State::refused, std::memory_order_relaxed);
-    return;
-  }
+  const bool serves = !b.abandoned_ && schedulers_.serves();
+  const std::uint32_t device_end = serves && schedulers_.steal() ? share_.queries(b.batch().size()) : b.batch().size();
+  b.handed_over_ = serves && device_end != 0;
+  context_.counters.device_stolen.add(b.batch().size() - device_end);
+  if (TD_UNLIKELY(!b.handed_over_)) return;  // nothing to wait for
+  b.hash(context_.shared.hash_seed, device_end);
+  b.scatter();
   b.epoch_.enter();
-  b.submitted_ = Steady::now();
-  b.looks_ = 0;
-  scheduler_.submit(b);
+  b.waiting_ = {Steady::now()};
+  for (std::size_t s = 0; s < b.parts_.size(); ++s) {
+    if (b.parts_[s]->has_queries()) schedulers_[s].submit(*b.parts_[s]);
+  }
 }
 
 // True: the batch is the worker's. Others may need what the epochs of these batches hold back: a device that is late is
 // not waited for with them. A scheduler that is late itself, as a call to the driver does not return, is left alone.
 bool DeviceBatches::look_at(DeviceBatch& b) noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
-  constexpr std::uint32_t looks_min = 1000;  // so that it is not this thread that was stopped
-  if (!is_with_scheduler(b)) return true;
-  const auto waited = Steady::now() - b.submitted_;
-  ++b.looks_;
-  if (TD_UNLIKELY(waited > patience && b.epoch_.active())) let_go();
-  if (TD_UNLIKELY(waited > scheduler_.patience() && b.looks_ > looks_min)) scheduler_.take_back(b);
-  return !is_with_scheduler(b);
+  if (!b.is_with_schedulers()) return true;
+  const auto now = Steady::now();
+  if (TD_UNLIKELY(now - b.waiting_.since > patience && b.epoch_.active())) let_go();
+  if (TD_UNLIKELY(b.waiting_.is_late(now, schedulers_.patience()))) {
+    for (std::size_t s = 0; s < b.parts_.size(); ++s) {
+      if (b.parts_[s]->is_with_scheduler()) schedulers_[s].take_back(*b.parts_[s]);
+    }
+  }
+  return !b.is_with_schedulers();
 }
 
 // False: it was handed over longer ago than that, and is not done.
 bool DeviceBatches::wait_for(DeviceBatch& b, std::chrono::microseconds age_max) noexcept {
   for (SpinWait waiting; !look_at(b); waiting.once()) {
-    const auto age = std::chrono::duration_cast<std::chrono::microseconds>(Steady::now() - b.submitted_);
+    b.waited_ = true;
+    const auto age = std::chrono::duration_cast<std::chrono::microseconds>(Steady::now() - b.waiting_.since);
     if (age > age_max) return false;
   }
   return true;
@@ -76,10 +79,8 @@ bool DeviceBatches::wait_for(DeviceBatch& b, std::chrono::microseconds age_max) 
 Batch& DeviceBatches::begin_answer() {
   DeviceBatch& b = *batches_[oldest_];
   static_cast<void>(wait_for(b));
-  if (TD_UNLIKELY(b.state() == DeviceBatch::State::lost)) b.batch().use_own_columns();
-  b.batch().searched = b.state() == DeviceBatch::State::done && !b.let_go_;
-  b.batch().launch = b.launch_.load(std::memory_order_relaxed);
-  b.batch().whole = b.whole_.load(std::memory_order_relaxed);
+  if (b.handed_over_) share_.answered(in_flight_ + 1 >= count(), b.waited_);
+  b.gather();
   return b.batch();
 }
 
@@ -87,10 +88,10 @@ void DeviceBatches::end_answer() noexcept {
   DeviceBatch& b = *batches_[oldest_];
   if (b.epoch_.active()) b.epoch_.exit();
   b.batch().clear();
-  b.state_.store(DeviceBatch::State::filling, std::memory_order_relaxed);
+  for (const auto& part : b.parts_) part->state_.store(DevicePart::State::filling, std::memory_order_relaxed);
   oldest_ = (oldest_ + 1) % count();
   --in_flight_;
-  scheduler_.relieve();
+  schedulers_.relieve();
 }
 
 void DeviceBatches::answer_oldest(Executor& executor, ResponseWriter& writer) {
@@ -105,7 +106,9 @@ void DeviceBatches::let_go() noexcept {
     b.epoch_.exit();
     b.let_go_ = true;
     // Of the batch that is being answered; of others answer_oldest() will say it.
-    if (!is_with_scheduler(b)) b.batch().searched = false;
+    if (b.is_with_schedulers()) continue;
+    b.batch().searched = false;
+    b.batch().images = nullptr;
   }
 }
 

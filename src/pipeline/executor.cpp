@@ -34,6 +34,13 @@ Stopped settle_in_order(Context& context, Batch& batch, StripState& state) noexc
   return {state.strip.end, task::Settled::done};
 }
 
+// The strip from `begin` on: searched by a device or by the host, not in part.
+TD_INLINE Strip strip_at(const Batch& batch, std::uint32_t begin) noexcept {
+  std::uint32_t end = std::min(batch.size(), begin + strip_queries_max);
+  if (TD_UNLIKELY(batch.searched_at(begin))) end = std::min(end, batch.device_end);
+  return {begin, end};
+}
+
 // KC and RD of a strip, cut where it cannot go on in this epoch.
 TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
   Stopped stopped{state.strip.end, task::Settled::done};
@@ -92,7 +99,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   const auto look = [&] {
     if (looked_end == batch.size()) return false;
     StripState& state = state_of(looked);
-    state.strip = {looked_end, std::min(batch.size(), looked_end + strip_queries_max)};
+    state.strip = strip_at(batch, looked_end);
     state.now_s = now_s;
     state.refuse_first = false;
     look_at(batch, state);
@@ -105,8 +112,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   const auto search = [&] {
     if (searched == looked) return;
     StripState& state = state_of(searched++);
-    state.flush_cas = flush_cas;
-    if (TD_LIKELY(!batch.searched)) task::search(context_, batch, state);
+    if (TD_LIKELY(!batch.searched_at(state.strip.begin))) task::search(context_, batch, state);
     timer.lap(Task::index, 0);
   };
   const auto search_rest = [&] {
@@ -131,7 +137,9 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   std::uint64_t retired_bytes = 0;
   for (;;) {
     StripState& state = state_of(current);
+    state.flush_cas = flush_cas;
     stopped = settle(context_, batch, state, timer);
+    flush_cas = state.flush_cas;  // a write may have met a later flush: what follows does not look behind it
     look();
     search();
     search_rest();
@@ -160,7 +168,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
 // The same for what is one strip at most: the tasks one after the other.
 std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
   StripState state;
-  state.strip = {begin, batch.size()};
+  state.strip = strip_at(batch, begin);
   state.now_s = context_.shared.clock.now_s();
   state.refuse_first = std::exchange(index_is_full_, false);
   look_at(batch, state);
@@ -169,7 +177,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   timer.lap(Task::memory, state.strip.size());
   context_.epoch.enter();
   state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-  if (TD_LIKELY(!batch.searched)) task::search(context_, batch, state);
+  if (TD_LIKELY(!batch.searched_at(begin))) task::search(context_, batch, state);
   if (state.left != 0) task::search_rest(context_, batch, state);
   timer.lap(Task::index, 0);
   const Stopped stopped = settle(context_, batch, state, timer);
@@ -186,7 +194,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
 // PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
 // batch is searched by the host if what the device found was let go of in between.
 void Executor::look_at(Batch& batch, StripState& state) noexcept {
-  if (TD_LIKELY(!batch.searched)) {
+  if (TD_LIKELY(!batch.searched_at(state.strip.begin))) {
     task::fingerprint(context_, batch, state);
   } else {
     task::take_found(context_, batch, state);

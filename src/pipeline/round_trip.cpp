@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
+#include "pipeline/waiting.hpp"
 #include "query/batch.hpp"
 
 namespace tandem {
@@ -59,12 +60,11 @@ void RoundTrip::draw(std::uint32_t count) noexcept {
   }
 }
 
-// Time alone does not make a device late: this thread may have been stopped.
 DeviceStatus RoundTrip::wait(Stream& stream, std::chrono::milliseconds deadline) noexcept {
-  constexpr unsigned more_looks = 1000;
   const DeviceMark mark = stream.mark();
+  Waiting waiting{Steady::now()};
   DeviceStatus status = stream.wait(mark, deadline);
-  for (unsigned i = 0; status == DeviceStatus::pending && i < more_looks; ++i) {
+  while (status == DeviceStatus::pending && !waiting.is_late(Steady::now(), deadline)) {
     std::this_thread::yield();
     status = stream.poll(mark);
   }
@@ -80,8 +80,7 @@ std::optional<double> RoundTrip::on_device_ns(Replica& replica, std::uint32_t co
   const ReplicaLaunch launch = replica.drain();
   if (!launch.ready()) return std::nullopt;
   Stream& stream = replica.stream();
-  const SearchPart part{fingerprints_.at().address(), locations_.at().address(), count};
-  const bool queued = stream.search(launch.index, &part, 1) == DeviceStatus::ok;
+  const bool queued = stream.search(launch.index, fingerprints_.at(), locations_.at(), count) == DeviceStatus::ok;
   // Also when it was not: what is queued must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
   return queued && status == DeviceStatus::ok ? ns_since(begun) : endless;

@@ -13,8 +13,9 @@ using Steady = std::chrono::steady_clock;
 
 // After the last work the thread looks on for so long before it sleeps: a launch costs less than being woken.
 constexpr auto awake = std::chrono::microseconds(200);
-// Asleep it looks after the replica's log now and then.
-constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(4);
+// Asleep it looks after the replica now and then. Nobody waits for that: a batch wakes it, and workers drain a log that
+// fills up.
+constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(64);
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
 // Keys come and go, and other programs on the machine.
 constexpr auto measure_every = std::chrono::seconds(10);
@@ -34,15 +35,18 @@ Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& o
   thread_ = std::thread([this] { run(); });
 }
 
-Scheduler::~Scheduler() {
+void Scheduler::request_stop() noexcept {
   stopping_.store(true, std::memory_order_release);
   wakeup_.notify();
+}
+
+Scheduler::~Scheduler() {
+  request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
 bool Scheduler::stop(std::chrono::milliseconds limit) noexcept {
-  stopping_.store(true, std::memory_order_release);
-  wakeup_.notify();
+  request_stop();
   const TimePoint end = Steady::now() + limit;
   while (!ended_.load(std::memory_order_acquire)) {
     if (Steady::now() > end) return false;
@@ -52,13 +56,12 @@ bool Scheduler::stop(std::chrono::milliseconds limit) noexcept {
   return true;
 }
 
-void Scheduler::submit(DeviceBatch& batch) noexcept {
-  batch.queries_.store(batch.batch_.size(), std::memory_order_relaxed);
-  batch.state_.store(DeviceBatch::State::queued, std::memory_order_relaxed);
-  DeviceBatch* head = queue_.load(std::memory_order_relaxed);
+void Scheduler::submit(DevicePart& part) noexcept {
+  part.state_.store(DevicePart::State::queued, std::memory_order_relaxed);
+  DevicePart* head = queue_.load(std::memory_order_relaxed);
   do {
-    batch.next_ = head;
-  } while (!queue_.compare_exchange_weak(head, &batch, std::memory_order_seq_cst, std::memory_order_relaxed));
+    part.next_ = head;
+  } while (!queue_.compare_exchange_weak(head, &part, std::memory_order_seq_cst, std::memory_order_relaxed));
   // Either this sees that the thread sleeps, or the thread, before it does, that there is a batch.
   if (sleeps_.load(std::memory_order_seq_cst)) wakeup_.notify();
 }
@@ -88,6 +91,7 @@ void Scheduler::run() noexcept {
       static_cast<void>(replica_.drain());
     }
     if (!launches_.empty()) land();
+    release_kept();
     const TimePoint now = Steady::now();
     if (follows || !ready_.empty() || !launches_.empty()) {
       last_work_ = now;
@@ -108,6 +112,7 @@ void Scheduler::run() noexcept {
   }
   take_queue();
   refuse_all();
+  release_kept();
   ended_.store(true, std::memory_order_release);
 }
 
@@ -120,6 +125,13 @@ bool Scheduler::can_launch() const noexcept {
 // The replica's own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
+  std::atomic<bool>& one_is_gone = *options_.one_is_gone;
+  if (state_ == ReplicaState::absent || state_ == ReplicaState::lost) {
+    one_is_gone.store(true, std::memory_order_relaxed);
+  } else if (one_is_gone.load(std::memory_order_relaxed)) {
+    replica_.stop();
+    state_ = ReplicaState::absent;
+  }
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
   return state_ == ReplicaState::uploading;
@@ -161,7 +173,7 @@ void Scheduler::ask_power() noexcept {
 
 // Appends what was handed over, oldest first.
 void Scheduler::take_queue() noexcept {
-  DeviceBatch* b = queue_.exchange(nullptr, std::memory_order_acquire);
+  DevicePart* b = queue_.exchange(nullptr, std::memory_order_acquire);
   if (b == nullptr) return;
   if (ready_.empty()) ready_since_ = Steady::now();
   const auto before = static_cast<std::ptrdiff_t>(ready_.size());
@@ -177,17 +189,22 @@ void Scheduler::launch() noexcept {
 
   SearchPart parts[search_parts_max];
   const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
+  const bool with_images = launched.images.count != 0;
   std::uint64_t queries = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const DeviceBatch& b = *ready_[i];
-    parts[i] = {b.fingerprints_.at().address(), b.locations_.at().address(),
-                b.queries_.load(std::memory_order_relaxed)};
+    const DevicePart& b = *ready_[i];
+    parts[i] = {.fingerprints = b.fingerprints_.at().address(),
+                .locations = b.locations_.at().address(),
+                .count = b.queries_.load(std::memory_order_relaxed),
+                .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
+                .arena = b.arena_.at().address()};
     queries += parts[i].count;
   }
-  if (stream.search(launched.index, parts, static_cast<std::uint32_t>(count)) != DeviceStatus::ok) {
+  if (stream.search_parts(launched.index, launched.images, parts, static_cast<std::uint32_t>(count)) !=
+      DeviceStatus::ok) {
     // A device that was lost in the middle may have it all the same.
     if (device_.lost()) {
-      for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DeviceBatch::State::lost);
+      for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);
       counters_.failed_batches.add(count);
       ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(count));
     }
@@ -208,12 +225,13 @@ void Scheduler::launch() noexcept {
   ready_.erase(ready_.begin(), taken);
   ready_since_ = last_launch_ = Steady::now();
   l.waiting = {last_launch_};
-  for (DeviceBatch* b : l.batches) {
+  for (DevicePart* b : l.batches) {
     b->launch_.store(launched.number, std::memory_order_relaxed);
     b->whole_.store(launched.whole, std::memory_order_relaxed);
+    b->with_images_.store(with_images && b->images_.count() != 0, std::memory_order_relaxed);
     // Unless its worker has taken it back: then the device is lost.
-    auto queued = DeviceBatch::State::queued;
-    b->state_.compare_exchange_strong(queued, DeviceBatch::State::running, std::memory_order_relaxed);
+    auto queued = DevicePart::State::queued;
+    b->state_.compare_exchange_strong(queued, DevicePart::State::running, std::memory_order_relaxed);
   }
   launches_.push_back(std::move(l));
   counters_.launches.add();
@@ -243,10 +261,10 @@ void Scheduler::land() noexcept {
       counters_.failed_batches.add(l.batches.size());
       serves_.store(false, std::memory_order_relaxed);
     }
-    const auto state = done                           ? DeviceBatch::State::done
-                       : status == DeviceStatus::lost ? DeviceBatch::State::lost
-                                                      : DeviceBatch::State::refused;
-    for (DeviceBatch* b : l.batches) give_back(*b, state);
+    const auto state = done                           ? DevicePart::State::done
+                       : status == DeviceStatus::lost ? DevicePart::State::lost
+                                                      : DevicePart::State::refused;
+    for (DevicePart* b : l.batches) give_back(*b, state);
     l.batches.clear();
     l.searched = {};
     spare_.push_back(std::move(l));
@@ -256,27 +274,48 @@ void Scheduler::land() noexcept {
 }
 
 // Unless its worker has taken it back.
-void Scheduler::give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept {
-  auto now = batch.state_.load(std::memory_order_relaxed);
-  while ((now == DeviceBatch::State::queued || now == DeviceBatch::State::running) &&
-         !batch.state_.compare_exchange_weak(now, state, std::memory_order_release, std::memory_order_relaxed)) {
+void Scheduler::give_back(DevicePart& part, DevicePart::State state) noexcept {
+  auto now = part.state_.load(std::memory_order_relaxed);
+  while ((now == DevicePart::State::queued || now == DevicePart::State::running) &&
+         !part.state_.compare_exchange_weak(now, state, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }
 
-void Scheduler::take_back(DeviceBatch& batch) noexcept {
+void Scheduler::take_back(DevicePart& part) noexcept {
   stuck_.store(true, std::memory_order_release);
   device_.abandon();
-  give_back(batch, DeviceBatch::State::lost);
+  give_back(part, DevicePart::State::lost);
 }
 
-void Scheduler::keep(std::vector<std::unique_ptr<DeviceBatch>> batches) {
-  const std::lock_guard lock(kept_mutex_);
-  for (auto& batch : batches) kept_.push_back(std::move(batch));
+void Scheduler::keep(std::unique_ptr<DevicePart> part) noexcept {
+  {
+    const std::lock_guard lock(kept_mutex_);
+    part->next_kept_ = std::move(kept_);
+    kept_ = std::move(part);
+  }
+  keeps_.store(true, std::memory_order_release);
+  wakeup_.notify();
+}
+
+// What was taken back may still be named by the queue, by what waits and by launches.
+void Scheduler::release_kept() noexcept {
+  if (!keeps_.exchange(false, std::memory_order_acquire)) return;
+  if (is_stuck()) {
+    take_queue();
+    refuse_all();
+    if (!launches_.empty()) return keeps_.store(true, std::memory_order_relaxed);
+  }
+  std::unique_ptr<DevicePart> kept;
+  {
+    const std::lock_guard lock(kept_mutex_);
+    kept.swap(kept_);
+  }
+  while (kept != nullptr) kept = std::move(kept->next_kept_);
 }
 
 void Scheduler::refuse_all() noexcept {
   counters_.refused_batches.add(ready_.size());
-  for (DeviceBatch* b : ready_) give_back(*b, DeviceBatch::State::refused);
+  for (DevicePart* b : ready_) give_back(*b, DevicePart::State::refused);
   ready_.clear();
 }
 

@@ -22,6 +22,7 @@
 #include "observe/counters.hpp"
 #include "pipeline/device_batch.hpp"
 #include "pipeline/round_trip.hpp"
+#include "pipeline/waiting.hpp"
 
 namespace tandem {
 
@@ -31,7 +32,13 @@ struct SchedulerOptions {
   // A launch, or a part of an upload, that takes longer means that the device is lost.
   std::chrono::milliseconds deadline{1000};
   unsigned launches_max = 2;  // under way together
-  int processor = -1;         // that the thread runs on, where others do not keep it waiting; -1: any
+  // That the thread runs on, where others do not keep it waiting; -1: any. Of several devices the first one's; each
+  // next one has the processor before.
+  int processor = -1;
+  bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
+  // Shared by the schedulers of one index: when the replica of one is gone for good, nobody asks the others any more,
+  // and they give up theirs.
+  std::shared_ptr<std::atomic<bool>> one_is_gone = std::make_shared<std::atomic<bool>>(false);
 };
 
 // Counted since the start. Thread safety: one scheduler adds, anybody reads.
@@ -51,25 +58,33 @@ class Scheduler {
   ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is stuck there
   // Ends the thread, the first part of the destructor. False: it did not end within `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit) noexcept;
+  // The same without waiting, for who has several to end.
+  void request_stop() noexcept;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   Device& device() noexcept { return device_; }
+  bool steal() const noexcept { return options_.steal; }
+  // Of the index that the device has.
+  const Shard& shard() const noexcept { return replica_.shard(); }
   // Any thread: whether a batch that is handed over now has a good chance to be searched.
   bool serves() const noexcept { return serves_.load(std::memory_order_relaxed) && !is_stuck(); }
   // Any thread: a batch with fewer queries is answered sooner by the host.
   std::uint32_t queries_min() const noexcept { return queries_min_.load(std::memory_order_relaxed); }
-  // Any thread: takes the batch, which then is the scheduler's until its state says otherwise.
-  void submit(DeviceBatch& batch) noexcept;
+  // Of the items that launches return, at most; 0: they return none.
+  std::uint32_t image_granules() const noexcept { return replica_.image_granules(); }
+  // Any thread: takes the part of a batch, which then is the scheduler's until its state says otherwise.
+  void submit(DevicePart& part) noexcept;
 
   // How long a worker waits for a batch before it takes it back: so long that the deadlines of two launches and of a
   // measurement may pass one after the other.
   std::chrono::milliseconds patience() const noexcept { return 4 * options_.deadline; }
-  // The batch's worker: from now on the device counts as lost, and the batch is the worker's again.
-  void take_back(DeviceBatch& batch) noexcept;
+  // The batch's worker: from now on the device counts as lost, and the part is the worker's again.
+  void take_back(DevicePart& part) noexcept;
   bool is_stuck() const noexcept { return stuck_.load(std::memory_order_acquire); }
-  // Batches that this may still have in hand while it is stuck, for as long as it lives. May throw std::bad_alloc.
-  void keep(std::vector<std::unique_ptr<DeviceBatch>> batches);
+  // A part whose worker goes: its memory is given back by this thread, when it has nothing of it in hand any more. If
+  // the driver does not return from that, nobody else waits for it.
+  void keep(std::unique_ptr<DevicePart> part) noexcept;
 
   // A worker between two batches, under no stripe: drains the log when it fills faster than launches do it.
   void relieve() noexcept {
@@ -92,23 +107,12 @@ class Scheduler {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
-  // How long something has been waited for. Time alone does not make a device late: this thread may have been stopped
-  // itself, so it must have looked often, too.
-  struct Waiting {
-    static constexpr unsigned looks_min = 1000;
-    TimePoint since;
-    unsigned looks = 0;
-    // One more look, at `now`, in vain.
-    bool is_late(TimePoint now, std::chrono::milliseconds deadline) noexcept {
-      return ++looks >= looks_min && now - since > deadline;
-    }
-  };
   struct Launch {
     DeviceMark from = 0, to = 0;
     ReplicaLaunch searched;
     TimePoint begun;  // its first batch was handed over
     Waiting waiting;  // since it was launched, and the one before it has ended
-    std::vector<DeviceBatch*> batches;
+    std::vector<DevicePart*> batches;
   };
 
   void run() noexcept;
@@ -121,15 +125,16 @@ class Scheduler {
   bool is_measure_due() const noexcept;
   void ask_power() noexcept;
   bool can_launch() const noexcept;
-  static void give_back(DeviceBatch& batch, DeviceBatch::State state) noexcept;
+  void release_kept() noexcept;
+  static void give_back(DevicePart& part, DevicePart::State state) noexcept;
   void refuse_all() noexcept;
 
   Device& device_;
   Replica& replica_;
   const SchedulerOptions options_;
   RoundTrip* const round_trip_;
-  std::atomic<DeviceBatch*> queue_{nullptr};  // last handed over first
-  std::vector<DeviceBatch*> ready_;
+  std::atomic<DevicePart*> queue_{nullptr};  // last handed over first
+  std::vector<DevicePart*> ready_;
   ReplicaState state_ = ReplicaState::absent;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
   DeviceMark replica_waits_for_ = 0;
@@ -158,7 +163,8 @@ class Scheduler {
   TimePoint ask_power_after_{};
   std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false}, ended_{false};
   std::mutex kept_mutex_;
-  std::vector<std::unique_ptr<DeviceBatch>> kept_;
+  std::unique_ptr<DevicePart> kept_;  // a list
+  std::atomic<bool> keeps_{false};
   WakeUp wakeup_;
   std::thread thread_;
 };

@@ -13,160 +13,14 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
-#include "index/replica_log.hpp"
-#include "pipeline/device_batches.hpp"
+#include "pipeline/scheduler_fixture.hpp"
 
 namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
 
-struct Expected {
-  Status status;
-  std::string value;
-};
-
-// Compares each answer with what a map says that the query must come to.
-class Comparing final : public ResponseWriter {
- public:
-  bool write(Batch& batch, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-      const Result& r = batch.result(i);
-      const Expected& e = expected->at(i);
-      EXPECT_EQ(r.status, e.status) << batch.query(i).key_view();
-      if (r.status == Status::hit && e.status == Status::hit) {
-        EXPECT_EQ(std::string(r.item->value(), r.value_bytes), e.value) << batch.query(i).key_view();
-      }
-      ++answered;
-    }
-    return true;
-  }
-  void control(Batch&, std::uint32_t) override { ++answered; }
-
-  const std::vector<Expected>* expected = nullptr;
-  std::uint64_t answered = 0;
-};
-
-// A store, its device, and one worker.
-struct Rig {
-  static constexpr unsigned batch_queries = 256;
-
-  explicit Rig(Device& on, const SchedulerOptions& options = {}, std::uint64_t cells = 1 << 14,
-               std::uint64_t memory_bytes = std::uint64_t{32} << 20, const ReplicaOptions& replicas = {})
-      : device(on),
-        budget(memory_bytes),
-        epochs(64),
-        heap({.huge_pages = false}, budget, epochs),
-        index({.cells_initial = cells, .hash_seed = 7, .huge_pages = false, .log = &log}, budget, epochs, heap),
-        shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
-        context(shared),
-        executor(context),
-        replica(device, index, log, epochs, replicas),
-        scheduler(device, replica, options),
-        batches(context, scheduler, batch_queries) {
-    clock.freeze_for_test(1000);
-    shared.growth_refused = true;  // nobody grows it here but a test
-    keys.resize(batches.count());
-    values.resize(batches.count());
-    expected.resize(batches.count());
-  }
-  ~Rig() { finish(); }
-
-  void wait_until_it_serves() {
-    for (int i = 0; i < 20'000 && !scheduler.serves(); ++i) std::this_thread::sleep_for(1ms);
-    ASSERT_TRUE(scheduler.serves());
-  }
-
-  // Adds a query to the batch that fills, submits it when it is full, and answers what is done.
-  void add(Opcode opcode, std::string key, std::string value = {}) {
-    if (!batches.can_fill()) answer();
-    const unsigned n = batches.next();
-    Batch& batch = batches.filling();
-    if (batch.size() == 0) {
-      keys[n].clear();
-      values[n].clear();
-      keys[n].reserve(batch_queries);  // what was added stays where it is
-      values[n].reserve(batch_queries);
-      expected[n].clear();
-    }
-    const std::string& k = keys[n].emplace_back(std::move(key));
-    const std::string& v = values[n].emplace_back(std::move(value));
-    Query& q = batch.next();
-    q = {};
-    q.opcode = opcode;
-    q.key = k.data();
-    q.key_bytes = static_cast<std::uint8_t>(k.size());
-    q.value = v.data();
-    q.value_bytes = static_cast<std::uint32_t>(v.size());
-    batch.commit();
-    // What must come of it: queries are executed in the order of the batches, and inside them.
-    const auto at = model.find(k);
-    switch (opcode) {
-      case Opcode::get:
-        expected[n].push_back(at != model.end() ? Expected{Status::hit, at->second} : Expected{Status::miss, {}});
-        break;
-      case Opcode::store:
-        model[k] = v;
-        expected[n].push_back({Status::stored, {}});
-        break;
-      case Opcode::remove:
-        expected[n].push_back({at != model.end() ? Status::removed : Status::miss, {}});
-        if (at != model.end()) model.erase(at);
-        break;
-      default:
-        expected[n].push_back({Status::none, {}});
-    }
-    ++added;
-    if (batch.full()) submit();
-  }
-  void submit() {
-    if (batches.filling().size() == 0) return;
-    batches.submit();
-  }
-  void answer() {
-    writer.expected = &expected[batches.oldest()];
-    batches.answer_oldest(executor, writer);
-  }
-  void finish() {
-    if (batches.can_fill()) submit();
-    while (batches.in_flight() != 0) answer();
-    EXPECT_EQ(writer.answered, added);
-  }
-
-  // Random queries of `key_count` keys; `writes` in a hundred of them write.
-  void run(std::mt19937_64& random, unsigned queries, unsigned key_count, unsigned writes) {
-    for (unsigned i = 0; i < queries; ++i) {
-      std::string key = "key" + std::to_string(random() % key_count);
-      const std::uint64_t dice = random() % 100;
-      if (dice >= writes) {
-        add(Opcode::get, std::move(key));
-      } else if (dice % 4 == 0) {
-        add(Opcode::remove, std::move(key));
-      } else {
-        add(Opcode::store, std::move(key), std::string(random() % 100, 'v') + std::to_string(random()));
-      }
-    }
-  }
-
-  Device& device;
-  MemoryBudget budget;
-  EpochDomain epochs;
-  Clock clock;
-  Heap heap;
-  ReplicaLog log;
-  Index index;
-  Shared shared;
-  Context context;
-  Executor executor;
-  Replica replica;
-  Scheduler scheduler;
-  DeviceBatches batches;
-  Comparing writer;
-  std::vector<std::vector<std::string>> keys, values;
-  std::vector<std::vector<Expected>> expected;
-  std::map<std::string, std::string> model;
-  std::uint64_t added = 0;
-};
+using Rig = SchedulerRig;
 
 TEST(Scheduler, AnswersAsTheHostWould) {
   const auto device = make_sim_device();
@@ -196,41 +50,6 @@ TEST(Scheduler, ABatchKeepsItsOrder) {
     rig.add(Opcode::get, key);
     if (round % 5 == 0) rig.submit();
     if (!rig.batches.can_fill()) rig.answer();
-  }
-}
-
-TEST(Scheduler, KeysThatAreNotThereAreMissed) {
-  const auto device = make_sim_device();
-  Rig rig(*device);
-  rig.wait_until_it_serves();
-  for (unsigned i = 0; i < 500; ++i) rig.add(Opcode::store, "key" + std::to_string(i), "value");
-  rig.finish();
-  for (unsigned i = 0; i < 20 * Rig::batch_queries; ++i) rig.add(Opcode::get, "absent" + std::to_string(i));
-  rig.finish();
-  EXPECT_EQ(rig.context.counters.get_misses.get(), 20U * Rig::batch_queries);
-  EXPECT_GT(rig.scheduler.counters().queries.get(), 19U * Rig::batch_queries);
-}
-
-TEST(Scheduler, GrowthOfTheIndexIsFollowed) {
-  const auto device = make_sim_device();
-  Rig rig(*device, {}, 1 << 10);
-  rig.wait_until_it_serves();
-  std::mt19937_64 random(2);
-  rig.run(random, 4 * Rig::batch_queries, 700, 80);
-  EpochDomain::Participant self(rig.epochs);
-  for (int growths = 0; growths < 3; ++growths) {
-    std::thread grower([&] { EXPECT_TRUE(rig.index.grow(self)); });
-    // The grower waits for the epochs of batches in flight.
-    for (int i = 0; i < 20; ++i) {
-      rig.run(random, 2 * Rig::batch_queries, 700, 30);
-      rig.finish();
-    }
-    grower.join();
-    rig.wait_until_it_serves();
-    const std::uint64_t before = rig.scheduler.counters().queries.get();
-    rig.run(random, 20 * Rig::batch_queries, 700, 10);
-    rig.finish();
-    EXPECT_GT(rig.scheduler.counters().queries.get(), before);
   }
 }
 
@@ -379,7 +198,7 @@ TEST(Scheduler, WorkersShareADevice) {
     workers.emplace_back([&, t] {
       Context context(rig.shared);
       Executor executor(context);
-      DeviceBatches batches(context, rig.scheduler, 64);
+      DeviceBatches batches(context, rig.schedulers, 64);
       struct Writer final : ResponseWriter {
         bool write(Batch& batch, Strip strip) override {
           for (std::uint32_t i = strip.begin; i < strip.end; ++i) {

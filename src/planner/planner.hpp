@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "pipeline/scheduler.hpp"
+#include "pipeline/schedulers.hpp"
 #include "query/plan.hpp"
 
 namespace tandem {
@@ -19,21 +19,22 @@ enum class Preset : std::uint8_t {
 
 inline constexpr std::array<std::string_view, 3> preset_names = {"cpu", "auto", "mirrored"};
 
-// A constant plan for each preset, and the scheduler's measured threshold between them.
+// A constant plan for each preset, and the schedulers' measured threshold between them.
 class Planner {
  public:
-  // scheduler: of the device; nullptr: there is none. It outlives the planner.
-  Planner(Preset preset, const Scheduler* scheduler) noexcept
-      : scheduler_(preset == Preset::cpu ? nullptr : scheduler), is_forced_(preset == Preset::mirrored) {}
+  // schedulers: of the devices; nullptr: there are none. They outlive the planner.
+  Planner(Preset preset, const Schedulers* schedulers) noexcept
+      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), is_forced_(preset == Preset::mirrored) {}
 
-  bool uses_device() const noexcept { return scheduler_ != nullptr; }
+  bool uses_device() const noexcept { return schedulers_ != nullptr; }
   const Plan& plan_for(std::uint32_t queries) const noexcept {
-    if (scheduler_ == nullptr || queries == 0 || !scheduler_->serves()) return plan_cpu;
-    return is_forced_ || queries >= scheduler_->queries_min() ? plan_mirrored : plan_cpu;
+    if (schedulers_ == nullptr || queries == 0 || !schedulers_->serves()) return plan_cpu;
+    if (!is_forced_ && queries < schedulers_->queries_min()) return plan_cpu;
+    return schedulers_->image_granules() != 0 ? plan_mirrored_values : plan_mirrored;
   }
 
  private:
-  const Scheduler* scheduler_;
+  const Schedulers* schedulers_;
   bool is_forced_;
 };
 

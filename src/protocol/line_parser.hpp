@@ -1,5 +1,5 @@
 // One call of Parser::parse(): walks the input line by line. The common commands in their plain form are recognised in
-// one pass over their bytes (line_parser's fast_ functions); everything else goes through line(), which finds the
+// one pass over their bytes (fast_lines.cpp); everything else goes through line(), which finds the
 // line's end first and follows memcached word by word.
 #pragma once
 #include <algorithm>
@@ -30,11 +30,19 @@ class LineParser {
   const char* position() const noexcept { return p_; }
 
  private:
+  // --- fast_lines.cpp
+  bool fast_get(const char* key, Reply reply);
+  bool fast_meta_get(const char* key_end) noexcept;
+  template <Reply Kind>
+  void run_of_plain_gets() noexcept;
+  bool fast_set();
+  bool fast_meta(const char* rest, Step& step);
+  template <Reply Kind>
+  static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
+                            std::uint32_t connection) noexcept;
+
   // --- framing: parser.cpp
   bool resume(Step& step);
-  bool fast_get(const char* key, Reply reply);
-  bool fast_set();
-  bool fast_meta(Step& step);
   Step line();
   Step unfinished_line();
   Step dispatch();

@@ -7,13 +7,8 @@
 namespace tandem::protocol {
 namespace {
 
-constexpr std::uint64_t bits(std::string_view flags) noexcept {
-  std::uint64_t all = 0;
-  for (const char flag : flags) all |= MetaFlags::bit(flag);
-  return all;
-}
-constexpr std::uint64_t known = bits("bNTRlOPLkstcfvhuqFCMJDI");
-constexpr std::uint64_t without_argument = bits("lPLkstcfvhuqI");
+constexpr std::uint64_t known = MetaFlags::bits("bNTRlOPLkstcfvhuqFCMJDI");
+constexpr std::uint64_t without_argument = MetaFlags::bits("lPLkstcfvhuqI");
 
 }  // namespace
 

@@ -19,11 +19,12 @@ struct MetaFlags {
 
   static constexpr std::uint64_t bit(char flag) noexcept { return std::uint64_t{1} << (flag & 63); }
   bool has(char flag) const noexcept { return (seen & bit(flag)) != 0; }
-  bool has_any(std::string_view flags) const noexcept {
-    std::uint64_t any = 0;
-    for (const char flag : flags) any |= bit(flag);
-    return (seen & any) != 0;
+  static consteval std::uint64_t bits(std::string_view flags) noexcept {
+    std::uint64_t all = 0;
+    for (const char flag : flags) all |= bit(flag);
+    return all;
   }
+  bool has_any(std::uint64_t flags) const noexcept { return (seen & flags) != 0; }
   void fail(std::string_view line) noexcept {
     failed = true;
     error = line;

@@ -81,7 +81,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   item->fixed_word = word::BinaryKey::put(item->fixed_word, shape >> 1 & 1);
   std::memcpy(item->bytes() + item->key_offset(), q.key, q.key_bytes);
   Result& r = batch.result(0);
-  r = {item, std::uint64_t{shape} << 30, shape, shape, static_cast<Status>(status), outcome, {}};
+  r = {item,
+       std::uint64_t{shape} << 30,
+       shape,
+       shape,
+       static_cast<Status>(status),
+       outcome,
+       static_cast<std::uint16_t>(item->value_offset())};
   if (q.opcode == Opcode::get && r.status != Status::hit) r.item = nullptr;
   Output out;
   write_replies(batch, 0, 1, world.heap, world.clock, world.options, out);

@@ -60,7 +60,7 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_are_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(flags.error);
   if (TD_UNLIKELY(flags.opaque_too_long)) {
-    if (flags.has_any("TNRlhu")) return answer(line::opaque_too_long);
+    if (flags.has_any(MetaFlags::bits("TNRlhu"))) return answer(line::opaque_too_long);
     // memcached has bumped the item when it comes to the opaque.
     Query& q = start_line(line::opaque_too_long);
     q.opcode = Opcode::get;
@@ -72,7 +72,7 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   if (!flags.has('v')) options |= option::no_value;
   if (flags.has('u')) options |= option::no_bump;
   Query& q = start(Opcode::get, Reply::meta_get, 0);
-  if (TD_UNLIKELY(flags.has_any("TNR"))) {
+  if (TD_UNLIKELY(flags.has_any(MetaFlags::bits("TNR")))) {
     if (flags.has('T')) options |= option::touch;
     if (flags.has('N')) options |= option::vivify;
     if (flags.has('R')) options |= option::recache;
@@ -83,7 +83,9 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   }
   q.options = options;
   set_key(q, flags.key);
-  q.wire_flags_at = static_cast<std::uint32_t>(flags_begin - p_);
+  // Flags that return nothing need not be walked again.
+  constexpr std::uint64_t returning = MetaFlags::bits("stcflhOk");
+  q.wire_flags_at = static_cast<std::uint32_t>((flags.has_any(returning) ? flags_begin : line_end_) - p_);
   return commit();
 }
 

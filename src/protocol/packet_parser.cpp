@@ -144,7 +144,42 @@ TD_INLINE PacketParser::Step PacketParser::get(const Request& r, const Rule& rul
                    static_cast<std::uint16_t>(quiet(rule) | option::last_of_line | (touches ? option::touch : 0)));
   set_key(q, r);
   if (touches) q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
-  return commit(r);
+  commit(r);
+  run_of_gets();
+  return Step::next;
+}
+
+// Whole and correct gets behind one that was let pass, as many as follow each other: the same queries as packet() makes
+// of them.
+TD_NOINLINE void PacketParser::run_of_gets() noexcept {
+  const char* p = p_;
+  const char* const end = end_;
+  const std::uint32_t connection = connection_;
+  const std::uint8_t session = parser_.session_;
+  Query* q = batch_.queries() + batch_.size();
+  Query* const last = batch_.queries() + batch_.capacity();
+  for (; end - p >= static_cast<std::ptrdiff_t>(header_bytes) && q != last; ++q) {
+    const Request r = Request::read(p);
+    if (read<std::uint8_t>(p) != request_magic || r.opcode >= rule_count) break;
+    const Rule& rule = rules[r.opcode];
+    if (rule.command != Command::get || r.extras_bytes != 0 || r.body_bytes != r.key_bytes) break;
+    if (std::uint32_t{r.key_bytes} - 1 >= key_bytes_max) break;
+    const char* const key = p + header_bytes;
+    if (end - key < r.key_bytes) break;
+    q->key = key;
+    q->key_bytes = static_cast<std::uint8_t>(r.key_bytes);
+    q->opcode = Opcode::get;
+    q->options = static_cast<std::uint16_t>(quiet(rule) | option::last_of_line);
+    q->wire = p;
+    q->wire_bytes = header_bytes;
+    q->connection = connection;
+    q->reply = static_cast<std::uint8_t>(rule.with_key ? Reply::binary_get_key : Reply::binary_get);
+    q->continues_line = 0;
+    q->session = session;
+    p = key + r.key_bytes;
+  }
+  batch_.resize(static_cast<std::uint32_t>(q - batch_.queries()));
+  p_ = p;
 }
 
 PacketParser::Step PacketParser::touch(const Request& r, const Rule& rule) {

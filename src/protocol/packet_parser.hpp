@@ -30,6 +30,7 @@ class PacketParser {
  private:
   enum class Step : std::uint8_t { next, need_more, large_value, close };
 
+  void run_of_gets() noexcept;
   Step packet();
   Step get(const binary::Request& r, const binary::Rule& rule);
   Step touch(const binary::Request& r, const binary::Rule& rule);

@@ -151,43 +151,6 @@ const char* Parser::rewind(const Query& query) noexcept {
 
 namespace protocol {
 
-ParseStop LineParser::run() {
-  Step step = Step::next;
-  if (TD_UNLIKELY(p_ == end_)) return ParseStop::need_more;
-  bool fast = resume(step);
-  while (step == Step::next) {
-    if (p_ == end_) return ParseStop::need_more;
-    if (TD_UNLIKELY(batch_.full())) return ParseStop::batch_full;
-    if (TD_LIKELY(fast && end_ - p_ >= 7)) {
-      const auto word = load<std::uint32_t>(p_);
-      if (word == load<std::uint32_t>("get ")) {
-        if (TD_LIKELY(fast_get(p_ + 4, Reply::get))) continue;
-      } else if (word == load<std::uint32_t>("set ")) {
-        if (TD_LIKELY(fast_set())) continue;
-      } else if (p_[0] == 'm' && p_[2] == ' ') {
-        if (TD_LIKELY(fast_meta(step))) continue;
-      } else if (word == load<std::uint32_t>("gets") && p_[4] == ' ') {
-        if (TD_LIKELY(fast_get(p_ + 5, Reply::gets))) continue;
-      }
-    }
-    fast = true;
-    step = line();
-    scanned_bytes_ = 0;
-  }
-  switch (step) {
-    case Step::next:
-    case Step::need_more:
-      break;
-    case Step::batch_full:
-      return ParseStop::batch_full;
-    case Step::large_value:
-      return ParseStop::large_value;
-    case Step::close:
-      return ParseStop::close;
-  }
-  return ParseStop::need_more;
-}
-
 // What the last call left. False: the first line is known to be long, or to have no end yet.
 bool LineParser::resume(Step& step) {
   if (TD_UNLIKELY(parser_.wanted_bytes_ != 0)) {
@@ -207,87 +170,6 @@ void LineParser::drop_swallowed() noexcept {
   const std::uint64_t dropped = std::min(parser_.swallow_bytes_, static_cast<std::uint64_t>(end_ - p_));
   parser_.swallow_bytes_ -= dropped;
   p_ += dropped;
-}
-
-// "get key key ...\r\n" without control characters and without two spaces in a row. False: nothing was taken.
-TD_INLINE bool LineParser::fast_get(const char* key, Reply reply) {
-  const std::uint32_t first = batch_.size(), capacity = batch_.capacity();
-  std::uint32_t i = first;
-  for (;;) {
-    const char* const key_end = find_delimiter(key, end_, begin_);
-    const auto key_bytes = static_cast<std::size_t>(key_end - key);
-    if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end_ - key_end < 2 || i == capacity)) return false;
-    Query& q = batch_.query(i++);
-    q.key = key;
-    q.key_bytes = static_cast<std::uint8_t>(key_bytes);
-    q.opcode = Opcode::get;
-    q.wire = p_;
-    q.connection = connection_;
-    q.reply = static_cast<std::uint8_t>(reply);
-    q.continues_line = i - 1 != first;
-    if (TD_LIKELY(load<std::uint16_t>(key_end) == load<std::uint16_t>("\r\n"))) {
-      q.options = option::last_of_line;
-      const auto wire_bytes = static_cast<std::uint32_t>(key_end - p_);
-      for (std::uint32_t k = first; k < i; ++k) {
-        batch_.query(k).wire_bytes = wire_bytes;
-        batch_.commit();
-      }
-      p_ = key_end + 2;
-      return true;
-    }
-    if (TD_UNLIKELY(*key_end != ' ')) return false;
-    q.options = 0;
-    key = key_end + 1;
-  }
-}
-
-// "set key flags exptime bytes[ noreply]\r\nvalue\r\n" in plain numbers, whole in the input. False: nothing was taken.
-TD_INLINE bool LineParser::fast_set() {
-  const char* const key = p_ + 4;
-  const char* const key_end = find_delimiter(key, end_, begin_);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || key_end == end_ || *key_end != ' ')) return false;
-  std::uint32_t client_flags = 0, exptime = 0, bytes = 0;
-  const char* p = number::read_plain(key_end + 1, end_, client_flags);
-  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
-  p = number::read_plain(p + 1, end_, exptime);
-  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
-  p = number::read_plain(p + 1, end_, bytes);
-  if (TD_UNLIKELY(p == nullptr)) return false;
-  std::uint16_t options = 0;
-  if (TD_UNLIKELY(*p == ' ')) {
-    if (end_ - p < 10 || !starts_with(p, " noreply\r\n")) return false;
-    options = option::no_reply;
-    p += 8;
-  }
-  const char* const line_end = p;
-  const char* const value = p + 2;
-  if (TD_UNLIKELY(end_ - value < 2 + static_cast<std::ptrdiff_t>(bytes))) return false;
-  if (TD_UNLIKELY(load<std::uint16_t>(p) != load<std::uint16_t>("\r\n"))) return false;
-  if (TD_UNLIKELY(load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n"))) return false;
-  if (TD_UNLIKELY(Item::total_bytes(client_flags, key_bytes, bytes) > options_.item_bytes_max)) return false;
-  line_end_ = line_end;
-  Query& q = start(Opcode::store, Reply::store, options);
-  set_key(q, {key, key_bytes});
-  q.value = value;
-  q.value_bytes = bytes;
-  q.client_flags = client_flags;
-  q.expiry_s = exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
-  q.mode = StoreMode::set;
-  batch_.commit();
-  p_ = value + bytes + 2;
-  return true;
-}
-
-// "m? ...\r\n" without control characters. False: nothing was taken.
-TD_INLINE bool LineParser::fast_meta(Step& step) {
-  if (TD_UNLIKELY(p_[1] <= ' ')) return false;
-  const char* const line_end = find_control(p_ + 3, end_, begin_);
-  if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
-  line_end_ = line_end;
-  next_ = line_end + 2;
-  step = meta(p_[1]);
-  return true;
 }
 
 // Any line.

@@ -1,10 +1,13 @@
 // WR: results to replies. The text protocol's are written here, the meta protocol's in replies_meta.cpp, the binary
 // protocol's in replies_binary.cpp.
+#include <algorithm>
+
 #include "protocol/binary.hpp"
 #include "protocol/digits.hpp"
 #include "protocol/reply.hpp"
 #include "protocol/reply_writer.hpp"
 #include "protocol/scan.hpp"
+#include "protocol/small_hits.hpp"
 
 namespace tandem {
 namespace protocol {
@@ -142,9 +145,18 @@ void append_pinned_value(const ReplyContext& context, const Result& r) {
 void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
                    const ProtocolOptions& options, Output& out) {
   const protocol::ReplyContext context{heap, clock, options, out};
-  for (std::uint32_t i = begin; i < end; ++i) {
+  for (std::uint32_t i = begin; i < end;) {
     const Query& q = batch.query(i);
     const Result& r = batch.result(i);
+    if (TD_LIKELY(protocol::may_be_small_hit(q, r))) {
+      const std::uint32_t strip_end = std::min(end, i + strip_queries_max);
+      const std::uint32_t next = protocol::write_small_hits(batch, i, strip_end, options.cas, out);
+      if (TD_LIKELY(next != i)) {
+        i = next;
+        continue;
+      }
+    }
+    ++i;
     const protocol::Reply reply = protocol::reply_of(q);
     if (reply == protocol::Reply::get) {
       protocol::write_get(q, r, false, context);

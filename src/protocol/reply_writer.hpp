@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "protocol/protocol.hpp"
+#include "protocol/scan.hpp"
 
 namespace tandem::protocol {
 
@@ -22,12 +23,8 @@ TD_INLINE char* write_line_end(char* p) noexcept { return write_text(p, "\r\n");
 
 // A value of any length; the common short ones without a call.
 TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {
-  if (TD_LIKELY(bytes >= 16 && bytes <= 128)) {
-    for (std::size_t i = 0; i + 16 <= bytes; i += 16) std::memcpy(to + i, from + i, 16);
-    std::memcpy(to + bytes - 16, from + bytes - 16, 16);
-  } else {
-    std::memcpy(to, from, bytes);
-  }
+  if (TD_LIKELY(bytes <= 128)) return copy_short(to, from, bytes);
+  std::memcpy(to, from, bytes);
   return to + bytes;
 }
 

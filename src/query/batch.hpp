@@ -3,11 +3,14 @@
 //
 // Thread safety: one thread at a time.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 
 #include "base/fingerprint.hpp"
 #include "base/platform.hpp"
+#include "index/item_images.hpp"
+#include "index/shard.hpp"
 #include "query/plan.hpp"
 #include "query/query.hpp"
 
@@ -35,6 +38,7 @@ class Batch {
   void clear() noexcept {
     size_ = 0;
     searched = false;
+    images = nullptr;
   }
   // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write
   // to the other. Their contents are lost.
@@ -44,6 +48,7 @@ class Batch {
     fingerprints_ = own_fingerprints_.get();
     locations_ = own_locations_.get();
     searched = false;
+    images = nullptr;
   }
 
   // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
@@ -61,17 +66,29 @@ class Batch {
   TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_; }
   TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_; }
   TD_INLINE Location* locations() noexcept { return locations_; }
+  TD_INLINE const Location* locations() const noexcept { return locations_; }
   // Of queries with option prefilled: the slot that holds the item, or the piece of one.
   TD_INLINE Location* filled() noexcept { return filled_.get(); }
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
   Plan plan = plan_cpu;
-  // A device has searched: both columns are filled, by launch number `launch` of the replica. A location is a candidate
-  // as after a search of the host's, readable in the batch's epoch; a missing one is final only if `whole` and the
-  // stripe say so (write protocol 6; final_miss()).
+  // A device has searched: both columns are filled up to device_end, by launch number `launch` of the replica. A
+  // location is a candidate as after a search of the host's, readable in the batch's epoch; a missing one is final only
+  // if `whole` and the stripe say so (write protocol 6; final_miss()).
   bool searched = false, whole = false;
+  // The device had the front of the batch up to here, the rest is the host's (stealing, write protocol 9).
+  std::uint32_t device_end = 0;
+  TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return searched && i < device_end; }
   std::uint32_t launch = 0;
+  // Then also: the items' images, as they were at that launch (ItemImages). nullptr: it has none.
+  const std::uint32_t* images = nullptr;            // of each query: its image's place in its arena plus 1; 0: none
+  std::array<const Granule*, shards_max> arenas{};  // of each shard that a device has
+  std::uint32_t shard_bits = 0;
+  TD_INLINE const Item* image(std::uint32_t i) const noexcept {
+    const Granule* const arena = arenas[Shard::number_of(fingerprints_[i], shard_bits)];
+    return TD_LIKELY(images[i] != 0) ? reinterpret_cast<const Item*>(arena + (images[i] - 1)) : nullptr;
+  }
 
  private:
   std::uint32_t size_ = 0;

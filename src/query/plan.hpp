@@ -25,5 +25,11 @@ inline constexpr Plan plan_mirrored = [] {
   plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
   return plan;
 }();
+// It also returns the items: KC compares, and WR copies, what has come from its memory.
+inline constexpr Plan plan_mirrored_values = [] {
+  Plan plan = plan_mirrored;
+  plan.processor[static_cast<std::size_t>(Task::read_value)] = Processor::device;
+  return plan;
+}();
 
 }  // namespace tandem

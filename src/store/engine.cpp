@@ -24,8 +24,15 @@ std::uint64_t random_seed() {
 
 // What each context may hold epochs with: itself, and the batches that it has on a device.
 std::uint32_t epochs_for(const EngineOptions& o) {
-  constexpr std::uint32_t own = 4;  // of maintenance, crawler, replica, scheduler
-  return o.contexts_max * (o.device != nullptr ? 1 + DeviceBatches::count_default : 1) + own;
+  constexpr std::uint32_t own = 2;             // of maintenance and crawler
+  constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
+  return o.contexts_max * (o.devices.empty() ? 1 : 1 + DeviceBatches::count_default) + own +
+         of_each_device * static_cast<std::uint32_t>(o.devices.size());
+}
+
+// REQUIRES: a power of two of devices, or none.
+std::uint32_t shard_bits_of(const EngineOptions& o) {
+  return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
 }
 
 IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
@@ -37,6 +44,7 @@ IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
   index.log = log;
+  index.shard_bits = shard_bits_of(o);
   return index;
 }
 
@@ -49,6 +57,10 @@ EngineOptions checked(EngineOptions o) {
     throw std::invalid_argument("the largest item must not exceed half of the memory limit");
   if (o.eviction != "clock" && o.eviction != "s3-fifo") throw std::invalid_argument("eviction is by clock or s3-fifo");
   if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
+  if (!o.devices.empty() && (!std::has_single_bit(o.devices.size()) || o.devices.size() > shards_max))
+    throw std::invalid_argument("there must be 1, 2, 4 or 8 devices, or none");
+  if (std::ranges::any_of(o.devices, [](const auto& device) { return device == nullptr; }))
+    throw std::invalid_argument("a device is missing");
   return o;
 }
 
@@ -82,28 +94,51 @@ Engine::Engine(const EngineOptions& options)
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
-  open_device();
+  open_devices();
 }
 
-// A device that cannot be used is a line in the log.
-void Engine::open_device() {
-  if (options_.device == nullptr) return;
-  try {
-    replica_.emplace(*options_.device, *index_, *replica_log_, epochs_);
-    round_trip_.emplace(*options_.device, *index_, epochs_);
-    scheduler_.emplace(*options_.device, *replica_, options_.scheduler, &*round_trip_);
-  } catch (const std::exception& e) {
-    round_trip_.reset();
-    replica_.reset();
-    if (options_.log) options_.log("device " + options_.device->info().name + " is not used: " + e.what());
+// What the store has on one device. Its scheduler ends first.
+struct Engine::OnDevice {
+  OnDevice(Engine& engine, Device& on, std::uint32_t shard)
+      : device(on),
+        replica(on, *engine.index_, *engine.replica_log_, engine.epochs_,
+                {.images = engine.options_.device_values, .shard = shard}, &*engine.heap_),
+        round_trip(on, *engine.index_, engine.epochs_),
+        scheduler(on, replica, options_of(engine, shard), &round_trip) {}
+  static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
+    SchedulerOptions options = engine.options_.scheduler;
+    options.processor = std::max(options.processor - static_cast<int>(shard), -1);
+    return options;
   }
+
+  Device& device;
+  Replica replica;
+  RoundTrip round_trip;
+  Scheduler scheduler;
+};
+
+// A device that cannot be used is a line in the log; the others are of no use without it.
+void Engine::open_devices() {
+  std::vector<Scheduler*> schedulers;
+  for (const auto& device : options_.devices) {
+    try {
+      const auto shard = static_cast<std::uint32_t>(on_devices_.size());
+      on_devices_.push_back(std::make_unique<OnDevice>(*this, *device, shard));
+      schedulers.push_back(&on_devices_.back()->scheduler);
+    } catch (const std::exception& e) {
+      on_devices_.clear();
+      if (options_.log) options_.log("device " + device->info().name + " is not used: " + e.what());
+      return;
+    }
+  }
+  if (!schedulers.empty()) schedulers_.emplace(std::move(schedulers));
 }
 
 Engine::~Engine() {
   stop_maintenance();
-  scheduler_.reset();
-  round_trip_.reset();
-  replica_.reset();
+  schedulers_.reset();
+  for (const auto& on : on_devices_) on->scheduler.request_stop();
+  on_devices_.clear();
   save_in_order();
   shared_.reset();
   index_.reset();
@@ -113,7 +148,14 @@ Engine::~Engine() {
 
 bool Engine::close(std::chrono::milliseconds limit) noexcept {
   stop_maintenance();
-  if (!scheduler_ || scheduler_->stop(limit)) return true;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  bool all_stopped = true;
+  for (const auto& on : on_devices_) on->scheduler.request_stop();
+  for (const auto& on : on_devices_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    all_stopped &= on->scheduler.stop(std::max(left, std::chrono::milliseconds(1)));
+  }
+  if (all_stopped) return true;
   save_in_order();
   if (file_) file_->close_in_order();
   return false;
@@ -151,7 +193,7 @@ void Engine::open_heap_and_index() {
     }
   }
   heap_.emplace(heap, budget_, epochs_);
-  if (options_.device != nullptr) replica_log_.emplace();
+  if (!options_.devices.empty()) replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
   if (!file_ || !file_->has_items()) {
     index_.emplace(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
     return;
@@ -235,8 +277,10 @@ void Engine::flush_all(std::uint32_t at_s) noexcept {
   }
 }
 
-// Every CAS id given so far is smaller than the new mark, and CasIds::next() gives none below it from now on.
+// Every CAS id given so far is smaller than the new mark, and CasIds::next() gives none below it from now on, nor one
+// above it to anybody who does not see it.
 void Engine::flush_now() noexcept {
+  shared_->flush_begins.store(true, std::memory_order_seq_cst);
   const std::uint64_t mark = shared_->take_cas_ids(1);
   // First in the file, in one store that also says that nothing is pending: once a client has missed an item, no
   // process finds it again.
@@ -244,6 +288,7 @@ void Engine::flush_now() noexcept {
     shared_->saved->flush.store(saved::FlushCas::put(flush_number_, mark), std::memory_order_release);
   }
   shared_->flush_cas.store(mark, std::memory_order_release);
+  shared_->flush_begins.store(false, std::memory_order_release);
   crawler_->hurry();
 }
 
@@ -294,29 +339,32 @@ EngineStats Engine::stats() const {
   return s;
 }
 
-std::optional<DeviceStats> Engine::device_stats() {
-  if (!scheduler_) return std::nullopt;
-  DeviceStats s;
-  const Device& device = *options_.device;
-  s.name = device.info().name;
-  s.backend = device.info().backend;
-  s.lost_reason = device.lost_reason();
-  s.memory_bytes = device.info().memory_bytes;
-  s.power_mw = scheduler_->power_mw();
-  s.serves = scheduler_->serves();
-  s.queries_min = scheduler_->queries_min();
-  s.costs = scheduler_->costs();
-  const SchedulerCounters& c = scheduler_->counters();
-  s.launches = c.launches.get();
-  s.batches = c.batches.get();
-  s.searched_batches = c.searched_batches.get();
-  s.queries = c.queries.get();
-  s.refused_batches = c.refused_batches.get();
-  s.failed_batches = c.failed_batches.get();
-  s.device_ns = c.device_ns.get();
-  s.cycle_ns = c.cycle_ns.get();
-  s.replica = replica_->stats();
-  return s;
+std::vector<DeviceStats> Engine::device_stats() {
+  std::vector<DeviceStats> all;
+  for (const auto& on : on_devices_) {
+    DeviceStats& s = all.emplace_back();
+    const Scheduler& scheduler = on->scheduler;
+    s.name = on->device.info().name;
+    s.backend = on->device.info().backend;
+    s.lost_reason = on->device.lost_reason();
+    s.number = on->device.info().number;
+    s.memory_bytes = on->device.info().memory_bytes;
+    s.power_mw = scheduler.power_mw();
+    s.serves = scheduler.serves();
+    s.queries_min = scheduler.queries_min();
+    s.costs = scheduler.costs();
+    const SchedulerCounters& c = scheduler.counters();
+    s.launches = c.launches.get();
+    s.batches = c.batches.get();
+    s.searched_batches = c.searched_batches.get();
+    s.queries = c.queries.get();
+    s.refused_batches = c.refused_batches.get();
+    s.failed_batches = c.failed_batches.get();
+    s.device_ns = c.device_ns.get();
+    s.cycle_ns = c.cycle_ns.get();
+    s.replica = on->replica.stats();
+  }
+  return all;
 }
 
 Engine::Reassign Engine::reassign(int from, int to) noexcept {

@@ -18,7 +18,7 @@
 #include "device/replica.hpp"
 #include "heap/memory_file.hpp"
 #include "observe/latency.hpp"
-#include "pipeline/scheduler.hpp"
+#include "pipeline/schedulers.hpp"
 #include "store/crawler.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"
@@ -40,10 +40,11 @@ struct EngineOptions {
   std::uint64_t hash_seed = 0;            // 0: random
   std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
   unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
-  // Holds a replica of the index and searches it (placement `mirrored`); nullptr: the host does everything. Whatever
-  // becomes of it, the store goes on.
-  std::shared_ptr<Device> device = nullptr;
+  // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
+  // none: the host does everything. Whatever becomes of them, the store goes on. A power of two, at most shards_max.
+  std::vector<std::shared_ptr<Device>> devices = {};
   SchedulerOptions scheduler{};
+  ReplicaImagesOptions device_values{};                 // small items that lie in each device's memory, too
   std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
 };
 
@@ -58,6 +59,7 @@ struct EngineStats {
 // A device, what it did since the start, and its replica.
 struct DeviceStats {
   std::string name, backend, lost_reason;
+  std::uint32_t number = 0;  // as `tandem devices` lists it
   std::uint64_t memory_bytes = 0;
   bool serves = false;
   std::uint32_t queries_min = 0;
@@ -112,10 +114,9 @@ class Engine {
                       std::uint32_t expiry_s, bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
-  // Of the device; nullptr: there is none.
-  Scheduler* scheduler() noexcept { return scheduler_ ? &*scheduler_ : nullptr; }
-  ReplicaStats replica_stats() noexcept { return replica_ ? replica_->stats() : ReplicaStats{}; }
-  std::optional<DeviceStats> device_stats();
+  // Of the devices; nullptr: there is none, or not all of them can be used.
+  const Schedulers* schedulers() const noexcept { return schedulers_ ? &*schedulers_ : nullptr; }
+  std::vector<DeviceStats> device_stats();  // one for each that is used
 
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
@@ -160,7 +161,7 @@ class Engine {
   void apply_due_flush() noexcept;
   void flush_now() noexcept;
   void open_heap_and_index();
-  void open_device();
+  void open_devices();
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
 
@@ -172,9 +173,9 @@ class Engine {
   std::optional<Heap> heap_;
   std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
-  std::optional<Replica> replica_;
-  std::optional<RoundTrip> round_trip_;
-  std::optional<Scheduler> scheduler_;
+  struct OnDevice;
+  std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
+  std::optional<Schedulers> schedulers_;
   std::unique_ptr<Shared> shared_;
 
   mutable std::mutex contexts_mutex_;  // guards the next five

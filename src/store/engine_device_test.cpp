@@ -7,7 +7,7 @@
 
 #include "device/sim/sim_device.hpp"
 #include "pipeline/device_batches.hpp"
-#include "store/engine.hpp"
+#include "store/engine_fixture.hpp"
 #include "store/restart_fixture.hpp"
 
 namespace tandem {
@@ -15,19 +15,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-template <class F>
-bool soon(F is_so) {
-  const auto end = std::chrono::steady_clock::now() + 30s;
-  while (!is_so() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
-  return is_so();
-}
-
 EngineOptions small(const std::shared_ptr<SimDevice>& device, const std::string& memory_file = {}) {
   EngineOptions o;
   o.memory_bytes = std::uint64_t{16} << 20;
   o.huge_pages = false;
   o.memory_file = memory_file;
-  o.device = device;
+  if (device != nullptr) o.devices = {device};
   o.scheduler.deadline = 20ms;
   return o;
 }
@@ -35,18 +28,56 @@ EngineOptions small(const std::shared_ptr<SimDevice>& device, const std::string&
 TEST(EngineDevice, TellsWhatItsDeviceDoes) {
   const std::shared_ptr<SimDevice> device = make_sim_device();
   Engine engine(small(device));
-  ASSERT_TRUE(soon([&] { return engine.device_stats()->serves; }));
-  ASSERT_TRUE(soon([&] { return engine.device_stats()->costs.host_query_ns > 0; }));
-  DeviceStats s = *engine.device_stats();
+  ASSERT_TRUE(soon([&] { return engine.device_stats().front().serves; }));
+  ASSERT_TRUE(soon([&] { return engine.device_stats().front().costs.host_query_ns > 0; }));
+  DeviceStats s = engine.device_stats().front();
   EXPECT_EQ(s.backend, "sim");
   EXPECT_EQ(s.replica.state, ReplicaState::current);
   EXPECT_EQ(s.replica.uploads, 1u);
   EXPECT_GT(s.replica.device_bytes, 0u);
   EXPECT_FALSE(s.power_mw.has_value());
   device->lose();
-  ASSERT_TRUE(soon([&] { return !engine.device_stats()->serves; }));
-  EXPECT_FALSE(engine.device_stats()->lost_reason.empty());
+  ASSERT_TRUE(soon([&] { return !engine.device_stats().front().serves; }));
+  EXPECT_FALSE(engine.device_stats().front().lost_reason.empty());
   EXPECT_TRUE(engine.close(10s));
+}
+
+// A shard without a device: nobody is asked, and nothing is missed.
+TEST(EngineDevice, OneOfTwoCannotBeUsed) {
+  EngineOptions o = small(make_sim_device());
+  const std::shared_ptr<SimDevice> lost = make_sim_device();
+  lost->lose();
+  o.devices.push_back(lost);
+  std::string said;
+  o.log = [&said](std::string_view line) { said += line; };
+  Engine engine(o);
+  EXPECT_EQ(engine.schedulers(), nullptr);
+  EXPECT_TRUE(engine.device_stats().empty());
+  EXPECT_NE(said.find("is not used"), std::string::npos) << said;
+  EXPECT_TRUE(engine.close(10s));
+}
+
+TEST(EngineDevice, ThreeCannotShareTheIndex) {
+  EngineOptions o = small(make_sim_device());
+  o.devices.resize(3, o.devices.front());
+  EXPECT_THROW(Engine{o}, std::invalid_argument);
+  o.devices = {nullptr};
+  EXPECT_THROW(Engine{o}, std::invalid_argument);
+}
+
+// Who is left does not keep up a replica that nobody asks.
+TEST(EngineDevice, WithoutOneOfTwoTheOtherGivesItsReplicaUp) {
+  EngineOptions o = small(make_sim_device());
+  const std::shared_ptr<SimDevice> second = make_sim_device();
+  o.devices.push_back(second);
+  Engine engine(o);
+  ASSERT_TRUE(soon([&] { return engine.schedulers()->serves(); }));
+  EXPECT_GT(engine.device_stats().front().replica.device_bytes, 0u);
+  second->lose();
+  ASSERT_TRUE(soon([&] { return engine.device_stats().front().replica.state == ReplicaState::absent; }));
+  EXPECT_TRUE(soon([&] { return engine.device_stats().front().replica.device_bytes == 0; }));
+  EXPECT_EQ(engine.device_stats().front().lost_reason, "");
+  EXPECT_FALSE(engine.schedulers()->serves());
 }
 
 // The index grows, and the call for the new replica's memory does not return.
@@ -55,17 +86,17 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
   const std::shared_ptr<SimDevice> device = make_sim_device();
   {
     Engine engine(small(device, file.path()));
-    ASSERT_TRUE(soon([&] { return engine.device_stats()->serves; }));
+    ASSERT_TRUE(soon([&] { return engine.device_stats().front().serves; }));
     {
       const Engine::ContextPtr context = engine.make_context();
-      DeviceBatches batches(*context, *engine.scheduler(), 1);
+      DeviceBatches batches(*context, *engine.schedulers(), 1);
       device->block_calls();
       {
         EpochDomain::Participant grower(engine.shared().epochs);
         ASSERT_TRUE(engine.shared().index.grow(grower));
       }
       // Batches have the replica look at the index; one is taken back when its worker has waited long enough.
-      for (int i = 0; i < 1000 && !engine.scheduler()->is_stuck(); ++i) {
+      for (int i = 0; i < 1000 && !engine.schedulers()->is_stuck(); ++i) {
         batches.filling().next() = {};
         batches.filling().commit();
         batches.submit();
@@ -73,8 +104,8 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
         batches.end_answer();
       }
     }
-    EXPECT_TRUE(engine.scheduler()->is_stuck());
-    static_cast<void>(engine.replica_stats());  // returns
+    EXPECT_TRUE(engine.schedulers()->is_stuck());
+    static_cast<void>(engine.device_stats());  // returns
     EXPECT_FALSE(engine.close(100ms));
     device->resume();  // else this test could not end
   }

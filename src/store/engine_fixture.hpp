@@ -1,5 +1,8 @@
 // What the tests of the engine share: queries one at a time, without a protocol.
 #pragma once
+#include <chrono>
+#include <thread>
+
 #include "pipeline/executor.hpp"
 #include "store/engine.hpp"
 
@@ -9,6 +12,14 @@ struct NoWriter final : ResponseWriter {
   bool write(Batch&, Strip) override { return true; }
   void control(Batch&, std::uint32_t) override {}
 };
+
+// Whether it becomes so within half a minute.
+template <class F>
+bool soon(F is_so) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!is_so() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return is_so();
+}
 
 // Runs one query; its texts are the caller's.
 inline Status run_alone(Context& context, Batch& batch, const Query& query) {

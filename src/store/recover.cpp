@@ -112,9 +112,11 @@ class Indexer {
 // Cells for the items at a load at which nothing grows; where the limit has no room for so many, for as many as it has.
 std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, const MemoryBudget& budget) {
   constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
+  // A small table's shards are too uneven for that load.
+  const std::uint64_t cells_min = options.shard_bits == 0 ? 64 : 1 << 16;
   const auto fit = [&](std::uint64_t items) {
     const auto cells = static_cast<std::uint64_t>(static_cast<double>(items) / options.load_grow) + 1;
-    return std::bit_ceil(std::max<std::uint64_t>(cells, 64));
+    return std::bit_ceil(std::max(cells, cells_min));
   };
   std::uint64_t items = found.items_found();
   const std::uint64_t limit = budget.limit_bytes();

@@ -35,6 +35,8 @@ struct Shared {
   // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired
   // by readers of items.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> flush_cas{0};
+  // While a flush has taken its mark and not released it yet, or is about to take it.
+  std::atomic<bool> flush_begins{false};
   // Set by the maintenance thread when the index cannot grow within the memory limit: then an insertion without room
   // evicts.
   std::atomic<bool> growth_refused{false};
@@ -43,7 +45,7 @@ struct Shared {
 
   // The first of `count` CAS ids that nobody else has. With a memory file no later process gives them again either.
   std::uint64_t take_cas_ids(std::uint64_t count) noexcept {
-    const std::uint64_t first = cas_next.fetch_add(count, std::memory_order_relaxed);
+    const std::uint64_t first = cas_next.fetch_add(count, std::memory_order_seq_cst);
     if (saved != nullptr) saved->reserve_cas(first + count);
     return first;
   }
@@ -51,20 +53,30 @@ struct Shared {
 
 // CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes
 // of one key (a worker that meets a larger id in the item it replaces takes a new chunk), and every id after a flush is
-// larger than the flush's.
+// larger than the flush's. Whoever has an id sees every flush whose mark is smaller: so a write that judged the old
+// item by the mark that it sees when it has its id is wholly before a later flush, or wholly after an earlier one.
 class CasIds {
  public:
+  // 0: a flush takes its mark just now; once it has, ask again.
   TD_INLINE std::uint64_t next(Shared& shared, std::uint64_t above) noexcept {
-    if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire)))
-      refill(shared);
+    if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire)) &&
+        TD_UNLIKELY(!refill(shared))) {
+      return 0;
+    }
     return next_++;
   }
 
  private:
   static constexpr std::uint64_t chunk = 64;
-  TD_NOINLINE void refill(Shared& shared) noexcept {
-    next_ = shared.take_cas_ids(chunk);
-    end_ = next_ + chunk;
+  TD_NOINLINE bool refill(Shared& shared) noexcept {
+    next_ = end_ = 0;
+    if (shared.flush_begins.load(std::memory_order_relaxed)) return false;
+    const std::uint64_t first = shared.take_cas_ids(chunk);
+    // Not set after the ids were taken: they are smaller than the next mark, or that mark can be seen.
+    if (shared.flush_begins.load(std::memory_order_seq_cst)) return false;
+    next_ = first;
+    end_ = first + chunk;
+    return true;
   }
   std::uint64_t next_ = 0, end_ = 0;
 };

@@ -44,6 +44,7 @@ void take_found(Context& context, Batch& batch, StripState& state) noexcept {
   const Query* const queries = batch.queries();
   const Fingerprint* const fingerprints = batch.fingerprints();
   const Location* const locations = batch.locations();
+  const bool with_images = batch.images != nullptr;
   bool plain = true;
   for (std::uint32_t i = state.strip.begin, end = state.strip.end; i < end; ++i) {
     const Query& q = queries[i];
@@ -51,7 +52,12 @@ void take_found(Context& context, Batch& batch, StripState& state) noexcept {
       state.strip.end = i;
       break;
     }
-    prefetch_read(heap.at(locations[i]));
+    if (with_images && batch.images[i] != 0) {
+      prefetch_read(batch.image(i));
+      index.prefetch_stripe_to_read(fingerprints[i]);
+    } else {
+      prefetch_read(heap.at(locations[i]));
+    }
     if (TD_UNLIKELY(!q.is_plain_read())) {
       plain = false;
       if (q.opcode != Opcode::nothing) index.prefetch_guard(fingerprints[i]);

@@ -27,10 +27,13 @@ TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expi
   remove_garbage(context, f, q.key_view());
 }
 
-// What a hit leaves for RD and WR. Plain: the query is a get.
-template <bool Plain>
-TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word, std::uint64_t fixed,
-                      std::uint64_t key_offset, std::uint32_t now_s) noexcept {
+TD_INLINE std::uint64_t key_offset_of(std::uint64_t fixed) noexcept {
+  return sizeof(Item) + word::HasFlags::get(fixed) * sizeof(std::uint32_t);
+}
+
+// What a hit leaves for RD and WR, but for its mark.
+TD_INLINE void found(Context& context, Result& r, const Item* item, std::uint64_t word, std::uint64_t fixed,
+                     std::uint64_t key_offset) noexcept {
   r.item = item;
   r.state = word;
   r.value_bytes = TD_LIKELY(word::Huge::get(fixed) == 0)
@@ -39,18 +42,26 @@ TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, s
   r.value_offset = static_cast<std::uint16_t>(key_offset + word::KeyBytes::get(fixed));
   r.status = Status::hit;
   r.outcome = outcome::of_state(word);
+}
+
+// Plain: the query is a get.
+template <bool Plain>
+TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word, std::uint64_t fixed,
+                      std::uint64_t key_offset, std::uint32_t now_s) noexcept {
+  found(context, r, item, word, fixed, key_offset);
   if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, word, now_s);
 }
 
 // The candidate is not the key's good item: asks the index, and answers.
-TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, const Query& q, Fingerprint f,
+TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32_t i, Fingerprint f,
                                const Item* candidate, Result& r, std::uint32_t now_s,
                                std::uint64_t flush_cas) noexcept {
+  const Query& q = batch.query(i);
   r.item = nullptr;
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched) {
+  if (candidate == nullptr && batch.searched_at(i)) {
     if (final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
     context.counters.device_rechecks.add();
   }
@@ -65,20 +76,48 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, const Query
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
 template <bool Plain, bool Flushed>
-TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, const Query& q, Fingerprint f,
-                      Location location, Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, std::uint32_t i, const Query& q,
+                      Fingerprint f, Location location, Result& r, std::uint32_t now_s,
+                      std::uint64_t flush_cas) noexcept {
   Item* const item = heap.at(location);
   if (TD_LIKELY(location != no_location)) {
     const std::uint64_t word = item->state_acquire();
     const std::uint64_t fixed = item->fixed_word;
-    const std::uint64_t key_offset = sizeof(Item) + word::HasFlags::get(fixed) * sizeof(std::uint32_t);
+    const std::uint64_t key_offset = key_offset_of(fixed);
     if (TD_LIKELY(Item::state_of(word) == ItemState::live && word::KeyBytes::get(fixed) == q.key_bytes &&
                   bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
                   (!Flushed || !is_flushed(item, word, flush_cas)))) {
       return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
-  settle_slowly(context, batch, q, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
+  settle_slowly(context, batch, i, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
+}
+
+// A get from the image that a device has brought: right if nothing was changed under the key's stripe since the launch,
+// so that the item's own line need not be read. False: the item has to be looked at, or the index.
+template <bool Flushed>
+TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query& q, Fingerprint f, std::uint32_t i,
+                               Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+  const Item* const image = batch.image(i);
+  if (TD_UNLIKELY(image == nullptr)) return false;
+  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.launch))) {
+    context.counters.device_images_changed.add();
+    return false;
+  }
+  const std::uint64_t word = image->state_word.load(std::memory_order_relaxed);
+  const std::uint64_t fixed = image->fixed_word;
+  const std::uint64_t key_offset = key_offset_of(fixed);
+  if (TD_UNLIKELY(word::KeyBytes::get(fixed) != q.key_bytes ||
+                  !bytes_equal(image->bytes() + key_offset, q.key, q.key_bytes) || is_expired(word, now_s) ||
+                  (Flushed && is_flushed(image, word, flush_cas)))) {
+    return false;
+  }
+  found(context, r, image, word, fixed, key_offset);
+  if (TD_UNLIKELY(word::Accessed::get(word) == 0)) {
+    Item* const item = context.shared.heap.at(batch.locations()[i]);
+    mark_access(item, item->state_acquire(), now_s);
+  }
+  return true;
 }
 
 // A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
@@ -87,7 +126,7 @@ TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }
 
-template <bool Flushed>
+template <bool Flushed, bool Images>
 void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
   const Heap& heap = context.shared.heap;
   const Query* const queries = batch.queries();
@@ -96,16 +135,25 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   Result* const results = batch.results();
   const std::uint32_t now_s = state.now_s, end = state.strip.end;
   const std::uint64_t flush_cas = state.flush_cas;
-  std::uint64_t hits = 0;
+  std::uint64_t hits = 0, by_image = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-    settle<true, Flushed>(context, heap, batch, queries[i], fingerprints[i], locations[i], results[i], now_s,
+    if constexpr (Images) {
+      if (TD_LIKELY(
+              settle_by_image<Flushed>(context, batch, queries[i], fingerprints[i], i, results[i], now_s, flush_cas))) {
+        ++by_image;
+        continue;
+      }
+    }
+    settle<true, Flushed>(context, heap, batch, i, queries[i], fingerprints[i], locations[i], results[i], now_s,
                           flush_cas);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
   const std::uint64_t queries_done = state.strip.size();
   context.counters.cmd_get.add(queries_done);
+  hits += by_image;
+  if constexpr (Images) context.counters.device_images.add(by_image);
   context.counters.get_hits.add(hits);
   context.counters.get_misses.add(queries_done - hits);
   if (TD_UNLIKELY(any_to_win)) {
@@ -118,11 +166,18 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
 }  // namespace
 
 void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
-  (state.flush_cas != 0 ? settle_all<true> : settle_all<false>)(context, batch, state);
+  if (batch.images != nullptr)
+    return (state.flush_cas != 0 ? settle_all<true, true> : settle_all<false, true>)(context, batch, state);
+  (state.flush_cas != 0 ? settle_all<true, false> : settle_all<false, false>)(context, batch, state);
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  settle<false, true>(context, context.shared.heap, batch, batch.query(i), batch.fingerprints()[i],
+  if (batch.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
+                                                       batch.result(i), state.now_s, state.flush_cas)) {
+    context.counters.device_images.add();
+    return count_read(context.counters, Status::hit);
+  }
+  settle<false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
                       batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);

@@ -12,6 +12,12 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept;
 // Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept;
 
+// Whether an image of its item, if a device has one, answers the query. Meta replies may tell when and whether the item
+// was read before: that only the item itself knows.
+TD_INLINE bool is_read_by_image(const Query& q) noexcept {
+  return q.is_plain_read() && !q.has(option::meta | option::no_bump);
+}
+
 // Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit
 // on an item that was hit lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
 TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,

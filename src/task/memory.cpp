@@ -355,9 +355,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   return no_location;
 }
 
-void memory(Context& context, Batch& batch, StripState& state) noexcept {
-  state.displaced_count = state.published_count = 0;
-  if (TD_LIKELY(state.plain_reads)) return;
+void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept {
   const bool in_epoch = context.epoch.active();
   for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
     const bool first = i == state.strip.begin;
@@ -388,8 +386,7 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
-std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
-  if (TD_LIKELY(state.plain_reads)) return 0;
+std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = 0; i < state.strip.size(); ++i) {

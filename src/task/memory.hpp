@@ -12,7 +12,11 @@ namespace tandem::task {
 // the first one that needs a slot when none can be had at once, so that what stands before it can end its epoch. Inside
 // an epoch it takes only what is free; outside it evicts, and the strip's first query is never cut: it gets its slot or
 // a reason in state.refused. REQUIRES: fingerprint() was called.
-void memory(Context& context, Batch& batch, StripState& state) noexcept;
+void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept;
+TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcept {
+  state.displaced_count = state.published_count = 0;
+  if (TD_UNLIKELY(!state.plain_reads)) prepare_writes(context, batch, state);
+}
 
 // A slot for an item of so many bytes, evicting as the policy allows. no_location: nothing can be freed. REQUIRES: no
 // epoch, cache not locked. `wait`: also waits for other workers' epochs; without it the call returns quickly.
@@ -41,7 +45,10 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
 
 // After the strip's last query is settled: retires what its writes displaced and gives back the slots they did not use.
 // Returns the bytes of the slots that were retired.
-std::uint64_t settle_memory(Context& context, StripState& state) noexcept;
+std::uint64_t settle_writes(Context& context, StripState& state) noexcept;
+TD_INLINE std::uint64_t settle_memory(Context& context, StripState& state) noexcept {
+  return TD_LIKELY(state.plain_reads) ? 0 : settle_writes(context, state);
+}
 
 // Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or,
 // if it cannot, evicts one of the items there. False: neither worked in time. REQUIRES: no epoch, no Guard held.

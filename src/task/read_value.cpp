@@ -11,14 +11,16 @@ constexpr std::uint64_t prefetch_lines_max = 9;
 void read_value(Batch& batch, const StripState& state) noexcept {
   const Query* const queries = batch.queries();
   const Result* const results = batch.results();
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
+  for (std::uint32_t i = state.strip.begin, strip_end = state.strip.end; i < strip_end; ++i) {
     const Result& r = results[i];
+    // KC has read the item's first line: of a small item that is all. (What is no hit may look like more.)
+    const std::uint64_t value_end = std::uint64_t{r.value_offset} + r.value_bytes;
+    if (TD_LIKELY(reinterpret_cast<std::uintptr_t>(r.item) % cache_line_bytes + value_end <= cache_line_bytes))
+      continue;
     if (TD_UNLIKELY(r.status != Status::hit || r.item == nullptr || queries[i].has(option::no_value))) continue;
-    // KC has read the item's first line; its value may go on.
     const char* const at = r.item->bytes();
     const std::uint64_t first = cache_line_bytes - reinterpret_cast<std::uintptr_t>(at) % cache_line_bytes;
-    const std::uint64_t end =
-        std::min<std::uint64_t>(std::uint64_t{r.value_offset} + r.value_bytes, prefetch_lines_max * cache_line_bytes);
+    const std::uint64_t end = std::min<std::uint64_t>(value_end, prefetch_lines_max * cache_line_bytes);
     for (std::uint64_t line = first; line < end; line += cache_line_bytes) prefetch_read(at + line);
   }
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "index/stripes.hpp"
 #include "task/key_compare.hpp"
 #include "task/number.hpp"
 
@@ -74,19 +75,21 @@ Found find(const Operation& op, Index::Guard& guard) noexcept {
 
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
 // second. `is_new`: for the statistics it is an item of its own, not the old one changed.
-Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s,
-                   std::uint64_t keep, bool is_new = true) noexcept {
+Settled publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s, std::uint64_t keep,
+                bool is_new = true) noexcept {
   Item* item = op.heap().at(op.slot());
   const std::uint64_t above = old.found != nullptr ? old.found->cas(old.state) : no_cas;
   const std::uint64_t cas = op.context.cas.next(op.context.shared, above);
+  // The old item was judged by the strip's mark; with an id beyond a later one its contents would outlive that flush.
+  if (TD_UNLIKELY(cas == no_cas || op.context.shared.flush_cas.load(std::memory_order_acquire) != op.strip.flush_cas))
+    return Settled::flushed;
   item->fixed_word = word::CasLow::put(item->fixed_word, cas & word::CasLow::limit);
   std::uint64_t state = keep & (word::Accessed::mask | word::Fetched::mask | word::Stale::mask | word::Win::mask);
   state = word::State::put(state, static_cast<std::uint64_t>(ItemState::live));
   state = word::CasHigh::put(state, cas >> word::CasLow::width);
   state = word::AccessS::put(state, op.strip.now_s);
   state = word::ExpiryS::put(state, expiry_s);
-  const Index::Put put = guard.put(op.slot(), state);
-  if (put != Index::Put::done) return put;
+  if (guard.put(op.slot(), state) != Index::Put::done) return Settled::needs_room;
   if (TD_UNLIKELY(op.heap().probation() != nullptr))
     op.strip.published[op.strip.published_count++] = {op.f, op.slot(), old.good == nullptr};
   op.displace(old.found);
@@ -97,7 +100,7 @@ Index::Put publish(const Operation& op, Index::Guard& guard, const Found& old, s
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
   op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
   if (is_new) op.count().total_items.add();
-  return put;
+  return Settled::done;
 }
 
 void erase(const Operation& op, Index::Guard& guard, const Item* item) noexcept {
@@ -162,7 +165,7 @@ Settled store(const Operation& op) noexcept {
     op.count().cmd_set.add();
     return absent(op, guard, at, Status::not_stored);
   }
-  if (publish(op, guard, at, expiry_s, keep) != Index::Put::done) return Settled::needs_room;
+  if (const Settled s = publish(op, guard, at, expiry_s, keep); s != Settled::done) return s;
   op.count().cmd_set.add();
   if (compare) op.count().cas_hits.add();
   return op.finish(Status::stored);
@@ -209,8 +212,9 @@ Settled concatenate(const Operation& op) noexcept {
     Index::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.good != old || at.good->cas(at.state) != old->cas(state)) continue;
-    if (publish(op, guard, at, Item::expiry_of(at.state), at.state & word::Accessed::mask) != Index::Put::done)
-      return Settled::needs_room;
+    if (const Settled s = publish(op, guard, at, Item::expiry_of(at.state), at.state & word::Accessed::mask);
+        s != Settled::done)
+      return s;
     op.count().cmd_set.add();
     return op.finish(Status::stored);
   }
@@ -240,7 +244,7 @@ Settled arithmetic(const Operation& op) noexcept {
     Item* const item =
         op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
     std::memcpy(item->value(), q.value, q.value_bytes);
-    if (publish(op, guard, at, q.vivify_expiry_s, 0) != Index::Put::done) return Settled::needs_room;
+    if (const Settled s = publish(op, guard, at, q.vivify_expiry_s, 0); s != Settled::done) return s;
     std::uint64_t initial = 0;
     read_number({q.value, q.value_bytes}, initial);
     op.r.number = initial;
@@ -270,7 +274,7 @@ Settled arithmetic(const Operation& op) noexcept {
   // memcached writes a number that is no longer than the old one in place, and then the item keeps its marks.
   const bool in_place = digit_count <= old_bytes;
   const std::uint64_t keep = in_place ? at.state : at.state & word::Accessed::mask;
-  if (publish(op, guard, at, expiry_s, keep, !in_place) != Index::Put::done) return Settled::needs_room;
+  if (const Settled s = publish(op, guard, at, expiry_s, keep, !in_place); s != Settled::done) return s;
   op.r.state = word::ExpiryS::put(op.r.state, Item::expiry_of(before));
   op.r.number = number;
   count_arithmetic(op, true);
@@ -309,7 +313,7 @@ Settled invalidate(const Operation& op) noexcept {
     if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
     const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.state);
     const std::uint64_t keep = (at.state & ~word::Win::mask) | word::Stale::mask;
-    if (publish(op, guard, at, expiry_s, keep, false) != Index::Put::done) return Settled::needs_room;
+    if (const Settled s = publish(op, guard, at, expiry_s, keep, false); s != Settled::done) return s;
     return op.finish(Status::removed);
   }
 }
@@ -409,8 +413,8 @@ Settled get_and_change(const Operation& op) noexcept {
     // Not marked as a binary key, even if it is one: memcached forgets that here, and the next store repairs it.
     op.heap().format(op.slot(), q.key_view(), 0, 0, 0, op.strip.now_s, false);
     const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
-    if (publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched) != Index::Put::done)
-      return Settled::needs_room;
+    if (const Settled s = publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched); s != Settled::done)
+      return s;
     op.r.state &= ~word::Fetched::mask;  // as it was before this query fetched it
     op.r.outcome = outcome::created | outcome::won;
     count_touching_get(op, true);
@@ -432,16 +436,10 @@ Settled get_and_change(const Operation& op) noexcept {
   return op.finish(Status::hit);
 }
 
-}  // namespace
-
-Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  const Query& q = batch.query(i);
-  Result& r = batch.result(i);
-  r = {};
-  const Operation op{context, batch, state, i, q, r, batch.fingerprints()[i]};
-  switch (q.opcode) {
+Settled run(const Operation& op) noexcept {
+  switch (op.q.opcode) {
     case Opcode::store:
-      return q.concatenates() ? concatenate(op) : store(op);
+      return op.q.concatenates() ? concatenate(op) : store(op);
     case Opcode::get:
       return get_and_change(op);
     case Opcode::remove:
@@ -458,6 +456,20 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
       break;
   }
   return op.finish(Status::none);
+}
+
+}  // namespace
+
+Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+  for (;;) {
+    Result& r = batch.result(i);
+    r = {};
+    const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
+    const Settled settled = run(op);
+    if (TD_LIKELY(settled != Settled::flushed)) return settled;
+    for (SpinWait waiting; context.shared.flush_begins.load(std::memory_order_acquire);) waiting.once();
+    state.flush_cas = context.shared.flush_cas.load(std::memory_order_acquire);
+  }
 }
 
 void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {

@@ -335,7 +335,7 @@ def test_refused_at_the_start(options: list[str], message: str, tmp_path: Path) 
 
 
 def test_serve_options(tmp_path: Path, auth_file: Path) -> None:
-    """--sasl and --auth-file together: each protocol asks for its own; UDP gives way unless it was asked for."""
+    """--sasl and --auth-file together: each protocol asks for its own."""
     (tmp_path / "pwdb").write_bytes(b"bin:one\n")
     path = tmp_path / "socket"
     command = [

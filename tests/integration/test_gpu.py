@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
 
 import pytest
+from conftest import tandem_binary
 from harness.server import HOST, TIME_FACTOR, Server, free_port
 from harness.wire import Stream
 from prometheus_client.parser import text_string_to_metric_families
@@ -48,6 +50,55 @@ def test_with(tandem: Callable[..., Server]) -> None:
             families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
         assert families["tandem_gpu_queries"].samples[0].value >= int(told["gpu:queries"])
         assert families["tandem_gpu_serves"].samples[0].value == 1
+
+
+def test_several_share_the_index(tandem: Callable[..., Server]) -> None:
+    port = free_port()
+    server = tandem("-t", "2", "-o", f"{ON_DEVICE},gpus=2,metrics={HOST}:{port}")
+    with Stream(server.connect()) as stream:
+        wait_for(server, "serves", "yes")
+        keys = range(2000)
+        stream.exchange(b"".join(b"set k%d 0 0 4\r\n%04d\r\n" % (i, i) for i in keys))
+        found = stream.exchange(b"get " + b" ".join(b"k%d" % i for i in keys) + b"\r\n").data
+        assert found == b"".join(b"VALUE k%d 0 4\r\n%04d\r\n" % (i, i) for i in keys) + b"END\r\n"
+        told = stats(server, b"gpu")
+        assert told["gpu:count"] == "2"
+        queries = [int(told[f"gpu:{i}:queries"]) for i in range(2)]
+        assert min(queries) > 500
+        assert sum(queries) == int(told["gpu:queries"])
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=20) as reply:
+            families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
+        samples = families["tandem_gpu_queries"].samples
+        assert {s.labels["gpu"] for s in samples} == {"0", "1"}
+
+
+def test_three_are_refused() -> None:
+    run = subprocess.run([tandem_binary(), "serve", "--gpu", "sim", "--gpus", "3"], capture_output=True, timeout=20)
+    assert run.returncode == 64
+    assert b"--gpus: 3 is none of 0, 1, 2, 4, 8" in run.stderr
+
+
+def test_with_copies_of_items(tandem: Callable[..., Server]) -> None:
+    port = free_port()
+    server = tandem("-o", f"{ON_DEVICE},gpu_values=8MiB,gpu_value_max=64,metrics={HOST}:{port}")
+    with Stream(server.connect()) as stream:
+        wait_for(server, "serves", "yes")
+        large = b"x" * 60
+        assert stream.exchange(b"set a 5 0 4\r\n1234\r\nset b 0 0 60\r\n" + large + b"\r\n").data == b"STORED\r\n" * 2
+        hit = b"VALUE a 5 4\r\n1234\r\nEND\r\nVALUE b 0 60\r\n" + large + b"\r\nEND\r\n"
+        for _ in range(10):
+            assert stream.exchange(b"get a\r\nget b\r\n").data == hit
+        told = stats(server, b"gpu")
+        assert told["gpu:values"] == "on"
+        assert 5 <= int(told["gpu:values_hits"]) <= 10  # b is too large; a busy host may go without the GPU
+        assert stream.exchange(b"incr a 1\r\nget a\r\n").data == b"1235\r\nVALUE a 5 4\r\n1235\r\nEND\r\n"
+        assert (
+            stream.exchange(b"get a\r\ndelete a\r\nget a\r\n").data
+            == b"VALUE a 5 4\r\n1235\r\nEND\r\nDELETED\r\nEND\r\n"
+        )
+        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=20) as reply:
+            families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
+        assert families["tandem_gpu_value_hits"].samples[0].value >= int(told["gpu:values_hits"])
 
 
 def test_is_given_up_upon_a_signal(tandem: Callable[..., Server]) -> None:

@@ -23,6 +23,9 @@ T* pointer(DevicePtr<T> at) noexcept {
 }
 
 IndexView view(DeviceIndex index) noexcept { return {pointer(index.buckets), index.mask}; }
+ItemImages view(const DeviceImages& images) noexcept {
+  return {pointer(images.granules), pointer(images.marks), images.count, images.item_granules};
+}
 
 }  // namespace
 
@@ -73,17 +76,11 @@ DeviceStatus CudaStream::zero(DevicePtr<std::byte> at, std::uint64_t bytes) noex
   return core_->check(cudaMemsetAsync(pointer(at), 0, bytes, stream_));
 }
 
-DeviceStatus CudaStream::search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
-                                std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(search_on_device(view(index), pointer(f), pointer(location), count, stream_));
-}
-
-DeviceStatus CudaStream::search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept {
+DeviceStatus CudaStream::search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
+                                      std::uint32_t parts) noexcept {
   const DeviceStatus bound = core_->bind();
   if (bound != DeviceStatus::ok) return bound;
-  return core_->check(search_on_device(view(index), part, parts, stream_));
+  return core_->check(search_on_device(view(index), view(images), part, parts, stream_));
 }
 
 DeviceStatus CudaStream::insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
@@ -105,6 +102,13 @@ DeviceStatus CudaStream::apply(DeviceIndex index, DevicePtr<std::uint32_t> winne
   const DeviceStatus bound = core_->bind();
   if (bound != DeviceStatus::ok || count == 0) return bound;
   return core_->check(apply_on_device(view(index), pointer(winners), pointer(cells), count, stream_));
+}
+
+DeviceStatus CudaStream::apply_images(const DeviceImages& images, DevicePtr<const Location> location,
+                                      DevicePtr<const Granule> granules, std::uint32_t count) noexcept {
+  const DeviceStatus bound = core_->bind();
+  if (bound != DeviceStatus::ok || count == 0) return bound;
+  return core_->check(apply_images_on_device(view(images), pointer(location), pointer(granules), count, stream_));
 }
 
 // --- marks

@@ -19,15 +19,16 @@ class CudaStream final : public Stream {
   DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept override;
   DeviceStatus copy_to_host(void* to, DevicePtr<const std::byte> from, std::uint64_t bytes) noexcept override;
   DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
-  DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
-                      std::uint32_t count) noexcept override;
-  DeviceStatus search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept override;
+  DeviceStatus search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
+                            std::uint32_t parts) noexcept override;
   DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                       DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
                      std::uint32_t count) noexcept override;
+  DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,
+                            DevicePtr<const Granule> granules, std::uint32_t count) noexcept override;
   DeviceMark mark() noexcept override;
   DeviceStatus poll(DeviceMark mark) noexcept override;
   DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept override;

@@ -18,7 +18,7 @@ namespace tandem::sim {
 struct Range {
   std::uint64_t address, bytes, alignment;
 };
-constexpr std::size_t ranges_max = 4;
+constexpr std::size_t ranges_max = 8;
 // Where the host finds the ranges; entries beyond them are null.
 using Places = std::array<std::byte*, ranges_max>;
 

@@ -1,6 +1,7 @@
 #include "device/sim/sim_stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -46,6 +47,39 @@ bool apply_cells(IndexView index, const std::uint32_t* winners, const DirtyCell*
   return zero;
 }
 
+// What a search touches, in the order in which it is told where that lies.
+std::array<Range, 7> ranges_of(DeviceIndex index, const DeviceImages& images, const SearchPart& part) noexcept {
+  const std::uint64_t count = part.count, with_images = part.images != 0 ? count : 0;
+  return {count != 0 ? table_of(index) : Range{},
+          range_of(DevicePtr<const Fingerprint>(part.fingerprints), count),
+          range_of(DevicePtr<Location>(part.locations), count),
+          range_of(images.granules, with_images != 0 ? images.count : 0),
+          range_of(images.marks, with_images != 0 ? mark_words(images.count) : 0),
+          range_of(DevicePtr<std::uint32_t>(part.images), with_images),
+          range_of(DevicePtr<Granule>(part.arena), with_images * images.item_granules)};
+}
+
+// What a GPU's threads do together (item_images-inl.cuh), one item after the other.
+void copy_images(const ItemImages& images, const Location* location, std::uint32_t count, std::uint32_t* image,
+                 Granule* arena) noexcept {
+  std::uint32_t used = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const bool wanted = std::exchange(image[i], 0) != 0;
+    const Location l = location[i];
+    if (!wanted || l == no_location || l >= images.count) continue;
+    const Granule* const item = images.granules + l;
+    const std::uint32_t granules = image_granules(item->word[0], item->word[1]);
+    if (granules == 0 || granules > images.item_granules || granules > images.count - l) continue;
+    std::uint32_t& marks = images.marks[l / 32];
+    const std::uint32_t mark = 1u << l % 32;
+    std::copy_n(item, granules, arena + used);
+    arena[used].word[0] = word::Accessed::put(item->word[0], (marks & mark) != 0 ? 1 : 0);
+    marks |= mark;
+    image[i] = used + 1;
+    used += granules;
+  }
+}
+
 }  // namespace
 
 SimStream::SimStream(std::shared_ptr<Core> core) : queue_(std::make_shared<Queue>(std::move(core))) {
@@ -66,11 +100,10 @@ DeviceStatus SimStream::submit(Engine engine, Nanoseconds duration, std::initial
   for (const Range& range : ranges) {
     if (core.memory.find(range.address, range.bytes, range.alignment).at == nullptr) return DeviceStatus::failed;
   }
-  return push(engine, duration, ranges, std::move(run));
+  return push(engine, duration, {ranges.begin(), ranges.size()}, std::move(run));
 }
 
-DeviceStatus SimStream::push(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges,
-                             Run run) noexcept {
+DeviceStatus SimStream::push(Engine engine, Nanoseconds duration, std::span<const Range> ranges, Run run) noexcept {
   Work work;
   work.engine = engine;
   work.duration = duration;
@@ -104,49 +137,38 @@ DeviceStatus SimStream::zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexc
   });
 }
 
-DeviceStatus SimStream::search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
-                               std::uint32_t count) noexcept {
-  if (count == 0) return queue_->poll(0);
-  return submit(Engine::kernel, queue_->core().kernel_time(count),
-                {table_of(index), range_of(f, count), range_of(location, count)},
-                [mask = index.mask, count](const Places& at) {
-                  cuckoo_scalar.search_in_turn(view_of(at[0], mask), as<const Fingerprint>(at[1]), count,
-                                               as<Location>(at[2]), nullptr);
-                  return true;
-                });
-}
-
 // Part by part, after all have been looked at; the first one takes the time of all.
-DeviceStatus SimStream::search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept {
+DeviceStatus SimStream::search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
+                                     std::uint32_t parts) noexcept {
   Core& core = queue_->core();
-  if (parts > search_parts_max) return core.lost() ? DeviceStatus::lost : DeviceStatus::failed;
+  if (core.lost()) return DeviceStatus::lost;
+  if (parts > search_parts_max) return DeviceStatus::failed;
   std::uint64_t queries = 0;
   for (std::uint32_t p = 0; p < parts; ++p) {
     queries += part[p].count;
-    for (const Range& range : {range_of(DevicePtr<const Fingerprint>(part[p].fingerprints), part[p].count),
-                               range_of(DevicePtr<Location>(part[p].locations), part[p].count)}) {
-      if (range.bytes == 0) continue;
-      if (core.memory.find(range.address, range.bytes, range.alignment).at == nullptr)
+    for (const Range& range : ranges_of(index, images, part[p])) {
+      if (range.bytes != 0 && core.memory.find(range.address, range.bytes, range.alignment).at == nullptr)
         return core.lost() ? DeviceStatus::lost : DeviceStatus::failed;
     }
   }
   if (queries == 0) return queue_->poll(0);
+  if (core.refuse.hit()) return DeviceStatus::failed;
   Nanoseconds duration = core.kernel_time(queries);
-  bool first = true;
   for (std::uint32_t p = 0; p < parts; ++p) {
     if (part[p].count == 0) continue;
-    const std::initializer_list<Range> ranges = {
-        table_of(index), range_of(DevicePtr<const Fingerprint>(part[p].fingerprints), part[p].count),
-        range_of(DevicePtr<Location>(part[p].locations), part[p].count)};
-    Run run = [mask = index.mask, count = part[p].count](const Places& at) {
-      cuckoo_scalar.search_in_turn(view_of(at[0], mask), as<const Fingerprint>(at[1]), count, as<Location>(at[2]),
-                                   nullptr);
+    const auto ranges = ranges_of(index, images, part[p]);
+    Run run = [mask = index.mask, images, one = part[p]](const Places& at) {
+      Location* const location = as<Location>(at[2]);
+      cuckoo_scalar.search_in_turn(view_of(at[0], mask), as<const Fingerprint>(at[1]), one.count, location, nullptr);
+      if (one.images != 0) {
+        copy_images({as<Granule>(at[3]), as<std::uint32_t>(at[4]), images.count, images.item_granules}, location,
+                    one.count, as<std::uint32_t>(at[5]), as<Granule>(at[6]));
+      }
       return true;
     };
-    const DeviceStatus status = first ? submit(Engine::kernel, duration, ranges, std::move(run))
-                                      : push(Engine::kernel, Nanoseconds(0), ranges, std::move(run));
+    const DeviceStatus status = push(Engine::kernel, duration, ranges, std::move(run));
     if (status != DeviceStatus::ok) return status;
-    first = false;
+    duration = Nanoseconds(0);
   }
   return DeviceStatus::ok;
 }
@@ -185,6 +207,23 @@ DeviceStatus SimStream::apply(DeviceIndex index, DevicePtr<std::uint32_t> winner
                 [mask = index.mask, count](const Places& at) {
                   return apply_cells(view_of(at[0], mask), as<const std::uint32_t>(at[1]), as<const DirtyCell>(at[2]),
                                      count);
+                });
+}
+
+DeviceStatus SimStream::apply_images(const DeviceImages& images, DevicePtr<const Location> location,
+                                     DevicePtr<const Granule> granules, std::uint32_t count) noexcept {
+  if (count == 0) return queue_->poll(0);
+  return submit(Engine::kernel, queue_->core().kernel_time(count),
+                {range_of(images.granules, images.count), range_of(images.marks, mark_words(images.count)),
+                 range_of(location, count), range_of(granules, count)},
+                [in_images = images.count, count](const Places& at) {
+                  for (std::uint32_t i = 0; i < count; ++i) {
+                    const Location l = as<const Location>(at[2])[i];
+                    if (l >= in_images) continue;
+                    as<Granule>(at[0])[l] = as<const Granule>(at[3])[i];
+                    as<std::uint32_t>(at[1])[l / 32] &= ~(1u << l % 32);
+                  }
+                  return true;
                 });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "device/device.hpp"
@@ -17,15 +18,16 @@ class SimStream final : public Stream {
   DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept override;
   DeviceStatus copy_to_host(void* to, DevicePtr<const std::byte> from, std::uint64_t bytes) noexcept override;
   DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
-  DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
-                      std::uint32_t count) noexcept override;
-  DeviceStatus search(DeviceIndex index, const SearchPart* part, std::uint32_t parts) noexcept override;
+  DeviceStatus search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
+                            std::uint32_t parts) noexcept override;
   DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                       DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
                      std::uint32_t count) noexcept override;
+  DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,
+                            DevicePtr<const Granule> granules, std::uint32_t count) noexcept override;
   DeviceMark mark() noexcept override { return queue_->mark(); }
   DeviceStatus poll(DeviceMark mark) noexcept override { return queue_->poll(mark); }
   DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept override {
@@ -36,7 +38,7 @@ class SimStream final : public Stream {
 
  private:
   using Run = std::function<bool(const Places&)>;
-  DeviceStatus push(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
+  DeviceStatus push(Engine engine, Nanoseconds duration, std::span<const Range> ranges, Run run) noexcept;
   DeviceStatus submit(Engine engine, Nanoseconds duration, std::initializer_list<Range> ranges, Run run) noexcept;
   using Update = bool (*)(IndexView, Fingerprint, Location) noexcept;
   DeviceStatus update(Update one, DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,

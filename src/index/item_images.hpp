@@ -1,0 +1,42 @@
+// Copies of small items in a device's memory, and nothing that knows a processor (as cell.hpp). An item's image lies
+// where the item lies in the heap, granule by granule: a location finds both. Granules whose item is gone, too large to
+// have an image or beyond the copy are zero at their first word: state `free`.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "heap/item.hpp"
+#include "index/cell.hpp"
+
+namespace tandem {
+
+struct alignas(granule_bytes) Granule {
+  std::uint64_t word[granule_bytes / sizeof(std::uint64_t)];
+};
+static_assert(sizeof(Granule) == granule_bytes && std::is_trivially_copyable_v<Granule>);
+
+inline constexpr std::uint32_t image_granules_limit = 8;  // an item with an image has no more
+
+struct ItemImages {
+  Granule* granules;            // one for each location below `count`
+  std::uint32_t* marks;         // a bit for each: read by a search since the marks were cleared
+  std::uint32_t count;          // 0: there are no images
+  std::uint32_t item_granules;  // of an item with an image, at most; at most image_granules_limit
+};
+static_assert(std::is_trivially_copyable_v<ItemImages>);
+
+TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
+
+// Granules of the item that begins so, or 0: it has no image.
+TD_WORD constexpr std::uint32_t image_granules(std::uint64_t state_word, std::uint64_t fixed_word) {
+  constexpr std::uint64_t live = static_cast<std::uint64_t>(ItemState::live);
+  if ((state_word & word::State::mask) != live || (fixed_word & word::Huge::mask) != 0) return 0;
+  const std::uint64_t flags_bytes = (fixed_word & word::HasFlags::mask) != 0 ? 4 : 0;
+  const std::uint64_t key_bytes = fixed_word & word::KeyBytes::mask;
+  const std::uint64_t value_bytes = (fixed_word & word::ValueBytes::mask) >> word::ValueBytes::lo;
+  const std::uint64_t bytes = sizeof(Item) + flags_bytes + key_bytes + value_bytes;
+  return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes);
+}
+static_assert(word::State::lo == 0 && word::KeyBytes::lo == 0);
+
+}  // namespace tandem

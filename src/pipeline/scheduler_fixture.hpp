@@ -1,0 +1,204 @@
+// For tests: a store, the devices that search its index, and one worker, whose answers are compared with what a map
+// says that they must be.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "index/replica_log.hpp"
+#include "pipeline/device_batches.hpp"
+
+namespace tandem {
+
+struct Expected {
+  Status status;
+  std::string value;
+};
+
+// Compares each answer with what a map says that the query must come to.
+class Comparing final : public ResponseWriter {
+ public:
+  bool write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Result& r = batch.result(i);
+      const Expected& e = expected->at(i);
+      EXPECT_EQ(r.status, e.status) << batch.query(i).key_view();
+      if (r.status == Status::hit && e.status == Status::hit) {
+        EXPECT_EQ(std::string(r.item->value(), r.value_bytes), e.value) << batch.query(i).key_view();
+      }
+      ++answered;
+    }
+    return true;
+  }
+  void control(Batch&, std::uint32_t) override { ++answered; }
+
+  const std::vector<Expected>* expected = nullptr;
+  std::uint64_t answered = 0;
+};
+
+// A store, its device, and one worker.
+struct SchedulerRig {
+  static constexpr unsigned batch_queries = 256;
+
+  explicit SchedulerRig(Device& on, const SchedulerOptions& options = {}, std::uint64_t cells = 1 << 14,
+                        std::uint64_t memory_bytes = std::uint64_t{32} << 20, const ReplicaOptions& replicas = {})
+      : SchedulerRig(std::vector<Device*>{&on}, options, cells, memory_bytes, replicas) {}
+  // Each has a shard.
+  explicit SchedulerRig(const std::vector<Device*>& devices, const SchedulerOptions& options = {},
+                        std::uint64_t cells = 1 << 14, std::uint64_t memory_bytes = std::uint64_t{32} << 20,
+                        const ReplicaOptions& replicas = {})
+      : log({.shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)}),
+        budget(memory_bytes),
+        epochs(64),
+        heap({.huge_pages = false}, budget, epochs),
+        index({.cells_initial = cells,
+               .hash_seed = 7,
+               .huge_pages = false,
+               .log = &log,
+               .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)},
+              budget, epochs, heap),
+        shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
+        context(shared),
+        executor(context),
+        parts(make_parts(devices, options, replicas)),
+        replica(parts.front()->replica),
+        scheduler(parts.front()->scheduler),
+        schedulers(all(parts)),
+        batches(context, schedulers, batch_queries) {
+    clock.freeze_for_test(1000);
+    shared.growth_refused = true;  // nobody grows it here but a test
+    keys.resize(batches.count());
+    values.resize(batches.count());
+    expected.resize(batches.count());
+  }
+  ~SchedulerRig() { finish(); }
+
+  void wait_until_it_serves() {
+    for (int i = 0; i < 20'000 && !schedulers.serves(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(schedulers.serves());
+  }
+
+  // Adds a query to the batch that fills, submits it when it is full, and answers what is done.
+  void add(Opcode opcode, std::string key, std::string value = {}) {
+    if (!batches.can_fill()) answer();
+    const unsigned n = batches.next();
+    Batch& batch = batches.filling();
+    if (batch.size() == 0) {
+      keys[n].clear();
+      values[n].clear();
+      keys[n].reserve(batch_queries);  // what was added stays where it is
+      values[n].reserve(batch_queries);
+      expected[n].clear();
+    }
+    const std::string& k = keys[n].emplace_back(std::move(key));
+    const std::string& v = values[n].emplace_back(std::move(value));
+    Query& q = batch.next();
+    q = {};
+    q.opcode = opcode;
+    q.key = k.data();
+    q.key_bytes = static_cast<std::uint8_t>(k.size());
+    q.value = v.data();
+    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    batch.commit();
+    // What must come of it: queries are executed in the order of the batches, and inside them.
+    const auto at = model.find(k);
+    switch (opcode) {
+      case Opcode::get:
+        expected[n].push_back(at != model.end() ? Expected{Status::hit, at->second} : Expected{Status::miss, {}});
+        break;
+      case Opcode::store:
+        model[k] = v;
+        expected[n].push_back({Status::stored, {}});
+        break;
+      case Opcode::remove:
+        expected[n].push_back({at != model.end() ? Status::removed : Status::miss, {}});
+        if (at != model.end()) model.erase(at);
+        break;
+      default:
+        expected[n].push_back({Status::none, {}});
+    }
+    ++added;
+    if (batch.full()) submit();
+  }
+  void submit() {
+    if (batches.filling().size() == 0) return;
+    batches.submit();
+  }
+  void answer() {
+    writer.expected = &expected[batches.oldest()];
+    batches.answer_oldest(executor, writer);
+  }
+  void finish() {
+    if (batches.can_fill()) submit();
+    while (batches.in_flight() != 0) answer();
+    EXPECT_EQ(writer.answered, added);
+  }
+
+  // Random queries of `key_count` keys; `writes` in a hundred of them write.
+  void run(std::mt19937_64& random, unsigned queries, unsigned key_count, unsigned writes) {
+    for (unsigned i = 0; i < queries; ++i) {
+      std::string key = "key" + std::to_string(random() % key_count);
+      const std::uint64_t dice = random() % 100;
+      if (dice >= writes) {
+        add(Opcode::get, std::move(key));
+      } else if (dice % 4 == 0) {
+        add(Opcode::remove, std::move(key));
+      } else {
+        add(Opcode::store, std::move(key), std::string(random() % 100, 'v') + std::to_string(random()));
+      }
+    }
+  }
+
+  struct Part {
+    Part(SchedulerRig& rig, Device& device, const SchedulerOptions& options, const ReplicaOptions& replicas)
+        : replica(device, rig.index, rig.log, rig.epochs, replicas, &rig.heap), scheduler(device, replica, options) {}
+    Replica replica;
+    Scheduler scheduler;
+  };
+
+  ReplicaLog log;
+  MemoryBudget budget;
+  EpochDomain epochs;
+  Clock clock;
+  Heap heap;
+  Index index;
+  Shared shared;
+  Context context;
+  Executor executor;
+  std::vector<std::unique_ptr<Part>> parts;
+  Replica& replica;      // of the first
+  Scheduler& scheduler;  // likewise
+  Schedulers schedulers;
+  DeviceBatches batches;
+  Comparing writer;
+  std::vector<std::vector<std::string>> keys, values;
+  std::vector<std::vector<Expected>> expected;
+  std::map<std::string, std::string> model;
+  std::uint64_t added = 0;
+
+ private:
+  std::vector<std::unique_ptr<Part>> make_parts(const std::vector<Device*>& devices, const SchedulerOptions& options,
+                                                ReplicaOptions replicas) {
+    std::vector<std::unique_ptr<Part>> made;
+    for (Device* device : devices) {
+      replicas.shard = static_cast<std::uint32_t>(made.size());
+      made.push_back(std::make_unique<Part>(*this, *device, options, replicas));
+    }
+    return made;
+  }
+  static std::vector<Scheduler*> all(const std::vector<std::unique_ptr<Part>>& parts) {
+    std::vector<Scheduler*> schedulers;
+    for (const auto& part : parts) schedulers.push_back(&part->scheduler);
+    return schedulers;
+  }
+};
+
+}  // namespace tandem

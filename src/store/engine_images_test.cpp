@@ -1,0 +1,293 @@
+// Gets that are answered with the device's copies of items: as true as the items themselves.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "device/sim/sim_device.hpp"
+#include "pipeline/device_batches.hpp"
+#include "store/engine_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EngineImages : public testing::Test {
+ protected:
+  static constexpr std::uint32_t batch_queries = 256;
+
+  void open(std::uint64_t values_bytes = 64 << 20, std::uint64_t device_bytes = std::uint64_t{1} << 30) {
+    EngineOptions o;
+    o.memory_bytes = std::uint64_t{32} << 20;
+    o.huge_pages = false;
+    o.devices = {make_sim_device({.memory_bytes = device_bytes})};
+    o.device_values = {.bytes = values_bytes};
+    engine_ = std::make_unique<Engine>(o);
+    context_ = engine_->make_context();
+    batches_ = std::make_unique<DeviceBatches>(*context_, *engine_->schedulers(), batch_queries);
+    ASSERT_TRUE(soon([&] { return engine_->schedulers()->serves(); }));
+  }
+  void TearDown() override {
+    batches_.reset();
+    context_.reset();
+    engine_.reset();
+  }
+
+  // The texts are the caller's, until the query has run.
+  static Query get(std::string_view key, std::uint16_t options = 0) {
+    Query q{};
+    q.opcode = Opcode::get;
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    q.options = options;
+    return q;
+  }
+  static Query set(std::string_view key, std::string_view value, std::uint32_t expiry_s = Clock::never) {
+    Query q = get(key);
+    q.opcode = Opcode::store;
+    q.value = value.data();
+    q.value_bytes = static_cast<std::uint32_t>(value.size());
+    q.expiry_s = expiry_s;
+    return q;
+  }
+  static Query touch(std::string_view key, std::uint32_t expiry_s) {
+    Query q = get(key);
+    q.opcode = Opcode::touch;
+    q.expiry_s = expiry_s;
+    return q;
+  }
+
+  struct Answer {
+    Status status = Status::none;
+    std::string value{};
+    bool by_image = false;
+  };
+  // One batch through the device.
+  std::vector<Answer> run(const std::vector<Query>& queries) {
+    for (const Query& q : queries) {
+      batches_->filling().next() = q;
+      batches_->filling().commit();
+    }
+    batches_->submit();
+    Answers writer(engine_->shared().heap);
+    Executor executor(*context_);
+    batches_->answer_oldest(executor, writer);
+    return writer.all;
+  }
+  Answer run(const Query& query) { return run(std::vector{query})[0]; }
+  // Keys of a batch, whose numbers differ from those of other batches.
+  static std::vector<std::string> keys_of_batch(int number) {
+    std::vector<std::string> keys(batch_queries);
+    for (std::uint32_t i = 0; i < batch_queries; ++i) keys[i] = std::to_string(number) + "." + std::to_string(i);
+    return keys;
+  }
+  void set_all(const std::vector<std::string>& keys, std::string_view value) {
+    std::vector<Query> sets;
+    for (const std::string& key : keys) sets.push_back(set(key, value));
+    run(sets);
+  }
+
+  const Item* item(const std::string& key) {
+    EpochDomain::Participant epoch(engine_->shared().epochs);
+    epoch.enter();
+    std::uint64_t state = 0;
+    const Item* const found =
+        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, state);
+    epoch.exit();
+    return found;
+  }
+  bool accessed(const std::string& key) { return word::Accessed::get(item(key)->state_acquire()) != 0; }
+  StoreTotals counters() const { return engine_->stats().counters; }
+  ReplicaStats replica() { return engine_->device_stats().front().replica; }
+  Engine& engine() { return *engine_; }
+
+ private:
+  struct Answers final : ResponseWriter {
+    explicit Answers(const Heap& h) : heap(h) {}
+    bool write(Batch& batch, Strip strip) override {
+      for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+        const Result& r = batch.result(i);
+        Answer a{.status = r.status};
+        if (r.status == Status::hit && batch.query(i).opcode == Opcode::get) {
+          a.value.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+          a.by_image = !heap.holds(r.item);
+        }
+        all.push_back(a);
+      }
+      return true;
+    }
+    void control(Batch&, std::uint32_t) override {}
+    const Heap& heap;
+    std::vector<Answer> all;
+  };
+
+  std::unique_ptr<Engine> engine_;
+  Engine::ContextPtr context_{nullptr, {nullptr}};
+  std::unique_ptr<DeviceBatches> batches_;
+};
+
+TEST_F(EngineImages, AnswerGetsOfSmallItems) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  std::vector<std::string> keys, values;
+  for (std::uint32_t n = 0; n < batch_queries; ++n) {
+    keys.push_back("key:" + std::to_string(n));
+    values.push_back(std::string(n, static_cast<char>('a' + n % 26)));
+  }
+  std::vector<Query> sets, gets;
+  for (std::uint32_t n = 0; n < batch_queries; ++n) {
+    sets.push_back(set(keys[n], values[n]));
+    gets.push_back(get(keys[n]));
+  }
+  for (const Answer& a : run(sets)) EXPECT_EQ(a.status, Status::stored);
+  std::uint64_t by_image = 0;
+  const auto answers = run(gets);
+  for (std::uint32_t n = 0; n < batch_queries; ++n) {
+    ASSERT_EQ(answers[n].status, Status::hit);
+    EXPECT_EQ(answers[n].value, values[n]);
+    const bool has_image = Item::total_bytes(0, keys[n].size(), values[n].size()) <= 128;
+    EXPECT_EQ(answers[n].by_image, has_image) << values[n].size();
+    by_image += has_image;
+  }
+  EXPECT_EQ(counters().device_images, by_image);
+  EXPECT_EQ(counters().get_hits, batch_queries);
+  EXPECT_EQ(run(get("none")).status, Status::miss);
+}
+
+TEST_F(EngineImages, SayNothingOfWhatChangesBehindTheirLaunch) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  ASSERT_EQ(run(set("k", "old")).status, Status::stored);
+  const auto answers = run({get("k"), set("k", "new"), get("k"), set("other", "x"), get("k")});
+  EXPECT_EQ(answers[0].value, "old");
+  EXPECT_TRUE(answers[0].by_image);
+  EXPECT_EQ(answers[2].value, "new");
+  EXPECT_FALSE(answers[2].by_image);
+  EXPECT_EQ(answers[4].value, "new");
+  EXPECT_GT(counters().device_images_changed, 0u);
+  const Answer after = run(get("k"));
+  EXPECT_EQ(after.value, "new");
+  EXPECT_TRUE(after.by_image);
+}
+
+TEST_F(EngineImages, KnowWhatIsOver) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  const std::uint32_t now_s = engine().shared().clock.now_s();
+  run({set("stays", "1"), set("goes", "2"), set("touched", "3", now_s + 1)});
+  EXPECT_TRUE(run(get("goes")).by_image);
+  EXPECT_EQ(run(touch("goes", now_s + 1)).status, Status::hit);
+  EXPECT_EQ(run(touch("touched", Clock::never)).status, Status::hit);
+  ASSERT_TRUE(soon([&] { return engine().shared().clock.now_s() > now_s + 1; }));
+  EXPECT_TRUE(run(get("stays")).by_image);
+  EXPECT_EQ(run(get("goes")).status, Status::miss);
+  const Answer touched = run(get("touched"));
+  EXPECT_EQ(touched.value, "3");
+  EXPECT_TRUE(touched.by_image) << "the change in place has reached the device";
+  engine().flush_all(0);
+  EXPECT_EQ(run(get("stays")).status, Status::miss);
+}
+
+// A meta reply may tell when the item was last read: only the item knows that.
+TEST_F(EngineImages, AreNotForMetaCommands) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  run(set("k", "v"));
+  const Answer a = run(get("k", option::meta));
+  EXPECT_EQ(a.value, "v");
+  EXPECT_FALSE(a.by_image);
+}
+
+// What is only read by its image looks used to CLOCK, and again after the hand has passed.
+TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  run({set("k", "v"), set("idle", "v")});
+  for (int n = 0; n < 100; ++n) {  // of another class, whose hand does not move
+    set_all(keys_of_batch(n), "a value of another class than the others");
+  }
+  EXPECT_FALSE(accessed("k"));
+  EXPECT_TRUE(run(get("k")).by_image);
+  EXPECT_TRUE(accessed("k"));
+  EXPECT_NE(word::Fetched::get(item("k")->state_acquire()), 0u);
+  EXPECT_FALSE(accessed("idle"));
+  Heap& heap = engine().shared().heap;
+  ASSERT_TRUE(soon([&] { return replica().mark_clears > 0; }));  // by time: the next one so is 10 s away
+  EXPECT_TRUE(run(get("k")).by_image);
+  const std::uint64_t clears = replica().mark_clears;
+  const auto begin = std::chrono::steady_clock::now();
+  Location victims[64];
+  {
+    EpochDomain::Participant epoch(engine().shared().epochs);
+    epoch.enter();
+    heap.sweep(heap.class_of(heap.location_of(item("k"))), victims, 1 << 16, nullptr, nullptr);
+    epoch.exit();
+  }
+  EXPECT_FALSE(accessed("k"));
+  ASSERT_TRUE(soon([&] { return replica().mark_clears > clears; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s) << "not because the hand has passed";
+  EXPECT_TRUE(run(get("k")).by_image);
+  EXPECT_TRUE(accessed("k"));
+}
+
+// A write looks its key up, too; it is the get after it that has fetched the item.
+TEST_F(EngineImages, AreNotForWrites) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  run(set("k", "v"));
+  Query add = set("k", "w");
+  add.mode = StoreMode::add;
+  EXPECT_EQ(run(add).status, Status::not_stored);
+  EXPECT_EQ(word::Fetched::get(item("k")->state_acquire()), 0u);
+  EXPECT_TRUE(run(get("k")).by_image);
+  EXPECT_EQ(word::Fetched::get(item("k")->state_acquire()), 1u);
+}
+
+TEST_F(EngineImages, ReachAsFarAsTheirMemory) {
+  ASSERT_NO_FATAL_FAILURE(open(2 * page_bytes));
+  const std::string value(64, 'v');
+  std::uint64_t by_image = 0, gets = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<std::string> keys = keys_of_batch(round);
+    set_all(keys, value);
+    std::vector<Query> reads;
+    for (const std::string& key : keys) reads.push_back(get(key));
+    for (const Answer& a : run(reads)) {
+      ASSERT_EQ(a.status, Status::hit);
+      ASSERT_EQ(a.value, value);
+      by_image += a.by_image;
+      ++gets;
+    }
+  }
+  EXPECT_GT(by_image, 0u);
+  EXPECT_LT(by_image, gets / 2);
+}
+
+TEST_F(EngineImages, AreDoneWithoutWhereTheDeviceHasNoMemory) {
+  ASSERT_NO_FATAL_FAILURE(open(64 << 20, 32 << 20));
+  run(set("k", "v"));
+  const Answer a = run(get("k"));
+  EXPECT_EQ(a.value, "v");
+  EXPECT_FALSE(a.by_image);
+  EXPECT_TRUE(replica().images_given_up);
+  EXPECT_EQ(replica().state, ReplicaState::current);
+}
+
+// The index comes first.
+TEST_F(EngineImages, MakeRoomForALargerIndex) {
+  ASSERT_NO_FATAL_FAILURE(open(64 << 20, (64 << 20) + (4 << 20)));
+  run(set("k", "v"));
+  EXPECT_TRUE(run(get("k")).by_image);
+  constexpr int batches_max = 2000;
+  for (int n = 0; n < batches_max && !replica().images_given_up; ++n) {
+    set_all(keys_of_batch(n), "");
+  }
+  EXPECT_GE(engine().stats().index_growths, 1u);
+  ASSERT_TRUE(soon([&] { return replica().images_given_up && replica().state == ReplicaState::current; }));
+  const Answer a = run(get("k"));
+  EXPECT_EQ(a.value, "v");
+  EXPECT_FALSE(a.by_image);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,1 @@
+"""Histories of concurrent clients, recorded by a program and checked by Porcupine."""

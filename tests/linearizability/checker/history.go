@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// never is when an operation returns whose connection ended before its answer.
+const never = math.MaxInt64
+
+// operation is a line of a history: what a client asked for, when, and what it was told. The recorder writes it
+// (recorder/history.hpp).
+type operation struct {
+	process, burst   uint64
+	kind             string
+	key              string
+	called, returned int64
+	outcome          string
+	value            string // to store
+	delta            uint64
+	expected         uint64 // cas: the id from an earlier answer
+	ttl              int64
+	read             string
+	cas              uint64 // of the answer; 0: it has none
+	end              int64  // when it was answered, also once a prefix of the history has made it unknown
+
+	// Operations on one key that one process asked for together take effect in their order: this is number `index` of
+	// `size`, and no other group with this slot overlaps it in time. size 0: nothing to keep.
+	slot, index, size int
+}
+
+type header struct {
+	Name      string `json:"name"`
+	Seed      uint64 `json:"seed"`
+	Clients   int    `json:"clients"`
+	MayVanish bool   `json:"may_vanish"`
+}
+
+type history struct {
+	header
+	operations int
+	keys       map[string][]*operation
+	ends       []int64 // when each operation was answered, sorted
+}
+
+func readHistory(path string) (*history, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	h := &history{keys: map[string][]*operation{}}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(make([]byte, 1<<20), 1<<26)
+	if !lines.Scan() {
+		return nil, fmt.Errorf("%s: empty", path)
+	}
+	if err := json.Unmarshal(lines.Bytes(), &h.header); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var flushes []*operation
+	complete := false
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "{") {
+			complete = true
+			break
+		}
+		o, err := parseOperation(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: %s", path, err, line)
+		}
+		h.operations++
+		h.ends = append(h.ends, o.end)
+		switch {
+		case o.outcome == "unknown" && o.kind == "get":
+		case o.kind == "flush":
+			flushes = append(flushes, o)
+		default:
+			h.keys[o.key] = append(h.keys[o.key], o)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if !complete {
+		return nil, fmt.Errorf("%s: its end is missing", path)
+	}
+	for key := range h.keys {
+		for _, o := range flushes {
+			own := *o
+			own.key = key
+			h.keys[key] = append(h.keys[key], &own)
+		}
+	}
+	sort.Slice(h.ends, func(i, j int) bool { return h.ends[i] < h.ends[j] })
+	return h, nil
+}
+
+func parseOperation(line string) (*operation, error) {
+	f := strings.Split(line, " ")
+	if len(f) != 13 {
+		return nil, fmt.Errorf("%d fields, not 13", len(f))
+	}
+	var wrong error
+	number := func(text string) uint64 {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			wrong = err
+		}
+		return n
+	}
+	text := func(text string) string {
+		if text == "-" {
+			return ""
+		}
+		return text
+	}
+	o := &operation{
+		process: number(f[0]), burst: number(f[1]), kind: f[2], key: f[3],
+		called: int64(number(f[4])), returned: int64(number(f[5])), outcome: f[6], value: text(f[7]),
+		delta: number(f[8]), expected: number(f[9]), ttl: int64(number(f[10])), read: text(f[11]), cas: number(f[12]),
+	}
+	if o.outcome == "unknown" {
+		o.returned = never
+	}
+	o.end = o.returned
+	if o.returned < o.called {
+		return nil, fmt.Errorf("answered before it was asked")
+	}
+	return o, wrong
+}
+
+// before counts the operations of the whole history that were answered by then.
+func (h *history) before(end int64) int {
+	return sort.Search(len(h.ends), func(i int) bool { return h.ends[i] > end })
+}
+
+// expired counts misses of items that were stored or touched last with a time to live.
+func (h *history) expired() int {
+	count := 0
+	for _, operations := range h.keys {
+		sort.SliceStable(operations, func(i, j int) bool { return operations[i].called < operations[j].called })
+		var last *operation
+		for _, o := range operations {
+			switch {
+			case o.outcome == "stored" && o.kind != "append" && o.kind != "prepend", o.outcome == "touched",
+				o.outcome == "removed", o.outcome == "unknown", o.outcome == "flushed":
+				last = o
+			case o.outcome == "miss" && last != nil && last.ttl != 0 && last.outcome != "unknown" &&
+				last.returned < o.called:
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// overlapping counts operations that begin while another process has one on the same key.
+func (h *history) overlapping() int {
+	count := 0
+	for _, operations := range h.keys {
+		byCall := append([]*operation(nil), operations...)
+		sort.SliceStable(byCall, func(i, j int) bool { return byCall[i].called < byCall[j].called })
+		last := map[uint64]int64{}
+		for _, o := range byCall {
+			for process, end := range last {
+				if process != o.process && end > o.called {
+					count++
+					break
+				}
+			}
+			if o.returned > last[o.process] {
+				last[o.process] = o.returned
+			}
+		}
+	}
+	return count
+}
+
+// order notes which operations of one key keep an order among themselves.
+func order(operations []*operation) {
+	type group struct{ process, burst uint64 }
+	groups := map[group][]*operation{}
+	var all []group
+	for _, o := range operations {
+		o.slot, o.index, o.size = 0, 0, 0
+		if o.returned == never {
+			continue // it may have done nothing, which is as if it came last
+		}
+		g := group{o.process, o.burst}
+		if groups[g] == nil {
+			all = append(all, g)
+		}
+		groups[g] = append(groups[g], o)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return groups[all[i]][0].called < groups[all[j]][0].called })
+	var busy [slots]int64
+	for slot := range busy {
+		busy[slot] = -1
+	}
+	for _, g := range all {
+		members := groups[g]
+		if len(members) < 2 {
+			continue
+		}
+		end := int64(0)
+		for _, o := range members {
+			if o.returned > end {
+				end = o.returned
+			}
+		}
+		for slot := range busy {
+			if busy[slot] < members[0].called {
+				busy[slot] = end
+				for i, o := range members {
+					o.slot, o.index, o.size = slot, i, len(members)
+				}
+				break
+			}
+		}
+	}
+}

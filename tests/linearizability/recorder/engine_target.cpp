@@ -1,0 +1,211 @@
+// The store in this process a layer below its public API, where batches can go through a device (in software) and pages
+// can be moved.
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "device/sim/sim_device.hpp"
+#include "pause.hpp"
+#include "pipeline/device_batches.hpp"
+#include "pipeline/executor.hpp"
+#include "store/engine.hpp"
+#include "target.hpp"
+#include "values.hpp"
+
+namespace tandem::record {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t batch_queries = 64;
+
+void fill(Query& q, const Operation& o, const Clock& clock) {
+  q = {};
+  q.key = o.key.data();
+  q.key_bytes = static_cast<std::uint8_t>(o.key.size());
+  const auto store = [&](StoreMode mode) {
+    q.opcode = Opcode::store;
+    q.mode = mode;
+    q.value = o.bytes.data();
+    q.value_bytes = static_cast<std::uint32_t>(o.bytes.size());
+    q.expiry_s = clock.expiry_s(o.ttl_s);
+  };
+  switch (o.kind) {
+    case Kind::get:
+      q.opcode = Opcode::get;
+      return;
+    case Kind::set:
+      return store(StoreMode::set);
+    case Kind::add:
+      return store(StoreMode::add);
+    case Kind::replace:
+      return store(StoreMode::replace);
+    case Kind::append:
+      return store(StoreMode::append);
+    case Kind::prepend:
+      return store(StoreMode::prepend);
+    case Kind::cas:
+      store(StoreMode::set);
+      q.options = option::compare_cas;
+      q.cas = o.expected;
+      return;
+    case Kind::remove:
+      q.opcode = Opcode::remove;
+      return;
+    case Kind::increment:
+    case Kind::decrement:
+      q.opcode = Opcode::arithmetic;
+      q.options = o.kind == Kind::decrement ? option::decrement : std::uint16_t{0};
+      q.delta = o.delta;
+      return;
+    case Kind::touch:
+      q.opcode = Opcode::touch;
+      q.expiry_s = clock.expiry_s(o.ttl_s);
+      return;
+    case Kind::flush:
+      break;
+  }
+  throw std::logic_error("no query");
+}
+
+Outcome outcome_of(Kind kind, Status status) {
+  switch (status) {
+    case Status::hit:
+      return kind == Kind::get ? Outcome::hit : Outcome::touched;
+    case Status::miss:
+    case Status::not_found:
+      return Outcome::miss;
+    case Status::stored:
+      return Outcome::stored;
+    case Status::not_stored:
+      return Outcome::not_stored;
+    case Status::exists:
+      return Outcome::exists;
+    case Status::removed:
+      return Outcome::removed;
+    case Status::number:
+      return Outcome::number;
+    case Status::not_a_number:
+      return Outcome::not_a_number;
+    case Status::out_of_memory:
+      return Outcome::no_memory;
+    case Status::none:
+    case Status::too_large:
+      break;
+  }
+  throw std::runtime_error("an answer that fits no request");
+}
+
+class EngineClient final : public Client, private ResponseWriter {
+ public:
+  EngineClient(Engine& engine, const TargetOptions& options, std::uint64_t seed)
+      : engine_(engine),
+        context_(engine.make_context()),
+        executor_(*context_),
+        own_(batch_queries),
+        pause_(options.pause_us, seed) {
+    if (options.plan != "cpu")
+      batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
+  }
+
+  void run(std::span<Operation> burst) override {
+    burst_ = burst;
+    const std::int64_t called = now_ns();
+    if (burst[0].kind == Kind::flush) {
+      engine_.flush_all(0);
+      burst[0].outcome = Outcome::flushed;
+    } else {
+      Batch& batch = batches_ != nullptr ? batches_->filling() : own_;
+      for (const Operation& o : burst) {
+        fill(batch.next(), o, engine_.shared().clock);
+        batch.commit();
+      }
+      if (batches_ != nullptr) {
+        batches_->submit();
+        batches_->answer_oldest(executor_, *this);
+      } else {
+        executor_.run(batch, *this);
+        batch.clear();
+      }
+    }
+    const std::int64_t returned = now_ns();
+    for (Operation& o : burst) {
+      o.called_ns = called;
+      o.returned_ns = returned;
+    }
+  }
+  bool abandon(std::span<Operation> /*burst*/) override { return false; }
+
+ private:
+  bool write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      const Result& r = batch.result(i);
+      Operation& o = burst_[i];
+      o.outcome = outcome_of(o.kind, r.status);
+      if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
+      if (o.outcome == Outcome::stored) o.cas = r.number;
+      if (o.outcome == Outcome::hit) {
+        pause_.sometimes();
+        o.cas = r.item->cas(r.state);
+        o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
+      }
+    }
+    return true;
+  }
+  void control(Batch& /*batch*/, std::uint32_t /*i*/) override {}
+
+  Engine& engine_;
+  Engine::ContextPtr context_;
+  Executor executor_;
+  Batch own_;
+  std::unique_ptr<DeviceBatches> batches_;
+  Pause pause_;
+  std::span<Operation> burst_;
+};
+
+EngineOptions engine_options(const TargetOptions& o) {
+  EngineOptions e;
+  e.memory_bytes = o.memory_bytes;
+  e.item_bytes_expected = o.item_bytes_expected;
+  e.huge_pages = false;
+  e.hash_seed = o.seed;
+  SimOptions sim{.latency = std::chrono::microseconds(o.device_latency_us)};
+  for (; o.plan != "cpu" && sim.number < o.devices; ++sim.number) e.devices.push_back(std::make_shared<SimDevice>(sim));
+  e.scheduler.steal = o.devices > 1;
+  if (o.plan == "values") e.device_values.bytes = std::uint64_t{16} << 20;
+  return e;
+}
+
+class EngineTarget final : public Target {
+ public:
+  explicit EngineTarget(const TargetOptions& o) : options_(o), engine_(engine_options(o)) {
+    for (int i = 0; o.plan != "cpu" && !engine_.schedulers()->serves(); ++i) {
+      if (i == 2000) throw std::runtime_error("the device does not serve");
+      std::this_thread::sleep_for(5ms);
+    }
+  }
+  std::unique_ptr<Client> client(std::uint64_t seed) override {
+    return std::make_unique<EngineClient>(engine_, options_, seed);
+  }
+  TargetStats stats() override {
+    const EngineStats s = engine_.stats();
+    std::uint64_t searched_batches = 0;
+    for (const DeviceStats& device : engine_.device_stats()) searched_batches += device.searched_batches;
+    return {.evictions = s.counters.evictions,
+            .pages_moved = s.pages_moved,
+            .index_bytes = s.index_bytes,
+            .searched_batches = searched_batches,
+            .image_hits = s.counters.device_images};
+  }
+  void move_page(std::uint32_t to_class) override { engine_.reassign(-1, static_cast<int>(to_class)); }
+
+ private:
+  const TargetOptions options_;
+  Engine engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> open_engine(const TargetOptions& options) { return std::make_unique<EngineTarget>(options); }
+
+}  // namespace tandem::record

@@ -1,0 +1,87 @@
+// What the recorder writes: operations of concurrent clients, with when each was asked for and answered, and what the
+// answer was. tests/linearizability/checker reads it. A history is a file: a line of JSON, a line for each operation
+// (write_event() says which fields), and a line of JSON.
+#pragma once
+#include <time.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::record {
+
+enum class Kind : std::uint8_t {
+  get,
+  set,
+  add,
+  replace,
+  cas,
+  remove,
+  increment,
+  decrement,
+  append,
+  prepend,
+  touch,
+  flush,  // of all keys; alone in its burst
+};
+inline constexpr std::array<std::string_view, 12> kind_names = {"get",  "set",  "add",    "replace", "cas",   "delete",
+                                                                "incr", "decr", "append", "prepend", "touch", "flush"};
+
+enum class Outcome : std::uint8_t {
+  unknown,  // the connection ended before the answer: it was done, or will be, or never will be
+  hit,
+  miss,
+  stored,
+  not_stored,
+  exists,
+  removed,
+  number,
+  not_a_number,
+  touched,
+  flushed,
+  no_memory,
+};
+inline constexpr std::array<std::string_view, 12> outcome_names = {"unknown",      "hit",     "miss",    "stored",
+                                                                   "not_stored",   "exists",  "removed", "number",
+                                                                   "not_a_number", "touched", "flushed", "no_memory"};
+
+// One operation: what the client asks for, and what it is told.
+struct Operation {
+  Kind kind = Kind::get;
+  std::string key;
+  std::string value;           // to store: as the model has it (values.hpp), a number or "a<id>"
+  std::string bytes;           // to store: the same as a client sends it
+  std::uint64_t delta = 0;     // increment, decrement
+  std::uint64_t expected = 0;  // cas: the id from an earlier answer
+  std::uint32_t ttl_s = 0;     // 0: never expires
+
+  std::uint64_t process = 0;  // operations of one process take effect in the order in which it asked for them
+  std::uint64_t burst = 0;    // those with one number were asked for together
+  std::int64_t called_ns = 0, returned_ns = 0;  // CLOCK_MONOTONIC
+  Outcome outcome = Outcome::unknown;
+  std::string read;       // get: the value, as the model has it; increment, decrement: the number
+  std::uint64_t cas = 0;  // of the answer; 0: it has none
+};
+
+inline std::int64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+inline void write_event(std::FILE* file, const Operation& o) {
+  const std::string_view kind = kind_names[static_cast<std::size_t>(o.kind)];
+  const std::string_view outcome = outcome_names[static_cast<std::size_t>(o.outcome)];
+  std::fprintf(file, "%llu %llu %.*s %s %lld %lld %.*s %s %llu %llu %u %s %llu\n",
+               static_cast<unsigned long long>(o.process), static_cast<unsigned long long>(o.burst),
+               static_cast<int>(kind.size()), kind.data(), o.key.empty() ? "*" : o.key.c_str(),
+               static_cast<long long>(o.called_ns), static_cast<long long>(o.returned_ns),
+               static_cast<int>(outcome.size()), outcome.data(), o.value.empty() ? "-" : o.value.c_str(),
+               static_cast<unsigned long long>(o.delta), static_cast<unsigned long long>(o.expected), o.ttl_s,
+               o.read.empty() ? "-" : o.read.c_str(), static_cast<unsigned long long>(o.cas));
+}
+
+}  // namespace tandem::record

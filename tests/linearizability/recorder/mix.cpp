@@ -1,0 +1,94 @@
+#include "mix.hpp"
+
+#include "values.hpp"
+
+namespace tandem::record {
+
+std::vector<Operation> Mix::burst() {
+  ++bursts_;
+  if (options_.flush_every != 0 && bursts_ % options_.flush_every == 0) {
+    std::vector<Operation> alone(1);
+    alone[0].kind = Kind::flush;
+    return alone;
+  }
+  std::vector<Operation> all(1 + random_() % options_.burst_max);
+  const std::uint64_t generation = hot_.generation(all.size());
+  if (generation != generation_) cas_.clear();
+  generation_ = generation;
+  const bool reads_alone = percent(15);  // a get of several keys
+  for (Operation& o : all) {
+    if (percent(options_.ballast_percent)) {
+      draw_ballast(o);
+      continue;
+    }
+    const std::uint64_t i = random_() % options_.hot_keys;
+    const bool old = generation != 0 && percent(options_.old_percent);
+    o.key = HotKeys::name(old ? random_() % generation : generation, i);
+    if (!reads_alone) draw_hot(o, i % 2 != 0);
+  }
+  return all;
+}
+
+void Mix::draw_hot(Operation& o, bool numbers) {
+  const std::uint64_t dice = random_() % 100;
+  o.kind = dice < 38   ? Kind::get
+           : dice < 50 ? Kind::set
+           : dice < 62 ? Kind::add
+           : dice < 66 ? Kind::replace
+           : dice < 78 ? Kind::remove
+           : dice < 86 ? Kind::cas
+           : dice < 94 ? (numbers ? Kind::increment : Kind::append)
+           : dice < 97 ? (numbers ? Kind::decrement : Kind::prepend)
+           : dice < 99 ? Kind::touch
+                       : Kind::increment;  // also of what is no number
+  if (o.kind == Kind::cas) {
+    const auto seen = cas_.find(o.key);
+    if (seen == cas_.end()) {
+      o.kind = Kind::get;
+      return;
+    }
+    o.expected = seen->second;
+  }
+  if (o.kind == Kind::increment || o.kind == Kind::decrement) o.delta = 1 + random_() % 9;
+  draw_value(o, numbers);
+}
+
+// A key of one's own: written, mostly once, and looked at later.
+void Mix::draw_ballast(Operation& o) {
+  const bool fresh = ballast_ == 0 || percent(60);
+  o.key = ballast_name(client_, fresh ? ballast_++ : random_() % ballast_);
+  if (!fresh) {
+    const std::uint64_t dice = random_() % 100;
+    o.kind = dice < 80 ? Kind::get : dice < 90 ? Kind::set : Kind::remove;
+  } else {
+    o.kind = percent(50) ? Kind::set : Kind::add;
+  }
+  draw_value(o, false);
+}
+
+void Mix::draw_value(Operation& o, bool number) {
+  const bool stores = o.kind == Kind::set || o.kind == Kind::add || o.kind == Kind::replace || o.kind == Kind::cas;
+  if (stores || o.kind == Kind::append || o.kind == Kind::prepend) {
+    const std::uint64_t id = ++values_ * options_.clients + client_;
+    // Numbers lie so far apart that increments of one do not come to the next.
+    o.value = number ? std::to_string(id * 1'000'000) : piece_name(id);
+    o.bytes = number ? o.value : piece_bytes(id, value_bytes());
+  }
+  if ((stores || o.kind == Kind::touch) && percent(options_.expiry_percent))
+    o.ttl_s = 1 + static_cast<std::uint32_t>(random_() % 3);
+}
+
+std::uint32_t Mix::value_bytes() {
+  std::uint32_t most = options_.value_bytes_max;
+  if (options_.value_sizes != 0) return most >> 3 * (random_() % options_.value_sizes);
+  while (most > 16 && random_() % 3 == 0) most /= 4;
+  return static_cast<std::uint32_t>(random_() % (most + 1));
+}
+
+void Mix::take(const std::vector<Operation>& answered) {
+  for (const Operation& o : answered) {
+    if (o.cas != 0 && o.key[0] == 'h') cas_[o.key] = o.cas;
+  }
+}
+
+}  // namespace tandem::record

@@ -1,0 +1,135 @@
+// A store in this process through its public API. Bursts are batches.
+#include <stdexcept>
+
+#include "pause.hpp"
+#include "tandem/store.hpp"
+#include "target.hpp"
+#include "values.hpp"
+
+namespace tandem::record {
+namespace {
+
+Action action_of(Kind kind) {
+  switch (kind) {
+    case Kind::get:
+      return Action::get;
+    case Kind::set:
+      return Action::set;
+    case Kind::add:
+      return Action::add;
+    case Kind::replace:
+      return Action::replace;
+    case Kind::cas:
+      return Action::compare_and_set;
+    case Kind::remove:
+      return Action::remove;
+    case Kind::increment:
+      return Action::increment;
+    case Kind::decrement:
+      return Action::decrement;
+    case Kind::append:
+      return Action::append;
+    case Kind::prepend:
+      return Action::prepend;
+    case Kind::touch:
+      return Action::touch;
+    case Kind::flush:
+      break;
+  }
+  throw std::logic_error("no action of a session");
+}
+
+Outcome outcome_of(Kind kind, Code code) {
+  switch (code) {
+    case Code::hit:
+      return kind == Kind::get ? Outcome::hit : kind == Kind::touch ? Outcome::touched : Outcome::number;
+    case Code::miss:
+      return Outcome::miss;
+    case Code::stored:
+      return Outcome::stored;
+    case Code::not_stored:
+      return Outcome::not_stored;
+    case Code::exists:
+      return Outcome::exists;
+    case Code::removed:
+      return Outcome::removed;
+    case Code::not_a_number:
+      return Outcome::not_a_number;
+    case Code::out_of_memory:
+      return Outcome::no_memory;
+    case Code::too_large:
+    case Code::bad_key:
+      break;
+  }
+  throw std::runtime_error("an answer that fits no request");
+}
+
+class StoreClient final : public Client {
+ public:
+  StoreClient(Store& store, std::uint32_t pause_us, std::uint64_t seed)
+      : store_(store), session_(store.session()), pause_(pause_us, seed) {}
+
+  void run(std::span<Operation> burst) override {
+    std::vector<Request> requests;
+    for (const Operation& o : burst) {
+      if (o.kind == Kind::flush) continue;
+      requests.push_back({.action = action_of(o.kind),
+                          .key = o.key,
+                          .value = o.bytes,
+                          .ttl_s = o.ttl_s,
+                          .cas = o.expected,
+                          .delta = o.delta});
+    }
+    const std::int64_t called = now_ns();
+    if (requests.empty()) {
+      store_.clear();
+      burst[0].outcome = Outcome::flushed;
+    }
+    session_.execute(requests, [&](std::size_t i, const Reply& r) {
+      Operation& o = burst[i];
+      o.outcome = outcome_of(o.kind, r.code);
+      o.cas = r.cas;
+      if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
+      if (o.outcome == Outcome::hit) {
+        pause_.sometimes();
+        o.read = value_of(r.value);
+      }
+    });
+    const std::int64_t returned = now_ns();
+    for (Operation& o : burst) {
+      o.called_ns = called;
+      o.returned_ns = returned;
+    }
+  }
+  bool abandon(std::span<Operation> /*burst*/) override { return false; }
+
+ private:
+  Store& store_;
+  Session session_;
+  Pause pause_;
+};
+
+class StoreTarget final : public Target {
+ public:
+  explicit StoreTarget(const TargetOptions& o)
+      : store_({.memory_bytes = o.memory_bytes, .item_bytes_expected = o.item_bytes_expected, .huge_pages = false}),
+        pause_us_(o.pause_us) {}
+  std::unique_ptr<Client> client(std::uint64_t seed) override {
+    return std::make_unique<StoreClient>(store_, pause_us_, seed);
+  }
+  TargetStats stats() override {
+    const Stats s = store_.stats();
+    return {.evictions = s.evictions, .index_bytes = s.index_bytes};
+  }
+  void move_page(std::uint32_t /*to_class*/) override { throw std::logic_error("the public API moves no pages"); }
+
+ private:
+  Store store_;
+  const std::uint32_t pause_us_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> open_store(const TargetOptions& options) { return std::make_unique<StoreTarget>(options); }
+
+}  // namespace tandem::record

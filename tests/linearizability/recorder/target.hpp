@@ -1,0 +1,58 @@
+// What is recorded: a server over TCP, or a store in this process.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "history.hpp"
+
+namespace tandem::record {
+
+struct TargetOptions {
+  std::string plan = "cpu";    // in process: cpu; mirrored, a device in software; or values, with copies of items there
+  std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine
+  std::uint64_t memory_bytes = std::uint64_t{64} << 20;
+  std::uint32_t item_bytes_expected = 256;
+  std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
+  std::uint32_t device_latency_us = 0;
+  unsigned devices = 1;
+  std::uint64_t seed = 1;
+};
+
+// What tells whether a run was what its name says.
+struct TargetStats {
+  std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0;
+};
+
+// A client: one thread at a time.
+class Client {
+ public:
+  Client() = default;
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  virtual ~Client() = default;
+  // Asks for all of them in order and fills in times, outcomes and what was read.
+  virtual void run(std::span<Operation> burst) = 0;
+  // The same, but gives up at once: nothing is known of what becomes of them, nor of the order in which the operations
+  // of this client come that are still to be asked for. Returns false where there is no such thing.
+  virtual bool abandon(std::span<Operation> burst) = 0;
+};
+
+class Target {
+ public:
+  Target() = default;
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+  virtual ~Target() = default;
+  virtual std::unique_ptr<Client> client(std::uint64_t seed) = 0;
+  virtual TargetStats stats() = 0;
+  virtual void move_page(std::uint32_t to_class) = 0;  // 0: back to the memory limit
+};
+
+// Both return when whatever they use is ready. They throw std::exception.
+std::unique_ptr<Target> connect_to(std::uint16_t port);
+std::unique_ptr<Target> open_store(const TargetOptions& options);
+std::unique_ptr<Target> open_engine(const TargetOptions& options);
+
+}  // namespace tandem::record
