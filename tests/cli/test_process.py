@@ -110,6 +110,7 @@ def test_socket_and_pid_file_belong_to_the_user(start: Start, tmp_path: Path) ->
         *[tandem_binary(), "serve", "--user", "nobody", "--unix", "s.sock", "--pid-file", "t.pid"], cwd=tmp_path
     )
     wait_serving(process, str(tmp_path / "s.sock"))
+    wait_until((tmp_path / "t.pid").exists, "the pid file, which is written once it listens")
     for name in ("s.sock", "t.pid"):
         assert (tmp_path / name).owner() == "nobody"
     assert stop(process)[0] == 0
