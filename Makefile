@@ -9,7 +9,7 @@ SOAK_SECONDS ?= 60
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-canaries soak-linearizability test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-canaries soak-linearizability soak-schedules test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -43,6 +43,12 @@ soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (
 	@cmake --build build -j $(JOBS) --target tandem linearizability_recorder
 	@TANDEM_LINEARIZABILITY_SECONDS=$(SOAK_SECONDS) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/linearizability
+
+soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), from the seed SEED on
+	@scripts/setup test
+	@scripts/sanitizer_build thread schedules canary_schedules
+	@TANDEM_SCHEDULES_SECONDS=$(SOAK_SECONDS) TANDEM_SCHEDULES_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
+	  build/venv/bin/python -m pytest -q -s tests/schedules -k test_every_schedule
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients

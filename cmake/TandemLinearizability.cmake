@@ -1,31 +1,24 @@
-# The recorder of tests/linearizability; and it and the server with a bug planted in one layer (`make test-canaries`).
+# The recorder of tests/linearizability; and it and the server with planted bugs (`make test-canaries`).
 tandem_sources(recorder "tests/linearizability/recorder/*.cpp")
 add_executable(linearizability_recorder ${recorder})
 target_link_libraries(linearizability_recorder PRIVATE tandem_store)
 set_target_properties(linearizability_recorder PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)
 
-add_custom_target(tandem_canaries)
-
-# tandem_canary(NAME LAYER): a recorder and a server whose LAYER is compiled with TANDEM_CANARY_NAME. All of that layer's objects are
-# linked, so that nothing is taken from its library.
-function(tandem_canary name layer)
-  string(TOUPPER ${name} upper)
+# The layers that have planted bugs, compiled with them: which one bites is said at run time (canary.hpp). All of their
+# objects are linked, so that nothing is taken from their libraries.
+foreach(layer heap index)
   get_target_property(sources tandem_${layer} SOURCES)
   get_target_property(below tandem_${layer} LINK_LIBRARIES)
-  add_library(canary_${name} OBJECT EXCLUDE_FROM_ALL ${sources})
-  target_compile_definitions(canary_${name} PRIVATE TANDEM_CANARY_${upper}=1)
-  target_compile_options(canary_${name} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/linearizability/canary.hpp)
-  target_link_libraries(canary_${name} PRIVATE ${below})
-  tandem_unity(canary_${name})
-  add_executable(recorder_${name} EXCLUDE_FROM_ALL ${recorder})
-  target_link_libraries(recorder_${name} PRIVATE canary_${name} tandem_store)
-  set_target_properties(recorder_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/canary)
-  add_dependencies(tandem_canaries recorder_${name})
-  add_executable(tandem_${name} EXCLUDE_FROM_ALL src/cli/main.cpp)
-  target_link_libraries(tandem_${name} PRIVATE canary_${name} tandem_cli)
-  set_target_properties(tandem_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/canary)
-  add_dependencies(tandem_canaries tandem_${name})
-endfunction()
-tandem_canary(skip_dirty_log index)
-tandem_canary(early_reuse heap)
-tandem_canary(drop_displacement index)
+  add_library(canary_${layer} OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_compile_definitions(canary_${layer} PRIVATE TANDEM_CANARY=1)
+  target_compile_options(canary_${layer} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/linearizability/canary.hpp)
+  target_link_libraries(canary_${layer} PRIVATE ${below})
+  tandem_unity(canary_${layer})
+endforeach()
+
+add_executable(canary_recorder EXCLUDE_FROM_ALL ${recorder})
+target_link_libraries(canary_recorder PRIVATE canary_heap canary_index tandem_store)
+add_executable(canary_tandem EXCLUDE_FROM_ALL src/cli/main.cpp)
+target_link_libraries(canary_tandem PRIVATE canary_heap canary_index tandem_cli)
+set_target_properties(canary_recorder canary_tandem PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/canary)
+add_custom_target(tandem_canaries DEPENDS canary_recorder canary_tandem)

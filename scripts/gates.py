@@ -57,12 +57,12 @@ def exists(*patterns: str) -> bool:
     return any(next(ROOT.glob(pattern), None) for pattern in patterns)
 
 
-def sanitizer(kind: str, options: str, after: str = "true") -> str:
+def sanitizer(kind: str, options: str, after: str) -> str:
     """Build and run the C++ tests with a sanitizer; and `after` that."""
     # ThreadSanitizer's shadow memory does not fit a kernel that randomises addresses by more bits than it knows.
     fixed = f"setarch {platform.machine()} -R"
     return f"""
-        scripts/sanitizer_build {kind} tandem_tests{" tandem" if kind == "address" else ""}
+        scripts/sanitizer_build {kind} tandem_tests {"tandem" if kind == "address" else "schedules canary_schedules"}
         rm -f build/{kind}/test/*.xml
         fixed=; ! {fixed} true 2>/dev/null || fixed='{fixed}'
         export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$(scripts/find_clang))
@@ -75,7 +75,8 @@ def python_parts() -> dict[str, str]:
     """What pytest is called with, three at a time as servers and clients mostly wait; the longest begin first. `device`
     is conformance again with every batch through a (simulated) device that has copies of the items."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
-    elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance", "tests/debug"]
+    elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
+    elsewhere += ["tests/debug", "tests/schedules"]
     return {
         "bench": " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]),
         "report": " ".join(report),
@@ -150,9 +151,11 @@ def all_steps(lint: str) -> list[Step]:
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
         debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} -m pytest -q tests/debug \\
             --junitxml=build/address/test/debug.xml"""
+        # tests/schedules takes the layers of ThreadSanitizer's build.
+        schedules = f"{python} -m pytest -q -s tests/schedules --junitxml=build/thread/test/schedules.xml"
         for kind, options, after in (
             ("address", strict, debug),
-            ("thread", "TSAN_OPTIONS=second_deadlock_stack=1", "true"),
+            ("thread", "TSAN_OPTIONS=second_deadlock_stack=1", schedules),
         ):
             steps.append(Step(kind, sanitizer(kind, options, after), count=count_xml(f"build/{kind}/test/*.xml")))
     if exists("src/*/*_fuzz.cpp"):

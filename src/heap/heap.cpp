@@ -221,8 +221,8 @@ std::size_t Heap::reclaim_sealed(Cache& cache, std::size_t slots_wanted) noexcep
   if (oldest == RetiredList::no_stamp) return 0;
   if (oldest >= cache.safe_seen_) {
     cache.safe_seen_ = epochs_.safe_stamp();
-#if defined(TANDEM_CANARY_EARLY_REUSE)
-    ++cache.safe_seen_;
+#if defined(TANDEM_CANARY)
+    if (canary_bites("early_reuse")) ++cache.safe_seen_;
 #endif
     if (oldest >= cache.safe_seen_) return 0;
   }

@@ -58,8 +58,8 @@ bool Index::move_cell(const Table& table, const DisplacementMove& move) noexcept
     const Logged logged(options_.log,
                         {Change{table.serial(), table.index_of(to)}, {table.serial(), table.index_of(from)}});
     std::uint64_t expected = 0;
-#if defined(TANDEM_CANARY_DROP_DISPLACEMENT)
-    moved = canary_strikes(10);
+#if defined(TANDEM_CANARY)
+    moved = canary_strikes("drop_displacement", 10);
     if (!moved)
 #endif
       moved = ScalarLanes::at(to).compare_exchange_strong(expected, victim.bits, std::memory_order_release,

@@ -23,8 +23,8 @@ ChangeLog::Ticket BasicReplicaLog<Rules>::reserve(std::span<const Change> change
   const std::uint32_t shard = Shard::number_of_cell(changes.front().cell_index, shard_bits_);
   // A stale "off" is harmless: start()'s caller waits for this batch.
   if ((word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return 0;
-#if defined(TANDEM_CANARY_SKIP_DIRTY_LOG)
-  if (canary_strikes(500)) return 0;
+#if defined(TANDEM_CANARY)
+  if (canary_strikes("skip_dirty_log", 500)) return 0;
 #endif
   WriterRing* const rings = rings_->mine();
   if (TD_UNLIKELY(rings == nullptr)) {

@@ -40,7 +40,7 @@ SCENARIOS = {
     "pagemoves": Scenario(
         24,
         256,
-        "--operations 120000 --seconds 3 --value-bytes 4000 --value-sizes 2 --ballast-percent 30 --move-every-ms 5",
+        "--operations 120000 --seconds 3 --value-bytes 4000 --value-sizes 2 --ballast-percent 30 --move-every-us 5000",
         may_vanish=True,
         moves=True,
     ),

@@ -33,14 +33,14 @@ CANARIES = {
 
 def record(canary: str, seed: int, planted: bool) -> tuple[int, str, int]:
     """The checker's code, its text, and how many operations it took to complete the violation, or all."""
-    over, bug = canary.split("-")
+    over = canary.split("-")[0]
     recorder_options, server_options = CANARIES[canary]
     options = ["--seed", str(seed), "--operations", str(OPERATIONS), *recorder_options.split()]
     name = f"{'canary' if planted else 'without'}-{canary}-{seed}"
     if over == "embedded":
-        result = record_and_check(name, options, build(f"recorder_{bug}") if planted else recorder())
+        result = record_and_check(name, options, build("canary_recorder") if planted else recorder())
     else:
-        program = build(f"tandem_{bug}") if planted else tandem_binary()
+        program = build("canary_tandem") if planted else tandem_binary()
         server = TandemServer("--threads", "2", *server_options.split(), binary=program)
         try:
             result = record_and_check(name, [*options, "--port", str(server.port)])
@@ -58,7 +58,8 @@ def build(name: str) -> Path:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("canary", CANARIES)
-def test_bug_is_found(canary: str) -> None:
+def test_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_CANARY", canary.split("-")[1])
     operations = 0
     for seed in range(SEED, SEED + HISTORIES_MAX):
         code, text, answered = record(canary, seed, planted=True)

@@ -94,6 +94,9 @@ func readHistory(path string) (*history, error) {
 	}
 	for key := range h.keys {
 		for _, o := range flushes {
+			if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) {
+				continue
+			}
 			own := *o
 			own.key = key
 			h.keys[key] = append(h.keys[key], &own)

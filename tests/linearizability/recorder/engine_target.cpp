@@ -1,8 +1,11 @@
 // The store in this process a layer below its public API, where batches can go through a device (in software) and pages
 // can be moved.
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "device/sim/sim_device.hpp"
 #include "pause.hpp"
@@ -104,8 +107,12 @@ class EngineClient final : public Client, private ResponseWriter {
         executor_(*context_),
         own_(batch_queries),
         pause_(options.pause_us, seed) {
-    if (options.plan != "cpu")
-      batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
+    try {
+      if (options.plan != "cpu")
+        batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
+    } catch (const DeviceError&) {
+      // It is lost: as a server's worker, this one goes on without.
+    }
   }
 
   void run(std::span<Operation> burst) override {
@@ -163,22 +170,31 @@ class EngineClient final : public Client, private ResponseWriter {
   std::span<Operation> burst_;
 };
 
-EngineOptions engine_options(const TargetOptions& o) {
+using Devices = std::vector<std::shared_ptr<SimDevice>>;
+
+Devices make_devices(const TargetOptions& o) {
+  SimOptions sim{.latency = std::chrono::microseconds(o.device_latency_us)};
+  Devices devices;
+  for (; o.plan != "cpu" && sim.number < o.devices; ++sim.number) devices.push_back(std::make_shared<SimDevice>(sim));
+  return devices;
+}
+
+EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   EngineOptions e;
   e.memory_bytes = o.memory_bytes;
   e.item_bytes_expected = o.item_bytes_expected;
   e.huge_pages = false;
   e.hash_seed = o.seed;
-  SimOptions sim{.latency = std::chrono::microseconds(o.device_latency_us)};
-  for (; o.plan != "cpu" && sim.number < o.devices; ++sim.number) e.devices.push_back(std::make_shared<SimDevice>(sim));
+  e.devices.assign(devices.begin(), devices.end());
   e.scheduler.steal = o.devices > 1;
-  if (o.plan == "values") e.device_values.bytes = std::uint64_t{16} << 20;
+  if (o.plan == "values") e.device_values.bytes = o.values_bytes;
   return e;
 }
 
 class EngineTarget final : public Target {
  public:
-  explicit EngineTarget(const TargetOptions& o) : options_(o), engine_(engine_options(o)) {
+  explicit EngineTarget(const TargetOptions& o)
+      : options_(o), devices_(make_devices(o)), engine_(engine_options(o, devices_)) {
     for (int i = 0; o.plan != "cpu" && !engine_.schedulers()->serves(); ++i) {
       if (i == 2000) throw std::runtime_error("the device does not serve");
       std::this_thread::sleep_for(5ms);
@@ -195,12 +211,28 @@ class EngineTarget final : public Target {
             .pages_moved = s.pages_moved,
             .index_bytes = s.index_bytes,
             .searched_batches = searched_batches,
-            .image_hits = s.counters.device_images};
+            .image_hits = s.counters.device_images,
+            .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_, &SimDevice::lost))};
   }
   void move_page(std::uint32_t to_class) override { engine_.reassign(-1, static_cast<int>(to_class)); }
+  void fault(std::uint64_t random) override {
+    if (devices_.empty()) return;
+    SimDevice& device = *devices_[random % devices_.size()];
+    random /= devices_.size();
+    const std::uint64_t nth = 1 + random / 512 % 16;
+    device.resume();
+    device.slow(1);
+    const std::uint64_t dice = random % 512;
+    if (dice == 0) device.lose();
+    if (dice >= 1 && dice < 33) device.hang();
+    if (dice >= 33 && dice < 161) device.refuse(nth);
+    if (dice >= 161 && dice < 289) device.fail(nth);
+    if (dice >= 289 && dice < 353) device.slow(static_cast<double>(10 * nth));
+  }
 
  private:
   const TargetOptions options_;
+  const Devices devices_;
   Engine engine_;
 };
 

@@ -122,6 +122,7 @@ class StoreTarget final : public Target {
     return {.evictions = s.evictions, .index_bytes = s.index_bytes};
   }
   void move_page(std::uint32_t /*to_class*/) override { throw std::logic_error("the public API moves no pages"); }
+  void fault(std::uint64_t /*random*/) override {}
 
  private:
   Store store_;

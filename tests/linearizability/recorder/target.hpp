@@ -17,12 +17,13 @@ struct TargetOptions {
   std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
+  std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device
   std::uint64_t seed = 1;
 };
 
 // What tells whether a run was what its name says.
 struct TargetStats {
-  std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0;
+  std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0, devices_lost = 0;
 };
 
 // A client: one thread at a time.
@@ -48,6 +49,9 @@ class Target {
   virtual std::unique_ptr<Client> client(std::uint64_t seed) = 0;
   virtual TargetStats stats() = 0;
   virtual void move_page(std::uint32_t to_class) = 0;  // 0: back to the memory limit
+  // Something happens to a device, or what happened to it ends: it refuses or fails a piece of work, is slow, hangs,
+  // or, seldom, is lost. Nothing where there is none.
+  virtual void fault(std::uint64_t random) = 0;
 };
 
 // Both return when whatever they use is ready. They throw std::exception.

@@ -1,0 +1,1 @@
+"""Threads that take their turns as a seed says."""

@@ -1,0 +1,176 @@
+"""The store, the scheduler of a device and the (simulated) device, whose threads take their turns as a seed says: every
+history is linearizable, nobody waits for ever. Seeds that a test runs are always the same ones; with
+TANDEM_SCHEDULES_SECONDS each kind goes on for so long, from TANDEM_SCHEDULES_SEED on.
+
+`make soak-schedules`, and docs/reliability.md, say more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from linearizability.harness import checker
+
+OUT = ROOT / "build/schedules"
+SECONDS = float(os.environ.get("TANDEM_SCHEDULES_SECONDS", "0"))
+FIRST = int(os.environ.get("TANDEM_SCHEDULES_SEED", "1"))
+SEEDS_A_RUN = 200  # in a soak: their histories are checked together
+JOBS = os.cpu_count() or 1
+
+BASE = "--clients 4 --memory-mib 64 --hot-keys 3 --pause-us 20 --operations 300"
+PLANS = {
+    "cpu": "--plan cpu",
+    "mirrored": "--plan mirrored",
+    # Two devices with copies of items, of whose batches workers steal.
+    "values": "--plan values --devices 2 --values-mib 4 --operations 500",
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    options: str
+    seeds: dict[str, int]  # of a test without a soak's time, by plan
+    happens: str = ""  # what must have happened for it to be worth its name
+
+
+KINDS = {
+    "calm": Kind("", {"cpu": 1000, "mirrored": 100, "values": 16}),
+    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8}),
+    "growth": Kind(
+        "--operations 1600 --item-expected 1048576 --ballast-percent 70",
+        {"cpu": 120, "mirrored": 20, "values": 6},
+        "index_growths",
+    ),
+    "eviction": Kind(
+        "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-vanish 1",
+        {"cpu": 40, "mirrored": 12, "values": 5},
+        "evictions",
+    ),
+    "pagemoves": Kind(
+        "--operations 1000 --memory-mib 24 --value-bytes 16000 --value-sizes 2 --ballast-percent 30 --move-every-us 200"
+        " --may-vanish 1",
+        {"cpu": 100, "mirrored": 12, "values": 5},
+        "pages_moved",
+    ),
+    "expiry": Kind("--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5}),
+    # Work of the device is refused, fails, takes long; it hangs for some time; seldom it is lost.
+    "faults": Kind("--fault-every-us 100", {"mirrored": 25, "values": 8}, "devices_lost"),
+}
+
+
+def program(name: str) -> Path:
+    path = ROOT / "build/thread/test" / name
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"no {path}: run scripts/sanitizer_build thread schedules canary_schedules", pytrace=False)
+    return path
+
+
+@dataclass
+class Outcome:
+    good: bool
+    text: str  # what is wrong, and how to see it again
+    facts: dict[str, int]
+
+
+def run_seeds(name: str, options: str, first: int, count: int, binary: str = "schedules") -> Outcome:
+    """Plays the seeds, and has their histories checked."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    history = OUT / f"{name}.history"
+    command = [str(program(binary)), str(first), str(count), str(JOBS), str(history), *options.split(), "--name", name]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    words = [*options.split(), "--name", name]
+
+    def again(seed: str) -> str:
+        return f"again: {shlex.join([str(program(binary)), '--trace', seed, str(history), *words])}"
+
+    if run.returncode == 1:
+        seed = re.search(r"SCHEDULE seed (\d+)", run.stderr)
+        return Outcome(False, f"{run.stderr}{again(seed[1] if seed else '?')}", {})
+    assert run.returncode == 0, f"{shlex.join(command)}: {run.returncode}\n{run.stdout}{run.stderr}"
+    check = subprocess.run([str(checker()), "-html", str(OUT), str(history)], capture_output=True, text=True)
+    assert check.returncode in (0, 1), check.stdout + check.stderr
+    with history.open("rb") as file:
+        file.seek(max(0, history.stat().st_size - 4096))
+        facts = json.loads(file.read().splitlines()[-1])
+    if check.returncode == 0:
+        history.unlink()
+        return Outcome(True, check.stdout, facts)
+    return Outcome(False, check.stdout + again(re.search(r"key s(\d+)\.", check.stdout)[1]), facts)
+
+
+@pytest.mark.timeout(1200 + 2 * SECONDS)
+@pytest.mark.parametrize(("plan", "kind"), [(plan, kind) for kind in KINDS for plan in KINDS[kind].seeds])
+def test_every_schedule_is_linearizable_and_ends(plan: str, kind: str) -> None:
+    k = KINDS[kind]
+    end = time.monotonic() + SECONDS
+    first, count = FIRST, SEEDS_A_RUN if SECONDS else k.seeds[plan]
+    total: dict[str, int] = {}
+    while True:
+        outcome = run_seeds(f"{plan}-{kind}", f"{BASE} {PLANS[plan]} {k.options}", first, count)
+        assert outcome.good, outcome.text
+        for name, value in outcome.facts.items():
+            total[name] = total.get(name, 0) + value
+        first += count
+        if time.monotonic() >= end:
+            break
+    print(f"{plan}-{kind}: {json.dumps(total)}")
+    assert (total["searched_batches"] > 0) == (plan != "cpu"), total
+    assert not k.happens or total[k.happens] > 0, total
+    if plan == "values" and kind == "calm":
+        assert total["image_hits"] > 0, total
+
+
+def test_the_simulation_finds_what_it_is_for() -> None:
+    """Programs of a few lines: races, deadlocks and lost wake-ups are found, and time passes as it should."""
+    run = subprocess.run([str(program("schedules")), "--self-test"], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.count("ok ") >= 10, run.stdout
+
+
+CANARIES = {
+    "skip_dirty_log:50": f"{BASE} --plan mirrored",
+    "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
+    "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("canary", CANARIES)
+def test_planted_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = canary.split(":")[0]
+    clean = run_seeds(f"without-{name}", CANARIES[canary], 1, 10, "canary_schedules")
+    assert clean.good, clean.text
+    monkeypatch.setenv("TANDEM_CANARY", canary)
+    for first in range(1, 201, 10):
+        outcome = run_seeds(f"canary-{name}", CANARIES[canary], first, 10, "canary_schedules")
+        if not outcome.good:
+            print(f"{canary}: found in the seeds from {first} to {first + 9}\n{outcome.text}")
+            assert "VIOLATION" in outcome.text, outcome.text
+            return
+    pytest.fail(f"{canary} was not found in 200 seeds", pytrace=False)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_seed_is_always_the_same_schedule(plan: str) -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+
+    def trace(seed: int) -> tuple[str, str]:
+        history = OUT / f"trace-{plan}"
+        words = [str(program("schedules")), "--trace", str(seed), str(history), *BASE.split(), *PLANS[plan].split()]
+        run = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0, run.stderr
+        return run.stdout, history.read_text()
+
+    once, again, other = trace(5), trace(5), trace(6)
+    assert once == again
+    assert len(once[0].splitlines()) > 20
+    assert once[0] != other[0]
