@@ -99,6 +99,9 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
     const ChangeLog::Ticket ticket = reserve();
     // In this order a process that is killed in between leaves the old item or both, and both have been here before an
     // answer: after a restart the larger CAS id stands. Until its cell is written nobody reaches the new one.
+#if defined(TANDEM_CANARY)
+    if (canary_bites("dead_first")) kill(item_);
+#endif
     item->state_word.store(live_state, std::memory_order_release);
     kill(item_);
     for (std::uint64_t* c : cell_) {

@@ -16,15 +16,20 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -49,7 +54,7 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 // What all seeds did; in memory that their processes share.
 struct Totals {
   std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost;
+      devices_lost, deaths, found_again;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
@@ -74,29 +79,31 @@ void hide_ticks() {
   prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
 }
 
-std::string with_seed(std::uint64_t seed, const std::string& key) { return "s" + std::to_string(seed) + "." + key; }
-
-// Appends the histories of one seed to the common one.
-void write(const Options& o, std::uint64_t seed, std::vector<std::vector<Operation>> histories) {
+// Appends what happened with one seed to the common history.
+void write(const std::string& path, std::uint64_t seed, std::vector<Operation> operations, std::int64_t later_ns = 0) {
   char* text = nullptr;
   std::size_t bytes = 0;
   std::FILE* const memory = open_memstream(&text, &bytes);
-  const auto base = static_cast<std::int64_t>(seed % 1'000'000 * seed_ns);
-  for (std::vector<Operation>& history : histories) {
-    for (Operation& event : history) {
-      event.key = with_seed(seed, event.key.empty() ? "*" : event.key);
-      event.process += seed * 1000;
-      event.called_ns += base;
-      event.returned_ns += base;
-      record::write_event(memory, event);
-    }
+  const auto base = static_cast<std::int64_t>(seed % 1'000'000 * seed_ns) + later_ns;
+  for (Operation& o : operations) {
+    o.key = "s" + std::to_string(seed) + "." + (o.key.empty() ? "*" : o.key);
+    o.process += seed * 1000;
+    o.called_ns += base;
+    o.returned_ns += base;
+    record::write_event(memory, o);
   }
   std::fclose(memory);
   const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
-  const int file = open(o.out.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   // In one call: other seeds append, too.
   if (file < 0 || ::write(file, text, bytes) != static_cast<ssize_t>(bytes) || close(file) != 0)
-    throw std::runtime_error("cannot write " + o.out);
+    throw std::runtime_error("cannot write " + path);
+}
+
+std::vector<Operation> answered(record::Histories& histories) {
+  std::vector<Operation> all;
+  for (record::ClientHistory& client : histories) std::ranges::move(client.answered, std::back_inserter(all));
+  return all;
 }
 
 // Threads of which one runs at a time are fastest on one processor.
@@ -115,25 +122,86 @@ void stay_on_one_processor(std::uint64_t seed) {
   }
 }
 
+std::string keys_path(const Options& o) { return o.target.memory_file + ".keys"; }
+
+// For the process that comes after.
+void write_keys(const Options& o, const std::vector<Operation>& operations) {
+  std::set<std::string> keys;
+  for (const Operation& each : operations) {
+    if (!each.key.empty()) keys.insert(each.key);
+  }
+  std::FILE* const file = std::fopen(keys_path(o).c_str(), "w");
+  if (file == nullptr) throw std::runtime_error("cannot write " + keys_path(o));
+  for (const std::string& key : keys) std::fprintf(file, "%s\n", key.c_str());
+  if (std::fclose(file) != 0) throw std::runtime_error("cannot write " + keys_path(o));
+}
+
+std::vector<std::string> read_keys(const Options& o) {
+  std::vector<std::string> keys;
+  std::ifstream file(keys_path(o));
+  for (std::string key; std::getline(file, key);) keys.push_back(key);
+  return keys;
+}
+
+void add(std::uint64_t& total, std::uint64_t more) { __atomic_fetch_add(&total, more, __ATOMIC_RELAXED); }
+
+// Ends the process in the middle of its work, as `kill -9` does, once it has written what clients know: answers, and
+// questions that nobody knows the end of.
+class Dying {
+ public:
+  Dying(const Options& options, std::uint64_t seed, record::Histories& histories, Totals& totals)
+      : options_(options), seed_(seed), histories_(histories), totals_(totals) {
+    now = this;
+    die_within(options.crash_within, [] { now->die(); });
+  }
+  Dying(const Dying&) = delete;
+  Dying& operator=(const Dying&) = delete;
+  ~Dying() { die_never(); }
+
+ private:
+  [[noreturn]] void die() {
+    prctl(PR_SET_TSC, PR_TSC_ENABLE);
+    std::vector<Operation> operations;
+    for (const record::ClientHistory& client : histories_) {
+      std::ranges::copy(client.answered, std::back_inserter(operations));
+      for (Operation asked : client.asked) {
+        asked.outcome = record::Outcome::unknown;
+        asked.returned_ns = asked.called_ns;
+        asked.read.clear();
+        asked.cas = 0;
+        operations.push_back(std::move(asked));
+      }
+    }
+    add(totals_.operations, operations.size());
+    add(totals_.deaths, 1);
+    write_keys(options_, operations);
+    write(options_.out, seed_, std::move(operations));
+    _exit(0);
+  }
+
+  inline static Dying* now = nullptr;
+  const Options& options_;
+  const std::uint64_t seed_;
+  record::Histories& histories_;
+  Totals& totals_;
+};
+
 // One seed. In a process of its own.
-void run(Options o, std::uint64_t seed, std::FILE* trace, Totals& totals) {
-  alarm(seconds_max);
-  o.mix.seed = o.target.seed = seed;
-  stay_on_one_processor(seed);
-  hide_ticks();
+void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals) {
   begin(seed, points_max, trace);
+  record::Histories histories;
+  std::optional<Dying> dying;
+  if (o.crash_within != 0) dying.emplace(o, seed, histories, totals);
   std::unique_ptr<Target> target = record::open_engine(o.target);
   const TargetStats before = target->stats();
-  std::vector<std::vector<Operation>> histories = record::record(o, *target);
+  record::record(o, *target, histories);
   const TargetStats after = target->stats();
   target.reset();
+  dying.reset();
   const Report report = end();
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
-  std::uint64_t operations = 0;
-  for (const auto& history : histories) operations += history.size();
-  write(o, seed, std::move(histories));
-  const auto add = [](std::uint64_t& total, std::uint64_t more) { __atomic_fetch_add(&total, more, __ATOMIC_RELAXED); };
-  add(totals.operations, operations);
+  std::vector<Operation> operations = answered(histories);
+  add(totals.operations, operations.size());
   add(totals.points, report.points);
   add(totals.switches, report.switches);
   add(totals.evictions, after.evictions - before.evictions);
@@ -143,6 +211,25 @@ void run(Options o, std::uint64_t seed, std::FILE* trace, Totals& totals) {
   add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
   if (trace != nullptr) std::fprintf(trace, "trace %016llx\n", static_cast<unsigned long long>(report.trace));
+  if (o.crash_within != 0) write_keys(o, operations);
+  write(o.out, seed, std::move(operations));
+}
+
+// The process that comes after the one that died, on the same memory file: every key is looked at, twice.
+void look_after_death(const Options& o, std::uint64_t seed, Totals& totals) {
+  const std::vector<std::string> keys = read_keys(o);
+  const std::unique_ptr<Target> target = record::open_engine(o.target);
+  std::vector<Operation> operations;
+  for (const std::uint64_t process : {900u, 901u}) record::look_at(*target->client(seed), keys, process, operations);
+  const std::int64_t first = operations.empty() ? 0 : operations.front().called_ns;
+  for (Operation& each : operations) {
+    each.called_ns -= first;
+    each.returned_ns -= first;
+  }
+  add(totals.operations, operations.size());
+  add(totals.found_again,
+      static_cast<std::uint64_t>(std::ranges::count(operations, record::Outcome::hit, &Operation::outcome)));
+  write(o.out, seed, std::move(operations), seed_ns / 2);
 }
 
 std::string ending(int status) {
@@ -154,12 +241,56 @@ std::string ending(int status) {
   return code == deadlock_exit ? "all threads wait for ever" : code == endless_exit ? "has no end" : "failed";
 }
 
-pid_t start(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals) {
+// The seed's memory file lives for as long as this process.
+void run_twice(Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals) {
+  // As a rule in memory: on a disk most of the time goes into allocating it.
+  const bool has_shm = access("/dev/shm", W_OK) == 0;
+  o.target.memory_file =
+      has_shm ? "/dev/shm/tandem-schedule-" + std::to_string(getpid()) : o.out + "." + std::to_string(seed);
+  struct Files {
+    const Options& o;
+    Files(const Options& options) : o(options) { remove(); }
+    ~Files() { remove(); }
+    void remove() const {
+      unlink(o.target.memory_file.c_str());
+      unlink(keys_path(o).c_str());
+    }
+  } const files(o);
+  std::fflush(nullptr);
+  const pid_t first = fork();
+  if (first == 0) {
+    try {
+      hide_ticks();
+      run(o, seed, trace, totals);
+      std::fflush(nullptr);
+      _exit(0);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "seed %llu: %s\n", static_cast<unsigned long long>(seed), e.what());
+      _exit(1);
+    }
+  }
+  int status = 0;
+  if (first < 0 || waitpid(first, &status, 0) != first) throw std::runtime_error("cannot fork");
+  if (status != 0) throw std::runtime_error("before its death it " + ending(status));
+  look_after_death(o, seed, totals);
+}
+
+// A seed's process; if it is to die, two, one after the other.
+pid_t start(const Options& common, std::uint64_t seed, std::FILE* trace, Totals& totals) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child != 0) return child;
   try {
-    run(o, seed, trace, totals);
+    alarm(seconds_max);
+    stay_on_one_processor(seed);
+    Options o = common;
+    o.mix.seed = o.target.seed = seed;
+    if (o.crash_within == 0) {
+      hide_ticks();
+      run(o, seed, trace, totals);
+    } else {
+      run_twice(o, seed, trace, totals);
+    }
     std::fflush(nullptr);
     _exit(0);
   } catch (const std::exception& e) {
@@ -211,7 +342,9 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"index_growths", totals.index_growths},
                                                          {"searched_batches", totals.searched_batches},
                                                          {"image_hits", totals.image_hits},
-                                                         {"devices_lost", totals.devices_lost}};
+                                                         {"devices_lost", totals.devices_lost},
+                                                         {"deaths", totals.deaths},
+                                                         {"found_again", totals.found_again}};
   for (const auto& [name, value] : facts)
     line += (line.size() == 1 ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);
   write_line(o, "a", line + "}");

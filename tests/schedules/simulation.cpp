@@ -63,6 +63,8 @@ struct Simulation {
   std::int64_t ns = 1'000'000'000;
   unsigned idle_rounds = 0;  // in which all who were ready yielded, since one slept, woke another or left
   Report report;
+  std::uint64_t dies_at = UINT64_MAX;  // points
+  void (*last_words)() = nullptr;
   std::FILE* trace = nullptr;
 } sim;
 
@@ -92,6 +94,7 @@ void new_turn() noexcept {
   sim.turn_points = 1 + sim.random.below(spread < 5   ? sim.turn_mean
                                          : spread < 7 ? 4 * sim.turn_mean
                                                       : 16 * sim.turn_mean);
+  if (sim.dies_at > sim.report.points) sim.turn_points = std::min(sim.turn_points, sim.dies_at - sim.report.points);
   points_left = sim.turn_points;
 }
 
@@ -166,6 +169,10 @@ void write_turn(const Thread& next, const void* at) noexcept {
 
 // Hands the turn on; `self` may be ready or not. Returns when it is its turn again, unless it has left.
 void hand_over(bool not_self, const void* at) noexcept {
+  if (sim.report.points >= sim.dies_at) {
+    self = nullptr;
+    sim.last_words();
+  }
   if (sim.report.points > sim.points_max) fail("no end", endless_exit);
   Thread* next = nullptr;
   for (;;) {
@@ -203,6 +210,13 @@ void begin(std::uint64_t seed, std::uint64_t points_max, std::FILE* trace) {
   self = make_thread();
   new_turn();
 }
+
+void die_within(std::uint64_t within, void (*last_words)()) {
+  sim.last_words = last_words;
+  sim.dies_at = sim.report.points + 1 + sim.random.below(within);
+}
+
+void die_never() { sim.dies_at = UINT64_MAX; }
 
 Report end() {
   account();

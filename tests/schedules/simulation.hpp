@@ -37,6 +37,10 @@ struct Report {
 // points_max: more are an endless loop, and end the process with `endless_exit`. trace: a line for each turn, or
 // nullptr. REQUIRES: this process has no other thread, and had no simulation before.
 void begin(std::uint64_t seed, std::uint64_t points_max, std::FILE* trace);
+// The process is to end abruptly after a number of points below `within`, that the seed chooses: `last_words`, which
+// does not return, is called on whatever thread has the turn, as one outside the simulation.
+void die_within(std::uint64_t within, void (*last_words)());
+void die_never();
 // REQUIRES: all other threads have ended.
 Report end();
 

@@ -62,6 +62,9 @@ KINDS = {
         "pages_moved",
     ),
     "expiry": Kind("--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5}),
+    # The process dies somewhere, also while it starts or ends, and another goes on with its memory file: what was
+    # answered is there, and nothing else.
+    "killed": Kind("--memory-mib 32 --crash-within 40000 --flush-every 40", {"cpu": 120}, "deaths"),
     # Work of the device is refused, fails, takes long; it hangs for some time; seldom it is lost.
     "faults": Kind("--fault-every-us 100", {"mirrored": 25, "values": 8}, "devices_lost"),
 }
@@ -138,6 +141,9 @@ def test_the_simulation_finds_what_it_is_for() -> None:
 
 CANARIES = {
     "skip_dirty_log:50": f"{BASE} --plan mirrored",
+    # Two instructions long: it shows if a process dies while a thread is between them.
+    "dead_first": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
+    " --ballast-percent 0 --crash-within 40000",
     "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
 }
@@ -150,13 +156,14 @@ def test_planted_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> N
     clean = run_seeds(f"without-{name}", CANARIES[canary], 1, 10, "canary_schedules")
     assert clean.good, clean.text
     monkeypatch.setenv("TANDEM_CANARY", canary)
-    for first in range(1, 201, 10):
-        outcome = run_seeds(f"canary-{name}", CANARIES[canary], first, 10, "canary_schedules")
+    at_once = 100 if name == "dead_first" else 10
+    for first in range(1, 20 * at_once, at_once):
+        outcome = run_seeds(f"canary-{name}", CANARIES[canary], first, at_once, "canary_schedules")
         if not outcome.good:
-            print(f"{canary}: found in the seeds from {first} to {first + 9}\n{outcome.text}")
+            print(f"{canary}: found in the seeds from {first} to {first + at_once - 1}\n{outcome.text}")
             assert "VIOLATION" in outcome.text, outcome.text
             return
-    pytest.fail(f"{canary} was not found in 200 seeds", pytrace=False)
+    pytest.fail(f"{canary} was not found in {20 * at_once} seeds", pytrace=False)
 
 
 @pytest.mark.parametrize("plan", PLANS)

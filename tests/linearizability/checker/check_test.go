@@ -221,6 +221,9 @@ func TestFiles(t *testing.T) {
 		{0, []string{head, set, "1 0 get k 3000 4000 hit - 0 0 0 a1 9", tail}},
 		{1, []string{head, set, "1 0 get k 3000 4000 miss - 0 0 0 - 0", tail}},
 		{1, []string{head, set, "1 0 flush * 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
+		// A flush of some keys alone, as seeds have in a common history.
+		{1, []string{head, set, "1 0 flush k* 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
+		{0, []string{head, set, "1 0 flush l* 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
 		{2, []string{head, set}},
 		{2, []string{head, "0 0 set k 1000 2000 stored a1", tail}},
 		{2, []string{head, "0 0 set k 3000 2000 stored a1 0 0 0 - 9", tail}},

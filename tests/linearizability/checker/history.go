@@ -94,7 +94,7 @@ func readHistory(path string) (*history, error) {
 	}
 	for key := range h.keys {
 		for _, o := range flushes {
-			if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) {
+			if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) { // "*": all keys, "s3.*": those of seed 3
 				continue
 			}
 			own := *o

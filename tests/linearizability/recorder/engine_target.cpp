@@ -185,6 +185,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.item_bytes_expected = o.item_bytes_expected;
   e.huge_pages = false;
   e.hash_seed = o.seed;
+  e.memory_file = o.memory_file;
   e.devices.assign(devices.begin(), devices.end());
   e.scheduler.steal = o.devices > 1;
   if (o.plan == "values") e.device_values.bytes = o.values_bytes;

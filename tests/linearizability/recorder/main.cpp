@@ -25,7 +25,8 @@ void run(const Options& o) {
   const std::unique_ptr<Target> target = open(o);
   const TargetStats before = target->stats();
   const std::int64_t began = now_ns();
-  const std::vector<std::vector<Operation>> histories = record(o, *target);
+  Histories histories;
+  record(o, *target, histories);
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;
   const TargetStats after = target->stats();
 
@@ -34,8 +35,8 @@ void run(const Options& o) {
   std::fprintf(file, "{\"name\":\"%s\",\"seed\":%llu,\"clients\":%u,\"may_vanish\":%s}\n", o.name.c_str(),
                static_cast<unsigned long long>(o.mix.seed), o.mix.clients, o.may_vanish ? "true" : "false");
   std::uint64_t operations = 0, unknown = 0;
-  for (const std::vector<Operation>& history : histories) {
-    for (const Operation& event : history) {
+  for (const ClientHistory& history : histories) {
+    for (const Operation& event : history.answered) {
       write_event(file, event);
       ++operations;
       if (event.outcome == Outcome::unknown) ++unknown;

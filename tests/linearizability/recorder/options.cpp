@@ -48,6 +48,7 @@ Options parse(std::span<char* const> words) {
       {"--move-every-us", number(o.move_every_us)},
       {"--fault-every-us", number(o.fault_every_us)},
       {"--may-vanish", number(may_vanish)},
+      {"--crash-within", number(o.crash_within)},
   };
   o.target.memory_bytes >>= 20;
   o.target.values_bytes >>= 20;

@@ -13,7 +13,8 @@ struct Options : RecordingOptions {
   TargetOptions target;
   std::uint16_t port = 0;
   std::string out, name = "a history";
-  bool may_vanish = false;  // items may be evicted
+  bool may_vanish = false;         // items may be evicted
+  std::uint64_t crash_within = 0;  // schedules: the process dies after so many points at most, and another goes on
 };
 
 // Pairs of a name and a value. Throws std::invalid_argument.

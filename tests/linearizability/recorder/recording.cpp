@@ -1,8 +1,10 @@
 #include "recording.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string>
@@ -17,8 +19,8 @@ class Recording {
   Recording(const RecordingOptions& options, Target& target)
       : options_(options), target_(target), hot_(options_.mix), end_ns_(now_ns() + options.seconds * 1'000'000'000LL) {}
 
-  std::vector<std::vector<Operation>> run() {
-    std::vector<std::vector<Operation>> histories(options_.mix.clients + 1);
+  void run(Histories& histories) {
+    histories.resize(options_.mix.clients + 1);
     std::vector<std::uint64_t> ballast(options_.mix.clients);
     std::vector<std::thread> threads;
     for (std::uint32_t c = 0; c < options_.mix.clients; ++c) {
@@ -31,8 +33,7 @@ class Recording {
     mover.join();
     breaker.join();
     if (error_) std::rethrow_exception(error_);
-    look_again(histories.back(), ballast);
-    return histories;
+    look_again(histories.back().answered, ballast);
   }
 
  private:
@@ -47,17 +48,19 @@ class Recording {
     }
   }
 
-  std::uint64_t play(std::uint32_t number, std::vector<Operation>& history) {
+  std::uint64_t play(std::uint32_t number, ClientHistory& history) {
     Mix mix(options_.mix, hot_, number);
     const std::unique_ptr<Client> client = target_.client(mix.random());
     std::uint64_t process = next_process_.fetch_add(1), bursts = 0;
     const std::uint64_t operations = options_.operations / options_.mix.clients;
-    while (history.size() < operations && now_ns() < end_ns_ && !done_.load(std::memory_order_relaxed)) {
+    while (history.answered.size() < operations && now_ns() < end_ns_ && !done_.load(std::memory_order_relaxed)) {
       std::vector<Operation> burst = mix.burst();
       for (Operation& o : burst) {
         o.process = process;
         o.burst = bursts;
+        o.called_ns = now_ns();
       }
+      history.asked = burst;
       ++bursts;
       if (mix.random() % 1000 < options_.abandon_per_mille && burst[0].kind != Kind::flush && client->abandon(burst)) {
         process = next_process_.fetch_add(1);
@@ -67,8 +70,9 @@ class Recording {
       }
       for (Operation& o : burst) {
         o.bytes = {};
-        history.push_back(std::move(o));
+        history.answered.push_back(o);
       }
+      history.asked = {};
       if (options_.think_us != 0)
         std::this_thread::sleep_for(std::chrono::microseconds(mix.random() % (2 * options_.think_us)));
     }
@@ -77,28 +81,14 @@ class Recording {
 
   // What is written once and then forgotten by everybody must still be there.
   void look_again(std::vector<Operation>& history, const std::vector<std::uint64_t>& ballast) {
-    const std::unique_ptr<Client> client = target_.client(options_.mix.seed);
-    const std::uint64_t process = next_process_.fetch_add(1);
-    std::vector<Operation> burst;
-    const auto ask = [&] {
-      client->run(burst);
-      for (Operation& o : burst) history.push_back(std::move(o));
-      burst.clear();
-    };
-    const auto look = [&](std::string key) {
-      burst.emplace_back();
-      burst.back().key = std::move(key);
-      burst.back().process = process;
-      burst.back().burst = history.size();
-      if (burst.size() == 32) ask();
-    };
+    std::vector<std::string> keys;
     for (std::uint64_t g = 0; g < hot_.generations(); ++g) {
-      for (std::uint32_t i = 0; i < options_.mix.hot_keys; ++i) look(HotKeys::name(g, i));
+      for (std::uint32_t i = 0; i < options_.mix.hot_keys; ++i) keys.push_back(HotKeys::name(g, i));
     }
     for (std::uint32_t c = 0; c < ballast.size(); ++c) {
-      for (std::uint64_t i = 0; i < ballast[c]; ++i) look(Mix::ballast_name(c, i));
+      for (std::uint64_t i = 0; i < ballast[c]; ++i) keys.push_back(Mix::ballast_name(c, i));
     }
-    if (!burst.empty()) ask();
+    look_at(*target_.client(options_.mix.seed), keys, next_process_.fetch_add(1), history);
   }
 
   void move_pages() {
@@ -129,8 +119,24 @@ class Recording {
 
 }  // namespace
 
-std::vector<std::vector<Operation>> record(const RecordingOptions& options, Target& target) {
-  return Recording(options, target).run();
+void record(const RecordingOptions& options, Target& target, Histories& histories) {
+  Recording(options, target).run(histories);
+}
+
+void look_at(Client& client, std::span<const std::string> keys, std::uint64_t process,
+             std::vector<Operation>& history) {
+  constexpr std::size_t burst_keys = 32;
+  while (!keys.empty()) {
+    std::vector<Operation> burst(std::min(burst_keys, keys.size()));
+    for (std::size_t i = 0; i < burst.size(); ++i) {
+      burst[i].key = keys[i];
+      burst[i].process = process;
+      burst[i].burst = history.size();
+    }
+    client.run(burst);
+    keys = keys.subspan(burst.size());
+    for (Operation& o : burst) history.push_back(std::move(o));
+  }
 }
 
 }  // namespace tandem::record

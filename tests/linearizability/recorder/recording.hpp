@@ -1,7 +1,8 @@
 // Clients on threads of their own, and what becomes of what they ask for.
 #pragma once
 #include <cstdint>
-#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "history.hpp"
@@ -20,8 +21,18 @@ struct RecordingOptions {
   std::uint32_t fault_every_us = 0;     // of a device
 };
 
-// The histories of all clients, one after the other; the last is of what everybody has forgotten: it must still be
-// there. Throws what a client throws.
-std::vector<std::vector<Operation>> record(const RecordingOptions& options, Target& target);
+// What a client has been told so far, and what it waits for.
+struct ClientHistory {
+  std::vector<Operation> answered;
+  std::span<const Operation> asked;
+};
+using Histories = std::vector<ClientHistory>;
+
+// Fills in the histories of all clients. The last is of a client that looks at what everybody has forgotten: it must
+// still be there. Throws what a client throws.
+void record(const RecordingOptions& options, Target& target, Histories& histories);
+
+// Asks for the values of these keys, as one more client.
+void look_at(Client& client, std::span<const std::string> keys, std::uint64_t process, std::vector<Operation>& history);
 
 }  // namespace tandem::record

@@ -19,6 +19,7 @@ struct TargetOptions {
   unsigned devices = 1;
   std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device
   std::uint64_t seed = 1;
+  std::string memory_file;  // in process: where items lie, if it is not empty
 };
 
 // What tells whether a run was what its name says.
