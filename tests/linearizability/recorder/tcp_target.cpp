@@ -291,8 +291,8 @@ class Server final : public Target {
             .image_hits = number_after(gpu, "STAT gpu:values_hits ")};
   }
 
+  void fault(std::uint64_t /*random*/) override {}
   void move_page(std::uint32_t to_class) override {
-    void fault(std::uint64_t /*random*/) override {}
     std::string answer;
     control_.send_all("slabs reassign -1 " + std::to_string(to_class) + "\r\n");
     while (!answer.ends_with("\r\n")) control_.receive(answer);
