@@ -5,11 +5,10 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
-SOAK_SECONDS ?= 60
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-canaries soak-linearizability soak-schedules test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-canaries soak soak-linearizability soak-schedules test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -37,17 +36,24 @@ test-canaries: ## the linearizability tests must find each of three planted bugs
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
 	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
 
+soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values)
+	@scripts/setup test
+	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+	@cmake --build build -j $(JOBS) --target tandem
+	@TANDEM_SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) TANDEM_SOAK_PLANS="$(or $(SOAK_PLANS),cpu mirrored values)" \
+	  build/venv/bin/python -m pytest -q -s tests/soak
+
 soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (default 60), with seeds of its own
 	@scripts/setup test
 	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
 	@cmake --build build -j $(JOBS) --target tandem linearizability_recorder
-	@TANDEM_LINEARIZABILITY_SECONDS=$(SOAK_SECONDS) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
+	@TANDEM_LINEARIZABILITY_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/linearizability
 
 soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), from the seed SEED on
 	@scripts/setup test
 	@scripts/sanitizer_build thread schedules canary_schedules
-	@TANDEM_SCHEDULES_SECONDS=$(SOAK_SECONDS) TANDEM_SCHEDULES_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
+	@TANDEM_SCHEDULES_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_SCHEDULES_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/schedules -k test_every_schedule
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached

@@ -73,7 +73,7 @@ def sanitizer(kind: str, options: str, after: str) -> str:
 
 def python_parts() -> dict[str, str]:
     """What pytest is called with, three at a time as servers and clients mostly wait; the longest begin first. `device`
-    is conformance again with every batch through a (simulated) device that has copies of the items."""
+    is conformance again with every batch through a (simulated) device that has copies of the items, under seccomp."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules"]
@@ -127,7 +127,7 @@ def all_steps(lint: str) -> list[Step]:
             part() {{
                 name=$1
                 shift
-                [[ $name != device ]] || export TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB'
+                [[ $name != device ]] || export TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges'
                 {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
             }}
             export -f part

@@ -50,8 +50,8 @@ std::string own_name() { return "tandem_notify_test_" + std::to_string(getpid())
 
 TEST(Notify, ReachesASocketFile) {
   const Manager manager((std::filesystem::temp_directory_path() / own_name()).string());
-  notify_manager("READY=1");
-  notify_manager("STOPPING=1");
+  ServiceManager().tell("READY=1");
+  ServiceManager().tell("STOPPING=1");
   EXPECT_EQ(manager.take(), "READY=1");
   EXPECT_EQ(manager.take(), "STOPPING=1");
   EXPECT_EQ(manager.take(), "");
@@ -59,17 +59,17 @@ TEST(Notify, ReachesASocketFile) {
 
 TEST(Notify, ReachesAnAbstractAddress) {
   const Manager manager("@" + own_name());
-  notify_manager("READY=1");
+  ServiceManager().tell("READY=1");
   EXPECT_EQ(manager.take(), "READY=1");
 }
 
 TEST(Notify, SaysNothingWithoutASocketOrWithABadOne) {
   unsetenv("NOTIFY_SOCKET");
-  notify_manager("READY=1");
+  ServiceManager().tell("READY=1");
   for (const std::string& name : {std::string(), std::string("/"), std::string("relative"), std::string("vsock:2:1"),
                                   std::string("/nobody/listens"), std::string(200, '/')}) {
     setenv("NOTIFY_SOCKET", name.c_str(), 1);
-    notify_manager("READY=1");
+    ServiceManager().tell("READY=1");
   }
   unsetenv("NOTIFY_SOCKET");
 }
@@ -92,7 +92,7 @@ TEST(Notify, GivesUpOnAManagerThatDoesNotRead) {
   const Manager manager("@" + own_name());
   while (fill(own_name())) {  // a socket's own buffer may be full before the queue is
   }
-  notify_manager("READY=1");
+  ServiceManager().tell("READY=1");
   std::string last;
   for (std::string next = manager.take(); !next.empty(); next = manager.take()) last = next;
   EXPECT_EQ(last, "x");

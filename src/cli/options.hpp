@@ -21,6 +21,7 @@ struct ProcessOptions {
   std::string pid_file;  // written when the server listens, removed at exit; empty: none
   bool lock_memory = false;
   bool core_files = false;
+  bool seccomp = false;  // only the system calls that serving needs (system_call_filter.hpp)
 };
 
 // The accelerator; what a batch needs to get there is the server's `preset`.

@@ -52,6 +52,12 @@ constexpr std::array process_table{
            .letter = 'r',
            .long_name = "enable-coredumps",
            .effect = Effect::turn_on},
+    Option{.name = "seccomp",
+           .group = "Process",
+           .kind = Kind::flag,
+           .help = "once it serves, have the kernel refuse system calls that serving does not need; not beside a GPU",
+           .field = process<&ProcessOptions::seccomp>,
+           .extended = "drop_privileges"},
     Option{.name = "verbose",
            .group = "Process",
            .kind = Kind::count,
@@ -138,7 +144,6 @@ constexpr std::array process_table{
            .long_name = "napi-ids",
            .effect = Effect::ignored_text,
            .argument = "num"},
-    Option{.help = "a filter of system calls", .effect = Effect::refused, .extended = "drop_privileges"},
     Option{.help = "marked sockets for firewalls", .effect = Effect::refused, .extended = "sock_cookie_id"},
 };
 

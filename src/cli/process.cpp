@@ -127,17 +127,22 @@ std::optional<int> Daemon::start() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void Daemon::ready(bool stay, bool keep_output) {
+void Daemon::leave(bool stay) {
   if (pipe_ < 0) return;
   if (!stay && chdir("/") != 0) throw std::system_error(errno, std::generic_category(), "chdir /");
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) throw std::system_error(errno, std::generic_category(), "/dev/null");
-  dup2(null, STDIN_FILENO);
+  null_ = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_ < 0) throw std::system_error(errno, std::generic_category(), "/dev/null");
+}
+
+void Daemon::ready(bool keep_output) {
+  if (pipe_ < 0) return;
+  dup2(null_, STDIN_FILENO);
   if (!keep_output) {
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
+    dup2(null_, STDOUT_FILENO);
+    dup2(null_, STDERR_FILENO);
   }
-  close(null);
+  close(null_);
+  null_ = -1;
   const char done = 1;
   [[maybe_unused]] const ssize_t told = write(pipe_, &done, 1);  // a parent that was killed needs no word
   close(pipe_);

@@ -35,12 +35,14 @@ class Daemon {
   // Forks. In the waiting parent: the exit code that it is to end with, once the child is ready or has ended. In the
   // child: nothing.
   std::optional<int> start();
-  // In the child: lets the parent end, and leaves the working directory (unless `stay`) and the terminal (stderr and
-  // stdout unless `keep_output`).
-  void ready(bool stay, bool keep_output);
+  // In the child: leaves the working directory (unless `stay`), and opens what ready() needs.
+  void leave(bool stay);
+  // In the child, after leave(): lets the parent end, and leaves the terminal (stderr and stdout unless `keep_output`).
+  void ready(bool keep_output);
 
  private:
   int pipe_ = -1;
+  int null_ = -1;
 };
 
 // A file that holds the process id as long as the object lives. Written beside its place and renamed, so that nobody

@@ -143,7 +143,8 @@ TEST(ProcessDeathTest, DaemonsParentEndsAsItsChildDoes) {
       {
         Daemon daemon;
         if (const auto code = daemon.start()) _exit(*code == 0 ? 7 : 1);
-        daemon.ready(false, false);
+        daemon.leave(false);
+        daemon.ready(false);
         _exit(71);  // nobody waits any more
       },
       testing::ExitedWithCode(7), "");

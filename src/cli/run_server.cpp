@@ -15,6 +15,7 @@
 #include "cli/open_gpu.hpp"
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
+#include "cli/system_call_filter.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
 #include "monitor/monitor.hpp"
@@ -99,12 +100,18 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       fmt::print(stderr, "warning: memory is not locked: {}\n", error);
     }
   }
+  const ServiceManager manager;
+  daemon.leave(process.core_files);
+  if (process.seccomp) {
+    filter_system_calls({.removes_files = !process.pid_file.empty() || !settings.server.unix_path.empty(),
+                         .memory_file = !settings.engine.memory_file.empty()});
+  }
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
   if (monitor && (style == ServerStyle::tandem || verbose))
     fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
-  daemon.ready(process.core_files, verbose);
-  notify_manager("READY=1");
+  daemon.ready(verbose);
+  manager.tell("READY=1");
 
   // memcached's signal for a restart.
   const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
@@ -115,7 +122,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       for (const auto& device : settings.engine.devices) device->abandon();
     if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
-    notify_manager("STOPPING=1");
+    manager.tell("STOPPING=1");
     server.stop();
   });
   server.wait();
@@ -148,6 +155,10 @@ int run_server(Settings settings, ServerStyle style) {
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
   settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
   settings.engine.devices = open_gpus(settings, settings.engine.log);
+  if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {
+    throw CommandError(EX_USAGE,
+                       "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
+  }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
   settings.engine.scheduler.steal = settings.gpu.steal;
   settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);

@@ -103,6 +103,7 @@ bool ClassPages::close(PageId page) noexcept {
   if (table_.info(page).in_avail) avail_remove(page);
   ring_remove(page);
   table_.set_tag(page, PageState::closed, class_);
+  add(pages_closed_, 1);
   return true;
 }
 
@@ -111,6 +112,7 @@ void ClassPages::reopen(PageId page) noexcept {
   const PageState state = tag::state_of(table_.tag(page));
   TD_ASSERT(state == PageState::closed || state == PageState::emptied);
   table_.set_tag(page, PageState::open, class_);
+  subtract(pages_closed_, 1);
   ring_insert(page);
   if (table_.info(page).free_count != 0) avail_push(page);
 }
@@ -126,6 +128,7 @@ void ClassPages::leave(PageId page) noexcept {
   TD_ASSERT(info.free_count == shape_.slots_per_page && !info.in_avail);
   table_.set_tag(page, PageState::free, 0);
   subtract(pages_, 1);
+  subtract(pages_closed_, 1);
   subtract(slots_free_, shape_.slots_per_page);
   ++moved_out_;
 }
@@ -133,7 +136,7 @@ void ClassPages::leave(PageId page) noexcept {
 PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   constexpr int looks = 64;
   const std::lock_guard lock(mutex_);
-  if (hand_page_ == 0 || pages() <= keep) return 0;
+  if (hand_page_ == 0 || pages_open() <= keep) return 0;
   // From where the last call stopped, so that a page that could not be closed is not picked again at once; else from
   // the page that the hand reaches next: what it holds was not looked at for longest.
   PageId page = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;

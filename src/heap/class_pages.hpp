@@ -5,6 +5,7 @@
 // has free slots; a closed page keeps its bitmap, where its slots gather, but is in neither. Thread safety: all calls
 // from any thread; one lock, held for at most one chunk of slots.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -44,8 +45,8 @@ class alignas(cache_line_bytes) ClassPages {
   // All its slots are back. REQUIRES: closed or emptied.
   bool is_empty(PageId page) noexcept;
   void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
-  // The page that costs least to empty, among a few; 0: the class has no pages to choose from, or none but its last
-  // `keep`.
+  // The page that costs least to empty, among a few; 0: the class has no open pages to choose from, or none but its
+  // last `keep`.
   PageId pick_donor(std::uint64_t keep) noexcept;
 
   // --- the ring alone, for huge items
@@ -59,6 +60,12 @@ class alignas(cache_line_bytes) ClassPages {
 
   Totals totals() noexcept;
   std::uint64_t pages() const noexcept { return pages_.load(std::memory_order_relaxed); }
+  // Pages on their way to another class: nothing is allocated from them, and none is a donor.
+  std::uint64_t pages_closed() const noexcept { return pages_closed_.load(std::memory_order_relaxed); }
+  std::uint64_t pages_open() const noexcept {
+    const std::uint64_t all = pages(), closed = pages_closed();
+    return all - std::min(all, closed);
+  }
   std::uint64_t slots_free() const noexcept { return slots_free_.load(std::memory_order_relaxed); }
 
  private:
@@ -80,7 +87,7 @@ class alignas(cache_line_bytes) ClassPages {
   PageId donor_cursor_ = 0;
   std::uint64_t moved_in_ = 0, moved_out_ = 0;
   // Written under the lock, read anywhere.
-  std::atomic<std::uint64_t> pages_{0};
+  std::atomic<std::uint64_t> pages_{0}, pages_closed_{0};
   std::atomic<std::uint64_t> slots_free_{0};
 };
 

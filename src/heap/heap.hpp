@@ -157,10 +157,14 @@ class Heap {
 
   // The page to take for a class that runs short (or for the budget: to = huge_class). From the class with a page's
   // worth of free slots, else from the one whose items live longest (slots / recent allocations), if that is twice as
-  // long as in the receiving class. Of classes with more than one page, unless the receiver has none: then it always
-  // gets one. Within the class the page with most free slots. 0: no move would help, or the budget is in huge items.
+  // long as in the receiving class, or the move is urgent: the receiver can neither allocate nor evict. Of classes with
+  // more than one open page, unless the receiver has none: then it always gets one. Within the class the page with most
+  // free slots. 0: no move would help, the budget is in huge items, or what there was is on its way to another class.
   // Called again, it names another page.
-  PageId pick_donor(SizeClass to) noexcept;
+  PageId pick_donor(SizeClass to, bool is_urgent = false) noexcept;
+  // Whether a page of any class is closed: what cannot be had now may be there when it has arrived.
+  bool is_moving_pages() const noexcept;
+  std::uint64_t pages_open(SizeClass c) const noexcept { return pages_[index_of(c)].pages_open(); }
   // A page of this class, if it has more than one (an operator asks for it); 0: it has not.
   PageId pick_donor_from(SizeClass from) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing

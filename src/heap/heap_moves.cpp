@@ -23,7 +23,7 @@ std::uint64_t Heap::count_allocations(SizeClass c) noexcept {
   return counters.allocated_lately;
 }
 
-PageId Heap::pick_donor(SizeClass to) noexcept {
+PageId Heap::pick_donor(SizeClass to, bool is_urgent) noexcept {
   // Taking from a class whose items live hardly longer than the receiver's would only be taken back.
   constexpr double life_ratio_min = 2.0;
   if (to == huge_class) {
@@ -31,7 +31,7 @@ PageId Heap::pick_donor(SizeClass to) noexcept {
     const PageId lone = pool_.lone_page();
     if (lone != 0) return lone;
   }
-  const bool starving = to != huge_class && pages_[to].pages() == 0;
+  const bool starving = to != huge_class && pages_[to].pages_open() == 0;
   const std::uint64_t keep = starving ? 0 : 1;
   bool found = false;
   SizeClass best = 0;
@@ -42,7 +42,7 @@ PageId Heap::pick_donor(SizeClass to) noexcept {
     const std::lock_guard list(caches_mutex_);
     for (std::uint32_t i = 0; i < classes_.count(); ++i) {
       const auto c = static_cast<SizeClass>(i);
-      const std::uint64_t pages = pages_[c].pages();
+      const std::uint64_t pages = pages_[c].pages_open();
       const auto slots = static_cast<double>(pages * classes_[c].slots_per_page);
       const double life = slots / static_cast<double>(count_allocations(c) + 1);
       if (c == to) life_of_receiver = life;
@@ -57,12 +57,21 @@ PageId Heap::pick_donor(SizeClass to) noexcept {
     }
   }
   if (!found) return 0;
-  if (to != huge_class && !starving && !best_has_free_page && best_life < life_ratio_min * life_of_receiver) return 0;
+  if (to != huge_class && !starving && !is_urgent && !best_has_free_page &&
+      best_life < life_ratio_min * life_of_receiver)
+    return 0;
   return pages_[best].pick_donor(keep);
 }
 
 PageId Heap::pick_donor_from(SizeClass from) noexcept {
-  return from < classes_.count() && pages_[from].pages() > 1 ? pages_[from].pick_donor(1) : 0;
+  return from < classes_.count() && pages_[from].pages_open() > 1 ? pages_[from].pick_donor(1) : 0;
+}
+
+bool Heap::is_moving_pages() const noexcept {
+  for (std::uint32_t c = 0; c < classes_.count(); ++c) {
+    if (pages_[c].pages_closed() != 0) return true;
+  }
+  return false;
 }
 
 bool Heap::close_page(PageId page) noexcept {

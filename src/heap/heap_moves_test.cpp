@@ -102,8 +102,9 @@ TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
   const PageId page = t.heap.pick_donor(busy_class);
   ASSERT_NE(page, 0u);
   EXPECT_EQ(t.heap.class_of(page_location(page)), idle_class);
-  // The other way round no page would move.
+  // The other way round no page would move, unless the class can do nothing else.
   EXPECT_EQ(t.heap.pick_donor(idle_class), 0u);
+  EXPECT_NE(t.heap.pick_donor(idle_class, true), 0u);
 }
 
 TEST_F(MoveTest, EmptyPagesAreGivenFirst) {
@@ -121,6 +122,33 @@ TEST_F(MoveTest, AnotherCallNamesAnotherPage) {
   const SizeClass to = t.heap.size_class(100);
   const PageId first = t.heap.pick_donor(to);
   EXPECT_NE(t.heap.pick_donor(to), first);
+}
+
+// What is on its way elsewhere counts for nobody: the next one asks another class, and each keeps a page.
+TEST_F(MoveTest, PagesOnTheirWayAreNoDonors) {
+  const SizeClass two = t.heap.size_class(1000), other = t.heap.size_class(5000), to = t.heap.size_class(100);
+  while (t.heap.class_stats(two).pages < 2 || t.heap.slots_at_hand(w.cache, two) != 0) w.make(1000);
+  fill(5000);
+  ASSERT_EQ(t.heap.class_stats(two).pages, 2u);
+  ASSERT_EQ(t.heap.class_stats(other).pages, 2u);
+  const PageId first = t.heap.pick_donor_from(two);
+  EXPECT_FALSE(t.heap.is_moving_pages());
+  ASSERT_TRUE(t.heap.close_page(first));
+  EXPECT_TRUE(t.heap.is_moving_pages());
+  EXPECT_EQ(t.heap.pages_open(two), 1u);
+  EXPECT_EQ(t.heap.pick_donor_from(two), 0u) << "its last one";
+  // A class without any page takes even that; of closed ones there are none to take.
+  const PageId second = t.heap.pick_donor(to);
+  ASSERT_TRUE(t.heap.close_page(second));
+  const PageId third = t.heap.pick_donor(to);
+  ASSERT_TRUE(t.heap.close_page(third));
+  const PageId fourth = t.heap.pick_donor(to);
+  ASSERT_TRUE(t.heap.close_page(fourth));
+  EXPECT_EQ((std::set<PageId>{first, second, third, fourth}.size()), 4u);
+  EXPECT_EQ(t.heap.pick_donor(to), 0u);
+  for (const PageId page : {first, second, third, fourth}) t.heap.reopen_page(page);
+  EXPECT_FALSE(t.heap.is_moving_pages());
+  EXPECT_NE(t.heap.pick_donor(to), 0u);
 }
 
 TEST_F(MoveTest, ClosedPageTakesItsSlotsOutOfAllCaches) {

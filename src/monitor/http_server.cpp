@@ -7,15 +7,17 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <atomic>
-#include <chrono>
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
-#include <thread>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "net/endpoint.hpp"
-#include "net/fd.hpp"
 
 namespace tandem::monitor {
 namespace {
@@ -24,14 +26,34 @@ constexpr int default_port = 9150;
 
 struct Bound {
   std::string ports;  // as civetweb has it
-  std::string host;   // the address; of this machine, where it is any
   bool loopback = false;
 };
+
+// The process' sockets that listen on this TCP port; 0: on any.
+std::vector<int> listening_on(int port) {
+  std::vector<int> found;
+  std::error_code ended;
+  for (std::filesystem::directory_iterator file("/proc/self/fd", ended), end; !ended && file != end;
+       file.increment(ended)) {
+    const int fd = std::atoi(file->path().filename().c_str());
+    int listens = 0;
+    socklen_t bytes = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || listens == 0) continue;
+    sockaddr_storage address{};
+    bytes = sizeof address;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) continue;
+    in_port_t at = 0;  // in the same place for both families
+    static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+    std::memcpy(&at, reinterpret_cast<const char*>(&address) + offsetof(sockaddr_in, sin_port), sizeof at);
+    if (port == 0 || ntohs(at) == port) found.push_back(fd);
+  }
+  return found;
+}
 
 Bound resolve(const std::string& address) {
   const net::Endpoint endpoint = net::parse_endpoint(address);
   const int port = endpoint.port >= 0 ? endpoint.port : default_port;
-  if (endpoint.host.empty()) return {fmt::format("+{}", port), "127.0.0.1", false};
+  if (endpoint.host.empty()) return {fmt::format("+{}", port), false};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -43,12 +65,12 @@ Bound resolve(const std::string& address) {
     sockaddr_in6 in{};
     std::memcpy(&in, found->ai_addr, sizeof in);
     inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
-    return {fmt::format("[{}]:{}", text, port), text, IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) != 0};
+    return {fmt::format("[{}]:{}", text, port), IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) != 0};
   }
   sockaddr_in in{};
   std::memcpy(&in, found->ai_addr, sizeof in);
   inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-  return {fmt::format("{}:{}", text, port), text, ntohl(in.sin_addr.s_addr) >> 24 == 127};
+  return {fmt::format("{}:{}", text, port), ntohl(in.sin_addr.s_addr) >> 24 == 127};
 }
 
 // What civetweb said on this thread while it started.
@@ -103,13 +125,10 @@ struct HttpServer::Impl {
   static int begin_request(mg_connection* connection) noexcept;
   HttpReply reply_to(const mg_connection* connection, const mg_request_info& request) const;
 
-  void set_address(const std::string& host, int port) noexcept;
-
   Handler handler;
   bool loopback = false;
   mg_context* context = nullptr;
-  sockaddr_storage address{};  // where it can be reached from here
-  socklen_t address_bytes = 0;
+  std::vector<int> listeners;  // civetweb's, which it closes
 };
 
 HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_request_info& request) const {
@@ -118,22 +137,6 @@ HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_r
   if (loopback && !is_host_of_loopback(text_of(mg_get_header(connection, "Host"))))
     return {.status = 421, .body = "this address answers to localhost only\n"};
   return handler(text_of(request.local_uri), text_of(request.query_string));
-}
-
-void HttpServer::Impl::set_address(const std::string& host, int port) noexcept {
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-  if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(static_cast<std::uint16_t>(port));
-    std::memcpy(&address, &v6, sizeof v6);
-    address_bytes = sizeof v6;
-  } else if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(static_cast<std::uint16_t>(port));
-    std::memcpy(&address, &v4, sizeof v4);
-    address_bytes = sizeof v4;
-  }
 }
 
 int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
@@ -181,27 +184,22 @@ HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std:
   };
   mg_init_library(0);
   last_message.clear();
+  const std::vector<int> before = listening_on(0);
   impl_->context = mg_start(&callbacks, impl_.get(), options);
   if (impl_->context == nullptr) {
     mg_exit_library();
     throw std::runtime_error(fmt::format("metrics on {}: {}", address, last_message));
   }
-  impl_->set_address(bound.host, port());
+  for (const int listener : listening_on(port())) {
+    if (std::find(before.begin(), before.end(), listener) == before.end()) impl_->listeners.push_back(listener);
+  }
 }
 
-// civetweb looks whether it is to stop only when its listening socket wakes it, or after two seconds.
+// civetweb looks whether it is to stop only when a listening socket wakes it, or after two seconds. Theirs are shut
+// down: a connection to them would have to be made, which the process may not (cli/system_call_filter.hpp).
 HttpServer::~HttpServer() {
-  std::atomic<bool> stopped{false};
-  std::thread stopper([&] {
-    mg_stop(impl_->context);
-    stopped.store(true, std::memory_order_release);
-  });
-  while (!stopped.load(std::memory_order_acquire)) {
-    const net::Fd knock(socket(impl_->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    static_cast<void>(connect(knock.get(), reinterpret_cast<const sockaddr*>(&impl_->address), impl_->address_bytes));
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  stopper.join();
+  for (const int listener : impl_->listeners) shutdown(listener, SHUT_RDWR);
+  mg_stop(impl_->context);
   mg_exit_library();
 }
 

@@ -125,8 +125,10 @@ std::shared_ptr<EventLog::Watcher> EventLog::add(std::uint32_t events, std::func
     const std::lock_guard lock(mutex_);
     if (watchers_.size() == watchers_max) return nullptr;
     if (!thread_.joinable()) {
-      thread_ = std::thread([this] { run(); });
-      pthread_setname_np(thread_.native_handle(), "tandem-log");
+      thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "tandem-log");  // by itself: another's name is a file that is written
+        run();
+      });
     }
     watcher->first_gid_ = next_gid_.load(std::memory_order_relaxed);
     watchers_.push_back(watcher);

@@ -50,8 +50,10 @@ bool Crawler::set_enabled(bool enabled) {
     return true;
   }
   try {
-    thread_ = std::thread([this] { loop(); });
-    pthread_setname_np(thread_.native_handle(), "tandem-crawl");
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "tandem-crawl");  // by itself: another's name is a file that is written
+      loop();
+    });
     return true;
   } catch (const std::system_error&) {
     const std::lock_guard lock(mutex_);

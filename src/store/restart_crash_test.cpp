@@ -31,7 +31,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t threads = 4, keys_per_thread = 400, counters = 4;
+constexpr std::uint32_t threads = 4, keys_per_thread = 400, counter_keys = 4;
 constexpr std::uint32_t keys = threads * keys_per_thread;
 
 // What a key holds: |63 0 40|39 appends 32|31 sequence 0|; sequence 0: nothing.
@@ -50,7 +50,7 @@ struct Journal {
     std::atomic<std::uint64_t> done{0}, begun{0};
   };
   Key key[keys];
-  Count count[counters];
+  Count count[counter_keys];
   std::atomic<std::uint64_t> cas_max{0};
   std::atomic<bool> flushing{false};
   std::atomic<bool> serving{false};
@@ -181,7 +181,7 @@ class Child {
       entry.on_its_way.store(nothing_on_its_way);
     }
     if (!setting_.evict) {
-      for (std::uint32_t c = 0; c < counters; ++c) read_counter(c, flushing, cas_max);
+      for (std::uint32_t c = 0; c < counter_keys; ++c) read_counter(c, flushing, cas_max);
     }
     journal_.cas_max.store(cas_max);
     journal_.flushing.store(false);
@@ -237,7 +237,7 @@ class Child {
       const std::shared_lock no_flush(flush_mutex_);
       for (int i = 0; i < 20; ++i) {
         if (!setting_.evict && random.below(16) == 0) {
-          increment(session, static_cast<std::uint32_t>(random.below(counters)));
+          increment(session, static_cast<std::uint32_t>(random.below(counter_keys)));
         } else {
           change(session, thread * keys_per_thread + static_cast<std::uint32_t>(random.below(keys_per_thread)), random);
         }
@@ -336,7 +336,7 @@ class Child {
     journal_.flushing.store(true);
     store_.clear();
     for (Journal::Key& entry : journal_.key) entry.done.store(absent);
-    for (std::uint32_t c = 0; c < counters; ++c) {
+    for (std::uint32_t c = 0; c < counter_keys; ++c) {
       journal_.count[c].done.store(0);
       start_counter(c);
     }

@@ -18,6 +18,8 @@ constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
+// Attempts to get a page from another class, none of which was on its way, before a class is out of memory.
+constexpr unsigned refusals_max = 8;
 
 struct GarbageRule {
   std::uint32_t now_s;
@@ -325,6 +327,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const bool garbage_only = !shared.policy.evict;
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t fruitless = 0;
+  unsigned refusals = 0;
   do {
     const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
     // A page's worth of evictions is a reason to look whether another class can spare a page.
@@ -346,10 +349,15 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     // another one helps out.
     const std::uint64_t slots = shared.heap.class_stats(c).slots_total;
     const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
-    if (slots == 0 || ++fruitless > sweeps_of_two_turns) {
-      if (!shared.policy.evict || !move_page(context, c)) break;
-      fruitless = 0;
+    if (slots != 0 && shared.heap.pages_open(c) != 0 && ++fruitless <= sweeps_of_two_turns) continue;
+    if (!shared.policy.evict) break;
+    if (move_this_page(context, shared.heap.pick_donor(c, true), c)) {
+      fruitless = refusals = 0;
+      continue;
     }
+    // A page that is on its way, or was a moment ago, or that somebody just fills, is not had at the first attempt.
+    if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
+    std::this_thread::yield();
   } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);
   return no_location;

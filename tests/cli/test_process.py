@@ -47,6 +47,25 @@ def test_memcached_mode_is_silent_and_open_to_all_interfaces(start: Start, alias
     assert stop(process) == (0, "")
 
 
+def test_serve_is_open_to_this_machine_alone(start: Start, tmp_path: Path) -> None:
+    """Told nothing but a port: TCP on the loopback address, and nothing else."""
+    port = free_port()
+    process = start(tandem_binary(), "serve", "--port", port, "--memory", "64MiB", cwd=tmp_path)
+    wait_serving(process, ("127.0.0.1", port))
+    assert not answers(("127.0.0.2", port))
+    inodes = {os.readlink(fd) for fd in Path(f"/proc/{process.pid}/fd").iterdir()}
+    listens = []
+    for table in ("tcp", "tcp6", "udp", "udp6", "unix"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            inode, is_open = (words[6], words[3] != "0") if table == "unix" else (words[9], words[3] in ("0A", "07"))
+            if is_open and f"socket:[{inode}]" in inodes:
+                listens.append((table, words[1]))
+    assert listens == [("tcp", f"0100007F:{port:04X}")]
+    assert stop(process)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ignored_options_are_reported(start: Start, alias: Path) -> None:
     port = free_port()
     process = start(
@@ -99,6 +118,7 @@ def test_user_is_changed(start: Start, alias: Path) -> None:
     assert status_of(process.pid, "Uid") == [str(nobody.pw_uid)] * 4
     assert status_of(process.pid, "Gid") == [str(nobody.pw_gid)] * 4
     assert status_of(process.pid, "Groups") == []
+    assert all(int(status_of(process.pid, of)[0], 16) == 0 for of in ("CapPrm", "CapEff", "CapAmb"))
     assert stop(process)[0] == 0
 
 

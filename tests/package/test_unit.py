@@ -115,7 +115,8 @@ def allowed(unit: Path) -> set[str]:
     """What SystemCallFilter= leaves, and what systemd itself needs between the filter and the program."""
     calls = members("@default") | {"execve"}
     for entry in settings(unit)["SystemCallFilter"]:
-        group = members(entry.removeprefix("~"))
+        name = entry.removeprefix("~")
+        group = members(name) if name.startswith("@") else {name}
         calls = calls - group if entry.startswith("~") else calls | group
     return calls
 
@@ -141,12 +142,13 @@ def seccomp() -> ctypes.CDLL:
     return library
 
 
-def test_the_server_lives_under_the_filter(unit: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--seccomp"]], ids=["", "with its own beside it"])
+def test_the_server_lives_under_the_filter(unit: Path, more: list[str]) -> None:
     context = filter_for(allowed(unit))
     port = free_port()
     options = ["--listen", HOST, "--port", str(port), "--udp-port", str(port), "--memory", "64MiB", "--threads", "2"]
     process = subprocess.Popen(
-        [tandem_binary(), "serve", *options, "--lock-memory", "--connections", "100"],
+        [tandem_binary(), "serve", *options, "--lock-memory", "--connections", "100", *more],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: seccomp().seccomp_load(context),

@@ -1,0 +1,159 @@
+#include "cli/system_call_filter.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+
+#include "cli/options.hpp"
+
+namespace tandem::cli {
+namespace {
+
+// By name: an architecture lacks some, and a library of another year does not know all.
+constexpr const char* always[] = {
+    // clients: none makes a socket, names an address or connects to one
+    "accept", "accept4", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "getpeername",
+    "getsockname", "getsockopt", "poll", "ppoll", "pselect6", "recvfrom", "recvmmsg", "recvmsg", "select", "sendmmsg",
+    "sendmsg", "sendto", "setsockopt", "shutdown",
+    // files that are open
+    "close", "dup", "dup2", "dup3", "fcntl", "fstat", "getdents64", "lseek", "pread64", "read", "readv", "write",
+    "writev",
+    // whether a file is there, and what it is
+    "access", "faccessat", "faccessat2", "lstat", "newfstatat", "readlink", "readlinkat", "stat", "statx",
+    // by a pipe sanitizers see whether memory can be read
+    "pipe", "pipe2",
+    // memory that is never code
+    "brk", "madvise", "mincore", "mremap", "munmap",
+    // threads
+    "exit", "exit_group", "futex", "futex_waitv", "futex_wait", "futex_wake", "getcpu", "gettid", "membarrier", "rseq",
+    "sched_getaffinity", "sched_setaffinity", "sched_yield", "set_robust_list",
+    // signals
+    "eventfd2", "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait", "sigaltstack",
+    "signalfd4",
+    // time
+    "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time", "timerfd_create",
+    "timerfd_gettime", "timerfd_settime",
+    // what the process and the machine are
+    "getegid", "geteuid", "getgid", "getpid", "getppid", "getrandom", "getrusage", "getuid", "sysinfo", "times",
+    "uname"};
+
+constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock", "fsync", "ftruncate", "msync"};
+
+constexpr const char* of_removing_files[] = {"unlink", "unlinkat"};
+
+// No library tries these to see whether they work: whoever asks has taken over the process.
+constexpr const char* of_intruders[] = {
+    "bpf",        "execve",   "execveat", "finit_module", "init_module",      "kexec_file_load",
+    "kexec_load", "mount",    "ptrace",   "pivot_root",   "process_vm_readv", "process_vm_writev",
+    "setresuid",  "setreuid", "setuid"};
+
+class Filter {
+ public:
+  Filter() : context_(seccomp_init(refused), &seccomp_release) {
+    if (context_ == nullptr) fail("make a filter of system calls", ENOMEM);
+    set(SCMP_FLTATR_CTL_TSYNC, 1);  // other threads, too
+    // What a 32-bit program would ask on this machine is another table, of which nothing is allowed.
+    set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    // What is not had costs time or a line in a log, and no protection. Refusals are told to the audit log; no code of
+    // strangers runs here, against whose guesses older kernels would slow down every load; and calls are looked up in a
+    // tree.
+    try_to_set(SCMP_FLTATR_CTL_LOG, 1);
+    try_to_set(SCMP_FLTATR_CTL_SSB, 1);
+    try_to_set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
+  }
+
+  void allow(std::span<const char* const> names) { add(names, SCMP_ACT_ALLOW); }
+  void end_process(std::span<const char* const> names) { add(names, SCMP_ACT_KILL_PROCESS); }
+
+  // `condition` on one argument; a call that does not meet it is refused.
+  void allow_if(const char* name, scmp_arg_cmp condition) { add(name, SCMP_ACT_ALLOW, {&condition, 1}); }
+  void say_there_is_none(const char* name) { add(name, SCMP_ACT_ERRNO(ENOSYS), {}); }
+
+  void load() {
+    if (const int error = seccomp_load(context_.get()); error != 0) fail("filter system calls", -error);
+  }
+
+ private:
+  static constexpr std::uint32_t refused = SCMP_ACT_ERRNO(EPERM);
+
+  [[noreturn]] static void fail(std::string_view what, int error) {
+    throw CommandError(EX_OSERR, fmt::format("cannot {}: {}", what, std::generic_category().message(error)));
+  }
+
+  void set(scmp_filter_attr attribute, std::uint32_t value) {
+    if (const int error = seccomp_attr_set(context_.get(), attribute, value); error != 0)
+      fail("filter system calls of all threads", -error);
+  }
+  void try_to_set(scmp_filter_attr attribute, std::uint32_t value) noexcept {
+    static_cast<void>(seccomp_attr_set(context_.get(), attribute, value));
+  }
+
+  void add(std::span<const char* const> names, std::uint32_t action) {
+    for (const char* name : names) add(name, action, {});
+  }
+  void add(const char* name, std::uint32_t action, std::span<const scmp_arg_cmp> conditions) {
+    const int number = seccomp_syscall_resolve_name(name);
+    if (number < 0) return;  // not of this architecture
+    const int error = seccomp_rule_add_array(context_.get(), action, number, static_cast<unsigned>(conditions.size()),
+                                             conditions.data());
+    if (error != 0) fail(fmt::format("filter the system call {}", name), -error);
+  }
+
+  std::unique_ptr<std::remove_pointer_t<scmp_filter_ctx>, decltype(&seccomp_release)> context_;
+};
+
+constexpr scmp_arg_cmp equals(unsigned argument, std::uint64_t value) { return {argument, SCMP_CMP_EQ, value, 0}; }
+constexpr scmp_arg_cmp has_bits(unsigned argument, std::uint64_t mask, std::uint64_t bits) {
+  return {argument, SCMP_CMP_MASKED_EQ, mask, bits};
+}
+
+}  // namespace
+
+void filter_system_calls(const SystemCallNeeds& needs) {
+  Filter filter;
+  filter.allow(always);
+  if (needs.memory_file) filter.allow(of_memory_file);
+  if (needs.removes_files) filter.allow(of_removing_files);
+  filter.end_process(of_intruders);
+
+  // Certificates, passwords and /proc are read.
+  constexpr std::uint64_t writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND;
+  filter.allow_if("open", has_bits(1, writing, O_RDONLY));
+  filter.allow_if("openat", has_bits(2, writing, O_RDONLY));
+
+  // No memory becomes code. A library that is loaded late cannot be: there is none.
+  filter.allow_if("mmap", has_bits(2, PROT_EXEC, 0));
+  filter.allow_if("mprotect", has_bits(2, PROT_EXEC, 0));
+
+  // Threads, in no namespace of their own, and no processes. clone3's flags lie in memory, where no filter sees them;
+  // where there is none the C library calls clone.
+  constexpr std::uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+  constexpr std::uint64_t apart = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
+                                  CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_PTRACE | CLONE_VFORK;
+  filter.allow_if("clone", has_bits(0, thread | apart, thread));
+  filter.say_there_is_none("clone3");
+
+  // Signals to this process alone: abort() is one.
+  filter.allow_if("tgkill", equals(0, static_cast<std::uint64_t>(getpid())));
+  // Limits are read.
+  filter.allow_if("prlimit64", equals(2, 0));
+  filter.allow_if("prctl", equals(0, PR_SET_NAME));
+  filter.allow_if("prctl", equals(0, PR_GET_NAME));
+  filter.allow_if("prctl", equals(0, PR_SET_TIMERSLACK));
+  filter.load();
+}
+
+}  // namespace tandem::cli
