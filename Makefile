@@ -30,7 +30,7 @@ test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
 
-test-canaries: ## the linearizability tests must find each of three planted bugs; a part of `make test`
+test-canaries: ## the linearizability tests must find each of their planted bugs; a part of `make test`
 	@scripts/setup test
 	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
