@@ -6,10 +6,11 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
 SOAK_SECONDS ?= 60
+FAULTS ?= 20
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-canaries soak-linearizability test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-canaries soak-linearizability soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -43,6 +44,10 @@ soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (
 	@cmake --build build -j $(JOBS) --target tandem linearizability_recorder
 	@TANDEM_LINEARIZABILITY_SECONDS=$(SOAK_SECONDS) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/linearizability
+
+soak-faults: build ## more failed allocations and interrupted calls (FAULTS times as many as `make test`, default 20)
+	@scripts/setup test
+	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients

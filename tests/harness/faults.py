@@ -1,4 +1,4 @@
-"""A server whose allocations fail and whose input and output are interrupted, by a library that is preloaded (faults.c)."""
+"""A server whose allocations fail and whose system calls are interrupted, by a library that is preloaded (faults.c)."""
 
 from __future__ import annotations
 

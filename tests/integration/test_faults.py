@@ -1,4 +1,4 @@
-"""Memory that cannot be had, and system calls that are interrupted: the server lives, others are served, no stored value is lost.
+"""Memory that cannot be had, and interrupted system calls: the server lives, others are served, no stored value is lost.
 
 TANDEM_FAULTS (default 1) multiplies how many faults there are: `make soak-faults` has 20 times as many.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import tandem_binary
+from conftest import start_tandem, tandem_binary
 from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, NEVER, Faults
 from harness.server import TIME_FACTOR, Server, free_port
 from harness.wire import Stream
@@ -124,6 +124,23 @@ def test_each_allocation_of_the_start_may_fail(tmp_path: Path) -> None:
         n += 1 if n < 60 * MULTIPLE else 29
     print(f"{served} starts served, {ended} said why not")
     assert served > 10
+
+
+def test_memory_that_never_comes_back_ends_the_server_with_a_message(tmp_path: Path) -> None:
+    faults = Faults(tmp_path)
+    with faults.preloaded():
+        server = start_tandem("-t", "1")
+    try:
+        faults.fail(0, 1 << 40)
+        for _ in range(200):
+            for request in SCRIPT:
+                if server.is_alive():
+                    run_script(server, request)
+        assert server.process.wait(20) == EX_OSERR, server.describe("it did not end as it should")
+        assert "out of memory" in server.output()
+    finally:
+        server.kill()
+        server.log.close()
 
 
 @pytest.mark.parametrize("percent", [5, 50])
