@@ -5,10 +5,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
+FAULTS ?= 20
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
 
-.PHONY: setup build run test test-fast test-canaries soak soak-linearizability soak-schedules test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-canaries soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -55,6 +56,10 @@ soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), f
 	@scripts/sanitizer_build thread schedules canary_schedules
 	@TANDEM_SCHEDULES_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_SCHEDULES_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/schedules -k test_every_schedule
+
+soak-faults: build ## more failed allocations and interrupted calls (FAULTS times as many as `make test`, default 20)
+	@scripts/setup test
+	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients

@@ -9,8 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -30,17 +32,19 @@ class KeptInput {
   std::size_t size() const noexcept { return size_; }
   std::size_t capacity() const noexcept { return capacity_; }
   const char* data() const noexcept { return data_.get(); }
-  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back.
+  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back. Throws std::bad_alloc,
+  // then nothing has changed; so does reserve().
   void assign(const char* begin, const char* end) {
     const auto bytes = static_cast<std::size_t>(end - begin);
     if (bytes == 0) {
       data_.reset();
       capacity_ = 0;
     } else if (bytes > capacity_ || capacity_ > 4 * bytes + 256) {
-      std::unique_ptr<char[]> old = std::move(data_);
-      capacity_ = (bytes + 63) & ~std::size_t{63};
-      data_.reset(new char[capacity_]);
-      std::memcpy(data_.get(), begin, bytes);
+      const std::size_t capacity = (bytes + 63) & ~std::size_t{63};
+      Memory other = allocate(capacity);
+      std::memcpy(other.get(), begin, bytes);
+      data_ = std::move(other);
+      capacity_ = capacity;
     } else if (begin != data_.get()) {
       std::memmove(data_.get(), begin, bytes);
     }
@@ -49,17 +53,29 @@ class KeptInput {
   // Room for `bytes` more behind what is kept; added() then makes them part of it.
   char* reserve(std::size_t bytes) {
     if (capacity_ - size_ < bytes) {
-      capacity_ = 2 * (size_ + bytes);
-      std::unique_ptr<char[]> larger(new char[capacity_]);
+      const std::size_t capacity = 2 * (size_ + bytes);
+      Memory larger = allocate(capacity);
       std::memcpy(larger.get(), data_.get(), size_);
       data_ = std::move(larger);
+      capacity_ = capacity;
     }
     return data_.get() + size_;
   }
   void added(std::size_t bytes) noexcept { size_ += bytes; }
 
  private:
-  std::unique_ptr<char[]> data_;
+  struct Free {
+    void operator()(char* p) const noexcept { std::free(p); }
+  };
+  using Memory = std::unique_ptr<char[], Free>;
+  // Not operator new, which would use up the memory reserve for what can be refused.
+  static Memory allocate(std::size_t bytes) {
+    Memory memory(static_cast<char*>(std::malloc(bytes)));
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+
+  Memory data_;
   std::size_t size_ = 0, capacity_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/memory_reserve.hpp"
 #include "base/platform.hpp"
 #include "base/ticks.hpp"
 #include "net/log.hpp"
@@ -208,6 +209,7 @@ void Worker::end_pass() noexcept {
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
   if (TD_UNLIKELY(sampled_)) end_sample();
   pass_parsed_ = pass_answered_ = 0;
+  if (TD_UNLIKELY(memory_reserve_missing() != 0)) save_memory();
   if (TD_LIKELY(closed_.empty())) return;
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
@@ -225,6 +227,24 @@ void Worker::end_pass() noexcept {
     state_.connection_closed();
   }
   closed_.clear();
+}
+
+// The pass used up memory that is kept for its end. If it cannot be had again, the connection with the largest buffers
+// is closed.
+void Worker::save_memory() noexcept {
+  if (refill_memory_reserve()) return;
+  const auto buffers = [](const Connection& c) {
+    return c.kept.capacity() + (c.is_blocked() ? c.unsent->copied_bytes() : 0);
+  };
+  Connection* most = nullptr;
+  const std::lock_guard lock(connections_mutex_);
+  for (Connection* c = connections_; c != nullptr; c = c->next) {
+    if (c->is_closed() || c->in_flight || buffers(*c) == 0) continue;
+    if (most == nullptr || buffers(*c) > buffers(*most)) most = c;
+  }
+  if (most == nullptr) return;
+  counters_.closed_for_room.add();
+  close_later(*most);
 }
 
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.

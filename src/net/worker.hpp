@@ -110,6 +110,7 @@ class Worker final : private ResponseWriter {
   int patience_ms(int timeout_ms) const noexcept;
   void handle(const epoll_event& event);
   void end_pass() noexcept;
+  void save_memory() noexcept;
   void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
   void check_timeouts(std::uint32_t now_s);
   void close_idle(std::uint32_t now_s);
@@ -129,6 +130,7 @@ class Worker final : private ResponseWriter {
   ParseStop parse_datagram(Entry& entry);
   void serve_long_datagram(Entry entry);
   void serve_long(Connection& c);
+  bool keep(Connection& c, const char* begin, const char* end) noexcept;
   bool charge_kept(Connection& c) noexcept;
   void make_room(std::size_t bytes);
   std::size_t receive(Connection& c, char* to) noexcept;

@@ -68,7 +68,13 @@ void Worker::serve(Connection& c) {
 // A line too long for the arena: it is received and parsed where it is kept.
 void Worker::serve_long(Connection& c) {
   if (!c.resumes) {
-    char* const to = c.kept.reserve(receive_bytes_max);
+    char* to;
+    try {
+      to = c.kept.reserve(receive_bytes_max);
+    } catch (const std::bad_alloc&) {
+      counters_.closed_for_room.add();
+      return close_later(c);
+    }
     if (!charge_kept(c)) return;
     if (!c.readable) return;
     const std::size_t got = receive(c, to);
@@ -80,6 +86,18 @@ void Worker::serve_long(Connection& c) {
   add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
   if (waits_since != 0) went_on(in_.entries.back(), waits_since);
   parse(c);
+}
+
+// Replaces the kept input. False: there is no memory, or the limit was passed, and the connection is closed.
+bool Worker::keep(Connection& c, const char* begin, const char* end) noexcept {
+  try {
+    c.kept.assign(begin, end);
+  } catch (const std::bad_alloc&) {
+    counters_.closed_for_room.add();
+    close_later(c);
+    return false;
+  }
+  return charge_kept(c);
 }
 
 // Keeps State::kept in step with the connection's buffer. False: the limit was passed and the connection is closed.
@@ -300,8 +318,7 @@ void Worker::finish(Entry& entry) {
     return;
   }
   if (entry.rest != entry.input_end || c.kept.size() != 0) {
-    c.kept.assign(entry.rest, entry.input_end);
-    if (!charge_kept(c)) return;
+    if (!keep(c, entry.rest, entry.input_end)) return;
   }
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;

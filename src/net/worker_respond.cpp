@@ -313,18 +313,16 @@ bool Worker::drain(Connection& c) {
     message.msg_iov = parts;
     message.msg_iovlen = c.unsent->next(parts, send_segments_max);
     if (message.msg_iovlen == 0) break;
-    std::size_t wanted = 0;
-    for (std::size_t i = 0; i < message.msg_iovlen; ++i) wanted += parts[i].iov_len;
     const std::ptrdiff_t sent =
         is_encrypted(c) ? c.tls->send(parts, message.msg_iovlen) : sendmsg(c.fd, &message, MSG_NOSIGNAL);
     if (sent < 0) {
+      if (errno == EINTR) continue;  // no event would tell of the room that is there
       if (!would_block()) close_later(c);
       return false;
     }
     counters_.bytes_written.add(static_cast<std::uint64_t>(sent));
     c.unsent->sent(static_cast<std::size_t>(sent), state_.engine.shared().heap);
     c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
-    if (static_cast<std::size_t>(sent) < wanted) return false;
   }
   drop_unsent(c);
   if (TD_UNLIKELY(c.tls != nullptr)) c.readable = true;  // what waited for output to go may go on

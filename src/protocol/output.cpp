@@ -58,8 +58,12 @@ void Output::grow(std::size_t bytes) {
     if (capacity > SIZE_MAX / 2) throw std::bad_alloc();
     capacity *= 2;
   }
-  void* const data = std::realloc(data_, capacity);
-  if (data == nullptr) throw std::bad_alloc();
+  void* data;
+  while ((data = std::realloc(data_, capacity)) == nullptr) {  // as operator new does
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
   data_ = static_cast<char*>(data);
   capacity_ = capacity;
 }

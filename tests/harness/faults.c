@@ -1,0 +1,145 @@
+// Preloaded into a server by the tests: fails allocations and shortens input and output, as the first words of the file $FAULTS say,
+// which the test changes while the server runs.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct faults {
+  _Atomic int64_t fail_from;    // allocations before the first that fails; negative: none fails
+  _Atomic int64_t fail_count;   // how many fail then
+  _Atomic int64_t failed;       // that did
+  _Atomic int64_t io;           // of 100 calls, how many are interrupted, empty or short
+  _Atomic int64_t io_faults;    // that were
+  _Atomic uint64_t state;       // of the random numbers
+};
+
+static struct faults* faults;
+
+__attribute__((constructor(101))) static void begin(void) {
+  const char* const path = getenv("FAULTS");
+  const int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  void* const at = mmap(NULL, sizeof(struct faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (at != MAP_FAILED) faults = at;
+}
+
+static int fails(void) {
+  if (faults == NULL || faults->fail_from < -faults->fail_count) return 0;
+  const int64_t left = atomic_fetch_sub(&faults->fail_from, 1);
+  if (left > 0 || left <= -faults->fail_count) return 0;
+  atomic_fetch_add(&faults->failed, 1);
+  errno = ENOMEM;
+  return 1;
+}
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+
+void* malloc(size_t bytes) { return fails() ? NULL : __libc_malloc(bytes); }
+void* calloc(size_t n, size_t bytes) { return fails() ? NULL : __libc_calloc(n, bytes); }
+void* realloc(void* old, size_t bytes) { return fails() ? NULL : __libc_realloc(old, bytes); }
+void* memalign(size_t to, size_t bytes) { return fails() ? NULL : __libc_memalign(to, bytes); }
+void* aligned_alloc(size_t to, size_t bytes) { return fails() ? NULL : __libc_memalign(to, bytes); }
+int posix_memalign(void** out, size_t to, size_t bytes) {
+  if (fails()) return ENOMEM;
+  *out = __libc_memalign(to, bytes);
+  return *out == NULL ? ENOMEM : 0;
+}
+
+static uint64_t draw(void) {  // splitmix64
+  uint64_t z = atomic_fetch_add(&faults->state, 0x9e3779b97f4a7c15u) + 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// How much of a transfer may happen: all of it, less (of what is sent), or -1 with errno set. A read of a stream is short only when there
+// is no more (epoll(7) lets edge-triggered readers rely on it), so it is interrupted, never shortened: that clients do.
+static ptrdiff_t allowed(size_t bytes, int may_be_short) {
+  if (faults == NULL || bytes == 0 || (int64_t)(draw() % 100) >= faults->io) return (ptrdiff_t)bytes;
+  atomic_fetch_add(&faults->io_faults, 1);
+  if (!may_be_short || draw() % 3 == 0) {
+    errno = EINTR;
+    return -1;
+  }
+  return (ptrdiff_t)(1 + draw() % (bytes < 64 ? bytes : 64));
+}
+
+typedef long (*syscall_function)(long, ...);
+static long direct(long number, long a, long b, long c, long d, long e, long f) {
+  static _Atomic(syscall_function) real;
+  syscall_function call = real;
+  if (call == NULL) real = call = (syscall_function)dlsym(RTLD_NEXT, "syscall");
+  return call(number, a, b, c, d, e, f);
+}
+
+// The server receives and sends with it (src/net/system_calls.hpp).
+long syscall(long number, ...) {
+  va_list list;
+  va_start(list, number);
+  long v[6];
+  for (int i = 0; i < 6; ++i) v[i] = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_recvfrom || number == SYS_sendto) {
+    const ptrdiff_t bytes = allowed((size_t)v[2], number == SYS_sendto);
+    if (bytes < 0) return -1;
+    v[2] = bytes;
+  }
+  return direct(number, v[0], v[1], v[2], v[3], v[4], v[5]);
+}
+
+static long vectored(long number, int fd, const struct iovec* parts, size_t count, int flags) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) bytes += parts[i].iov_len;
+  const ptrdiff_t most = allowed(bytes, number == SYS_sendmsg);
+  if (most < 0) return -1;
+  struct iovec fewer[1024];
+  size_t used = 0;
+  for (size_t left = (size_t)most; used < count && used < 1024 && left != 0; ++used) {
+    fewer[used] = parts[used];
+    if (fewer[used].iov_len > left) fewer[used].iov_len = left;
+    left -= fewer[used].iov_len;
+  }
+  if (number == SYS_readv) return direct(SYS_readv, fd, (long)fewer, (long)used, 0, 0, 0);
+  struct msghdr message = {.msg_iov = fewer, .msg_iovlen = used};
+  return direct(SYS_sendmsg, fd, (long)&message, flags, 0, 0, 0);
+}
+
+ssize_t readv(int fd, const struct iovec* parts, int count) { return vectored(SYS_readv, fd, parts, (size_t)count, 0); }
+ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
+  if (message->msg_name != NULL) return direct(SYS_sendmsg, fd, (long)message, flags, 0, 0, 0);
+  return vectored(SYS_sendmsg, fd, message->msg_iov, message->msg_iovlen, flags);
+}
+
+int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout_ms) {
+  if (faults != NULL && (int64_t)(draw() % 100) < faults->io) {
+    atomic_fetch_add(&faults->io_faults, 1);
+    errno = EINTR;
+    return -1;
+  }
+  return (int)direct(SYS_epoll_pwait, epoll, (long)events, most, timeout_ms, 0, 8);
+}
+
+int accept4(int fd, struct sockaddr* address, socklen_t* bytes, int flags) {
+  if (faults != NULL && (int64_t)(draw() % 100) < faults->io) {
+    atomic_fetch_add(&faults->io_faults, 1);
+    errno = draw() % 2 == 0 ? EINTR : ECONNABORTED;
+    return -1;
+  }
+  return (int)direct(SYS_accept4, fd, (long)address, (long)bytes, flags, 0, 0);
+}

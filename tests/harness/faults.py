@@ -1,0 +1,61 @@
+"""A server whose allocations fail and whose system calls are interrupted, by a library that is preloaded (faults.c)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("faults.c")
+LAYOUT = struct.Struct("=qqqqqQ")
+FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE = range(6)
+NEVER = -(1 << 60)
+
+
+def build(folder: Path) -> Path:
+    library = folder / "faults.so"
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+    return library
+
+
+class Faults:
+    """What the preloaded library is told, and what it counted."""
+
+    def __init__(self, folder: Path, seed: int = 1) -> None:
+        self.library = build(folder)
+        self.path = folder / "faults"
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed))
+        with self.path.open("r+b") as file:
+            self._words = mmap.mmap(file.fileno(), LAYOUT.size)
+
+    def set(self, word: int, value: int) -> None:
+        struct.pack_into("=q", self._words, 8 * word, value)
+
+    def get(self, word: int) -> int:
+        return struct.unpack_from("=q", self._words, 8 * word)[0]
+
+    def fail(self, after: int, count: int = 1) -> None:
+        """Fails `count` allocations after `after` more."""
+        self.set(FAIL_FROM, NEVER)
+        self.set(FAILED, 0)
+        self.set(FAIL_COUNT, count)
+        self.set(FAIL_FROM, after)
+
+    def environment(self) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self.library), "FAULTS": str(self.path)}
+
+    @contextmanager
+    def preloaded(self) -> Iterator[None]:
+        """Children started meanwhile have the library."""
+        before = dict(os.environ)
+        os.environ.update(self.environment())
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
