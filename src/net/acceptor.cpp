@@ -48,15 +48,20 @@ std::vector<int> Acceptor::listening_fds() const {
 void Acceptor::run() {
   while (!state_.stopping.load(std::memory_order_acquire)) {
     epoll_event events[events_max];
-    const int count = epoll_wait(epoll_.get(), events, events_max, retries_ ? accept_retry_ms : -1);
+    const bool had_run_out = retries_;
+    const int count = epoll_wait(epoll_.get(), events, events_max, had_run_out ? accept_retry_ms : -1);
+    bool one_closed = false;
     for (int i = 0; i < count; ++i) {
       if (events[i].data.fd >= 0) {
         if (!paused_) accept_from(events[i].data.fd);
       } else {
         state_.acceptor_wakeup.reset();
+        one_closed = true;
       }
     }
-    if (paused_ && !is_full()) resume();
+    // Where descriptors ran out the next attempt would fail, too, until one was closed here or, perhaps, elsewhere.
+    const bool may_succeed = !retries_ || (had_run_out && (one_closed || count == 0));
+    if (paused_ && may_succeed && !is_full()) resume();
   }
 }
 

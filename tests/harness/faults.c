@@ -1,5 +1,5 @@
-// Preloaded into a server by the tests: fails allocations and shortens input and output, as the first words of the file $FAULTS say,
-// which the test changes while the server runs.
+// Preloaded into a server by the tests: fails allocations, shortens input and output and moves the wall clock, as the
+// first words of the file $FAULTS say, which the test changes while the server runs.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 struct faults {
@@ -23,6 +24,7 @@ struct faults {
   _Atomic int64_t io;           // of 100 calls, how many are interrupted, empty or short
   _Atomic int64_t io_faults;    // that were
   _Atomic uint64_t state;       // of the random numbers
+  _Atomic int64_t wall_ahead_s;  // of the real one
 };
 
 static struct faults* faults;
@@ -68,8 +70,9 @@ static uint64_t draw(void) {  // splitmix64
   return z ^ (z >> 31);
 }
 
-// How much of a transfer may happen: all of it, less (of what is sent), or -1 with errno set. A read of a stream is short only when there
-// is no more (epoll(7) lets edge-triggered readers rely on it), so it is interrupted, never shortened: that clients do.
+// How much of a transfer may happen: all of it, less (of what is sent), or -1 with errno set. A read of a stream is short
+// only when there is no more (epoll(7) lets edge-triggered readers rely on it), so it is interrupted, never shortened:
+// that clients do.
 static ptrdiff_t allowed(size_t bytes, int may_be_short) {
   if (faults == NULL || bytes == 0 || (int64_t)(draw() % 100) >= faults->io) return (ptrdiff_t)bytes;
   atomic_fetch_add(&faults->io_faults, 1);
@@ -142,4 +145,18 @@ int accept4(int fd, struct sockaddr* address, socklen_t* bytes, int flags) {
     return -1;
   }
   return (int)direct(SYS_accept4, fd, (long)address, (long)bytes, flags, 0, 0);
+}
+
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  const int result = (int)direct(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+  if (faults != NULL && result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+    now->tv_sec += faults->wall_ahead_s;
+  return result;
+}
+
+time_t time(time_t* out) {
+  struct timespec now = {0};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out != NULL) *out = now.tv_sec;
+  return now.tv_sec;
 }

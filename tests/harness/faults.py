@@ -1,4 +1,5 @@
-"""A server whose allocations fail and whose system calls are interrupted, by a library that is preloaded (faults.c)."""
+"""A server whose allocations fail, whose system calls are interrupted and whose wall clock jumps, by a library that is
+preloaded (faults.c)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-LAYOUT = struct.Struct("=qqqqqQ")
-FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE = range(6)
+LAYOUT = struct.Struct("=qqqqqQq")
+FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
 NEVER = -(1 << 60)
 
 
@@ -29,7 +30,7 @@ class Faults:
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.library = build(folder)
         self.path = folder / "faults"
-        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed))
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0))
         with self.path.open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), LAYOUT.size)
 
