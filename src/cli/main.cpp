@@ -25,8 +25,8 @@ std::terminate_handler default_terminate = nullptr;
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
     ::_exit(EX_OSERR);
   } catch (...) {
+    default_terminate();
   }
-  default_terminate();
   std::abort();
 }
 

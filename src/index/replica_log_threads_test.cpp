@@ -63,7 +63,7 @@ Result run(const Mix& mix, int launches) {
   replica.restart();
   std::uint64_t random = 99;
   while (result.launches < static_cast<std::uint64_t>(launches) && result.problem.empty()) {
-    while (mix.overflows && result.launches % 32 == 31 && log.recording()) {
+    while (mix.overflows && result.launches % 16 == 15 && log.recording()) {
       allowed.fetch_add(1, std::memory_order_relaxed);
       std::this_thread::yield();
     }
