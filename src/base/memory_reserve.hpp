@@ -13,6 +13,9 @@ void hold_memory_reserve();
 // Blocks of the reserve that are gone; 0 without one.
 unsigned memory_reserve_missing() noexcept;
 
+// Less than half of it is left.
+bool memory_is_short() noexcept;
+
 // Tries to get back what is gone. True: nothing is missing.
 bool refill_memory_reserve() noexcept;
 

@@ -6,6 +6,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -26,11 +27,10 @@ namespace {
 constexpr const char* always[] = {
     // clients: none makes a socket, names an address or connects to one
     "accept", "accept4", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "getpeername",
-    "getsockname", "getsockopt", "poll", "ppoll", "pselect6", "recvfrom", "recvmmsg", "recvmsg", "select", "sendmmsg",
-    "sendmsg", "sendto", "setsockopt", "shutdown",
+    "getsockname", "getsockopt", "poll", "ppoll", "pselect6", "recvfrom", "recvmmsg", "recvmsg", "select", "setsockopt",
+    "shutdown",
     // files that are open
-    "close", "dup", "dup2", "dup3", "fcntl", "fstat", "getdents64", "lseek", "pread64", "read", "readv", "write",
-    "writev",
+    "close", "dup", "dup2", "dup3", "fstat", "getdents64", "lseek", "pread64", "read", "readv", "write", "writev",
     // whether a file is there, and what it is
     "access", "faccessat", "faccessat2", "lstat", "newfstatat", "readlink", "readlinkat", "stat", "statx",
     // by a pipe sanitizers see whether memory can be read
@@ -50,7 +50,9 @@ constexpr const char* always[] = {
     "getegid", "geteuid", "getgid", "getpid", "getppid", "getrandom", "getrusage", "getuid", "sysinfo", "times",
     "uname"};
 
-constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock", "fsync", "ftruncate", "msync"};
+// Where a file system cannot allocate the C library writes, and asks how large blocks are.
+constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock", "fstatfs",
+                                          "fsync",     "ftruncate", "msync", "pwrite64"};
 
 constexpr const char* of_removing_files[] = {"unlink", "unlinkat"};
 
@@ -137,6 +139,14 @@ void filter_system_calls(const SystemCallNeeds& needs) {
   // No memory becomes code. A library that is loaded late cannot be: there is none.
   filter.allow_if("mmap", has_bits(2, PROT_EXEC, 0));
   filter.allow_if("mprotect", has_bits(2, PROT_EXEC, 0));
+
+  // A listener that was shut down could be connected elsewhere by what it sends.
+  filter.allow_if("sendmsg", has_bits(2, MSG_FASTOPEN, 0));
+  filter.allow_if("sendto", has_bits(3, MSG_FASTOPEN, 0));
+  filter.allow_if("sendmmsg", has_bits(3, MSG_FASTOPEN, 0));
+  // Others tell whom to send a signal, and which.
+  for (const int command : {F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD, F_DUPFD_CLOEXEC})
+    filter.allow_if("fcntl", equals(1, static_cast<std::uint64_t>(command)));
 
   // Threads, in no namespace of their own, and no processes. clone3's flags lie in memory, where no filter sees them;
   // where there is none the C library calls clone.

@@ -77,6 +77,13 @@ std::vector<Call> refused_calls(const Before& before) {
        [=, fd = before.socket_fd] { return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address); }},
       {"bind", [=, fd = before.socket_fd] { return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address); }},
       {"listen", [=, fd = before.socket_fd] { return listen(fd, 1); }},
+      {"send that connects",
+       [=, fd = before.socket_fd] {
+         const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+         return static_cast<int>(sendto(fd, "x", 1, MSG_FASTOPEN | MSG_NOSIGNAL, to, sizeof address));
+       }},
+      {"signal to others", [=, fd = before.socket_fd] { return fcntl(fd, F_SETOWN, getppid()); }},
+      {"choice of a signal", [=, fd = before.socket_fd] { return fcntl(fd, F_SETSIG, SIGKILL); }},
       {"open to write", [=] { return open(path, O_WRONLY | O_CLOEXEC); }},
       {"open to read and write", [=] { return open(path, O_RDWR | O_CLOEXEC); }},
       {"open to create", [=] { return open(other, create, 0600); }},

@@ -37,8 +37,11 @@ struct TlsSession::Socket {
   }
   static int write(BIO* bio, const char* from, int bytes) {
     BIO_clear_retry_flags(bio);
-    const std::ptrdiff_t sent = send_bytes(session(bio).fd_, from, static_cast<std::size_t>(bytes));
-    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+    std::ptrdiff_t sent = 0;
+    do {
+      sent = send_bytes(session(bio).fd_, from, static_cast<std::size_t>(bytes));
+    } while (sent < 0 && errno == EINTR);  // no event would tell of the room that is there
+    if (sent < 0 && errno == EAGAIN) BIO_set_retry_write(bio);
     return static_cast<int>(sent);
   }
   static long control(BIO* bio, int command, long /*number*/, void* /*pointer*/) {

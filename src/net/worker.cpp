@@ -229,17 +229,18 @@ void Worker::end_pass() noexcept {
   closed_.clear();
 }
 
-// The pass used up memory that is kept for its end. If it cannot be had again, the connection with the largest buffers
-// is closed.
+// The pass used up memory that is kept for its end. If much of it cannot be had again, the connection with the largest
+// buffers is closed, unless they are so small that it would not help.
 void Worker::save_memory() noexcept {
-  if (refill_memory_reserve()) return;
+  constexpr std::size_t helps_bytes = 16 << 10;
+  if (refill_memory_reserve() || !memory_is_short()) return;
   const auto buffers = [](const Connection& c) {
     return c.kept.capacity() + (c.is_blocked() ? c.unsent->copied_bytes() : 0);
   };
   Connection* most = nullptr;
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
-    if (c->is_closed() || c->in_flight || buffers(*c) == 0) continue;
+    if (c->is_closed() || c->in_flight || buffers(*c) < helps_bytes) continue;
     if (most == nullptr || buffers(*c) > buffers(*most)) most = c;
   }
   if (most == nullptr) return;

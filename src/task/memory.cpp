@@ -357,7 +357,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     }
     // A page that is on its way, or was a moment ago, or that somebody just fills, is not had at the first attempt.
     if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);
   return no_location;
