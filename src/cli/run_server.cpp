@@ -20,6 +20,7 @@
 #include "cli/version.hpp"
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
+#include "planner/planner.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -158,6 +159,12 @@ int run_server(Settings settings, ServerStyle style) {
   if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {
     throw CommandError(EX_USAGE,
                        "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
+  }
+  settings.engine.index_on_device = settings.server.preset == static_cast<unsigned>(Preset::mega_kv);
+  if (settings.engine.index_on_device && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
+    throw CommandError(EX_USAGE,
+                       "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "
+                       "items right with (gpu-values)");
   }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
   settings.engine.scheduler.steal = settings.gpu.steal;

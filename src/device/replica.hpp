@@ -20,6 +20,7 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
+#include "device/device_side.hpp"
 #include "device/replica_images.hpp"
 #include "index/index.hpp"
 #include "index/replica_log.hpp"
@@ -36,65 +37,6 @@ struct ReplicaOptions {
   std::uint32_t shard = 0;                   // of the index that it has: its number (Index::shard_bits())
 };
 
-enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
-// Why it is absent.
-enum class ReplicaAbsence : std::uint8_t { not_started, stopped, out_of_memory, failures };
-std::string_view name_of(ReplicaState state) noexcept;
-std::string_view name_of(ReplicaAbsence absence) noexcept;
-
-// What stays the same in memory of the device while somebody searches it.
-struct ReplicaTable {
-  DeviceArray<Bucket> buckets;
-  DeviceArray<std::uint32_t> winners;  // of Stream::apply
-  std::shared_ptr<const ReplicaImages::Memory> images;
-};
-
-// A drain, and what may be searched after it.
-struct ReplicaLaunch {
-  enum class Status : std::uint8_t {
-    ready,
-    busy,         // the device has not taken what was drained before: answer on the host
-    not_current,  // the replica is not
-  };
-  Status status = Status::not_current;
-  std::uint32_t number = 0;
-  bool whole = false;   // whether a miss can be final
-  DeviceIndex index;    // of the shard, for Shard::local() fingerprints; searches of it begin after `mark` of
-                        // Replica::stream(): there, or with Stream::after()
-  DeviceImages images;  // as true as the index; searched on the stream itself, before the next call here
-  DeviceMark mark = 0;
-  std::uint32_t copy = 0;                     // which upload it goes back to
-  std::shared_ptr<const ReplicaTable> table;  // held until what searches `index` is done
-
-  bool ready() const noexcept { return status == Status::ready; }
-};
-
-// Whether what a ready launch did not find is absent (write protocol 6); if not, the host has to be asked.
-inline bool final_miss(const Index& index, Fingerprint f, const ReplicaLaunch& launch) noexcept {
-  return final_miss(index, f, launch.number, launch.whole);
-}
-
-struct ReplicaStats {
-  ReplicaState state = ReplicaState::absent;
-  ReplicaAbsence absence = ReplicaAbsence::not_started;
-  std::uint64_t uploads = 0;         // begun
-  std::uint64_t uploaded_bytes = 0;  // of all uploads
-  std::uint64_t drains = 0;
-  std::uint64_t relieved = 0;   // of them, by writers whose rings were filling up
-  std::uint64_t records = 0;    // of the log
-  std::uint64_t repeats = 0;    // records seen again, as they were not committed
-  std::uint64_t cells = 0;      // sent to the device because they had changed
-  std::uint64_t busy = 0;       // launches that the device had no room for
-  std::uint64_t overflows = 0;  // of the log
-  std::uint64_t failures = 0;   // of the device's work
-  std::uint64_t lag = 0;        // records and cells that are not in the copy yet
-  std::uint64_t device_bytes = 0, pinned_bytes = 0, log_bytes = 0;
-  bool images_on = false, images_given_up = false;  // given up: the device had no memory for them
-  std::uint64_t image_bytes = 0;                    // of device_bytes
-  std::uint64_t granules = 0;                       // of items, sent to the device
-  std::uint64_t mark_clears = 0;
-};
-
 // What makes it right. Tests take rules out, one at a time, and see wrong answers.
 struct ReplicaRules {
   // An upload reads nothing until the batches that began before the log was on have ended.
@@ -107,49 +49,49 @@ struct ReplicaRules {
 // time, the scheduler's. No call waits for the device. REQUIRES: device, index, log and epochs outlive it; it is the
 // only one that drains the log.
 template <class Rules, class Log>
-class BasicReplica {
+class BasicReplica final : public DeviceSide {
  public:
   // heap: where the items lie; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
   BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
                const Heap* heap = nullptr);
-  ~BasicReplica();
-  BasicReplica(const BasicReplica&) = delete;
-  BasicReplica& operator=(const BasicReplica&) = delete;
+  ~BasicReplica() override;
 
   // Begins to follow the index, if it is absent. Afterwards the state says what became of it.
-  ReplicaState start() noexcept;
+  ReplicaState start() noexcept override;
   // Gives the device's memory back once the work that is queued is done, and switches the log off.
-  void stop() noexcept;
+  void stop() noexcept override;
 
-  const Shard& shard() const noexcept { return shard_; }
+  const Shard& shard() const noexcept override { return shard_; }
 
   // Uploads at most so many bytes, as far as the device has taken what was sent before. Between two steps writers, the
   // growth of the host's table and drains go on. Nothing to do unless the state is `uploading`.
-  ReplicaState step(std::uint64_t budget_bytes) noexcept;
+  ReplicaState step(std::uint64_t budget_bytes) noexcept override;
+  bool is_busy() const noexcept override { return false; }  // its state says it
 
   // Counts a launch, and queues the changes that the log has. REQUIRES: the batches that use the result are in their
   // epochs, so that no item that the launch can find is reused before they end.
-  ReplicaLaunch drain() noexcept;
+  ReplicaLaunch drain() noexcept override;
 
   // Whether the copy that a launch searched was made without a failure: what was found counts once its own mark and
   // this are ok.
-  DeviceStatus poll(const ReplicaLaunch& launch) noexcept;
+  DeviceStatus poll(const ReplicaLaunch& launch) noexcept override;
 
   // The stream of all changes. Others queue searches behind them, and mark those before the next call here. REQUIRES:
   // the state has been `uploading` at least once.
-  Stream& stream() noexcept { return *stream_; }
+  Stream& stream() noexcept override { return *stream_; }
 
   // Of an item with an image, at most; 0: there are to be no images.
-  std::uint32_t image_granules() const noexcept { return images_.item_granules(); }
+  std::uint32_t image_granules() const noexcept override { return images_.item_granules(); }
 
   // For writers between two batches, in no epoch of their own and under no stripe: when wants_drain(), drains the log
   // into pinned memory, unless somebody else is at it.
-  bool wants_drain() const noexcept { return log_.wants_drain(shard_.number); }
+  bool wants_drain() const noexcept override { return log_.wants_drain(shard_.number); }
+  bool wants_relief() const noexcept override { return wants_drain(); }
   // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
-  DeviceMark waits_for() noexcept;
-  void relieve() noexcept;
+  DeviceMark waits_for() noexcept override;
+  void relieve() noexcept override;
 
-  ReplicaStats stats() noexcept;  // those of the last call, if a call to the driver holds everything up
+  ReplicaStats stats() noexcept override;  // those of the last call, if a call to the driver holds everything up
 
  private:
   struct InFlight {

@@ -76,6 +76,14 @@ struct DirtyCell {
 };
 static_assert(sizeof(DirtyCell) == 16);
 
+// What a device's own table is told: the fingerprint's cell with location `from` now has `to`. no_location for `from`:
+// there was none; for `to`: it is removed.
+struct CellChange {
+  Fingerprint f;
+  std::uint32_t from, to;
+};
+static_assert(sizeof(CellChange) == 16);
+
 // Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes what
 // it finds. Device addresses.
 struct SearchPart {

@@ -13,7 +13,11 @@ namespace tandem {
 Index::Guard Index::lock(Fingerprint f) noexcept { return Guard(*this, f); }
 
 Index::Guard::Guard(Index& index, Fingerprint f) noexcept
-    : index_(index), f_(f), lock_(index.stripes_.of(f.signature)), phase_(index.phase()) {}
+    : index_(index),
+      f_(f),
+      lock_(index.stripes_.of(f.signature)),
+      phase_(index.phase()),
+      overlay_(index.on_device() ? &index.overlay_of(f) : nullptr) {}
 
 Index::Guard::~Guard() {
   if (changed_) {
@@ -82,16 +86,24 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
   return item_;
 }
 
-Item* Index::Guard::find(std::string_view key) noexcept {
+Item* Index::Guard::find(std::string_view key, Location candidate) noexcept {
+  if (TD_UNLIKELY(overlay_ != nullptr)) return find_over_device(key, candidate);
   return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 
+// At most one item of a key is live: a live one at a location is the key's.
 Item* Index::Guard::find(Location l) noexcept {
+  if (TD_UNLIKELY(overlay_ != nullptr)) {
+    item_ = is_live(index_.heap_.at(l)) ? index_.heap_.at(l) : nullptr;
+    record_ = item_ != nullptr ? overlay_->find_locked(f_, l) : Overlay::none;
+    return item_;
+  }
   return find_cell([l](Cell c, const Item*) { return c.location() == l; });
 }
 
 Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
+  if (TD_UNLIKELY(overlay_ != nullptr)) return put_over_device(now, live_state);
   const Cell cell = Cell::of(f_.signature, now);
   Item* const item = index_.heap_.at(now);
   if (item_ != nullptr) {
@@ -139,6 +151,7 @@ void Index::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
   const ChangeLog::Ticket ticket = reserve();
   kill(item_);
+  if (TD_UNLIKELY(overlay_ != nullptr)) overlay_->erase(f_, index_.heap_.location_of(item_), record_);
   for (std::uint64_t*& c : cell_) {
     if (c != nullptr) write_cell(c, empty_cell);
     c = nullptr;
@@ -147,6 +160,39 @@ void Index::Guard::erase() noexcept {
   index_.count(-1);
   item_ = nullptr;
   changed_ = true;
+}
+
+// The key's record first: what the device found may have been replaced since.
+Item* Index::Guard::find_over_device(std::string_view key, Location candidate) noexcept {
+  const Heap& heap = index_.heap_;
+  const Overlay::Found found = overlay_->find_locked(f_, key, heap);
+  item_ = found.location != no_location ? heap.at(found.location) : nullptr;
+  record_ = found.record;
+  clash_ = found.clash;
+  Item* const other = heap.at(candidate);
+  if (candidate == no_location || !is_live(other)) return item_;
+  if (!other->has_key(key)) {
+    clash_ = true;
+  } else if (item_ == nullptr) {
+    item_ = other;
+  }
+  return item_;
+}
+
+Index::Put Index::Guard::put_over_device(Location now, std::uint64_t live_state) noexcept {
+  if (item_ == nullptr && index_.is_device_full()) return Put::needs_room;
+  Item* const item = index_.heap_.at(now);
+  item->state_word.store(live_state, std::memory_order_release);
+  if (item_ != nullptr) {
+    kill(item_);
+  } else {
+    index_.count(1);
+  }
+  overlay_->put(f_, item_ != nullptr ? index_.heap_.location_of(item_) : no_location, now, record_, clash_);
+  record_ = overlay_->find_locked(f_, now);
+  item_ = item;
+  changed_ = true;
+  return Put::done;
 }
 
 void Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {

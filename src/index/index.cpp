@@ -53,7 +53,8 @@ void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* lo
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
-Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept {
+Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate) const noexcept {
+  if (on_device()) return find_over_device(f, key, state, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   const Phase& p = phase();
   SpinWait waiting;
@@ -86,6 +87,7 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state) con
 void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
 
 std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
+  if (on_device()) return 0;
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -98,11 +100,12 @@ std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept 
 }
 
 bool Index::wants_growth() const noexcept {
+  if (on_device()) return false;
   return room_failed_.load(std::memory_order_relaxed) ||
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
 }
 
-std::uint64_t Index::cell_count() const noexcept { return phase().target->cells(); }
+std::uint64_t Index::cell_count() const noexcept { return on_device() ? device_cells_ : phase().target->cells(); }
 
 std::uint64_t Index::item_count() const noexcept {
   std::int64_t sum = 0;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/epoch.hpp"
 #include "base/fingerprint.hpp"
@@ -17,6 +18,8 @@
 #include "heap/heap.hpp"
 #include "index/change_log.hpp"
 #include "index/cuckoo.hpp"
+#include "index/overlay.hpp"
+#include "index/shard.hpp"
 #include "index/stripes.hpp"
 #include "index/table.hpp"
 
@@ -77,8 +80,9 @@ class Index {
   void search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept;
   // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
   // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
-  // the key's stripe.
-  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept;
+  // the key's stripe. While the table is a device's, `candidate` is what it found for the key in a search that the
+  // caller's epoch covers, or no_location if it found nothing: without it only unfinished writes are found.
+  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate = no_location) const noexcept;
 
   // --- writing ---
 
@@ -93,14 +97,14 @@ class Index {
     Guard& operator=(const Guard&) = delete;
     ~Guard();
     // The key's live item (expired and flushed ones too: that is the caller's judgement), or nullptr. Remembers its
-    // cell for put() and erase().
-    Item* find(std::string_view key) noexcept;
+    // cell for put() and erase(). candidate: as of Index::find().
+    Item* find(std::string_view key, Location candidate = no_location) noexcept;
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
     // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
     // returned an item it is replaced (new -> live, old -> dead, then the cell: decision 7), else the item is
     // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
-    // over.
+    // over. While the table is a device's, the slot of what was replaced or erased is the index's to retire.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
     // Removes what find() returned (live -> dead, then the cell). REQUIRES: find() returned an item.
     void erase() noexcept;
@@ -115,6 +119,8 @@ class Index {
     template <class IsIt>
     Item* find_cell(IsIt is_it) noexcept;
     ChangeLog::Ticket reserve() const noexcept;
+    Item* find_over_device(std::string_view key, Location candidate) noexcept;
+    Put put_over_device(Location now, std::uint64_t live_state) noexcept;
 
     Index& index_;
     const Fingerprint f_;
@@ -122,6 +128,9 @@ class Index {
     const Phase& phase_;
     Item* item_ = nullptr;         // what find() returned
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
+    Overlay* const overlay_;       // the table is a device's, and this has the key's unfinished writes; nullptr: it is not
+    Overlay::RecordId record_ = Overlay::none;  // of item_
+    bool clash_ = false;                        // the device may have another key's cell of the same fingerprint
     bool changed_ = false;
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
@@ -161,6 +170,41 @@ class Index {
   bool grow(EpochDomain::Participant& self);
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
+
+  // --- placement `device`: the table is in the memory of devices, one shard each (docs/decisions/0020-index-on-a-device.md)
+
+  // Where the table is: on devices; on its way back, from the moment when one was lost; or here.
+  enum class Place : std::uint8_t { host, device, leaving };
+  TD_INLINE Place place() const noexcept { return place_.load(std::memory_order_seq_cst); }
+  TD_INLINE bool on_device() const noexcept {
+    return TD_UNLIKELY(place_.load(std::memory_order_relaxed) != Place::host);
+  }
+  // From now on the devices have all keys, and the host's table is given up. cells: of all devices together.
+  // REQUIRES: they do, but for the clashes() of the table; nobody else uses the index yet, and no replica follows it.
+  // Throws std::bad_alloc, and nothing has changed.
+  void enter_device(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells);
+  // Calls f(Fingerprint, Location) for every item that a device is to have, and clash(Fingerprint, Location) for those
+  // whose fingerprint another one has. REQUIRES: nobody uses the index yet.
+  template <class F, class Clash>
+  void for_each_to_move(F f, Clash clash) const;
+  // A device is lost. Whoever begins an epoch from now on waits until rebuild() is done. Any thread.
+  void leave_device() noexcept;
+  // Makes the host's table again, from the heap's live items; items for which the system has no memory are dropped. The
+  // budget may be overdrawn afterwards. REQUIRES: place() is leaving; the caller is in no epoch; one caller.
+  void rebuild(Heap::Cache& cache, unsigned threads) noexcept;
+
+  // Whether a change can be made now; asked under no stripe, once before each. Without a device it always can.
+  TD_INLINE bool takes_changes(Fingerprint f) const noexcept { return !on_device() || overlay_of(f).has_room(); }
+  // Whether the devices' tables are full, so that something has to go before a key can come.
+  bool is_device_full() const noexcept { return device_full_.load(std::memory_order_relaxed); }
+  // The schedulers look at the load now and then.
+  void watch_device_load() noexcept;
+  // Retires slots whose changes the devices have; of this thread's changes, or all.
+  void settle_changes(Heap::Cache& cache, bool all = false) noexcept;
+  bool has_unretired() const noexcept;
+  std::size_t overlay_count() const noexcept { return overlays_.size(); }
+  Overlay& overlay(std::uint32_t shard) const noexcept { return *overlays_[shard]; }
+  Stripes& stripes() noexcept { return stripes_; }
 
   // --- what a replica follows ---
 
@@ -224,6 +268,8 @@ class Index {
   bool copy_some() noexcept;
   bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
+  Overlay& overlay_of(Fingerprint f) const noexcept { return *overlays_[Shard::number_of(f, options_.shard_bits)]; }
+  Item* find_over_device(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate) const noexcept;
 
   IndexOptions options_;  // constant once made
   const CuckooOps& ops_;
@@ -243,7 +289,31 @@ class Index {
   Copying copying_;
   std::atomic<std::uint64_t> table_bytes_{0};
   std::unique_ptr<Counter[]> counters_;
+  std::atomic<Place> place_{Place::host};
+  std::atomic<bool> device_full_{false};
+  std::uint64_t device_cells_ = 0;
+  std::vector<std::unique_ptr<Overlay>> overlays_;  // kept to the end: who is stuck in a driver may come back
 };
+
+template <class F, class Clash>
+void Index::for_each_to_move(F f, Clash clash) const {
+  const IndexView view = phase().read->view();
+  for_each_cell([&](const Table&, std::uint64_t, Cell c) {
+    const Fingerprint mine = options_.fingerprint(heap_.at(c.location())->key(), options_.hash_seed);
+    bool is_first = true;
+    for (const std::uint32_t b : {view.first(mine), view.second(mine)}) {
+      for (const std::uint64_t bits : view.buckets[b].cell) {
+        const Cell other{bits};
+        if (other.signature() == c.signature() && other.location() < c.location()) is_first = false;
+      }
+    }
+    if (is_first) {
+      f(mine, c.location());
+    } else {
+      clash(mine, c.location());
+    }
+  });
+}
 
 template <class F>
 void Index::for_each_cell(F f) const {

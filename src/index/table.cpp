@@ -9,10 +9,10 @@
 namespace tandem {
 
 std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget,
-                                   std::uint32_t shard_bits) {
+                                   std::uint32_t shard_bits, bool overdraw) {
   TD_ASSERT(std::has_single_bit(buckets) && buckets >> shard_bits >= buckets_min && buckets <= buckets_max);
   const std::uint64_t bytes = buckets * sizeof(Bucket);
-  if (!budget.take(bytes)) return nullptr;
+  if (!(overdraw ? budget.claim(bytes) : budget.take(bytes))) return nullptr;
   // Room to start at a huge page's boundary; what lies beside the table is never touched and so never resident.
   constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
   const bool align = huge_pages && bytes >= huge_page_bytes;

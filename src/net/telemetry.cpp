@@ -52,6 +52,11 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
     stat("values_granules_sent", d.replica.granules);
     stat("values_mark_clears", d.replica.mark_clears);
   }
+  stat("index", d.has_index ? "device" : "replica");
+  if (d.has_index) {
+    stat("index_cells", d.cells);
+    stat("index_resident_keys", d.resident);
+  }
   stat("replica_state", name_of(d.replica.state));
   if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
   stat("replica_lag", d.replica.lag);

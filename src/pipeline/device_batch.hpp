@@ -56,6 +56,7 @@ class DevicePart {
   friend class Scheduler;
   friend class DeviceBatch;
   friend class DeviceBatches;
+  friend class DeviceSearch;
 
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;
@@ -87,6 +88,7 @@ class DeviceBatch {
 
  private:
   friend class DeviceBatches;
+  friend class DeviceSearch;
 
   // The devices have the queries up to `device_end`, whose fingerprints this makes.
   void hash(std::uint64_t hash_seed, std::uint32_t device_end) noexcept;

@@ -69,7 +69,13 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
       timer.skip();
       continue;
     }
+    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.index.on_device() && !batch.searched_at(i))
+      context_.remote->search(batch, i);
     i = batch.size() - i > strip_queries_max ? run_strips(batch, i, writer, timer) : run_strip(batch, i, writer, timer);
+  }
+  if (TD_UNLIKELY(context_.remote != nullptr)) {
+    context_.remote->end();
+    context_.shared.index.settle_changes(context_.cache);
   }
   // Asking costs a sum over counters: not for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= stores_per_growth_check)) {
@@ -126,7 +132,8 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   task::memory(context_, batch, states[0]);
   timer.lap(Task::memory, states[0].strip.size());
   if (TD_UNLIKELY(looked_end != states[0].strip.end)) looked_end = batch.size();  // it was cut: nothing follows
-  context_.epoch.enter();
+  context_.enter();
+  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, states[0]);
   flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
   while (looked < 3 * lead && look()) {
   }
@@ -175,7 +182,8 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   timer.lap(Task::index, 0);
   task::memory(context_, batch, state);
   timer.lap(Task::memory, state.strip.size());
-  context_.epoch.enter();
+  context_.enter();
+  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, state);
   state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
   if (TD_LIKELY(!batch.searched_at(begin))) task::search(context_, batch, state);
   if (state.left != 0) task::search_rest(context_, batch, state);
@@ -189,6 +197,20 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   context_.epoch.exit();
   if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
   return stopped.at;
+}
+
+// What a device had found may have been let go of for a slot, or since.
+bool Executor::is_ready(const Batch& batch, std::uint32_t begin) const noexcept {
+  return TD_LIKELY(!context_.shared.index.on_device()) || batch.searched_at(begin);
+}
+
+// The slots that MM prepared are at hand for the next attempt.
+std::uint32_t Executor::start_over(Batch& batch, StripState& state) noexcept {
+  const std::uint32_t begin = state.strip.begin;
+  index_is_full_ = state.refuse_first;
+  task::cut(context_, batch, state, begin);
+  context_.epoch.exit();
+  return begin;
 }
 
 // PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the

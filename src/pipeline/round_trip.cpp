@@ -25,7 +25,7 @@ double ns_since(Steady::time_point begun) {
 RoundTrip::RoundTrip(Device& device, const Index& index, EpochDomain& epochs)
     : device_(device), index_(index), epoch_(epochs), fingerprints_(device, many), locations_(device, many) {}
 
-std::optional<std::uint32_t> RoundTrip::measure(Replica& replica, std::chrono::milliseconds deadline,
+std::optional<std::uint32_t> RoundTrip::measure(DeviceSide& replica, std::chrono::milliseconds deadline,
                                                 std::chrono::microseconds cycle) {
   // Disturbances only add.
   double few_ns = endless, many_ns = endless, host_ns = endless;
@@ -73,7 +73,7 @@ DeviceStatus RoundTrip::wait(Stream& stream, std::chrono::milliseconds deadline)
 }
 
 // Nothing: it was not launched. Endless: it was, and there is no answer.
-std::optional<double> RoundTrip::on_device_ns(Replica& replica, std::uint32_t count,
+std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t count,
                                               std::chrono::milliseconds deadline) {
   draw(count);
   const Steady::time_point begun = Steady::now();

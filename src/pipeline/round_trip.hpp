@@ -8,7 +8,7 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
-#include "device/replica.hpp"
+#include "device/device_side.hpp"
 #include "index/index.hpp"
 
 namespace tandem {
@@ -25,7 +25,7 @@ class RoundTrip {
   // come within `deadline` (then it is given up). `cycle`: what a batch may have to wait for its launch besides.
   // Nothing if the replica has no room for changes just now. Takes a millisecond or so. REQUIRES: the replica is
   // current; nothing is in flight.
-  std::optional<std::uint32_t> measure(Replica& replica, std::chrono::milliseconds deadline,
+  std::optional<std::uint32_t> measure(DeviceSide& replica, std::chrono::milliseconds deadline,
                                        std::chrono::microseconds cycle = {});
 
   // A search of n takes device_ns + n * device_query_ns there, and n * host_query_ns here.
@@ -40,7 +40,7 @@ class RoundTrip {
  private:
   static constexpr std::uint32_t few = 64, many = 8192, tries = 7;
   DeviceStatus wait(Stream& stream, std::chrono::milliseconds deadline) noexcept;
-  std::optional<double> on_device_ns(Replica& replica, std::uint32_t count, std::chrono::milliseconds deadline);
+  std::optional<double> on_device_ns(DeviceSide& replica, std::uint32_t count, std::chrono::milliseconds deadline);
   double on_host_ns(std::uint32_t count) noexcept;
   void draw(std::uint32_t count) noexcept;
 

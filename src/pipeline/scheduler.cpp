@@ -24,7 +24,7 @@ constexpr auto ask_power_every = std::chrono::seconds(2);
 
 }  // namespace
 
-Scheduler::Scheduler(Device& device, Replica& replica, const SchedulerOptions& options, RoundTrip* round_trip)
+Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions& options, RoundTrip* round_trip)
     : device_(device),
       replica_(replica),
       options_(options),
@@ -134,7 +134,7 @@ bool Scheduler::follow() noexcept {
   }
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
-  return state_ == ReplicaState::uploading;
+  return state_ == ReplicaState::uploading || replica_.is_busy();
 }
 
 // Its work has the same deadline as a launch.

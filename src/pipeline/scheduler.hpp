@@ -18,7 +18,7 @@
 
 #include "base/wakeup.hpp"
 #include "device/device.hpp"
-#include "device/replica.hpp"
+#include "device/device_side.hpp"
 #include "observe/counters.hpp"
 #include "pipeline/device_batch.hpp"
 #include "pipeline/round_trip.hpp"
@@ -54,7 +54,7 @@ class Scheduler {
  public:
   // Starts the thread. All of them outlive it. round_trip: says now and then which batches are worth a launch; nullptr:
   // all are. Throws DeviceError.
-  Scheduler(Device& device, Replica& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
+  Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
   ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is stuck there
   // Ends the thread, the first part of the destructor. False: it did not end within `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit) noexcept;
@@ -88,7 +88,7 @@ class Scheduler {
 
   // A worker between two batches, under no stripe: drains the log when it fills faster than launches do it.
   void relieve() noexcept {
-    if (TD_UNLIKELY(replica_.wants_drain())) replica_.relieve();
+    if (TD_UNLIKELY(replica_.wants_relief())) replica_.relieve();
   }
 
   // Any thread: SchedulerOptions::cycle, from the next launch on.
@@ -130,7 +130,7 @@ class Scheduler {
   void refuse_all() noexcept;
 
   Device& device_;
-  Replica& replica_;
+  DeviceSide& replica_;
   const SchedulerOptions options_;
   RoundTrip* const round_trip_;
   std::atomic<DevicePart*> queue_{nullptr};  // last handed over first

@@ -15,16 +15,17 @@ enum class Preset : std::uint8_t {
   cpu,        // the host does everything
   automatic,  // a device searches for batches that are large enough: what they wait for it they would have searched for
   mirrored,   // for every batch (to try it)
+  mega_kv,    // the same, and the index is in devices' memory alone (EngineOptions::index_on_device)
 };
 
-inline constexpr std::array<std::string_view, 3> preset_names = {"cpu", "auto", "mirrored"};
+inline constexpr std::array<std::string_view, 4> preset_names = {"cpu", "auto", "mirrored", "mega-kv"};
 
 // A constant plan for each preset, and the schedulers' measured threshold between them.
 class Planner {
  public:
   // schedulers: of the devices; nullptr: there are none. They outlive the planner.
   Planner(Preset preset, const Schedulers* schedulers) noexcept
-      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), is_forced_(preset == Preset::mirrored) {}
+      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), is_forced_(preset == Preset::mirrored || preset == Preset::mega_kv) {}
 
   bool uses_device() const noexcept { return schedulers_ != nullptr; }
   const Plan& plan_for(std::uint32_t queries) const noexcept {

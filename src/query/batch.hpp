@@ -80,6 +80,8 @@ class Batch {
   // The device had the front of the batch up to here, the rest is the host's (stealing, write protocol 9).
   std::uint32_t device_end = 0;
   TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return searched && i < device_end; }
+  // What a device has found for it, if one was asked.
+  TD_INLINE Location candidate(std::uint32_t i) const noexcept { return searched_at(i) ? locations_[i] : no_location; }
   std::uint32_t launch = 0;
   // Then also: the items' images, as they were at that launch (ItemImages). nullptr: it has none.
   const std::uint32_t* images = nullptr;            // of each query: its image's place in its arena plus 1; 0: none

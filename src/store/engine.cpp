@@ -6,7 +6,9 @@
 #include <random>
 #include <stdexcept>
 
+#include "device/device_table.hpp"
 #include "pipeline/device_batches.hpp"
+#include "pipeline/device_search.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {
@@ -26,7 +28,8 @@ std::uint64_t random_seed() {
 std::uint32_t epochs_for(const EngineOptions& o) {
   constexpr std::uint32_t own = 2;             // of maintenance and crawler
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
-  return o.contexts_max * (o.devices.empty() ? 1 : 1 + DeviceBatches::count_default) + own +
+  const std::uint32_t searches = o.devices.empty() ? 0 : DeviceBatches::count_default + (o.index_on_device ? 1 : 0);
+  return (o.contexts_max + own) * (1 + searches) +
          of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
 
@@ -43,7 +46,7 @@ IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
   index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(items_expected, cells_max)));
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
-  index.log = log;
+  index.log = o.index_on_device ? nullptr : log;
   index.shard_bits = shard_bits_of(o);
   return index;
 }
@@ -88,23 +91,43 @@ Engine::Engine(const EngineOptions& options)
     save_clock();
   }
   evictions_seen_.assign(heap_->class_count(), 0);
+  open_devices();
   maintenance_context_ = make_context();
   crawler_context_ = make_context();
   crawler_.emplace(*crawler_context_, CrawlerOptions{.enabled = options_.crawl,
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
-  open_devices();
 }
 
-// What the store has on one device. Its scheduler ends first.
+// What the store has on one device: a replica of its shard of the index, or the shard itself. Its scheduler ends first.
 struct Engine::OnDevice {
-  OnDevice(Engine& engine, Device& on, std::uint32_t shard)
-      : device(on),
-        replica(on, *engine.index_, *engine.replica_log_, engine.epochs_,
-                {.images = engine.options_.device_values, .shard = shard}, &*engine.heap_),
-        round_trip(on, *engine.index_, engine.epochs_),
-        scheduler(on, replica, options_of(engine, shard), &round_trip) {}
+  OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
+    const EngineOptions& o = engine.options_;
+    if (o.index_on_device) {
+      auto own = std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
+      own->load(o.scheduler.deadline * 60);
+      table = own.get();
+      side = std::move(own);
+    } else {
+      side = std::make_unique<Replica>(on, *engine.index_, *engine.replica_log_, engine.epochs_,
+                                       ReplicaOptions{.images = o.device_values, .shard = shard}, &*engine.heap_);
+      round_trip.emplace(on, *engine.index_, engine.epochs_);
+      schedule(engine, shard);
+    }
+  }
+  void schedule(Engine& engine, std::uint32_t shard) {
+    scheduler.emplace(device, *side, options_of(engine, shard), round_trip ? &*round_trip : nullptr);
+  }
+  // As large as the smallest items may make it, so that it need not grow.
+  static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
+    constexpr double load = 0.9;
+    const auto cells = static_cast<std::uint64_t>(static_cast<double>(o.memory_bytes / granule_bytes) / load);
+    return {.cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
+            .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
+            .shard = shard,
+            .change_cycle = o.scheduler.cycle * o.change_cycles};
+  }
   static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
@@ -112,9 +135,10 @@ struct Engine::OnDevice {
   }
 
   Device& device;
-  Replica replica;
-  RoundTrip round_trip;
-  Scheduler scheduler;
+  std::unique_ptr<DeviceSide> side;
+  DeviceTable* table = nullptr;  // of `side`, if it has the index
+  std::optional<RoundTrip> round_trip;
+  std::optional<Scheduler> scheduler;
 };
 
 // A device that cannot be used is a line in the log; the others are of no use without it.
@@ -124,20 +148,46 @@ void Engine::open_devices() {
     try {
       const auto shard = static_cast<std::uint32_t>(on_devices_.size());
       on_devices_.push_back(std::make_unique<OnDevice>(*this, *device, shard));
-      schedulers.push_back(&on_devices_.back()->scheduler);
+      if (options_.index_on_device && on_devices_.size() == options_.devices.size()) move_index_to_devices();
     } catch (const std::exception& e) {
       on_devices_.clear();
       if (options_.log) options_.log("device " + device->info().name + " is not used: " + e.what());
       return;
     }
   }
+  for (const auto& on : on_devices_) schedulers.push_back(&*on->scheduler);
   if (!schedulers.empty()) schedulers_.emplace(std::move(schedulers));
+}
+
+// The devices have all that the host's table has.
+void Engine::move_index_to_devices() {
+  const auto records = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
+  std::vector<std::unique_ptr<Overlay>> overlays;
+  std::uint64_t cells = 0;
+  for (const auto& on : on_devices_) {
+    overlays.push_back(std::make_unique<Overlay>(records, options_.contexts_max + 4, budget_));
+    cells += on->table->cells();
+  }
+  index_->enter_device(std::move(overlays), cells);
+  try {
+    for (std::uint32_t shard = 0; shard < on_devices_.size(); ++shard) on_devices_[shard]->schedule(*this, shard);
+  } catch (...) {
+    index_->leave_device();
+    throw;
+  }
+}
+
+void Engine::set_cycle(std::chrono::microseconds cycle) noexcept {
+  for (const auto& on : on_devices_) {
+    if (on->table != nullptr) on->table->set_change_cycle(cycle * options_.change_cycles);
+    on->scheduler->set_cycle(cycle);
+  }
 }
 
 Engine::~Engine() {
   stop_maintenance();
   schedulers_.reset();
-  for (const auto& on : on_devices_) on->scheduler.request_stop();
+  for (const auto& on : on_devices_) on->scheduler->request_stop();
   on_devices_.clear();
   save_in_order();
   shared_.reset();
@@ -150,10 +200,10 @@ bool Engine::close(std::chrono::milliseconds limit) noexcept {
   stop_maintenance();
   const auto end = std::chrono::steady_clock::now() + limit;
   bool all_stopped = true;
-  for (const auto& on : on_devices_) on->scheduler.request_stop();
+  for (const auto& on : on_devices_) on->scheduler->request_stop();
   for (const auto& on : on_devices_) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    all_stopped &= on->scheduler.stop(std::max(left, std::chrono::milliseconds(1)));
+    all_stopped &= on->scheduler->stop(std::max(left, std::chrono::milliseconds(1)));
   }
   if (all_stopped) return true;
   save_in_order();
@@ -193,7 +243,8 @@ void Engine::open_heap_and_index() {
     }
   }
   heap_.emplace(heap, budget_, epochs_);
-  if (!options_.devices.empty()) replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
+  if (!options_.devices.empty() && !options_.index_on_device)
+    replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
   if (!file_ || !file_->has_items()) {
     index_.emplace(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
     return;
@@ -244,6 +295,7 @@ void Engine::save_clock() noexcept {
 
 Engine::ContextPtr Engine::make_context() {
   auto context = std::make_unique<Context>(*shared_);
+  if (schedulers_ && options_.index_on_device) context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(context.get());
   return {context.release(), {this}};
@@ -329,6 +381,7 @@ EngineStats Engine::stats() const {
   s.index_cells = index_->cell_count();
   s.retired_bytes = heap_->retired_bytes();
   s.index_growths = index_growths_.load(std::memory_order_relaxed);
+  s.index_rebuild_ms = index_rebuild_ms_.load(std::memory_order_relaxed);
   s.pages_moved = pages_moved_.load(std::memory_order_relaxed);
   s.huge_items = heap_->huge_items();
   s.item_bytes = heap_->huge_bytes();
@@ -343,7 +396,7 @@ std::vector<DeviceStats> Engine::device_stats() {
   std::vector<DeviceStats> all;
   for (const auto& on : on_devices_) {
     DeviceStats& s = all.emplace_back();
-    const Scheduler& scheduler = on->scheduler;
+    const Scheduler& scheduler = *on->scheduler;
     s.name = on->device.info().name;
     s.backend = on->device.info().backend;
     s.lost_reason = on->device.lost_reason();
@@ -362,7 +415,11 @@ std::vector<DeviceStats> Engine::device_stats() {
     s.failed_batches = c.failed_batches.get();
     s.device_ns = c.device_ns.get();
     s.cycle_ns = c.cycle_ns.get();
-    s.replica = on->replica.stats();
+    s.replica = on->side->stats();
+    if (on->table == nullptr) continue;
+    s.has_index = true;
+    s.cells = on->table->cells();
+    s.resident = index_->overlay(on->table->shard().number).stats().resident;
   }
   return all;
 }
@@ -481,10 +538,22 @@ void Engine::maintain() {
   clock_.tick();
   if (file_) save_clock();
   apply_due_flush();
+  if (index_->place() == Index::Place::leaving) bring_index_back();
   shrink();
   if (index_->wants_growth()) grow_index();
   apply_reassign();
   balance_classes();
+}
+
+// After a device was lost. Everybody waits for it.
+void Engine::bring_index_back() {
+  constexpr unsigned threads_max = 16;
+  const auto start = std::chrono::steady_clock::now();
+  index_->rebuild(maintenance_context_->cache, std::clamp(std::thread::hardware_concurrency(), 1u, threads_max));
+  index_rebuild_ms_.store(
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count()),
+      std::memory_order_relaxed);
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.

@@ -43,6 +43,10 @@ struct EngineOptions {
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. Whatever becomes of them, the store goes on. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};
+  // The index lies in the devices' memory and nowhere else (placement `device`), if they have room for it and no
+  // replica of it elsewhere; a lost device brings it back. Changes go there every so many scheduling cycles.
+  bool index_on_device = false;
+  std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
   ReplicaImagesOptions device_values{};                 // small items that lie in each device's memory, too
   std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
@@ -53,6 +57,7 @@ struct EngineStats {
   std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0,
                 index_cells = 0, retired_bytes = 0;
   std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
+  std::uint64_t index_rebuild_ms = 0;  // how long it took to bring the index back from a lost device; 0: it was not
   std::vector<ClassStats> classes;
 };
 
@@ -68,6 +73,8 @@ struct DeviceStats {
                 device_ns = 0, cycle_ns = 0;
   std::optional<std::uint32_t> power_mw;
   ReplicaStats replica;
+  bool has_index = false;  // no replica: the index itself
+  std::uint64_t cells = 0, resident = 0;
 };
 
 // One task's cost, from the sampled batches of all contexts.
@@ -116,6 +123,8 @@ class Engine {
 
   // Of the devices; nullptr: there is none, or not all of them can be used.
   const Schedulers* schedulers() const noexcept { return schedulers_ ? &*schedulers_ : nullptr; }
+  // The scheduling cycle of all devices, from the next launch on.
+  void set_cycle(std::chrono::microseconds cycle) noexcept;
   std::vector<DeviceStats> device_stats();  // one for each that is used
 
   Crawler& crawler() noexcept { return *crawler_; }
@@ -162,6 +171,8 @@ class Engine {
   void flush_now() noexcept;
   void open_heap_and_index();
   void open_devices();
+  void move_index_to_devices();
+  void bring_index_back();
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
 
@@ -192,7 +203,7 @@ class Engine {
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
 
-  std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0};
+  std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0};
   std::atomic<unsigned> automove_{1};
   std::atomic<std::uint32_t> reassign_{0};     // a request: classes from << 16 | to, and bit 31; 0: none
   std::vector<std::uint64_t> evictions_seen_;  // by class, at the last balance

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/clock.hpp"
 #include "base/epoch.hpp"
@@ -12,6 +13,7 @@
 #include "index/index.hpp"
 #include "observe/counters.hpp"
 #include "observe/task_counters.hpp"
+#include "query/batch.hpp"
 #include "task/observer.hpp"
 
 namespace tandem {
@@ -93,6 +95,24 @@ class InFlight {
   virtual void let_go() noexcept = 0;
 };
 
+// A worker's way to search on a device, at once, what was not searched or is not to be followed any more. For the index
+// that only a device has.
+class RemoteSearch {
+ public:
+  RemoteSearch() = default;
+  RemoteSearch(const RemoteSearch&) = delete;
+  RemoteSearch& operator=(const RemoteSearch&) = delete;
+  virtual ~RemoteSearch() = default;
+  // Makes the batch a searched one from `begin` on, or some way from there. Returns when it is, or when the index is on
+  // its way back to the host. What it found can be followed until end() or let_go(). REQUIRES: no epoch of the
+  // context's.
+  virtual void search(Batch& batch, std::uint32_t begin) noexcept = 0;
+  // Nobody follows what was found.
+  virtual void end() noexcept = 0;
+  // As InFlight's.
+  virtual void let_go() noexcept = 0;
+};
+
 // One worker's own: a server worker thread, or a thread that uses the embedded store. One thread at a time.
 struct Context {
   explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
@@ -106,13 +126,22 @@ struct Context {
   StoreCounters counters;
   TaskCounters tasks;
   InFlight* in_flight = nullptr;    // no device; outlives every use of the context
+  std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
   Observer* observer = nullptr;     // nobody watches; set by the context's thread
   std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
 
   // Before this thread waits for epochs to end.
   void let_go() const noexcept {
     if (TD_UNLIKELY(in_flight != nullptr)) in_flight->let_go();
+    if (TD_UNLIKELY(remote != nullptr)) remote->let_go();
   }
+  // Begins an epoch in which the index may be used.
+  TD_INLINE void enter() noexcept {
+    epoch.enter();
+    if (TD_UNLIKELY(shared.index.place() == Index::Place::leaving)) wait_for_index();
+  }
+  // An epoch again, when the index is there again.
+  TD_NOINLINE void wait_for_index() noexcept;
 };
 
 // Whether a live item is out of date: expired, or older than the last flush_all.

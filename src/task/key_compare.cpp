@@ -17,14 +17,14 @@ TD_INLINE void count_read(StoreCounters& counters, Status status) noexcept {
 }
 
 // An item that is over is a miss, and its memory goes back at once.
-TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, bool expired) noexcept {
+TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, const Item* item, bool expired) noexcept {
   if (expired) {
     context.counters.get_expired.add();
   } else {
     context.counters.get_flushed.add();
   }
   if (context.observer != nullptr) context.observer->looked_up(q, expired ? Lookup::expired : Lookup::flushed, nullptr);
-  remove_garbage(context, f, q.key_view());
+  remove_garbage(context, f, q.key_view(), context.shared.heap.location_of(item));
 }
 
 TD_INLINE std::uint64_t key_offset_of(std::uint64_t fixed) noexcept {
@@ -61,16 +61,16 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched_at(i)) {
+  if (candidate == nullptr && batch.searched_at(i) && !context.shared.index.on_device()) {
     if (final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
     context.counters.device_rechecks.add();
   }
   std::uint64_t word = 0;
-  Item* const item = context.shared.index.find(f, q.key_view(), word);
+  Item* const item = context.shared.index.find(f, q.key_view(), word, batch.candidate(i));
   if (item != candidate) context.counters.index_retries.add();
   if (item == nullptr) return;
   const bool expired = is_expired(word, now_s);
-  if (TD_UNLIKELY(expired || is_flushed(item, word, flush_cas))) return over(context, q, f, expired);
+  if (TD_UNLIKELY(expired || is_flushed(item, word, flush_cas))) return over(context, q, f, item, expired);
   answer<false>(context, q, r, item, word, item->fixed_word, item->key_offset(), now_s);
 }
 

@@ -32,13 +32,13 @@ bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
 
 // Bytes of the item that a query will write which builds on the key's present item; 0: none. The item may change until
 // the query runs: then the strip is cut there.
-std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f) noexcept {
+std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
   Shared& shared = context.shared;
   const bool enters = !context.epoch.active();
-  if (enters) context.epoch.enter();
+  if (enters) context.enter();
   std::uint64_t need_bytes = 0;
   std::uint64_t state = 0;
-  const Item* const old = shared.index.find(f, q.key_view(), state);
+  const Item* const old = shared.index.find(f, q.key_view(), state, candidate);
   const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
                     !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
@@ -63,17 +63,17 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f) no
   return need_bytes;
 }
 
-std::uint64_t need_of(Context& context, const Query& q, Fingerprint f) noexcept {
+std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
   switch (q.opcode) {
     case Opcode::store:
-      if (q.concatenates()) return need_of_change(context, q, f);
+      if (q.concatenates()) return need_of_change(context, q, f, candidate);
       return Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
     case Opcode::arithmetic:
-      return need_of_change(context, q, f);
+      return need_of_change(context, q, f, candidate);
     case Opcode::remove:
-      return q.has(option::invalidate) ? need_of_change(context, q, f) : 0;
+      return q.has(option::invalidate) ? need_of_change(context, q, f, candidate) : 0;
     case Opcode::get:
-      return q.has(option::vivify) ? need_of_change(context, q, f) : 0;
+      return q.has(option::vivify) ? need_of_change(context, q, f, candidate) : 0;
     default:
       return 0;
   }
@@ -113,6 +113,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
   const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
   for (std::size_t i = 0; i < victims.size(); ++i) {
     if (f[i].signature == 0) continue;
+    if (TD_UNLIKELY(!shared.index.takes_changes(f[i]))) break;  // the device is behind
     Index::Guard guard = shared.index.lock(f[i]);
     const Item* const item = guard.find(victims[i]);
     if (item == nullptr) continue;
@@ -129,6 +130,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     if (word::Fetched::get(state) == 0)
       (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
   }
+  if (shared.index.on_device()) return count;  // it retires them
   const Heap::Cache::Lock lock(context.cache);
   for (std::size_t i = 0; i < count; ++i) shared.heap.retire(context.cache, unlinked[i]);
   return count;
@@ -164,7 +166,7 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     }
     if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
-    const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i]);
+    const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
       state.refused[at] = Status::too_large;
@@ -197,6 +199,7 @@ void admit(Context& context, StripState& state) noexcept {
 }
 
 std::size_t reclaim(Context& context) noexcept {
+  context.shared.index.settle_changes(context.cache, true);
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.reclaim_all(context.cache);
 }
@@ -237,6 +240,17 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
   return false;
 }
 
+// The devices' tables are full, or behind: some item goes, whichever.
+void make_room_on_device(Context& context) noexcept {
+  Shared& shared = context.shared;
+  shared.index.settle_changes(context.cache, true);
+  if (!shared.index.is_device_full() || !shared.policy.evict) return;
+  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
+    if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
+  }
+  evict(context, huge_class, 1, false);
+}
+
 // Evicts the page's items and gives it to class `to`.
 bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Shared& shared = context.shared;
@@ -252,7 +266,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   };
   const auto deadline = std::chrono::steady_clock::now() + epoch_wait_max;
   for (;;) {
-    context.epoch.enter();
+    context.enter();
     shared.heap.for_each_live(page, [&](Location l) {
       batch[count++] = l;
       if (count == victims_per_sweep_max) give_up();
@@ -278,7 +292,7 @@ std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool g
   const GarbageRule rule{context.shared.clock.now_s(), context.shared.flush_cas.load(std::memory_order_acquire)};
   Location victims[victims_per_sweep_max];
   const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
-  context.epoch.enter();
+  context.enter();
   const Heap::Swept swept = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
   const Mercy mercy = garbage_only ? Mercy::spare_good : Mercy::spare_used;
   const std::size_t evicted =
@@ -297,7 +311,7 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
     result.reclaimed += static_cast<std::uint32_t>(unlink(context, {victims, count}, Mercy::spare_good));
     count = 0;
   };
-  context.epoch.enter();
+  context.enter();
   result.next_slot = shared.heap.visit_slots(page, first_slot, slots_max, [&](Location l, const Item* item) {
     ++result.checked;
     if (TD_LIKELY(!is_garbage(&rule, item, item->state_acquire()))) return;
@@ -341,7 +355,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     if (l != no_location) return l;
     if (!wait) return no_location;
     context.let_go();
-    if (evicted + reclaimed != 0 || shared.heap.retired_bytes() != 0) {
+    if (evicted + reclaimed != 0 || shared.heap.retired_bytes() != 0 || shared.index.has_unretired()) {
       std::this_thread::yield();  // somebody's batch still sees what was retired
       continue;
     }
@@ -412,10 +426,13 @@ bool make_index_room(Context& context, Fingerprint f) noexcept {
   context.let_go();
   const auto start = std::chrono::steady_clock::now();
   do {
-    context.epoch.enter();
-    const bool room = shared.index.make_room(f) ||
-                      (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
+    context.enter();
+    const bool on_device = shared.index.on_device();
+    const bool room = on_device ? shared.index.takes_changes(f) && !shared.index.is_device_full()
+                                : shared.index.make_room(f) || (shared.growth_refused.load(std::memory_order_relaxed) &&
+                                                                evict_candidate(context, f));
     context.epoch.exit();
+    if (!room && on_device) make_room_on_device(context);
     if (room) return true;
     shared.maintenance.notify();
     std::this_thread::yield();

@@ -26,6 +26,7 @@ struct Operation {
   Index& index() const noexcept { return context.shared.index; }
   Heap& heap() const noexcept { return context.shared.heap; }
   Location& slot() const noexcept { return strip.slot[strip.at(i)]; }
+  Location candidate() const noexcept { return batch.candidate(i); }
   Status refused() const noexcept { return strip.refused[strip.at(i)]; }
   StoreCounters& count() const noexcept { return context.counters; }
 
@@ -41,7 +42,8 @@ struct Operation {
     return Settled::done;
   }
   void displace(const Item* old) const noexcept {
-    if (old != nullptr) strip.displaced[strip.displaced_count++] = heap().location_of(old);
+    // While a device has the index, that retires it.
+    if (old != nullptr && !index().on_device()) strip.displaced[strip.displaced_count++] = heap().location_of(old);
   }
 };
 
@@ -64,7 +66,7 @@ TD_NOINLINE void observe(const Operation& op, const Found& at) noexcept {
 
 Found find(const Operation& op, Index::Guard& guard) noexcept {
   Found at;
-  at.found = guard.find(op.q.key_view());
+  at.found = guard.find(op.q.key_view(), op.candidate());
   if (at.found != nullptr) {
     at.state = at.found->state_acquire();
     if (!op.is_over(at.found, at.state)) at.good = at.found;
@@ -180,7 +182,7 @@ Settled concatenate(const Operation& op) noexcept {
   const Query& q = op.q;
   for (;;) {
     std::uint64_t state = 0;
-    Item* const old = op.index().find(op.f, q.key_view(), state);
+    Item* const old = op.index().find(op.f, q.key_view(), state, op.candidate());
     if (old == nullptr || op.is_over(old, state)) {
       Index::Guard guard = op.index().lock(op.f);
       const Found at = find(op, guard);
@@ -289,7 +291,7 @@ Settled invalidate(const Operation& op) noexcept {
   const Query& q = op.q;
   for (;;) {
     std::uint64_t state = 0;
-    Item* const old = op.index().find(op.f, q.key_view(), state);
+    Item* const old = op.index().find(op.f, q.key_view(), state, op.candidate());
     const bool good = old != nullptr && !op.is_over(old, state);
     const std::uint64_t value_bytes = good ? op.heap().value_bytes(old) : 0;
     if (good && op.refused() == Status::none) {
@@ -465,6 +467,7 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
     Result& r = batch.result(i);
     r = {};
     const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
+    if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.index().takes_changes(op.f))) return Settled::needs_room;
     const Settled settled = run(op);
     if (TD_LIKELY(settled != Settled::flushed)) return settled;
     for (SpinWait waiting; context.shared.flush_begins.load(std::memory_order_acquire);) waiting.once();
@@ -476,7 +479,7 @@ void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
   const Query& q = batch.query(i);
   Result& r = batch.result(i);
   Index::Guard guard = context.shared.index.lock(batch.fingerprints()[i]);
-  Item* const item = guard.find(q.key_view());
+  Item* const item = guard.find(q.key_view(), batch.candidate(i));
   if (item != r.item) return;  // replaced meanwhile: the value in hand is only stale
   if (word::Win::get(item->state_acquire()) != 0) {
     r.outcome |= outcome::win_sent;
@@ -486,12 +489,13 @@ void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
   r.outcome |= outcome::won;
 }
 
-void remove_garbage(Context& context, Fingerprint f, std::string_view key) noexcept {
+void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
   Shared& shared = context.shared;
   Location garbage = no_location;
+  if (TD_UNLIKELY(!shared.index.takes_changes(f))) return;
   {
     Index::Guard guard = shared.index.lock(f);
-    Item* const item = guard.find(key);
+    Item* const item = guard.find(key, seen);
     if (item == nullptr) return;
     const std::uint64_t state = item->state_acquire();
     if (!is_expired(state, shared.clock.now_s()) &&
@@ -500,6 +504,7 @@ void remove_garbage(Context& context, Fingerprint f, std::string_view key) noexc
     guard.erase();
     garbage = shared.heap.location_of(item);
   }
+  if (shared.index.on_device()) return;  // it retires it
   const Heap::Cache::Lock lock(context.cache);
   shared.heap.retire(context.cache, garbage);
 }

@@ -22,7 +22,7 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
 // A meta get hit a stale item whose recache token nobody has: takes it (outcome won) unless another client was faster.
 void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept;
 
-// Removes the key's item if it is expired or flushed.
-void remove_garbage(Context& context, Fingerprint f, std::string_view key) noexcept;
+// Removes the key's item if it is expired or flushed. seen: where it was a moment ago.
+void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept;
 
 }  // namespace tandem::task

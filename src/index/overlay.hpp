@@ -1,0 +1,176 @@
+// The writes that an index in a device's memory has not taken yet (placement `device`). The device has the table; here
+// stands what differs from it: a record for each change, chained under its key's stripe until no batch can have been
+// searched before the device had it.
+//
+//   writer, under the stripe     put(), erase(): a record, linked (put) and queued behind this thread's others
+//   scheduler                    a group: all records that are queued at one moment go to the device, in one launch or
+//                                several; complete() when the device has them all
+//   settle()                     complete: the slots that the records displaced are retired. safe, which is when the
+//                                batches have ended that were in flight at completion: the records go
+//
+// Why a lookup is right that asks the device first and then find(). Let a batch's search be launched inside its epoch.
+// A key whose cell the launch had, and whose item is live when it is looked at, is a hit: at most one item of a key is
+// live. If the cell was not there, or its item is dead, the key is absent or its present item was put by a change that
+// the launch did not have; that record's group completes after the batch entered its epoch, so it is not safe before
+// the batch ends, and find() sees it. No tombstones: a dead item is one, and its slot is not used again before the
+// device has removed its cell and the batches that may have seen it have ended.
+//
+// Changes of one key reach the device in order. A group is cut while all lanes are locked, so of two changes, the later
+// of which was made after the earlier had been queued, it has the earlier if it has the later. In one group there is at
+// most one that adds a cell of a key: a writer that replaces an item detaches its record before it queues its own, and
+// a detached record adds nothing any more.
+//
+// The table has at most one cell of a signature in a pair of buckets: a key that would be the second is resident, its
+// record stays here for as long as the key (Mega-KV 4.2 drops the older key instead; two in 2^57 collide).
+//
+// Thread safety: as each call says.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/fingerprint.hpp"
+#include "base/memory_budget.hpp"
+#include "base/spin_lock.hpp"
+#include "heap/cache.hpp"
+#include "heap/heap.hpp"
+#include "index/cell.hpp"
+#include "index/stripes.hpp"
+
+namespace tandem {
+
+struct OverlayStats {
+  std::uint64_t records = 0;   // there are so many
+  std::uint64_t changes = 0;   // made
+  std::uint64_t taken = 0;     // of them, by groups
+  std::uint64_t groups = 0;    // completed
+  std::uint64_t resident = 0;  // now
+};
+
+class Overlay {
+ public:
+  using RecordId = std::uint32_t;
+  static constexpr RecordId none = UINT32_MAX;
+  static constexpr std::uint32_t lane_count = 64;
+
+  // `records` of 32 bytes, drawn from the budget. threads_max: that may have asked has_room() and not written yet.
+  // Throws std::bad_alloc.
+  Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget& budget);
+  ~Overlay();
+  Overlay(const Overlay&) = delete;
+  Overlay& operator=(const Overlay&) = delete;
+
+  // --- writers
+
+  // Whether this thread can make a change now; asked before it takes the stripe, once for each change.
+  bool has_room() noexcept;
+
+  // What stands under the stripe of `f`. REQUIRES of all up to erase(): the caller holds it.
+  struct Found {
+    RecordId record = none;  // of the key's live item, or of the location
+    Location location = no_location;
+    bool clash = false;  // another key's record has the signature
+  };
+  Found find_locked(Fingerprint f, std::string_view key, const Heap& heap) const noexcept;
+  RecordId find_locked(Fingerprint f, Location l) const noexcept;
+  // The item at `to` is the key's, and the one at `from` no more (no_location: there was none), whose record, if any,
+  // is `old`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead.
+  void put(Fingerprint f, Location from, Location to, RecordId old, bool resident) noexcept;
+  void erase(Fingerprint f, Location from, RecordId old) noexcept;
+
+  // --- readers, in their epochs
+
+  // The record's live item of the key, if there is one now; the caller sees to it that nothing changes meanwhile
+  // (Index::find).
+  Item* find(Fingerprint f, std::string_view key, const Heap& heap, std::uint64_t& state) const noexcept;
+
+  // --- the scheduler
+
+  // Cuts a group, unless one is being taken; then take() copies its changes.
+  void begin_group() noexcept;
+  // Up to `count` more changes of the group that the device is to make; record[i] is changes[i]'s. Fewer: that was all.
+  std::uint32_t take(CellChange* changes, RecordId* record, std::uint32_t count) noexcept;
+  // Whether the group has changes that were not taken.
+  bool is_taking() const noexcept { return cut_lane_ != lane_count; }
+  // The device had no room for it: the record becomes resident.
+  void failed(RecordId record) noexcept;
+  // The device has made all changes of the group. Returns its number, for safe().
+  std::uint32_t complete() noexcept;
+  // The batches have ended that were in flight when this group, and those before it, were completed.
+  void safe(std::uint32_t group) noexcept { safe_.store(group, std::memory_order_release); }
+  // Whether something is queued that no group has taken.
+  bool has_pending() const noexcept;
+
+  // --- any thread that holds no stripe and neither its cache's lock
+
+  // Retires what was displaced and lets records go, of this thread's lane; or, all: of every lane.
+  void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept;
+  // Whether slots wait for the device, so that who runs out of them should wait, too.
+  bool has_unretired() const noexcept;
+  // The device is gone: retires all that was displaced. REQUIRES: nobody writes any more.
+  void retire_all(Heap& heap, Heap::Cache& cache) noexcept;
+
+  OverlayStats stats() const noexcept;
+
+ private:
+  enum Flag : std::uint8_t { detached = 1, resident = 2, refused = 4 };
+  struct Record {
+    std::atomic<std::uint32_t> signature{0};
+    std::uint32_t hash = 0;
+    Location from = no_location;
+    std::atomic<Location> to{no_location};  // no_location: a removal
+    std::atomic<RecordId> next{none};       // under the stripe
+    RecordId next_in_lane = none;           // in the lane's queue, or in a list of free ones
+    std::atomic<std::uint32_t> group{0};    // 0: not taken yet
+    std::atomic<std::uint8_t> flags{0};     // of Flag
+  };
+  static_assert(sizeof(Record) == 32);
+
+  // A queue of one thread's changes, as long as there are no more threads than lanes.
+  struct alignas(cache_line_bytes) Lane {
+    mutable SpinLock lock;
+    RecordId free = none;
+    std::uint32_t free_count = 0;
+    RecordId head = none, tail = none;  // all that have not gone
+    RecordId unretired = none;          // of them, the first one whose slot has not been retired
+    RecordId untaken = none;            // and the first one that no group has taken
+    std::atomic<std::uint64_t> appended{0}, retired{0};
+  };
+  struct Cut {  // of one lane
+    RecordId next = none, last = none;
+  };
+
+  Record& at(RecordId r) const noexcept { return records_[r]; }
+  std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept { return chains_[Stripes::index_of(signature)]; }
+  Lane& my_lane() const noexcept;
+  RecordId pop(Lane& lane) noexcept;
+  void push_free(Lane& lane, RecordId r) noexcept;
+  void refill(Lane& lane, std::uint32_t count) noexcept;
+  void append(Lane& lane, RecordId r) noexcept;
+  void unlink(RecordId r) noexcept;
+  void detach(RecordId r) noexcept;
+  void settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept;
+  bool let_go(RecordId r, Stripes& stripes) noexcept;
+  static bool is_up_to(std::uint32_t group, std::uint32_t last) noexcept {
+    return group != 0 && static_cast<std::int32_t>(last - group) >= 0;
+  }
+
+  MemoryBudget& budget_;
+  const std::uint32_t record_count_, margin_;
+  std::unique_ptr<Record[]> records_;
+  std::unique_ptr<std::atomic<RecordId>[]> chains_;
+  std::unique_ptr<Lane[]> lanes_;
+  SpinLock free_lock_;
+  RecordId free_ = none;
+  std::uint32_t free_count_ = 0;
+
+  std::vector<Cut> cut_;  // the group that is being taken
+  std::uint32_t cut_lane_ = lane_count;
+  std::uint32_t group_ = 0;
+  std::atomic<std::uint32_t> complete_{0}, safe_{0};
+  std::atomic<std::uint64_t> taken_{0}, groups_{0}, resident_{0};
+};
+
+}  // namespace tandem

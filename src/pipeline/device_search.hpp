@@ -1,0 +1,34 @@
+// A worker's search on the devices that it waits for: of a batch that was not handed over, or whose epoch had to end
+// before it was answered. For the index that only devices have.
+//
+// Thread safety: the context's thread.
+#pragma once
+#include "pipeline/device_batch.hpp"
+#include "pipeline/schedulers.hpp"
+#include "task/context.hpp"
+
+namespace tandem {
+
+class DeviceSearch final : public RemoteSearch {
+ public:
+  static constexpr std::uint32_t queries_max = 1024;  // of one search
+
+  // Throws DeviceError, std::runtime_error, std::bad_alloc. The schedulers outlive it.
+  DeviceSearch(Context& context, const Schedulers& schedulers);
+  ~DeviceSearch() override;
+
+  void search(Batch& batch, std::uint32_t begin) noexcept override;
+  void end() noexcept override;
+  void let_go() noexcept override;
+
+ private:
+  bool search_once(Batch& batch, std::uint32_t begin, std::uint32_t count) noexcept;
+  void wait() noexcept;
+
+  Context& context_;
+  const Schedulers schedulers_;
+  DeviceBatch own_;
+  Batch* searched_ = nullptr;  // what it found is being followed
+};
+
+}  // namespace tandem
