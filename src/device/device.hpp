@@ -128,6 +128,13 @@ class Stream {
   [[nodiscard]] virtual DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f,
                                            DevicePtr<const Location> location, DevicePtr<std::uint8_t> done,
                                            std::uint32_t count) noexcept = 0;
+  // In two passes: every change whose cell (f's signature, from) is in one of f's buckets makes it (signature, to), or
+  // empty if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when there was
+  // nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the same
+  // `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the
+  // table already. A search that runs meanwhile, on another stream, may miss a key that is moved to make room.
+  [[nodiscard]] virtual DeviceStatus change(DeviceIndex index, DevicePtr<const CellChange> changes,
+                                            DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept = 0;
   // Stores each cell; of several for one cell the last one in `cells` counts. `winners`: 4 bytes for each cell of the
   // table, all zero before and after. Cells beyond the table are left out.
   [[nodiscard]] virtual DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners,

@@ -124,6 +124,7 @@ TEST_P(DeviceContract, NothingToDoIsDone) {
   EXPECT_EQ(stream->search(index, {}, {}, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->insert(index, {}, {}, {}, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->erase(index, {}, {}, {}, 0), DeviceStatus::ok);
+  EXPECT_EQ(stream->change(index, {}, {}, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->apply(index, table.winners(), {}, 0), DeviceStatus::ok);
   EXPECT_EQ(finish(*stream), DeviceStatus::ok);
 }
@@ -398,6 +399,7 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
   EXPECT_EQ(stream->search(index, {}, {}, 1), DeviceStatus::lost);
   EXPECT_EQ(stream->insert(index, {}, {}, {}, 1), DeviceStatus::lost);
   EXPECT_EQ(stream->erase(index, {}, {}, {}, 1), DeviceStatus::lost);
+  EXPECT_EQ(stream->change(index, {}, {}, 1), DeviceStatus::lost);
   EXPECT_EQ(stream->apply(index, table.winners(), {}, 1), DeviceStatus::lost);
   EXPECT_EQ(stream->search(index, {}, {}, 0), DeviceStatus::lost);
   EXPECT_EQ(other->after(*stream, mark), DeviceStatus::lost);

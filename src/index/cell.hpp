@@ -76,13 +76,13 @@ struct DirtyCell {
 };
 static_assert(sizeof(DirtyCell) == 16);
 
-// What a device's own table is told: the fingerprint's cell with location `from` now has `to`. no_location for `from`:
-// there was none; for `to`: it is removed.
-struct CellChange {
+// One key's cell, changed on a device (change_on_device): its location becomes `to` where it is `from`. 0 is no
+// location: from 0 adds the cell, to 0 removes it.
+struct alignas(16) CellChange {  // a device reads one with one load
   Fingerprint f;
   std::uint32_t from, to;
 };
-static_assert(sizeof(CellChange) == 16);
+static_assert(sizeof(CellChange) == 16 && std::is_trivially_copyable_v<CellChange>);
 
 // Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes what
 // it finds. Device addresses.

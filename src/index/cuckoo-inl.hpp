@@ -2,8 +2,9 @@
 // the copy, and this file has no include guard so that each target region includes its own. In a .cu file it exists on
 // the device only.
 //
-// insert() and erase() are lock-free and serve tables that one batch of operations fills: bulk builds and the device's
-// kernels. The host's concurrent writers go through Index, which adds stripes; both displace by the same rule.
+// insert(), replace() and erase() are lock-free and serve tables that one batch of operations fills: bulk builds and
+// the device's kernels. The host's concurrent writers go through Index, which adds stripes; both displace by the same
+// rule.
 #if !defined(TD_LANES_NAMESPACE)
 #error "TD_LANES_NAMESPACE must name this copy of the algorithm"
 #endif
@@ -129,6 +130,19 @@ TD_LANE bool claim(const L l, Bucket* bucket, Cell now) {
   }
 }
 
+// Clears one cell that is `c`, whichever of those in two buckets that are each other's other one. REQUIRES: until it
+// has, there are two of them at any time, if in other cells each time, so each turn that finds none was another tile's
+// progress. Bounded, as a kernel that never ends costs the device.
+template <Lanes L>
+TD_LANE void clear_one_of(const L l, Bucket* a, Bucket* b, Cell c) {
+  for (std::uint32_t turn = 0; turn < 2 * displacement_paths; ++turn) {
+    Bucket* const bucket = turn % 2 == 0 ? a : b;
+    for (std::uint32_t m = l.match(l.load(bucket), c.signature()); m != 0; m &= m - 1) {
+      if (l.cas(&bucket->cell[l.lowest(m)], c, empty_cell) == c) return;
+    }
+  }
+}
+
 // Moves one cell along the path that starts in bucket b and takes cell `path`'s next 3 bits at each step: the deepest
 // whose target has room. Copies first and clears then, so that a concurrent search finds the victim in one place or in
 // both. Called again with the same path it moves the cell before that one, until bucket b itself has room. False: no
@@ -146,7 +160,9 @@ TD_LANE bool displace(const L l, IndexView index, Fingerprint f, std::uint32_t b
     if (empty != 0) {
       const std::uint32_t i = nearest_from(l, empty, preferred_cell(victim.signature()));
       if (!l.cas(&target->cell[i], empty_cell, victim).empty()) return true;  // somebody was faster: look again
-      if (l.cas(&from->cell[slot], victim, empty_cell) != victim) l.cas(&target->cell[i], victim, empty_cell);
+      // Whoever copied a cell clears one: this one, or, when another has moved it meanwhile, any of its copies, since a
+      // third may have moved the one that was made here.
+      if (l.cas(&from->cell[slot], victim, empty_cell) != victim) clear_one_of(l, target, from, victim);
       return true;
     }
     b = to;
@@ -176,19 +192,39 @@ TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t loc
   return false;
 }
 
-// Removes the cell of this signature and location; false when there is none.
+// The cell of this signature and location becomes `now`; false when there is none. REQUIRES: no insert() runs
+// meanwhile, or a cell that it moves may be missed.
 template <Lanes L>
-TD_LANE bool erase(const L l, IndexView index, Fingerprint f, std::uint32_t location) {
+TD_LANE bool replace(const L l, IndexView index, Fingerprint f, std::uint32_t location, Cell now) {
   const Cell old = Cell::of(f.signature, location);
   std::uint32_t b = index.first(f);
   for (int turn = 0; turn < 2; ++turn) {
     Bucket* const bucket = index.buckets + b;
     for (std::uint32_t m = l.match(l.load(bucket), f.signature); m != 0; m &= m - 1) {
-      if (l.cas(&bucket->cell[l.lowest(m)], old, empty_cell) == old) return true;
+      if (l.cas(&bucket->cell[l.lowest(m)], old, now) == old) return true;
     }
     b = index.other(b, f.signature);
   }
   return false;
+}
+
+// Removes the cell of this signature and location; false when there is none. REQUIRES: as replace().
+template <Lanes L>
+TD_LANE bool erase(const L l, IndexView index, Fingerprint f, std::uint32_t location) {
+  return replace(l, index, f, location, empty_cell);
+}
+
+// A change is made in two passes over all that are made together, so that the first finds every cell where it is.
+// replace_changed: whether nothing is left to do; then insert_changed of the others: whether there was room.
+template <Lanes L>
+TD_LANE bool replace_changed(const L l, IndexView index, CellChange c) {
+  const Cell now = c.to != 0 ? Cell::of(c.f.signature, c.to) : empty_cell;
+  const bool replaced = c.from != 0 && replace(l, index, c.f, c.from, now);
+  return replaced || c.to == 0;
+}
+template <Lanes L>
+TD_LANE bool insert_changed(const L l, IndexView index, CellChange c) {
+  return insert(l, index, c.f, c.to);
 }
 
 }  // namespace tandem::TD_LANES_NAMESPACE

@@ -36,6 +36,8 @@ struct CuckooOps {
   // For bulk builds and tests; see cuckoo-inl.hpp for what they require.
   bool (*insert)(IndexView, Fingerprint, std::uint32_t location) noexcept;
   bool (*erase)(IndexView, Fingerprint, std::uint32_t location) noexcept;
+  bool (*replace_changed)(IndexView, CellChange) noexcept;
+  bool (*insert_changed)(IndexView, CellChange) noexcept;
 };
 
 // All that this program was built with, narrowest first.

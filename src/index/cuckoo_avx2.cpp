@@ -30,7 +30,9 @@ const CuckooOps cuckoo_avx2 = {
     avx2::strip_in_turn,
     avx2::probe_bucket,
     avx2::insert_one,
-    avx2::erase_one};
+    avx2::erase_one,
+    avx2::replace_changed_one,
+    avx2::insert_changed_one};
 
 }  // namespace tandem
 #endif

@@ -37,7 +37,9 @@ const CuckooOps cuckoo_avx512 = {"avx512",
                                  avx512::strip_in_turn,
                                  avx512::probe_bucket,
                                  avx512::insert_one,
-                                 avx512::erase_one};
+                                 avx512::erase_one,
+                                 avx512::replace_changed_one,
+                                 avx512::insert_changed_one};
 
 }  // namespace tandem
 #endif

@@ -14,6 +14,12 @@ __device__ std::uint32_t tile_index() {
   return (blockIdx.x * blockDim.x + threadIdx.x) / L::threads;
 }
 
+// With one load.
+__device__ CellChange change_at(const CellChange* changes, std::uint32_t i) {
+  const uint4 words = reinterpret_cast<const uint4*>(changes)[i];
+  return {{words.x, words.y}, words.z, words.w};
+}
+
 // A query a thread; the tile's threads read the buckets of each other's queries together, so that many loads are under
 // way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is
 // the limit.
@@ -94,6 +100,25 @@ __global__ void erase_kernel(IndexView index, const Fingerprint* f, const std::u
   const L lanes = L::here();
   const bool erased = cuda_lanes::erase(lanes, index, f[i], location[i]);
   lanes.once([&] { done[i] = erased; });
+}
+
+template <class L>
+__global__ void replace_changed_kernel(IndexView index, const CellChange* changes, std::uint8_t* done,
+                                       std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count) return;
+  const L lanes = L::here();
+  const bool finished = cuda_lanes::replace_changed(lanes, index, change_at(changes, i));
+  lanes.once([&] { done[i] = finished; });
+}
+template <class L>
+__global__ void insert_changed_kernel(IndexView index, const CellChange* changes, std::uint8_t* done,
+                                      std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count || done[i] != 0) return;
+  const L lanes = L::here();
+  const bool added = cuda_lanes::insert_changed(lanes, index, change_at(changes, i));
+  lanes.once([&] { done[i] = added; });
 }
 
 // Two passes: each cell's last change wins its word in `winners`, then the winners store their cells and clear the
@@ -200,6 +225,16 @@ cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::ui
   return with_lanes(tuning.update_threads, [&]<class L>(L) {
     const std::uint32_t blocks = blocks_for(std::uint64_t{count} * L::threads, tuning.update_block);
     erase_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, f, location, done, count);
+  });
+}
+
+cudaError_t change_on_device(IndexView index, const CellChange* changes, std::uint8_t* done, std::uint32_t count,
+                             cudaStream_t stream, const KernelTuning& tuning) {
+  if (count == 0) return cudaSuccess;
+  return with_lanes(tuning.update_threads, [&]<class L>(L) {
+    const std::uint32_t blocks = blocks_for(std::uint64_t{count} * L::threads, tuning.update_block);
+    replace_changed_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, changes, done, count);
+    insert_changed_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, changes, done, count);
   });
 }
 

@@ -20,7 +20,9 @@ const CuckooOps cuckoo_neon = {"neon",
                                neon::strip_in_turn,
                                neon::probe_bucket,
                                neon::insert_one,
-                               neon::erase_one};
+                               neon::erase_one,
+                               neon::replace_changed_one,
+                               neon::insert_changed_one};
 
 }  // namespace tandem
 #endif

@@ -43,6 +43,12 @@ inline bool insert_one(IndexView index, Fingerprint f, std::uint32_t location) n
 inline bool erase_one(IndexView index, Fingerprint f, std::uint32_t location) noexcept {
   return erase(TD_LANES{}, index, f, location);
 }
+inline bool replace_changed_one(IndexView index, CellChange change) noexcept {
+  return replace_changed(TD_LANES{}, index, change);
+}
+inline bool insert_changed_one(IndexView index, CellChange change) noexcept {
+  return insert_changed(TD_LANES{}, index, change);
+}
 
 }  // namespace tandem::TD_LANES_NAMESPACE
 

@@ -19,6 +19,8 @@ const CuckooOps cuckoo_scalar = {"scalar",
                                  scalar::strip_in_turn,
                                  scalar::probe_bucket,
                                  scalar::insert_one,
-                                 scalar::erase_one};
+                                 scalar::erase_one,
+                                 scalar::replace_changed_one,
+                                 scalar::insert_changed_one};
 
 }  // namespace tandem

@@ -110,8 +110,10 @@ void CudaDevice::try_kernels() {
   const DeviceArray<Bucket> buckets(*this, 2);
   const DeviceArray<std::uint32_t> winners(*this, 2 * bucket_cells);
   const PinnedArray<Fingerprint> f(*this, 1);
-  const PinnedArray<Location> location(*this, 1);
+  const PinnedArray<Location> location(*this, 1), nowhere(*this, 1);
   const PinnedArray<std::uint8_t> done(*this, 1);
+  const PinnedArray<CellChange> changes(*this, 2);
+  const PinnedArray<std::uint8_t> changed(*this, 2);
   const PinnedArray<DirtyCell> cells(*this, 1);
   const DeviceArray<Granule> granules(*this, 2);
   const DeviceArray<std::uint32_t> marks(*this, 1);
@@ -122,8 +124,11 @@ void CudaDevice::try_kernels() {
   const std::unique_ptr<Stream> stream = make_stream();
   const DeviceIndex index{buckets.at(), 1};
   f[0] = {1, 0};
-  location[0] = 1;
+  location[0] = nowhere[0] = 1;
   done[0] = 0;
+  changes[0] = {f[0], 0, 2};
+  changes[1] = {f[0], 2, 0};
+  changed[0] = changed[1] = 0;
   cells[0] = {0, 0};
   item[0] = {{static_cast<std::uint64_t>(ItemState::live), 0, 0, 0}};
   item_at[0] = 1;
@@ -140,9 +145,13 @@ void CudaDevice::try_kernels() {
   const SearchPart part{f.at().address(), location.at().address(), 1, image.at().address(), item.at().address()};
   then(stream->search_parts(index, images, &part, 1));
   then(stream->erase(index, f.at(), location.at(), done.at(), 1));
+  then(stream->change(index, changes.at(), changed.at(), 1));
+  then(stream->change(index, changes.at(1), changed.at(1), 1));
+  then(stream->search(index, f.at(), nowhere.at(), 1));
   then(stream->apply(index, winners.at(), cells.at(), 1));
   if (status == DeviceStatus::ok) status = stream->wait(stream->mark(), std::chrono::seconds(30));
-  if (status == DeviceStatus::ok && location[0] == 1 && image[0] == 1 && done[0] == 1) return;
+  const bool changed_both = changed[0] == 1 && changed[1] == 1 && nowhere[0] == no_location;
+  if (status == DeviceStatus::ok && location[0] == 1 && image[0] == 1 && done[0] == 1 && changed_both) return;
   const cudaError_t error = core_->last_error();
   abandon();
   const std::string why = error != cudaSuccess              ? cudaGetErrorString(error)

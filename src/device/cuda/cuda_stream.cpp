@@ -97,6 +97,13 @@ DeviceStatus CudaStream::erase(DeviceIndex index, DevicePtr<const Fingerprint> f
   return core_->check(erase_on_device(view(index), pointer(f), pointer(location), pointer(done), count, stream_));
 }
 
+DeviceStatus CudaStream::change(DeviceIndex index, DevicePtr<const CellChange> changes, DevicePtr<std::uint8_t> done,
+                                std::uint32_t count) noexcept {
+  const DeviceStatus bound = core_->bind();
+  if (bound != DeviceStatus::ok || count == 0) return bound;
+  return core_->check(change_on_device(view(index), pointer(changes), pointer(done), count, stream_));
+}
+
 DeviceStatus CudaStream::apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
                                std::uint32_t count) noexcept {
   const DeviceStatus bound = core_->bind();

@@ -198,6 +198,24 @@ DeviceStatus SimStream::update(Update one, DeviceIndex index, DevicePtr<const Fi
                 });
 }
 
+DeviceStatus SimStream::change(DeviceIndex index, DevicePtr<const CellChange> changes, DevicePtr<std::uint8_t> done,
+                               std::uint32_t count) noexcept {
+  if (count == 0) return queue_->poll(0);
+  return submit(Engine::kernel, queue_->core().kernel_time(count),
+                {table_of(index), range_of(changes, count), range_of(done, count)},
+                [mask = index.mask, count](const Places& at) {
+                  const IndexView table = view_of(at[0], mask);
+                  const auto* const change = as<const CellChange>(at[1]);
+                  auto* const finished = as<std::uint8_t>(at[2]);
+                  for (std::uint32_t i = 0; i < count; ++i)
+                    finished[i] = cuckoo_scalar.replace_changed(table, change[i]);
+                  for (std::uint32_t i = 0; i < count; ++i) {
+                    if (finished[i] == 0) finished[i] = cuckoo_scalar.insert_changed(table, change[i]);
+                  }
+                  return true;
+                });
+}
+
 DeviceStatus SimStream::apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
                               std::uint32_t count) noexcept {
   if (count == 0) return queue_->poll(0);

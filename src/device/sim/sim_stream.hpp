@@ -24,6 +24,8 @@ class SimStream final : public Stream {
                       DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
   DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
+  DeviceStatus change(DeviceIndex index, DevicePtr<const CellChange> changes, DevicePtr<std::uint8_t> done,
+                      std::uint32_t count) noexcept override;
   DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
                      std::uint32_t count) noexcept override;
   DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,

@@ -71,11 +71,13 @@ TEST(SimAddresses, KernelsCheckEveryArray) {
   const PinnedArray<Fingerprint> f(*rig.device, 8);
   const PinnedArray<Location> location(*rig.device, 8);
   const PinnedArray<std::uint8_t> done(*rig.device, 8);
+  const PinnedArray<CellChange> changes(*rig.device, 8);
   const PinnedArray<DirtyCell> cells(*rig.device, 8);
   Stream& stream = *rig.stream;
   ASSERT_EQ(stream.zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
   ASSERT_EQ(stream.zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
-  for (std::uint32_t i = 0; i < 8; ++i) f[i] = {i + 1, i}, location[i] = i + 1, cells[i] = {i, 0};
+  for (std::uint32_t i = 0; i < 8; ++i)
+    f[i] = {i + 1, i}, location[i] = i + 1, cells[i] = {i, 0}, changes[i] = {f[i], 0, 0};
   const DeviceIndex index{buckets.at(), 3};
   const auto refused = DeviceStatus::failed;
   EXPECT_EQ(stream.search(index, f.at(), location.at(), 8), DeviceStatus::ok);
@@ -89,6 +91,11 @@ TEST(SimAddresses, KernelsCheckEveryArray) {
   EXPECT_EQ(stream.insert(index, f.at(), location.at(), done.at(1), 8), refused);
   EXPECT_EQ(stream.erase(index, f.at(), location.at(1), done.at(), 8), refused);
   EXPECT_EQ(stream.erase(index, f.at(), location.at(), done.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.change(index, changes.at(), done.at(), 8), DeviceStatus::ok);
+  EXPECT_EQ(stream.change(index, changes.at(1), done.at(), 8), refused);
+  EXPECT_EQ(stream.change(index, changes.at(), done.at(1), 8), refused);
+  EXPECT_EQ(stream.change({buckets.at(), 7}, changes.at(), done.at(), 8), refused);
+  EXPECT_EQ(stream.change(index, DevicePtr<const CellChange>(changes.at().address() + 8), done.at(), 1), refused);
   EXPECT_EQ(stream.apply(index, winners.at(), cells.at(), 8), DeviceStatus::ok);
   EXPECT_EQ(stream.apply(index, winners.at(1), cells.at(), 8), refused);
   EXPECT_EQ(stream.apply(index, winners.at(), cells.at(1), 8), refused);
