@@ -7,6 +7,7 @@
 
 #include "device/sim/sim_device.hpp"
 #include "heap/heap.hpp"
+#include "device/replica.hpp"
 #include "index/replica_log.hpp"
 
 namespace tandem {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/replica.hpp"
 #include "index/replica_log.hpp"
 #include "pipeline/device_batches.hpp"
 
