@@ -170,6 +170,11 @@ function(tandem_layer line)
       endif()
       set_tests_properties(net_test_on_device PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
         ENVIRONMENT TANDEM_TEST_GPU=${gpu})
+      # And with the index there alone.
+      add_test(NAME net_test_index_on_device COMMAND net_test
+        --gtest_output=xml:${PROJECT_BINARY_DIR}/test/net_test_index_on_device.xml)
+      set_tests_properties(net_test_index_on_device PROPERTIES TIMEOUT 600 COST 60
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT TANDEM_TEST_GPU=${gpu}-index)
     endif()
     if(TANDEM_CUDA AND name STREQUAL "device")
       add_dependencies(tandem_cuda_programs device_test)

@@ -206,8 +206,7 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
           one.threads = {t};
           one.batches = {batch};
           one.cycles_us = {cycle_us};
-          if (const Schedulers* const schedulers = cells.store->engine().schedulers(); schedulers != nullptr)
-            schedulers->set_cycle(std::chrono::microseconds(cycle_us));
+          cells.store->engine().set_cycle(std::chrono::microseconds(cycle_us));
           summary.push_back(run_cell(one, together, *cells.store, document, hooks));
           if (hooks.cell) hooks.cell(summary.back());
         }

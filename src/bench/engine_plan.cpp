@@ -81,6 +81,9 @@ constexpr std::array plans = {
                make_device_runner},
     EnginePlan{"mirrored-values-sim", "mirrored-values with a device in software", plan_mirrored_values, simulated,
                make_device_runner},
+    EnginePlan{"mega-kv", "searches and changes by GPUs that alone have the index", plan_mirrored, gpus,
+               make_device_runner, true},
+    EnginePlan{"mega-kv-sim", "mega-kv with a device in software", plan_mirrored, simulated, make_device_runner, true},
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ struct EnginePlan {
   // What the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has not so many.
   Devices (*devices)(unsigned count);
   std::unique_ptr<PlanRunner> (*make)(Engine& engine, Context& context, std::uint32_t batch_queries);
+  bool index_on_device = false;  // EngineOptions'
 };
 
 // A new plan is a line in engine_plan.cpp.

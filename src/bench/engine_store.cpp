@@ -54,6 +54,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
                                              .item_bytes_expected = slot_bytes_ * 2,
                                              .memory_file = memory_file,
                                              .devices = plan.devices(devices),
+                                             .index_on_device = plan.index_on_device,
                                              .scheduler = {.processor = allowed_processors().back(), .steal = steal},
                                              .device_values = {.bytes = plan.values_on_device() ? memory_bytes_ : 0}});
   for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));

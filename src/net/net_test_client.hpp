@@ -37,11 +37,15 @@ inline constexpr int patience_ms = 60'000;  // a client that waits longer fails 
 
 // With $TANDEM_TEST_GPU every batch of these servers goes through devices, which have copies of small items: sim, a
 // simulated one; cuda, the first GPU; sim2 or cuda2, two of them, and
-// workers steal.
-inline std::vector<std::shared_ptr<Device>> test_devices() {
+// workers steal. With sim-index, and so on, they alone have the index.
+inline std::string_view test_gpu() {
   const char* const variable = std::getenv("TANDEM_TEST_GPU");
-  if (variable == nullptr) return {};
-  const std::string_view gpu(variable);
+  return variable != nullptr ? variable : "";
+}
+inline bool test_index_is_on_device() { return test_gpu().ends_with("-index"); }
+inline std::vector<std::shared_ptr<Device>> test_devices() {
+  const std::string_view gpu = test_gpu().substr(0, test_gpu().find('-'));
+  if (gpu.empty()) return {};
   std::vector<std::shared_ptr<Device>> devices;
   for (std::uint32_t i = 0; i < (gpu.ends_with('2') ? 2u : 1u); ++i) {
     if (gpu.starts_with("cuda")) {
@@ -58,8 +62,11 @@ inline EngineOptions small_engine(std::uint64_t mebibytes = 64) {
   options.memory_bytes = mebibytes << 20;
   options.huge_pages = false;
   options.devices = test_devices();
-  options.device_values = {.bytes = std::uint64_t{16} << 20};
-  options.scheduler.steal = options.devices.size() == 2;
+  options.index_on_device = test_index_is_on_device();
+  if (!options.index_on_device) {
+    options.device_values = {.bytes = std::uint64_t{16} << 20};
+    options.scheduler.steal = options.devices.size() == 2;
+  }
   return options;
 }
 
@@ -68,14 +75,15 @@ inline ServerOptions any_port(unsigned threads = 2) {
   options.tcp_port = -1;
   options.udp_port = 0;
   options.threads = threads;
-  if (std::getenv("TANDEM_TEST_GPU") != nullptr) options.preset = static_cast<unsigned>(Preset::mirrored);
+  if (!test_gpu().empty())
+    options.preset = static_cast<unsigned>(test_index_is_on_device() ? Preset::mega_kv : Preset::mirrored);
   return options;
 }
 
 struct TestServer {
   explicit TestServer(const ServerOptions& options = any_port(), const EngineOptions& engine_options = small_engine())
       : engine(engine_options), server(options, engine) {
-    if (std::getenv("TANDEM_TEST_GPU") == nullptr) return;
+    if (test_gpu().empty()) return;
     while (!engine.schedulers()->serves()) std::this_thread::sleep_for(1ms);
   }
   int port() const { return server.tcp_port(); }

@@ -64,6 +64,8 @@ PLANS = {
         ["--gpu", "sim", "--gpus", "2", "--gpu-steal", "--preset", "mirrored", "--gpu-values", "16MiB"],
         ["--plan", "values", "--devices", "2"],
     ),
+    # The same two, and the host has no index.
+    "device": (["--gpu", "sim", "--gpus", "2", "--preset", "mega-kv"], ["--plan", "device", "--devices", "2"]),
 }
 
 
@@ -88,7 +90,7 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
 @pytest.mark.timeout(300 + 2 * SECONDS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 # Who has copies of items also searches: without a soak's time that stands for both.
-@pytest.mark.parametrize("plan", PLANS if SECONDS else ["cpu", "values"])
+@pytest.mark.parametrize("plan", PLANS if SECONDS else ["cpu", "values", "device"])
 @pytest.mark.parametrize("over", ["tcp", "embedded"])
 def test_every_history_is_linearizable(over: str, plan: str, scenario: str) -> None:
     end = time.monotonic() + SECONDS

@@ -32,6 +32,8 @@ PLANS = {
     "mirrored": "--plan mirrored",
     # Two devices with copies of items, of whose batches workers steal.
     "values": "--plan values --devices 2 --values-mib 4 --operations 500",
+    # The device alone has the index.
+    "device": "--plan device",
 }
 
 
@@ -43,8 +45,8 @@ class Kind:
 
 
 KINDS = {
-    "calm": Kind("", {"cpu": 1000, "mirrored": 100, "values": 16}),
-    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8}),
+    "calm": Kind("", {"cpu": 1000, "mirrored": 100, "values": 16, "device": 100}),
+    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8, "device": 50}),
     "growth": Kind(
         "--operations 1600 --item-expected 1048576 --ballast-percent 70",
         {"cpu": 120, "mirrored": 20, "values": 6},
@@ -52,21 +54,21 @@ KINDS = {
     ),
     "eviction": Kind(
         "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-vanish 1",
-        {"cpu": 40, "mirrored": 12, "values": 5},
+        {"cpu": 40, "mirrored": 12, "values": 5, "device": 12},
         "evictions",
     ),
     "pagemoves": Kind(
         "--operations 1000 --memory-mib 24 --value-bytes 16000 --value-sizes 2 --ballast-percent 30 --move-every-us 200"
         " --may-vanish 1",
-        {"cpu": 100, "mirrored": 12, "values": 5},
+        {"cpu": 100, "mirrored": 12, "values": 5, "device": 12},
         "pages_moved",
     ),
-    "expiry": Kind("--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5}),
+    "expiry": Kind("--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5, "device": 12}),
     # The process dies somewhere, also while it starts or ends, and another goes on with its memory file: what was
     # answered is there, and nothing else.
     "killed": Kind("--memory-mib 32 --crash-within 40000 --flush-every 40", {"cpu": 120}, "deaths"),
     # Work of the device is refused, fails, takes long; it hangs for some time; seldom it is lost.
-    "faults": Kind("--fault-every-us 100", {"mirrored": 25, "values": 8}, "devices_lost"),
+    "faults": Kind("--fault-every-us 100", {"mirrored": 25, "values": 8, "device": 25}, "devices_lost"),
 }
 
 

@@ -187,7 +187,8 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.hash_seed = o.seed;
   e.memory_file = o.memory_file;
   e.devices.assign(devices.begin(), devices.end());
-  e.scheduler.steal = o.devices > 1;
+  e.index_on_device = o.plan == "device";
+  e.scheduler.steal = o.devices > 1 && !e.index_on_device;
   if (o.plan == "values") e.device_values.bytes = o.values_bytes;
   return e;
 }

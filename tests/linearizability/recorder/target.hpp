@@ -10,7 +10,8 @@
 namespace tandem::record {
 
 struct TargetOptions {
-  std::string plan = "cpu";    // in process: cpu; mirrored, a device in software; or values, with copies of items there
+  std::string plan = "cpu";    // in process: cpu; mirrored, a device in software; values, with copies of items there;
+                               // or device, which alone has the index
   std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
   std::uint32_t item_bytes_expected = 256;
