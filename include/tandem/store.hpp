@@ -82,8 +82,8 @@ struct Request {
                                 // seconds, as in memcached)
   std::uint32_t flags = 0;      // a number kept with the item for the caller
   KeyCheck key_check = KeyCheck::store;  // get
-  std::uint64_t cas = 0;        // compare_and_set: Reply::cas of the read
-  std::uint64_t delta = 1;      // increment (wraps at 2^64), decrement (stops at 0)
+  std::uint64_t cas = 0;                 // compare_and_set: Reply::cas of the read
+  std::uint64_t delta = 1;               // increment (wraps at 2^64), decrement (stops at 0)
 };
 
 // What became of one operation. `value` and key() point into the store and are valid only while the visitor runs.

@@ -110,9 +110,10 @@ Json describe_result(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const load::Errors& errors = result.errors;
   const std::uint64_t ops = result.ops();
-  Json out{{"seconds", result.seconds}, {"ops", ops},          {"ops_per_s", result.ops_per_s()},
-           {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits - counts.other_keys},
-           {"sets", counts.sets}};
+  Json out{
+      {"seconds", result.seconds}, {"ops", ops},          {"ops_per_s", result.ops_per_s()},
+      {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits - counts.other_keys},
+      {"sets", counts.sets}};
   if (options.getk) out["other_keys"] = counts.other_keys;
   if (Json other = describe_other_ops(counts); !other.empty()) out["other"] = std::move(other);
   out["bytes_sent"] = counts.bytes_sent;

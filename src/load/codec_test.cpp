@@ -27,8 +27,8 @@ constexpr const char* protocol_names[] = {"text", "meta", "binary", "resp"};
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   return std::string(protocol_names[static_cast<std::size_t>(info.param.protocol)]) + '_' +
-         std::to_string(info.param.multiget) + (info.param.verify ? "_verify" : "_light") + (info.param.getk ? "_getk" : "") +
-         (info.param.sizes.low == info.param.sizes.high ? "" : "_sizes");
+         std::to_string(info.param.multiget) + (info.param.verify ? "_verify" : "_light") +
+         (info.param.getk ? "_getk" : "") + (info.param.sizes.low == info.param.sizes.high ? "" : "_sizes");
 }
 
 Options options_of(const Case& given) {

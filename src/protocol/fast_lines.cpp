@@ -80,9 +80,7 @@ TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char*
   q.key = key;
   q.key_bytes = static_cast<std::uint8_t>(key_bytes);
   q.opcode = Opcode::get;
-  q.options = with_key  ? option::meta | option::caller_compares
-              : is_meta ? option::meta
-                        : option::last_of_line;
+  q.options = with_key ? option::meta | option::caller_compares : is_meta ? option::meta : option::last_of_line;
   q.wire = line;
   q.wire_bytes = wire_bytes;
   q.connection = connection;

@@ -93,7 +93,9 @@ TEST(MetaReplies, GetWhoseKeyTheClientComparesMayReturnAnother) {
     server.exchange("ms " + keys.a + " 1" + flags + "\r\na\r\nmg " + keys.a + "\r\n");
     server.exchange("ms " + keys.b + " 2\r\nbb\r\nmg " + keys.b + "\r\n");
     const string a = "VA 1 k" + keys.a + "\r\na\r\n", b = "VA 2 k" + keys.b + "\r\nbb\r\n";
-    const auto ask = [&](const string& key, const string& f) { return server.exchange("mg " + key + " " + f + "\r\n"); };
+    const auto ask = [&](const string& key, const string& f) {
+      return server.exchange("mg " + key + " " + f + "\r\n");
+    };
     EXPECT_EQ(ask(keys.b, "v K"), a) << "key and value of the other item";
     EXPECT_EQ(ask(keys.b, "v K s"), "VA 1 k" + keys.a + " s1\r\na\r\n");
     EXPECT_EQ(ask(keys.b, "v k"), b);

@@ -55,9 +55,8 @@ TEST(KeyCheck, RepliesSayWhoseItemTheyAre) {
   EXPECT_EQ(read(store, "other", KeyCheck::caller), Found());
   EXPECT_EQ(read(store, "", KeyCheck::caller), Found());
 
-  const Request requests[] = {{.key = b, .key_check = KeyCheck::caller},
-                              {.action = Action::set, .key = "other", .value = "x"},
-                              {.key = b}};
+  const Request requests[] = {
+      {.key = b, .key_check = KeyCheck::caller}, {.action = Action::set, .key = "other", .value = "x"}, {.key = b}};
   std::vector<std::string> keys;
   store.execute(requests, [&](std::size_t i, const Reply& r) {
     keys.emplace_back(r.code == Code::hit ? r.key() : "");

@@ -97,8 +97,7 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, st
     if (TD_LIKELY(Item::state_of(word) == ItemState::live &&
                   (answers_any_key(q, word, !q.has(option::no_bump) && needs_mark(word, now_s)) ||
                    is_key(q, item, fixed, key_offset)) &&
-                  !is_expired(word, now_s) &&
-                  (!Flushed || !is_flushed(item, word, flush_cas)))) {
+                  !is_expired(word, now_s) && (!Flushed || !is_flushed(item, word, flush_cas)))) {
       return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
@@ -120,8 +119,8 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
   const std::uint64_t fixed = image->fixed_word;
   const std::uint64_t key_offset = key_offset_of(fixed);
   const bool marks = word::Accessed::get(word) == 0;
-  if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) || is_expired(word, now_s) ||
-                  (Flushed && is_flushed(image, word, flush_cas)))) {
+  if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) ||
+                  is_expired(word, now_s) || (Flushed && is_flushed(image, word, flush_cas)))) {
     return false;
   }
   found(context, r, image, word, fixed, key_offset);
