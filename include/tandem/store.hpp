@@ -68,9 +68,9 @@ enum class Action : std::uint8_t {
 
 // Who sees to it that a read's item is the key's (Mega-KV 8.1: `get` and `getk`).
 //   store   the store compares the keys: a hit is the key's item, always
-//   caller  the store need not: a hit may be an item of another key whose hash is alike (32 bits and the place in the
-//           index: at a hundred million items one read in some hundred million). Reply::key() tells; is_reply_to()
-//           compares, Session::get_batch_checked() also asks again. Misses are right either way.
+//   caller  the store need not: a hit may be an item of another key whose hash is alike (one read in some hundred
+//           million). Reply::key() tells; is_reply_to() compares, Session::get_batch_checked() also asks again. Misses
+//           are right either way.
 enum class KeyCheck : std::uint8_t { store, caller };
 
 // One operation of a batch. Views must stay valid until the call returns.
