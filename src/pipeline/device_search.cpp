@@ -75,12 +75,14 @@ bool DeviceSearch::search_once(Batch& batch, std::uint32_t begin, std::uint32_t 
   return true;
 }
 
-// As DeviceBatches does: epochs are not held for a device that is late, and a scheduler that is stuck is left alone.
+// A device that is late is waited for: nobody else can answer. What its worker has in flight lets its epochs go, as
+// others may need what they hold back, and a scheduler that is stuck is left alone.
 void DeviceSearch::wait() noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
   for (SpinWait waiting; own_.is_with_schedulers(); waiting.once()) {
     const auto now = Steady::now();
-    if (TD_UNLIKELY(now - own_.waiting_.since > patience && own_.epoch_.active())) context_.let_go();
+    if (TD_UNLIKELY(now - own_.waiting_.since > patience) && context_.in_flight != nullptr)
+      context_.in_flight->let_go();
     if (TD_UNLIKELY(own_.waiting_.is_late(now, schedulers_.patience()))) {
       for (std::size_t s = 0; s < own_.parts_.size(); ++s) {
         if (own_.parts_[s]->is_with_scheduler()) schedulers_[s].take_back(*own_.parts_[s]);
