@@ -36,10 +36,10 @@ DeviceTable::DeviceTable(Device& device, Index& index, EpochDomain& epochs, Heap
       options_(options),
       shard_{options.shard, index.shard_bits()},
       cache_(heap),
-      buckets_(make_buckets(device, options.cells)),
       changes_(device, options.changes_max),
       done_there_(device, options.changes_max),
       done_(device, options.changes_max),
+      buckets_(make_buckets(device, options.cells)),
       records_(new Overlay::RecordId[options.changes_max]),
       stream_(device.make_stream()),
       change_cycle_us_(options.change_cycle.count()) {

@@ -83,10 +83,10 @@ class DeviceTable final : public DeviceSide {
   const DeviceTableOptions options_;
   const Shard shard_;
   Heap::Cache cache_;  // of what the scheduler retires for others
-  DeviceArray<Bucket> buckets_;
   PinnedArray<CellChange> changes_;
   DeviceArray<std::uint8_t> done_there_;  // the kernels read it again
   PinnedArray<std::uint8_t> done_;
+  DeviceArray<Bucket> buckets_;  // the last that takes the device's memory: as much as there is
   std::unique_ptr<Overlay::RecordId[]> records_;
   std::unique_ptr<Stream> stream_;
 

@@ -295,7 +295,14 @@ void Engine::save_clock() noexcept {
 
 Engine::ContextPtr Engine::make_context() {
   auto context = std::make_unique<Context>(*shared_);
-  if (schedulers_ && options_.index_on_device) context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
+  if (schedulers_ && index_->on_device()) {
+    try {
+      context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
+    } catch (const DeviceError& e) {
+      if (e.status() != DeviceStatus::lost) throw;
+      index_->leave_device();  // what its scheduler is about to do
+    }
+  }
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(context.get());
   return {context.release(), {this}};

@@ -1,0 +1,300 @@
+// An engine whose index lies in a device's memory and nowhere else: it answers as a map does, whatever the device does.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/sim/sim_device.hpp"
+#include "index/colliding_keys.hpp"
+#include "store/engine_fixture.hpp"
+#include "store/restart_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+#if defined(TANDEM_SANITIZED)
+constexpr int effort = 1;
+#else
+constexpr int effort = 10;
+#endif
+
+constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
+
+struct Store {
+  explicit Store(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
+                 const std::string& memory_file = {}, std::uint64_t hash_seed = 0)
+      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed)) {}
+  EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed) {
+    EngineOptions o;
+    o.memory_bytes = memory_bytes;
+    o.item_bytes_max = std::min<std::uint64_t>(o.item_bytes_max, memory_bytes / 4);
+    o.huge_pages = false;
+    o.memory_file = memory_file;
+    o.hash_seed = hash_seed;
+    o.devices.assign(devices.begin(), devices.end());
+    o.index_on_device = true;
+    o.scheduler.deadline = 200ms;
+    return o;
+  }
+  bool is_on_device() { return engine.shared().index.on_device(); }
+
+  std::vector<std::shared_ptr<SimDevice>> devices;
+  Engine engine;
+};
+
+// One thread's own.
+struct Caller {
+  explicit Caller(Engine& engine) : context(engine.make_context()) {}
+  Status run(Opcode opcode, const std::string& key, const std::string& value = {}, StoreMode mode = StoreMode::set) {
+    Query q{};
+    q.opcode = opcode;
+    q.mode = mode;
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    q.value = value.data();
+    q.value_bytes = static_cast<std::uint32_t>(value.size());
+    struct Reader final : ResponseWriter {
+      bool write(Batch& b, Strip) override {
+        const Result& r = b.result(0);
+        if (r.status == Status::hit && r.item != nullptr)
+          read.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+        return true;
+      }
+      void control(Batch&, std::uint32_t) override {}
+      std::string read;
+    } reader;
+    batch.clear();
+    batch.next() = q;
+    batch.commit();
+    Executor(*context).run(batch, reader);
+    read = reader.read;
+    return batch.result(0).status;
+  }
+  // The value, or nothing.
+  std::string get(const std::string& key) { return run(Opcode::get, key) == Status::hit ? read : std::string(); }
+  bool set(const std::string& key, const std::string& value) {
+    return run(Opcode::store, key, value) == Status::stored;
+  }
+
+  Engine::ContextPtr context;
+  Batch batch{1};
+  std::string read;
+};
+
+void act_as_a_map(Caller& caller, std::map<std::string, std::string>& map, std::mt19937_64& random, int operations,
+                  const std::string& prefix) {
+  for (int i = 0; i < operations; ++i) {
+    const std::string key = prefix + std::to_string(random() % 50);
+    const auto at = map.find(key);
+    const std::string value = std::to_string(random());
+    switch (random() % 6) {
+      case 0:
+        ASSERT_EQ(caller.run(Opcode::remove, key), at != map.end() ? Status::removed : Status::miss);
+        map.erase(key);
+        break;
+      case 1:
+        ASSERT_TRUE(caller.set(key, value));
+        map[key] = value;
+        break;
+      case 2:
+        ASSERT_EQ(caller.run(Opcode::store, key, value, StoreMode::add),
+                  at == map.end() ? Status::stored : Status::not_stored);
+        map.emplace(key, value);
+        break;
+      case 3:
+        ASSERT_EQ(caller.run(Opcode::store, key, "+", StoreMode::append),
+                  at != map.end() ? Status::stored : Status::not_stored);
+        if (at != map.end()) at->second += '+';
+        break;
+      default:
+        ASSERT_EQ(caller.run(Opcode::get, key), at != map.end() ? Status::hit : Status::miss) << key;
+        if (at != map.end()) {
+          ASSERT_EQ(caller.read, at->second) << key;
+        }
+    }
+  }
+}
+
+std::vector<std::shared_ptr<SimDevice>> sims(unsigned count, const SimOptions& options = {}) {
+  std::vector<std::shared_ptr<SimDevice>> devices;
+  for (SimOptions o = options; o.number < count; ++o.number) devices.push_back(make_sim_device(o));
+  return devices;
+}
+
+TEST(IndexOnDevice, AnswersAsAMap) {
+  for (const unsigned devices : {1u, 2u, 4u}) {
+    SCOPED_TRACE(devices);
+    Store store(sims(devices));
+    ASSERT_TRUE(store.is_on_device());
+    Caller caller(store.engine);
+    std::map<std::string, std::string> map;
+    std::mt19937_64 random(devices);
+    act_as_a_map(caller, map, random, 300 * effort, "k");
+    EXPECT_EQ(store.engine.stats().items, map.size());
+    ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+    // Also what the overlay has let go of.
+    act_as_a_map(caller, map, random, 100 * effort, "k");
+    std::uint64_t changes = 0;
+    for (const DeviceStats& s : store.engine.device_stats()) {
+      EXPECT_TRUE(s.has_index);
+      EXPECT_EQ(s.resident, 0u);
+      changes += s.replica.cells;
+    }
+    EXPECT_GT(changes, 0u);
+    EXPECT_TRUE(store.is_on_device());
+  }
+}
+
+TEST(IndexOnDevice, SeveralThreadsEachAsAMap) {
+  Store store(sims(2, {.latency = 20us}));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&store, t] {
+      Caller caller(store.engine);
+      std::map<std::string, std::string> map;
+      std::mt19937_64 random(static_cast<unsigned>(t));
+      act_as_a_map(caller, map, random, 200 * effort, std::to_string(t) + ":");
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(store.is_on_device());
+}
+
+// Nothing is lost with it but speed.
+TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
+  for (const char* fault : {"lose", "hang", "fail", "refuse"}) {
+    for (const unsigned devices : {1u, 2u}) {
+      SCOPED_TRACE(testing::Message() << fault << " of " << devices);
+      Store store(sims(devices, {.latency = 100us}));
+      Caller caller(store.engine);
+      std::map<std::string, std::string> map;
+      std::mt19937_64 random(5);
+      act_as_a_map(caller, map, random, 50 * effort, "k");
+      SimDevice& device = *store.devices.back();
+      std::thread other([&store] {
+        Caller mine(store.engine);
+        std::map<std::string, std::string> its;
+        std::mt19937_64 r(6);
+        act_as_a_map(mine, its, r, 100 * effort, "other");
+      });
+      const std::string_view f = fault;
+      if (f == "lose") device.lose();
+      if (f == "hang") device.hang();
+      if (f == "fail") device.fail(3);
+      if (f == "refuse") device.refuse(3);
+      act_as_a_map(caller, map, random, 100 * effort, "k");
+      other.join();
+      if (f == "lose" || f == "hang") {
+        ASSERT_TRUE(soon([&] { return !store.is_on_device(); }));
+        EXPECT_GT(store.engine.shared().index.cell_count(), 0u);
+      }
+      act_as_a_map(caller, map, random, 50 * effort, "k");
+      for (const auto& [key, value] : map) EXPECT_EQ(caller.get(key), value) << key;
+    }
+  }
+}
+
+// Keys that one signature and both buckets of the smallest table cannot tell apart.
+TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
+  constexpr std::uint64_t seed = 1;
+  // Room for a table of 64 buckets beside what tells of changes.
+  Store store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib, {}, seed);
+  ASSERT_TRUE(store.is_on_device());
+  ASSERT_EQ(store.engine.device_stats().front().cells, 512u);
+  Caller caller(store.engine);
+  const std::vector<CollidingKeys> pairs = colliding_keys(seed, 3);
+  std::uint64_t resident = 0;
+  for (int round = 0; round < 2 * effort; ++round) {
+    const std::string n = std::to_string(round);
+    for (const auto& [a, b] : pairs) {
+      ASSERT_TRUE(caller.set(a, "a" + n));
+      // As long as the one is with the device the other stays here.
+      if (round % 2 == 0) {
+        ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+      }
+      ASSERT_TRUE(caller.set(b, "b" + n));
+      ASSERT_EQ(caller.get(a), "a" + n);
+      ASSERT_EQ(caller.get(b), "b" + n);
+    }
+    resident = std::max(resident, store.engine.device_stats().front().resident);
+    for (const auto& [a, b] : pairs) {
+      if (round % 3 == 0) {
+        ASSERT_EQ(caller.run(Opcode::remove, a), Status::removed);
+      }
+      ASSERT_EQ(caller.get(a), round % 3 == 0 ? "" : "a" + n);
+      ASSERT_EQ(caller.get(b), "b" + n);
+    }
+  }
+  EXPECT_GE(resident, pairs.size());
+  EXPECT_TRUE(store.is_on_device());
+}
+
+// A table that is full: some item goes for each that comes, and what was just set is there.
+TEST(IndexOnDevice, AFullTableEvicts) {
+  Store store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib);
+  Caller caller(store.engine);
+  for (int i = 0; i < 300 * effort; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_TRUE(caller.set(key, std::to_string(i)));
+    ASSERT_EQ(caller.get(key), std::to_string(i));
+  }
+  EXPECT_TRUE(store.is_on_device());
+  EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
+  for (int i = 0; i < 300 * effort; ++i) {
+    const std::string value = caller.get("key" + std::to_string(i));
+    EXPECT_TRUE(value.empty() || value == std::to_string(i));
+  }
+}
+
+// Slots come back from the device, as fast as they are needed.
+TEST(IndexOnDevice, EvictsForMemory) {
+  Store store(sims(1, {.latency = 50us}), 8 * test_mib);
+  Caller caller(store.engine);
+  const std::string large(10'000, 'v');
+  for (int i = 0; i < 200 * effort; ++i) {
+    const std::string key = "key" + std::to_string(i), value = large + std::to_string(i);
+    ASSERT_TRUE(caller.set(key, value)) << i;
+    ASSERT_EQ(caller.get(key), value);
+  }
+  EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
+}
+
+TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {
+  const TemporaryFile file;
+  constexpr int keys = 500 * effort;
+  for (int round = 0; round < 2; ++round) {
+    Store store(sims(2), 16 * test_mib, file.path());
+    ASSERT_TRUE(store.is_on_device());
+    Caller caller(store.engine);
+    for (int i = 0; i < keys; ++i) {
+      const std::string key = "key" + std::to_string(i);
+      if (round == 0) {
+        ASSERT_TRUE(caller.set(key, std::to_string(i)));
+      } else {
+        ASSERT_EQ(caller.get(key), std::to_string(i));
+      }
+    }
+    EXPECT_EQ(store.engine.stats().items, static_cast<std::uint64_t>(keys));
+  }
+}
+
+// Without memory there for the table the host has it.
+TEST(IndexOnDevice, StaysHereIfThereIsNoRoom) {
+  Store store(sims(1, {.memory_bytes = 64}), 4 * test_mib);
+  EXPECT_FALSE(store.is_on_device());
+  EXPECT_EQ(store.engine.schedulers(), nullptr);
+  Caller caller(store.engine);
+  EXPECT_TRUE(caller.set("a", "b"));
+  EXPECT_EQ(caller.get("a"), "b");
+}
+
+}  // namespace
+}  // namespace tandem
