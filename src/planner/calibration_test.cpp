@@ -21,19 +21,19 @@ CalibrationOptions small() {
   return options;
 }
 
-// A launch of n takes 20 ms, and 20 ms for every 256 of them: so long that this machine's own disturbances, of a few
-// milliseconds, do not tilt the line.
+// A launch of n takes 20 ms, and 20 ms for every 256 of them: so long that what else runs on this machine, which adds
+// some milliseconds to each, hardly tilts the line.
 TEST(Calibration, FindsTheLinesOfADevice) {
   SimDevice device({.latency = 20ms, .lanes = 256, .lane_time = 20ms});
   const Calibration c = calibrate(device, small());
-  const double query_ns = 20e6 / 256;
-  EXPECT_NEAR(c.search.fit.line.query_ns, query_ns, 0.3 * query_ns);
-  EXPECT_NEAR(c.search.fit.line.launch_ns, 20e6, 15e6);
-  // Of a SET both the Insert and the Delete.
-  EXPECT_NEAR(c.change.fit.line.query_ns, 2 * query_ns, 0.3 * 2 * query_ns);
-  EXPECT_NEAR(c.change.fit.line.launch_ns, 20e6, 15e6);
-  EXPECT_GT(c.search.fit.r2, 0.8);
-  EXPECT_GT(c.change.fit.r2, 0.8);
+  const auto is_found = [](const LaunchFit& fit, double query_ns) {
+    EXPECT_NEAR(fit.line.query_ns, query_ns, 0.4 * query_ns);
+    EXPECT_GT(fit.line.launch_ns, 8e6);
+    EXPECT_LT(fit.line.launch_ns, 60e6);
+    EXPECT_GT(fit.r2, 0.7);
+  };
+  is_found(c.search.fit, 20e6 / 256);
+  is_found(c.change.fit, 2 * 20e6 / 256);  // of a SET both the Insert and the Delete
   ASSERT_EQ(c.search.samples.size(), 4U);
   ASSERT_EQ(c.change.samples.size(), 4U);
   for (std::uint32_t i = 0; i < 4; ++i) {
@@ -46,8 +46,11 @@ TEST(Calibration, FindsTheLinesOfADevice) {
   }
   EXPECT_EQ(c.cells, 1U << 14);
   EXPECT_EQ(c.keys, static_cast<std::uint64_t>(0.8 * (1 << 14)));
-  const CycleModel model = c.model(0.95, 2);
-  EXPECT_NEAR(cycle_min_ns(model, 0).value(), 30e6, 25e6);
+  const CycleModel model = c.model(0.9, 3);
+  EXPECT_EQ(model.search.query_ns, c.search.fit.line.query_ns);
+  EXPECT_EQ(model.change.launch_ns, c.change.fit.line.launch_ns);
+  EXPECT_EQ(model.get_share, 0.9);
+  EXPECT_EQ(model.change_cycles, 3U);
 }
 
 // Keys come and go until all locations have been used several times.
