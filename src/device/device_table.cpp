@@ -38,6 +38,7 @@ DeviceTable::DeviceTable(Device& device, Index& index, EpochDomain& epochs, Heap
       cache_(heap),
       buckets_(make_buckets(device, options.cells)),
       changes_(device, options.changes_max),
+      done_there_(device, options.changes_max),
       done_(device, options.changes_max),
       records_(new Overlay::RecordId[options.changes_max]),
       stream_(device.make_stream()),
@@ -53,7 +54,7 @@ DeviceTable::~DeviceTable() {
 void DeviceTable::load(std::chrono::milliseconds patience) {
   std::uint32_t count = 0;
   const auto send = [&] {
-    DeviceStatus status = stream_->change(view(), changes_.at(), done_.at(), count);
+    DeviceStatus status = send_changes(count);
     if (status == DeviceStatus::ok) status = stream_->wait(stream_->mark(), patience);
     if (status == DeviceStatus::pending) device_.abandon();
     if (status != DeviceStatus::ok) throw DeviceError(status, "the index cannot be brought to the device");
@@ -126,6 +127,11 @@ DeviceStatus DeviceTable::poll(const ReplicaLaunch&) noexcept {
   return device_.lost() ? DeviceStatus::lost : DeviceStatus::ok;
 }
 
+DeviceStatus DeviceTable::send_changes(std::uint32_t count) noexcept {
+  const DeviceStatus status = stream_->change(view(), changes_.at(), done_there_.at(), count);
+  return status == DeviceStatus::ok ? stream_->copy_to_host(done_.data(), done_there_.bytes_at(), count) : status;
+}
+
 void DeviceTable::launch_changes() noexcept {
   if (!group_is_open_) {
     overlay().begin_group();
@@ -137,7 +143,7 @@ void DeviceTable::launch_changes() noexcept {
     for (std::uint32_t i = 0; i < count; ++i) changes_[i].f = shard_.local(changes_[i].f);
   }
   in_flight_count_ = count;
-  if (stream_->change(view(), changes_.at(), done_.at(), count) != DeviceStatus::ok) return give_up();
+  if (send_changes(count) != DeviceStatus::ok) return give_up();
   in_flight_ = stream_->mark();
   launches_.fetch_add(1, std::memory_order_relaxed);
   changed_.fetch_add(count, std::memory_order_relaxed);

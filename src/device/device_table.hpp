@@ -67,6 +67,7 @@ class DeviceTable final : public DeviceSide {
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
   Overlay& overlay() const noexcept { return index_.overlay(shard_.number); }
+  DeviceStatus send_changes(std::uint32_t count) noexcept;
   void launch_changes() noexcept;
   void land_changes() noexcept;
   void age() noexcept;
@@ -84,6 +85,7 @@ class DeviceTable final : public DeviceSide {
   Heap::Cache cache_;  // of what the scheduler retires for others
   DeviceArray<Bucket> buckets_;
   PinnedArray<CellChange> changes_;
+  DeviceArray<std::uint8_t> done_there_;  // the kernels read it again
   PinnedArray<std::uint8_t> done_;
   std::unique_ptr<Overlay::RecordId[]> records_;
   std::unique_ptr<Stream> stream_;

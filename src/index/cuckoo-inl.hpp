@@ -130,9 +130,8 @@ TD_LANE bool claim(const L l, Bucket* bucket, Cell now) {
   }
 }
 
-// Clears one cell that is `c`, whichever of those in two buckets that are each other's other one. REQUIRES: until it
-// has, there are two of them at any time, if in other cells each time, so each turn that finds none was another tile's
-// progress. Bounded, as a kernel that never ends costs the device.
+// Clears one of the copies of cell `c` in its two buckets. REQUIRES: until it has, there are at least two, so that in a
+// turn that finds none another tile has moved one. Bounded all the same: a kernel that never ends costs the device.
 template <Lanes L>
 TD_LANE void clear_one_of(const L l, Bucket* a, Bucket* b, Cell c) {
   for (std::uint32_t turn = 0; turn < 2 * displacement_paths; ++turn) {

@@ -218,6 +218,53 @@ TEST(Displacement, NoKeyIsLost) {
 
 TEST(Displacement, CanaryTheWrongHashLosesKeys) { EXPECT_GT(lost_by_insert<UnderTheInsertersHash>(0.9), 0.02); }
 
+// Lanes that other tiles come before: a function is called before each attempt to clear a cell.
+struct InterruptedLanes : ScalarLanes {
+  using Before = void (*)(void* state, std::uint64_t* cell);
+  Before before;
+  void* state;
+  Cell cas(std::uint64_t* p, Cell expected, Cell desired) const {
+    if (desired.empty()) before(state, p);
+    return ScalarLanes::cas(p, expected, desired);
+  }
+};
+static_assert(Lanes<InterruptedLanes>);
+
+// Two tiles copy one cell to its other bucket; the first clears the original, a third moves the second's copy back to
+// where that was. The second still has one copy to clear.
+TEST(Displacement, ACellThatSeveralMoveStaysOnce) {
+  const CheckTable table(64);
+  const IndexView view = table.view();
+  const std::uint32_t from = 5, slot = 3;
+  const Cell victim = Cell::of(0x12345678, 99);
+  Bucket& target = view.buckets[view.other(from, victim.signature())];
+  for (std::uint32_t i = 0; i < bucket_cells; ++i) view.buckets[from].cell[i] = Cell::of(i + 1, i + 1).bits;
+  struct Others {
+    std::uint64_t* original;
+    std::uint64_t* first_copy;
+    std::uint64_t victim;
+    int clears = 0;
+  } others{&view.buckets[from].cell[slot], &target.cell[4], victim.bits};
+  *others.original = victim.bits;
+  const InterruptedLanes lanes{{},
+                               [](void* state, std::uint64_t* cell) {
+                                 Others& o = *static_cast<Others*>(state);
+                                 ++o.clears;
+                                 if (o.clears == 1) {
+                                   *o.first_copy = o.victim;
+                                   *o.original = 0;
+                                 } else if (o.clears == 2) {
+                                   *o.original = o.victim;
+                                   *cell = 0;
+                                 }
+                               },
+                               &others};
+  EXPECT_TRUE(canary::displace<canary::ToOwnOtherBucket>(lanes, view, {1, from}, from, slot));
+  EXPECT_GT(others.clears, 2);
+  EXPECT_EQ(table.count(victim), 1u);
+  EXPECT_EQ(table.cells_used(), bucket_cells);
+}
+
 // The host's way: the shortest path first, moves from its end.
 template <class Rule>
 double lost_by_paths(double load, std::uint32_t& moves) {

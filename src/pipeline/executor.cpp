@@ -103,7 +103,8 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   const std::uint32_t now_s = context_.shared.clock.now_s();
   const auto state_of = [&states](std::uint32_t strip) -> StripState& { return states[strip % std::size(states)]; };
   const auto look = [&] {
-    if (looked_end == batch.size()) return false;
+    // What no device was asked for yet begins another epoch, if the host has no index to search.
+    if (looked_end == batch.size() || (looked_end != begin && TD_UNLIKELY(!is_ready(batch, looked_end)))) return false;
     StripState& state = state_of(looked);
     state.strip = strip_at(batch, looked_end);
     state.now_s = now_s;

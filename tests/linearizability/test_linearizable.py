@@ -117,7 +117,7 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     if over == "tcp":
         assert facts["unknown"] > 0, facts
     assert (expired > 0) == scenario.expires, result.text
-    if scenario.grows:
+    if scenario.grows and plan != "device":  # there the table has room for as many as fit the memory
         assert facts["index_bytes"] >= 4 * facts["index_bytes_before"], facts
     if scenario.moves:
         assert facts["pages_moved"] > 0, facts
