@@ -55,6 +55,11 @@ int main() {
       keys, [&](std::size_t i, const tandem::Reply& r) { equal += r.code == tandem::Code::hit && r.value == keys[i]; });
   check(equal == keys.size(), "a batch of 1000 gets");
 
+  // The store may leave the comparison of keys to its caller; this helper compares, and asks again where they differ.
+  std::size_t checked = 0;
+  store.get_batch_checked(keys, [&](std::size_t i, const tandem::Reply& r) { checked += r.key() == keys[i]; });
+  check(checked == keys.size(), "a batch of 1000 gets whose keys the caller compares");
+
   std::size_t seen = 0;
   store.for_each([&](std::string_view, const tandem::Reply&) { ++seen; });
   check(seen == store.stats().items && seen == names.size() + 2, "iteration sees every item");

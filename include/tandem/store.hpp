@@ -11,6 +11,8 @@
 // on one key are linearizable. Each thread gets a Session of its own on first use; a Session taken explicitly belongs
 // to one thread at a time and saves the look-up.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,6 +34,8 @@ struct Options {
   bool huge_pages = true;        // ask the kernel for transparent huge pages
   std::string memory_file = {};  // items lie in this file and outlive the process, also one that is killed
                                  // (docs/restart.md); empty: in memory alone
+  std::uint64_t hash_seed = 0;   // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
+                                 // that collide
 };
 
 enum class Code : std::uint8_t {
@@ -62,6 +66,13 @@ enum class Action : std::uint8_t {
   decrement
 };
 
+// Who sees to it that a read's item is the key's (Mega-KV 8.1: `get` and `getk`).
+//   store   the store compares the keys: a hit is the key's item, always
+//   caller  the store need not: a hit may be an item of another key whose hash is alike (one read in some hundred
+//           million). Reply::key() tells; is_reply_to() compares, Session::get_batch_checked() also asks again. Misses
+//           are right either way.
+enum class KeyCheck : std::uint8_t { store, caller };
+
 // One operation of a batch. Views must stay valid until the call returns.
 struct Request {
   Action action = Action::get;
@@ -70,18 +81,28 @@ struct Request {
   std::int64_t ttl_s = 0;       // seconds from now; 0 never; negative: at once. (Up to 30 days; larger numbers are Unix
                                 // seconds, as in memcached)
   std::uint32_t flags = 0;      // a number kept with the item for the caller
-  std::uint64_t cas = 0;        // compare_and_set: Reply::cas of the read
-  std::uint64_t delta = 1;      // increment (wraps at 2^64), decrement (stops at 0)
+  KeyCheck key_check = KeyCheck::store;  // get
+  std::uint64_t cas = 0;                 // compare_and_set: Reply::cas of the read
+  std::uint64_t delta = 1;               // increment (wraps at 2^64), decrement (stops at 0)
 };
 
-// What became of one operation. `value` points into the store and is valid only while the visitor runs.
+// What became of one operation. `value` and key() point into the store and are valid only while the visitor runs.
 struct Reply {
   Code code = Code::miss;
+  std::uint8_t key_bytes = 0;
   std::string_view value = {};
   std::uint32_t flags = 0;
   std::uint64_t cas = 0;     // of the item read or stored; grows with every change of a key
   std::uint64_t number = 0;  // increment, decrement
+
+  // Of a get that hit: the item's own key. It lies before the value.
+  std::string_view key() const noexcept { return {value.data() - key_bytes, key_bytes}; }
 };
+
+// Whether a get's reply is about `key`: only a hit with KeyCheck::caller may be about another one.
+inline bool is_reply_to(std::string_view key, const Reply& reply) noexcept {
+  return reply.code != Code::hit || reply.key() == key;
+}
 
 struct StoreOptions {  // of one set
   std::int64_t ttl_s = 0;
@@ -132,9 +153,36 @@ class Session {
   }
   // The same for reads alone.
   template <class Visitor>
-  void get_batch(std::span<const std::string_view> keys, Visitor&& visit) {
-    get_batch_erased(keys, visit_all<std::remove_reference_t<Visitor>>,
+  void get_batch(std::span<const std::string_view> keys, Visitor&& visit, KeyCheck check = KeyCheck::store) {
+    get_batch_erased(keys, check, visit_all<std::remove_reference_t<Visitor>>,
                      const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
+  }
+  // get_batch() with KeyCheck::caller, and the check: every reply that is visited is about its key. Keys whose reply
+  // was about another one are read again with KeyCheck::store, a little later than their neighbours, so that they come
+  // out of order. Returns how many there were.
+  template <class Visitor>
+  std::uint64_t get_batch_checked(std::span<const std::string_view> keys, Visitor&& visit) {
+    constexpr std::size_t keys_at_once = 1024;
+    std::uint64_t again = 0;
+    for (std::size_t first = 0; first < keys.size(); first += keys_at_once) {
+      const auto some = keys.subspan(first, std::min(keys_at_once, keys.size() - first));
+      std::array<std::uint16_t, keys_at_once> others;
+      std::size_t other_count = 0;
+      const auto check = [&](std::size_t i, const Reply& reply) {
+        if (is_reply_to(some[i], reply)) {
+          visit(first + i, reply);
+        } else {
+          others[other_count++] = static_cast<std::uint16_t>(i);
+        }
+      };
+      get_batch(some, check, KeyCheck::caller);
+      for (std::size_t n = 0; n < other_count; ++n) {
+        const std::size_t at = first + others[n];
+        get_batch(keys.subspan(at, 1), [&](std::size_t, const Reply& reply) { visit(at, reply); });
+      }
+      again += other_count;
+    }
+    return again;
   }
 
  private:
@@ -150,7 +198,7 @@ class Session {
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl) noexcept;
   void execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor);
-  void get_batch_erased(std::span<const std::string_view> keys, ErasedVisitor visit, void* visitor);
+  void get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit, void* visitor);
   Code run(const Request& request, Reply* reply);
   std::unique_ptr<Impl> impl_;
 };
@@ -200,8 +248,12 @@ class Store {
     here().execute(requests, std::forward<Visitor>(visit));
   }
   template <class Visitor>
-  void get_batch(std::span<const std::string_view> keys, Visitor&& visit) {
-    here().get_batch(keys, std::forward<Visitor>(visit));
+  void get_batch(std::span<const std::string_view> keys, Visitor&& visit, KeyCheck check = KeyCheck::store) {
+    here().get_batch(keys, std::forward<Visitor>(visit), check);
+  }
+  template <class Visitor>
+  std::uint64_t get_batch_checked(std::span<const std::string_view> keys, Visitor&& visit) {
+    return here().get_batch_checked(keys, std::forward<Visitor>(visit));
   }
 
   // Calls visit for every item; items that are there throughout are seen, items stored or removed meanwhile may be. An

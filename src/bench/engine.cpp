@@ -114,6 +114,7 @@ void validate(const EngineSettings& settings) {
   if ((settings.devices != 1 || settings.steal) && !has_device)
     refuse(fmt::format("plan {} has no devices", settings.plan));
   constexpr unsigned cycle_us_max = 5'000;
+  if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
   if (settings.cycles_us.empty()) refuse("no cycle was named");
   for (const unsigned cycle_us : settings.cycles_us) {
     if (cycle_us != 0 && !has_device)
@@ -165,6 +166,7 @@ std::string command_line(const EngineSettings& settings) {
   add("threads", fmt::format("{}", fmt::join(threads_of(settings), ",")));
   add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
   add("protocol", std::string(to_string(settings.protocol)));
+  if (settings.getk) line.append(" --getk");
   add("plan", settings.plan);
   if (settings.devices != 1) add("devices", std::to_string(settings.devices));
   if (settings.steal) line.append(" --steal");

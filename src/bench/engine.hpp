@@ -28,6 +28,7 @@ struct EngineSettings {
   std::vector<unsigned> threads;  // empty: one for each processor
   std::vector<std::uint32_t> batches = {1024};
   WireProtocol protocol = WireProtocol::text;
+  bool getk = false;  // also run everything with GETs whose keys the client compares; meta alone
   std::string plan = "cpu";
   unsigned devices = 1;                   // of the plan, each with a share of the index
   bool steal = false;                     // SchedulerOptions::steal
@@ -69,5 +70,7 @@ std::string errors_of(const Json& document);
 std::string engine_heading();
 std::string engine_row(const Json& cell);
 std::string engine_scaling(const Json& cells);
+// What getk brings, where it was measured.
+std::string engine_getk(const Json& cells);
 
 }  // namespace tandem::bench

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/ticks.hpp"
 #include "bench/engine_misses.hpp"
@@ -28,10 +30,12 @@ std::string cell_of(const EngineSettings& settings) {
 
 std::string sizes_text(const workload::Sizes& sizes) { return workload::to_string(sizes); }
 
-Json settings_json(const EngineSettings& settings, const std::vector<workload::Spec>& specs, bool on_wire) {
+Json settings_json(const EngineSettings& settings, const std::vector<workload::Spec>& specs, bool on_wire,
+                   bool getk = false) {
   const workload::Spec& spec = specs.front();
   Json json{{"workload", name_of(settings)}};
   if (on_wire) json["protocol"] = std::string(to_string(settings.protocol));
+  if (getk) json["getk"] = true;
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
   if (on_wire) json["plan"] = settings.plan;
@@ -103,12 +107,14 @@ Json timeline_json(const Measured& m) {
   return timeline;
 }
 
-CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs,
-                     const LoadedStore& store) {
+CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs, const LoadedStore& store,
+                     bool getk) {
   const unsigned threads = settings.threads.front();
   CellTapes tapes;
   tapes.of_thread.resize(threads);
   tapes.batch_queries = settings.batches.front();
+  tapes.getk = getk;
+  tapes.has_fixed_sizes = store.has_fixed_sizes();
   tapes.alternate_every_s = settings.alternates ? settings.alternate_every_s : 0;
   Tape::Limits limits = settings.tape;
   if (settings.ops != 0) limits.ops = std::min(limits.ops, settings.ops);
@@ -116,7 +122,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   on_each_thread(threads, [&](unsigned t) {
     for (const workload::Spec& spec : specs) {
       tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,
-                                                          threads, tapes.batch_queries, limits));
+                                                          threads, tapes.batch_queries, limits, getk));
     }
   });
   return tapes;
@@ -124,7 +130,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
 
 std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settings,
                                                     const std::vector<workload::Spec>& specs, LoadedStore& store,
-                                                    const CellTapes& tapes) {
+                                                    const CellTapes& tapes, const CellTapes* getk_tapes) {
   const auto wants = [&](std::string_view name) {
     return settings.subjects.empty() || std::ranges::find(settings.subjects, name) != settings.subjects.end();
   };
@@ -136,8 +142,13 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settin
   if (has_ceiling && wants("two-lines"))
     subjects.push_back(std::make_unique<CeilingSubject>(store.ceiling(), false, space, tapes));
   subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan), tapes));
-  if (!settings.alternates && wants("embedded"))
+  if (getk_tapes != nullptr)
+    subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan), *getk_tapes));
+  if (!settings.alternates && wants("embedded")) {
     subjects.push_back(std::make_unique<EmbeddedSubject>(store.embedded(), space, tapes));
+    if (getk_tapes != nullptr)
+      subjects.push_back(std::make_unique<EmbeddedSubject>(store.embedded(), space, *getk_tapes));
+  }
   if (has_ceiling && wants("copy"))
     subjects.push_back(std::make_unique<CeilingSubject>(store.ceiling(), true, space, tapes));
   return subjects;
@@ -156,18 +167,19 @@ struct Rounds {
 };
 
 void add_comparisons(const std::string& cell, const Rounds& rounds, Json& document, Json& summary) {
-  for (const std::string_view subject : {subject_wire, subject_embedded}) {
-    for (const std::string_view base : {subject_two_lines, subject_copy}) {
-      const auto mine = rounds.ops_per_s.find(std::string(subject)), theirs = rounds.ops_per_s.find(std::string(base));
-      if (mine == rounds.ops_per_s.end() || theirs == rounds.ops_per_s.end()) continue;
-      std::vector<double> ratios;
-      for (std::size_t i = 0; i < mine->second.size(); ++i) ratios.push_back(mine->second[i] / theirs->second[i]);
-      Json comparison{{"cell", cell},    {"metric", "ops_per_s"},        {"subject", subject},
-                      {"base", base},    {"ratio", spread_json(ratios)}, {"rounds", ratios.size()},
-                      {"better", "more"}};
-      summary["comparisons"].push_back(comparison);
-      document["comparisons"].push_back(std::move(comparison));
-    }
+  static constexpr std::pair<std::string_view, std::string_view> pairs[] = {
+      {subject_wire, subject_two_lines}, {subject_wire, subject_copy},      {subject_embedded, subject_two_lines},
+      {subject_embedded, subject_copy},  {subject_wire_getk, subject_wire}, {subject_embedded_getk, subject_embedded}};
+  for (const auto& [subject, base] : pairs) {
+    const auto mine = rounds.ops_per_s.find(std::string(subject)), theirs = rounds.ops_per_s.find(std::string(base));
+    if (mine == rounds.ops_per_s.end() || theirs == rounds.ops_per_s.end()) continue;
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < mine->second.size(); ++i) ratios.push_back(mine->second[i] / theirs->second[i]);
+    Json comparison{{"cell", cell},    {"metric", "ops_per_s"},        {"subject", subject},
+                    {"base", base},    {"ratio", spread_json(ratios)}, {"rounds", ratios.size()},
+                    {"better", "more"}};
+    summary["comparisons"].push_back(comparison);
+    document["comparisons"].push_back(std::move(comparison));
   }
 }
 
@@ -230,8 +242,11 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     if (hooks.progress) hooks.progress(fmt::format("{}: {}", cell, what));
   };
   say("drawing the requests");
-  const CellTapes tapes = make_tapes(settings, specs, store);
-  const std::vector<std::unique_ptr<Subject>> subjects = make_subjects(settings, specs, store, tapes);
+  const CellTapes tapes = make_tapes(settings, specs, store, false);
+  std::optional<CellTapes> getk_tapes;
+  if (settings.getk) getk_tapes = make_tapes(settings, specs, store, true);
+  const std::vector<std::unique_ptr<Subject>> subjects =
+      make_subjects(settings, specs, store, tapes, getk_tapes ? &*getk_tapes : nullptr);
   const Plan& plan = engine_plan(settings.plan).plan;
   const TurnLength length{settings.seconds, settings.ops};
   store.wait_for_device();
@@ -239,6 +254,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   // What a subject answered wrongly while everything was compared, before the first round and after the last one. It
   // counts in the first and the last run.
   std::map<std::string, ReplyErrors> first_errors;
+  std::uint64_t other_keys = 0;
   std::uint64_t verified = 0;
   for (const auto& of_thread : tapes.of_thread) {
     for (const auto& tape : of_thread) verified += tape->ops().size();
@@ -262,7 +278,9 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
       Measured m = subject->take(length);
       if (round == 0) m.errors.add(first_errors[name]);
       const bool last = round + 1 == settings.rounds;
-      const bool on_wire = name == subject_wire, answers = on_wire || name == subject_embedded;
+      const bool on_wire = name == subject_wire || name == subject_wire_getk;
+      const bool getk = name == subject_wire_getk || name == subject_embedded_getk;
+      const bool answers = on_wire || name == subject_embedded || getk;
       if (last) m.errors.add(subject->verify());
       Json result{{"seconds", m.turn.seconds},
                   {"ops", m.turn.ops},
@@ -283,8 +301,13 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
         }
         result["errors"] = errors_json(m.errors);
         if (round == 0 || last) result["verified"] = verified * (round == 0 && last ? 2 : 1);
+        if (getk && (round == 0 || last)) {
+          result["other_keys"] = m.errors.other_keys;
+          other_keys += m.errors.other_keys;
+        }
         if (on_wire) {
-          if (Json tasks = tasks_json(m, plan, misses); !tasks.empty()) result["tasks"] = std::move(tasks);
+          if (Json tasks = tasks_json(m, plan, name == subject_wire ? misses : MissCounts{}); !tasks.empty())
+            result["tasks"] = std::move(tasks);
         }
         if (on_wire && m.device) {
           result["device"] = {{"searched", m.device->searched},
@@ -293,7 +316,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
                               {"refused_batches", m.device->refused_batches},
                               {"us", static_cast<double>(m.device->device_ns) / 1e3}};
         }
-        if (on_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
+        if (name == subject_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
       }
       if (on_wire && settings.alternates) {
         Json phases = Json::array();
@@ -310,7 +333,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
                                   {"round", round},
                                   {"command", command_line(settings)},
                                   {"seed", settings.seed},
-                                  {"settings", settings_json(settings, specs, on_wire)},
+                                  {"settings", settings_json(settings, specs, on_wire, getk)},
                                   {"result", std::move(result)}});
     }
   }
@@ -320,9 +343,10 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
                {"batch", settings.batches.front()},
                {"subjects", Json::array()},
                {"comparisons", Json::array()}};
+  if (settings.getk) summary["other_keys"] = other_keys;
   for (const std::string& name : rounds.names) {
     Json subject{{"subject", name}, {"ops_per_s", spread_json(rounds.ops_per_s[name])}, {"runs", rounds.runs[name]}};
-    if (name == subject_wire) subject["tasks"] = median_tasks(document, rounds.runs[name]);
+    if (name == subject_wire || name == subject_wire_getk) subject["tasks"] = median_tasks(document, rounds.runs[name]);
     summary["subjects"].push_back(std::move(subject));
   }
   add_comparisons(cell, rounds, document, summary);

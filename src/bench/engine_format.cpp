@@ -17,10 +17,10 @@ namespace {
 namespace binary = protocol::binary;
 namespace line = protocol::line;
 
-constexpr std::string_view get_text = "get ", get_meta = "mg ", get_meta_end = " v\r\n";
+constexpr std::string_view get_text = "get ", get_meta = "mg ", get_meta_end = " v\r\n", getk_meta_end = " v K\r\n";
 constexpr std::string_view set_text = "set ", set_text_flags = " 0 0 ", set_meta = "ms ";
-constexpr std::string_view value_text = "VALUE ", value_text_flags = " 0 ", value_meta = "VA ";
-constexpr std::string_view crlf = "\r\n", hd = "HD\r\n", en = "EN\r\n";
+constexpr std::string_view value_text = "VALUE ", value_text_flags = " 0 ", value_meta = "VA ", key_meta = " k";
+constexpr std::string_view crlf = "\r\n", hd = "HD\r\n", en = "EN\r\n", en_key = "EN k";
 
 std::uint64_t digits_of(std::uint64_t number) noexcept {
   std::uint64_t digits = 1;
@@ -95,15 +95,27 @@ Hit read_text(std::string_view& replies) {
   return {.kind = Hit::Kind::hit, .key = key, .value = value};
 }
 
-Hit read_meta(std::string_view& replies) {
+Hit read_meta(std::string_view& replies, bool with_key) {
+  if (with_key && take(replies, en_key)) {
+    const std::size_t end = replies.find(crlf);
+    if (end == std::string_view::npos) return {};
+    replies.remove_prefix(end + crlf.size());
+    return {.kind = Hit::Kind::miss};
+  }
   if (take(replies, en)) return {.kind = Hit::Kind::miss};
   if (!take(replies, value_meta)) return {};
   const auto bytes = take_number(replies);
+  std::string_view key;
+  if (with_key) {
+    if (!take(replies, key_meta)) return {};
+    key = replies.substr(0, replies.find('\r'));
+    replies.remove_prefix(key.size());
+  }
   if (!bytes || !take(replies, crlf) || replies.size() < *bytes) return {};
   const std::string_view value = replies.substr(0, *bytes);
   replies.remove_prefix(*bytes);
   if (!take(replies, crlf)) return {};
-  return {.kind = Hit::Kind::hit, .value = value};
+  return {.kind = Hit::Kind::hit, .key = key, .value = value};
 }
 
 // The body of a response to `opcode`, and its status; nothing: it is no such response.
@@ -156,6 +168,7 @@ void ReplyErrors::add(const ReplyErrors& other) {
   wrong_values += other.wrong_values;
   wrong_replies += other.wrong_replies;
   unexpected_misses += other.unexpected_misses;
+  other_keys += other.other_keys;
 }
 
 std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
@@ -165,7 +178,7 @@ std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
       if (!op.is_set()) return get_text.size() + key + crlf.size();
       return set_text.size() + key + set_text_flags.size() + digits_of(value) + crlf.size() + value + crlf.size();
     case WireProtocol::meta:
-      if (!op.is_set()) return get_meta.size() + key + get_meta_end.size();
+      if (!op.is_set()) return get_meta.size() + key + (getk_ ? getk_meta_end : get_meta_end).size();
       return set_meta.size() + key + 1 + digits_of(value) + crlf.size() + value + crlf.size();
     case WireProtocol::binary:
       break;
@@ -182,7 +195,8 @@ std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
              value + crlf.size() + line::end.size();
     case WireProtocol::meta:
       if (op.is_set()) return hd.size();
-      return value_meta.size() + digits_of(value) + crlf.size() + value + crlf.size();
+      return value_meta.size() + digits_of(value) + crlf.size() + value + crlf.size() +
+             (getk_ ? key_meta.size() + keys_.key_bytes(op.key()) : 0);
     case WireProtocol::binary:
       break;
   }
@@ -202,7 +216,7 @@ char* WireFormat::write_request(WireOp op, char* out) const noexcept {
   const bool is_text = protocol_ == WireProtocol::text;
   if (!op.is_set()) {
     out = keys_.write_key(op.key(), put(is_text ? get_text : get_meta, out));
-    return put(is_text ? crlf : get_meta_end, out);
+    return put(is_text ? crlf : getk_ ? getk_meta_end : get_meta_end, out);
   }
   out = keys_.write_key(op.key(), put(is_text ? set_text : set_meta, out));
   out = put(value_bytes, put(is_text ? set_text_flags : std::string_view(" "), out));
@@ -258,7 +272,7 @@ bool WireFormat::check_one(WireOp op, std::string_view& replies, std::string& sc
 
 bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
   const Hit hit = protocol_ == WireProtocol::text   ? read_text(replies)
-                  : protocol_ == WireProtocol::meta ? read_meta(replies)
+                  : protocol_ == WireProtocol::meta ? read_meta(replies, getk_)
                                                     : read_binary(replies);
   const auto say = [&](std::string_view what) {
     if (errors.count() == 0) errors.first = fmt::format("GET of key {}: {}", op.key(), what);
@@ -276,6 +290,10 @@ bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& sc
   if (protocol_ == WireProtocol::text && !keys_.is_key(op.key(), hit.key)) {
     say(fmt::format("the reply names the key \"{}\"", printable(hit.key)));
     ++errors.wrong_replies;
+    return true;
+  }
+  if (getk_ && !keys_.is_key(op.key(), hit.key)) {
+    ++errors.other_keys;
     return true;
   }
   scratch.resize(keys_.value_bytes(op.key()));

@@ -29,7 +29,8 @@ static_assert(sizeof(WireOp) == 8);
 
 struct ReplyErrors {
   std::uint64_t wrong_values = 0, wrong_replies = 0, unexpected_misses = 0;
-  std::string first;  // in words
+  std::string first;             // in words
+  std::uint64_t other_keys = 0;  // answers to getk that are about another key: no error
 
   std::uint64_t count() const noexcept { return wrong_values + wrong_replies + unexpected_misses; }
   void add(const ReplyErrors& other);
@@ -38,8 +39,9 @@ struct ReplyErrors {
 // Thread safety: immutable.
 class WireFormat {
  public:
-  // `keys` outlives it.
-  WireFormat(WireProtocol protocol, const workload::KeySpace& keys) noexcept : protocol_(protocol), keys_(keys) {}
+  // `keys` outlives it. getk: GETs leave the comparison of keys to the client. REQUIRES: only in the meta protocol.
+  WireFormat(WireProtocol protocol, const workload::KeySpace& keys, bool getk = false) noexcept
+      : protocol_(protocol), getk_(getk), keys_(keys) {}
 
   std::uint64_t request_bytes(WireOp op) const noexcept;
   std::uint64_t reply_bytes(WireOp op) const noexcept;
@@ -57,6 +59,7 @@ class WireFormat {
   bool check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
 
   WireProtocol protocol_;
+  bool getk_;
   const workload::KeySpace& keys_;
 };
 

@@ -149,7 +149,9 @@ Measured WireSubject::take(const TurnLength& length) {
       m.batches += lane.batches;
       m.ops_of_workload[l] += lane.done;
     }
-    expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
+    // With getk an item of another key, of another size, may have been the answer.
+    if (!tapes_.getk || tapes_.has_fixed_sizes)
+      expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
     const std::vector<std::uint64_t>& timeline = threads_[t]->timeline;
     m.timeline.resize(std::max(m.timeline.size(), timeline.size()));
     for (std::size_t i = 0; i < timeline.size(); ++i) m.timeline[i] += timeline[i];
@@ -219,7 +221,7 @@ std::uint64_t WireSubject::probe(TaskProbe& probe, std::uint64_t ops_max) {
 // --- the embedded store
 
 EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes)
-    : keys_(keys), tapes_(tapes) {
+    : keys_(keys), tapes_(tapes), check_(tapes.getk ? KeyCheck::caller : KeyCheck::store) {
   for (const auto& of_thread : tapes.of_thread) {
     const Tape& tape = *of_thread.front();
     Thread& thread = threads_.emplace_back(store.session());
@@ -237,10 +239,12 @@ EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, c
         if (thread.reads_only) {
           thread.keys.push_back(key);
         } else {
-          thread.requests.push_back(
-              {.action = op.is_set() ? Action::set : Action::get, .key = key, .value = format.value_in(op, request)});
+          thread.requests.push_back({.action = op.is_set() ? Action::set : Action::get,
+                                     .key = key,
+                                     .value = format.value_in(op, request),
+                                     .key_check = check_});
         }
-        batch_value_bytes += keys.value_bytes(op.key());
+        batch_value_bytes += keys.value_bytes(op.key()) + (tapes.getk ? keys.key_bytes(op.key()) : 0);
       }
       value_bytes = std::max(value_bytes, batch_value_bytes);
     }
@@ -251,7 +255,7 @@ EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, c
 template <class Visitor>
 void EmbeddedSubject::run(Thread& thread, std::size_t first, std::size_t count, Visitor& visit) {
   if (thread.reads_only) {
-    thread.session.get_batch(std::span(thread.keys).subspan(first, count), visit);
+    thread.session.get_batch(std::span(thread.keys).subspan(first, count), visit, check_);
   } else {
     thread.session.execute(std::span(thread.requests).subspan(first, count), visit);
   }
@@ -273,10 +277,19 @@ Measured EmbeddedSubject::take(const TurnLength& length) {
         static_cast<std::size_t>(std::min<std::uint64_t>({tapes_.batch_queries, ops - thread.next, thread.left}));
     std::uint64_t hits = 0, stored = 0;
     char* out = thread.out.data();
+    const char* const out_end = out + thread.out.size();
+    const bool with_keys = tapes_.getk;
     const auto copy_out = [&](std::size_t, const Reply& reply) {
       if (reply.code == Code::hit) {
-        std::memcpy(out, reply.value.data(), reply.value.size());
-        out += reply.value.size();
+        // The key lies before the value.
+        const std::size_t key_bytes = with_keys ? reply.key_bytes : 0;
+        std::size_t bytes = key_bytes + reply.value.size();
+        if (TD_UNLIKELY(with_keys && static_cast<std::size_t>(out_end - out) < bytes)) {  // another key's, and larger
+          out = thread.out.data();
+          bytes = std::min(bytes, thread.out.size());
+        }
+        std::memcpy(out, reply.value.data() - key_bytes, bytes);
+        out += bytes;
         ++hits;
       } else if (reply.code == Code::stored) {
         ++stored;
@@ -315,6 +328,8 @@ ReplyErrors EmbeddedSubject::verify() {
         if (reply.code != (op.is_set() ? Code::stored : Code::hit)) {
           if (mine.count() == 0) mine.first = fmt::format("key {}: an unexpected outcome", op.key());
           ++(op.is_set() ? mine.wrong_replies : mine.unexpected_misses);
+        } else if (!op.is_set() && tapes_.getk && !keys_.is_key(op.key(), reply.key())) {
+          ++mine.other_keys;
         } else if (!op.is_set() && !keys_.is_value(op.key(), reply.value)) {
           if (mine.count() == 0) mine.first = fmt::format("key {}: a wrong value", op.key());
           ++mine.wrong_values;

@@ -46,6 +46,8 @@ struct CellTapes {
   std::vector<std::vector<std::unique_ptr<Tape>>> of_thread;
   std::uint32_t batch_queries = 0;
   double alternate_every_s = 0;  // 0: one tape
+  bool getk = false;             // who asks compares the keys
+  bool has_fixed_sizes = true;   // of keys and values
 
   unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }
 };
@@ -63,7 +65,8 @@ class Subject {
 };
 
 inline constexpr std::string_view subject_wire = "tandem", subject_embedded = "tandem embedded",
-                                  subject_two_lines = "two-line loop", subject_copy = "copy loop";
+                                  subject_two_lines = "two-line loop", subject_copy = "copy loop",
+                                  subject_wire_getk = "tandem getk", subject_embedded_getk = "tandem embedded getk";
 
 class TaskProbe;
 
@@ -71,7 +74,7 @@ class WireSubject final : public Subject {
  public:
   WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes);
   ~WireSubject() override;
-  std::string_view name() const override { return subject_wire; }
+  std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
   Measured take(const TurnLength& length) override;
   ReplyErrors verify() override;
   // The first thread's tape once, on this thread; `probe` is told which task has ended. Returns the operations.
@@ -89,11 +92,12 @@ class WireSubject final : public Subject {
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
-// get_batch() for batches of reads alone, execute() for the others.
+// get_batch() for batches of reads alone, execute() for the others. With getk the keys of the items are copied out,
+// too, as whoever compares them needs them.
 class EmbeddedSubject final : public Subject {
  public:
   EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes);
-  std::string_view name() const override { return subject_embedded; }
+  std::string_view name() const override { return tapes_.getk ? subject_embedded_getk : subject_embedded; }
   Measured take(const TurnLength& length) override;
   ReplyErrors verify() override;
 
@@ -113,6 +117,7 @@ class EmbeddedSubject final : public Subject {
 
   const workload::KeySpace& keys_;
   const CellTapes& tapes_;
+  const KeyCheck check_;
   std::vector<Thread> threads_;
 };
 

@@ -9,8 +9,8 @@
 namespace tandem::bench {
 
 Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
-           std::uint32_t count, std::uint32_t batch_queries, const Limits& limits)
-    : format_(protocol, keys) {
+           std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk)
+    : format_(protocol, keys, getk) {
   workload::Stream stream(spec, index, count);
   std::uint64_t bytes = 0;
   const auto add = [&](std::uint64_t key, bool is_set) {

@@ -24,7 +24,7 @@ class Tape {
 
   // Of stream `index` of `count`. Throws std::invalid_argument for operations that this mode has not.
   Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
-       std::uint32_t count, std::uint32_t batch_queries, const Limits& limits);
+       std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk = false);
   // SETs of the keys [first, end) in order.
   Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t first, std::uint64_t end,
        std::uint32_t batch_queries);

@@ -9,6 +9,7 @@
 
 #include "bench/engine_plan.hpp"
 #include "bench/engine_subject.hpp"
+#include "bench/engine_test_support.hpp"
 #include "bench/engine_wire.hpp"
 #include "bench/memory_access.hpp"
 #include "protocol/binary.hpp"
@@ -21,30 +22,6 @@ workload::Spec small(const std::string& name) {
   workload::Spec spec = workload::preset(name);
   spec.keys = 500;
   return spec;
-}
-
-EngineSettings quick(std::vector<std::string> workloads) {
-  EngineSettings s;
-  s.workloads = std::move(workloads);
-  s.keys = 500;
-  s.threads = {1};
-  s.batches = {64};
-  s.rounds = 1;
-  s.ops = 3000;
-  s.cache_misses = false;
-  s.subjects = {"wire"};
-  return s;
-}
-
-Json new_document() { return {{"format", document_format}, {"notes", Json::array()}, {"runs", Json::array()}}; }
-
-// The runs of one subject, loading left out.
-std::vector<Json> runs_of(const Json& document, std::string_view subject) {
-  std::vector<Json> runs;
-  for (const Json& run : document["runs"]) {
-    if (run["subject"] == subject && !run["cell"].get<std::string>().starts_with("load ")) runs.push_back(run);
-  }
-  return runs;
 }
 
 std::string value_of(const workload::KeySpace& keys, std::uint64_t key) {

@@ -86,4 +86,21 @@ std::string engine_scaling(const Json& cells) {
   return text;
 }
 
+std::string engine_getk(const Json& cells) {
+  std::string text;
+  for (const Json& cell : cells) {
+    if (find(cell.at("subjects"), "subject", subject_wire_getk) == nullptr) continue;
+    text +=
+        fmt::format("getk / get, {}, batches of {}, {} threads: wire {} M ops/s, {} of get",
+                    cell["workload"].get<std::string>(), cell["batch"].get<unsigned>(), cell["threads"].get<unsigned>(),
+                    rate(cell, subject_wire_getk, true), ratio(cell, subject_wire_getk, subject_wire));
+    if (find(cell.at("subjects"), "subject", subject_embedded_getk) != nullptr) {
+      text += fmt::format("; embedded {} M ops/s, {} of get", rate(cell, subject_embedded_getk, true),
+                          ratio(cell, subject_embedded_getk, subject_embedded));
+    }
+    text += fmt::format("; answers of another key: {}\n", cell["other_keys"].get<std::uint64_t>());
+  }
+  return text;
+}
+
 }  // namespace tandem::bench

@@ -74,6 +74,7 @@ Json describe_settings(const Options& o) {
       settings["every_us"] = in_us(o.alternation.every_ns);
     }
   }
+  if (o.getk) settings["getk"] = true;
   settings["seconds"] = o.seconds;
   if (o.ops != 0) settings["ops"] = o.ops;
   settings["warmup"] = o.ops != 0 || o.seconds == 0 ? 0 : o.warmup_s;
@@ -109,9 +110,11 @@ Json describe_result(const Options& options, const Result& result) {
   const load::Counts& counts = result.counts;
   const load::Errors& errors = result.errors;
   const std::uint64_t ops = result.ops();
-  Json out{{"seconds", result.seconds}, {"ops", ops},          {"ops_per_s", result.ops_per_s()},
-           {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits},
-           {"sets", counts.sets}};
+  Json out{
+      {"seconds", result.seconds}, {"ops", ops},          {"ops_per_s", result.ops_per_s()},
+      {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits - counts.other_keys},
+      {"sets", counts.sets}};
+  if (options.getk) out["other_keys"] = counts.other_keys;
   if (Json other = describe_other_ops(counts); !other.empty()) out["other"] = std::move(other);
   out["bytes_sent"] = counts.bytes_sent;
   out["bytes_received"] = counts.bytes_received;
@@ -227,6 +230,7 @@ std::string summarize_load_run(const Options& options, const Result& result) {
       fmt::format("{}: {}{}, {}, {}, {} in flight", options.server, to_string(options.protocol),
                   options.udp ? " over UDP" : "", plural(options.connections, "connection", "connections"),
                   plural(options.threads, "thread", "threads"), options.pipeline);
+  if (options.getk) out += ", getk";
   if (options.multiget > 1) out += fmt::format(", {} keys per get", options.multiget);
   out += options.rate_per_s > 0     ? fmt::format(", open loop at {:.0f} op/s", options.rate_per_s)
          : options.replay_speed > 0 ? fmt::format(", open loop by the trace's times x {}", options.replay_speed)
@@ -247,6 +251,7 @@ std::string summarize_load_run(const Options& options, const Result& result) {
   } else {
     out += fmt::format("  {} values written\n", counts.sets);
   }
+  if (options.getk) out += fmt::format("  getk: {} answers were of another key\n", counts.other_keys);
   if (result.latency.total() != 0) {
     out += fmt::format("\n  {:<18}{:>10}", "latency, us", "mean");
     for (const auto& [label, fraction] : percentiles) out += fmt::format("{:>10}", label);

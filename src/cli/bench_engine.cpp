@@ -65,6 +65,9 @@ void add_options(CLI::App& app, EngineArguments& g) {
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--protocol", g.protocol, "text, meta or binary")->capture_default_str();
+  app.add_flag("--getk", s.getk,
+               "with --protocol meta: beside each subject the same one whose GETs leave the comparison of keys to the "
+               "client");
   app.add_option("--plan", s.plan, plans_help())->capture_default_str();
   app.add_option("--devices", s.devices, "of the plan: 1, 2, 4 or 8, each with a share of the index")
       ->capture_default_str();
@@ -136,7 +139,7 @@ int run_bench_engine(std::span<const std::string> arguments) {
   bench::Json document = bench::make_document(bench::command_line(g.settings));
   const bench::Json cells = bench::run_engine(g.settings, document, hooks);
   if (!g.quiet) {
-    fmt::print(out, "{}", bench::engine_scaling(cells));
+    fmt::print(out, "{}{}", bench::engine_scaling(cells), bench::engine_getk(cells));
     for (const bench::Json& note : document["notes"]) fmt::print(out, "note: {}\n", note.get<std::string>());
   }
   if (!g.json.empty()) bench::write_document(document, g.json);

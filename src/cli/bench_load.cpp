@@ -84,6 +84,8 @@ void add_loop_options(CLI::App& app, LoadArguments& given) {
       ->add_option("--pipeline", run.pipeline, "requests that leave in one send; a closed loop waits for their replies")
       ->capture_default_str();
   group->add_option("--multiget", run.multiget, "keys per get")->capture_default_str();
+  group->add_flag("--getk", run.getk,
+                  "meta: gets leave the comparison of keys to this client, which counts answers of other keys");
   group->add_option("--rate", run.rate_per_s,
                     "open loop: operations per second, sent when they are due whatever the server does; latency counts "
                     "from then");

@@ -1,7 +1,7 @@
 // A memcached protocol as a client writes requests and checks replies.
 //
 //             text                    meta                            binary
-//   get       get k                   mg k v                          get
+//   get       get k                   mg k v, with getk mg k v K      get
 //   multiget  get k...                mg k k v q for each, then mn    getkq for each, then noop
 //   set       set k 0 TTL n           ms k n [T TTL]                  set
 //   remove    delete k                md k                            delete
@@ -50,6 +50,7 @@ class Codec {
   const bool verify_;
 };
 
-std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, bool verify);
+// getk: gets leave the comparison of keys to the codec. REQUIRES: only in the meta protocol.
+std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, bool verify, bool getk = false);
 
 }  // namespace tandem::load

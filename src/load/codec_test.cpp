@@ -20,6 +20,7 @@ struct Case {
   std::uint32_t multiget;
   bool verify;
   Sizes sizes;  // of values
+  bool getk = false;
 };
 
 constexpr const char* protocol_names[] = {"text", "meta", "binary", "resp"};
@@ -27,13 +28,14 @@ constexpr const char* protocol_names[] = {"text", "meta", "binary", "resp"};
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   return std::string(protocol_names[static_cast<std::size_t>(info.param.protocol)]) + '_' +
          std::to_string(info.param.multiget) + (info.param.verify ? "_verify" : "_light") +
-         (info.param.sizes.low == info.param.sizes.high ? "" : "_sizes");
+         (info.param.getk ? "_getk" : "") + (info.param.sizes.low == info.param.sizes.high ? "" : "_sizes");
 }
 
 Options options_of(const Case& given) {
   Options options;
   options.protocol = given.protocol;
   options.verify = given.verify;
+  options.getk = given.getk;
   options.pipeline = 5;
   options.multiget = given.multiget;
   workload::Spec& spec = options.workloads.front();
@@ -107,7 +109,8 @@ TEST_P(CodecTest, RefusesWhatIsNoReply) {
     for (const std::size_t at : {GetParam().verify ? whole.size() / 2 : 1, std::size_t{1}}) {
       std::string longer = whole;
       longer.insert(at, 1, 'x');
-      EXPECT_GE(check(request, keys, longer + longer).status, ReplyStatus::wrong_value) << longer;
+      const ReplyCheck checked = check(request, keys, longer + longer);
+      EXPECT_TRUE(checked.status >= ReplyStatus::wrong_value || checked.other_keys == 1) << longer;
     }
   });
 }
@@ -157,7 +160,11 @@ TEST_P(VerifyingCodecTest, RefusesEveryChangedByte) {
           continue;
         std::string changed = whole;
         changed[at] = static_cast<char>(changed[at] ^ 4);
-        EXPECT_NE(check(request, keys, changed).status, ReplyStatus::complete) << at << " of " << whole;
+        const ReplyCheck checked = check(request, keys, changed);
+        const bool is_in_key = GetParam().getk && changed.find(" k" + right_.key(request, keys[0])) == changed.npos;
+        EXPECT_TRUE(checked.status != ReplyStatus::complete || (is_in_key && checked.other_keys == 1))
+            << at << " of " << whole;
+        EXPECT_LE(checked.other_keys, is_in_key ? 1U : 0U) << at << " of " << whole;
       }
     });
   }
@@ -199,7 +206,15 @@ TEST_P(VerifyingCodecTest, RefusesAnotherKeysValueAndSwappedKeys) {
       }
       ++swapped;
       const ReplyCheck checked = check(request, keys, right_.reply(request, others.data()));
-      EXPECT_NE(checked.status, ReplyStatus::complete);
+      if (GetParam().getk) {
+        EXPECT_EQ(checked.status, ReplyStatus::complete);
+        EXPECT_EQ(checked.hits, 0U);
+        EXPECT_EQ(checked.other_keys, 1U);
+        EXPECT_EQ(checked.bytes, right_.reply(request, others.data()).size());
+      } else {
+        EXPECT_NE(checked.status, ReplyStatus::complete);
+        EXPECT_EQ(checked.other_keys, 0U);
+      }
     });
   }
   EXPECT_GT(swapped, 20);
@@ -213,6 +228,8 @@ std::vector<Case> cases(bool verify) {
       all.push_back({protocol, multiget, verify, {workload::SizeModel::uniform, 1, 120}});
     }
   }
+  all.push_back({Protocol::meta, 1, verify, Sizes::fixed(24), true});
+  all.push_back({Protocol::meta, 1, verify, {workload::SizeModel::uniform, 1, 120}, true});
   return all;
 }
 
@@ -226,8 +243,9 @@ TEST(Codec, RequestsAreTheProtocols) {
   spec.key_bytes = Sizes::fixed(8);
   spec.value_bytes = Sizes::fixed(3);
   const workload::KeySpace keys(spec);
-  const auto written = [&](Protocol protocol, RequestKind kind, std::uint32_t key_count, std::uint32_t ttl_s) {
-    const auto codec = make_codec(protocol, Contents(keys), true);
+  const auto written = [&](Protocol protocol, RequestKind kind, std::uint32_t key_count, std::uint32_t ttl_s,
+                           bool getk = false) {
+    const auto codec = make_codec(protocol, Contents(keys), true, getk);
     Request request{};
     request.key = 1;
     request.key_count = key_count;
@@ -252,6 +270,8 @@ TEST(Codec, RequestsAreTheProtocols) {
   EXPECT_EQ(written(Protocol::text, remove, 1, 0), "delete 00000001\r\n");
   EXPECT_EQ(written(Protocol::text, touch, 1, 60), "touch 00000001 60\r\n");
   EXPECT_EQ(written(Protocol::meta, get, 1, 0), "mg 00000001 v\r\n");
+  EXPECT_EQ(written(Protocol::meta, get, 1, 0, true), "mg 00000001 v K\r\n");
+  EXPECT_EQ(written(Protocol::meta, set, 1, 0, true), "ms 00000001 3\r\n<v>\r\n");
   EXPECT_EQ(written(Protocol::meta, multiget, 2, 0), "mg 00000001 k v q\r\nmg 000000ff k v q\r\nmn\r\n");
   EXPECT_EQ(written(Protocol::meta, set, 1, 0), "ms 00000001 3\r\n<v>\r\n");
   EXPECT_EQ(written(Protocol::meta, set, 1, 60), "ms 00000001 3 T60\r\n<v>\r\n");

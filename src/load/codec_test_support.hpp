@@ -44,14 +44,15 @@ class RightReplies {
       if (i == missing) continue;
       const std::string data = value(request, numbers[i]);
       const std::string length = std::to_string(data.size());
-      const bool with_key = request.kind == RequestKind::multiget;
+      const bool with_key = request.kind == RequestKind::multiget || plan_.options.getk;
       out += is_text ? "VALUE " + key(request, numbers[i]) + " 0 " + length
                      : "VA " + length + (with_key ? " k" + key(request, numbers[i]) : "");
       out += "\r\n" + data + "\r\n";
     }
     if (is_text) return out + "END\r\n";
     if (request.kind == RequestKind::multiget) return out + "MN\r\n";
-    return out.empty() ? "EN\r\n" : out;
+    if (!out.empty()) return out;
+    return plan_.options.getk ? "EN k" + key(request, numbers[0]) + "\r\n" : "EN\r\n";
   }
 
  private:

@@ -16,12 +16,16 @@ class TextCodec final : public LineCodec {
 
 class MetaCodec final : public LineCodec {
  public:
-  using LineCodec::LineCodec;
+  MetaCodec(const Contents& contents, bool verify, bool getk) : LineCodec(contents, verify), getk_(getk) {}
   char* write(const Request& request, const std::uint64_t* keys, char* out) const override;
   ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
 
  private:
   std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
+  // The answer to a get with K. Returns whether it is of the key that was asked for.
+  bool take_compared(ReplyCursor& in, std::uint64_t key) const;
+
+  const bool getk_;
 };
 
 class BinaryCodec final : public Codec {

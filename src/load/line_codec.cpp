@@ -71,7 +71,21 @@ void LineCodec::take_value(ReplyCursor& in, std::uint64_t key, bool with_key) co
   take_bytes(in, key, bytes);
 }
 
-void LineCodec::take_bytes(ReplyCursor& in, std::uint64_t key, std::uint32_t value_bytes) const {
+LineCodec::OtherHead LineCodec::read_other_head(ReplyCursor& in, std::uint64_t key) const {
+  const Announced said = read_head(in);
+  if (!in.is_good()) return {};
+  const std::string_view line = in.rest().substr(0, said.head_bytes - 2);
+  const std::size_t mark = line.find(" k");
+  if (mark == line.npos) return {};
+  const std::string_view named = line.substr(mark + 2);
+  char own[workload::key_bytes_max];
+  const std::string_view asked(own, static_cast<std::size_t>(contents_.write_key(key, own) - own));
+  if (named.empty() || named.size() > workload::key_bytes_max || named.find(' ') != named.npos || named == asked)
+    return {};
+  return {said.head_bytes, said.value_bytes};
+}
+
+void LineCodec::skip_bytes(ReplyCursor& in, std::uint32_t value_bytes) const {
   if (!in.is_good()) return;
   const std::string_view rest = in.rest();
   if (rest.size() < std::size_t{value_bytes} + 2) {
@@ -79,11 +93,17 @@ void LineCodec::take_bytes(ReplyCursor& in, std::uint64_t key, std::uint32_t val
     return;
   }
   if (rest[value_bytes] != '\r' || rest[value_bytes + 1] != '\n') return in.fail(no_line_end);
+  in.position += std::size_t{value_bytes} + 2;
+}
+
+void LineCodec::take_bytes(ReplyCursor& in, std::uint64_t key, std::uint32_t value_bytes) const {
+  const std::string_view rest = in.rest();
+  skip_bytes(in, value_bytes);
+  if (!in.is_good()) return;
   if (!contents_.is_value(key, rest.substr(0, value_bytes))) {
     in.has_wrong_value = true;
     in.what = other_value;
   }
-  in.position += std::size_t{value_bytes} + 2;
 }
 
 // Values one after the other, whichever of the keys they are for: any of their lengths will do.

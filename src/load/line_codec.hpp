@@ -18,6 +18,14 @@ class LineCodec : public Codec {
   void take_value(ReplyCursor& in, std::uint64_t key, bool with_key) const;
   // The values of a multiget, in the order of its keys, some missing. Returns how many there were.
   std::uint32_t take_values(ReplyCursor& in, const std::uint64_t* keys, std::uint32_t key_count) const;
+  // The head "VA n kKEY\r\n" of a value of any key but `key`, not taken; no bytes: it is not one.
+  struct OtherHead {
+    std::size_t head_bytes;
+    std::uint32_t value_bytes;
+  };
+  OtherHead read_other_head(ReplyCursor& in, std::uint64_t key) const;
+  // A value of so many bytes, whatever it is, and its line end.
+  void skip_bytes(ReplyCursor& in, std::uint32_t value_bytes) const;
 
  private:
   struct Announced {

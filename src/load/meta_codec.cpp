@@ -9,11 +9,28 @@ std::string_view MetaCodec::head_of(std::uint64_t key, std::uint32_t value_bytes
   return {head, static_cast<std::size_t>(out - head)};
 }
 
+// What another key's value must be is not known: its length is looked at, no more.
+bool MetaCodec::take_compared(ReplyCursor& in, std::uint64_t key) const {
+  const OtherHead other = read_other_head(in, key);
+  if (!in.is_good()) return true;
+  if (other.head_bytes == 0) {
+    take_value(in, key, true);
+    return true;
+  }
+  if (other.value_bytes > workload::value_bytes_limit) {
+    in.fail("the length is that of no value");
+    return true;
+  }
+  in.position += other.head_bytes;
+  skip_bytes(in, other.value_bytes);
+  return !in.is_good();
+}
+
 char* MetaCodec::write(const Request& request, const std::uint64_t* keys, char* out) const {
   const std::uint64_t key = request.key;
   switch (request.kind) {
     case RequestKind::get:
-      return put(contents_.write_key(key, put(out, "mg ")), " v\r\n");
+      return put(contents_.write_key(key, put(out, "mg ")), getk_ ? " v K\r\n" : " v\r\n");
     case RequestKind::multiget:
       for (std::uint32_t i = 0; i < request.key_count; ++i)
         out = put(contents_.write_key(keys[i], put(out, "mg ")), " k v q\r\n");
@@ -40,8 +57,17 @@ ReplyCheck MetaCodec::check(const Request& request, const std::uint64_t* keys, s
   switch (request.kind) {
     case RequestKind::get:
       if (in.starts_with('V')) {
-        take_value(in, request.key, false);
+        if (getk_ && verify_ && !take_compared(in, request.key)) {
+          ReplyCheck other = in.result(0);
+          other.other_keys = 1;
+          return other;
+        }
+        if (!getk_ || !verify_) take_value(in, request.key, false);
         hits = 1;
+      } else if (getk_) {
+        Head miss;
+        char* const end = put(contents_.write_key(request.key, put(miss, "EN k")), "\r\n");
+        in.expect({miss, static_cast<std::size_t>(end - miss)}, "neither VA nor EN with the key");
       } else {
         in.expect("EN\r\n", "neither VA nor EN");
       }

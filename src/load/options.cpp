@@ -79,6 +79,9 @@ void validate(const Options& options) {
   check_range(options.pipeline, pipeline_limit, "the pipeline's depth");
   check_range(options.multiget, multiget_limit, "keys per get");
   if (options.udp && options.protocol == Protocol::resp) refuse("Redis' protocol has no UDP");
+  if (options.getk && options.protocol != Protocol::meta) refuse("getk is a flag of the meta protocol");
+  if (options.getk && options.multiget > 1)
+    refuse("getk has one key per get: of several, an answer of another key would not tell which one was asked for");
   if (options.connections < options.threads)
     refuse(fmt::format("{} threads need as many connections at least", options.threads));
   if (!(options.rate_per_s >= 0) || !std::isfinite(options.rate_per_s)) refuse("the rate must be 0 or more");

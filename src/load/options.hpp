@@ -32,6 +32,7 @@ struct Options {
   std::vector<int> processors;    // thread i runs on processors[i % size]; empty: anywhere
   std::uint32_t pipeline = 1;     // requests that leave in one send; a closed loop waits for all their replies
   std::uint32_t multiget = 1;     // keys of a get
+  bool getk = false;              // meta: the server need not compare keys, this client does
 
   std::vector<workload::Spec> workloads{workload::Spec{}};  // one, or several that alternate
   Alternation alternation;

@@ -17,12 +17,12 @@ Plan::Plan(const Options& given) : options(given), frame_bytes(given.udp ? udp_f
     if (options.replay_speed > 0 && !trace->has_times())
       throw std::invalid_argument("the trace has no times to replay it by");
     phases.push_back({options.workloads.front(), nullptr, nullptr});
-    phases.back().codec = make_codec(options.protocol, Contents(*trace), options.verify);
+    phases.back().codec = make_codec(options.protocol, Contents(*trace), options.verify, options.getk);
     return;
   }
   for (const workload::Spec& spec : options.workloads) {
     Phase phase{spec, std::make_unique<workload::KeySpace>(spec), nullptr};
-    phase.codec = make_codec(options.protocol, Contents(*phase.keys), options.verify);
+    phase.codec = make_codec(options.protocol, Contents(*phase.keys), options.verify, options.getk);
     phases.push_back(std::move(phase));
   }
 }

@@ -395,6 +395,18 @@ TEST(Options, WhatNoRunCanDoIsRefused) {
   };
   EXPECT_EQ(refused([](Options&) {}), "");
   EXPECT_NE(refused([](Options& o) { o.threads = 2; }), "");
+  EXPECT_NE(refused([](Options& o) { o.getk = true; }), "");
+  EXPECT_EQ(refused([](Options& o) {
+              o.getk = true;
+              o.protocol = Protocol::meta;
+            }),
+            "");
+  EXPECT_NE(refused([](Options& o) {
+              o.getk = true;
+              o.protocol = Protocol::meta;
+              o.multiget = 2;
+            }),
+            "");
   EXPECT_NE(refused([](Options& o) { o.connections = 0; }), "");
   EXPECT_NE(refused([](Options& o) { o.pipeline = 0; }), "");
   EXPECT_NE(refused([](Options& o) { o.rate_per_s = -1; }), "");

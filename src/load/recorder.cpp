@@ -12,6 +12,7 @@ Counts& Counts::operator+=(const Counts& other) noexcept {
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i] += other.ops[i];
   gets += other.gets;
   hits += other.hits;
+  other_keys += other.other_keys;
   sets += other.sets;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
@@ -22,6 +23,7 @@ Counts& Counts::operator-=(const Counts& other) noexcept {
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i] -= other.ops[i];
   gets -= other.gets;
   hits -= other.hits;
+  other_keys -= other.other_keys;
   sets -= other.sets;
   bytes_sent -= other.bytes_sent;
   bytes_received -= other.bytes_received;
@@ -148,6 +150,7 @@ void Recorder::reply(const Request& request, const ReplyCheck& checked, std::str
     case RequestKind::multiget:
       counts_.gets += request.key_count;
       counts_.hits += checked.hits;
+      counts_.other_keys += checked.other_keys;
       can_miss = true;
       if (request.op == OpKind::read_modify_write) ops = 0;  // counted when it has been written
       break;
@@ -160,8 +163,9 @@ void Recorder::reply(const Request& request, const ReplyCheck& checked, std::str
     case RequestKind::remove:
       break;
   }
-  if (can_miss && checked.hits < request.key_count && plan_.options.require_hits) {
-    errors_.unexpected_misses += request.key_count - checked.hits;
+  const std::uint32_t answered = checked.hits + checked.other_keys;
+  if (can_miss && answered < request.key_count && plan_.options.require_hits) {
+    errors_.unexpected_misses += request.key_count - answered;
     if (errors_.first_ns == UINT64_MAX) note(describe(&request, "a miss, though every key was set", data));
   }
   if (checked.status == ReplyStatus::wrong_value) {

@@ -20,6 +20,7 @@ namespace tandem::load {
 struct Counts {
   std::array<std::uint64_t, workload::op_kind_count> ops{};  // answered, by kind
   std::uint64_t gets = 0, hits = 0;                          // keys read, those of read-modify-writes included
+  std::uint64_t other_keys = 0;                              // getk: answers about another key, no hits nor misses
   std::uint64_t sets = 0;                                    // values written, theirs and inserts included
   std::uint64_t bytes_sent = 0, bytes_received = 0;
 

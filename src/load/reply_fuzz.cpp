@@ -31,6 +31,12 @@ const std::vector<std::unique_ptr<Plan>>& plans() {
         made.push_back(std::make_unique<Plan>(options));
       }
     }
+    for (const bool verify : {false, true}) {
+      Options options = made[2]->options;
+      options.verify = verify;
+      options.getk = true;
+      made.push_back(std::make_unique<Plan>(options));
+    }
     return made;
   }();
   return all;
@@ -56,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ReplyCheck whole = plan.codec_of(request).check(request, keys, reply);
   const bool is_taken = whole.status == ReplyStatus::complete || whole.status == ReplyStatus::wrong_value;
   if (is_taken) {
-    require(whole.bytes > 0 && whole.bytes <= reply.size() && whole.hits <= request.key_count);
+    require(whole.bytes > 0 && whole.bytes <= reply.size() && whole.hits + whole.other_keys <= request.key_count);
     const ReplyCheck exact = plan.codec_of(request).check(request, keys, reply.substr(0, whole.bytes));
     require(exact.status == whole.status && exact.bytes == whole.bytes && exact.hits == whole.hits);
     const std::vector<char> shorter(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(whole.bytes) - 1);

@@ -50,9 +50,10 @@ enum class ReplyStatus : std::uint8_t { complete, partial, wrong_value, wrong };
 
 struct ReplyCheck {
   ReplyStatus status;
-  std::uint32_t hits = 0;      // keys that were found
-  std::size_t bytes = 0;       // of the reply
-  std::string_view what = {};  // the complaint, if wrong
+  std::uint32_t hits = 0;        // keys that were found
+  std::size_t bytes = 0;         // of the reply
+  std::string_view what = {};    // the complaint, if wrong
+  std::uint32_t other_keys = 0;  // getk: answers about another key than was asked for
 };
 
 // Requests that have been sent, in order, with their keys. Thread safety: none.

@@ -16,7 +16,7 @@ namespace tandem {
 // What a query came to, copied while the item was readable.
 struct Answer {
   Status status = Status::none;
-  std::string value;
+  std::string key, value;  // the item's
   std::uint64_t number = 0, cas = 0, state = 0;
   std::uint32_t flags = 0;
   std::uint8_t outcome = 0;
@@ -32,6 +32,7 @@ struct Recorder final : ResponseWriter {
       a.state = r.state;
       a.outcome = r.outcome;
       if (r.item != nullptr && (r.status == Status::hit || r.status == Status::number)) {
+        a.key = r.item->key();
         a.value.assign(r.item->value(), r.value_bytes);
         a.flags = r.item->client_flags();
         a.cas = r.item->cas(r.state);
@@ -55,11 +56,12 @@ struct Recorder final : ResponseWriter {
 
 class ExecutorTest : public testing::Test {
  protected:
-  explicit ExecutorTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {})
+  explicit ExecutorTest(std::uint64_t memory_bytes = std::uint64_t{32} << 20, StorePolicy policy = {},
+                        std::uint64_t cells = 1 << 14)
       : budget_(memory_bytes),
         epochs_(8),
         heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
-        index_({.cells_initial = 1 << 14, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
+        index_({.cells_initial = cells, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
         shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
         context_(shared_),
         executor_(context_) {

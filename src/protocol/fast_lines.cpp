@@ -31,13 +31,17 @@ ParseStop LineParser::run() {
         if (TD_LIKELY(fast_get(p_ + 4, Reply::get))) {
           if (batch_.size() - before == 1 && p_ - begin <= short_line_bytes && end_ - p_ >= 4 &&
               load<std::uint32_t>(p_) == word)
-            run_of_plain_gets<Reply::get>();
+            run_of_plain_gets<PlainGet::text>();
           continue;
         }
       } else if (is_meta_get(word)) {
         const char* const key_end = find_delimiter(p_ + 3, end_, begin_);
-        if (fast_meta_get(key_end)) {
-          run_of_plain_gets<Reply::meta_get>();
+        if (fast_meta_get<PlainGet::meta>(key_end)) {
+          run_of_plain_gets<PlainGet::meta>();
+          continue;
+        }
+        if (fast_meta_get<PlainGet::meta_with_key>(key_end)) {
+          run_of_plain_gets<PlainGet::meta_with_key>();
           continue;
         }
         if (TD_LIKELY(fast_meta(key_end, step))) continue;
@@ -67,44 +71,52 @@ ParseStop LineParser::run() {
   return ParseStop::need_more;
 }
 
-// The query of "get key\r\n" (Reply::get) or "mg key v\r\n" (Reply::meta_get).
-template <Reply Kind>
+template <LineParser::PlainGet Kind>
 TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
                                          std::uint32_t connection) noexcept {
-  constexpr bool is_meta = Kind == Reply::meta_get;
-  const auto wire_bytes =
-      static_cast<std::uint32_t>(key - line + (is_meta ? 2 : 0)) + static_cast<std::uint32_t>(key_bytes);
+  constexpr bool is_meta = Kind != PlainGet::text, with_key = Kind == PlainGet::meta_with_key;
+  constexpr std::ptrdiff_t flags_bytes = with_key ? 4 : is_meta ? 2 : 0;
+  const auto wire_bytes = static_cast<std::uint32_t>(key - line + flags_bytes) + static_cast<std::uint32_t>(key_bytes);
   q.key = key;
   q.key_bytes = static_cast<std::uint8_t>(key_bytes);
   q.opcode = Opcode::get;
-  q.options = is_meta ? option::meta : option::last_of_line;
+  q.options = with_key ? option::meta | option::caller_compares : is_meta ? option::meta : option::last_of_line;
   q.wire = line;
   q.wire_bytes = wire_bytes;
   q.connection = connection;
-  q.reply = static_cast<std::uint8_t>(Kind);
+  q.reply = static_cast<std::uint8_t>(is_meta ? Reply::meta_get : Reply::get);
   q.continues_line = 0;
-  if constexpr (is_meta) q.wire_flags_at = wire_bytes;  // v returns nothing beside the value
+  // v returns nothing beside the value.
+  if constexpr (is_meta) q.wire_flags_at = wire_bytes - (with_key ? static_cast<std::uint32_t>(flags_bytes) : 0);
 }
 
-// "mg key v\r\n", whose key ends at `key_end`. False: nothing was taken.
+// A line whose key ends at `key_end`. False: nothing was taken.
+template <LineParser::PlainGet Kind>
 TD_INLINE bool LineParser::fast_meta_get(const char* key_end) noexcept {
+  constexpr std::size_t behind_key = Kind == PlainGet::meta ? sizeof(" v\r\n") - 1 : sizeof(" v K\r\n") - 1;
   const char* const key = p_ + 3;
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end_ - key_end < 4)) return false;
-  if (load<std::uint32_t>(key_end) != load<std::uint32_t>(" v\r\n")) return false;
-  put_plain_get<Reply::meta_get>(batch_.next(), p_, key, key_bytes, connection_);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end_ - key_end < static_cast<std::ptrdiff_t>(behind_key)))
+    return false;
+  if constexpr (Kind == PlainGet::meta_with_key) {
+    if (load<std::uint16_t>(key_end) != load<std::uint16_t>(" v")) return false;
+  }
+  constexpr const char* line_rest = Kind == PlainGet::meta ? " v\r\n" : " K\r\n";
+  if (load<std::uint32_t>(key_end + behind_key - 4) != load<std::uint32_t>(line_rest)) return false;
+  put_plain_get<Kind>(batch_.next(), p_, key, key_bytes, connection_);
   batch_.commit();
-  p_ = key_end + 4;
+  p_ = key_end + behind_key;
   return true;
 }
 
-// Lines "get key\r\n" (Reply::get) or "mg key v\r\n" (Reply::meta_get), as many as follow each other, but for the last
-// ones of the input.
-template <Reply Kind>
+// As many such lines as follow each other, but for the last ones of the input.
+template <LineParser::PlainGet Kind>
 TD_INLINE void LineParser::run_of_plain_gets() noexcept {
 #if defined(__SSE2__)
-  constexpr std::size_t before_key = Kind == Reply::get ? sizeof("get ") - 1 : sizeof("mg ") - 1;
-  constexpr std::size_t behind_key = Kind == Reply::get ? 0 : sizeof(" v") - 1;
+  constexpr std::size_t before_key = Kind == PlainGet::text ? sizeof("get ") - 1 : sizeof("mg ") - 1;
+  constexpr std::size_t behind_key = Kind == PlainGet::text   ? 0
+                                     : Kind == PlainGet::meta ? sizeof(" v") - 1
+                                                              : sizeof(" v K") - 1;
   const char* line = p_;
   const char* const end = end_;
   const std::uint32_t connection = connection_;
@@ -119,11 +131,15 @@ TD_INLINE void LineParser::run_of_plain_gets() noexcept {
       const char* const key = line + before_key;
       const auto key_bytes = static_cast<std::size_t>(line_end - key) - behind_key;
       if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || q == q_end)) goto done;
-      if constexpr (Kind == Reply::get) {
+      if constexpr (Kind == PlainGet::text) {
         if (TD_UNLIKELY(load<std::uint32_t>(line) != load<std::uint32_t>("get ") || *line_end != '\r')) goto done;
       } else {
         if (TD_UNLIKELY(!is_meta_get(load<std::uint32_t>(line)))) goto done;
-        if (TD_UNLIKELY(load<std::uint32_t>(key + key_bytes) != load<std::uint32_t>(" v\r\n"))) goto done;
+        constexpr const char* line_rest = Kind == PlainGet::meta ? " v\r\n" : " K\r\n";
+        if (TD_UNLIKELY(load<std::uint32_t>(line_end - 2) != load<std::uint32_t>(line_rest))) goto done;
+        if constexpr (Kind == PlainGet::meta_with_key) {
+          if (TD_UNLIKELY(load<std::uint16_t>(key + key_bytes) != load<std::uint16_t>(" v"))) goto done;
+        }
       }
       if (TD_UNLIKELY(!is_word(key, key_bytes))) goto done;
       put_plain_get<Kind>(*q++, line, key, key_bytes, connection);

@@ -13,6 +13,8 @@ namespace tandem::protocol {
 class LineParser {
  public:
   enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close };
+  // Lines that are recognised many at a time: "get key", "mg key v", "mg key v K".
+  enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
 
   LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, Scratch& scratch,
              std::uint32_t connection) noexcept
@@ -32,12 +34,13 @@ class LineParser {
  private:
   // --- fast_lines.cpp
   bool fast_get(const char* key, Reply reply);
+  template <PlainGet Kind>
   bool fast_meta_get(const char* key_end) noexcept;
-  template <Reply Kind>
+  template <PlainGet Kind>
   void run_of_plain_gets() noexcept;
   bool fast_set();
   bool fast_meta(const char* rest, Step& step);
-  template <Reply Kind>
+  template <PlainGet Kind>
   static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
                             std::uint32_t connection) noexcept;
 

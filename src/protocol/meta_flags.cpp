@@ -12,7 +12,7 @@ constexpr std::uint64_t without_argument = MetaFlags::bits("lPLkstcfvhuqI");
 
 }  // namespace
 
-void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch& scratch) {
+void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch& scratch, std::uint64_t ours) {
   error = line::bad_format;  // what a failure without a line of its own leaves
   Tokens tokens(p, end);
   std::string_view flag;
@@ -20,7 +20,7 @@ void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch
     ++count;
     const char c = flag[0];
     const auto code = static_cast<unsigned char>(c);
-    if (TD_UNLIKELY(code < 64 || code >= 127 || (seen & bit(c)) != 0 || (known & bit(c)) == 0)) {
+    if (TD_UNLIKELY(code < 64 || code >= 127 || (seen & bit(c)) != 0 || ((known | ours) & bit(c)) == 0)) {
       // Codes from 127 on are beyond memcached's table of what it has seen.
       const bool is_seen = code >= 127 || (code >= 64 && (seen & bit(c)) != 0);
       fail(is_seen ? line::duplicate_flag : line::invalid_flag);
@@ -28,7 +28,7 @@ void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch
       return;
     }
     seen |= bit(c);
-    if (TD_LIKELY((without_argument & bit(c)) != 0)) continue;
+    if (TD_LIKELY(((without_argument | ours) & bit(c)) != 0)) continue;
     if (c == 'O') {
       opaque_too_long = flag.size() > opaque_bytes_max;
     } else {

@@ -54,9 +54,10 @@ LineParser::Step LineParser::meta(char command) {
   }
 }
 
+// K is ours: the key is returned, and whoever asked compares it.
 LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, scratch_);
+  flags.read(flags_begin, line_end_, clock_, scratch_, MetaFlags::bits("K"));
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_are_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(flags.error);
   if (TD_UNLIKELY(flags.opaque_too_long)) {
@@ -80,11 +81,13 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
     q.expiry_s = flags.expiry_s;
     q.vivify_expiry_s = flags.created_expiry_s;
     q.recache_ttl_s = flags.recache_ttl_s;
+  } else if (flags.has('K')) {
+    options |= option::caller_compares;
   }
   q.options = options;
   set_key(q, flags.key);
   // Flags that return nothing need not be walked again.
-  constexpr std::uint64_t returning = MetaFlags::bits("stcflhOk");
+  constexpr std::uint64_t returning = MetaFlags::bits("stcflhOkK");
   q.wire_flags_at = static_cast<std::uint32_t>((flags.has_any(returning) ? flags_begin : line_end_) - p_);
   return commit();
 }

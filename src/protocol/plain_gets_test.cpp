@@ -58,11 +58,13 @@ TEST(PlainGets, LinesTogetherAndOneByOne) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     Random random(seed);
     const bool meta = seed % 3 == 1, both = seed % 3 == 2;
+    const char* const flags = seed % 4 < 2 ? " v" : " v K";
     const std::size_t one_bad_in = seed % 2 == 0 ? 30 : 1000;
     std::vector<string> parts;
     for (std::size_t i = random.below(60); i != 0; --i) {
       const string key = random.key(one_bad_in);
-      string line = meta || (both && random.one_in(2)) ? "mg " + key + " v" : "get " + key;
+      string line = meta || (both && random.one_in(2)) ? "mg " + key + flags : "get " + key;
+      if (random.one_in(20)) line = "mg " + key + " v K";
       if (random.one_in(one_bad_in)) line += random.one_in(2) ? " " : " q";
       if (random.one_in(one_bad_in)) line = line.substr(0, random.below(line.size()));
       if (random.one_in(one_bad_in)) line = "set a 0 0 4\r\na\nb\n";
@@ -115,6 +117,11 @@ TEST(PlainGets, RepliesOfEveryLength) {
                               key + "\r\nget " + key + "\r\n"),
                 hit + "END\r\n" + alone + hit + hit + "END\r\n" + alone + "VA " + n + " s" + n + "\r\n" + value +
                     "\r\n" + alone + "HD\r\n" + hit + "END\r\n" + hit + "END\r\n");
+
+      const string named = "VA " + n + " k" + key + "\r\n" + value + "\r\n";
+      ASSERT_EQ(text.exchange("mg " + key + " v K\r\nmg " + key + " v\r\nmg " + key + " K v\r\nmg " + key +
+                              " v K\r\nmg nosuch v K\r\nmg " + key + " v  K\r\nmg " + key + " K\r\n"),
+                named + alone + named + named + "EN knosuch\r\n" + named + "HD k" + key + "\r\n");
 
       const string with_cas = text.exchange("gets " + key + " nosuch " + key + "\r\n");
       const string before_cas = "VALUE " + key + " " + flags + " " + n + " ";

@@ -78,11 +78,13 @@ std::uint32_t since_access_s(const Result& r, std::uint32_t now_s) noexcept {
 char* write_request_flags(char* p, const Query& q) noexcept {
   Tokens flags = flags_of(q);
   std::string_view flag;
+  bool has_key = false;
   while (flags.next(flag)) {
     if (flag[0] == 'O') {
       p = write_opaque(p, flag);
-    } else if (flag[0] == 'k') {
+    } else if ((flag[0] == 'k' || flag[0] == 'K') && !has_key) {
       p = write_request_key(p, q);
+      has_key = true;
     }
   }
   return write_line_end(p);
@@ -110,6 +112,7 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
   Expiry expiry(q, r, context.clock);
   Tokens flags = flags_of(q);
   std::string_view flag;
+  bool has_key = false;
   while (flags.next(flag)) {
     switch (flag[0]) {
       case 'T':
@@ -141,7 +144,10 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
         p = write_opaque(p, flag);
         break;
       case 'k':
-        p = write_key(p, q.key_view(), item.binary_key());
+      case 'K':
+        // The item's own: it may not be the one that was asked for (option::caller_compares).
+        if (!has_key) p = write_key(p, item.key(), item.binary_key());
+        has_key = true;
         break;
       default:
         break;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "index/colliding_keys.hpp"
 #include "protocol/reply_expect.hpp"
 
 namespace tandem::protocol {
@@ -56,6 +57,59 @@ TEST(MetaReplies, Get) {
     }
   }
   EXPECT_EQ(server.exchange("mg a t\r\n"), "HD t100\r\n") << "nothing of the refused line was done";
+}
+
+TEST(MetaReplies, GetWhoseKeyTheClientCompares) {
+  ReplyHarness server;
+  expect(server, {{"ms a 2 F7 T100\r\nab\r\n", "HD\r\n"},
+                  {"mg a K\r\n", "HD ka\r\n"},
+                  {"mg a v K\r\n", "VA 2 ka\r\nab\r\n"},
+                  {"mg a K v\r\n", "VA 2 ka\r\nab\r\n"},
+                  {"mg a Kfoo vfoo\r\n", "VA 2 ka\r\nab\r\n"},
+                  {"mg a t K f Oabc v\r\n", "VA 2 t100 ka f7 Oabc\r\nab\r\n"},
+                  {"mg a k K\r\nmg a K k v\r\n", "HD ka\r\nVA 2 ka\r\nab\r\n"},
+                  {"mg a K K\r\n", duplicate},
+                  {"mg a K T200 t\r\n", "HD ka t200\r\n"},
+                  {"mg nosuch K\r\n", "EN knosuch\r\n"},
+                  {"mg nosuch k K v\r\n", "EN knosuch\r\n"},
+                  {"mg nosuch K v q\r\nmn\r\n", "MN\r\n"},
+                  {"mg new K N30 v\r\n", "VA 0 knew W\r\n\r\n"},
+                  {"ms YmE= 1 b\r\nx\r\n", "HD\r\n"},
+                  {"mg YmE= b K v\r\n", "VA 1 kYmE= b\r\nx\r\n"},
+                  {"mg ba v K\r\nmg ba v K\r\n", "VA 1 kYmE= b\r\nx\r\nVA 1 kYmE= b\r\nx\r\n"},
+                  // It is a flag of mg alone.
+                  {"ms a 1 K\r\nx\r\n", invalid},
+                  {"md a K\r\n", invalid_or_duplicate},
+                  {"ma a K\r\n", invalid_or_duplicate},
+                  {"mg a v\r\n", "VA 2\r\nab\r\n"}});
+}
+
+TEST(MetaReplies, GetWhoseKeyTheClientComparesMayReturnAnother) {
+  EngineOptions options = ReplyHarness::small_engine();
+  options.item_bytes_expected = 1 << 20;  // the smallest index
+  const CollidingKeys keys = colliding_keys(options.hash_seed, 1)[0];
+  for (const string flags : {"", " F9"}) {
+    ReplyHarness server({}, options);
+    server.exchange("ms " + keys.a + " 1" + flags + "\r\na\r\nmg " + keys.a + "\r\n");
+    server.exchange("ms " + keys.b + " 2\r\nbb\r\nmg " + keys.b + "\r\n");
+    const string a = "VA 1 k" + keys.a + "\r\na\r\n", b = "VA 2 k" + keys.b + "\r\nbb\r\n";
+    const auto ask = [&](const string& key, const string& f) {
+      return server.exchange("mg " + key + " " + f + "\r\n");
+    };
+    EXPECT_EQ(ask(keys.b, "v K"), a) << "key and value of the other item";
+    EXPECT_EQ(ask(keys.b, "v K s"), "VA 1 k" + keys.a + " s1\r\na\r\n");
+    EXPECT_EQ(ask(keys.b, "v k"), b);
+    EXPECT_EQ(ask(keys.b, "v"), "VA 2\r\nbb\r\n");
+    EXPECT_EQ(ask(keys.a, "v K"), a);
+    EXPECT_EQ(ask(keys.b, "v K T0"), b) << "what changes the item is exact";
+    EXPECT_EQ(ask(keys.b, "v K N30"), b);
+    EXPECT_EQ(ask(keys.b, "v K R30"), b);
+    // Stale items and their tokens are exact, too.
+    server.exchange("md " + keys.a + " I\r\n");
+    EXPECT_EQ(ask(keys.b, "v K"), b);
+    EXPECT_EQ(ask(keys.a, "v K"), "VA 1 k" + keys.a + " X W\r\na\r\n");
+    EXPECT_EQ(ask(keys.b, "v K"), b);
+  }
 }
 
 TEST(MetaReplies, HitAndAccess) {

@@ -63,17 +63,20 @@ struct SmallHit {
 
 // The key as an item without flags has it: it starts in the middle of a granule, so whole halves of granules never
 // leave the slot.
-TD_INLINE char* put_key(char* to, const SmallHit& hit) noexcept {
-  if (TD_UNLIKELY(hit.has_flags)) return copy_short(to, hit.key, hit.key_bytes);
-  const char* const from = hit.item->bytes() + sizeof(Item);
+TD_INLINE char* put_key_without_flags(char* to, const Item* item, std::uint32_t key_bytes) noexcept {
+  const char* const from = item->bytes() + sizeof(Item);
   static_assert(sizeof(Item) == 16 && granule_bytes == 32);
 #if TD_ADDRESS_SANITIZER
-  return copy_short(to, from, hit.key_bytes);  // what the item leaves of its slot is poisoned
+  return copy_short(to, from, key_bytes);  // what the item leaves of its slot is poisoned
 #else
   put<16>(to, from);
-  for (std::uint32_t i = 16; TD_UNLIKELY(i < hit.key_bytes); i += 16) put<16>(to + i, from + i);
-  return to + hit.key_bytes;
+  for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) put<16>(to + i, from + i);
+  return to + key_bytes;
 #endif
+}
+TD_INLINE char* put_key(char* to, const SmallHit& hit) noexcept {
+  if (TD_UNLIKELY(hit.has_flags)) return copy_short(to, hit.key, hit.key_bytes);
+  return put_key_without_flags(to, hit.item, hit.key_bytes);
 }
 
 TD_INLINE char* put_text_hit(char* p, const SmallHit& hit, bool last_of_line, bool with_cas,
@@ -99,6 +102,23 @@ TD_INLINE char* put_meta_hit(char* p, const SmallHit& hit) noexcept {
   put<2>(p, "VA");
   p = put_length(p + 2, hit.value_bytes, 2);
   return write_line_end(copy_value(p, hit.value, hit.value_bytes));
+}
+
+// The same with the key: the item's own, whichever was asked for.
+TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
+  const Item* const item = r.item;
+  const std::uint64_t fixed = item->fixed_word;
+  const auto key_bytes = static_cast<std::uint32_t>(word::KeyBytes::get(fixed));
+  const char* const value = item->bytes() + r.value_offset;
+  put<2>(p, "VA");
+  p = put_length(p + 2, r.value_bytes, 2);
+  put<2>(p - 2, " k");  // in place of the line end
+  if (TD_LIKELY(word::HasFlags::get(fixed) == 0)) {
+    p = put_key_without_flags(p, item, key_bytes);
+  } else {
+    p = copy_short(p, value - key_bytes, key_bytes);
+  }
+  return write_line_end(copy_value(write_line_end(p), value, r.value_bytes));
 }
 
 TD_INLINE char* put_binary_hit(char* p, const SmallHit& hit, const char* request, bool with_key,
@@ -137,9 +157,17 @@ TD_INLINE bool returns_value_alone(const Query& q, const Result& r) noexcept {
   return q.wire_flags_at == q.wire_bytes && !q.has(option::no_value) && r.outcome == 0;
 }
 
+// "mg key v K" or "mg key K v": the item's key is returned, too.
+TD_INLINE bool returns_key_and_value(const Query& q, const Result& r) noexcept {
+  constexpr std::uint32_t flags_bytes = sizeof(" v K") - 1;  // no others fit beside v and K
+  return q.has(option::caller_compares) && q.wire_bytes - q.wire_flags_at == flags_bytes && !q.has(option::no_value) &&
+         r.outcome == 0 && !r.item->binary_key();
+}
+
 // Asked before room is made.
 TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
-  return is_small_hit(r) && (reply_of(q) != Reply::meta_get || returns_value_alone(q, r));
+  return is_small_hit(r) &&
+         (reply_of(q) != Reply::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
 }
 
 // Answers queries from `i` on up to the first one that is something else, which it returns; `end` if there is none.
@@ -159,6 +187,8 @@ TD_INLINE std::uint32_t write_small_hits(const Batch& batch, std::uint32_t i, st
       p = detail::put_text_hit(p, hit, q->has(option::last_of_line), false, 0);
     } else if (reply == Reply::meta_get && returns_value_alone(*q, *r)) {
       p = detail::put_meta_hit(p, hit);
+    } else if (reply == Reply::meta_get && returns_key_and_value(*q, *r)) {
+      p = detail::put_meta_key_hit(p, *r);
     } else if (reply == Reply::binary_get || reply == Reply::binary_get_key) {
       p = detail::put_binary_hit(p, hit, q->wire, reply == Reply::binary_get_key, cas_of(*r));
     } else if (reply == Reply::gets) {

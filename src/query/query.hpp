@@ -32,8 +32,9 @@ inline constexpr std::uint16_t no_bump = 1 << 3;      // get: leave the access b
 inline constexpr std::uint16_t compare_cas = 1 << 4;  // store, remove, arithmetic: only if the item's CAS id is `cas`
 inline constexpr std::uint16_t invalidate =
     1 << 5;  // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
-inline constexpr std::uint16_t decrement = 1 << 6;
-inline constexpr std::uint16_t binary_key = 1 << 7;  // the key came in base64
+inline constexpr std::uint16_t decrement = 1 << 6;        // arithmetic
+inline constexpr std::uint16_t caller_compares = 1 << 6;  // get, a plain read: KC need not (Mega-KV 8.1 `getk`)
+inline constexpr std::uint16_t binary_key = 1 << 7;       // the key came in base64
 inline constexpr std::uint16_t prefilled =
     1 << 8;  // store: the item already lies in the heap in the batch's column `filled` (large values)
 inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)

@@ -10,6 +10,7 @@
 
 #include "base/hash.hpp"
 #include "device/sim/sim_device.hpp"
+#include "index/colliding_keys.hpp"
 #include "pipeline/device_batches.hpp"
 #include "store/engine_fixture.hpp"
 
@@ -22,8 +23,13 @@ class EngineImages : public testing::Test {
  protected:
   static constexpr std::uint32_t batch_queries = 256;
 
-  void open(std::uint64_t values_bytes = 64 << 20, std::uint64_t device_bytes = std::uint64_t{1} << 30) {
+  static constexpr std::uint64_t hash_seed = 1;
+
+  void open(std::uint64_t values_bytes = 64 << 20, std::uint64_t device_bytes = std::uint64_t{1} << 30,
+            std::uint32_t item_bytes_expected = 256) {
     EngineOptions o;
+    o.hash_seed = hash_seed;
+    o.item_bytes_expected = item_bytes_expected;
     o.memory_bytes = std::uint64_t{32} << 20;
     o.huge_pages = false;
     o.devices = {make_sim_device({.memory_bytes = device_bytes})};
@@ -65,7 +71,7 @@ class EngineImages : public testing::Test {
 
   struct Answer {
     Status status = Status::none;
-    std::string value{};
+    std::string value{}, key{};
     bool by_image = false;
   };
   // One batch through the device.
@@ -120,6 +126,7 @@ class EngineImages : public testing::Test {
         Answer a{.status = r.status};
         if (r.status == Status::hit && batch.query(i).opcode == Opcode::get) {
           a.value.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+          a.key = r.item->key();
           a.by_image = !heap.holds(r.item);
         }
         all.push_back(a);
@@ -161,6 +168,39 @@ TEST_F(EngineImages, AnswerGetsOfSmallItems) {
   EXPECT_EQ(counters().device_images, by_image);
   EXPECT_EQ(counters().get_hits, batch_queries);
   EXPECT_EQ(run(get("none")).status, Status::miss);
+}
+
+// With and without copies of items: what the device found is an answer, with its own key.
+TEST_F(EngineImages, MayBeOfAnotherKeyWhereTheCallerCompares) {
+  const CollidingKeys keys = colliding_keys(hash_seed, 1)[0];
+  for (const std::uint64_t values_bytes : {std::uint64_t{0}, std::uint64_t{64} << 20}) {
+    ASSERT_NO_FATAL_FAILURE(open(values_bytes, std::uint64_t{1} << 30, 1 << 20));
+    run(set(keys.a, "value of a"));
+    run(get(keys.a));
+    run(set(keys.b, "value of b"));
+    run(get(keys.b));
+    // The device has both.
+    if (values_bytes != 0) {
+      EXPECT_TRUE(soon_by_image(get(keys.a, option::caller_compares)));
+    }
+    bool was_other = false;
+    EXPECT_TRUE(soon([&] {
+      const std::uint64_t searched = engine().device_stats().front().queries;
+      const std::vector<Answer> answers =
+          run({get(keys.a, option::caller_compares), get(keys.b, option::caller_compares), get(keys.b), get(keys.a)});
+      for (const Answer& a : answers) {
+        EXPECT_EQ(a.status, Status::hit);
+        EXPECT_EQ(a.value, a.key == keys.a ? "value of a" : "value of b");
+      }
+      EXPECT_EQ(answers[0].key, keys.a);
+      EXPECT_EQ(answers[2].key, keys.b);
+      EXPECT_EQ(answers[3].key, keys.a);
+      was_other = answers[1].key == keys.a;
+      return was_other && engine().device_stats().front().queries > searched;
+    })) << was_other;
+    EXPECT_EQ(run(get("none", option::caller_compares)).status, Status::miss);
+    TearDown();
+  }
 }
 
 TEST_F(EngineImages, SayNothingOfWhatChangesBehindTheirLaunch) {

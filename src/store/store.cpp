@@ -52,12 +52,16 @@ void fill_common(Query& q, std::string_view key, Opcode opcode) noexcept {
 
 bool good_key(std::string_view key) noexcept { return !key.empty() && key.size() <= key_bytes_max; }
 
+std::uint16_t options_of(KeyCheck check) noexcept {
+  return check == KeyCheck::caller ? option::caller_compares : std::uint16_t{0};
+}
+
 // A read, or opcode nothing for a key that no item can have. Only what a read looks at.
-void fill_get(Query& q, std::string_view key) noexcept {
+void fill_get(Query& q, std::string_view key, std::uint16_t options) noexcept {
   q.key = key.data();
   q.key_bytes = static_cast<std::uint8_t>(key.size());
   q.opcode = good_key(key) ? Opcode::get : Opcode::nothing;
-  q.options = 0;
+  q.options = options;
 }
 
 void fill(Query& q, const Request& request, const Clock& clock) noexcept {
@@ -80,7 +84,9 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   };
   switch (request.action) {
     case Action::get:
-      return fill_common(q, request.key, Opcode::get);
+      fill_common(q, request.key, Opcode::get);
+      q.options = options_of(request.key_check);
+      return;
     case Action::touch:
       fill_common(q, request.key, Opcode::touch);
       q.expiry_s = clock.expiry_s(request.ttl_s);
@@ -110,8 +116,11 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
 }
 
 Reply reply_of_item(const Item* item, std::uint64_t state, std::uint64_t value_bytes) noexcept {
-  return {
-      .code = Code::hit, .value = {item->value(), value_bytes}, .flags = item->client_flags(), .cas = item->cas(state)};
+  return {.code = Code::hit,
+          .key_bytes = static_cast<std::uint8_t>(item->key_bytes()),
+          .value = {item->value(), value_bytes},
+          .flags = item->client_flags(),
+          .cas = item->cas(state)};
 }
 
 }  // namespace
@@ -124,6 +133,7 @@ struct Store::Core {
                 .contexts_max = o.threads_max,
                 .evict = o.evict,
                 .huge_pages = o.huge_pages,
+                .hash_seed = o.hash_seed,
                 .memory_file = o.memory_file}) {}
 
   Engine engine;
@@ -145,6 +155,7 @@ struct Session::Impl final : ResponseWriter {
       const Result& r = results[i];
       if (TD_LIKELY(q.opcode == Opcode::get && r.status == Status::hit)) {
         reply->code = Code::hit;
+        reply->key_bytes = static_cast<std::uint8_t>(r.item->key_bytes());
         reply->value = {r.item->bytes() + r.value_offset, r.value_bytes};
         reply->flags = r.item->client_flags();
         reply->cas = r.item->cas(r.state);
@@ -196,15 +207,17 @@ void Session::execute_erased(std::span<const Request> requests, ErasedVisitor vi
   if (s.batch.size() != 0) s.flush_batch();
 }
 
-void Session::get_batch_erased(std::span<const std::string_view> keys, ErasedVisitor visit, void* visitor) {
+void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit,
+                               void* visitor) {
   Impl& s = *impl_;
   s.visit = visit;
   s.visitor = visitor;
   s.offset = 0;
+  const std::uint16_t options = options_of(check);
   while (!keys.empty()) {
     const std::size_t count = std::min<std::size_t>(keys.size(), batch_queries);
     Query* const queries = s.batch.queries();
-    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[i]);
+    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[i], options);
     s.batch.resize(static_cast<std::uint32_t>(count));
     s.flush_batch();
     keys = keys.subspan(count);

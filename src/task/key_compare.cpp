@@ -52,6 +52,16 @@ TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, s
   if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, word, now_s);
 }
 
+// Whether a candidate that is good may be the answer whosever it is: the caller compares its key. Not where the item
+// would be changed (its access marks, the token to recache a stale one): nothing is written to an item of another key.
+TD_INLINE bool answers_any_key(const Query& q, std::uint64_t word, bool marks) noexcept {
+  return q.has(option::caller_compares) && !marks && (word & (word::Stale::mask | word::Win::mask)) == 0;
+}
+
+TD_INLINE bool is_key(const Query& q, const Item* item, std::uint64_t fixed, std::uint64_t key_offset) noexcept {
+  return word::KeyBytes::get(fixed) == q.key_bytes && bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes);
+}
+
 // The candidate is not the key's good item: asks the index, and answers.
 TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32_t i, Fingerprint f,
                                const Item* candidate, Result& r, std::uint32_t now_s,
@@ -84,9 +94,10 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, st
     const std::uint64_t word = item->state_acquire();
     const std::uint64_t fixed = item->fixed_word;
     const std::uint64_t key_offset = key_offset_of(fixed);
-    if (TD_LIKELY(Item::state_of(word) == ItemState::live && word::KeyBytes::get(fixed) == q.key_bytes &&
-                  bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes) && !is_expired(word, now_s) &&
-                  (!Flushed || !is_flushed(item, word, flush_cas)))) {
+    if (TD_LIKELY(Item::state_of(word) == ItemState::live &&
+                  (answers_any_key(q, word, !q.has(option::no_bump) && needs_mark(word, now_s)) ||
+                   is_key(q, item, fixed, key_offset)) &&
+                  !is_expired(word, now_s) && (!Flushed || !is_flushed(item, word, flush_cas)))) {
       return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
@@ -107,13 +118,13 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
   const std::uint64_t word = image->state_word.load(std::memory_order_relaxed);
   const std::uint64_t fixed = image->fixed_word;
   const std::uint64_t key_offset = key_offset_of(fixed);
-  if (TD_UNLIKELY(word::KeyBytes::get(fixed) != q.key_bytes ||
-                  !bytes_equal(image->bytes() + key_offset, q.key, q.key_bytes) || is_expired(word, now_s) ||
-                  (Flushed && is_flushed(image, word, flush_cas)))) {
+  const bool marks = word::Accessed::get(word) == 0;
+  if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) ||
+                  is_expired(word, now_s) || (Flushed && is_flushed(image, word, flush_cas)))) {
     return false;
   }
   found(context, r, image, word, fixed, key_offset);
-  if (TD_UNLIKELY(word::Accessed::get(word) == 0)) {
+  if (TD_UNLIKELY(marks)) {
     Item* const item = context.shared.heap.at(batch.locations()[i]);
     mark_access(item, item->state_acquire(), now_s);
   }

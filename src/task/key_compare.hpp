@@ -18,15 +18,23 @@ TD_INLINE bool is_read_by_image(const Query& q) noexcept {
   return q.is_plain_read() && !q.has(option::meta | option::no_bump);
 }
 
-// Marks a hit in the item's header: CLOCK's bit, "fetched", and the access second when it is older than a minute. A hit
-// on an item that was hit lately writes nothing. Loses silently against a concurrent change of the word: it is a hint.
+// Whether a hit has something to write: CLOCK's bit, "fetched", or the access second when it is older than a minute.
+inline constexpr std::uint64_t access_marks = word::Accessed::mask | word::Fetched::mask;
+inline constexpr std::uint64_t access_refresh_s = 60;
+TD_INLINE std::uint64_t access_age_s(std::uint64_t state, std::uint32_t now_s) noexcept {
+  return (now_s - word::AccessS::get(state)) & word::AccessS::limit;
+}
+TD_INLINE bool needs_mark(std::uint64_t state, std::uint32_t now_s, std::uint64_t bits = access_marks) noexcept {
+  return (state & bits) != bits || access_age_s(state, now_s) >= access_refresh_s;
+}
+
+// Marks a hit in the item's header. A hit on an item that was hit lately writes nothing. Loses silently against a
+// concurrent change of the word: it is a hint.
 TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
-                           std::uint64_t bits = word::Accessed::mask | word::Fetched::mask) noexcept {
-  constexpr std::uint64_t refresh_s = 60;
-  const std::uint64_t age_s = (now_s - word::AccessS::get(state)) & word::AccessS::limit;
-  if (TD_LIKELY((state & bits) == bits && age_s < refresh_s)) return;
+                           std::uint64_t bits = access_marks) noexcept {
+  if (TD_LIKELY(!needs_mark(state, now_s, bits))) return;
   std::uint64_t now = state | bits;
-  if (age_s >= refresh_s) now = word::AccessS::put(now, now_s);
+  if (access_age_s(state, now_s) >= access_refresh_s) now = word::AccessS::put(now, now_s);
   item->state_word.compare_exchange_strong(state, now, std::memory_order_relaxed, std::memory_order_relaxed);
 }
 

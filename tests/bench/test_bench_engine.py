@@ -40,6 +40,20 @@ def measured(doc: dict, subject: str = "tandem") -> list[dict]:
     return [run for run in doc["runs"] if run["subject"] == subject and not run["cell"].startswith("load ")]
 
 
+def test_getk_beside_get(tmp_path: Path) -> None:
+    doc = document(tmp_path / "k.json", "engine", *ENGINE, "--workloads", "K8-G95-U", "--protocol", "meta", "--getk")
+    for subject in ("tandem", "tandem getk", "tandem embedded", "tandem embedded getk"):
+        assert len(measured(doc, subject)) == 2
+        assert all(run["result"]["hits"] == run["result"]["gets"] for run in measured(doc, subject))
+    assert measured(doc, "tandem getk")[0]["result"]["other_keys"] == 0
+    pairs = {(c["subject"], c["base"]) for c in doc["comparisons"]}
+    assert {("tandem getk", "tandem"), ("tandem embedded getk", "tandem embedded")} <= pairs
+    assert " --getk " in doc["command"]
+    run = bench("engine", *ENGINE, "--workloads", "K8-G95-U", "--getk")
+    assert run.returncode == EX_USAGE
+    assert "getk is a flag of the meta protocol" in run.stderr
+
+
 def test_a_document_has_what_the_format_asks_for(tmp_path: Path) -> None:
     doc = document(tmp_path / "e.json", "engine", *ENGINE, "--workloads", "K8-G95-U,K16-G50-S")
     assert doc["format"] == "tandem-bench/1"

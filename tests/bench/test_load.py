@@ -63,6 +63,27 @@ def test_sizes(memcached: Callable[..., Server], protocol: str, size: tuple[str,
             assert (status, result["misses"]) == (0, 0)
 
 
+def test_getk_leaves_keys_to_the_client(tandem: Callable[..., Server]) -> None:
+    server = tandem()
+    options = ["--protocol", "meta", "--getk", "--preload", "--pipeline", "10", "--ops", "2000"]
+    for more in ((), ("--no-verify",), ("--ceiling",), ("--udp",)):
+        status, result = load(server.port, *options, *more, keys=200)
+        assert (status, result["misses"], result["other_keys"]) == (0, 0, 0), more
+        assert result["hits"] == result["gets"] > 1500
+        assert result["document"]["runs"][0]["settings"]["getk"] is True
+    status, result = load(server.port, *options, "--mix", "get=0.5,remove=0.5", "--no-require-hits", keys=200)
+    assert status == 0 and result["misses"] > 0
+    assert "other_keys" not in load(server.port, "--protocol", "meta", "--ops", "100", keys=200)[1]
+    for wrong in (["--protocol", "text", "--getk"], [*options, "--multiget", "2"]):
+        status, result = load(server.port, *wrong, check=False)
+        assert status == 64 and "getk" in result["stderr"]
+
+
+def test_a_server_that_knows_no_getk_says_so(memcached: Callable[..., Server]) -> None:
+    status, result = load(memcached().port, "--protocol", "meta", "--getk", "--ops", "100", keys=10)
+    assert status == 1 and "CLIENT_ERROR invalid flag" in result["stderr"]
+
+
 def test_large_values(tandem: Callable[..., Server]) -> None:
     server = tandem("-I", "8m", memory_mib=256)
     options = ["--preload", "--value-size", "3000000", "--get-ratio", "0.5", "--ops", "40", "--pipeline", "3"]

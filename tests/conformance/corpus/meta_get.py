@@ -37,6 +37,7 @@ FLAGS = (
 )
 AFTER = b"mg <k> f h s t v\r\n"
 PRINTABLE = [bytes([c]) for c in range(33, 127)]
+OURS = (b"K",)  # flags of mg that memcached does not know (docs/protocol.md)
 EVERY_FLAG = b"b c f h k l Oo q s t u v N0 R0 T0 Pp Ll F0 C0 MS J0 D0 I S1 E1".split()
 
 
@@ -151,6 +152,8 @@ def build_errors() -> Group:
     group = Group("mgerrors")
     setup = store(b"<k>", b"value", b"5", b"100")
     for flag in PRINTABLE:
+        if flag in OURS:
+            continue
         group.add(f"flag {flag.decode()}", setup, b"mg <k> " + flag + b"\r\n", AFTER)
         group.add(f"flag {flag.decode()}12", setup, b"mg <k> " + flag + b"12\r\n", AFTER)
         group.add(f"flag {flag.decode()} twice", setup, b"mg <k> %s %s\r\n" % (flag, flag), AFTER)

@@ -163,11 +163,11 @@ class TcpClient final : public Client {
     }
   }
 
-  static std::string meta_request(const Operation& o) {
+  std::string meta_request(const Operation& o) {
     std::string mode;
     switch (o.kind) {
       case Kind::get:
-        return "mg " + o.key + " v c\r\n";
+        return "mg " + o.key + (random_() % 2 == 0 ? " v c\r\n" : " v c K\r\n");
       case Kind::remove:
         return "md " + o.key + "\r\n";
       case Kind::increment:
@@ -214,7 +214,7 @@ class TcpClient final : public Client {
         if (text != "END") take_word(line[0], text);
         return at;
       }
-      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>
+      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>[ k<key>]
       const std::size_t name_end = text.find(' ', 6);
       const std::string_view rest = value ? text.substr(name_end + 3) : text.substr(3);
       std::uint64_t bytes = 0;
@@ -231,7 +231,11 @@ class TcpClient final : public Client {
       if (std::string_view(received_).substr(at + bytes, 2) != "\r\n")
         throw std::runtime_error("a value without its end: " + std::string(text));
       at += bytes + 2;
-      if (meta_value) return at;
+      if (!meta_value) continue;
+      // K: the value may be another key's, and then says nothing of this one.
+      if (const std::size_t named = text.find(" k"); named != text.npos && text.substr(named + 2) != o.key)
+        o.outcome = Outcome::unknown;
+      return at;
     }
   }
 

@@ -211,6 +211,7 @@ RESULT = record(
         "batch_us": amount,
         "ns_per_op": amount,
         "verified": count,
+        "other_keys": count,
         "cache_misses": list_of(record({"tasks": list_of(text), "per_query": amount}, {})),
         "phases": list_of(record({"workload": text, "ops": count}, {})),
     },

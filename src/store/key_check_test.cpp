@@ -1,0 +1,169 @@
+// Reads of the embedded store whose keys the caller compares: through the helper they are exact.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "index/colliding_keys.hpp"
+#include "tandem/store.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t hash_seed = 3;
+
+Options small_store() {
+  return {.memory_bytes = std::uint64_t{16} << 20,
+          .item_bytes_expected = 1 << 20,  // the smallest index
+          .huge_pages = false,
+          .hash_seed = hash_seed};
+}
+
+const std::vector<CollidingKeys>& pairs() {
+  static const std::vector<CollidingKeys> all = colliding_keys(hash_seed, 4);
+  return all;
+}
+
+// One read of `key`: its item's key and value; empty: a miss.
+std::pair<std::string, std::string> read(Store& store, std::string_view key, KeyCheck check) {
+  std::pair<std::string, std::string> found;
+  store.get_batch(
+      {&key, 1},
+      [&](std::size_t, const Reply& r) {
+        if (r.code == Code::hit) found = {std::string(r.key()), std::string(r.value)};
+      },
+      check);
+  return found;
+}
+
+TEST(KeyCheck, RepliesSayWhoseItemTheyAre) {
+  Store store(small_store());
+  const auto& [a, b] = pairs()[0];
+  store.set(a, "value of a", {.flags = 7});
+  store.set(b, "value of b");
+  ASSERT_EQ(store.get(a), "value of a");
+  ASSERT_EQ(store.get(b), "value of b");
+  using Found = std::pair<std::string, std::string>;
+  EXPECT_EQ(read(store, a, KeyCheck::caller), Found(a, "value of a"));
+  EXPECT_EQ(read(store, b, KeyCheck::caller), Found(a, "value of a"));
+  EXPECT_EQ(read(store, b, KeyCheck::store), Found(b, "value of b"));
+  EXPECT_EQ(read(store, "other", KeyCheck::caller), Found());
+  EXPECT_EQ(read(store, "", KeyCheck::caller), Found());
+
+  const Request requests[] = {
+      {.key = b, .key_check = KeyCheck::caller}, {.action = Action::set, .key = "other", .value = "x"}, {.key = b}};
+  std::vector<std::string> keys;
+  store.execute(requests, [&](std::size_t i, const Reply& r) {
+    keys.emplace_back(r.code == Code::hit ? r.key() : "");
+    EXPECT_EQ(is_reply_to(requests[i].key, r), i != 0);
+  });
+  EXPECT_EQ(keys, (std::vector<std::string>{a, "", b}));
+
+  std::unordered_map<std::string, std::string> seen;
+  store.for_each([&](std::string_view key, const Reply& r) {
+    EXPECT_EQ(r.key(), key);
+    seen[std::string(key)] = r.value;
+  });
+  EXPECT_EQ(seen, (std::unordered_map<std::string, std::string>{{a, "value of a"}, {b, "value of b"}, {"other", "x"}}));
+}
+
+TEST(KeyCheck, LargeItemsHaveTheirKeysToo) {
+  Store store({.memory_bytes = std::uint64_t{64} << 20, .item_bytes_max = std::uint64_t{8} << 20, .huge_pages = false});
+  const std::string value(4 << 20, 'v');
+  store.set("large", value);
+  store.get("large");
+  const auto found = read(store, "large", KeyCheck::caller);
+  EXPECT_EQ(found.first, "large");
+  EXPECT_TRUE(found.second == value);
+}
+
+TEST(KeyCheck, CheckedReadsAreExact) {
+  Store store(small_store());
+  std::unordered_map<std::string, std::string> model;
+  std::vector<std::string> names;
+  for (const CollidingKeys& pair : pairs()) names.insert(names.end(), {pair.a, pair.b});
+  std::mt19937 random(1);
+  std::uint64_t again = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (std::size_t i = random() % 4; i != 0; --i) {
+      const std::string& name = names[random() % names.size()];
+      if (random() % 3 == 0) {
+        store.remove(name);
+        model.erase(name);
+      } else {
+        model[name] = std::to_string(random());
+        store.set(name, model[name]);
+      }
+    }
+    // More than are read at once, and some that no item can have.
+    std::vector<std::string_view> keys;
+    for (std::size_t i = random() % 3000; i != 0; --i)
+      keys.push_back(random() % 50 == 0 ? std::string_view() : names[random() % names.size()]);
+    std::vector<unsigned> visits(keys.size());
+    again += store.get_batch_checked(keys, [&](std::size_t i, const Reply& r) {
+      ++visits[i];
+      const auto expected = model.find(std::string(keys[i]));
+      if (keys[i].empty()) {
+        EXPECT_EQ(r.code, Code::bad_key);
+      } else if (expected == model.end()) {
+        EXPECT_EQ(r.code, Code::miss);
+      } else {
+        ASSERT_EQ(r.code, Code::hit);
+        EXPECT_EQ(r.key(), keys[i]);
+        EXPECT_EQ(r.value, expected->second);
+      }
+    });
+    EXPECT_EQ(visits, std::vector<unsigned>(keys.size(), 1));
+  }
+  EXPECT_GT(again, 1000u) << "the pairs did not collide";
+}
+
+// Writers of one key of a pair, readers of both: a reader never sees a value of the other key, nor one go back.
+TEST(KeyCheck, CheckedReadsAreExactBesideWriters) {
+  Store store(small_store());
+  const auto& [a, b] = pairs()[0];
+  store.set(a, "a0");
+  store.set(b, "b0");
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> again{0};
+  std::thread writer([&] {
+    Session session = store.session();
+    for (std::uint64_t n = 1; !stop; ++n) {
+      session.set(n % 2 == 0 ? a : b, (n % 2 == 0 ? "a" : "b") + std::to_string(n));
+      // So that the next read of it need not write to it.
+      session.get(n % 2 == 0 ? a : b);
+    }
+  });
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 2; ++r) {
+    readers.emplace_back([&] {
+      Session session = store.session();
+      const std::vector<std::string_view> keys{a, b, a, b};
+      std::uint64_t last[2] = {};
+      for (int round = 0; round < 20'000 || (again == 0 && round < 5'000'000); ++round) {
+        std::uint64_t now[2] = {};
+        again += session.get_batch_checked(keys, [&](std::size_t i, const Reply& reply) {
+          ASSERT_EQ(reply.code, Code::hit);
+          ASSERT_EQ(reply.value.front(), i % 2 == 0 ? 'a' : 'b');
+          now[i % 2] = std::max<std::uint64_t>(now[i % 2], std::stoull(std::string(reply.value.substr(1))));
+        });
+        for (int k = 0; k < 2; ++k) {
+          EXPECT_GE(now[k], last[k]);
+          last[k] = now[k];
+        }
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  stop = true;
+  writer.join();
+  EXPECT_GT(again, 0u);
+}
+
+}  // namespace
+}  // namespace tandem
