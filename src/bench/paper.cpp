@@ -140,13 +140,13 @@ Json PaperRun::engine(const EngineSettings& settings) {
   return run_engine(settings, document_, hooks);
 }
 
-PaperRun::Point PaperRun::throughput(const Json& cell, std::string x) {
-  for (const Json& subject : cell.at("subjects")) {
-    if (subject.at("subject") != "tandem") continue;
-    const Json& rate = subject.at("ops_per_s");
+PaperRun::Point PaperRun::throughput(const Json& cell, std::string x, std::string_view subject) {
+  for (const Json& one : cell.at("subjects")) {
+    if (one.at("subject") != subject) continue;
+    const Json& rate = one.at("ops_per_s");
     return {std::move(x),
             {rate["median"].get<double>() / 1e6, rate["low"].get<double>() / 1e6, rate["high"].get<double>() / 1e6},
-            subject.at("runs").get<std::vector<std::size_t>>()};
+            one.at("runs").get<std::vector<std::size_t>>()};
   }
   throw std::logic_error("the store did not take part");
 }

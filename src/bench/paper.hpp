@@ -98,8 +98,8 @@ class PaperRun {
   // Settings with the options applied, and cells of the in-process mode with them. The wire format alone takes turns.
   EngineSettings engine_settings(std::vector<std::string> workloads) const;
   Json engine(const EngineSettings& settings);
-  // Throughput in Mops/s of one cell of a summary.
-  static Point throughput(const Json& cell, std::string x);
+  // Throughput in Mops/s of one cell of a summary, by the subject that is the store.
+  static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
 
  private:
   Json x_of(std::string_view text) const { return by_number_ ? Json::parse(text) : Json(text); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "bench/engine_subject.hpp"
 #include "bench/engine_threads.hpp"
 #include "bench/paper_mega_kv.hpp"
 
@@ -21,10 +22,10 @@ EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> worklo
   return settings;
 }
 
-std::vector<PaperRun::Point> points_of(const Json& cells) {
+std::vector<PaperRun::Point> points_of(const Json& cells, std::string_view subject = subject_wire) {
   std::vector<PaperRun::Point> points;
   for (std::size_t i = 0; i < data_sets.size(); ++i)
-    points.push_back(PaperRun::throughput(cells[i], std::string(data_sets[i].label)));
+    points.push_back(PaperRun::throughput(cells[i], std::string(data_sets[i].label), subject));
   return points;
 }
 
@@ -85,9 +86,16 @@ void figure_13(PaperRun& run) {
       std::vector<std::string> workloads;
       for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-{}-{}", set.workload, get, keys));
       const std::string what = fmt::format("{} % GET, {}", get.substr(1), keys == "U" ? "uniform" : "zipf 0.99");
-      run.measured("CPU plan, " + what, points_of(run.engine(run.engine_settings(workloads))));
+      const auto measure = [&](EngineSettings settings, const std::string& plan) {
+        settings.protocol = WireProtocol::meta;
+        settings.getk = true;
+        const Json cells = run.engine(settings);
+        run.measured(fmt::format("{}, get, {}", plan, what), points_of(cells));
+        run.measured(fmt::format("{}, getk, {}", plan, what), points_of(cells, subject_wire_getk));
+      };
+      measure(run.engine_settings(workloads), "CPU plan");
       if (with_gpu && !(run.options().quick && workloads.front() != "K8-G95-U"))
-        run.measured(plan_name(run) + ", " + what, points_of(run.engine(gpu_settings(run, workloads))));
+        measure(gpu_settings(run, workloads), plan_name(run));
     }
   }
   run.not_given(
