@@ -71,22 +71,26 @@ PaperRun::PaperRun(const Paper& paper, const Experiment& experiment, const Paper
   if (!experiment.missing.empty()) missing(experiment.missing);
 }
 
-void PaperRun::axes(std::string_view x, std::string_view y, std::string_view unit) {
+void PaperRun::axes(std::string_view x, std::string_view y, std::string_view unit, bool by_number) {
+  by_number_ = by_number;
   figure_["x"] = x;
   figure_["y"] = y;
   figure_["unit"] = unit;
 }
 
-void PaperRun::measured(std::string_view name, std::vector<Point> points) {
-  Json series{{"name", name}, {"source", command()}, {"points", Json::array()}};
+void PaperRun::measured(std::string_view name, std::vector<Point> points, std::string_view remark) {
+  Json series{{"name", name},
+              {"source", remark.empty() ? command() : fmt::format("{}; {}", command(), remark)},
+              {"points", Json::array()}};
   for (const Point& p : points)
-    series["points"].push_back({{"x", p.x}, {"y", p.y.median}, {"low", p.y.low}, {"high", p.y.high}, {"runs", p.runs}});
+    series["points"].push_back(
+        {{"x", x_of(p.x)}, {"y", p.y.median}, {"low", p.y.low}, {"high", p.y.high}, {"runs", p.runs}});
   figure_["series"].push_back(std::move(series));
 }
 
-void PaperRun::given(std::string_view name, std::string_view source, std::initializer_list<Given> points) {
+void PaperRun::given(std::string_view name, std::string_view source, std::span<const Given> points) {
   Json series{{"name", name}, {"source", source}, {"points", Json::array()}};
-  for (const Given& p : points) series["points"].push_back({{"x", p.x}, {"y", p.y}});
+  for (const Given& p : points) series["points"].push_back({{"x", x_of(p.x)}, {"y", p.y}});
   figure_["series"].push_back(std::move(series));
 }
 
@@ -105,6 +109,7 @@ std::string PaperRun::command() const {
     line +=
         fmt::format(" --items {}B --rounds {} --seconds {}", options_.item_bytes, options_.rounds, options_.seconds);
   }
+  if (options_.gpu != "auto") line += fmt::format(" --gpu {}", options_.gpu);
   if (!options_.threads.empty()) line += fmt::format(" --threads {}", fmt::join(options_.threads, ","));
   return line + fmt::format(" --seed {}", options_.seed);
 }
@@ -135,22 +140,27 @@ Json PaperRun::engine(const EngineSettings& settings) {
   return run_engine(settings, document_, hooks);
 }
 
-PaperRun::Point PaperRun::throughput(const Json& cell, std::string x) {
-  for (const Json& subject : cell.at("subjects")) {
-    if (subject.at("subject") != "tandem") continue;
-    const Json& rate = subject.at("ops_per_s");
+PaperRun::Point PaperRun::throughput(const Json& cell, std::string x, std::string_view subject) {
+  for (const Json& one : cell.at("subjects")) {
+    if (one.at("subject") != subject) continue;
+    const Json& rate = one.at("ops_per_s");
     return {std::move(x),
             {rate["median"].get<double>() / 1e6, rate["low"].get<double>() / 1e6, rate["high"].get<double>() / 1e6},
-            subject.at("runs").get<std::vector<std::size_t>>()};
+            one.at("runs").get<std::vector<std::size_t>>()};
   }
   throw std::logic_error("the store did not take part");
 }
 
+std::string why_not(const Experiment& experiment, const PaperOptions& options) {
+  if (experiment.run == nullptr) return fmt::format("cannot run today: {}", experiment.missing);
+  if (experiment.why_not == nullptr) return {};
+  const std::string why = experiment.why_not(options);
+  return why.empty() ? why : fmt::format("cannot run here: {}", why);
+}
+
 void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document) {
-  if (experiment.run == nullptr) {
-    throw std::invalid_argument(
-        fmt::format("{} {} cannot run today: {}", paper.name, label(experiment), experiment.missing));
-  }
+  if (const std::string why = why_not(experiment, options); !why.empty())
+    throw std::invalid_argument(fmt::format("{} {} {}", paper.name, label(experiment), why));
   PaperRun run(paper, experiment, options, document);
   experiment.run(run);
   document["figures"].push_back(run.take_figure());

@@ -23,6 +23,7 @@ struct PaperOptions {
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
   std::vector<unsigned> threads;  // empty: one for each processor
   std::uint64_t seed = 1;
+  std::string gpu = "auto";  // off: none; sim: one in software, to see that it runs
   std::function<void(std::string_view)> progress;
 };
 
@@ -34,6 +35,8 @@ struct Experiment {
   std::string_view section;              // of the paper
   std::string_view missing;              // what cannot be measured today, and the feature that it needs; empty: nothing
   void (*run)(PaperRun& run) = nullptr;  // nullptr: nothing of it can run today
+  // Why it cannot be measured on this machine, in words; empty: it can. nullptr: it can be anywhere.
+  std::string (*why_not)(const PaperOptions& options) = nullptr;
 };
 
 struct Paper {
@@ -69,11 +72,15 @@ class PaperRun {
     double y;
   };
 
-  void axes(std::string_view x, std::string_view y, std::string_view unit);
+  // by_number: every x is a number.
+  void axes(std::string_view x, std::string_view y, std::string_view unit, bool by_number = false);
   // Measured here.
-  void measured(std::string_view name, std::vector<Point> points);
+  void measured(std::string_view name, std::vector<Point> points, std::string_view remark = {});
   // What the paper gives in numbers, and where.
-  void given(std::string_view name, std::string_view source, std::initializer_list<Given> points);
+  void given(std::string_view name, std::string_view source, std::span<const Given> points);
+  void given(std::string_view name, std::string_view source, std::initializer_list<Given> points) {
+    given(name, source, std::span(points.begin(), points.size()));
+  }
   // What it only draws, or says in words.
   void not_given(std::string_view name, std::string_view source);
   void missing(std::string_view what);
@@ -82,24 +89,32 @@ class PaperRun {
   Json& document() noexcept { return document_; }
   // Where the next run stands in the document.
   std::size_t run_count() const { return document_["runs"].size(); }
+  void say(std::string_view what) const {
+    if (options_.progress) options_.progress(what);
+  }
   std::string command() const;
   Json take_figure() { return std::move(figure_); }
 
   // Settings with the options applied, and cells of the in-process mode with them. The wire format alone takes turns.
   EngineSettings engine_settings(std::vector<std::string> workloads) const;
   Json engine(const EngineSettings& settings);
-  // Throughput in Mops/s of one cell of a summary.
-  static Point throughput(const Json& cell, std::string x);
+  // Throughput in Mops/s of one cell of a summary, by the subject that is the store.
+  static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
 
  private:
+  Json x_of(std::string_view text) const { return by_number_ ? Json::parse(text) : Json(text); }
   const Paper& paper_;
   const Experiment& experiment_;
   const PaperOptions& options_;
   Json& document_;
   Json figure_;
+  bool by_number_ = false;
 };
 
-// Runs one experiment that can run: adds its runs and its figure to the document.
+// Why an experiment cannot be measured here and now, in words; empty: it can.
+std::string why_not(const Experiment& experiment, const PaperOptions& options);
+// Throws std::invalid_argument that says why not. Runs one experiment that can run: adds its runs and its figure to the
+// document.
 void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
 
 // A figure of a document as a table, with what is missing below it.

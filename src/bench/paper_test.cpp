@@ -5,6 +5,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/paper_mega_kv.hpp"
+
 namespace tandem::bench {
 namespace {
 
@@ -43,10 +45,12 @@ TEST(Papers, EveryFigureRunsOrSaysWhatIsMissing) {
 }
 
 TEST(Papers, TheOnesThatRunOnAProcessorDo) {
+  PaperOptions options;
+  options.gpu = "off";
   std::set<std::string> running;
   for (const Paper& paper : all_papers()) {
     for (const Experiment& e : paper.experiments) {
-      if (e.run != nullptr) running.insert(std::string(paper.name) + " " + std::string(e.figure));
+      if (why_not(e, options).empty()) running.insert(std::string(paper.name) + " " + std::string(e.figure));
     }
   }
   const std::set<std::string> expected = {"mega-kv 1", "mega-kv 2", "mega-kv 13", "mega-kv table-3",      "dido 11",
@@ -93,10 +97,12 @@ struct Named {
 };
 
 std::vector<Named> runnable() {
+  PaperOptions options;
+  options.gpu = "sim";
   std::vector<Named> all;
   for (const Paper& paper : all_papers()) {
     for (const Experiment& e : paper.experiments) {
-      if (e.run != nullptr) all.push_back({&paper, &e});
+      if (why_not(e, options).empty()) all.push_back({&paper, &e});
     }
   }
   return all;
@@ -109,6 +115,7 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
   PaperOptions options;
   options.quick = true;
   options.threads = {1};
+  options.gpu = "sim";
   Json document{{"format", document_format}, {"notes", Json::array()}, {"runs", Json::array()}};
   run_experiment(*paper, *experiment, options, document);
   EXPECT_EQ(errors_of(document), "");
@@ -173,6 +180,93 @@ TEST(Papers, TheSharesOfFigure1AddUp) {
     }
     EXPECT_NEAR(sum, 100, 1e-6);
   }
+}
+
+// A run whose document nobody looks at further.
+Json drawn(std::string_view figure, void (*draw)(PaperRun&, const std::vector<Json>&), const std::vector<Json>& lines) {
+  Json document{{"runs", Json::array()}};
+  const PaperOptions options;
+  PaperRun run(mega_kv(), find_experiment(mega_kv(), figure), options, document);
+  draw(run, lines);
+  Json all = run.take_figure();
+  all["runs"] = document["runs"];
+  return all;
+}
+
+constexpr std::string_view figures_output =
+    R"({"program":"cuckoo_figures_bench","gpu":"x","multiprocessors":132,"cells":134217728}
+{"figure":"6","time":"kernel","jobs":60000,"streams":1,"cells_per_bucket":8,"threads":1,"queries":"one a unit","us":20,"us_least":19,"us_greatest":30}
+{"figure":"6","time":"kernel","jobs":60000,"streams":1,"cells_per_bucket":8,"threads":8,"queries":"one a unit","us":40,"us_least":39,"us_greatest":50}
+{"figure":"6","left_out":"buckets of 4, 16 and 32 cells"}
+{"figure":"7","method":"partitions","partitions":2,"blocks":2,"jobs":1000,"load":0.80,"us":10,"us_least":5,"us_greatest":20,"mops":100.0}
+{"figure":"8","operation":"insert","batch":1000,"streams":1,"transfers":"copies","load":0.80,"us":10,"us_least":5,"us_greatest":20,"mops":100.0}
+{"figure":"8","operation":"insert","batch":20000,"streams":7,"transfers":"copies","load":0.80,"us":50,"us_least":40,"us_greatest":80,"mops":400.0}
+{"verified":true,"seconds":1.0}
+)";
+
+TEST(MegaKvKernels, AreDrawnFromTheProgramsLines) {
+  using namespace mega_kv_paper;
+  const Json six = drawn("6", draw_figure_6, figure_lines(figures_output, "6"));
+  ASSERT_EQ(six["series"].size(), 2U);
+  EXPECT_EQ(six["series"][0]["name"], "one a unit, kernel, 1 streams");
+  ASSERT_EQ(six["series"][0]["points"].size(), 2U);
+  EXPECT_EQ(six["series"][0]["points"][1], Json({{"x", 8}, {"y", 40.0}, {"low", 39.0}, {"high", 50.0}, {"runs", {1}}}));
+  EXPECT_EQ(six["runs"][0]["result"]["ops_per_s"], 3e9);
+  EXPECT_EQ(six["runs"][0]["settings"]["threads"], 1);
+  const Json seven = drawn("7", draw_figure_7, figure_lines(figures_output, "7"));
+  EXPECT_EQ(seven["series"][0]["points"][0],
+            Json({{"x", 2}, {"y", 100.0}, {"low", 50.0}, {"high", 200.0}, {"runs", {0}}}));
+  const Json eight = drawn("8", draw_figure_8, figure_lines(figures_output, "8"));
+  ASSERT_EQ(eight["series"].size(), 5U);
+  EXPECT_EQ(eight["series"][1]["name"], "insert, 7 streams, copies, load 0.8");
+  EXPECT_EQ(eight["series"][1]["points"][0]["y"], 400.0);
+  EXPECT_EQ(eight["series"][2]["points"][0], Json({{"x", 20000}, {"y", 303.7}}));
+}
+
+TEST(MegaKvKernels, AreNotDrawnFromWhatWasNotChecked) {
+  using mega_kv_paper::figure_lines;
+  std::string unchecked(figures_output);
+  unchecked.resize(unchecked.find("{\"verified\""));
+  EXPECT_THROW(static_cast<void>(figure_lines(unchecked, "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(figure_lines(figures_output, "9")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(figure_lines("", "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(figure_lines(std::string(figures_output) + "CUDA error\n", "6")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(figure_lines(std::string(figures_output) + "7\n", "6")), std::runtime_error);
+}
+
+// What the text says of figure 12 follows from the lines that it gives.
+TEST(Papers, Figure12HasThePapersCurve) {
+  PaperOptions options;
+  options.quick = true;
+  options.gpu = "sim";
+  Json document{{"format", document_format}, {"notes", Json::array()}, {"runs", Json::array()}};
+  run_experiment(mega_kv(), find_experiment(mega_kv(), "12"), options, document);
+  const auto paper = [&](const char* name, double cycle_us) {
+    for (const Json& series : document["figures"][0]["series"]) {
+      if (series["name"] != name) continue;
+      for (const Json& point : series["points"]) {
+        if (point["x"] == cycle_us) return point["y"].get<double>();
+      }
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(paper("paper: delayed, n = 2", 80), -1);  // no such cycle works
+  EXPECT_GT(paper("paper: delayed, n = 2", 100), 0);
+  EXPECT_EQ(paper("paper: not delayed", 160), -1);
+  EXPECT_GT(paper("paper: not delayed", 200), 0);
+  EXPECT_NEAR(paper("paper: delayed, n = 2", 320), (2 * 320 - 2 * 22.1 - 144.5) / (2 * 320 * 5.915e-3), 1e-6);
+}
+
+TEST(Papers, WithoutAGpuSayWhatTheyNeed) {
+  PaperOptions options;
+  options.gpu = "off";
+  Json document{{"runs", Json::array()}};
+  for (const char* figure : {"6", "7", "8", "10", "12", "16", "17"}) {
+    const Experiment& e = find_experiment(mega_kv(), figure);
+    EXPECT_NE(why_not(e, options).find("needs a GPU"), std::string::npos) << figure;
+    EXPECT_THROW(run_experiment(mega_kv(), e, options, document), std::invalid_argument) << figure;
+  }
+  EXPECT_TRUE(document["runs"].empty());
 }
 
 TEST(Papers, WhatIsMissingDoesNotRun) {

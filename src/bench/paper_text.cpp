@@ -32,15 +32,20 @@ std::string figure_text(const Json& figure) {
       label(figure["figure"].get<std::string>()), figure["title"].get<std::string>(), figure["y"].get<std::string>(),
       figure["unit"].get<std::string>(), figure["x"].get<std::string>(), figure["machine"].get<std::string>());
   std::vector<std::string> xs;
+  bool by_number = true;  // all of them
   std::string heading = "| |", rule = "|---|";
   for (const Json& series : figure["series"]) {
     if (series["points"].empty()) continue;
     heading += fmt::format(" {} |", series["name"].get<std::string>());
     rule += "---:|";
     for (const Json& p : series["points"]) {
-      if (const std::string x = text_of(p["x"]); std::ranges::find(xs, x) == xs.end()) xs.push_back(x);
+      if (const std::string x = text_of(p["x"]); std::ranges::find(xs, x) == xs.end()) {
+        xs.push_back(x);
+        by_number = by_number && p["x"].is_number();
+      }
     }
   }
+  if (by_number) std::ranges::sort(xs, {}, [](const std::string& x) { return std::stod(x); });
   text += heading + '\n' + rule + '\n';
   for (const std::string& x : xs) {
     text += fmt::format("| {} |", x);

@@ -37,6 +37,9 @@ void add_options(CLI::App& app, PaperArguments& g) {
   app.add_option("--threads", g.options.threads, "threads (default: one for each processor)")
       ->delimiter(',')
       ->check(CLI::Range(1, 128));
+  app.add_option("--gpu", g.options.gpu, "auto (the first one), off, or sim: one in software, to see that it runs")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "off", "sim"}));
   app.add_option("--seed", g.options.seed, "of the requests")->capture_default_str();
   app.add_option("--json", g.json,
                  "write the document to a file (-: standard output, and the tables to standard error)");
@@ -48,7 +51,7 @@ std::vector<const bench::Experiment*> chosen(const bench::Paper& paper, const Pa
   for (const std::string& figure : g.figures) experiments.push_back(&bench::find_experiment(paper, figure));
   if (!g.figures.empty()) return experiments;
   for (const bench::Experiment& e : paper.experiments) {
-    if (e.run != nullptr) experiments.push_back(&e);
+    if (bench::why_not(e, g.options).empty()) experiments.push_back(&e);
   }
   return experiments;
 }
@@ -64,9 +67,14 @@ int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
     throw CommandError(EX_USAGE, fmt::format("bench paper: {}", error.what()));
   }
   for (const bench::Experiment* e : experiments) {
-    if (e->run == nullptr) {
-      throw CommandError(EX_UNAVAILABLE,
-                         fmt::format("bench paper: {} {} cannot run today: {}", paper->name, e->figure, e->missing));
+    if (const std::string why = bench::why_not(*e, g.options); !why.empty())
+      throw CommandError(EX_UNAVAILABLE, fmt::format("bench paper: {} {} {}", paper->name, e->figure, why));
+  }
+  if (g.figures.empty() && !g.quiet) {
+    for (const bench::Experiment& e : paper->experiments) {
+      if (e.run == nullptr) continue;
+      if (const std::string why = bench::why_not(e, g.options); !why.empty())
+        fmt::print(stderr, "{} {} is left out: it {}\n", paper->name, e.figure, why);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "cli/invocation.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
+#include "planner/planner.hpp"
 #include "protocol/dialect.hpp"
 
 namespace tandem::cli {
@@ -39,6 +40,23 @@ void check_gpus(const Settings& settings, std::string_view where) {
 }
 
 namespace {
+void check_latency_target(const Settings& settings, const std::function<std::string(const Option&)>& where) {
+  const GpuOptions& gpu = settings.gpu;
+  const auto fail = [&](std::string_view option, std::string_view why) {
+    throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), why));
+  };
+  if (gpu.latency_target_us == 0) {
+    if (gpu.rate_millions > 0) fail("gpu-rate", "without gpu-latency-target nothing is chosen by it");
+  } else {
+    if (gpu.cycle_us != 0)
+      fail("gpu-latency-target", "chooses the cycle, and gpu-cycle gives one: leave one of them out");
+    if (gpu.which == "off") fail("gpu-latency-target", "without a GPU (gpu) there are no cycles");
+  }
+  const bool asks = gpu.latency_target_us != 0 || !gpu.calibration.empty();
+  if (asks && settings.server.preset != static_cast<unsigned>(Preset::mega_kv))
+    fail(gpu.latency_target_us != 0 ? "gpu-latency-target" : "gpu-calibration", "is of use with preset mega-kv alone");
+}
+
 // What is asked of TLS without it would leave a server open that was meant to be closed.
 void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const TlsOptions& tls = settings.server.tls;
@@ -73,6 +91,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));
+  check_latency_target(settings, where);
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));

@@ -17,12 +17,13 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array commands{
+constexpr std::array command_table{
     Command{"serve", "run the server", run_serve},
     Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
     Command{"top", "show a server's numbers in the terminal", run_top},
     Command{"bench", "measure this store or any memcached server", run_bench},
     Command{"devices", "list the accelerators that can be used", run_devices},
+    Command{"calibrate", "measure a GPU, so that the server can choose its cycle", run_calibrate},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
     Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},
     Command{"completion", "print completions for bash, zsh or fish", run_completion},
@@ -61,7 +62,7 @@ void print_help(std::FILE* out) {
              "tandem {}: an in-memory key-value store that speaks memcached's protocol\n\nusage: tandem COMMAND "
              "[OPTION...]\n\ncommands:\n",
              version);
-  for (const Command& command : commands) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
+  for (const Command& command : command_table) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
   fmt::print(out, "\n`tandem serve --help` and `tandem memcached --help` print their options.\n");
 }
 
@@ -72,7 +73,7 @@ void refuse_arguments(std::string_view command, std::span<const std::string> arg
 
 }  // namespace
 
-std::span<const Command> all_commands() { return commands; }
+std::span<const Command> all_commands() { return command_table; }
 
 int run_version(std::span<const std::string> arguments) {
   refuse_arguments("version", arguments);
@@ -88,7 +89,7 @@ int run_help(std::span<const std::string> arguments) {
 
 int run_program(std::span<const std::string> arguments) {
   if (!arguments.empty() && is_called_memcached(arguments.front())) {
-    return run_guarded(*std::ranges::find(commands, "memcached", &Command::name), arguments.subspan(1));
+    return run_guarded(*std::ranges::find(command_table, "memcached", &Command::name), arguments.subspan(1));
   }
   if (arguments.size() < 2) {
     print_help(stderr);
@@ -97,7 +98,7 @@ int run_program(std::span<const std::string> arguments) {
   std::string_view name = arguments[1];
   if (name == "--help" || name == "-h") name = "help";
   if (name == "--version" || name == "-V") name = "version";
-  for (const Command& command : commands) {
+  for (const Command& command : command_table) {
     if (command.name == name) return run_guarded(command, arguments.subspan(2));
   }
   fmt::print(stderr, "tandem: unknown command {}; `tandem help` lists them\n", in_quotes(name));

@@ -23,6 +23,7 @@ int run_serve(std::span<const std::string> arguments);
 int run_memcached(std::span<const std::string> arguments);
 int run_top(std::span<const std::string> arguments);
 int run_bench(std::span<const std::string> arguments);
+int run_calibrate(std::span<const std::string> arguments);
 int run_devices(std::span<const std::string> arguments);
 int run_options(std::span<const std::string> arguments);
 int run_manual(std::span<const std::string> arguments);

@@ -1,8 +1,10 @@
-// Any bytes as a TOML file, a size and a time: settings in range or a CommandError or ValueError, nothing else.
+// Any bytes as a TOML file, a calibration, a size and a time: settings in range, lines that a cycle can be chosen by,
+// or an error in words, nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "cli/calibration_file.hpp"
 #include "cli/config_file.hpp"
 #include "cli/value.hpp"
 
@@ -20,6 +22,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint64_t seconds = parse_seconds(text);
     TD_ASSERT(parse_seconds(format_seconds(seconds)) == seconds);
   } catch (const ValueError& error) {
+    TD_ASSERT(*error.what() != 0);
+  }
+  try {
+    const CalibrationRecord record = parse_calibration(text, "fuzz.json");
+    const tandem::CycleModel model{record.search.line, record.change.line, 0.95, 2};
+    const double rate = tandem::rate_max(model, 1e5);
+    TD_ASSERT(rate >= 0);
+    const auto least_ns = tandem::cycle_min_ns(model, 0);
+    TD_ASSERT(least_ns && *least_ns >= 0);
+  } catch (const CalibrationError& error) {
     TD_ASSERT(*error.what() != 0);
   }
   Settings settings = serve_defaults();

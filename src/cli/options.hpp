@@ -30,6 +30,10 @@ struct GpuOptions {
   unsigned count = 1;              // of them, from that one on; 0: as many as there are
   bool steal = false;              // SchedulerOptions::steal
   unsigned cycle_us = 0;           // SchedulerOptions::cycle
+  unsigned latency_target_us = 0;  // or that which serves this, by the calibration (gpu_cycle.hpp); 0: none
+  double rate_millions = 0;        // queries per second that it has to serve; 0: not known
+  double get_percent = 95;         // of them that are GETs
+  std::string calibration;         // file; empty: calibration_path()
   std::uint64_t values_bytes = 0;  // ReplicaImagesOptions
   unsigned value_max_bytes = 128;
 };

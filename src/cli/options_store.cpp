@@ -1,4 +1,5 @@
 // The store.
+#include "cli/gpu_cycle.hpp"
 #include "cli/options_table.hpp"
 
 namespace tandem::cli {
@@ -182,7 +183,36 @@ constexpr std::array store_table{
            .help = "microseconds from one launch to the next at least; 0: a launch follows when the one before it ends",
            .field = gpu<&GpuOptions::cycle_us>,
            .minimum = 0,
-           .maximum = 5'000},
+           .maximum = static_cast<double>(gpu_cycle_max.count())},
+    Option{.name = "gpu-latency-target",
+           .group = "Processors",
+           .kind = Kind::integer,
+           .help = "with mega-kv, in place of gpu-cycle: microseconds within which GETs are to be answered; the cycle is "
+                   "a third of that, if the GPU can serve gpu-rate with it, as `tandem calibrate` measured; 0: none",
+           .field = gpu<&GpuOptions::latency_target_us>,
+           .minimum = 0,
+           .maximum = 1'000'000},
+    Option{.name = "gpu-rate",
+           .group = "Processors",
+           .kind = Kind::real,
+           .help = "with gpu-latency-target: million queries per second that are expected; 0: not known, then only "
+                   "launches without queries must fit the cycle, and the log says what it serves",
+           .field = gpu<&GpuOptions::rate_millions>,
+           .minimum = 0,
+           .maximum = 1'000'000},
+    Option{.name = "gpu-get-share",
+           .group = "Processors",
+           .kind = Kind::real,
+           .help = "with gpu-latency-target: percentage of GETs among them; the others count as SETs of new keys",
+           .field = gpu<&GpuOptions::get_percent>,
+           .minimum = 0,
+           .maximum = 100},
+    Option{.name = "gpu-calibration",
+           .group = "Processors",
+           .kind = Kind::text,
+           .help = "what `tandem calibrate` measured of the GPU",
+           .field = gpu<&GpuOptions::calibration>,
+           .serve_default = "with gpu-latency-target that command's own default"},
     Option{.name = "gpu-change-cycles",
            .group = "Processors",
            .kind = Kind::integer,

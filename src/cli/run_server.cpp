@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/gpu_cycle.hpp"
 #include "cli/notify.hpp"
 #include "cli/open_gpu.hpp"
 #include "cli/process.hpp"
@@ -150,6 +151,7 @@ int run_server(Settings settings, ServerStyle style) {
     // Read again upon HUP.
     settings.server.sasl_file = absolute_path(settings.server.sasl_file);
     settings.server.auth_file = absolute_path(settings.server.auth_file);
+    settings.gpu.calibration = absolute_path(settings.gpu.calibration);
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
   hold_signals();
@@ -168,7 +170,7 @@ int run_server(Settings settings, ServerStyle style) {
   }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
   settings.engine.scheduler.steal = settings.gpu.steal;
-  settings.engine.scheduler.cycle = std::chrono::microseconds(settings.gpu.cycle_us);
+  settings.engine.scheduler.cycle = gpu_cycle(settings, settings.engine.devices, settings.engine.log);
   auto engine = std::make_unique<Engine>(settings.engine);
   serve(settings, style, *engine, daemon);
   constexpr std::chrono::seconds driver_patience(5);

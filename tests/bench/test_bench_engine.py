@@ -199,7 +199,7 @@ def test_the_papers_are_listed() -> None:
     assert run.returncode == 0
     for name in ("mega-kv", "dido", "memcachedgpu", "kvcg", "heterokv"):
         assert f"{name}: " in run.stdout
-    assert "needs the GPU index" in run.stdout
+    assert "needs the cluster mode" in run.stdout
 
 
 def test_an_experiment_of_a_paper(tmp_path: Path) -> None:
@@ -224,6 +224,9 @@ def test_an_experiment_of_a_paper(tmp_path: Path) -> None:
         (["dido", "99"], EX_USAGE, "there are: 4, 5, 6"),
         (["dido", "15"], EX_UNAVAILABLE, "work stealing"),
         (["dido", "--fast"], EX_USAGE, "--fast"),
+        (["mega-kv", "10", "--gpu", "off"], EX_UNAVAILABLE, "needs a GPU"),
+        (["mega-kv", "8", "--gpu", "sim"], EX_UNAVAILABLE, "a simulated one has none"),
+        (["mega-kv", "10", "--gpu", "x"], EX_USAGE, "--gpu"),
     ],
 )
 def test_unknown_experiments(arguments: list[str], code: int, text: str) -> None:

@@ -293,6 +293,35 @@ def test_papers_values_stand_beside_ours(page: Page) -> None:
             assert len([m for m in marks if float(m.get("x")) > 0]) >= len(points) + len(figure["series"])
 
 
+def test_measured_figures_of_a_gpu_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    command = [
+        tandem_binary(),
+        "bench",
+        "paper",
+        "mega-kv",
+        "10",
+        "12",
+        "17",
+        "--quick",
+        "--gpu",
+        "sim",
+        "--threads",
+        "1",
+    ]
+    subprocess.run([*command, "--json", path], check=True, timeout=DEADLINE_S, stdout=subprocess.DEVNULL)
+    run = report(tmp_path / "out", path)
+    assert (run.returncode, run.stderr) == (0, "")
+    page = Page(tmp_path / "out")
+    for figure in json.loads(path.read_text())["figures"]:
+        slug = f"paper-mega-kv-figure-{figure['figure']}"
+        points = [(s["name"], p["x"], p["y"]) for s in figure["series"] for p in s["points"]]
+        assert [tuple(row.values())[:3] for row in page.table(slug)] == points
+        assert all(isinstance(x, int) for _, x, _ in points)
+        for series in figure["series"]:
+            assert series["source"] in page.words(slug)
+
+
 def test_memory_and_energy(page: Page) -> None:
     for row in page.table("memory-per-item"):
         for subject in ("memcached 1.6.18", "tandem"):

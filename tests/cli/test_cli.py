@@ -47,7 +47,7 @@ def test_help_lists_the_commands() -> None:
     for word in ("help", "--help", "-h"):
         result = tandem(word)
         assert result.returncode == 0
-        for command in ("serve", "memcached", "devices", "options", "version", "help"):
+        for command in ("serve", "memcached", "devices", "calibrate", "options", "version", "help"):
             assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), result.stdout
 
 

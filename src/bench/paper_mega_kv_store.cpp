@@ -1,0 +1,185 @@
+// Mega-KV's figures 13, 16 and 17 and its table 3: the store in process, by the CPU plan and by its own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "bench/engine_subject.hpp"
+#include "bench/engine_threads.hpp"
+#include "bench/paper_mega_kv.hpp"
+
+namespace tandem::bench::mega_kv_paper {
+namespace {
+
+// The plan mega-kv. The scheduler's thread has a processor of its own, if there are two.
+EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
+  EngineSettings settings = run.engine_settings(std::move(workloads));
+  settings.plan = run.options().gpu == "sim" ? "mega-kv-sim" : "mega-kv";
+  if (settings.threads.empty())
+    settings.threads = {
+        std::max(1U, static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128)) - 1)};
+  if (!run.options().quick) settings.batches = {2048};
+  return settings;
+}
+
+std::vector<PaperRun::Point> points_of(const Json& cells, std::string_view subject = subject_wire) {
+  std::vector<PaperRun::Point> points;
+  for (std::size_t i = 0; i < data_sets.size(); ++i)
+    points.push_back(PaperRun::throughput(cells[i], std::string(data_sets[i].label), subject));
+  return points;
+}
+
+// Whether Mega-KV's side can be measured; if not, the figure says so.
+bool has_gpu(PaperRun& run) {
+  const std::string why = no_gpu(run.options());
+  if (!why.empty()) run.missing(fmt::format("Mega-KV's side: {}", why));
+  return why.empty();
+}
+
+std::string plan_name(const PaperRun& run) {
+  return run.options().gpu == "sim" ? "plan mega-kv, simulated" : "plan mega-kv";
+}
+
+// A batch's replies over the rounds of a cell.
+PaperRun::Point latency(const Json& document, const Json& cell, const char* percentile, std::string x) {
+  PaperRun::Point point = PaperRun::throughput(cell, std::move(x));
+  std::vector<double> us;
+  for (const std::size_t r : point.runs) us.push_back(document["runs"][r]["result"]["latency_us"][percentile]);
+  point.y = spread_of(us);
+  return point;
+}
+
+struct CycleCells {
+  unsigned cycle_us;
+  Json cells;  // by batch size
+};
+
+constexpr std::array cycles_us = {60U, 80U, 120U, 160U, 200U, 240U, 280U, 320U};
+
+// For each cycle, batches that a thread fills in it at several rates: a thread has three under way, and each waits for
+// its launch.
+std::vector<CycleCells> by_cycle(PaperRun& run, const std::string& workload) {
+  constexpr std::array queries_per_us = {4U, 8U, 16U, 32U};
+  constexpr std::uint32_t batch_max = 16'384;
+  std::vector<CycleCells> all;
+  for (const unsigned cycle_us : cycles_us) {
+    EngineSettings settings = gpu_settings(run, {workload});
+    settings.cycles_us = {cycle_us};
+    settings.batches.clear();
+    for (const unsigned queries : queries_per_us) settings.batches.push_back(std::min(queries * cycle_us, batch_max));
+    if (run.options().quick) {
+      if (cycle_us != 160) continue;
+      settings.batches = {256};
+    }
+    all.push_back({cycle_us, run.engine(settings)});
+  }
+  return all;
+}
+
+}  // namespace
+
+void figure_13(PaperRun& run) {
+  run.axes("data set", "throughput of one node", "Mops/s");
+  const bool with_gpu = has_gpu(run);
+  for (const std::string_view get : {"G95", "G100"}) {
+    for (const std::string_view keys : {"U", "S"}) {
+      std::vector<std::string> workloads;
+      for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-{}-{}", set.workload, get, keys));
+      const std::string what = fmt::format("{} % GET, {}", get.substr(1), keys == "U" ? "uniform" : "zipf 0.99");
+      const auto measure = [&](EngineSettings settings, const std::string& plan) {
+        settings.protocol = WireProtocol::meta;
+        settings.getk = true;
+        const Json cells = run.engine(settings);
+        run.measured(fmt::format("{}, get, {}", plan, what), points_of(cells));
+        run.measured(fmt::format("{}, getk, {}", plan, what), points_of(cells, subject_wire_getk));
+      };
+      measure(run.engine_settings(workloads), "CPU plan");
+      if (with_gpu && !(run.options().quick && workloads.front() != "K8-G95-U"))
+        measure(gpu_settings(run, workloads), plan_name(run));
+    }
+  }
+  run.not_given(
+      "paper: Mega-KV and MICA",
+      "figure 13, a plot; section 8.3, text: Mega-KV is 1.3 to 2.9 times MICA with 95 % GET, 1.3 to 2.6 times "
+      "with 100 %");
+}
+
+void table_3(PaperRun& run) {
+  run.axes("data set", "throughput of SETs alone", "Mops/s");
+  std::vector<std::string> workloads;
+  for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-G0-U", set.workload));
+  std::size_t next = run.run_count();
+  const Json cells = run.engine(run.engine_settings(workloads));
+  std::vector<PaperRun::Point> load;
+  for (const DataSet& set : data_sets) {
+    while (!run.document()["runs"][next]["cell"].get<std::string>().starts_with("load ")) ++next;
+    const double rate = run.document()["runs"][next]["result"]["ops_per_s"].get<double>() / 1e6;
+    load.push_back({std::string(set.label), {rate, rate, rate}, {next++}});
+  }
+  run.measured("CPU plan, into an empty store", std::move(load));
+  run.measured("CPU plan, over stored keys", points_of(cells));
+  if (has_gpu(run))
+    run.measured(plan_name(run) + ", over stored keys", points_of(run.engine(gpu_settings(run, workloads))));
+  run.given("paper: Mega-KV", "table 3",
+            {{data_sets[0].label, 171}, {data_sets[1].label, 149}, {data_sets[2].label, 55}, {data_sets[3].label, 32}});
+}
+
+void figure_16(PaperRun& run) {
+  run.axes("scheduling cycle C (us)", "throughput", "Mops/s", true);
+  for (const std::string_view get : {"G95", "G100"}) {
+    std::vector<PaperRun::Point> points;
+    for (const CycleCells& c : by_cycle(run, fmt::format("K8-{}-U", get))) {
+      PaperRun::Point best;
+      for (const Json& cell : c.cells) {
+        PaperRun::Point point = PaperRun::throughput(cell, std::to_string(c.cycle_us));
+        if (best.runs.empty() || point.y.median > best.y.median) best = std::move(point);
+      }
+      points.push_back(std::move(best));
+    }
+    run.measured(fmt::format("{}, {} % GET", plan_name(run), get.substr(1)), std::move(points),
+                 "of each cycle the batch size that did most");
+  }
+  run.given("paper: four nodes, 8 GPUs, 95 % GET", "section 8.7, text", {{"160", 639}});
+}
+
+void figure_17(PaperRun& run) {
+  run.axes("scheduling cycle C (us)", "latency", "us", true);
+  std::vector<PaperRun::Point> p50, p95, p99;
+  std::vector<unsigned> within, beyond;
+  std::vector<std::string> names;
+  for (const CycleCells& c : by_cycle(run, "K8-G95-S")) {
+    const double limit_us = 3.0 * c.cycle_us;
+    const std::string& x = names.emplace_back(std::to_string(c.cycle_us));
+    const Json* chosen = nullptr;
+    double chosen_us = 0, chosen_rate = 0;
+    for (const Json& cell : c.cells) {
+      const double us = latency(run.document(), cell, "p95", x).y.median;
+      const double rate = PaperRun::throughput(cell, x).y.median;
+      const bool is_better =
+          chosen == nullptr || (us <= limit_us ? chosen_us > limit_us || rate > chosen_rate : us < chosen_us);
+      if (!is_better) continue;
+      chosen = &cell;
+      chosen_us = us;
+      chosen_rate = rate;
+    }
+    (chosen_us <= limit_us ? within : beyond).push_back(c.cycle_us);
+    p50.push_back(latency(run.document(), *chosen, "p50", x));
+    p95.push_back(latency(run.document(), *chosen, "p95", x));
+    p99.push_back(latency(run.document(), *chosen, "p99", x));
+  }
+  const std::string verdict =
+      fmt::format("p95 <= 3C {}{}", within.empty() ? "for no C" : fmt::format("for C = {} us", fmt::join(within, ", ")),
+                  beyond.empty() ? "" : fmt::format("; not for C = {} us", fmt::join(beyond, ", ")));
+  const std::string rule =
+      "of each cycle the batch size that did most with p95 <= 3C, or, where none had that, the one with the least p95";
+  run.measured(fmt::format("p50, {}", plan_name(run)), std::move(p50), rule);
+  run.measured(fmt::format("p95, {}", plan_name(run)), std::move(p95), verdict);
+  run.measured(fmt::format("p99, {}", plan_name(run)), std::move(p99), rule);
+  std::vector<PaperRun::Given> limits;
+  for (const std::string& x : names) limits.push_back({x, 3 * std::stod(x)});
+  run.given("paper: the longest response, 3C", "section 5.1, text", limits);
+  run.given("paper: p95", "section 8.7, text (\"about\")", {{"160", 410}});
+  run.given("paper: average", "section 8.7, text (\"about\")", {{"160", 280}});
+}
+
+}  // namespace tandem::bench::mega_kv_paper

@@ -1,0 +1,43 @@
+// What `tandem calibrate` found of a GPU, as a file that the server chooses its cycle by.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "device/device.hpp"
+#include "planner/calibration.hpp"
+
+namespace tandem::cli {
+
+inline constexpr std::string_view calibration_format = "tandem-calibration/1";
+
+struct CalibrationRecord {
+  std::string backend, device, pci_bus_id;  // DeviceInfo's
+  std::string version, date;                // of the program that measured, and when
+  std::uint64_t cells = 0, keys = 0;
+  LaunchFit search, change;
+};
+
+class CalibrationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+nlohmann::ordered_json calibration_json(const DeviceInfo& device, const Calibration& calibration);
+// Throws CalibrationError that begins with `path`: no calibration, or not one of this format.
+CalibrationRecord parse_calibration(std::string_view text, std::string_view path);
+// Throws CalibrationError.
+CalibrationRecord read_calibration(const std::string& path);
+// All of it or nothing; makes the folder that it lies in. Throws CalibrationError.
+void write_calibration(const nlohmann::ordered_json& document, const std::string& path);
+// $XDG_STATE_HOME/tandem/calibration.json, or below ~/.local/state. Empty: neither that nor a home is known.
+std::string calibration_path();
+
+// Throws CalibrationError: it was measured on another device.
+void check_device(const CalibrationRecord& record, const DeviceInfo& device, std::string_view path);
+
+}  // namespace tandem::cli
