@@ -24,8 +24,8 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
         devices.push_back(make_sim_device({.number = i}));
       return devices;
     }
-    const bool is_asked_for = which != "auto" || settings.gpu.count > 1 ||
-                              settings.server.preset == static_cast<unsigned>(Preset::mega_kv);
+    const bool is_asked_for =
+        which != "auto" || settings.gpu.count > 1 || settings.server.preset == static_cast<unsigned>(Preset::mega_kv);
     const DeviceCount found = cuda_device_count();
     if (found.count == 0) {
       if (is_asked_for) say(fmt::format("no GPU: {}", found.reason));

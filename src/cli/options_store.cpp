@@ -144,20 +144,21 @@ constexpr std::array store_table{
            .argument = "file",
            .low_error = "failed to open file for mmap: No such file or directory"},
     // --- Processors ---
-    Option{.name = "preset",
-           .group = "Processors",
-           .kind = Kind::choice,
-           .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-                   "start and every 10 seconds); mirrored (a GPU, whenever it can); or mega-kv (a GPU, which alone has "
-                   "the index)",
-           .field = server<&ServerOptions::preset>,
-           .minimum = 0,
-           .maximum = 3,
-           .choices = "cpu|auto|mirrored|mega-kv",
-           .effect = Effect::strict,
-           .memcached_help =
-               "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a GPU that has it",
-           .extended = "preset"},
+    Option{
+        .name = "preset",
+        .group = "Processors",
+        .kind = Kind::choice,
+        .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
+                "start and every 10 seconds); mirrored (a GPU, whenever it can); or mega-kv (a GPU, which alone has "
+                "the index)",
+        .field = server<&ServerOptions::preset>,
+        .minimum = 0,
+        .maximum = 3,
+        .choices = "cpu|auto|mirrored|mega-kv",
+        .effect = Effect::strict,
+        .memcached_help =
+            "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a GPU that has it",
+        .extended = "preset"},
     Option{.name = "gpu",
            .group = "Processors",
            .kind = Kind::text,
@@ -187,8 +188,9 @@ constexpr std::array store_table{
     Option{.name = "gpu-latency-target",
            .group = "Processors",
            .kind = Kind::integer,
-           .help = "with mega-kv, in place of gpu-cycle: microseconds within which GETs are to be answered; the cycle is "
-                   "a third of that, if the GPU can serve gpu-rate with it, as `tandem calibrate` measured; 0: none",
+           .help =
+               "with mega-kv, in place of gpu-cycle: microseconds within which GETs are to be answered; the cycle is "
+               "a third of that, if the GPU can serve gpu-rate with it, as `tandem calibrate` measured; 0: none",
            .field = gpu<&GpuOptions::latency_target_us>,
            .minimum = 0,
            .maximum = 1'000'000},

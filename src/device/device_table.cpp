@@ -104,9 +104,10 @@ bool DeviceTable::is_busy() const noexcept {
 }
 
 bool DeviceTable::wants_drain() const noexcept {
-  return state_.load(std::memory_order_relaxed) == ReplicaState::current && in_flight_ == 0 && overlay().has_pending() &&
-         (group_is_open_ || Steady::now() - last_group_ >=
-                                std::chrono::microseconds(change_cycle_us_.load(std::memory_order_relaxed)));
+  return state_.load(std::memory_order_relaxed) == ReplicaState::current && in_flight_ == 0 &&
+         overlay().has_pending() &&
+         (group_is_open_ ||
+          Steady::now() - last_group_ >= std::chrono::microseconds(change_cycle_us_.load(std::memory_order_relaxed)));
 }
 
 ReplicaLaunch DeviceTable::drain() noexcept {

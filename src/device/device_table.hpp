@@ -1,6 +1,7 @@
 // The index's table, or one shard of it, in a device's memory and nowhere else (placement `device`; Mega-KV 3.2, 4).
 // Searches are launched by the scheduler; what writers change waits in an overlay on the host (index/overlay.hpp), and
-// goes to the device in groups, at most one every `cycles` scheduling cycles (periodic delayed scheduling, Mega-KV 5.1).
+// goes to the device in groups, at most one every `cycles` scheduling cycles (periodic delayed scheduling,
+// Mega-KV 5.1).
 //
 // Departures from the paper: a SET is answered when the host has it, not when its Insert is done, since every reader
 // looks into the overlay for what the device did not have; and a key that another one's fingerprint keeps out of the
@@ -26,7 +27,7 @@
 namespace tandem {
 
 struct DeviceTableOptions {
-  std::uint64_t cells = 1 << 16;        // of this shard: rounded down to a power of two, and to what the device has room for
+  std::uint64_t cells = 1 << 16;  // of this shard: rounded down to a power of two, and to what the device has room for
   std::uint32_t changes_max = 1 << 18;  // of one launch; pinned memory of 17 bytes each
   std::uint32_t shard = 0;              // its number (Index::shard_bits())
   // Between two groups at least. Search's own cycle is the scheduler's.
@@ -41,8 +42,8 @@ class DeviceTable final : public DeviceSide {
   ~DeviceTable() override;
 
   std::uint64_t cells() const noexcept { return buckets_.count() * bucket_cells; }
-  // Brings what the host's index has of this shard to the device, and waits for it. Throws DeviceError. REQUIRES: nobody
-  // uses the index yet; start() was not called.
+  // Brings what the host's index has of this shard to the device, and waits for it. Throws DeviceError. REQUIRES:
+  // nobody uses the index yet; start() was not called.
   void load(std::chrono::milliseconds patience);
   // Any thread: from the next group on.
   void set_change_cycle(std::chrono::microseconds cycle) noexcept {
@@ -72,9 +73,7 @@ class DeviceTable final : public DeviceSide {
   void land_changes() noexcept;
   void age() noexcept;
   void give_up() noexcept;
-  DeviceIndex view() const noexcept {
-    return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)};
-  }
+  DeviceIndex view() const noexcept { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
 
   Device& device_;
   Index& index_;
@@ -92,9 +91,9 @@ class DeviceTable final : public DeviceSide {
 
   std::atomic<ReplicaState> state_{ReplicaState::absent};
   std::atomic<std::int64_t> change_cycle_us_;
-  DeviceMark in_flight_ = 0;        // of changes; 0: none
+  DeviceMark in_flight_ = 0;  // of changes; 0: none
   std::uint32_t in_flight_count_ = 0;
-  bool group_is_open_ = false;      // some of its changes are still to be taken
+  bool group_is_open_ = false;  // some of its changes are still to be taken
   TimePoint last_group_{}, last_look_{};
   struct Completed {
     std::uint32_t group;

@@ -82,7 +82,8 @@ class Index {
   // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
   // the key's stripe. While the table is a device's, `candidate` is what it found for the key in a search that the
   // caller's epoch covers, or no_location if it found nothing: without it only unfinished writes are found.
-  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate = no_location) const noexcept;
+  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state,
+             Location candidate = no_location) const noexcept;
 
   // --- writing ---
 
@@ -128,7 +129,7 @@ class Index {
     const Phase& phase_;
     Item* item_ = nullptr;         // what find() returned
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
-    Overlay* const overlay_;       // the table is a device's, and this has the key's unfinished writes; nullptr: it is not
+    Overlay* const overlay_;  // the table is a device's, and this has the key's unfinished writes; nullptr: it is not
     Overlay::RecordId record_ = Overlay::none;  // of item_
     bool clash_ = false;                        // the device may have another key's cell of the same fingerprint
     bool changed_ = false;
@@ -171,7 +172,8 @@ class Index {
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
 
-  // --- placement `device`: the table is in the memory of devices, one shard each (docs/decisions/0020-index-on-a-device.md)
+  // --- placement `device`: the table is in the memory of devices, one shard each
+  // (docs/decisions/0020-index-on-a-device.md)
 
   // Where the table is: on devices; on its way back, from the moment when one was lost; or here.
   enum class Place : std::uint8_t { host, device, leaving };

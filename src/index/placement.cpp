@@ -21,7 +21,8 @@ constexpr double device_load_max = 0.95;
 }  // namespace
 
 void Index::enter_device(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells) {
-  TD_ASSERT(place() == Place::host && options_.log == nullptr && overlays.size() == std::size_t{1} << options_.shard_bits);
+  TD_ASSERT(place() == Place::host && options_.log == nullptr &&
+            overlays.size() == std::size_t{1} << options_.shard_bits);
   std::unique_ptr<Table> rest =
       Table::make(table_buckets_min, table_->serial() + 1, false, budget_, options_.shard_bits);
   if (!rest) throw std::bad_alloc();
@@ -86,11 +87,12 @@ void Index::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
   for (const auto& overlay : overlays_) overlay->retire_all(heap_, cache);
 
   const auto cells = static_cast<std::uint64_t>(static_cast<double>(item_count()) / rebuilt_load) + 1;
-  std::uint64_t buckets = std::clamp(std::bit_ceil((cells + bucket_cells - 1) / bucket_cells), table_buckets_min,
-                                     Table::buckets_max);
+  std::uint64_t buckets =
+      std::clamp(std::bit_ceil((cells + bucket_cells - 1) / bucket_cells), table_buckets_min, Table::buckets_max);
   std::unique_ptr<Table> made;
-  while (!(made = Table::make(buckets, table_->serial() + 1, options_.huge_pages, budget_, options_.shard_bits, true)) &&
-         buckets > table_buckets_min) {
+  while (
+      !(made = Table::make(buckets, table_->serial() + 1, options_.huge_pages, budget_, options_.shard_bits, true)) &&
+      buckets > table_buckets_min) {
     buckets /= 2;
   }
   Table& table = made ? *made : *table_;

@@ -20,7 +20,8 @@ constexpr int less = 1;
 struct DeviceServer {
   explicit DeviceServer(const SimOptions& sim = {}, Preset preset = Preset::mirrored,
                         std::chrono::milliseconds deadline = 1000ms, unsigned threads = 2, unsigned devices = 1)
-      : device(make_sim_device(sim)), server(options(preset, threads), engine(device, preset, deadline, sim, devices)) {}
+      : device(make_sim_device(sim)),
+        server(options(preset, threads), engine(device, preset, deadline, sim, devices)) {}
 
   static ServerOptions options(Preset preset, unsigned threads) {
     ServerOptions o = any_port(threads);

@@ -15,16 +15,15 @@ using Steady = std::chrono::steady_clock;
 
 std::vector<std::unique_ptr<DevicePart>> parts_for(const Schedulers& schedulers) {
   std::vector<std::unique_ptr<DevicePart>> parts;
-  for (Scheduler* s : schedulers) parts.push_back(std::make_unique<DevicePart>(s->device(), DeviceSearch::queries_max, 0));
+  for (Scheduler* s : schedulers)
+    parts.push_back(std::make_unique<DevicePart>(s->device(), DeviceSearch::queries_max, 0));
   return parts;
 }
 
 }  // namespace
 
 DeviceSearch::DeviceSearch(Context& context, const Schedulers& schedulers)
-    : context_(context),
-      schedulers_(schedulers),
-      own_(context.shared.epochs, parts_for(schedulers), queries_max) {}
+    : context_(context), schedulers_(schedulers), own_(context.shared.epochs, parts_for(schedulers), queries_max) {}
 
 DeviceSearch::~DeviceSearch() {
   end();

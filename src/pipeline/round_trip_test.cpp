@@ -5,9 +5,9 @@
 #include <memory>
 #include <thread>
 
+#include "device/replica.hpp"
 #include "device/sim/sim_device.hpp"
 #include "heap/heap.hpp"
-#include "device/replica.hpp"
 #include "index/replica_log.hpp"
 
 namespace tandem {

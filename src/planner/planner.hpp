@@ -25,7 +25,8 @@ class Planner {
  public:
   // schedulers: of the devices; nullptr: there are none. They outlive the planner.
   Planner(Preset preset, const Schedulers* schedulers) noexcept
-      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), is_forced_(preset == Preset::mirrored || preset == Preset::mega_kv) {}
+      : schedulers_(preset == Preset::cpu ? nullptr : schedulers),
+        is_forced_(preset == Preset::mirrored || preset == Preset::mega_kv) {}
 
   bool uses_device() const noexcept { return schedulers_ != nullptr; }
   const Plan& plan_for(std::uint32_t queries) const noexcept {

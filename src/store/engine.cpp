@@ -29,8 +29,7 @@ std::uint32_t epochs_for(const EngineOptions& o) {
   constexpr std::uint32_t own = 2;             // of maintenance and crawler
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
   const std::uint32_t searches = o.devices.empty() ? 0 : DeviceBatches::count_default + (o.index_on_device ? 1 : 0);
-  return (o.contexts_max + own) * (1 + searches) +
-         of_each_device * static_cast<std::uint32_t>(o.devices.size());
+  return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
 
 // REQUIRES: a power of two of devices, or none.
@@ -105,7 +104,8 @@ struct Engine::OnDevice {
   OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
     const EngineOptions& o = engine.options_;
     if (o.index_on_device) {
-      auto own = std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
+      auto own =
+          std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
       own->load(o.scheduler.deadline * 60);
       table = own.get();
       side = std::move(own);
@@ -123,10 +123,11 @@ struct Engine::OnDevice {
   static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
     constexpr double load = 0.9;
     const auto cells = static_cast<std::uint64_t>(static_cast<double>(o.memory_bytes / granule_bytes) / load);
-    return {.cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
-            .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
-            .shard = shard,
-            .change_cycle = o.scheduler.cycle * o.change_cycles};
+    return {
+        .cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
+        .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
+        .shard = shard,
+        .change_cycle = o.scheduler.cycle * o.change_cycles};
   }
   static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
     SchedulerOptions options = engine.options_.scheduler;
@@ -161,7 +162,8 @@ void Engine::open_devices() {
 
 // The devices have all that the host's table has.
 void Engine::move_index_to_devices() {
-  const auto records = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
+  const auto records =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
   std::vector<std::unique_ptr<Overlay>> overlays;
   std::uint64_t cells = 0;
   for (const auto& on : on_devices_) {

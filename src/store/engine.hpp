@@ -102,7 +102,8 @@ class Engine {
   const Shared& shared() const noexcept { return *shared_; }
   const EngineOptions& options() const noexcept { return options_; }
 
-  // A new context; throws std::runtime_error past contexts_max, DeviceError when a device has no memory for it. Its counters stay part of stats() after it has gone.
+  // A new context; throws std::runtime_error past contexts_max, DeviceError when a device has no memory for it. Its
+  // counters stay part of stats() after it has gone.
   struct ContextDeleter {
     Engine* engine;
     void operator()(Context* context) const noexcept { engine->retire_context(context); }

@@ -64,8 +64,7 @@ struct Caller {
     struct Reader final : ResponseWriter {
       bool write(Batch& b, Strip) override {
         const Result& r = b.result(0);
-        if (r.status == Status::hit && r.item != nullptr)
-          read.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+        if (r.status == Status::hit && r.item != nullptr) read.assign(r.item->bytes() + r.value_offset, r.value_bytes);
         return true;
       }
       void control(Batch&, std::uint32_t) override {}

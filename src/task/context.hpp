@@ -125,10 +125,10 @@ struct Context {
   CasIds cas;
   StoreCounters counters;
   TaskCounters tasks;
-  InFlight* in_flight = nullptr;    // no device; outlives every use of the context
+  InFlight* in_flight = nullptr;         // no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
-  Observer* observer = nullptr;     // nobody watches; set by the context's thread
-  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
+  Observer* observer = nullptr;          // nobody watches; set by the context's thread
+  std::uint64_t evicted_bytes = 0;       // since the maintenance thread was last asked to look at the classes
 
   // Before this thread waits for epochs to end.
   void let_go() const noexcept {
