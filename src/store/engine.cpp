@@ -6,9 +6,9 @@
 #include <random>
 #include <stdexcept>
 
-#include "device/device_table.hpp"
 #include "pipeline/device_batches.hpp"
 #include "pipeline/device_search.hpp"
+#include "store/on_device.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {
@@ -30,11 +30,6 @@ std::uint32_t epochs_for(const EngineOptions& o) {
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
   const std::uint32_t searches = o.devices.empty() ? 0 : DeviceBatches::count_default + (o.index_on_device ? 1 : 0);
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
-}
-
-// REQUIRES: a power of two of devices, or none.
-std::uint32_t shard_bits_of(const EngineOptions& o) {
-  return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
 }
 
 IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
@@ -97,93 +92,6 @@ Engine::Engine(const EngineOptions& options)
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
-}
-
-// What the store has on one device: a replica of its shard of the index, or the shard itself. Its scheduler ends first.
-struct Engine::OnDevice {
-  OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
-    const EngineOptions& o = engine.options_;
-    if (o.index_on_device) {
-      auto own =
-          std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
-      own->load(o.scheduler.deadline * 60);
-      table = own.get();
-      side = std::move(own);
-    } else {
-      side = std::make_unique<Replica>(on, *engine.index_, *engine.replica_log_, engine.epochs_,
-                                       ReplicaOptions{.images = o.device_values, .shard = shard}, &*engine.heap_);
-      round_trip.emplace(on, *engine.index_, engine.epochs_);
-      schedule(engine, shard);
-    }
-  }
-  void schedule(Engine& engine, std::uint32_t shard) {
-    scheduler.emplace(device, *side, options_of(engine, shard), round_trip ? &*round_trip : nullptr);
-  }
-  // As large as the smallest items may make it, so that it need not grow.
-  static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
-    constexpr double load = 0.9;
-    const auto cells = static_cast<std::uint64_t>(static_cast<double>(o.memory_bytes / granule_bytes) / load);
-    return {
-        .cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
-        .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
-        .shard = shard,
-        .change_cycle = o.scheduler.cycle * o.change_cycles};
-  }
-  static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
-    SchedulerOptions options = engine.options_.scheduler;
-    options.processor = std::max(options.processor - static_cast<int>(shard), -1);
-    return options;
-  }
-
-  Device& device;
-  std::unique_ptr<DeviceSide> side;
-  DeviceTable* table = nullptr;  // of `side`, if it has the index
-  std::optional<RoundTrip> round_trip;
-  std::optional<Scheduler> scheduler;
-};
-
-// A device that cannot be used is a line in the log; the others are of no use without it.
-void Engine::open_devices() {
-  std::vector<Scheduler*> schedulers;
-  for (const auto& device : options_.devices) {
-    try {
-      const auto shard = static_cast<std::uint32_t>(on_devices_.size());
-      on_devices_.push_back(std::make_unique<OnDevice>(*this, *device, shard));
-      if (options_.index_on_device && on_devices_.size() == options_.devices.size()) move_index_to_devices();
-    } catch (const std::exception& e) {
-      on_devices_.clear();
-      if (options_.log) options_.log("device " + device->info().name + " is not used: " + e.what());
-      return;
-    }
-  }
-  for (const auto& on : on_devices_) schedulers.push_back(&*on->scheduler);
-  if (!schedulers.empty()) schedulers_.emplace(std::move(schedulers));
-}
-
-// The devices have all that the host's table has.
-void Engine::move_index_to_devices() {
-  const auto records =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
-  std::vector<std::unique_ptr<Overlay>> overlays;
-  std::uint64_t cells = 0;
-  for (const auto& on : on_devices_) {
-    overlays.push_back(std::make_unique<Overlay>(records, options_.contexts_max + 4, budget_));
-    cells += on->table->cells();
-  }
-  index_->enter_device(std::move(overlays), cells);
-  try {
-    for (std::uint32_t shard = 0; shard < on_devices_.size(); ++shard) on_devices_[shard]->schedule(*this, shard);
-  } catch (...) {
-    index_->leave_device();
-    throw;
-  }
-}
-
-void Engine::set_cycle(std::chrono::microseconds cycle) noexcept {
-  for (const auto& on : on_devices_) {
-    if (on->table != nullptr) on->table->set_change_cycle(cycle * options_.change_cycles);
-    on->scheduler->set_cycle(cycle);
-  }
 }
 
 Engine::~Engine() {
@@ -401,38 +309,6 @@ EngineStats Engine::stats() const {
   return s;
 }
 
-std::vector<DeviceStats> Engine::device_stats() {
-  std::vector<DeviceStats> all;
-  for (const auto& on : on_devices_) {
-    DeviceStats& s = all.emplace_back();
-    const Scheduler& scheduler = *on->scheduler;
-    s.name = on->device.info().name;
-    s.backend = on->device.info().backend;
-    s.lost_reason = on->device.lost_reason();
-    s.number = on->device.info().number;
-    s.memory_bytes = on->device.info().memory_bytes;
-    s.power_mw = scheduler.power_mw();
-    s.serves = scheduler.serves();
-    s.queries_min = scheduler.queries_min();
-    s.costs = scheduler.costs();
-    const SchedulerCounters& c = scheduler.counters();
-    s.launches = c.launches.get();
-    s.batches = c.batches.get();
-    s.searched_batches = c.searched_batches.get();
-    s.queries = c.queries.get();
-    s.refused_batches = c.refused_batches.get();
-    s.failed_batches = c.failed_batches.get();
-    s.device_ns = c.device_ns.get();
-    s.cycle_ns = c.cycle_ns.get();
-    s.replica = on->side->stats();
-    if (on->table == nullptr) continue;
-    s.has_index = true;
-    s.cells = on->table->cells();
-    s.resident = index_->overlay(on->table->shard().number).stats().resident;
-  }
-  return all;
-}
-
 Engine::Reassign Engine::reassign(int from, int to) noexcept {
   constexpr std::uint32_t asked = std::uint32_t{1} << 31;
   if (!options_.evict) return Reassign::disabled;
@@ -552,17 +428,6 @@ void Engine::maintain() {
   if (index_->wants_growth()) grow_index();
   apply_reassign();
   balance_classes();
-}
-
-// After a device was lost. Everybody waits for it.
-void Engine::bring_index_back() {
-  constexpr unsigned threads_max = 16;
-  const auto start = std::chrono::steady_clock::now();
-  index_->rebuild(maintenance_context_->cache, std::clamp(std::thread::hardware_concurrency(), 1u, threads_max));
-  index_rebuild_ms_.store(
-      static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count()),
-      std::memory_order_relaxed);
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.

@@ -1,0 +1,97 @@
+// The engine's devices: opened, told of, and left.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "store/on_device.hpp"
+
+namespace tandem {
+
+// A device that cannot be used is a line in the log; the others are of no use without it.
+void Engine::open_devices() {
+  std::vector<Scheduler*> schedulers;
+  for (const auto& device : options_.devices) {
+    try {
+      const auto shard = static_cast<std::uint32_t>(on_devices_.size());
+      on_devices_.push_back(std::make_unique<OnDevice>(*this, *device, shard));
+      if (options_.index_on_device && on_devices_.size() == options_.devices.size()) move_index_to_devices();
+    } catch (const std::exception& e) {
+      on_devices_.clear();
+      if (options_.log) options_.log("device " + device->info().name + " is not used: " + e.what());
+      return;
+    }
+  }
+  for (const auto& on : on_devices_) schedulers.push_back(&*on->scheduler);
+  if (!schedulers.empty()) schedulers_.emplace(std::move(schedulers));
+}
+
+// The devices have all that the host's table has.
+void Engine::move_index_to_devices() {
+  const auto records =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
+  std::vector<std::unique_ptr<Overlay>> overlays;
+  std::uint64_t cells = 0;
+  for (const auto& on : on_devices_) {
+    overlays.push_back(std::make_unique<Overlay>(records, options_.contexts_max + 4, budget_));
+    cells += on->table->cells();
+  }
+  index_->enter_device(std::move(overlays), cells);
+  try {
+    for (std::uint32_t shard = 0; shard < on_devices_.size(); ++shard) on_devices_[shard]->schedule(*this, shard);
+  } catch (...) {
+    index_->leave_device();
+    throw;
+  }
+}
+
+void Engine::set_cycle(std::chrono::microseconds cycle) noexcept {
+  for (const auto& on : on_devices_) {
+    if (on->table != nullptr) on->table->set_change_cycle(cycle * options_.change_cycles);
+    on->scheduler->set_cycle(cycle);
+  }
+}
+
+std::vector<DeviceStats> Engine::device_stats() {
+  std::vector<DeviceStats> all;
+  for (const auto& on : on_devices_) {
+    DeviceStats& s = all.emplace_back();
+    const Scheduler& scheduler = *on->scheduler;
+    s.name = on->device.info().name;
+    s.backend = on->device.info().backend;
+    s.lost_reason = on->device.lost_reason();
+    s.number = on->device.info().number;
+    s.memory_bytes = on->device.info().memory_bytes;
+    s.power_mw = scheduler.power_mw();
+    s.serves = scheduler.serves();
+    s.queries_min = scheduler.queries_min();
+    s.costs = scheduler.costs();
+    const SchedulerCounters& c = scheduler.counters();
+    s.launches = c.launches.get();
+    s.batches = c.batches.get();
+    s.searched_batches = c.searched_batches.get();
+    s.queries = c.queries.get();
+    s.refused_batches = c.refused_batches.get();
+    s.failed_batches = c.failed_batches.get();
+    s.device_ns = c.device_ns.get();
+    s.cycle_ns = c.cycle_ns.get();
+    s.replica = on->side->stats();
+    if (on->table == nullptr) continue;
+    s.has_index = true;
+    s.cells = on->table->cells();
+    s.resident = index_->overlay(on->table->shard().number).stats().resident;
+  }
+  return all;
+}
+
+// After a device was lost. Everybody waits for it.
+void Engine::bring_index_back() {
+  constexpr unsigned threads_max = 16;
+  const auto start = std::chrono::steady_clock::now();
+  index_->rebuild(maintenance_context_->cache, std::clamp(std::thread::hardware_concurrency(), 1u, threads_max));
+  index_rebuild_ms_.store(
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count()),
+      std::memory_order_relaxed);
+}
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+// What an engine keeps of each of its devices. For the engine's own files.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <optional>
+
+#include "device/device_table.hpp"
+#include "store/engine.hpp"
+
+namespace tandem {
+
+// REQUIRES: a power of two of devices, or none.
+inline std::uint32_t shard_bits_of(const EngineOptions& o) {
+  return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
+}
+
+// What the store has on one device: a replica of its shard of the index, or the shard itself. Its scheduler ends first.
+struct Engine::OnDevice {
+  OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
+    const EngineOptions& o = engine.options_;
+    if (o.index_on_device) {
+      auto own =
+          std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
+      own->load(o.scheduler.deadline * 60);
+      table = own.get();
+      side = std::move(own);
+    } else {
+      side = std::make_unique<Replica>(on, *engine.index_, *engine.replica_log_, engine.epochs_,
+                                       ReplicaOptions{.images = o.device_values, .shard = shard}, &*engine.heap_);
+      round_trip.emplace(on, *engine.index_, engine.epochs_);
+      schedule(engine, shard);
+    }
+  }
+  void schedule(Engine& engine, std::uint32_t shard) {
+    scheduler.emplace(device, *side, options_of(engine, shard), round_trip ? &*round_trip : nullptr);
+  }
+  // As large as the smallest items may make it, so that it need not grow.
+  static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
+    constexpr double load = 0.9;
+    const auto cells = static_cast<std::uint64_t>(static_cast<double>(o.memory_bytes / granule_bytes) / load);
+    return {
+        .cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
+        .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
+        .shard = shard,
+        .change_cycle = o.scheduler.cycle * o.change_cycles};
+  }
+  static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
+    SchedulerOptions options = engine.options_.scheduler;
+    options.processor = std::max(options.processor - static_cast<int>(shard), -1);
+    return options;
+  }
+
+  Device& device;
+  std::unique_ptr<DeviceSide> side;
+  DeviceTable* table = nullptr;  // of `side`, if it has the index
+  std::optional<RoundTrip> round_trip;
+  std::optional<Scheduler> scheduler;
+};
+
+}  // namespace tandem
