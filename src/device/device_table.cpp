@@ -10,7 +10,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 // How often the scheduler looks after what nobody else does: changes of threads that have gone, slots, the load.
-constexpr auto look_every = std::chrono::milliseconds(1);
+constexpr auto look_every = std::chrono::milliseconds(2);
 constexpr std::uint64_t buckets_min = 2;
 
 // As many buckets as the device has memory for.
@@ -40,7 +40,7 @@ DeviceTable::DeviceTable(Device& device, Index& index, EpochDomain& epochs, Heap
       done_there_(device, options.changes_max),
       done_(device, options.changes_max),
       buckets_(make_buckets(device, options.cells)),
-      records_(new Overlay::RecordId[options.changes_max]),
+      taken_(new Overlay::Taken[options.changes_max]),
       stream_(device.make_stream()),
       change_cycle_us_(options.change_cycle.count()) {
   const DeviceStatus status = stream_->zero(buckets_.bytes_at(), buckets_.bytes());
@@ -139,7 +139,7 @@ void DeviceTable::launch_changes() noexcept {
     group_is_open_ = true;
     last_group_ = Steady::now();
   }
-  const std::uint32_t count = overlay().take(changes_.data(), records_.get(), options_.changes_max);
+  const std::uint32_t count = overlay().take(changes_.data(), taken_.get(), options_.changes_max);
   if (shard_.bits != 0) {
     for (std::uint32_t i = 0; i < count; ++i) changes_[i].f = shard_.local(changes_[i].f);
   }
@@ -158,22 +158,19 @@ void DeviceTable::land_changes() noexcept {
   in_flight_ = 0;
   for (std::uint32_t i = 0; i < in_flight_count_; ++i) {
     if (TD_LIKELY(done_[i] != 0)) continue;
-    overlay().failed(records_[i]);
+    overlay().failed(taken_[i]);
     refused_.fetch_add(1, std::memory_order_relaxed);
   }
   if (overlay().is_taking()) return;  // the rest of the group follows
   group_is_open_ = false;
-  const std::uint32_t group = overlay().complete();
-  completed_.push_back({group, epochs_.retire_stamp()});
+  overlay().complete();
+  completed_.push_back(epochs_.retire_stamp());
 }
 
 void DeviceTable::age() noexcept {
   if (!completed_.empty()) {
     const std::uint64_t safe = epochs_.safe_stamp();
-    std::uint32_t group = 0;
-    for (; !completed_.empty() && completed_.front().stamp < safe; completed_.pop_front())
-      group = completed_.front().group;
-    if (group != 0) overlay().safe(group);
+    for (; !completed_.empty() && completed_.front() < safe; completed_.pop_front()) overlay().oldest_is_safe();
   }
   const TimePoint now = Steady::now();
   if (now - last_look_ < look_every) return;

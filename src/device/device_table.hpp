@@ -86,7 +86,7 @@ class DeviceTable final : public DeviceSide {
   DeviceArray<std::uint8_t> done_there_;  // the kernels read it again
   PinnedArray<std::uint8_t> done_;
   DeviceArray<Bucket> buckets_;  // the last that takes the device's memory: as much as there is
-  std::unique_ptr<Overlay::RecordId[]> records_;
+  std::unique_ptr<Overlay::Taken[]> taken_;
   std::unique_ptr<Stream> stream_;
 
   std::atomic<ReplicaState> state_{ReplicaState::absent};
@@ -95,11 +95,7 @@ class DeviceTable final : public DeviceSide {
   std::uint32_t in_flight_count_ = 0;
   bool group_is_open_ = false;  // some of its changes are still to be taken
   TimePoint last_group_{}, last_look_{};
-  struct Completed {
-    std::uint32_t group;
-    std::uint64_t stamp;
-  };
-  std::deque<Completed> completed_;  // groups that are not safe yet
+  std::deque<std::uint64_t> completed_;  // stamps of groups that are not safe yet
   std::atomic<std::uint64_t> launches_{0}, changed_{0}, refused_{0};
 };
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <new>
+#include <utility>
 
 namespace tandem {
 namespace {
 
 constexpr std::uint32_t refill_records = 256;
+// Changes of one thread that are on their way, at most.
+constexpr std::uint32_t queue_max = 1 << 16;
 // Records of a lane that are looked at before its lock is given back.
 constexpr std::uint32_t settle_records = 64;
 // A record may be taken from under a reader and be linked elsewhere: it does not follow such a chain for ever.
@@ -16,51 +20,61 @@ constexpr std::uint32_t steps_max = 1 << 16;
 }  // namespace
 
 Overlay::Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget& budget)
-    : budget_(budget), record_count_(records), margin_(8 + 2 * ((threads_max + lane_count - 1) / lane_count)) {
+    : budget_(budget),
+      record_count_(records),
+      margin_(8 + 2 * ((threads_max + lane_count - 1) / lane_count)),
+      queue_mask_(std::min(queue_max, std::bit_ceil(std::max(records, 2 * margin_))) - 1) {
   const std::uint64_t bytes = std::uint64_t{records} * sizeof(Record);
   if (!budget_.take(bytes)) throw std::bad_alloc();
   try {
     records_ = std::make_unique<Record[]>(records);
     chains_ = std::make_unique<std::atomic<RecordId>[]>(Stripes::count);
     lanes_ = std::make_unique<Lane[]>(lane_count);
-    cut_.resize(lane_count);
   } catch (...) {
     budget_.give_back(bytes);
     throw;
   }
   for (std::uint32_t i = 0; i < Stripes::count; ++i) chains_[i].store(none, std::memory_order_relaxed);
-  for (RecordId r = 0; r < records; ++r) records_[r].next_in_lane = r + 1 < records ? r + 1 : none;
+  for (RecordId r = 0; r < records; ++r) records_[r].next_free = r + 1 < records ? r + 1 : none;
   free_ = records != 0 ? 0 : none;
-  free_count_ = records;
 }
 
 Overlay::~Overlay() { budget_.give_back(std::uint64_t{record_count_} * sizeof(Record)); }
 
-Overlay::Lane& Overlay::my_lane() const noexcept {
+std::uint32_t Overlay::my_number() noexcept {
   static std::atomic<std::uint32_t> threads{0};
   thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % lane_count;
-  return lanes_[mine];
+  return mine;
 }
 
 // --- free records
 
 void Overlay::refill(Lane& lane, std::uint32_t count) noexcept {
   free_lock_.lock();
-  for (; count != 0 && free_ != none; --count, --free_count_) {
+  for (; count != 0 && free_ != none; --count) {
     const RecordId r = free_;
-    free_ = at(r).next_in_lane;
-    at(r).next_in_lane = lane.free;
+    free_ = at(r).next_free;
+    at(r).next_free = lane.free;
     lane.free = r;
     ++lane.free_count;
   }
   free_lock_.unlock();
 }
 
+bool Overlay::is_full(const Lane& lane) const noexcept {
+  return lane.tail.load(std::memory_order_relaxed) - lane.head + margin_ > queue_mask_;
+}
+
 bool Overlay::has_room() noexcept {
   Lane& lane = my_lane();
   lane.lock.lock();
+  if (TD_UNLIKELY(lane.changes == nullptr)) {
+    lane.changes.reset(new (std::nothrow) Change[queue_mask_ + 1]);
+    lane.records.reset(lane.changes != nullptr ? new (std::nothrow) RecordId[queue_mask_ + 1] : nullptr);
+    if (lane.records == nullptr) lane.changes.reset();
+  }
   if (TD_UNLIKELY(lane.free_count < margin_)) refill(lane, refill_records);
-  const bool room = lane.free_count >= margin_;
+  const bool room = lane.free_count >= margin_ && lane.changes != nullptr && !is_full(lane);
   lane.lock.unlock();
   return room;
 }
@@ -69,23 +83,22 @@ Overlay::RecordId Overlay::pop(Lane& lane) noexcept {
   if (TD_UNLIKELY(lane.free == none)) refill(lane, refill_records);
   TD_ASSERT(lane.free != none);  // has_room() left one for each thread that may be here
   const RecordId r = lane.free;
-  lane.free = at(r).next_in_lane;
+  lane.free = at(r).next_free;
   --lane.free_count;
   return r;
 }
 
 void Overlay::push_free(Lane& lane, RecordId r) noexcept {
-  at(r).next_in_lane = lane.free;
+  at(r).next_free = lane.free;
   lane.free = r;
   if (++lane.free_count < 2 * refill_records) return;
   free_lock_.lock();
   for (std::uint32_t i = 0; i < refill_records; ++i) {
     const RecordId given = lane.free;
-    lane.free = at(given).next_in_lane;
-    at(given).next_in_lane = free_;
+    lane.free = at(given).next_free;
+    at(given).next_free = free_;
     free_ = given;
   }
-  free_count_ += refill_records;
   lane.free_count -= refill_records;
   free_lock_.unlock();
 }
@@ -125,12 +138,14 @@ void Overlay::unlink(RecordId r) noexcept {
   link->store(at(r).next.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
-// The record's item is the key's no more. A resident one is in no queue, and goes at once.
+// The record's item is the key's no more, and the device need not hear of it. A resident one is in no queue, and goes
+// at once.
 void Overlay::detach(RecordId r) noexcept {
   unlink(r);
   Record& record = at(r);
   if ((record.flags.load(std::memory_order_relaxed) & resident) == 0) {
     record.flags.fetch_or(detached, std::memory_order_relaxed);
+    lanes_[record.lane].changes[record.place].to.store(no_location, std::memory_order_relaxed);
     return;
   }
   resident_.fetch_sub(1, std::memory_order_relaxed);
@@ -140,52 +155,51 @@ void Overlay::detach(RecordId r) noexcept {
   lane.lock.unlock();
 }
 
-void Overlay::append(Lane& lane, RecordId r) noexcept {
-  at(r).next_in_lane = none;
-  if (lane.tail != none) at(lane.tail).next_in_lane = r;
-  lane.tail = r;
-  if (lane.head == none) lane.head = r;
-  if (lane.unretired == none) lane.unretired = r;
-  if (lane.untaken == none) lane.untaken = r;
-  lane.appended.store(lane.appended.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+void Overlay::append(Lane& lane, RecordId r, Fingerprint f, Location from, Location to) noexcept {
+  const std::uint64_t tail = lane.tail.load(std::memory_order_relaxed);
+  const auto place = static_cast<std::uint32_t>(tail & queue_mask_);
+  Change& change = lane.changes[place];
+  change.f = f;
+  change.from = from;
+  change.to.store(to, std::memory_order_relaxed);
+  lane.records[place] = r;
+  at(r).place = place;
+  lane.tail.store(tail + 1, std::memory_order_relaxed);
 }
 
 void Overlay::put(Fingerprint f, Location from, Location to, RecordId old, bool is_resident) noexcept {
   if (old != none) detach(old);
-  Lane& lane = my_lane();
+  const std::uint32_t mine = my_number();
+  Lane& lane = lanes_[mine];
   lane.lock.lock();
   const RecordId r = pop(lane);
   Record& record = at(r);
   record.signature.store(f.signature, std::memory_order_relaxed);
-  record.hash = f.hash;
   record.to.store(to, std::memory_order_relaxed);
-  record.group.store(0, std::memory_order_relaxed);
-  // A resident one in place of an item that the device may have is a removal, which has a record of its own.
-  record.from = is_resident ? no_location : from;
+  record.lane = static_cast<std::uint8_t>(mine);
   record.flags.store(is_resident ? resident : 0, std::memory_order_relaxed);
   std::atomic<RecordId>& first = chain(f.signature);
   record.next.store(first.load(std::memory_order_relaxed), std::memory_order_relaxed);
   first.store(r, std::memory_order_release);
-  if (!is_resident) append(lane, r);
+  if (!is_resident) append(lane, r, f, from, to);
   lane.lock.unlock();
   if (!is_resident) return;
   resident_.fetch_add(1, std::memory_order_relaxed);
-  if (from != no_location) erase(f, from, none);
+  if (from != no_location) erase(f, from, none);  // the device may have what was there
 }
 
 void Overlay::erase(Fingerprint f, Location from, RecordId old) noexcept {
   if (old != none) detach(old);
-  Lane& lane = my_lane();
+  const std::uint32_t mine = my_number();
+  Lane& lane = lanes_[mine];
   lane.lock.lock();
   const RecordId r = pop(lane);
   Record& record = at(r);
   record.signature.store(f.signature, std::memory_order_relaxed);
-  record.hash = f.hash;
-  record.from = from;
   record.to.store(no_location, std::memory_order_relaxed);
-  record.group.store(0, std::memory_order_relaxed);
+  record.lane = static_cast<std::uint8_t>(mine);
   record.flags.store(detached, std::memory_order_relaxed);
-  append(lane, r);
+  append(lane, r, f, from, no_location);
   lane.lock.unlock();
 }
 
@@ -215,96 +229,110 @@ Item* Overlay::find(Fingerprint f, std::string_view key, const Heap& heap, std::
 
 bool Overlay::has_pending() const noexcept {
   if (cut_lane_ != lane_count) return true;
-  std::uint64_t appended = 0;
-  for (std::uint32_t i = 0; i < lane_count; ++i) appended += lanes_[i].appended.load(std::memory_order_relaxed);
-  return appended != taken_.load(std::memory_order_relaxed);
+  std::uint64_t queued = 0;
+  for (std::uint32_t i = 0; i < lane_count; ++i) queued += lanes_[i].tail.load(std::memory_order_relaxed);
+  return queued != taken_.load(std::memory_order_relaxed);
 }
 
 void Overlay::begin_group() noexcept {
   if (cut_lane_ != lane_count) return;
   for (std::uint32_t i = 0; i < lane_count; ++i) lanes_[i].lock.lock();
-  for (std::uint32_t i = 0; i < lane_count; ++i) {
-    cut_[i] = {lanes_[i].untaken, lanes_[i].tail};
-    lanes_[i].untaken = none;
-  }
+  for (std::uint32_t i = 0; i < lane_count; ++i)
+    cut_[i] = {cut_[i].end, lanes_[i].tail.load(std::memory_order_relaxed)};
   for (std::uint32_t i = 0; i < lane_count; ++i) lanes_[i].lock.unlock();
   cut_lane_ = 0;
-  if (++group_ == 0) group_ = 1;
 }
 
-std::uint32_t Overlay::take(CellChange* changes, RecordId* taken, std::uint32_t count) noexcept {
+std::uint32_t Overlay::take(CellChange* changes, Taken* taken, std::uint32_t count) noexcept {
   std::uint32_t n = 0;
   std::uint64_t looked_at = 0;
   for (; cut_lane_ != lane_count; ++cut_lane_) {
     Cut& cut = cut_[cut_lane_];
-    while (cut.next != none && n != count) {
-      const RecordId r = cut.next;
-      Record& record = at(r);
-      cut.next = r == cut.last ? none : record.next_in_lane;
-      if (cut.next != none) prefetch_read(&at(cut.next));
-      const bool adds = (record.flags.load(std::memory_order_relaxed) & detached) == 0;
-      const Location to = adds ? record.to.load(std::memory_order_relaxed) : no_location;
-      if (record.from != no_location || to != no_location) {
-        changes[n] = {{record.signature.load(std::memory_order_relaxed), record.hash}, record.from, to};
-        taken[n++] = r;
-      }
-      ++looked_at;
-      // From now on the record may go once the group is complete.
-      record.group.store(group_, std::memory_order_release);
+    const Change* const queue = lanes_[cut_lane_].changes.get();
+    const std::uint64_t first = cut.next;
+    for (; cut.next != cut.end && n != count; ++cut.next) {
+      const Change& change = queue[cut.next & queue_mask_];
+      const Location to = change.to.load(std::memory_order_relaxed);
+      if (change.from == no_location && to == no_location) continue;
+      changes[n] = {change.f, change.from, to};
+      taken[n++] = {cut_lane_, cut.next};
     }
-    if (cut.next != none) break;
+    looked_at += cut.next - first;
+    if (cut.next != cut.end) break;
   }
   taken_.store(taken_.load(std::memory_order_relaxed) + looked_at, std::memory_order_relaxed);
   return n;
 }
 
-void Overlay::failed(RecordId record) noexcept { at(record).flags.fetch_or(refused, std::memory_order_relaxed); }
+void Overlay::failed(Taken taken) noexcept {
+  const RecordId r = lanes_[taken.lane].records[taken.place & queue_mask_];
+  at(r).flags.fetch_or(refused, std::memory_order_relaxed);
+}
 
-std::uint32_t Overlay::complete() noexcept {
-  complete_.store(group_, std::memory_order_release);
+void Overlay::complete() {
+  Ends& ends = complete_.emplace_back();
+  for (std::uint32_t i = 0; i < lane_count; ++i) {
+    ends[i] = cut_[i].end;
+    lanes_[i].complete.store(ends[i], std::memory_order_release);
+  }
   groups_.fetch_add(1, std::memory_order_relaxed);
-  return group_;
+}
+
+void Overlay::oldest_is_safe() noexcept {
+  for (std::uint32_t i = 0; i < lane_count; ++i) lanes_[i].safe.store(complete_.front()[i], std::memory_order_release);
+  complete_.pop_front();
 }
 
 // --- what is over
 
 bool Overlay::has_unretired() const noexcept {
-  std::uint64_t appended = 0, retired = 0;
+  std::uint64_t queued = 0, retired = 0;
   for (std::uint32_t i = 0; i < lane_count; ++i) {
     retired += lanes_[i].retired.load(std::memory_order_relaxed);
-    appended += lanes_[i].appended.load(std::memory_order_relaxed);
+    queued += lanes_[i].tail.load(std::memory_order_relaxed);
   }
-  return appended != retired;
+  return queued != retired;
 }
 
 void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept {
-  if (!all) return settle(my_lane(), heap, cache, stripes);
-  for (std::uint32_t i = 0; i < lane_count; ++i) settle(lanes_[i], heap, cache, stripes);
+  if (!all) {
+    Lane& lane = my_lane();
+    lane.lock.lock();
+    lane.is_settled = true;
+    lane.lock.unlock();
+    return settle(lane, heap, cache, stripes);
+  }
+  for (std::uint32_t i = 0; i < lane_count; ++i) {
+    Lane& lane = lanes_[i];
+    lane.lock.lock();
+    const bool by_its_thread = std::exchange(lane.is_settled, false);
+    lane.lock.unlock();
+    if (!by_its_thread) settle(lane, heap, cache, stripes);
+  }
 }
 
-// Neither a stripe nor a cache is locked inside a lane: a writer that holds a stripe locks its lane.
+// Neither a stripe nor a cache is locked inside a lane: a writer that holds a stripe locks its lane. A record's place
+// in the queue is used again only when the record has gone, as until then a writer may detach it.
 void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept {
   for (;;) {
     std::array<Location, settle_records> displaced;
     std::array<RecordId, settle_records> over;
     std::uint32_t displaced_count = 0, over_count = 0;
-    const std::uint32_t complete = complete_.load(std::memory_order_acquire);
-    const std::uint32_t safe = safe_.load(std::memory_order_acquire);
-    if (!lane.lock.try_lock()) return;  // its thread is at it
+    const std::uint64_t complete = lane.complete.load(std::memory_order_acquire);
+    const std::uint64_t safe = lane.safe.load(std::memory_order_acquire);
+    lane.lock.lock();
+    if (lane.is_being_settled) return lane.lock.unlock();
     std::uint64_t retired = 0;
-    while (lane.unretired != none && displaced_count != settle_records &&
-           is_up_to(at(lane.unretired).group.load(std::memory_order_acquire), complete)) {
-      const Record& record = at(lane.unretired);
-      if (record.from != no_location) displaced[displaced_count++] = record.from;
-      lane.unretired = record.next_in_lane;
-      ++retired;
+    for (; lane.unretired < complete && displaced_count != settle_records; ++lane.unretired, ++retired) {
+      const Location from = lane.changes[lane.unretired & queue_mask_].from;
+      if (from != no_location) displaced[displaced_count++] = from;
     }
-    while (lane.head != lane.unretired && over_count != settle_records &&
-           is_up_to(at(lane.head).group.load(std::memory_order_acquire), safe)) {
-      over[over_count++] = lane.head;
-      lane.head = at(lane.head).next_in_lane;
+    const std::uint64_t end = std::min(safe, lane.unretired);
+    for (std::uint64_t place = lane.head; place < end && over_count != settle_records; ++place) {
+      over[over_count] = lane.records[place & queue_mask_];
+      prefetch_write(&at(over[over_count++]));
     }
-    if (lane.head == none) lane.tail = none;
+    lane.is_being_settled = true;
     lane.lock.unlock();
     if (displaced_count != 0) {
       const Heap::Cache::Lock lock(cache);
@@ -312,13 +340,20 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
     }
     // Not before: who waits for slots must find them either here or among the retired.
     lane.retired.fetch_add(retired, std::memory_order_relaxed);
-    if (over_count == 0 && retired == 0) return;
-    const std::uint32_t gone = static_cast<std::uint32_t>(
+    for (std::uint32_t i = 0; i < over_count; ++i) {
+      const std::uint32_t signature = at(over[i]).signature.load(std::memory_order_relaxed);
+      prefetch_write(&stripes.of(signature));
+      prefetch_write(&chain(signature));
+    }
+    const auto gone = static_cast<std::uint32_t>(
         std::remove_if(over.begin(), over.begin() + over_count, [&](RecordId r) { return !let_go(r, stripes); }) -
         over.begin());
     lane.lock.lock();
+    lane.head += over_count;
     for (std::uint32_t i = 0; i < gone; ++i) push_free(lane, over[i]);
+    lane.is_being_settled = false;
     lane.lock.unlock();
+    if (over_count == 0 && retired == 0) return;
   }
 }
 
@@ -348,11 +383,12 @@ void Overlay::retire_all(Heap& heap, Heap::Cache& cache) noexcept {
   for (std::uint32_t i = 0; i < lane_count; ++i) {
     Lane& lane = lanes_[i];
     lane.lock.lock();
-    for (; lane.unretired != none; lane.unretired = at(lane.unretired).next_in_lane) {
-      if (at(lane.unretired).from != no_location) heap.retire(cache, at(lane.unretired).from);
+    for (; lane.unretired < lane.tail.load(std::memory_order_relaxed); ++lane.unretired) {
+      const Location from = lane.changes[lane.unretired & queue_mask_].from;
+      if (from != no_location) heap.retire(cache, from);
     }
-    lane.head = lane.tail = lane.untaken = none;
-    lane.retired.store(lane.appended.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    lane.head = lane.unretired;
+    lane.retired.store(lane.unretired, std::memory_order_relaxed);
     lane.lock.unlock();
   }
 }
@@ -360,7 +396,7 @@ void Overlay::retire_all(Heap& heap, Heap::Cache& cache) noexcept {
 OverlayStats Overlay::stats() const noexcept {
   OverlayStats s;
   s.records = record_count_;
-  for (std::uint32_t i = 0; i < lane_count; ++i) s.changes += lanes_[i].appended.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < lane_count; ++i) s.changes += lanes_[i].tail.load(std::memory_order_relaxed);
   s.taken = taken_.load(std::memory_order_relaxed);
   s.groups = groups_.load(std::memory_order_relaxed);
   s.resident = resident_.load(std::memory_order_relaxed);

@@ -25,11 +25,12 @@
 //
 // Thread safety: as each call says.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "base/fingerprint.hpp"
 #include "base/memory_budget.hpp"
@@ -52,10 +53,14 @@ struct OverlayStats {
 class Overlay {
  public:
   using RecordId = std::uint32_t;
+  struct Taken {
+    std::uint32_t lane;
+    std::uint64_t place;
+  };
   static constexpr RecordId none = UINT32_MAX;
   static constexpr std::uint32_t lane_count = 64;
 
-  // `records` of 32 bytes, drawn from the budget. threads_max: that may have asked has_room() and not written yet.
+  // `records` of 24 bytes, drawn from the budget. threads_max: that may have asked has_room() and not written yet.
   // Throws std::bad_alloc.
   Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget& budget);
   ~Overlay();
@@ -90,22 +95,24 @@ class Overlay {
 
   // Cuts a group, unless one is being taken; then take() copies its changes.
   void begin_group() noexcept;
-  // Up to `count` more changes of the group that the device is to make; record[i] is changes[i]'s. Fewer: that was all.
-  std::uint32_t take(CellChange* changes, RecordId* record, std::uint32_t count) noexcept;
+  // Up to `count` more changes of the group that the device is to make; taken[i] says which record's changes[i] is.
+  // Fewer: that was all.
+  std::uint32_t take(CellChange* changes, Taken* taken, std::uint32_t count) noexcept;
   // Whether the group has changes that were not taken.
   bool is_taking() const noexcept { return cut_lane_ != lane_count; }
   // The device had no room for it: the record becomes resident.
-  void failed(RecordId record) noexcept;
-  // The device has made all changes of the group. Returns its number, for safe().
-  std::uint32_t complete() noexcept;
-  // The batches have ended that were in flight when this group, and those before it, were completed.
-  void safe(std::uint32_t group) noexcept { safe_.store(group, std::memory_order_release); }
+  void failed(Taken taken) noexcept;
+  // The device has made all changes of the group.
+  void complete();
+  // The batches have ended that were in flight when the oldest group that is complete and not safe yet was completed.
+  void oldest_is_safe() noexcept;
   // Whether something is queued that no group has taken.
   bool has_pending() const noexcept;
 
   // --- any thread that holds no stripe and neither its cache's lock
 
-  // Retires what was displaced and lets records go, of this thread's lane; or, all: of every lane.
+  // Retires what was displaced and lets records go, of this thread's lane; or, all: of every lane whose own thread has
+  // not done so since the last time.
   void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept;
   // Whether slots wait for the device, so that who runs out of them should wait, too.
   bool has_unretired() const noexcept;
@@ -118,58 +125,67 @@ class Overlay {
   enum Flag : std::uint8_t { detached = 1, resident = 2, refused = 4 };
   struct Record {
     std::atomic<std::uint32_t> signature{0};
-    std::uint32_t hash = 0;
-    Location from = no_location;
     std::atomic<Location> to{no_location};  // no_location: a removal
     std::atomic<RecordId> next{none};       // under the stripe
-    RecordId next_in_lane = none;           // in the lane's queue, or in a list of free ones
-    std::atomic<std::uint32_t> group{0};    // 0: not taken yet
-    std::atomic<std::uint8_t> flags{0};     // of Flag
+    RecordId next_free = none;
+    std::atomic<std::uint8_t> flags{0};  // of Flag
+    std::uint8_t lane = 0;
+    std::uint32_t place = 0;  // in its queue, modulo its length
   };
-  static_assert(sizeof(Record) == 32);
+  static_assert(sizeof(Record) == 24);
+  // What the device is told. The scheduler reads it, one after the other, and nothing else of a record.
+  struct Change {
+    Fingerprint f;
+    Location from;
+    std::atomic<Location> to;  // no_location once the record is detached
+  };
+  static_assert(sizeof(Change) == 16);
 
-  // A queue of one thread's changes, as long as there are no more threads than lanes.
+  // A queue of one thread's changes, as long as there are no more threads than lanes. Positions count from the start:
+  // head <= unretired <= tail.
   struct alignas(cache_line_bytes) Lane {
     mutable SpinLock lock;
+    bool is_settled = false;  // by its thread, since the scheduler looked
+    bool is_being_settled = false;
     RecordId free = none;
     std::uint32_t free_count = 0;
-    RecordId head = none, tail = none;  // all that have not gone
-    RecordId unretired = none;          // of them, the first one whose slot has not been retired
-    RecordId untaken = none;            // and the first one that no group has taken
-    std::atomic<std::uint64_t> appended{0}, retired{0};
+    std::unique_ptr<Change[]> changes;  // made with the first one
+    std::unique_ptr<RecordId[]> records;
+    std::uint64_t head = 0;       // before it all have gone
+    std::uint64_t unretired = 0;  // before it all slots have been retired
+    std::atomic<std::uint64_t> tail{0}, retired{0};
+    alignas(cache_line_bytes) std::atomic<std::uint64_t> complete{0}, safe{0};  // before them all changes are
   };
   struct Cut {  // of one lane
-    RecordId next = none, last = none;
+    std::uint64_t next = 0, end = 0;
   };
+  using Ends = std::array<std::uint64_t, lane_count>;
 
   Record& at(RecordId r) const noexcept { return records_[r]; }
   std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept { return chains_[Stripes::index_of(signature)]; }
-  Lane& my_lane() const noexcept;
+  static std::uint32_t my_number() noexcept;
+  Lane& my_lane() const noexcept { return lanes_[my_number()]; }
+  bool is_full(const Lane& lane) const noexcept;
   RecordId pop(Lane& lane) noexcept;
   void push_free(Lane& lane, RecordId r) noexcept;
   void refill(Lane& lane, std::uint32_t count) noexcept;
-  void append(Lane& lane, RecordId r) noexcept;
+  void append(Lane& lane, RecordId r, Fingerprint f, Location from, Location to) noexcept;
   void unlink(RecordId r) noexcept;
   void detach(RecordId r) noexcept;
   void settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept;
   bool let_go(RecordId r, Stripes& stripes) noexcept;
-  static bool is_up_to(std::uint32_t group, std::uint32_t last) noexcept {
-    return group != 0 && static_cast<std::int32_t>(last - group) >= 0;
-  }
 
   MemoryBudget& budget_;
-  const std::uint32_t record_count_, margin_;
+  const std::uint32_t record_count_, margin_, queue_mask_;
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<std::atomic<RecordId>[]> chains_;
   std::unique_ptr<Lane[]> lanes_;
   SpinLock free_lock_;
   RecordId free_ = none;
-  std::uint32_t free_count_ = 0;
 
-  std::vector<Cut> cut_;  // the group that is being taken
+  std::array<Cut, lane_count> cut_{};  // the group that is being taken
   std::uint32_t cut_lane_ = lane_count;
-  std::uint32_t group_ = 0;
-  std::atomic<std::uint32_t> complete_{0}, safe_{0};
+  std::deque<Ends> complete_;  // groups that are not safe yet
   std::atomic<std::uint64_t> taken_{0}, groups_{0}, resident_{0};
 };
 
