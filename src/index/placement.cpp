@@ -114,9 +114,12 @@ void Index::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
     }
   };
   std::vector<std::thread> others;
-  try {
-    while (others.size() + 1 < threads) others.emplace_back(insert_pages);
-  } catch (const std::exception&) {  // then with fewer
+  for (bool more = true; more && others.size() + 1 < threads;) {
+    try {
+      others.emplace_back(insert_pages);
+    } catch (const std::exception&) {
+      more = false;  // then with those there are
+    }
   }
   insert_pages();
   for (std::thread& t : others) t.join();
