@@ -248,6 +248,7 @@ std::uint32_t Overlay::take(CellChange* changes, Taken* taken, std::uint32_t cou
   std::uint64_t looked_at = 0;
   for (; cut_lane_ != lane_count; ++cut_lane_) {
     Cut& cut = cut_[cut_lane_];
+    if (cut.next == cut.end) continue;  // its queue may be being made
     const Change* const queue = lanes_[cut_lane_].changes.get();
     const std::uint64_t first = cut.next;
     for (; cut.next != cut.end && n != count; ++cut.next) {

@@ -38,7 +38,8 @@ struct Engine::OnDevice {
   // As large as the smallest items may make it, so that it need not grow.
   static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
     constexpr double load = 0.9;
-    const auto cells = static_cast<std::uint64_t>(static_cast<double>(o.memory_bytes / granule_bytes) / load);
+    const std::uint64_t items_max = o.memory_bytes / granule_bytes;
+    const auto cells = static_cast<std::uint64_t>(static_cast<double>(items_max) / load);
     return {
         .cells = std::bit_ceil(std::max<std::uint64_t>(cells, 1 << 12)) >> shard_bits_of(o),
         .changes_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(o.memory_bytes >> 11, 1 << 10, 1 << 18)),
