@@ -39,7 +39,7 @@ class DeviceChangeContract : public DeviceContract {
     return {location.data(), location.data() + count};
   }
   // How often each cell is in the table.
-  std::map<std::uint64_t, std::uint32_t> cells_of(const DeviceTable& table) {
+  std::map<std::uint64_t, std::uint32_t> cells_of(const TestedTable& table) {
     std::map<std::uint64_t, std::uint32_t> cells;
     for (const Bucket& bucket : download(table.buckets(), table.bucket_count())) {
       for (const std::uint64_t bits : bucket.cell) {
@@ -62,7 +62,7 @@ class Twins {
   Twins(Device& device, Stream& stream, std::uint32_t buckets, std::uint32_t signatures)
       : table_(device, stream, buckets), host_(2 * buckets), signatures_(signatures) {}
 
-  const DeviceTable& table() const { return table_; }
+  const TestedTable& table() const { return table_; }
   IndexView host() const { return host_.view(); }
   std::size_t items() const { return where_.size(); }
   std::uint64_t refused() const { return refused_; }
@@ -181,7 +181,7 @@ class Twins {
   }
   Location never() { return --last_location_; }
 
-  DeviceTable table_;
+  TestedTable table_;
   CheckTable host_;
   std::uint32_t signatures_;
   std::unordered_map<std::uint64_t, Location> where_;
@@ -221,7 +221,7 @@ TEST_P(DeviceChangeContract, DoesWhatTheScalarLanesDo) {
 // Changes and searches queued behind each other, none waited for: each search sees what was queued before it.
 TEST_P(DeviceChangeContract, FollowsOneKeyThroughManyCalls) {
   constexpr std::uint32_t keys = 64, calls = 100, rounds = contract_effort * 5;
-  const DeviceTable table(*device, *stream, 256);
+  const TestedTable table(*device, *stream, 256);
   std::vector<Fingerprint> all;
   // Key 0 has a signature of its own, so that a search finds nothing else; up to eight others share one.
   for (std::uint32_t key = 0; key < keys; ++key) all.push_back({1 + (key + 7) / 8, random_fingerprint(key, 0).hash});
@@ -261,7 +261,7 @@ TEST_P(DeviceChangeContract, FollowsOneKeyThroughManyCalls) {
 }
 
 TEST_P(DeviceChangeContract, SaysWhenThereIsNoRoom) {
-  const DeviceTable table(*device, *stream, 2);
+  const TestedTable table(*device, *stream, 2);
   const DeviceIndex index = table.index();
   std::map<std::uint64_t, std::uint32_t> cells;
   const auto key = [](std::uint32_t k) { return random_fingerprint(k, 0); };
@@ -290,7 +290,7 @@ TEST_P(DeviceChangeContract, SaysWhenThereIsNoRoom) {
 TEST_P(DeviceChangeContract, FillsAnEmptyTableInOneCallAndEmptiesIt) {
   constexpr std::uint32_t buckets = contract_effort * 1024;
   constexpr auto count = static_cast<std::uint32_t>(0.95 * buckets * bucket_cells);
-  const DeviceTable table(*device, *stream, buckets);
+  const TestedTable table(*device, *stream, buckets);
   std::vector<CellChange> changes;
   std::vector<Fingerprint> f;
   for (std::uint32_t k = 0; k < count; ++k) {

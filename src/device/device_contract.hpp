@@ -104,9 +104,9 @@ class DeviceContract : public testing::TestWithParam<DeviceKind> {
 };
 
 // An empty table in the device's memory, and the words that apply() needs beside it.
-class DeviceTable {
+class TestedTable {
  public:
-  DeviceTable(Device& device, Stream& stream, std::uint32_t buckets)
+  TestedTable(Device& device, Stream& stream, std::uint32_t buckets)
       : buckets_(device, buckets), winners_(device, std::uint64_t{buckets} * bucket_cells) {
     EXPECT_EQ(stream.zero(buckets_.bytes_at(), buckets_.bytes()), DeviceStatus::ok);
     EXPECT_EQ(stream.zero(winners_.bytes_at(), winners_.bytes()), DeviceStatus::ok);
@@ -141,7 +141,7 @@ class DeviceChurn {
 
   std::size_t items() const { return where_.size(); }
   std::uint64_t refused() const { return refused_; }
-  const DeviceTable& table() const { return table_; }
+  const TestedTable& table() const { return table_; }
 
   void insert(std::uint32_t count) {
     KeyBatch batch;
@@ -241,7 +241,7 @@ class DeviceChurn {
 
   Device& device_;
   Stream& stream_;
-  DeviceTable table_;
+  TestedTable table_;
   std::uint32_t signatures_;
   std::unordered_map<std::uint64_t, Location> where_;
   std::uint64_t next_key_ = 0, refused_ = 0;

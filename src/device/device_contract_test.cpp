@@ -116,7 +116,7 @@ TEST_P(DeviceContract, CopiesAndZeroes) {
 }
 
 TEST_P(DeviceContract, NothingToDoIsDone) {
-  const DeviceTable table(*device, *stream, 2);
+  const TestedTable table(*device, *stream, 2);
   const DeviceIndex index = table.index();
   EXPECT_EQ(stream->copy_to_device({}, nullptr, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->copy_to_host(nullptr, {}, 0), DeviceStatus::ok);
@@ -140,7 +140,7 @@ TEST_P(DeviceContract, SearchAnswersAsTheHostDoes) {
         const auto keys = static_cast<std::uint32_t>(load * buckets * bucket_cells);
         for (std::uint32_t key = 0; key < keys; ++key)
           (void)cuckoo_scalar.insert(host.view(), random_fingerprint(key, signatures), key + 1);
-        const DeviceTable table(*device, *stream, buckets);
+        const TestedTable table(*device, *stream, buckets);
         upload(table.buckets(), host.view().buckets, buckets);
 
         // Keys of the table and others, also of signatures that it has elsewhere.
@@ -201,7 +201,7 @@ TEST_P(DeviceContract, InsertSaysWhenTheTableIsFull) {
 }
 
 TEST_P(DeviceContract, EraseRemovesAKeyOnce) {
-  const DeviceTable table(*device, *stream, 64);
+  const TestedTable table(*device, *stream, 64);
   constexpr std::uint32_t count = 1000;
   const PinnedArray<Fingerprint> f = pinned(std::vector<Fingerprint>(count, random_fingerprint(1, 0)));
   const PinnedArray<Location> location = pinned(std::vector<Location>(count, 77));
@@ -223,7 +223,7 @@ TEST_P(DeviceContract, ApplyStoresTheLastOfSeveral) {
                        Case{contract_effort * 1024, contract_effort * 20'000, 100},
                        Case{contract_effort * 1024, contract_effort * 5'000, big * 2}}) {
     SCOPED_TRACE(testing::Message() << c.buckets << " buckets, " << c.count << " cells of " << c.range);
-    const DeviceTable table(*device, *stream, c.buckets);
+    const TestedTable table(*device, *stream, c.buckets);
     std::vector<std::uint64_t> expected(table.cells());
     const PinnedArray<DirtyCell> cells(*device, c.count);
     const DeviceArray<DirtyCell> cells_array(*device, c.count);
@@ -341,7 +341,7 @@ TEST_P(DeviceContract, StreamsOfSeveralThreads) {
   const auto keys = static_cast<std::uint32_t>(0.9 * buckets * bucket_cells);
   for (std::uint32_t key = 0; key < keys; ++key)
     (void)cuckoo_scalar.insert(host.view(), random_fingerprint(key, 0), key + 1);
-  const DeviceTable table(*device, *stream, buckets);
+  const TestedTable table(*device, *stream, buckets);
   upload(table.buckets(), host.view().buckets, buckets);
   ASSERT_EQ(finish(*stream), DeviceStatus::ok);
 
@@ -375,7 +375,7 @@ TEST_P(DeviceContract, StreamsOfSeveralThreads) {
 // --- loss
 
 TEST_P(DeviceContract, AbandonedIsLostForGood) {
-  const DeviceTable table(*device, *stream, 1024);
+  const TestedTable table(*device, *stream, 1024);
   const PinnedArray<std::uint64_t> block(*device, 1 << 16);
   const DeviceArray<std::uint64_t> array(*device, 1 << 16);
   const DeviceMark before = stream->mark();

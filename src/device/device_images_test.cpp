@@ -54,7 +54,7 @@ class DeviceImagesContract : public DeviceContract {
   }
 
   // Searches for the keys in several parts, and compares what comes with the model.
-  void search(const DeviceTable& table, const std::vector<Fingerprint>& keys, const std::vector<Location>& expected) {
+  void search(const TestedTable& table, const std::vector<Fingerprint>& keys, const std::vector<Location>& expected) {
     const auto count = static_cast<std::uint32_t>(keys.size());
     const PinnedArray<Fingerprint> f = pinned(keys);
     const PinnedArray<Location> location(*device, count);
@@ -149,7 +149,7 @@ TEST_P(DeviceImagesContract, SearchesReturnItems) {
     }
     for (std::size_t n = 0; n < item_at.size(); ++n)
       ASSERT_TRUE(cuckoo_scalar.insert(host.view(), random_fingerprint(n, 0), item_at[n]));
-    const DeviceTable table(*device, *stream, 1024);
+    const TestedTable table(*device, *stream, 1024);
     upload(table.buckets(), host.view().buckets, 1024);
     ASSERT_NO_FATAL_FAILURE(apply(places, granules));
     for (const std::uint32_t count : {1u, 31u, 33u, 128u, 1000u, 5000u}) {
@@ -184,7 +184,7 @@ TEST_P(DeviceImagesContract, OnlyPartsThatAskGetImages) {
   const CheckTable host(2);
   const Fingerprint f = random_fingerprint(1, 0);
   ASSERT_TRUE(cuckoo_scalar.insert(host.view(), f, 7));
-  const DeviceTable table(*device, *stream, 2);
+  const TestedTable table(*device, *stream, 2);
   upload(table.buckets(), host.view().buckets, 2);
   const std::uint64_t fixed = word::KeyBytes::put(word::ValueBytes::put(0, 8), 8);
   ASSERT_NO_FATAL_FAILURE(apply({7}, {Granule{{static_cast<std::uint64_t>(ItemState::live), fixed, 3, 4}}}));

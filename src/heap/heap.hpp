@@ -70,7 +70,7 @@ class Heap {
   // Whether it lies in the heap, and is no copy elsewhere.
   bool holds(const Item* item) const noexcept {
     const char* const at = reinterpret_cast<const char*>(item);
-    return at >= base_ && at < base_ + reserved_bytes() + page_bytes;
+    return at >= base_ + page_bytes && at < base_ + page_bytes + reserved_bytes();  // there is no page 0
   }
   // Of any item, huge ones included.
   TD_INLINE std::uint64_t value_bytes(const Item* item) const noexcept {
