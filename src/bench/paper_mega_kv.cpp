@@ -17,15 +17,16 @@ namespace {
 
 using namespace mega_kv_paper;
 
-// Fig. 1's parts of a GET. The paper counts the comparison of the key to the index operation, as MICA does it there.
+// Fig. 1's get_parts of a GET. The paper counts the comparison of the key to the index operation, as MICA does it
+// there.
 struct Part {
   std::string_view name;
   std::array<std::string_view, 3> tasks;
 };
-constexpr std::array<Part, 4> parts = {{{"network and parsing (RV, PP, SD)", {"RV", "PP", "SD"}},
-                                        {"memory management (MM)", {"MM"}},
-                                        {"index operations (IN, KC)", {"IN", "KC"}},
-                                        {"value (RD, WR)", {"RD", "WR"}}}};
+constexpr std::array<Part, 4> get_parts = {{{"network and parsing (RV, PP, SD)", {"RV", "PP", "SD"}},
+                                            {"memory management (MM)", {"MM"}},
+                                            {"index operations (IN, KC)", {"IN", "KC"}},
+                                            {"value (RD, WR)", {"RD", "WR"}}}};
 
 double share_of(const Json& tasks, const Part& part) {
   double share = 0;
@@ -43,7 +44,7 @@ void figure_1(PaperRun& run) {
   settings.threads = {1};
   if (run.options().quick) settings.batches = {16};  // some batches of such a short turn are timed
   const Json cells = run.engine(settings);
-  for (const Part& part : parts) {
+  for (const Part& part : get_parts) {
     std::vector<PaperRun::Point> points;
     for (std::size_t i = 0; i < data_sets.size(); ++i) {
       const auto runs = PaperRun::throughput(cells[i], "").runs;
