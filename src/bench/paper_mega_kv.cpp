@@ -17,7 +17,7 @@ namespace {
 
 using namespace mega_kv_paper;
 
-// Fig. 1's get_parts of a GET. The paper counts the comparison of the key to the index operation, as MICA does it
+// Fig. 1's parts of a GET. The paper counts the comparison of the key to the index operation, as MICA does it
 // there.
 struct Part {
   std::string_view name;
