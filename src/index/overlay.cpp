@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint32_t refill_records = 256;
 // Changes of one thread that are on their way, at most.
 constexpr std::uint32_t queue_max = 1 << 16;
+constexpr std::uint32_t stripe_bits = std::bit_width(Stripes::count) - 1, chain_bits_max = 21;
 // Records of a lane that are looked at before its lock is given back.
 constexpr std::uint32_t settle_records = 64;
 // A record may be taken from under a reader and be linked elsewhere: it does not follow such a chain for ever.
@@ -23,18 +24,19 @@ Overlay::Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget&
     : budget_(budget),
       record_count_(records),
       margin_(8 + 2 * ((threads_max + lane_count - 1) / lane_count)),
-      queue_mask_(std::min(queue_max, std::bit_ceil(std::max(records, 2 * margin_))) - 1) {
+      queue_mask_(std::min(queue_max, std::bit_ceil(std::max(records, 2 * margin_))) - 1),
+      chain_bits_(std::clamp(static_cast<std::uint32_t>(std::bit_width(records)), stripe_bits, chain_bits_max)) {
   const std::uint64_t bytes = std::uint64_t{records} * sizeof(Record);
   if (!budget_.take(bytes)) throw std::bad_alloc();
   try {
     records_ = std::make_unique<Record[]>(records);
-    chains_ = std::make_unique<std::atomic<RecordId>[]>(Stripes::count);
+    chains_ = std::make_unique<std::atomic<RecordId>[]>(std::size_t{1} << chain_bits_);
     lanes_ = std::make_unique<Lane[]>(lane_count);
   } catch (...) {
     budget_.give_back(bytes);
     throw;
   }
-  for (std::uint32_t i = 0; i < Stripes::count; ++i) chains_[i].store(none, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < std::size_t{1} << chain_bits_; ++i) chains_[i].store(none, std::memory_order_relaxed);
   for (RecordId r = 0; r < records; ++r) records_[r].next_free = r + 1 < records ? r + 1 : none;
   free_ = records != 0 ? 0 : none;
 }

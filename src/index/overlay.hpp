@@ -162,7 +162,10 @@ class Overlay {
   using Ends = std::array<std::uint64_t, lane_count>;
 
   Record& at(RecordId r) const noexcept { return records_[r]; }
-  std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept { return chains_[Stripes::index_of(signature)]; }
+  // Several chains to a stripe, each of one stripe alone, so that there are more of them than records.
+  std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept {
+    return chains_[Stripes::mix(signature) >> (32 - chain_bits_)];
+  }
   static std::uint32_t my_number() noexcept;
   Lane& my_lane() const noexcept { return lanes_[my_number()]; }
   bool is_full(const Lane& lane) const noexcept;
@@ -176,7 +179,7 @@ class Overlay {
   bool let_go(RecordId r, Stripes& stripes) noexcept;
 
   MemoryBudget& budget_;
-  const std::uint32_t record_count_, margin_, queue_mask_;
+  const std::uint32_t record_count_, margin_, queue_mask_, chain_bits_;
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<std::atomic<RecordId>[]> chains_;
   std::unique_ptr<Lane[]> lanes_;

@@ -49,7 +49,8 @@ class Stripes {
   static constexpr std::uint32_t count = 1 << 16;
   static constexpr std::uint64_t bytes = count * sizeof(Stripe);
 
-  static constexpr std::uint32_t index_of(std::uint32_t signature) { return (signature * 0x9E3779B1u) >> 16; }
+  static constexpr std::uint32_t mix(std::uint32_t signature) { return signature * 0x9E3779B1u; }
+  static constexpr std::uint32_t index_of(std::uint32_t signature) { return mix(signature) >> 16; }
   TD_INLINE Stripe& of(std::uint32_t signature) noexcept { return words_[index_of(signature)]; }
   TD_INLINE const Stripe& of(std::uint32_t signature) const noexcept { return words_[index_of(signature)]; }
 
