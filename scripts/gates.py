@@ -169,7 +169,9 @@ def run(step: Step) -> tuple[int, int]:
     began = time.monotonic()
     with log.open("w") as out:
         command = ["bash", "-euo", "pipefail", "-c", (IDLE if step.beside else "") + step.script]
-        status = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        _, ended, usage = os.wait4(process.pid, 0)
+        status = process.returncode = os.waitstatus_to_exitcode(ended)
     text = log.read_text(errors="replace")
     passed, failed = (1, 0)
     if step.count:
@@ -177,7 +179,8 @@ def run(step: Step) -> tuple[int, int]:
     if status and not failed:
         passed, failed = (passed if step.count else 0), 1
     tests = f", {passed + failed} tests" if step.count else ""
-    line = f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s{tests}\n"
+    used = usage.ru_utime + usage.ru_stime
+    line = f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s (processor {used:.0f} s){tests}\n"
     if status:
         line += f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}\n"
     print(line, end="", flush=True)

@@ -395,17 +395,21 @@ TEST_P(RestartCrash, EveryKeyHoldsWhatWasAcknowledged) {
 #endif
   const int crashes = told != nullptr ? std::atoi(told) : crashes_default;
   TestRandom random(std::random_device{}());
-  for (int i = 0; i < crashes; ++i) {
+  // Where a machine is so busy that most processes end before they change anything, more of them.
+  const std::uint64_t enough = static_cast<std::uint64_t>(crashes) * 10;
+  const auto seen = [&] { return std::min(journal->operations.load(), journal->recovered.load()); };
+  int i = 0;
+  for (; i < crashes || (seen() <= enough && i < 20 * crashes); ++i) {
     ASSERT_TRUE(let_live(static_cast<std::uint64_t>(i) + 1, random))
         << "after " << i << " kills: " << journal->complaint;
   }
-  EXPECT_GT(journal->operations.load(), static_cast<std::uint64_t>(crashes) * 10);
-  EXPECT_GT(journal->recovered.load(), static_cast<std::uint64_t>(crashes) * 10);
+  EXPECT_GT(journal->operations.load(), enough);
+  EXPECT_GT(journal->recovered.load(), enough);
   if (!GetParam().evict) {
     EXPECT_EQ(journal->missing.load(), 0u);
   }
   RecordProperty("operations", std::to_string(journal->operations.load()));
-  std::printf("%d kills, %llu operations, %llu items read after restarts, %llu evicted, %llu flushes\n", crashes,
+  std::printf("%d kills, %llu operations, %llu items read after restarts, %llu evicted, %llu flushes\n", i,
               static_cast<unsigned long long>(journal->operations.load()),
               static_cast<unsigned long long>(journal->recovered.load()),
               static_cast<unsigned long long>(journal->missing.load()),
