@@ -180,7 +180,8 @@ def run(step: Step) -> tuple[int, int]:
         passed, failed = (passed if step.count else 0), 1
     tests = f", {passed + failed} tests" if step.count else ""
     used = usage.ru_utime + usage.ru_stime
-    line = f"{'FAIL' if status else 'ok':4} {step.name:8} {time.monotonic() - began:7.1f} s (processor {used:.0f} s){tests}\n"
+    took = f"{time.monotonic() - began:7.1f} s (processor {used:.0f} s)"
+    line = f"{'FAIL' if status else 'ok':4} {step.name:8} {took}{tests}\n"
     if status:
         line += f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}\n"
     print(line, end="", flush=True)

@@ -30,6 +30,14 @@ std::vector<unsigned> threads_of(const EngineSettings& settings) {
   return {static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), threads_limit))};
 }
 
+// Of the cells with this cycle.
+std::vector<std::uint32_t> batches_of(const EngineSettings& settings, unsigned cycle_us) {
+  if (settings.batches_per_us.empty()) return settings.batches;
+  std::vector<std::uint32_t> batches;
+  for (const std::uint32_t requests : settings.batches_per_us) batches.push_back(requests * cycle_us);
+  return batches;
+}
+
 std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
   std::vector<workload::Spec> specs;
   for (const std::string& name : settings.workloads) {
@@ -142,8 +150,13 @@ void validate(const EngineSettings& settings) {
     if (threads == 0 || threads > threads_limit) refuse(fmt::format("threads: 1 to {}", threads_limit));
   }
   if (settings.batches.empty()) refuse("no batch size was named");
-  for (const std::uint32_t batch : settings.batches) {
-    if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
+  for (const unsigned cycle_us : settings.cycles_us) {
+    if (cycle_us == 0 && !settings.batches_per_us.empty()) refuse("batches by time need a cycle");
+    if (std::ranges::any_of(settings.batches_per_us, [](std::uint32_t requests) { return requests > batch_limit; }))
+      refuse(fmt::format("requests for a microsecond: 1 to {}", batch_limit));
+    for (const std::uint32_t batch : batches_of(settings, cycle_us)) {
+      if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
+    }
   }
   if (settings.rounds == 0) refuse("rounds: at least 1");
   if (settings.tape.ops == 0) refuse("requests: at least 1");
@@ -164,7 +177,11 @@ std::string command_line(const EngineSettings& settings) {
     add("items", fmt::format("{}B", settings.item_bytes));
   }
   add("threads", fmt::format("{}", fmt::join(threads_of(settings), ",")));
-  add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
+  if (settings.batches_per_us.empty()) {
+    add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
+  } else {
+    add("batch-per-us", fmt::format("{}", fmt::join(settings.batches_per_us, ",")));
+  }
   add("protocol", std::string(to_string(settings.protocol)));
   if (settings.getk) line.append(" --getk");
   add("plan", settings.plan);
@@ -200,13 +217,14 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
                                                specs.begin() + static_cast<std::ptrdiff_t>(first + step));
     cells.load(together);
     for (const unsigned t : threads) {
-      for (const std::uint32_t batch : settings.batches) {
-        for (const unsigned cycle_us : settings.cycles_us) {
+      for (const unsigned cycle_us : settings.cycles_us) {
+        for (const std::uint32_t batch : batches_of(settings, cycle_us)) {
           EngineSettings one = settings;
           one.workloads.clear();
           for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
           one.threads = {t};
           one.batches = {batch};
+          one.batches_per_us.clear();
           one.cycles_us = {cycle_us};
           cells.store->engine().set_cycle(std::chrono::microseconds(cycle_us));
           summary.push_back(run_cell(one, together, *cells.store, document, hooks));

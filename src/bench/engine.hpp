@@ -27,6 +27,7 @@ struct EngineSettings {
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
   std::vector<unsigned> threads;  // empty: one for each processor
   std::vector<std::uint32_t> batches = {1024};
+  std::vector<std::uint32_t> batches_per_us;  // in place of them: requests for each microsecond of the cycle
   WireProtocol protocol = WireProtocol::text;
   bool getk = false;  // also run everything with GETs whose keys the client compares; meta alone
   std::string plan = "cpu";

@@ -273,24 +273,6 @@ TEST(BenchEngine, ValuesSentFromTheHeapAreVerifiedToo) {
   EXPECT_GT(reply_bytes, 400U * 40000U);
 }
 
-class BenchEnginePlan : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Simulated, BenchEnginePlan, testing::Values("mirrored-sim", "mirrored-values-sim"),
-                         [](const auto& test) { return std::string(test.index == 0 ? "search" : "values"); });
-
-TEST_P(BenchEnginePlan, WithADeviceAnswersTheSame) {
-  EngineSettings settings = quick({"K8-G95-U", "K16-G50-S", "K128-G100-U"});
-  settings.plan = GetParam();
-  settings.ops = 5000;
-  Json document = new_document();
-  run_engine(settings, document);
-  EXPECT_EQ(errors_of(document), "");
-  for (const Json& run : runs_of(document, "tandem")) {
-    EXPECT_EQ(run["result"]["ops"], run["settings"]["threads"].get<int>() * 5000);
-    EXPECT_EQ(run["result"]["hits"], run["result"]["gets"]);
-    EXPECT_GT(run["result"]["device"]["searched"], 2500);
-  }
-}
-
 // What an outsider does to the store before anything is measured.
 std::string errors_after(const std::string& request, const std::string& workload = "K8-G100-U") {
   EngineSettings settings = quick({workload});
@@ -448,6 +430,7 @@ TEST(BenchEngine, WhatCannotRunIsRefusedBeforeAnythingRuns) {
   EXPECT_NE(refused([](auto& s) { s.threads = {0}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.batches = {0}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.batches = {100'000}; }), "accepted");
+  EXPECT_NE(refused([](auto& s) { s.batches_per_us = {4}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.rounds = 0; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.seconds = std::nan(""); }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.subjects = {"embedded"}; }), "accepted");

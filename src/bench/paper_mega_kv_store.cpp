@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/engine_subject.hpp"
 #include "bench/engine_threads.hpp"
@@ -10,6 +13,10 @@
 
 namespace tandem::bench::mega_kv_paper {
 namespace {
+
+EngineSettings cpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
+  return run.engine_settings(std::move(workloads));
+}
 
 // The plan mega-kv. The scheduler's thread has a processor of its own, if there are two.
 EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
@@ -51,27 +58,29 @@ PaperRun::Point latency(const Json& document, const Json& cell, const char* perc
 
 struct CycleCells {
   unsigned cycle_us;
-  Json cells;  // by batch size
+  std::vector<Json> cells;  // by batch size
 };
 
-constexpr std::array cycles_us = {60U, 80U, 120U, 160U, 200U, 240U, 280U, 320U};
-
-// For each cycle, batches that a thread fills in it at several rates: a thread has three under way, and each waits for
-// its launch.
-std::vector<CycleCells> by_cycle(PaperRun& run, const std::string& workload) {
-  constexpr std::array queries_per_us = {4U, 8U, 16U, 32U};
-  constexpr std::uint32_t batch_max = 16'384;
-  std::vector<CycleCells> all;
-  for (const unsigned cycle_us : cycles_us) {
-    EngineSettings settings = gpu_settings(run, {workload});
-    settings.cycles_us = {cycle_us};
-    settings.batches.clear();
-    for (const unsigned queries : queries_per_us) settings.batches.push_back(std::min(queries * cycle_us, batch_max));
-    if (run.options().quick) {
-      if (cycle_us != 160) continue;
-      settings.batches = {256};
+// By workload, and by cycle: batches that a thread fills in it at several rates. A thread has three under way, and each
+// waits for its launch.
+std::vector<std::vector<CycleCells>> by_cycle(PaperRun& run, const std::vector<std::string>& workloads) {
+  EngineSettings settings = gpu_settings(run, workloads);
+  settings.cycles_us = {60, 80, 120, 160, 200, 240, 280, 320};
+  settings.batches_per_us = {3, 4, 6, 12};
+  if (run.options().quick) {
+    settings.cycles_us = {160};
+    settings.batches_per_us = {2};
+  } else {
+    settings.tape.ops = 1 << 19;  // many cells: a second of preparation for each would be most of the time
+  }
+  const Json cells = run.engine(settings);
+  std::vector<std::vector<CycleCells>> all(workloads.size());
+  std::size_t next = 0;
+  for (std::vector<CycleCells>& of_workload : all) {
+    for (const unsigned cycle_us : settings.cycles_us) {
+      CycleCells& c = of_workload.emplace_back(CycleCells{cycle_us, {}});
+      for (std::size_t i = 0; i < settings.batches_per_us.size(); ++i) c.cells.push_back(cells[next++]);
     }
-    all.push_back({cycle_us, run.engine(settings)});
   }
   return all;
 }
@@ -80,24 +89,33 @@ std::vector<CycleCells> by_cycle(PaperRun& run, const std::string& workload) {
 
 void figure_13(PaperRun& run) {
   run.axes("data set", "throughput of one node", "Mops/s");
-  const bool with_gpu = has_gpu(run);
-  for (const std::string_view get : {"G95", "G100"}) {
-    for (const std::string_view keys : {"U", "S"}) {
-      std::vector<std::string> workloads;
-      for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-{}-{}", set.workload, get, keys));
-      const std::string what = fmt::format("{} % GET, {}", get.substr(1), keys == "U" ? "uniform" : "zipf 0.99");
-      const auto measure = [&](EngineSettings settings, const std::string& plan) {
-        settings.protocol = WireProtocol::meta;
-        settings.getk = true;
-        const Json cells = run.engine(settings);
-        run.measured(fmt::format("{}, get, {}", plan, what), points_of(cells));
-        run.measured(fmt::format("{}, getk, {}", plan, what), points_of(cells, subject_wire_getk));
-      };
-      measure(run.engine_settings(workloads), "CPU plan");
-      if (with_gpu && !(run.options().quick && workloads.front() != "K8-G95-U"))
-        measure(gpu_settings(run, workloads), plan_name(run));
+  struct Kind {
+    std::string_view get, keys;
+  };
+  constexpr std::array<Kind, 4> kinds = {{{"G95", "U"}, {"G95", "S"}, {"G100", "U"}, {"G100", "S"}}};
+  // A data set's keys are stored once for all of them.
+  const auto measure = [&](EngineSettings (*settings_of)(const PaperRun&, std::vector<std::string>),
+                           const std::string& plan, std::size_t kind_count) {
+    std::vector<std::string> workloads;
+    for (const DataSet& set : data_sets) {
+      for (std::size_t k = 0; k < kind_count; ++k)
+        workloads.push_back(fmt::format("{}-{}-{}", set.workload, kinds[k].get, kinds[k].keys));
     }
-  }
+    EngineSettings settings = settings_of(run, workloads);
+    settings.protocol = WireProtocol::meta;
+    settings.getk = true;
+    const Json cells = run.engine(settings);
+    for (std::size_t k = 0; k < kind_count; ++k) {
+      Json of_kind = Json::array();
+      for (std::size_t i = 0; i < data_sets.size(); ++i) of_kind.push_back(cells[i * kind_count + k]);
+      const std::string what =
+          fmt::format("{} % GET, {}", kinds[k].get.substr(1), kinds[k].keys == "U" ? "uniform" : "zipf 0.99");
+      run.measured(fmt::format("{}, get, {}", plan, what), points_of(of_kind));
+      run.measured(fmt::format("{}, getk, {}", plan, what), points_of(of_kind, subject_wire_getk));
+    }
+  };
+  measure(cpu_settings, "CPU plan", kinds.size());
+  if (has_gpu(run)) measure(gpu_settings, plan_name(run), run.options().quick ? 1 : kinds.size());
   run.not_given(
       "paper: Mega-KV and MICA",
       "figure 13, a plot; section 8.3, text: Mega-KV is 1.3 to 2.9 times MICA with 95 % GET, 1.3 to 2.6 times "
@@ -126,9 +144,10 @@ void table_3(PaperRun& run) {
 
 void figure_16(PaperRun& run) {
   run.axes("scheduling cycle C (us)", "throughput", "Mops/s", true);
-  for (const std::string_view get : {"G95", "G100"}) {
+  const std::vector<std::vector<CycleCells>> by_workload = by_cycle(run, {"K8-G95-U", "K8-G100-U"});
+  for (std::size_t w = 0; w < by_workload.size(); ++w) {
     std::vector<PaperRun::Point> points;
-    for (const CycleCells& c : by_cycle(run, fmt::format("K8-{}-U", get))) {
+    for (const CycleCells& c : by_workload[w]) {
       PaperRun::Point best;
       for (const Json& cell : c.cells) {
         PaperRun::Point point = PaperRun::throughput(cell, std::to_string(c.cycle_us));
@@ -136,7 +155,7 @@ void figure_16(PaperRun& run) {
       }
       points.push_back(std::move(best));
     }
-    run.measured(fmt::format("{}, {} % GET", plan_name(run), get.substr(1)), std::move(points),
+    run.measured(fmt::format("{}, {} % GET", plan_name(run), w == 0 ? 95 : 100), std::move(points),
                  "of each cycle the batch size that did most");
   }
   run.given("paper: four nodes, 8 GPUs, 95 % GET", "section 8.7, text", {{"160", 639}});
@@ -147,7 +166,8 @@ void figure_17(PaperRun& run) {
   std::vector<PaperRun::Point> p50, p95, p99;
   std::vector<unsigned> within, beyond;
   std::vector<std::string> names;
-  for (const CycleCells& c : by_cycle(run, "K8-G95-S")) {
+  const std::vector<std::vector<CycleCells>> by_workload = by_cycle(run, {"K8-G95-S"});
+  for (const CycleCells& c : by_workload.front()) {
     const double limit_us = 3.0 * c.cycle_us;
     const std::string& x = names.emplace_back(std::to_string(c.cycle_us));
     const Json* chosen = nullptr;

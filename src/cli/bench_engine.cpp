@@ -61,9 +61,12 @@ void add_options(CLI::App& app, EngineArguments& g) {
   app.add_option("--threads", s.threads,
                  "thread counts, each thread on a processor of its own (default: all processors)")
       ->delimiter(',');
-  app.add_option("--batch", s.batches, "requests that are parsed and run together")
+  auto* const batch = app.add_option("--batch", s.batches, "requests that are parsed and run together")
+                          ->delimiter(',')
+                          ->capture_default_str();
+  app.add_option("--batch-per-us", s.batches_per_us, "or so many requests for each microsecond of --cycle")
       ->delimiter(',')
-      ->capture_default_str();
+      ->excludes(batch);
   app.add_option("--protocol", g.protocol, "text, meta or binary")->capture_default_str();
   app.add_flag("--getk", s.getk,
                "with --protocol meta: beside each subject the same one whose GETs leave the comparison of keys to the "
