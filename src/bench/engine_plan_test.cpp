@@ -11,11 +11,12 @@ namespace tandem::bench {
 namespace {
 
 class BenchEnginePlan : public testing::TestWithParam<const char*> {};
+std::string plan_name(const testing::TestParamInfo<const char*>& test) {
+  constexpr std::array names = {"search", "values", "index"};
+  return names[test.index];
+}
 INSTANTIATE_TEST_SUITE_P(Simulated, BenchEnginePlan,
-                         testing::Values("mirrored-sim", "mirrored-values-sim", "mega-kv-sim"), [](const auto& test) {
-                           constexpr std::array names = {"search", "values", "index"};
-                           return std::string(names[test.index]);
-                         });
+                         testing::Values("mirrored-sim", "mirrored-values-sim", "mega-kv-sim"), plan_name);
 
 TEST_P(BenchEnginePlan, WithADeviceAnswersTheSame) {
   EngineSettings settings = quick({"K8-G95-U", "K16-G50-S", "K128-G100-U"});
