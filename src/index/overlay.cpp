@@ -13,8 +13,6 @@ constexpr std::uint32_t refill_records = 256;
 // Changes of one thread that are on their way, at most.
 constexpr std::uint32_t queue_max = 1 << 16;
 constexpr std::uint32_t stripe_bits = std::bit_width(Stripes::count) - 1, chain_bits_max = 21;
-// Records of a lane that are looked at before its lock is given back.
-constexpr std::uint32_t settle_records = 64;
 // A record may be taken from under a reader and be linked elsewhere: it does not follow such a chain for ever.
 constexpr std::uint32_t steps_max = 1 << 16;
 

@@ -25,6 +25,7 @@
 //
 // Thread safety: as each call says.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -59,6 +60,8 @@ class Overlay {
   };
   static constexpr RecordId none = UINT32_MAX;
   static constexpr std::uint32_t lane_count = 64;
+  // Records of a lane that are looked at before its lock is given back.
+  static constexpr std::uint32_t settle_records = 64;
 
   // `records` of 24 bytes, drawn from the budget. threads_max: that may have asked has_room() and not written yet.
   // Throws std::bad_alloc.
@@ -116,6 +119,24 @@ class Overlay {
   void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept;
   // Whether slots wait for the device, so that who runs out of them should wait, too.
   bool has_unretired() const noexcept;
+  // Calls f(location) for what was displaced and is not retired yet, as it was at some moment of the call.
+  template <class F>
+  void for_each_displaced(F&& f) const {
+    for (std::uint32_t i = 0; i < lane_count; ++i) {
+      const Lane& lane = lanes_[i];
+      for (std::uint64_t place = 0, end = lane.tail.load(std::memory_order_relaxed); place < end;) {
+        std::array<Location, settle_records> some;
+        std::uint32_t count = 0;
+        lane.lock.lock();
+        for (place = std::max(place, lane.unretired); place < end && count != settle_records; ++place) {
+          const Location from = lane.changes[place & queue_mask_].from;
+          if (from != no_location) some[count++] = from;
+        }
+        lane.lock.unlock();
+        for (std::uint32_t k = 0; k < count; ++k) f(some[k]);
+      }
+    }
+  }
   // The device is gone: retires all that was displaced. REQUIRES: nobody writes any more.
   void retire_all(Heap& heap, Heap::Cache& cache) noexcept;
 

@@ -306,6 +306,7 @@ EngineStats Engine::stats() const {
     s.classes.push_back(heap_->class_stats(static_cast<SizeClass>(c)));
     s.item_bytes += s.classes.back().slots_used * s.classes.back().slot_bytes;
   }
+  leave_out_displaced(s);
   return s;
 }
 

@@ -174,6 +174,7 @@ class Engine {
   void open_devices();
   void move_index_to_devices();
   void bring_index_back();
+  void leave_out_displaced(EngineStats& stats) const;
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
 

@@ -83,6 +83,20 @@ std::vector<DeviceStats> Engine::device_stats() {
   return all;
 }
 
+// Slots of dead items that a device's index still names (Index::Place::device) are in nobody's use, as retired ones.
+void Engine::leave_out_displaced(EngineStats& stats) const {
+  for (std::uint32_t i = 0; i < index_->overlay_count(); ++i) {
+    index_->overlay(i).for_each_displaced([&](Location l) {
+      const SizeClass c = heap_->class_of(l);
+      if (c != huge_class && c >= stats.classes.size()) return;  // its page has left the class since
+      std::uint64_t& used = c == huge_class ? stats.huge_items : stats.classes[c].slots_used;
+      if (used == 0) return;  // retired since it was counted
+      --used;
+      stats.item_bytes -= std::min(stats.item_bytes, heap_->capacity_bytes(l));
+    });
+  }
+}
+
 // After a device was lost. Everybody waits for it.
 void Engine::bring_index_back() {
   constexpr unsigned threads_max = 16;

@@ -266,6 +266,27 @@ TEST(IndexOnDevice, EvictsForMemory) {
   EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
 }
 
+// Dead items that the device's table still names do not count.
+TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
+  Store store(sims(1));
+  store.engine.set_cycle(1h);  // changes wait
+  Caller caller(store.engine);
+  std::uint64_t used = 0;
+  for (const std::size_t bytes : {1000u, 400'000u}) {  // the larger in pages of its own
+    const std::string key = std::to_string(bytes), value(bytes, 'v');
+    ASSERT_TRUE(caller.set(key, value));
+    const EngineStats one = store.engine.stats();
+    EXPECT_GE(one.item_bytes, used + bytes);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(caller.set(key, value));
+    }
+    EXPECT_EQ(store.engine.stats().item_bytes, one.item_bytes);
+    EXPECT_EQ(store.engine.stats().huge_items, one.huge_items);
+    used = one.item_bytes;
+  }
+  EXPECT_TRUE(store.engine.shared().index.has_unretired());
+}
+
 TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {
   const TemporaryFile file;
   constexpr int keys = 500 * effort;
