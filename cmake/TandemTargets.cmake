@@ -113,6 +113,9 @@ function(tandem_layer line)
   if(sources)
     tandem_unity(${layer})
   endif()
+  if(name STREQUAL "cli")  # runs once, and takes longest to compile
+    target_compile_options(${layer} PRIVATE -O1)
+  endif()
   tandem_libraries_of(${name} ${layer})
 
   if(TANDEM_CUDA)
@@ -156,9 +159,12 @@ function(tandem_layer line)
     if(name MATCHES "^(bench|net|store)$")
       set_tests_properties(${name}_test PROPERTIES COST 60)
     endif()
-    # With a sanitizer these take longer to compile than to run; what they test is in the layer, which is optimised.
-    if(TANDEM_SANITIZE AND name MATCHES "^(protocol|net|load|monitor|cli)$")
+    # These take longer to compile than to run; what they test is in the layer, which is optimised.
+    if(name MATCHES "^(protocol|net|load|monitor|cli|bench)$")
       target_compile_options(${name}_test PRIVATE -O0)
+    endif()
+    if(NOT TANDEM_SANITIZE)  # whose reports name lines
+      target_compile_options(${name}_test PRIVATE -g0)
     endif()
     if(name STREQUAL "net")  # once more, every batch through a device
       add_test(NAME net_test_on_device COMMAND net_test

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
 JOBS = os.cpu_count() or 2
-FUZZ_SECONDS = 20
+FUZZ_SECONDS = 12
 # For what runs beside other steps: it gets only the time for which they would leave a processor idle.
 IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 

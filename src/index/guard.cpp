@@ -188,8 +188,7 @@ Index::Put Index::Guard::put_over_device(Location now, std::uint64_t live_state)
   } else {
     index_.count(1);
   }
-  overlay_->put(f_, item_ != nullptr ? index_.heap_.location_of(item_) : no_location, now, record_, clash_);
-  record_ = overlay_->find_locked(f_, now);
+  record_ = overlay_->put(f_, item_ != nullptr ? index_.heap_.location_of(item_) : no_location, now, record_, clash_);
   item_ = item;
   changed_ = true;
   return Put::done;

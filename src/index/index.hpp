@@ -139,11 +139,12 @@ class Index {
   TD_INLINE void prefetch_stripe_to_read(Fingerprint f) const noexcept { prefetch_read(&stripes_.of(f.signature)); }
   // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
   TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
+    prefetch_stripe(f);
+    if (TD_UNLIKELY(on_device())) return overlay_of(f).prefetch(f);
     const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed),
                          options_.shard_bits};
     prefetch_write(view.buckets + view.first(f));
     prefetch_write(view.buckets + view.second(f));
-    prefetch_stripe(f);
   }
 
   // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).

@@ -23,7 +23,7 @@ Overlay::Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget&
       record_count_(records),
       margin_(8 + 2 * ((threads_max + lane_count - 1) / lane_count)),
       queue_mask_(std::min(queue_max, std::bit_ceil(std::max(records, 2 * margin_))) - 1),
-      chain_bits_(std::clamp(static_cast<std::uint32_t>(std::bit_width(records)), stripe_bits, chain_bits_max)) {
+      chain_bits_(std::clamp(static_cast<std::uint32_t>(std::bit_width(records)) + 1, stripe_bits, chain_bits_max)) {
   const std::uint64_t bytes = std::uint64_t{records} * sizeof(Record);
   if (!budget_.take(bytes)) throw std::bad_alloc();
   try {
@@ -41,10 +41,9 @@ Overlay::Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget&
 
 Overlay::~Overlay() { budget_.give_back(std::uint64_t{record_count_} * sizeof(Record)); }
 
-std::uint32_t Overlay::my_number() noexcept {
+std::uint32_t Overlay::next_number() noexcept {
   static std::atomic<std::uint32_t> threads{0};
-  thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % lane_count;
-  return mine;
+  return threads.fetch_add(1, std::memory_order_relaxed) % lane_count;
 }
 
 // --- free records
@@ -56,25 +55,22 @@ void Overlay::refill(Lane& lane, std::uint32_t count) noexcept {
     free_ = at(r).next_free;
     at(r).next_free = lane.free;
     lane.free = r;
-    ++lane.free_count;
+    add(lane.free_count, 1);
   }
   free_lock_.unlock();
 }
 
-bool Overlay::is_full(const Lane& lane) const noexcept {
-  return lane.tail.load(std::memory_order_relaxed) - lane.head + margin_ > queue_mask_;
-}
-
-bool Overlay::has_room() noexcept {
+bool Overlay::make_room() noexcept {
   Lane& lane = my_lane();
   lane.lock.lock();
-  if (TD_UNLIKELY(lane.changes == nullptr)) {
+  if (lane.changes == nullptr) {
     lane.changes.reset(new (std::nothrow) Change[queue_mask_ + 1]);
     lane.records.reset(lane.changes != nullptr ? new (std::nothrow) RecordId[queue_mask_ + 1] : nullptr);
     if (lane.records == nullptr) lane.changes.reset();
   }
-  if (TD_UNLIKELY(lane.free_count < margin_)) refill(lane, refill_records);
-  const bool room = lane.free_count >= margin_ && lane.changes != nullptr && !is_full(lane);
+  if (lane.changes != nullptr && lane.free_count.load(std::memory_order_relaxed) < margin_)
+    refill(lane, refill_records);
+  const bool room = lane.changes != nullptr && has_room(lane);
   lane.lock.unlock();
   return room;
 }
@@ -84,14 +80,15 @@ Overlay::RecordId Overlay::pop(Lane& lane) noexcept {
   TD_ASSERT(lane.free != none);  // has_room() left one for each thread that may be here
   const RecordId r = lane.free;
   lane.free = at(r).next_free;
-  --lane.free_count;
+  lane.free_count.store(lane.free_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   return r;
 }
 
 void Overlay::push_free(Lane& lane, RecordId r) noexcept {
   at(r).next_free = lane.free;
   lane.free = r;
-  if (++lane.free_count < 2 * refill_records) return;
+  add(lane.free_count, 1);
+  if (lane.free_count.load(std::memory_order_relaxed) < 2 * refill_records) return;
   free_lock_.lock();
   for (std::uint32_t i = 0; i < refill_records; ++i) {
     const RecordId given = lane.free;
@@ -99,7 +96,7 @@ void Overlay::push_free(Lane& lane, RecordId r) noexcept {
     at(given).next_free = free_;
     free_ = given;
   }
-  lane.free_count -= refill_records;
+  lane.free_count.store(lane.free_count.load(std::memory_order_relaxed) - refill_records, std::memory_order_relaxed);
   free_lock_.unlock();
 }
 
@@ -167,7 +164,7 @@ void Overlay::append(Lane& lane, RecordId r, Fingerprint f, Location from, Locat
   lane.tail.store(tail + 1, std::memory_order_relaxed);
 }
 
-void Overlay::put(Fingerprint f, Location from, Location to, RecordId old, bool is_resident) noexcept {
+Overlay::RecordId Overlay::put(Fingerprint f, Location from, Location to, RecordId old, bool is_resident) noexcept {
   if (old != none) detach(old);
   const std::uint32_t mine = my_number();
   Lane& lane = lanes_[mine];
@@ -183,9 +180,10 @@ void Overlay::put(Fingerprint f, Location from, Location to, RecordId old, bool 
   first.store(r, std::memory_order_release);
   if (!is_resident) append(lane, r, f, from, to);
   lane.lock.unlock();
-  if (!is_resident) return;
+  if (!is_resident) return r;
   resident_.fetch_add(1, std::memory_order_relaxed);
   if (from != no_location) erase(f, from, none);  // the device may have what was there
+  return r;
 }
 
 void Overlay::erase(Fingerprint f, Location from, RecordId old) noexcept {
@@ -329,7 +327,8 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
       if (from != no_location) displaced[displaced_count++] = from;
     }
     const std::uint64_t end = std::min(safe, lane.unretired);
-    for (std::uint64_t place = lane.head; place < end && over_count != settle_records; ++place) {
+    const std::uint64_t head = lane.head.load(std::memory_order_relaxed);
+    for (std::uint64_t place = head; place < end && over_count != settle_records; ++place) {
       over[over_count] = lane.records[place & queue_mask_];
       prefetch_write(&at(over[over_count++]));
     }
@@ -350,7 +349,7 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
         std::remove_if(over.begin(), over.begin() + over_count, [&](RecordId r) { return !let_go(r, stripes); }) -
         over.begin());
     lane.lock.lock();
-    lane.head += over_count;
+    lane.head.store(head + over_count, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < gone; ++i) push_free(lane, over[i]);
     lane.is_being_settled = false;
     lane.lock.unlock();
@@ -388,7 +387,7 @@ void Overlay::retire_all(Heap& heap, Heap::Cache& cache) noexcept {
       const Location from = lane.changes[lane.unretired & queue_mask_].from;
       if (from != no_location) heap.retire(cache, from);
     }
-    lane.head = lane.unretired;
+    lane.head.store(lane.unretired, std::memory_order_relaxed);
     lane.retired.store(lane.unretired, std::memory_order_relaxed);
     lane.lock.unlock();
   }

@@ -73,7 +73,12 @@ class Overlay {
   // --- writers
 
   // Whether this thread can make a change now; asked before it takes the stripe, once for each change.
-  bool has_room() noexcept;
+  TD_INLINE bool has_room() noexcept {
+    const Lane& lane = my_lane();
+    return TD_LIKELY(has_room(lane)) || make_room();
+  }
+  // What find_locked() and put() begin with.
+  TD_INLINE void prefetch(Fingerprint f) const noexcept { prefetch_write(&chain(f.signature)); }
 
   // What stands under the stripe of `f`. REQUIRES of all up to erase(): the caller holds it.
   struct Found {
@@ -85,7 +90,8 @@ class Overlay {
   RecordId find_locked(Fingerprint f, Location l) const noexcept;
   // The item at `to` is the key's, and the one at `from` no more (no_location: there was none), whose record, if any,
   // is `old`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead.
-  void put(Fingerprint f, Location from, Location to, RecordId old, bool resident) noexcept;
+  // Returns the record.
+  RecordId put(Fingerprint f, Location from, Location to, RecordId old, bool resident) noexcept;
   void erase(Fingerprint f, Location from, RecordId old) noexcept;
 
   // --- readers, in their epochs
@@ -169,11 +175,13 @@ class Overlay {
     bool is_settled = false;  // by its thread, since the scheduler looked
     bool is_being_settled = false;
     RecordId free = none;
-    std::uint32_t free_count = 0;
     std::unique_ptr<Change[]> changes;  // made with the first one
     std::unique_ptr<RecordId[]> records;
-    std::uint64_t head = 0;       // before it all have gone
-    std::uint64_t unretired = 0;  // before it all slots have been retired
+    // Written under the lock, as all of it. Read without it by has_room(): there are margin_ more than its threads take
+    // between their question and their change.
+    std::atomic<std::uint32_t> free_count{0};
+    std::atomic<std::uint64_t> head{0};  // before it all have gone
+    std::uint64_t unretired = 0;         // before it all slots have been retired
     std::atomic<std::uint64_t> tail{0}, retired{0};
     alignas(cache_line_bytes) std::atomic<std::uint64_t> complete{0}, safe{0};  // before them all changes are
   };
@@ -187,9 +195,22 @@ class Overlay {
   std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept {
     return chains_[Stripes::mix(signature) >> (32 - chain_bits_)];
   }
-  static std::uint32_t my_number() noexcept;
+  static TD_INLINE std::uint32_t my_number() noexcept {
+    thread_local const std::uint32_t mine = next_number();
+    return mine;
+  }
+  static std::uint32_t next_number() noexcept;
   Lane& my_lane() const noexcept { return lanes_[my_number()]; }
-  bool is_full(const Lane& lane) const noexcept;
+  // Records and places; records are there only when `changes` is.
+  TD_INLINE bool has_room(const Lane& lane) const noexcept {
+    return lane.free_count.load(std::memory_order_relaxed) >= margin_ &&
+           lane.tail.load(std::memory_order_relaxed) - lane.head.load(std::memory_order_relaxed) + margin_ <=
+               queue_mask_;
+  }
+  TD_NOINLINE bool make_room() noexcept;
+  static void add(std::atomic<std::uint32_t>& count, std::uint32_t n) noexcept {
+    count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   RecordId pop(Lane& lane) noexcept;
   void push_free(Lane& lane, RecordId r) noexcept;
   void refill(Lane& lane, std::uint32_t count) noexcept;
