@@ -60,7 +60,7 @@ function(tandem_unity target)
   if(target STREQUAL "cli_test")
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 endfunction()
 
 # tandem_layer("name" | "name: lower layers"): the targets of src/name, if that folder exists.
@@ -113,8 +113,11 @@ function(tandem_layer line)
   if(sources)
     tandem_unity(${layer})
   endif()
-  if(name STREQUAL "cli")  # runs once, and takes longest to compile
+  # Layers that take longest to compile and run once, or only beside what is measured by others (tests with sanitizers).
+  if(sources AND name STREQUAL "cli" AND NOT TANDEM_SANITIZE)
     target_compile_options(${layer} PRIVATE -O1)
+  elseif(sources AND name MATCHES "^(bench|cli)$" AND TANDEM_SANITIZE)
+    target_compile_options(${layer} PRIVATE -O0)
   endif()
   tandem_libraries_of(${name} ${layer})
 

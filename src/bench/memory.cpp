@@ -216,7 +216,7 @@ std::uint32_t size_in(std::string_view digits) {
 }  // namespace
 
 std::vector<ItemShape> parse_shapes(std::string_view text) {
-  std::vector<ItemShape> shapes;
+  std::vector<ItemShape> parsed;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     const std::string_view part = text.substr(at, end - at);
@@ -226,13 +226,13 @@ std::vector<ItemShape> parse_shapes(std::string_view text) {
       const ItemShape shape{size_in(part.substr(0, slash)), size_in(part.substr(std::min(slash + 1, part.size())))};
       validate(spec_of(shape));
       if (shape.value_bytes > 1 << 20) throw std::invalid_argument("too large");
-      shapes.push_back(shape);
+      parsed.push_back(shape);
     } catch (const std::invalid_argument&) {
       throw std::invalid_argument(
           fmt::format("expected bytes of keys (8 to 250) and values (0 to 1048576), such as 16/64, not \"{}\"", part));
     }
   }
-  return shapes;
+  return parsed;
 }
 
 void measure_memory(const MemoryOptions& options, Json& document) {

@@ -13,14 +13,14 @@ namespace tandem::bench {
 namespace {
 
 // Section IV-A: zipf 0.99, keys and values of 4 bytes; Tandem's benchmarks have no keys of fewer than 8.
-struct Mix {
+struct KeyValueMix {
   std::string_view name, workload;
 };
-constexpr std::array<Mix, 2> mixes = {{{"GET-heavy", "K8-V4-G95-S"}, {"PUT-heavy", "K8-V4-G5-S"}}};
+constexpr std::array<KeyValueMix, 2> key_value_mixes = {{{"GET-heavy", "K8-V4-G95-S"}, {"PUT-heavy", "K8-V4-G5-S"}}};
 
 void figure_4(PaperRun& run) {
   run.axes("requests in a batch", "throughput, and mean time of a batch", "Mops/s and us");
-  for (const Mix& mix : mixes) {
+  for (const KeyValueMix& mix : key_value_mixes) {
     EngineSettings settings = run.engine_settings({std::string(mix.workload)});
     settings.batches = run.options().quick ? std::vector<std::uint32_t>{1, 1024}
                                            : std::vector<std::uint32_t>{1, 16, 128, 1024, 2048, 4096, 8192, 16384};
@@ -49,7 +49,7 @@ void hetero_kv_figure_5(PaperRun& run) {
     for (unsigned n = 1; n < processors; n *= 2) threads.push_back(n);
     threads.push_back(processors);
   }
-  for (const Mix& mix : mixes) {
+  for (const KeyValueMix& mix : key_value_mixes) {
     EngineSettings settings = run.engine_settings({std::string(mix.workload)});
     settings.threads = threads;
     const Json cells = run.engine(settings);
@@ -67,7 +67,7 @@ void hetero_kv_figure_5(PaperRun& run) {
 void table_2(PaperRun& run) {
   run.axes("workload", "throughput", "Mops/s");
   std::vector<PaperRun::Point> points;
-  for (const Mix& mix : mixes) {
+  for (const KeyValueMix& mix : key_value_mixes) {
     const Json cells = run.engine(run.engine_settings({std::string(mix.workload)}));
     points.push_back(PaperRun::throughput(cells[0], std::string(mix.name)));
   }

@@ -90,7 +90,7 @@ std::string joined(const std::vector<Word>& words, std::string_view separator,
 }
 
 // Text in single quotes for bash, zsh and fish alike.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -103,10 +103,10 @@ std::string quoted(std::string_view text) {
 }
 
 std::string bash() {
-  std::string commands;
+  std::string command_names;
   std::string cases;
   for (const Command& command : all_commands()) {
-    commands += fmt::format("{}{}", commands.empty() ? "" : " ", command.name);
+    command_names += fmt::format("{}{}", command_names.empty() ? "" : " ", command.name);
     const std::vector<Word> words = words_of(command.name);
     if (words.empty()) continue;
     cases += fmt::format("    {})\n      case $previous in\n", command.name);
@@ -119,12 +119,13 @@ std::string bash() {
     for (const auto& [kind, offer] : offers) {
       const std::string names = joined(words, " | ", [&](const Word& w) { return w.value == kind; });
       if (names.empty()) continue;
-      const std::string line = kind == Value::extended ? fmt::format("_tandem_extended {}", quoted(extended_names(" ")))
-                                                       : std::string(offer);
+      const std::string line = kind == Value::extended
+                                   ? fmt::format("_tandem_extended {}", shell_quoted(extended_names(" ")))
+                                   : std::string(offer);
       cases += fmt::format("        {})\n          {}\n          return ;;\n", names, line);
     }
-    cases +=
-        fmt::format("      esac\n      words={} ;;\n", quoted(joined(words, " ", [](const Word&) { return true; })));
+    cases += fmt::format("      esac\n      words={} ;;\n",
+                         shell_quoted(joined(words, " ", [](const Word&) { return true; })));
   }
   return fmt::format(R"(# Completion of tandem for bash. Printed by `tandem completion bash`.
 
@@ -155,7 +156,7 @@ _tandem() {{
 }}
 complete -F _tandem tandem
 )",
-                     quoted(commands), cases);
+                     shell_quoted(command_names), cases);
 }
 
 // For zsh's _arguments and _describe: brackets and colons have a meaning there.
@@ -191,14 +192,15 @@ std::string zsh_spec(const Word& word) {
       out += fmt::format(":option:_values -s , option {}", extended_names(" "));
       break;
   }
-  return quoted(out);
+  return shell_quoted(out);
 }
 
 std::string zsh() {
-  std::string commands;
+  std::string command_names;
   std::string cases;
   for (const Command& command : all_commands()) {
-    commands += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, zsh_text(command.summary, "\\:"))));
+    command_names +=
+        fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", command.name, zsh_text(command.summary, "\\:"))));
     const std::vector<Word> words = words_of(command.name);
     if (words.empty()) continue;
     cases += fmt::format("    {})\n", command.name);
@@ -235,14 +237,14 @@ else
   compdef _tandem tandem
 fi
 )",
-                     commands, cases);
+                     command_names, cases);
 }
 
 std::string fish() {
   std::string out = "# Completion of tandem for fish. Printed by `tandem completion fish`.\n\ncomplete -c tandem -f\n";
   for (const Command& command : all_commands()) {
-    out +=
-        fmt::format("complete -c tandem -n __fish_use_subcommand -a {} -d {}\n", command.name, quoted(command.summary));
+    out += fmt::format("complete -c tandem -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                       shell_quoted(command.summary));
   }
   for (const Command& command : all_commands()) {
     for (const Word& word : words_of(command.name)) {
@@ -255,7 +257,7 @@ std::string fish() {
                          word.text.substr(is_long    ? 2
                                           : is_short ? 1
                                                      : 0));
-      if (!word.help.empty()) out += fmt::format(" -d {}", quoted(word.help));
+      if (!word.help.empty()) out += fmt::format(" -d {}", shell_quoted(word.help));
       switch (word.value) {
         case Value::none:
           break;
@@ -269,7 +271,7 @@ std::string fish() {
           out += " -x -a '(__fish_complete_users)'";
           break;
         case Value::extended:
-          out += fmt::format(" -x -a {}", quoted(extended_names(" ")));
+          out += fmt::format(" -x -a {}", shell_quoted(extended_names(" ")));
           break;
       }
       out += '\n';

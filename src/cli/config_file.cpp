@@ -15,7 +15,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
+constexpr std::size_t config_bytes_max = std::size_t{1} << 20;
 
 std::string_view type_name(const toml::node& node) {
   switch (node.type()) {
@@ -157,14 +157,14 @@ void apply_config(std::string_view text, std::string_view file, Settings& settin
 void apply_config_file(const std::string& file, Settings& settings, const OnSetting& on_setting) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
-  std::string text(file_bytes_max + 1, '\0');
+  std::string text(config_bytes_max + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!in.is_open() || in.bad()) {
     const std::string why = std::generic_category().message(errno != 0 ? errno : EIO);
     throw CommandError(EX_NOINPUT, fmt::format("{}: {}", file, why));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > file_bytes_max) throw CommandError(EX_NOINPUT, fmt::format("{}: larger than 1 MiB", file));
+  if (text.size() > config_bytes_max) throw CommandError(EX_NOINPUT, fmt::format("{}: larger than 1 MiB", file));
   apply_config(text, file, settings, on_setting);
 }
 

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-struct Mix {
+struct LoggedMix {
   std::uint64_t cells, keys;
   double load_grow = 2;
   std::uint32_t ring_records = 1 << 15;
@@ -27,7 +27,7 @@ struct Result {
   std::uint64_t launches = 0, uploads = 0, overflows = 0;
 };
 
-Result run(const Mix& mix, int launches) {
+Result run(const LoggedMix& mix, int launches) {
   constexpr std::uint64_t writers = 3;
   BasicReplicaLog<StallingRules> log({.ring_records = mix.ring_records, .first_launch = mix.first_launch});
   TestStore store({.cells = mix.cells, .load_grow = mix.load_grow, .log = &log});

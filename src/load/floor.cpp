@@ -15,7 +15,7 @@ namespace tandem::load {
 namespace {
 
 constexpr int backlog = 4096;
-constexpr int datagram_buffer_bytes = 4 << 20;
+constexpr int floor_buffer_bytes = 4 << 20;
 
 void set_option(int fd, int level, int name, int value) {
   check(setsockopt(fd, level, name, &value, sizeof value), "setsockopt");
@@ -26,7 +26,7 @@ net::Fd bind_to(const Address& address, bool udp, bool share_port) {
       check(::socket(address.family(), (udp ? SOCK_DGRAM : SOCK_STREAM | SOCK_NONBLOCK) | SOCK_CLOEXEC, 0), "socket"));
   if (address.family() != AF_UNIX)
     set_option(fd.get(), SOL_SOCKET, udp ? SO_REUSEPORT : SO_REUSEADDR, !udp || share_port);
-  if (udp) set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, datagram_buffer_bytes);
+  if (udp) set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, floor_buffer_bytes);
   if (::bind(fd.get(), address.generic(), address.bytes) != 0)
     throw std::system_error(errno, std::generic_category(), fmt::format("cannot listen on {}", address.text));
   if (!udp) check(::listen(fd.get(), backlog), "listen");

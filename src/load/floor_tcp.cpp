@@ -14,7 +14,7 @@
 namespace tandem::load {
 namespace {
 
-struct Connection {
+struct FloorConnection {
   net::Fd socket;
   std::string partial_request;
   std::string unsent;
@@ -49,7 +49,7 @@ class TcpFloorWorker final : public FloorWorker {
         if (events[i].data.ptr == &listener_) {
           accept_one();
         } else {
-          serve(*static_cast<Connection*>(events[i].data.ptr));
+          serve(*static_cast<FloorConnection*>(events[i].data.ptr));
         }
       }
     }
@@ -79,9 +79,9 @@ class TcpFloorWorker final : public FloorWorker {
 
   // Called by the thread that accepts.
   void take(net::Fd fd) {
-    auto connection = std::make_unique<Connection>();
+    auto connection = std::make_unique<FloorConnection>();
     connection->socket = std::move(fd);
-    Connection* const one = connection.get();
+    FloorConnection* const one = connection.get();
     {
       const std::scoped_lock lock(mutex_);
       connections_.emplace(one, std::move(connection));
@@ -89,12 +89,12 @@ class TcpFloorWorker final : public FloorWorker {
     watch(EPOLL_CTL_ADD, one->socket.get(), one, EPOLLIN);
   }
 
-  void drop(Connection& connection) {
+  void drop(FloorConnection& connection) {
     const std::scoped_lock lock(mutex_);
     connections_.erase(&connection);
   }
 
-  void serve(Connection& connection) {
+  void serve(FloorConnection& connection) {
     if (!connection.unsent.empty()) return send_rest(connection);
     const std::size_t kept = connection.partial_request.size();
     if (input_.size() < kept + input_room_min) input_.resize(2 * (kept + input_room_min));
@@ -111,7 +111,7 @@ class TcpFloorWorker final : public FloorWorker {
     if (out_bytes > 0) send_now(connection, output_.data(), out_bytes);
   }
 
-  void send_now(Connection& connection, const char* data, std::size_t size) {
+  void send_now(FloorConnection& connection, const char* data, std::size_t size) {
     const ssize_t sent = send(connection.socket.get(), data, size, MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(size)) return;
     if (sent < 0 && errno != EAGAIN) return drop(connection);
@@ -120,7 +120,7 @@ class TcpFloorWorker final : public FloorWorker {
     watch(EPOLL_CTL_MOD, connection.socket.get(), &connection, EPOLLOUT);
   }
 
-  void send_rest(Connection& connection) {
+  void send_rest(FloorConnection& connection) {
     const ssize_t sent =
         send(connection.socket.get(), connection.unsent.data(), connection.unsent.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN) return drop(connection);
@@ -137,7 +137,7 @@ class TcpFloorWorker final : public FloorWorker {
   std::size_t turn_ = 0;
   std::vector<char> input_, output_;
   std::mutex mutex_;
-  std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
+  std::unordered_map<FloorConnection*, std::unique_ptr<FloorConnection>> connections_;  // guarded by mutex_
 };
 
 }  // namespace

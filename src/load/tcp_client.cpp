@@ -331,10 +331,10 @@ class TcpClient final : public Client {
     failed_ = true;
   }
   void fail_closed(const Connection& connection) {
-    const std::string_view partial = partial_of(connection);
+    const std::string_view unfinished = partial_of(connection);
     recorder_.connection_failed(
         fmt::format("the server closed the connection with {} requests unanswered{}", connection.pending.size(),
-                    partial.empty() ? "" : "; the beginning of a reply: " + shown_bytes(partial)));
+                    unfinished.empty() ? "" : "; the beginning of a reply: " + shown_bytes(unfinished)));
     failed_ = true;
   }
 

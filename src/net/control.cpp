@@ -19,8 +19,6 @@ namespace {
 std::string seconds_text(const timeval& t) { return fmt::format("{}.{:06}", t.tv_sec, t.tv_usec); }
 
 std::string_view on_off(bool on) { return on ? "on" : "off"; }
-std::string_view yes_no(bool yes) { return yes ? "yes" : "no"; }
-
 // What clients may begin with.
 std::string_view dialect_text(const ProtocolOptions& options) {
   if (options.takes_text() && options.takes_binary()) return "auto-negotiate";

@@ -7,8 +7,6 @@
 namespace tandem::net {
 namespace {
 
-std::string_view yes_no(bool yes) { return yes ? "yes" : "no"; }
-
 std::string_view text_or(const std::string& text, std::string_view none) { return text.empty() ? none : text; }
 
 }  // namespace

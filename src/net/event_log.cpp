@@ -197,11 +197,11 @@ void EventLog::run() {
 
 // REQUIRES: mutex_ is held, by the log's thread. What one ring holds, once: whoever fills it goes on meanwhile.
 bool EventLog::drain(EventRing& ring) {
-  const std::size_t events_max = ring_bytes_ / sizeof(Event);
+  const std::size_t events_of_ring = ring_bytes_ / sizeof(Event);
   Event event;
   char key[event_key_bytes_max];
   std::size_t count = 0;
-  while (count < events_max && ring.pop(event, key)) {
+  while (count < events_of_ring && ring.pop(event, key)) {
     ++count;
     hand_out(event, {key, event.key_bytes});
   }

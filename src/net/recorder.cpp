@@ -15,7 +15,7 @@ namespace {
 
 // Places in the lists of names of event_log.cpp.
 enum Stored : std::uint8_t { not_stored, stored_ok, exists, not_found, too_large, no_memory };
-enum Command : std::uint8_t {
+enum RecordedCommand : std::uint8_t {
   command_null,
   command_add,
   command_set,
@@ -43,7 +43,7 @@ Stored stored_of(Status status) noexcept {
   }
 }
 
-Command command_of(const Query& q) noexcept {
+RecordedCommand recorded_command_of(const Query& q) noexcept {
   switch (q.mode) {
     case StoreMode::add:
       return command_add;
@@ -212,7 +212,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
       Result why = r;
       why.item = nullptr;
       why.status = refused == option::store_no_memory ? Status::out_of_memory : Status::too_large;
-      stored(q, why, command_of(q), fd);
+      stored(q, why, recorded_command_of(q), fd);
       continue;
     }
     if (q.opcode == Opcode::nothing || q.opcode == Opcode::control) continue;
@@ -223,7 +223,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
       if (made_number) fetched(q, seen, fd);  // memcached looks again before it adds
     }
     if ((flags_ & watch_event::mutations) != 0) {
-      if (q.opcode == Opcode::store) stored(q, r, command_of(q), fd);
+      if (q.opcode == Opcode::store) stored(q, r, recorded_command_of(q), fd);
       if (made_number) stored(q, r, command_add, fd);
     }
     if ((flags_ & watch_event::deletions) != 0 && q.opcode == Opcode::remove && r.status == Status::removed &&

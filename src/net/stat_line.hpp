@@ -18,4 +18,6 @@ void put(StatSink& sink, std::string_view name, const T& value) {
   }
 }
 
+inline std::string_view yes_no(bool yes) { return yes ? "yes" : "no"; }
+
 }  // namespace tandem::net

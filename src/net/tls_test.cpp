@@ -15,9 +15,9 @@ namespace tandem::net::test {
 namespace {
 
 #if defined(TANDEM_SANITIZED)
-constexpr int scale = 10;
+constexpr int tls_scale = 10;
 #else
-constexpr int scale = 1;
+constexpr int tls_scale = 1;
 #endif
 
 class Tls : public testing::Test {
@@ -103,7 +103,7 @@ TEST_F(Tls, RequestBehindTheHandshake) {
 TEST_F(Tls, PipelineOfManyRequests) {
   TestServer s(options);
   TlsClient c(s.port());
-  constexpr int count = 50'000 / scale;
+  constexpr int count = 50'000 / tls_scale;
   std::string requests, expected;
   for (int i = 0; i < count; ++i) {
     const std::string key = "k" + std::to_string(i % 1000), value = "v" + std::to_string(i);
@@ -391,7 +391,7 @@ TEST_F(Tls, KeyUpdates) {
   TestServer s(options);
   TlsClient witness(s.port());
   TlsClient c(s.port(), {.version = TLS1_3_VERSION, .receive_buffer_bytes = 4096});
-  for (int i = 0; i < 20'000 / scale; ++i) {
+  for (int i = 0; i < 20'000 / tls_scale; ++i) {
     if (SSL_key_update(c.ssl(), SSL_KEY_UPDATE_REQUESTED) != 1 || !c.handshake_step() || !c.flush()) break;
   }
   EXPECT_EQ(witness.ask("mn\r\n"), "MN\r\n");
@@ -417,7 +417,7 @@ TEST_F(Tls, WhatStaysPlain) {
 TEST_F(Tls, ManyClientsAtOnce) {
   options.threads = 2;
   TestServer s(options);
-  constexpr int count = 200 / scale;
+  constexpr int count = 200 / tls_scale;
   std::vector<std::unique_ptr<TlsClient>> clients;
   for (int i = 0; i < count; ++i) {  // all say hello before any goes on
     clients.push_back(std::make_unique<TlsClient>(s.port(), TlsClientOptions{.shakes_hands = false}));

@@ -13,7 +13,7 @@ using protocol::Attempt;
 namespace line = protocol::line;
 
 // memcached waits for as much as its read buffer holds.
-constexpr std::uint32_t value_bytes_max = 2048;
+constexpr std::uint32_t credential_bytes_max = 2048;
 
 // Up to a NUL: memcached's lines are C strings.
 std::string_view before_nul(const char* begin, const char* end) noexcept {
@@ -73,7 +73,7 @@ ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch,
     Answer answer{line::unauthenticated};
     std::uint32_t value_bytes = 0;
     if (read_set(text, value_bytes)) {
-      if (value_bytes > value_bytes_max) {
+      if (value_bytes > credential_bytes_max) {
         stop = ParseStop::close;
       } else if (static_cast<std::uint64_t>(end - next) < value_bytes + std::uint64_t{2}) {
         break;

@@ -12,7 +12,7 @@ using std::string;
 using Calls = std::vector<string>;
 
 const string bad_format = "CLIENT_ERROR bad command line format\r\n";
-const string bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
+const string bad_flush_time = "CLIENT_ERROR invalid exptime argument\r\n";
 
 TEST(Control, FlushAll) {
   ReplyHarness server;
@@ -22,7 +22,7 @@ TEST(Control, FlushAll) {
   EXPECT_EQ(server.exchange("flush_all noreply\r\nflush_all 5 noreply\r\nflush_all noreply noreply\r\n"), "");
   EXPECT_EQ(server.calls, (Calls{"flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0",
                                  "flush_all " + std::to_string(ReplyHarness::start_s + 5)}));
-  EXPECT_EQ(server.exchange("flush_all x\r\nflush_all noreply 0\r\n"), bad_exptime + bad_exptime);
+  EXPECT_EQ(server.exchange("flush_all x\r\nflush_all noreply 0\r\n"), bad_flush_time + bad_flush_time);
   EXPECT_EQ(server.exchange("flush_all x noreply\r\n"), "");
   EXPECT_EQ(server.exchange("flush_all 0 1 2\r\n"), "ERROR\r\n");
   // A time before the server began, which is memcached's way of flushing nothing.

@@ -9,7 +9,7 @@
 
 namespace tandem::protocol {
 namespace {
-constexpr std::int32_t value_bytes_max = INT_MAX - 2;
+constexpr std::int32_t meta_value_bytes_max = INT_MAX - 2;
 
 std::uint16_t common_options(const MetaFlags& flags) noexcept {
   return static_cast<std::uint16_t>(option::meta | (flags.has('q') ? option::no_reply : 0) |
@@ -101,7 +101,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   flags.read(flags_begin, line_end_, clock_, scratch_);
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max - 1)) return answer(line::flags_too_long);
   std::int32_t bytes = 0;
-  if (!number::read_i32(length, bytes) || bytes < 0 || bytes > value_bytes_max) return answer(line::bad_format);
+  if (!number::read_i32(length, bytes) || bytes < 0 || bytes > meta_value_bytes_max) return answer(line::bad_format);
 
   StoreMode mode = StoreMode::set;
   if (TD_UNLIKELY(flags.mode != 0 && !flags.failed)) {

@@ -29,7 +29,7 @@ Queries parse(std::string_view input, const ProtocolOptions& options = small_opt
 
 const string large_value(100, 'L');
 const string too_large_value(5000, 'X');
-const string longest_key(250, 'k');
+const string longest_binary_key(250, 'k');
 
 // One request of every opcode that there is, good and bad, none of which closes.
 const std::vector<string>& pieces() {
@@ -39,7 +39,7 @@ const std::vector<string>& pieces() {
     const string expiry = number_text(std::uint32_t{100}), store = store_extras(7, 100);
     for (const std::uint8_t i : {o::get, o::getq, o::getk, o::getkq, o::remove, o::removeq}) {
       list.push_back(packet(i, {.key = "k"}));
-      list.push_back(packet(i, {.key = longest_key, .cas = 9, .opaque = 0xfffefdfc}));
+      list.push_back(packet(i, {.key = longest_binary_key, .cas = 9, .opaque = 0xfffefdfc}));
     }
     for (const std::uint8_t i : {o::touch, o::gat, o::gatq, o::gatk, o::gatkq})
       list.push_back(packet(i, {.key = "k", .extras = expiry}));

@@ -12,7 +12,7 @@ using std::string;
 
 const string bad_exptime = "CLIENT_ERROR invalid exptime argument\r\n";
 const string bad_delete = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
-const string longest_key(250, 'k');
+const string longest_text_key(250, 'k');
 
 TEST(TextReplies, Retrieval) {
   ReplyHarness server;
@@ -39,7 +39,7 @@ TEST(TextReplies, Retrieval) {
           {"gat x a\r\n", bad_exptime},
           {"gat 10 a\r\nmg a t\r\n", "VALUE a 0 2\r\nab\r\nEND\r\nHD t10\r\n"},
           {"gat -1 a a\r\n", "VALUE a 0 2\r\nab\r\nEND\r\n"}});
-  EXPECT_EQ(server.exchange("get " + longest_key + "\r\n"), "END\r\n");
+  EXPECT_EQ(server.exchange("get " + longest_text_key + "\r\n"), "END\r\n");
   EXPECT_EQ(server.exchange("get " + long_key + "\r\n"), bad_format);
   EXPECT_EQ(server.exchange("get b " + long_key + " b\r\nget b\r\n"),
             bad_format + "VALUE b 4294967295 0\r\n\r\nEND\r\n");
@@ -111,8 +111,8 @@ TEST(TextReplies, Storage) {
                   {"set a 0 0 2147483646\r\n", bad_format},
                   {"set a 0 0 2147483647\r\n", bad_format}});
   EXPECT_EQ(server.exchange("set " + long_key + " 0 0 2\r\nab\r\n"), bad_format + "ERROR\r\n");
-  EXPECT_EQ(server.exchange("set " + longest_key + " 0 0 2\r\nab\r\nget " + longest_key + "\r\n"),
-            "STORED\r\nVALUE " + longest_key + " 0 2\r\nab\r\nEND\r\n");
+  EXPECT_EQ(server.exchange("set " + longest_text_key + " 0 0 2\r\nab\r\nget " + longest_text_key + "\r\n"),
+            "STORED\r\nVALUE " + longest_text_key + " 0 2\r\nab\r\nEND\r\n");
 }
 
 TEST(TextReplies, NumbersAsStrtolReadsThem) {

@@ -5,7 +5,7 @@
 
 namespace tandem::protocol {
 namespace {
-constexpr std::int32_t value_bytes_max = INT_MAX - 2;
+constexpr std::int32_t text_value_bytes_max = INT_MAX - 2;
 }  // namespace
 
 LineParser::Step LineParser::text(std::string_view command) {
@@ -130,7 +130,7 @@ LineParser::Step LineParser::update(StoreMode mode, bool compare, const Words& w
   std::uint64_t cas = 0;
   if (words[1].size() > key_bytes_max || !number::read_u32(words[2], client_flags) ||
       !number::read_i32(words[3], exptime) || !number::read_i32(words[4], bytes) ||
-      (compare && !number::read_u64(words[5], cas)) || bytes < 0 || bytes > value_bytes_max) {
+      (compare && !number::read_u64(words[5], cas)) || bytes < 0 || bytes > text_value_bytes_max) {
     return answer(line::bad_format, no_reply);
   }
   Query& q = start(Opcode::store, Reply::store,

@@ -28,9 +28,9 @@ constexpr int effort = 10;
 
 constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
 
-struct Store {
-  explicit Store(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
-                 const std::string& memory_file = {}, std::uint64_t hash_seed = 0)
+struct StoreOnDevice {
+  explicit StoreOnDevice(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
+                         const std::string& memory_file = {}, std::uint64_t hash_seed = 0)
       : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed)) {}
   EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed) {
     EngineOptions o;
@@ -131,7 +131,7 @@ std::vector<std::shared_ptr<SimDevice>> sims(unsigned count, const SimOptions& o
 TEST(IndexOnDevice, AnswersAsAMap) {
   for (const unsigned devices : {1u, 2u, 4u}) {
     SCOPED_TRACE(devices);
-    Store store(sims(devices));
+    StoreOnDevice store(sims(devices));
     ASSERT_TRUE(store.is_on_device());
     Caller caller(store.engine);
     std::map<std::string, std::string> map;
@@ -153,7 +153,7 @@ TEST(IndexOnDevice, AnswersAsAMap) {
 }
 
 TEST(IndexOnDevice, SeveralThreadsEachAsAMap) {
-  Store store(sims(2, {.latency = 20us}));
+  StoreOnDevice store(sims(2, {.latency = 20us}));
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&store, t] {
@@ -172,7 +172,7 @@ TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
   for (const char* fault : {"lose", "hang", "fail", "refuse"}) {
     for (const unsigned devices : {1u, 2u}) {
       SCOPED_TRACE(testing::Message() << fault << " of " << devices);
-      Store store(sims(devices, {.latency = 100us}));
+      StoreOnDevice store(sims(devices, {.latency = 100us}));
       Caller caller(store.engine);
       std::map<std::string, std::string> map;
       std::mt19937_64 random(5);
@@ -205,7 +205,7 @@ TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
 TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
   constexpr std::uint64_t seed = 1;
   // Room for a table of 64 buckets beside what tells of changes.
-  Store store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib, {}, seed);
+  StoreOnDevice store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib, {}, seed);
   ASSERT_TRUE(store.is_on_device());
   ASSERT_EQ(store.engine.device_stats().front().cells, 512u);
   Caller caller(store.engine);
@@ -238,7 +238,7 @@ TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
 
 // A table that is full: some item goes for each that comes, and what was just set is there.
 TEST(IndexOnDevice, AFullTableEvicts) {
-  Store store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib);
+  StoreOnDevice store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib);
   Caller caller(store.engine);
   for (int i = 0; i < 300 * effort; ++i) {
     const std::string key = "key" + std::to_string(i);
@@ -255,7 +255,7 @@ TEST(IndexOnDevice, AFullTableEvicts) {
 
 // Slots come back from the device, as fast as they are needed.
 TEST(IndexOnDevice, EvictsForMemory) {
-  Store store(sims(1, {.latency = 50us}), 8 * test_mib);
+  StoreOnDevice store(sims(1, {.latency = 50us}), 8 * test_mib);
   Caller caller(store.engine);
   const std::string large(10'000, 'v');
   for (int i = 0; i < 200 * effort; ++i) {
@@ -268,7 +268,7 @@ TEST(IndexOnDevice, EvictsForMemory) {
 
 // Dead items that the device's table still names do not count.
 TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
-  Store store(sims(1));
+  StoreOnDevice store(sims(1));
   store.engine.set_cycle(1h);  // changes wait
   Caller caller(store.engine);
   std::uint64_t used = 0;
@@ -291,7 +291,7 @@ TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {
   const TemporaryFile file;
   constexpr int keys = 500 * effort;
   for (int round = 0; round < 2; ++round) {
-    Store store(sims(2), 16 * test_mib, file.path());
+    StoreOnDevice store(sims(2), 16 * test_mib, file.path());
     ASSERT_TRUE(store.is_on_device());
     Caller caller(store.engine);
     for (int i = 0; i < keys; ++i) {
@@ -308,7 +308,7 @@ TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {
 
 // Without memory there for the table the host has it.
 TEST(IndexOnDevice, StaysHereIfThereIsNoRoom) {
-  Store store(sims(1, {.memory_bytes = 64}), 4 * test_mib);
+  StoreOnDevice store(sims(1, {.memory_bytes = 64}), 4 * test_mib);
   EXPECT_FALSE(store.is_on_device());
   EXPECT_EQ(store.engine.schedulers(), nullptr);
   Caller caller(store.engine);
