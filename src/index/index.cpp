@@ -105,8 +105,6 @@ bool Index::wants_growth() const noexcept {
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
 }
 
-std::uint64_t Index::cell_count() const noexcept { return on_device() ? device_cells_ : phase().target->cells(); }
-
 std::uint64_t Index::item_count() const noexcept {
   std::int64_t sum = 0;
   for (std::uint32_t i = 0; i < counter_count; ++i) sum += counters_[i].items.load(std::memory_order_relaxed);
@@ -150,6 +148,7 @@ void Index::publish(Phase next) noexcept {
   place = next;
   hint_buckets_.store(next.read->view().buckets, std::memory_order_relaxed);
   hint_mask_.store(next.read->view().mask, std::memory_order_relaxed);
+  cells_.store(next.target->cells(), std::memory_order_relaxed);
   // Sequentially consistent, as are the loads: a participant that synchronize() found offline, and that enters
   // afterwards, sees this phase.
   phase_.store(&place, std::memory_order_seq_cst);

@@ -226,7 +226,10 @@ class Index {
 
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
   std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
-  std::uint64_t cell_count() const noexcept;   // of the table that takes new keys
+  // Of the table that takes new keys. This, item_count() and wants_growth() from outside an epoch, too.
+  std::uint64_t cell_count() const noexcept {
+    return on_device() ? device_cells_ : cells_.load(std::memory_order_relaxed);
+  }
   std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
   std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
   std::string_view lanes() const noexcept { return ops_.name; }
@@ -290,7 +293,7 @@ class Index {
   std::atomic<bool> room_failed_{false};
   std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are spoken for
   Copying copying_;
-  std::atomic<std::uint64_t> table_bytes_{0};
+  std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
   std::unique_ptr<Counter[]> counters_;
   std::atomic<Place> place_{Place::host};
   std::atomic<bool> device_full_{false};
