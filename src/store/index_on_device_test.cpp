@@ -30,9 +30,11 @@ constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
 
 struct StoreOnDevice {
   explicit StoreOnDevice(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
-                         const std::string& memory_file = {}, std::uint64_t hash_seed = 0)
-      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed)) {}
-  EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed) {
+                         const std::string& memory_file = {}, std::uint64_t hash_seed = 0,
+                         std::uint32_t change_cycles = 2)
+      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed, change_cycles)) {}
+  EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed,
+                        std::uint32_t change_cycles) {
     EngineOptions o;
     o.memory_bytes = memory_bytes;
     o.item_bytes_max = std::min<std::uint64_t>(o.item_bytes_max, memory_bytes / 4);
@@ -41,6 +43,7 @@ struct StoreOnDevice {
     o.hash_seed = hash_seed;
     o.devices.assign(devices.begin(), devices.end());
     o.index_on_device = true;
+    o.change_cycles = change_cycles;
     o.scheduler.deadline = 200ms;
     return o;
   }
@@ -268,9 +271,11 @@ TEST(IndexOnDevice, EvictsForMemory) {
 
 // Dead items that the device's table still names do not count.
 TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
-  StoreOnDevice store(sims(1));
-  store.engine.set_cycle(1h);  // changes wait
+  StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 1'000'000);
   Caller caller(store.engine);
+  ASSERT_TRUE(caller.set("first", "v"));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  store.engine.set_cycle(1ms);  // from now on changes wait
   std::uint64_t used = 0;
   for (const std::size_t bytes : {1000u, 400'000u}) {  // the larger in pages of its own
     const std::string key = std::to_string(bytes), value(bytes, 'v');
