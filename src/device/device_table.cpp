@@ -175,7 +175,7 @@ void DeviceTable::age() noexcept {
   const TimePoint now = Steady::now();
   if (now - last_look_ < look_every) return;
   last_look_ = now;
-  overlay().settle(heap_, cache_, index_.stripes(), true);
+  overlay().settle(heap_, cache_, index_.stripes(), Overlay::Settle::idle);
   index_.watch_device_load();
   const Heap::Cache::Lock lock(cache_);
   heap_.reclaim_all(cache_);

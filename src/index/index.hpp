@@ -203,7 +203,7 @@ class Index {
   // The schedulers look at the load now and then.
   void watch_device_load() noexcept;
   // Retires slots whose changes the devices have; of this thread's changes, or all.
-  void settle_changes(Heap::Cache& cache, bool all = false) noexcept;
+  void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
   bool has_unretired() const noexcept;
   std::size_t overlay_count() const noexcept { return overlays_.size(); }
   Overlay& overlay(std::uint32_t shard) const noexcept { return *overlays_[shard]; }

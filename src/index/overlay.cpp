@@ -13,6 +13,8 @@ constexpr std::uint32_t refill_records = 256;
 // Changes of one thread that are on their way, at most.
 constexpr std::uint32_t queue_max = 1 << 16;
 constexpr std::uint32_t stripe_bits = std::bit_width(Stripes::count) - 1, chain_bits_max = 21;
+// The scheduler looks every two milliseconds or so; a batch of writes may take that long.
+constexpr std::uint8_t idle_looks_min = 10;
 // A record may be taken from under a reader and be linked elsewhere: it does not follow such a chain for ever.
 constexpr std::uint32_t steps_max = 1 << 16;
 
@@ -293,18 +295,25 @@ bool Overlay::has_unretired() const noexcept {
   return queued != retired;
 }
 
-void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept {
-  if (!all) {
+void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept {
+  if (whose == Settle::mine) {
     Lane& lane = my_lane();
     lane.lock.lock();
     lane.is_settled = true;
+    lane.idle_looks = 0;
     lane.lock.unlock();
     return settle(lane, heap, cache, stripes);
   }
   for (std::uint32_t i = 0; i < lane_count; ++i) {
     Lane& lane = lanes_[i];
     lane.lock.lock();
-    const bool by_its_thread = std::exchange(lane.is_settled, false);
+    bool by_its_thread = false;
+    if (whose == Settle::all) {
+      by_its_thread = std::exchange(lane.is_settled, false);
+    } else if (lane.idle_looks < idle_looks_min) {
+      ++lane.idle_looks;
+      by_its_thread = true;
+    }
     lane.lock.unlock();
     if (!by_its_thread) settle(lane, heap, cache, stripes);
   }

@@ -120,9 +120,12 @@ class Overlay {
 
   // --- any thread that holds no stripe and neither its cache's lock
 
-  // Retires what was displaced and lets records go, of this thread's lane; or, all: of every lane whose own thread has
-  // not done so since the last time.
-  void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, bool all) noexcept;
+  // Whose changes: this thread's; of all threads but those that have done it since the last such call, for who waits
+  // for slots; or of those that have not done it at many such calls, for the scheduler: taken from a thread that
+  // writes, what is known of the records would have to come back to its processor.
+  enum class Settle : std::uint8_t { mine, all, idle };
+  // Retires what was displaced and lets records go.
+  void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept;
   // Whether slots wait for the device, so that who runs out of them should wait, too.
   bool has_unretired() const noexcept;
   // Calls f(location) for what was displaced and is not retired yet, as it was at some moment of the call.
@@ -172,8 +175,9 @@ class Overlay {
   // head <= unretired <= tail.
   struct alignas(cache_line_bytes) Lane {
     mutable SpinLock lock;
-    bool is_settled = false;  // by its thread, since the scheduler looked
+    bool is_settled = false;  // by its thread, since somebody asked for all
     bool is_being_settled = false;
+    std::uint8_t idle_looks = 0;  // of the scheduler, since its thread settled it
     RecordId free = none;
     std::unique_ptr<Change[]> changes;  // made with the first one
     std::unique_ptr<RecordId[]> records;

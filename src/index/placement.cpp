@@ -51,9 +51,9 @@ void Index::watch_device_load() noexcept {
   if (full != is_device_full()) device_full_.store(full, std::memory_order_relaxed);
 }
 
-void Index::settle_changes(Heap::Cache& cache, bool all) noexcept {
+void Index::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
   if (place() != Place::device) return;
-  for (const auto& overlay : overlays_) overlay->settle(heap_, cache, stripes_, all);
+  for (const auto& overlay : overlays_) overlay->settle(heap_, cache, stripes_, whose);
 }
 
 bool Index::has_unretired() const noexcept {

@@ -199,7 +199,7 @@ void admit(Context& context, StripState& state) noexcept {
 }
 
 std::size_t reclaim(Context& context) noexcept {
-  context.shared.index.settle_changes(context.cache, true);
+  context.shared.index.settle_changes(context.cache, Overlay::Settle::all);
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.reclaim_all(context.cache);
 }
@@ -243,7 +243,7 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
 // The devices' tables are full, or behind: some item goes, whichever.
 void make_room_on_device(Context& context) noexcept {
   Shared& shared = context.shared;
-  shared.index.settle_changes(context.cache, true);
+  shared.index.settle_changes(context.cache, Overlay::Settle::all);
   if (!shared.index.is_device_full() || !shared.policy.evict) return;
   for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
     if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
