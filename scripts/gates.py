@@ -76,13 +76,14 @@ def python_parts() -> dict[str, str]:
     is conformance again with every batch through a (simulated) device that has copies of the items, under seccomp."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
-    elsewhere += ["tests/debug", "tests/schedules"]
+    elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
     return {
+        "histories": "tests/linearizability",
         "bench": " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]),
-        "report": " ".join(report),
-        "device": "tests/conformance",
-        "integration": "tests/integration",
         "apart": "tests/model tests/package",
+        "report": " ".join(report),
+        "integration": "tests/integration",
+        "device": "tests/conformance",
         "others": " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)]),
         "conformance": "tests/conformance",
     }
