@@ -59,7 +59,7 @@ soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), f
 
 soak-faults: build ## more failed allocations, interrupted calls, connections and lost datagrams (FAULTS times as many as `make test`, default 20)
 	@scripts/setup test
-	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py tests/integration/test_storms.py
+	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py tests/integration/test_allocations.py tests/integration/test_storms.py
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/thread_owned.hpp"
+
 namespace tandem {
 
 // The rings that one thread holds, of all logs: given back when it ends, or when their log is gone.
@@ -38,13 +40,13 @@ WriterRings::~WriterRings() {
 
 WriterRing* WriterRings::find_mine() noexcept {
   if (OfThread::ended) return nullptr;
-  thread_local OfThread mine;
-  const auto found = std::find_if(mine.held.begin(), mine.held.end(), [this](auto& h) { return h.rings == id_; });
-  if (found != mine.held.end()) {
-    last_used = {id_, found->ring};
-    return found->ring;
-  }
   try {
+    OfThread& mine = ThreadOwned<OfThread>::mine();
+    const auto found = std::find_if(mine.held.begin(), mine.held.end(), [this](auto& h) { return h.rings == id_; });
+    if (found != mine.held.end()) {
+      last_used = {id_, found->ring};
+      return found->ring;
+    }
     std::erase_if(mine.held, [](const auto& h) { return h.keeps.use_count() == 1; });
     mine.held.reserve(mine.held.size() + 1);
     WriterRing* const ring = take();

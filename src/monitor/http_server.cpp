@@ -73,8 +73,8 @@ Bound resolve(const std::string& address) {
   return {fmt::format("{}:{}", text, port), ntohl(in.sin_addr.s_addr) >> 24 == 127};
 }
 
-// What civetweb said on this thread while it started.
-thread_local std::string last_message;
+// Where to put what civetweb says on this thread while it starts.
+thread_local std::string* last_message = nullptr;
 
 std::string_view text_of(const char* text) noexcept { return text != nullptr ? text : ""; }
 
@@ -179,16 +179,18 @@ HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std:
   mg_callbacks callbacks{};
   callbacks.begin_request = &Impl::begin_request;
   callbacks.log_message = [](const mg_connection*, const char* message) {
-    last_message = text_of(message);
+    if (last_message != nullptr) *last_message = text_of(message);
     return 1;
   };
   mg_init_library(0);
-  last_message.clear();
+  std::string said;
   const std::vector<int> before = listening_on(0);
+  last_message = &said;
   impl_->context = mg_start(&callbacks, impl_.get(), options);
+  last_message = nullptr;
   if (impl_->context == nullptr) {
     mg_exit_library();
-    throw std::runtime_error(fmt::format("metrics on {}: {}", address, last_message));
+    throw std::runtime_error(fmt::format("metrics on {}: {}", address, said));
   }
   for (const int listener : listening_on(port())) {
     if (std::find(before.begin(), before.end(), listener) == before.end()) impl_->listeners.push_back(listener);

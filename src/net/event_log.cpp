@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "protocol/admin.hpp"
@@ -208,13 +209,36 @@ bool EventLog::drain(EventRing& ring) {
   return count != 0;
 }
 
+// False: there is no memory for the event's line.
+bool EventLog::has_line(const Event& event, std::string_view key) {
+  if (!line_.empty()) return true;
+  try {
+    format_event(event, key, line_);
+    return true;
+  } catch (const std::bad_alloc&) {
+    line_.clear();
+    return false;
+  }
+}
+
+// False: the line is more than the watcher may leave unread, or than there is memory for.
+bool EventLog::make_room(std::string& text) const {
+  const std::size_t bytes = text.size() + line_.size() + skipped_line_bytes;
+  if (bytes > watcher_bytes_) return false;
+  try {
+    text.reserve(bytes);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 void EventLog::hand_out(const Event& event, std::string_view key) {
   line_.clear();
   for (const auto& watcher : watchers_) {
     if ((watcher->events_ & event.stream) == 0 || event.gid < watcher->first_gid_) continue;
-    if (line_.empty()) format_event(event, key, line_);
     const std::lock_guard lock(watcher->mutex_);
-    if (watcher->text_.size() + line_.size() + skipped_line_bytes > watcher_bytes_) {
+    if (!has_line(event, key) || !make_room(watcher->text_)) {
       ++watcher->skipped_;
       ++skipped_;
       continue;

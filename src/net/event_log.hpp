@@ -72,6 +72,7 @@ class EventLog {
   void note(Event& event, std::string_view key) noexcept;
 
   // wake: called by the log's thread when there is text to take; it must not call the log. nullptr: there are too many.
+  // Throws std::system_error when the log gets no thread, std::bad_alloc; then nothing has changed.
   std::shared_ptr<Watcher> add(std::uint32_t events, std::function<void()> wake);
   // When it returns, `wake` is not called any more.
   void remove(Watcher& watcher);
@@ -83,6 +84,8 @@ class EventLog {
   void run();
   bool drain(EventRing& ring);
   void hand_out(const Event& event, std::string_view key);
+  bool has_line(const Event& event, std::string_view key);
+  bool make_room(std::string& text) const;
   void update_flags() noexcept;
 
   const std::size_t ring_bytes_, watcher_bytes_;

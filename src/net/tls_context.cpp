@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/kdf.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -43,7 +45,33 @@ void load_files(SSL_CTX* context, const TlsOptions& o) {
   if (o.ca.empty()) return;
   if (SSL_CTX_load_verify_locations(context, o.ca.c_str(), nullptr) != 1)
     fail("Error loading the CA certificate", o.ca);
-  SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(o.ca.c_str()));
+  STACK_OF(X509_NAME)* const names = SSL_load_client_CA_file(o.ca.c_str());
+  if (names == nullptr) fail("Error loading the CA certificate", o.ca);
+  SSL_CTX_set_client_CA_list(context, names);
+}
+
+template <auto free_fetched, class T>
+bool is_there(T* fetched) {
+  free_fetched(fetched);
+  return fetched != nullptr && ERR_peek_error() == 0;
+}
+
+// OpenSSL makes the methods of a kind (all KDFs, all MACs, ...) when the first of them is asked for, once: those that
+// there was no memory for then are never made. So they are asked for before there are clients, who would all be
+// refused.
+void load_algorithms() {
+  ERR_clear_error();
+  const bool all = is_there<EVP_MD_free>(EVP_MD_fetch(nullptr, "SHA256", nullptr)) &&
+                   is_there<EVP_CIPHER_free>(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)) &&
+                   is_there<EVP_RAND_free>(EVP_RAND_fetch(nullptr, "CTR-DRBG", nullptr)) &&
+                   is_there<EVP_MAC_free>(EVP_MAC_fetch(nullptr, "HMAC", nullptr)) &&
+                   is_there<EVP_KDF_free>(EVP_KDF_fetch(nullptr, "HKDF", nullptr)) &&
+                   is_there<EVP_KEYMGMT_free>(EVP_KEYMGMT_fetch(nullptr, "RSA", nullptr)) &&
+                   is_there<EVP_KEYEXCH_free>(EVP_KEYEXCH_fetch(nullptr, "ECDH", nullptr)) &&
+                   is_there<EVP_SIGNATURE_free>(EVP_SIGNATURE_fetch(nullptr, "RSA", nullptr)) &&
+                   is_there<EVP_ASYM_CIPHER_free>(EVP_ASYM_CIPHER_fetch(nullptr, "RSA", nullptr)) &&
+                   is_there<EVP_KEM_free>(EVP_KEM_fetch(nullptr, "RSA", nullptr));
+  if (!all) throw TlsError(fmt::format("Error starting TLS: {}", take_openssl_error()));
 }
 
 SslContextPtr make_context(const TlsOptions& o, bool uses_kernel) {
@@ -117,6 +145,7 @@ std::string kernel_tls_missing() {
 }
 
 TlsContext::TlsContext(const TlsOptions& options) : options_(options) {
+  load_algorithms();
   if (options_.kernel_tls) {
     const std::string why = kernel_tls_missing();
     uses_kernel_ = why.empty();

@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -49,16 +50,19 @@ struct TlsSession::Socket {
     if (command == BIO_CTRL_EOF) return session(bio).socket_ended_ ? 1 : 0;
     return 0;
   }
+  // Made once. nullptr: there was no memory; the next session tries again.
   static const BIO_METHOD* method() noexcept {
-    static BIO_METHOD* const made = [] {
-      BIO_METHOD* m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tandem connection");
-      if (m == nullptr) return m;
-      BIO_meth_set_read(m, &Socket::read);
-      BIO_meth_set_write(m, &Socket::write);
-      BIO_meth_set_ctrl(m, &Socket::control);
-      return m;
-    }();
-    return made;
+    static std::atomic<BIO_METHOD*> made{nullptr};
+    if (const BIO_METHOD* m = made.load(std::memory_order_acquire); TD_LIKELY(m != nullptr)) return m;
+    BIO_METHOD* const fresh = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tandem connection");
+    if (fresh == nullptr) return nullptr;
+    BIO_meth_set_read(fresh, &Socket::read);
+    BIO_meth_set_write(fresh, &Socket::write);
+    BIO_meth_set_ctrl(fresh, &Socket::control);
+    BIO_METHOD* others = nullptr;
+    if (made.compare_exchange_strong(others, fresh, std::memory_order_acq_rel)) return fresh;
+    BIO_meth_free(fresh);
+    return others;
   }
 };
 
@@ -70,7 +74,8 @@ bool TlsSession::begin(const TlsContext& context, NetCounters& counters) noexcep
     // The kernel's part goes through OpenSSL's own BIO alone. The threads that use it have SIGPIPE blocked.
     if (SSL_set_fd(ssl.get(), fd_) != 1) return false;
   } else {
-    BIO* bio = Socket::method() == nullptr ? nullptr : BIO_new(Socket::method());
+    const BIO_METHOD* const method = Socket::method();
+    BIO* const bio = method == nullptr ? nullptr : BIO_new(method);
     if (bio == nullptr) return false;
     BIO_set_data(bio, this);
     BIO_set_init(bio, 1);

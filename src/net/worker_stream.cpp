@@ -1,9 +1,11 @@
 // Streams: answers that the worker sends a piece of in each pass.
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "net/dump_stream.hpp"
+#include "net/log.hpp"
 #include "net/worker.hpp"
 #include "protocol/reply.hpp"
 
@@ -43,7 +45,13 @@ class Watch final : public Stream {
 // A command's answer is a stream: what follows it waits. `text`: where a refusal is written.
 void Worker::begin_stream(Connection& c, const StreamRequest& request, Output& text) {
   if (request.kind == StreamRequest::Kind::watch) {
-    auto watcher = state_.events.add(request.events, [this] { wake(); });
+    std::shared_ptr<EventLog::Watcher> watcher;
+    try {
+      watcher = state_.events.add(request.events, [this] { wake(); });
+    } catch (const std::exception& error) {  // no thread for the log, or no memory
+      log().warn("a watcher is refused: {}", error.what());
+      return text.append(protocol::line::watcher_failed);
+    }
     if (watcher == nullptr) return text.append(protocol::line::too_many_watchers);
     text.append(protocol::line::ok);
     c.stream = std::make_unique<Watch>(state_.events, std::move(watcher));

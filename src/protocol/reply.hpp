@@ -108,6 +108,7 @@ inline constexpr std::string_view no_metadump = "ERROR metadump not allowed\r\n"
 inline constexpr std::string_view dump_busy = "BUSY currently processing crawler request\r\n";
 inline constexpr std::string_view bad_class = "BADCLASS invalid class id\r\n";
 inline constexpr std::string_view too_many_watchers = "WATCHER_TOO_MANY log watcher limit reached\r\n";
+inline constexpr std::string_view watcher_failed = "WATCHER_FAILED failed to add log watcher\r\n";
 inline constexpr std::string_view bad_shutdown = "CLIENT_ERROR invalid shutdown mode\r\n";
 inline constexpr std::string_view reassign_busy = "BUSY currently processing reassign request\r\n";
 inline constexpr std::string_view reassign_bad_class = "BADCLASS invalid src or dst class id\r\n";

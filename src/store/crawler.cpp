@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 #include <system_error>
 
 #include "task/memory.hpp"
@@ -55,7 +56,7 @@ bool Crawler::set_enabled(bool enabled) {
       loop();
     });
     return true;
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory
     const std::lock_guard lock(mutex_);
     enabled_ = false;
     return false;

@@ -6,6 +6,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/memory_reserve.hpp"
 #include "pipeline/device_batches.hpp"
 #include "pipeline/device_search.hpp"
 #include "store/on_device.hpp"
@@ -422,6 +423,7 @@ void Engine::maintenance_loop() {
 void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
   clock_.tick();
+  if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers sleep
   if (file_) save_clock();
   apply_due_flush();
   if (index_->place() == Index::Place::leaving) bring_index_back();

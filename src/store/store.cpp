@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/thread_owned.hpp"
 #include "pipeline/executor.hpp"
 #include "store/engine.hpp"
 
@@ -315,7 +316,7 @@ Session& Store::here() {
       }
     }
   };
-  thread_local Sessions mine;
+  Sessions& mine = ThreadOwned<Sessions>::mine();
   for (const Entry& e : mine.entries) {
     if (e.core == core_.get() && !e.alive.expired()) return *e.session;
   }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -25,6 +26,7 @@ struct faults {
   _Atomic int64_t io_faults;    // that were
   _Atomic uint64_t state;       // of the random numbers
   _Atomic int64_t wall_ahead_s;  // of the real one
+  _Atomic int64_t live_bytes, live_blocks;  // that were allocated and not freed
 };
 
 static struct faults* faults;
@@ -51,16 +53,40 @@ extern void* __libc_malloc(size_t);
 extern void* __libc_calloc(size_t, size_t);
 extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
+extern void __libc_free(void*);
 
-void* malloc(size_t bytes) { return fails() ? NULL : __libc_malloc(bytes); }
-void* calloc(size_t n, size_t bytes) { return fails() ? NULL : __libc_calloc(n, bytes); }
-void* realloc(void* old, size_t bytes) { return fails() ? NULL : __libc_realloc(old, bytes); }
-void* memalign(size_t to, size_t bytes) { return fails() ? NULL : __libc_memalign(to, bytes); }
-void* aligned_alloc(size_t to, size_t bytes) { return fails() ? NULL : __libc_memalign(to, bytes); }
+static void* counted(void* block) {
+  if (faults == NULL || block == NULL) return block;
+  atomic_fetch_add(&faults->live_bytes, (int64_t)malloc_usable_size(block));
+  atomic_fetch_add(&faults->live_blocks, 1);
+  return block;
+}
+static void uncount(void* block) {
+  if (faults == NULL || block == NULL) return;
+  atomic_fetch_sub(&faults->live_bytes, (int64_t)malloc_usable_size(block));
+  atomic_fetch_sub(&faults->live_blocks, 1);
+}
+
+void* malloc(size_t bytes) { return fails() ? NULL : counted(__libc_malloc(bytes)); }
+void* calloc(size_t n, size_t bytes) { return fails() ? NULL : counted(__libc_calloc(n, bytes)); }
+void* memalign(size_t to, size_t bytes) { return fails() ? NULL : counted(__libc_memalign(to, bytes)); }
+void* aligned_alloc(size_t to, size_t bytes) { return memalign(to, bytes); }
 int posix_memalign(void** out, size_t to, size_t bytes) {
-  if (fails()) return ENOMEM;
-  *out = __libc_memalign(to, bytes);
-  return *out == NULL ? ENOMEM : 0;
+  void* const block = memalign(to, bytes);
+  if (block == NULL) return ENOMEM;
+  *out = block;
+  return 0;
+}
+void* realloc(void* old, size_t bytes) {
+  if (fails()) return NULL;
+  uncount(old);
+  void* const block = __libc_realloc(old, bytes);
+  counted(block == NULL && bytes != 0 ? old : block);  // where it failed the old one is still there
+  return block;
+}
+void free(void* block) {
+  uncount(block);
+  __libc_free(block);
 }
 
 static uint64_t draw(void) {  // splitmix64

@@ -7,18 +7,23 @@ import mmap
 import os
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-LAYOUT = struct.Struct("=qqqqqQq")
-FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
+LAYOUT = struct.Struct("=qqqqqQqqq")
+FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S, LIVE_BYTES, LIVE_BLOCKS = range(9)
 NEVER = -(1 << 60)
+COUNTED_MAX = 1 << 60
+_folder = tempfile.TemporaryDirectory(prefix="tandem-faults")
 
 
-def build(folder: Path) -> Path:
-    library = folder / "faults.so"
+@cache
+def build() -> Path:
+    library = Path(_folder.name) / "faults.so"
     compiler = os.environ.get("CC", "cc")
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
     return library
@@ -28,9 +33,9 @@ class Faults:
     """What the preloaded library is told, and what it counted."""
 
     def __init__(self, folder: Path, seed: int = 1) -> None:
-        self.library = build(folder)
+        self.library = build()
         self.path = folder / "faults"
-        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0))
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, 0))
         with self.path.open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), LAYOUT.size)
 
@@ -46,6 +51,13 @@ class Faults:
         self.set(FAILED, 0)
         self.set(FAIL_COUNT, count)
         self.set(FAIL_FROM, after)
+
+    def begin_counting(self) -> None:
+        """Until the next fail(): counted() says how many allocations there were."""
+        self.fail(COUNTED_MAX, 0)
+
+    def counted(self) -> int:
+        return COUNTED_MAX - self.get(FAIL_FROM)
 
     def environment(self) -> dict[str, str]:
         return {"LD_PRELOAD": str(self.library), "FAULTS": str(self.path)}

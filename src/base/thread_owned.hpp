@@ -1,0 +1,47 @@
+// One object for each thread that asks for it, destroyed when the thread ends; not the main thread's, which ends with
+// the process. In place of a thread_local object with a destructor: where there is no memory to note that destructor,
+// glibc ends the process; this throws.
+#pragma once
+#include <pthread.h>
+
+#include <memory>
+#include <new>
+
+namespace tandem {
+
+template <class T>
+class ThreadOwned {
+ public:
+  // The calling thread's own. The first call of a thread throws std::bad_alloc where there is no memory.
+  static T& mine() {
+    if (at_ == nullptr) make();
+    return *at_;
+  }
+
+ private:
+  struct Key {
+    Key() noexcept : made(pthread_key_create(&key, &destroy) == 0) {}
+    ~Key() {
+      if (made) pthread_key_delete(key);
+    }
+    Key(const Key&) = delete;
+    Key& operator=(const Key&) = delete;
+
+    pthread_key_t key{};
+    const bool made;
+  };
+  static void destroy(void* at) noexcept {
+    at_ = nullptr;
+    delete static_cast<T*>(at);
+  }
+  static void make() {
+    static const Key key;
+    auto made = std::make_unique<T>();
+    if (!key.made || pthread_setspecific(key.key, made.get()) != 0) throw std::bad_alloc();
+    at_ = made.release();
+  }
+
+  inline static constinit thread_local T* at_ = nullptr;
+};
+
+}  // namespace tandem
