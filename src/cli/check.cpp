@@ -57,6 +57,11 @@ void check_latency_target(const Settings& settings, const std::function<std::str
     fail(gpu.latency_target_us != 0 ? "gpu-latency-target" : "gpu-calibration", "is of use with preset mega-kv alone");
 }
 
+void check_batch_min(const Settings& settings, const std::function<std::string(const Option&)>& where) {
+  if (settings.gpu.batch_min == 0 || settings.server.preset == static_cast<unsigned>(Preset::automatic)) return;
+  throw CommandError(EX_USAGE, fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
+}
+
 // What is asked of TLS without it would leave a server open that was meant to be closed.
 void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const TlsOptions& tls = settings.server.tls;
@@ -92,6 +97,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));
   check_latency_target(settings, where);
+  check_batch_min(settings, where);
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
                                              where(*find_option("port")), where(*find_option("udp-port"))));

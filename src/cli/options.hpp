@@ -29,6 +29,7 @@ struct GpuOptions {
   std::string which = "auto";      // the first GPU if there is one; off, sim (device/sim), or a number
   unsigned count = 1;              // of them, from that one on; 0: as many as there are
   bool steal = false;              // SchedulerOptions::steal
+  unsigned batch_min = 0;          // SchedulerOptions::queries_min
   unsigned cycle_us = 0;           // SchedulerOptions::cycle
   unsigned latency_target_us = 0;  // or that which serves this, by the calibration (gpu_cycle.hpp); 0: none
   double rate_millions = 0;        // queries per second that it has to serve; 0: not known

@@ -149,7 +149,7 @@ constexpr std::array store_table{
         .group = "Processors",
         .kind = Kind::choice,
         .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-                "start and every 10 seconds); mirrored (a GPU, whenever it can); or mega-kv (a GPU, which alone has "
+                "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); or mega-kv (a GPU, which alone has "
                 "the index)",
         .field = server<&ServerOptions::preset>,
         .minimum = 0,
@@ -178,6 +178,14 @@ constexpr std::array store_table{
            .minimum = 0,
            .maximum = 8,
            .extended = "gpus"},
+    Option{.name = "gpu-batch-min",
+           .group = "Processors",
+           .kind = Kind::integer,
+           .help = "with preset auto: queries of the smallest batch that a GPU searches; 0: as measured, at the start "
+                   "and every 10 seconds",
+           .field = gpu<&GpuOptions::batch_min>,
+           .minimum = 0,
+           .maximum = 1'000'000},
     Option{.name = "gpu-cycle",
            .group = "Processors",
            .kind = Kind::integer,

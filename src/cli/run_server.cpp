@@ -169,6 +169,7 @@ int run_server(Settings settings, ServerStyle style) {
                        "items right with (gpu-values)");
   }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
+  settings.engine.scheduler.queries_min = settings.gpu.batch_min;
   settings.engine.scheduler.steal = settings.gpu.steal;
   settings.engine.scheduler.cycle = gpu_cycle(settings, settings.engine.devices, settings.engine.log);
   auto engine = std::make_unique<Engine>(settings.engine);

@@ -63,6 +63,7 @@ TEST(Serve, TakesOptions) {
       {{"--preset", "mega-kv", "--gpu-latency-target", "300", "--gpu-rate", "12.5", "--gpu-calibration", "/c"},
        {{"gpu-latency-target", "300"}, {"gpu-rate", "12.5"}, {"gpu-get-share", "95"}, {"gpu-calibration", "/c"}}},
       {{"--preset", "mega-kv", "--gpu-cycle", "50", "--gpu-calibration", "/c"}, {{"gpu-cycle", "50"}}},
+      {{"--preset", "auto", "--gpu-batch-min", "512"}, {{"gpu-batch-min", "512"}}},
       {{"--user", "nobody", "--pid-file", "/run/x.pid"}, {{"user", "nobody"}, {"pid-file", "/run/x.pid"}}},
   };
   for (const Accepted& c : cases) {
@@ -107,6 +108,8 @@ TEST(Serve, RefusesBadOptions) {
       {{"--gpu-latency-target", "300"}, "--gpu-latency-target: is of use with preset mega-kv alone"},
       {{"--gpu-calibration", "/x"}, "--gpu-calibration: is of use with preset mega-kv alone"},
       {{"--preset", "mega-kv", "--gpu-rate", "10"}, "--gpu-rate: without gpu-latency-target nothing is chosen by it"},
+      {{"--preset", "mirrored", "--gpu-batch-min", "4"}, "--gpu-batch-min: is of use with preset auto alone"},
+      {{"--gpu-batch-min", "-1"}, "--gpu-batch-min: expected an integer from 0 to 1000000, got -1"},
       {{"--gpu-latency-target", "1000001"}, "--gpu-latency-target: expected an integer from 0 to 1000000, got 1000001"},
       {{"--gpu-get-share", "101"}, "--gpu-get-share: expected a number from 0 to 100, got 101"},
       {{"-vvvv"}, "--verbose: expected an integer from 0 to 3, got 4"},

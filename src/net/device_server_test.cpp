@@ -148,6 +148,32 @@ TEST(DeviceServer, WithPresetAutoSmallBatchesStayWithTheHost) {
   EXPECT_EQ(gpu.at("gpu:queries_min"), "never");  // a simulated device is no faster than a host
 }
 
+// A client that asks for little stays with the host, another with the device, over the same keys.
+TEST(DeviceServer, WithPresetAutoTheThresholdMayBeSaid) {
+  EngineOptions engine = DeviceServer::engine(make_sim_device({}), Preset::automatic, 1000ms, {}, 1);
+  engine.scheduler.queries_min = 8;
+  TestServer s(DeviceServer::options(Preset::automatic, 1), engine);
+  Client c(s.port());
+  ASSERT_TRUE(eventually([&] { return c.stats("gpu").at("gpu:serves") == "yes"; }));
+  EXPECT_EQ(c.stat("gpu:queries_min", "gpu"), 8u);
+  std::string requests, expected;
+  for (int i = 0; i < 8; ++i) {
+    requests += "set k 0 0 1\r\n" + std::to_string(i) + "\r\n";
+    expected += "STORED\r\n";
+  }
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(c.ask("set k 0 0 1\r\na\r\n"), "STORED\r\n");
+    ASSERT_EQ(c.ask("get k\r\n"), "VALUE k 0 1\r\na\r\nEND\r\n");
+  }
+  EXPECT_EQ(c.stat("gpu:queries", "gpu"), 0u);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(c.send(requests));
+    ASSERT_EQ(c.read(expected.size()), expected);
+    ASSERT_EQ(c.ask("get k\r\n"), "VALUE k 0 1\r\n7\r\nEND\r\n");
+  }
+  EXPECT_GE(c.stat("gpu:queries", "gpu"), 100u);  // a send may arrive in pieces
+}
+
 TEST(DeviceServer, WithPresetCpuNothingIsHandedOver) {
   DeviceServer s({}, Preset::cpu);
   talk_together(s.port(), 4, 2);

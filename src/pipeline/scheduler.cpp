@@ -30,7 +30,7 @@ Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions
       options_(options),
       round_trip_(round_trip),
       cycle_us_(options.cycle.count()),
-      queries_min_(round_trip != nullptr ? RoundTrip::never : 0) {
+      queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min) {
   ready_.reserve(search_parts_max);
   thread_ = std::thread([this] { run(); });
 }

@@ -35,6 +35,8 @@ struct SchedulerOptions {
   // That the thread runs on, where others do not keep it waiting; -1: any. Of several devices the first one's; each
   // next one has the processor before.
   int processor = -1;
+  // Batches with fewer queries are the host's, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
+  std::uint32_t queries_min = 0;
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
   // Shared by the schedulers of one index: when the replica of one is gone for good, nobody asks the others any more,
   // and they give up theirs.
@@ -53,7 +55,7 @@ struct SchedulerCounters {
 class Scheduler {
  public:
   // Starts the thread. All of them outlive it. round_trip: says now and then which batches are worth a launch; nullptr:
-  // all are. Throws DeviceError.
+  // all are that have as many queries as the options say. Throws DeviceError.
   Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
   ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is stuck there
   // Ends the thread, the first part of the destructor. False: it did not end within `limit`.

@@ -28,7 +28,7 @@ struct Engine::OnDevice {
     } else {
       side = std::make_unique<Replica>(on, *engine.index_, *engine.replica_log_, engine.epochs_,
                                        ReplicaOptions{.images = o.device_values, .shard = shard}, &*engine.heap_);
-      round_trip.emplace(on, *engine.index_, engine.epochs_);
+      if (o.scheduler.queries_min == 0) round_trip.emplace(on, *engine.index_, engine.epochs_);
       schedule(engine, shard);
     }
   }

@@ -1,5 +1,5 @@
 """Every history that concurrent clients record is linearizable, key by key: over TCP and in process, with searches by
-the host and by a (simulated) device, calm, full, growing, while pages move and while items expire.
+the host and by a (simulated) device or by both, calm, full, growing, while pages move and while items expire.
 
 A run lasts a few seconds. TANDEM_LINEARIZABILITY_SECONDS makes each kind of history be recorded again and again, with
 other seeds, for so long; TANDEM_LINEARIZABILITY_SEED is the first one's.
@@ -55,18 +55,57 @@ SCENARIOS = {
 }
 
 
-# Who searches: the server's options, and the recorder's for a store in process.
+@dataclass(frozen=True)
+class Plan:
+    """Who searches."""
+
+    server: str  # options of a server
+    in_process: str  # of the recorder for a store in process
+    tcp: str = ""  # and for a server
+
+
+DEVICE_QUERIES_MIN = 4  # of bursts of up to six
 PLANS = {
-    "cpu": (["--gpu", "off"], ["--plan", "cpu"]),
-    "mirrored": (["--gpu", "sim", "--preset", "mirrored"], ["--plan", "mirrored"]),
-    # On two of them, each with half the keys; workers steal.
-    "values": (
-        ["--gpu", "sim", "--gpus", "2", "--gpu-steal", "--preset", "mirrored", "--gpu-values", "16MiB"],
-        ["--plan", "values", "--devices", "2"],
-    ),
+    "cpu": Plan("--gpu off", "--plan cpu"),
+    "mirrored": Plan("--gpu sim --preset mirrored", "--plan mirrored"),
+    # On two of them, each with half the keys.
+    "values": Plan("--gpu sim --gpus 2 --gpu-steal --preset mirrored --gpu-values 16MiB", "--plan values --devices 2"),
     # The same two, and the host has no index.
-    "device": (["--gpu", "sim", "--gpus", "2", "--preset", "mega-kv"], ["--plan", "device", "--devices", "2"]),
+    "device": Plan("--gpu sim --gpus 2 --preset mega-kv", "--plan device --devices 2"),
+    # Batch by batch the host or a device, at the same time and for the same keys; of batches with a control command in
+    # the middle each a part.
+    "mixed": Plan(
+        f"--gpu sim --preset auto --gpu-batch-min {DEVICE_QUERIES_MIN} --gpu-values 16MiB",
+        "--plan values --host-percent 40 --operations 40000",
+        f"--device-queries-min {DEVICE_QUERIES_MIN} --control-percent 2 --operations 40000",
+    ),
+    # Of batches that are large enough each a part, as workers keep the rest when the devices do not keep up.
+    "stolen": Plan(
+        "--gpu sim --gpus 2 --gpu-steal --preset mirrored --gpu-values 16MiB",
+        "--plan values --devices 2 --host-percent 5 --large-burst 200 --operations 40000",
+        "--large-burst 200",
+    ),
+    # The host has no index to answer with: batches that are not handed over, and what follows a control command, are
+    # searched on the device by a worker that waits for it.
+    "mixed-device": Plan(
+        "--gpu sim --gpus 2 --preset mega-kv",
+        "--plan device --devices 2 --host-percent 40 --operations 40000",
+        "--control-percent 10 --operations 40000",
+    ),
 }
+
+# Without a soak's time. Who has copies of items also searches, so "values" stands for "mirrored", too.
+SHORT = [
+    (over, plan, scenario)
+    for over in ("tcp", "embedded")
+    for plan in ("cpu", "values", "device")
+    for scenario in SCENARIOS
+]
+SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
+SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
+SHORT += [("embedded", "stolen", "calm")]
+SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
+ALL = [(over, plan, scenario) for over in ("tcp", "embedded") for plan in PLANS for scenario in SCENARIOS]
 
 
 def record(over: str, plan: str, scenario: str, seed: int) -> Result:
@@ -74,9 +113,9 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
     name = f"{over}-{plan}-{scenario}-{seed}"
     options = ["--seed", str(seed), "--clients", "5", *s.recorder.split(), "--may-vanish", str(int(s.may_vanish))]
     if over == "tcp":
-        options += ["--abandon-per-mille", "4"]
+        options += ["--abandon-per-mille", "4", *PLANS[plan].tcp.split()]
         memory = ["--memory", f"{s.memory_mib}MiB", "--item-expected", str(s.item_expected)]
-        server = TandemServer("--threads", "2", *memory, *PLANS[plan][0])
+        server = TandemServer("--threads", "2", *memory, *PLANS[plan].server.split())
         try:
             return record_and_check(name, [*options, "--port", str(server.port)])
         finally:
@@ -84,14 +123,12 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
     # The public API knows neither devices nor pages.
     api = "engine" if plan != "cpu" or s.moves else "store"
     memory = ["--memory-mib", str(s.memory_mib), "--item-expected", str(s.item_expected)]
-    return record_and_check(name, [*options, *memory, *PLANS[plan][1], "--api", api, "--pause-us", str(s.pause_us)])
+    in_process = [*PLANS[plan].in_process.split(), "--api", api, "--pause-us", str(s.pause_us)]
+    return record_and_check(name, [*options, *memory, *in_process])
 
 
 @pytest.mark.timeout(300 + 2 * SECONDS)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-# Who has copies of items also searches: without a soak's time that stands for both.
-@pytest.mark.parametrize("plan", PLANS if SECONDS else ["cpu", "values", "device"])
-@pytest.mark.parametrize("over", ["tcp", "embedded"])
+@pytest.mark.parametrize(("over", "plan", "scenario"), ALL if SECONDS else SHORT)
 def test_every_history_is_linearizable(over: str, plan: str, scenario: str) -> None:
     end = time.monotonic() + SECONDS
     seed = SEED
@@ -117,10 +154,29 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     if over == "tcp":
         assert facts["unknown"] > 0, facts
     assert (expired > 0) == scenario.expires, result.text
-    if scenario.grows and plan != "device":  # there the table has room for as many as fit the memory
+    if plan.startswith("mixed"):
+        check_mix(result, over, plan)
+    if plan == "stolen" and over == "embedded":  # a server's workers need not be pressed
+        assert facts["stolen"] > 0 and facts["device_operations"] > 0 and facts["keys_answered_by_both"] > 0, facts
+    if scenario.grows and "device" not in plan:  # there the table has room for as many as fit the memory
         assert facts["index_bytes"] >= 4 * facts["index_bytes_before"], facts
     if scenario.moves:
         assert facts["pages_moved"] > 0, facts
+
+
+def check_mix(result: Result, over: str, plan: str) -> None:
+    """Host and devices each had a good part of the operations, and of those on the same keys."""
+    facts = result.facts
+    operations = facts["operations"]
+    if over == "tcp" and plan == "mixed-device":  # what follows a control command is searched for again
+        assert facts["handed_over"] > 1.05 * operations, facts
+        return
+    if over == "tcp":  # of batches: by the counters of the server; of keys: by the bursts that they were asked for in
+        by_device, by_host = facts["handed_over"], operations - facts["handed_over"]
+    else:
+        by_device, by_host = facts["device_operations"], facts["host_operations"]
+    assert min(by_device, by_host) > operations / 10, facts
+    assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
 
 
 def test_the_checker_knows_good_histories_from_bad() -> None:

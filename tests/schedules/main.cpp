@@ -54,7 +54,7 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 // What all seeds did; in memory that their processes share.
 struct Totals {
   std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost, deaths, found_again;
+      devices_lost, deaths, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
@@ -200,6 +200,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   dying.reset();
   const Report report = end();
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
+  const record::Paths paths = record::paths_of(histories);
   std::vector<Operation> operations = answered(histories);
   add(totals.operations, operations.size());
   add(totals.points, report.points);
@@ -210,6 +211,10 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.searched_batches, after.searched_batches - before.searched_batches);
   add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
+  add(totals.stolen, after.stolen - before.stolen);
+  add(totals.host_operations, paths.host);
+  add(totals.device_operations, paths.device);
+  add(totals.keys_answered_by_both, paths.both);
   if (trace != nullptr) std::fprintf(trace, "trace %016llx\n", static_cast<unsigned long long>(report.trace));
   if (o.crash_within != 0) write_keys(o, operations);
   write(o.out, seed, std::move(operations));
@@ -344,7 +349,11 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"image_hits", totals.image_hits},
                                                          {"devices_lost", totals.devices_lost},
                                                          {"deaths", totals.deaths},
-                                                         {"found_again", totals.found_again}};
+                                                         {"found_again", totals.found_again},
+                                                         {"stolen", totals.stolen},
+                                                         {"host_operations", totals.host_operations},
+                                                         {"device_operations", totals.device_operations},
+                                                         {"keys_answered_by_both", totals.keys_answered_by_both}};
   for (const auto& [name, value] : facts)
     line += (line.size() == 1 ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(value);
   write_line(o, "a", line + "}");

@@ -2,9 +2,14 @@
 // can be moved.
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/sim/sim_device.hpp"
@@ -20,7 +25,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t batch_queries = 64;
+constexpr std::uint32_t batch_queries = burst_max + 1;
+constexpr std::uint32_t a_control = UINT32_MAX;  // not the number of an operation
 
 void fill(Query& q, const Operation& o, const Clock& clock) {
   q = {};
@@ -106,7 +112,9 @@ class EngineClient final : public Client, private ResponseWriter {
         context_(engine.make_context()),
         executor_(*context_),
         own_(batch_queries),
-        pause_(options.pause_us, seed) {
+        pause_(options.pause_us, seed),
+        host_percent_(options.host_percent),
+        random_(seed) {
     try {
       if (options.plan != "cpu")
         batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
@@ -122,20 +130,7 @@ class EngineClient final : public Client, private ResponseWriter {
       engine_.flush_all(0);
       burst[0].outcome = Outcome::flushed;
     } else {
-      Batch& batch = batches_ != nullptr ? batches_->filling() : own_;
-      for (const Operation& o : burst) {
-        fill(batch.next(), o, engine_.shared().clock);
-        // Every other one leaves the comparison of its key to us.
-        if (o.kind == Kind::get && ++gets_ % 2 == 0) batch.next().options |= option::caller_compares;
-        batch.commit();
-      }
-      if (batches_ != nullptr) {
-        batches_->submit();
-        batches_->answer_oldest(executor_, *this);
-      } else {
-        executor_.run(batch, *this);
-        batch.clear();
-      }
+      ask(burst);
     }
     const std::int64_t returned = now_ns();
     for (Operation& o : burst) {
@@ -146,10 +141,68 @@ class EngineClient final : public Client, private ResponseWriter {
   bool abandon(std::span<Operation> /*burst*/) override { return false; }
 
  private:
+  // A burst is a batch. Where the host has a share it may be several, each with keys of its own, so that operations on
+  // one key stay in order; the host answers some while the device has others, as a server's worker does with the
+  // batches of several connections.
+  void ask(std::span<const Operation> burst) {
+    const std::uint64_t batches = mixes() ? 1 + random_() % DeviceBatches::count_default : 1;
+    const std::uint64_t salt = mixes() ? random_() : 0;
+    for (std::uint64_t number = 0; number < batches; ++number) {
+      std::vector<std::uint32_t> asked;
+      for (std::uint32_t i = 0; i < burst.size(); ++i) {
+        if (batches == 1 || std::hash<std::string>()(burst[i].key + std::to_string(salt)) % batches == number)
+          asked.push_back(i);
+      }
+      if (asked.empty()) continue;
+      // What a device has found for this worker's batches is let go of for a control command: the host goes on, from
+      // the middle of one.
+      if (mixes() && random_() % 8 == 0)
+        asked.insert(asked.begin() + static_cast<std::ptrdiff_t>(random_() % asked.size()), a_control);
+      Batch& batch = batches_ != nullptr ? batches_->filling() : own_;
+      for (const std::uint32_t i : asked) {
+        if (i == a_control) {
+          batch.next() = {};
+          batch.next().opcode = Opcode::control;
+          batch.commit();
+        } else {
+          fill_next(batch, burst[i]);
+        }
+      }
+      if (batches_ != nullptr && !(mixes() && random_() % 100 < host_percent_)) {
+        in_flight_.push_back(std::move(asked));
+        batches_->submit();
+        if (mixes() && random_() % 4 == 0) answer_oldest();
+      } else {
+        answered_ = std::move(asked);
+        path_ = Path::host;
+        executor_.run(batch, *this);
+        batch.clear();
+      }
+    }
+    while (!in_flight_.empty()) answer_oldest();
+  }
+  bool mixes() const { return batches_ != nullptr && host_percent_ != 0; }
+
+  void fill_next(Batch& batch, const Operation& o) {
+    fill(batch.next(), o, engine_.shared().clock);
+    // Every other one leaves the comparison of its key to us.
+    if (o.kind == Kind::get && ++gets_ % 2 == 0) batch.next().options |= option::caller_compares;
+    batch.commit();
+  }
+
+  void answer_oldest() {
+    answered_ = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    path_ = Path::device;
+    batches_->answer_oldest(executor_, *this);
+  }
+
   bool write(Batch& batch, Strip strip) override {
     for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
       const Result& r = batch.result(i);
-      Operation& o = burst_[i];
+      Operation& o = burst_[answered_[i]];
+      // The host has what a device was not asked for, or was let go of.
+      o.path = path_ == Path::device && batch.searched_at(i) ? Path::device : Path::host;
       o.outcome = outcome_of(o.kind, r.status);
       if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
       if (o.outcome == Outcome::stored) o.cas = r.number;
@@ -173,7 +226,12 @@ class EngineClient final : public Client, private ResponseWriter {
   Batch own_;
   std::unique_ptr<DeviceBatches> batches_;
   Pause pause_;
+  const std::uint32_t host_percent_;
+  std::mt19937_64 random_;
   std::span<Operation> burst_;
+  std::deque<std::vector<std::uint32_t>> in_flight_;  // of each batch: which operations of the burst
+  std::vector<std::uint32_t> answered_;               // those of the one that is being answered
+  Path path_ = Path::host;
   std::uint64_t gets_ = 0;
 };
 
@@ -214,14 +272,19 @@ class EngineTarget final : public Target {
   }
   TargetStats stats() override {
     const EngineStats s = engine_.stats();
-    std::uint64_t searched_batches = 0;
-    for (const DeviceStats& device : engine_.device_stats()) searched_batches += device.searched_batches;
+    std::uint64_t searched_batches = 0, handed_over = 0;
+    for (const DeviceStats& device : engine_.device_stats()) {
+      searched_batches += device.searched_batches;
+      handed_over += device.queries;
+    }
     return {.evictions = s.counters.evictions,
             .pages_moved = s.pages_moved,
             .index_bytes = s.index_bytes,
             .searched_batches = searched_batches,
             .image_hits = s.counters.device_images,
-            .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_, &SimDevice::lost))};
+            .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_, &SimDevice::lost)),
+            .handed_over = handed_over,
+            .stolen = s.counters.device_stolen};
   }
   void move_page(std::uint32_t to_class) override { engine_.reassign(-1, static_cast<int>(to_class)); }
   void fault(std::uint64_t random) override {

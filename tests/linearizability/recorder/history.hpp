@@ -48,6 +48,9 @@ inline constexpr std::array<std::string_view, 12> outcome_names = {"unknown",   
                                                                    "not_stored",   "exists",  "removed", "number",
                                                                    "not_a_number", "touched", "flushed", "no_memory"};
 
+// Who searched for an operation's key, as far as a client can tell.
+enum class Path : std::uint8_t { unknown, host, device };
+
 // One operation: what the client asks for, and what it is told.
 struct Operation {
   Kind kind = Kind::get;
@@ -64,6 +67,7 @@ struct Operation {
   Outcome outcome = Outcome::unknown;
   std::string read;       // get: the value, as the model has it; increment, decrement: the number
   std::uint64_t cas = 0;  // of the answer; 0: it has none
+  Path path = Path::unknown;
 };
 
 inline std::int64_t now_ns() {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "history.hpp"
@@ -16,7 +17,7 @@ namespace tandem::record {
 namespace {
 
 std::unique_ptr<Target> open(const Options& o) {
-  if (o.port != 0) return connect_to(o.port);
+  if (o.port != 0) return connect_to(o.port, o.target);
   if (o.target.api == "store") return open_store(o.target);
   return open_engine(o.target);
 }
@@ -42,15 +43,26 @@ void run(const Options& o) {
       if (event.outcome == Outcome::unknown) ++unknown;
     }
   }
-  std::fprintf(file,
-               "{\"operations\":%llu,\"unknown\":%llu,\"seconds\":%.3f,\"evictions\":%llu,\"pages_moved\":%llu,"
-               "\"index_bytes_before\":%llu,\"index_bytes\":%llu,\"searched_batches\":%llu,\"image_hits\":%llu}\n",
-               static_cast<unsigned long long>(operations), static_cast<unsigned long long>(unknown), seconds,
-               static_cast<unsigned long long>(after.evictions - before.evictions),
-               static_cast<unsigned long long>(after.pages_moved - before.pages_moved),
-               static_cast<unsigned long long>(before.index_bytes), static_cast<unsigned long long>(after.index_bytes),
-               static_cast<unsigned long long>(after.searched_batches - before.searched_batches),
-               static_cast<unsigned long long>(after.image_hits - before.image_hits));
+  const Paths paths = paths_of(histories);
+  const std::pair<const char*, std::uint64_t> facts[] = {
+      {"operations", operations},
+      {"unknown", unknown},
+      {"evictions", after.evictions - before.evictions},
+      {"pages_moved", after.pages_moved - before.pages_moved},
+      {"index_bytes_before", before.index_bytes},
+      {"index_bytes", after.index_bytes},
+      {"searched_batches", after.searched_batches - before.searched_batches},
+      {"image_hits", after.image_hits - before.image_hits},
+      {"handed_over", after.handed_over - before.handed_over},
+      {"stolen", after.stolen - before.stolen},
+      {"host_operations", paths.host},
+      {"device_operations", paths.device},
+      {"hot_keys", paths.hot_keys},
+      {"keys_answered_by_both", paths.both}};
+  std::fprintf(file, "{\"seconds\":%.3f", seconds);
+  for (const auto& [name, value] : facts)
+    std::fprintf(file, ",\"%s\":%llu", name, static_cast<unsigned long long>(value));
+  std::fprintf(file, "}\n");
   if (std::fclose(file) != 0) throw std::runtime_error("cannot write " + o.out);
 }
 

@@ -11,7 +11,8 @@ std::vector<Operation> Mix::burst() {
     alone[0].kind = Kind::flush;
     return alone;
   }
-  std::vector<Operation> all(1 + random_() % options_.burst_max);
+  const bool large = options_.large_burst_max != 0 && random_() % 16 == 0;
+  std::vector<Operation> all(1 + random_() % (large ? options_.large_burst_max : options_.burst_max));
   const std::uint64_t generation = hot_.generation(all.size());
   if (generation != generation_) cas_.clear();
   generation_ = generation;

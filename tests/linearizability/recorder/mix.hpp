@@ -17,6 +17,7 @@ struct MixOptions {
   std::uint32_t hot_keys = 8;            // at a time; every other one has numbers
   std::uint32_t operations_a_key = 120;  // then other hot keys follow, and these lie on
   std::uint32_t burst_max = 6;           // operations that a client asks for together
+  std::uint32_t large_burst_max = 0;     // of one burst in sixteen, if it is not 0
   std::uint32_t value_bytes_max = 100;   // sizes are spread over all magnitudes
   std::uint32_t value_sizes = 0;         // so many different ones, if it is not 0
   std::uint32_t ballast_percent = 20;    // operations on keys that are one client's: they fill the store

@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -29,12 +30,16 @@ Options parse(std::span<char* const> words) {
       {"--pause-us", number(o.target.pause_us)},
       {"--device-latency-us", number(o.target.device_latency_us)},
       {"--devices", number(o.target.devices)},
+      {"--host-percent", number(o.target.host_percent)},
+      {"--device-queries-min", number(o.target.device_queries_min)},
+      {"--control-percent", number(o.target.control_percent)},
       {"--values-mib", number(o.target.values_bytes)},
       {"--seed", number(o.mix.seed)},
       {"--clients", number(o.mix.clients)},
       {"--hot-keys", number(o.mix.hot_keys)},
       {"--operations-a-key", number(o.mix.operations_a_key)},
       {"--burst", number(o.mix.burst_max)},
+      {"--large-burst", number(o.mix.large_burst_max)},
       {"--value-bytes", number(o.mix.value_bytes_max)},
       {"--value-sizes", number(o.mix.value_sizes)},
       {"--ballast-percent", number(o.mix.ballast_percent)},
@@ -62,8 +67,10 @@ Options parse(std::span<char* const> words) {
   o.target.values_bytes <<= 20;
   o.target.seed = o.mix.seed;
   o.may_vanish = may_vanish != 0;
-  if (o.out.empty() || o.mix.clients == 0 || o.mix.hot_keys == 0 || o.mix.burst_max == 0 || o.mix.burst_max > 64)
-    throw std::invalid_argument("--out is needed; clients, hot keys and a burst of at most 64");
+  if (o.out.empty() || o.mix.clients == 0 || o.mix.hot_keys == 0 || o.mix.burst_max == 0 ||
+      std::max(o.mix.burst_max, o.mix.large_burst_max) > burst_max)
+    throw std::invalid_argument("--out is needed; clients, hot keys and a burst of at most " +
+                                std::to_string(burst_max));
   return o;
 }
 

@@ -1,6 +1,7 @@
 #include "recording.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -8,7 +9,9 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 namespace tandem::record {
@@ -118,6 +121,23 @@ class Recording {
 };
 
 }  // namespace
+
+Paths paths_of(const Histories& histories) {
+  Paths paths;
+  std::unordered_map<std::string_view, std::array<bool, 3>> hot;
+  for (const ClientHistory& client : histories) {
+    for (const Operation& o : client.answered) {
+      paths.host += o.path == Path::host ? 1u : 0u;
+      paths.device += o.path == Path::device ? 1u : 0u;
+      if (o.key.starts_with('h')) hot[o.key][static_cast<std::size_t>(o.path)] = true;
+    }
+  }
+  paths.hot_keys = hot.size();
+  for (const auto& [key, by] : hot) {
+    paths.both += by[static_cast<std::size_t>(Path::host)] && by[static_cast<std::size_t>(Path::device)] ? 1u : 0u;
+  }
+  return paths;
+}
 
 void record(const RecordingOptions& options, Target& target, Histories& histories) {
   Recording(options, target).run(histories);

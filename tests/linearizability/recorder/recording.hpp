@@ -28,6 +28,14 @@ struct ClientHistory {
 };
 using Histories = std::vector<ClientHistory>;
 
+// Who answered, where that is known.
+struct Paths {
+  std::uint64_t host = 0, device = 0;  // operations
+  std::uint64_t hot_keys = 0;          // that were asked for
+  std::uint64_t both = 0;              // of them: answered by both
+};
+Paths paths_of(const Histories& histories);
+
 // Fills in the histories of all clients. The last is of a client that looks at what everybody has forgotten: it must
 // still be there. Throws what a client throws.
 void record(const RecordingOptions& options, Target& target, Histories& histories);

@@ -9,6 +9,8 @@
 
 namespace tandem::record {
 
+inline constexpr std::uint32_t burst_max = 256;
+
 struct TargetOptions {
   std::string plan = "cpu";    // in process: cpu; mirrored, a device in software; values, with copies of items there;
                                // or device, which alone has the index
@@ -18,6 +20,10 @@ struct TargetOptions {
   std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
+  std::uint32_t host_percent = 0;      // in process: of batches that are not handed over to a device; of bursts that
+                                       // are several batches under way together, unless it is 0
+  std::uint32_t device_queries_min = 0;  // TCP: the server's --gpu-batch-min
+  std::uint32_t control_percent = 0;     // TCP: of requests that have a command before them for which nobody searches
   std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device
   std::uint64_t seed = 1;
   std::string memory_file;  // in process: where items lie, if it is not empty
@@ -26,6 +32,7 @@ struct TargetOptions {
 // What tells whether a run was what its name says.
 struct TargetStats {
   std::uint64_t evictions = 0, pages_moved = 0, index_bytes = 0, searched_batches = 0, image_hits = 0, devices_lost = 0;
+  std::uint64_t handed_over = 0, stolen = 0;  // queries: a device was asked; workers kept them of batches that it was
 };
 
 // A client: one thread at a time.
@@ -57,7 +64,7 @@ class Target {
 };
 
 // Both return when whatever they use is ready. They throw std::exception.
-std::unique_ptr<Target> connect_to(std::uint16_t port);
+std::unique_ptr<Target> connect_to(std::uint16_t port, const TargetOptions& options);
 std::unique_ptr<Target> open_store(const TargetOptions& options);
 std::unique_ptr<Target> open_engine(const TargetOptions& options);
 

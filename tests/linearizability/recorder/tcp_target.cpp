@@ -63,7 +63,7 @@ class Socket {
   int fd_;
 };
 
-// A line of requests: one operation, or a get of several keys.
+// A line of requests: one operation, a get of several keys, or, with none, a command for which nobody searches.
 struct Line {
   std::size_t first = 0, count = 0;
   bool meta = false;
@@ -78,13 +78,16 @@ std::uint64_t number_after(std::string_view line, std::string_view mark) {
 
 class TcpClient final : public Client {
  public:
-  TcpClient(std::uint16_t port, std::uint64_t seed)
-      : port_(port), random_(seed), socket_(std::make_unique<Socket>(port)) {}
+  TcpClient(std::uint16_t port, const TargetOptions& options, std::uint64_t seed)
+      : port_(port), options_(options), random_(seed), socket_(std::make_unique<Socket>(port)) {}
 
   void run(std::span<Operation> burst) override {
     const std::string request = requests(burst);
     const std::int64_t called = now_ns();
-    for (Operation& o : burst) o.called_ns = called;
+    for (Operation& o : burst) {
+      o.called_ns = called;
+      o.path = path_of(burst.size());
+    }
     socket_->send_all(request);
     received_.clear();
     at_ = 0;
@@ -116,10 +119,21 @@ class TcpClient final : public Client {
   }
 
  private:
+  // As the server is told to choose. It may have seen a burst with others', or in pieces.
+  Path path_of(std::size_t burst) const {
+    if (options_.device_queries_min == 0) return Path::unknown;
+    return burst >= options_.device_queries_min ? Path::device : Path::host;
+  }
+
   std::string requests(std::span<const Operation> burst) {
     lines_.clear();
     std::string request;
     for (std::size_t i = 0; i < burst.size();) {
+      // What a device has found is let go of for it, so the host searches for what follows.
+      if (options_.control_percent != 0 && random_() % 100 < options_.control_percent) {
+        request += "verbosity 0\r\n";
+        lines_.push_back({.first = i, .count = 0});
+      }
       Line line{.first = i, .count = 1, .meta = random_() % 2 == 0};
       if (burst[i].kind == Kind::get && !line.meta) {
         const bool all = random_() % 4 != 0;
@@ -210,6 +224,10 @@ class TcpClient final : public Client {
       const std::string_view text = std::string_view(received_).substr(at, end - at);
       at = end + 2;
       const bool value = text.starts_with("VALUE "), meta_value = text.starts_with("VA ");
+      if (line.empty()) {
+        if (text != "OK") throw std::runtime_error("an answer that fits no request: " + std::string(text));
+        return at;
+      }
       if (!value && !meta_value) {
         if (text != "END") take_word(line[0], text);
         return at;
@@ -269,6 +287,7 @@ class TcpClient final : public Client {
   }
 
   const std::uint16_t port_;
+  const TargetOptions& options_;
   std::mt19937_64 random_;
   std::unique_ptr<Socket> socket_;
   std::vector<Line> lines_;
@@ -278,13 +297,15 @@ class TcpClient final : public Client {
 
 class Server final : public Target {
  public:
-  explicit Server(std::uint16_t port) : port_(port), control_(port) {
+  Server(std::uint16_t port, const TargetOptions& options) : port_(port), options_(options), control_(port) {
     for (int i = 0; statistics("stats gpu").find("gpu:serves no") != std::string::npos; ++i) {
       if (i == 2000) throw std::runtime_error("the server's device does not serve");
       std::this_thread::sleep_for(5ms);
     }
   }
-  std::unique_ptr<Client> client(std::uint64_t seed) override { return std::make_unique<TcpClient>(port_, seed); }
+  std::unique_ptr<Client> client(std::uint64_t seed) override {
+    return std::make_unique<TcpClient>(port_, options_, seed);
+  }
 
   TargetStats stats() override {
     const std::string s = statistics("stats"), gpu = statistics("stats gpu");
@@ -292,7 +313,9 @@ class Server final : public Target {
             .pages_moved = number_after(s, "STAT slabs_moved "),
             .index_bytes = number_after(s, "STAT hash_bytes "),
             .searched_batches = number_after(gpu, "STAT gpu:batches "),
-            .image_hits = number_after(gpu, "STAT gpu:values_hits ")};
+            .image_hits = number_after(gpu, "STAT gpu:values_hits "),
+            .handed_over = number_after(gpu, "STAT gpu:queries "),
+            .stolen = number_after(gpu, "STAT gpu:queries_stolen ")};
   }
 
   void fault(std::uint64_t /*random*/) override {}
@@ -310,11 +333,14 @@ class Server final : public Target {
     return answer;
   }
   const std::uint16_t port_;
+  const TargetOptions options_;
   Socket control_;
 };
 
 }  // namespace
 
-std::unique_ptr<Target> connect_to(std::uint16_t port) { return std::make_unique<Server>(port); }
+std::unique_ptr<Target> connect_to(std::uint16_t port, const TargetOptions& options) {
+  return std::make_unique<Server>(port, options);
+}
 
 }  // namespace tandem::record
