@@ -51,6 +51,12 @@ int run_guarded(const Command& command, std::span<const std::string> arguments) 
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "{}{}\n", prefix, error.what());
     return EX_USAGE;
+  } catch (const std::system_error& error) {
+    // What std::thread says.
+    const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
+    fmt::print(stderr, "{}{}{}\n", prefix, error.what(),
+               is_thread ? ": a thread could not be started (too little memory, or a limit on threads)" : "");
+    return EX_OSERR;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}{}\n", prefix, error.what());
     return EX_OSERR;

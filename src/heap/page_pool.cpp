@@ -105,7 +105,8 @@ PageId PagePool::take_page() noexcept {
     const std::lock_guard lock(mutex_);
     // While somebody waits for memory (a claim), pages lying here are on their way to the budget.
     if (list_head_ != 0 && !budget_.overdrawn()) {
-      page = list_head_;
+      page = first_with_blocks();
+      if (page == 0) return 0;
       dirty = table_.info(page).dirty;
       list_remove(page);
     } else {
@@ -164,6 +165,17 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
     if (all_dirty || table_.info(p).dirty) std::memset(table_.page(p), 0, page_bytes);
   }
   return first;
+}
+
+// Of the list. A page whose blocks could not be given back may have lost some of them all the same.
+PageId PagePool::first_with_blocks() const noexcept {
+  if (file_ == nullptr) return list_head_;
+  constexpr int looks = 16;
+  PageId page = list_head_;
+  for (int i = 0; i < looks && page != 0; ++i, page = table_.info(page).avail_next) {
+    if (!table_.info(page).dirty || file_->allocate(page, page + 1)) return page;
+  }
+  return 0;
 }
 
 void PagePool::give_page(PageId page) noexcept { give_run(page, 1); }

@@ -72,7 +72,8 @@ class PagePool {
   // The following REQUIRE the lock.
   bool is_free(PageId p) const noexcept { return (free_pages_[p / 64] >> p % 64 & 1) != 0; }
   bool is_uncharged(PageId frame) const noexcept;  // by its first page: all of it is free
-  PageId find_page() noexcept;                     // the first of an uncharged frame
+  PageId first_with_blocks() const noexcept;
+  PageId find_page() noexcept;  // the first of an uncharged frame
   PageId find_run(std::uint32_t pages) const noexcept;
   bool make_usable(PageId first, PageId end) noexcept;
   bool make_block_usable(std::uint32_t block) noexcept;

@@ -33,9 +33,11 @@ std::uint64_t chunks_of(const Table& table) { return (table.buckets() + chunk_bu
 
 bool Index::grow(EpochDomain::Participant& self) {
   TD_ASSERT(!self.active());
+  table_unmapped_ = false;
   if (!next_) {
     if (table_->buckets() >= Table::buckets_max) return false;
-    next_ = Table::make(table_->buckets() * 2, table_->serial() + 1, options_.huge_pages, budget_, options_.shard_bits);
+    next_ = Table::make(table_->buckets() * 2, table_->serial() + 1, options_.huge_pages, budget_, options_.shard_bits,
+                        false, &table_unmapped_);
     if (!next_) return false;
     table_bytes_.fetch_add(next_->bytes(), std::memory_order_relaxed);
     publish({table_.get(), next_.get(), table_.get()});

@@ -170,6 +170,9 @@ class Index {
   // two buckets hold share both buckets of the doubled table, which a seeded hash makes next to impossible: the growth
   // stays open, everything goes on working, and the next call finishes it if some of them have gone.
   bool grow(EpochDomain::Participant& self);
+  // The last grow() failed because the system had no memory for the table: pages freed within the budget do not help.
+  // REQUIRES: the caller is who calls grow().
+  bool table_unmapped() const noexcept { return table_unmapped_; }
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
 
@@ -284,6 +287,7 @@ class Index {
   Heap& heap_;
   Stripes stripes_;
   std::unique_ptr<Table> table_, next_;  // next_: while growing. Touched by grow() alone
+  bool table_unmapped_ = false;          // touched by grow()'s caller alone
   std::array<Phase, 4> phases_{};        // a ring: only the last two can be in use
   std::uint32_t phase_number_ = 0;
   alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};

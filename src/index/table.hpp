@@ -15,9 +15,10 @@ class Table {
 
   // A zeroed table of `buckets` buckets (a power of two), drawn from the budget; nullptr when the budget or the system
   // has no memory.
-  // shard_bits: as in IndexView. overdraw: also when that overdraws the budget.
+  // shard_bits: as in IndexView. overdraw: also when that overdraws the budget. unmapped: set to whether it was the
+  // system that had none.
   static std::unique_ptr<Table> make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget,
-                                     std::uint32_t shard_bits = 0, bool overdraw = false);
+                                     std::uint32_t shard_bits = 0, bool overdraw = false, bool* unmapped = nullptr);
   ~Table();
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;

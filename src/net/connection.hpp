@@ -7,6 +7,7 @@
 #pragma once
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +26,26 @@
 
 namespace tandem::net {
 
+// malloc's memory, for buffers that may be refused: operator new would use up the memory reserve for them. Throws
+// std::bad_alloc.
+template <class T>
+struct RefusableAllocator {
+  using value_type = T;
+  RefusableAllocator() = default;
+  template <class U>
+  RefusableAllocator(const RefusableAllocator<U>&) noexcept {}
+  T* allocate(std::size_t n) {
+    void* const memory = n <= SIZE_MAX / sizeof(T) ? std::malloc(n * sizeof(T)) : nullptr;
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* p, std::size_t) noexcept { std::free(p); }
+  template <class U>
+  bool operator==(const RefusableAllocator<U>&) const noexcept {
+    return true;
+  }
+};
+
 // Bytes that wait between passes: an incomplete request, or requests of a connection that must wait its turn. A long
 // one (a get of very many keys) is received straight into it.
 class KeptInput {
@@ -32,19 +53,17 @@ class KeptInput {
   std::size_t size() const noexcept { return size_; }
   std::size_t capacity() const noexcept { return capacity_; }
   const char* data() const noexcept { return data_.get(); }
-  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back. Throws std::bad_alloc,
-  // then nothing has changed; so does reserve().
+  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back. Throws std::bad_alloc
+  // where there is not room already, then nothing has changed; so does reserve().
   void assign(const char* begin, const char* end) {
     const auto bytes = static_cast<std::size_t>(end - begin);
     if (bytes == 0) {
       data_.reset();
       capacity_ = 0;
-    } else if (bytes > capacity_ || capacity_ > 4 * bytes + 256) {
-      const std::size_t capacity = (bytes + 63) & ~std::size_t{63};
-      Memory other = allocate(capacity);
-      std::memcpy(other.get(), begin, bytes);
-      data_ = std::move(other);
-      capacity_ = capacity;
+    } else if (bytes > capacity_) {
+      replace(allocate(rounded(bytes)), begin, bytes);
+    } else if (Memory smaller = capacity_ > 4 * bytes + 256 ? try_allocate(rounded(bytes)) : nullptr) {
+      replace(std::move(smaller), begin, bytes);
     } else if (begin != data_.get()) {
       std::memmove(data_.get(), begin, bytes);
     }
@@ -69,10 +88,17 @@ class KeptInput {
   };
   using Memory = std::unique_ptr<char[], Free>;
   // Not operator new, which would use up the memory reserve for what can be refused.
+  static Memory try_allocate(std::size_t bytes) noexcept { return Memory(static_cast<char*>(std::malloc(bytes))); }
   static Memory allocate(std::size_t bytes) {
-    Memory memory(static_cast<char*>(std::malloc(bytes)));
+    Memory memory = try_allocate(bytes);
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
+  }
+  static std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 63) & ~std::size_t{63}; }
+  void replace(Memory other, const char* begin, std::size_t bytes) noexcept {
+    std::memcpy(other.get(), begin, bytes);
+    data_ = std::move(other);
+    capacity_ = rounded(bytes);
   }
 
   Memory data_;
@@ -93,6 +119,15 @@ class Unsent {
   std::size_t copied_bytes() const noexcept { return buffer_.size(); }
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_; }
 
+  // Room for so much more. Throws std::bad_alloc, then nothing has changed.
+  void reserve(std::size_t bytes, std::size_t pieces) {
+    const auto make_room = [](auto& v, std::size_t more) {
+      if (v.capacity() - v.size() < more) v.reserve(std::max(v.size() + more, 2 * v.capacity()));
+    };
+    make_room(buffer_, bytes);
+    make_room(pieces_, pieces);
+  }
+  // REQUIRES, as append_pinned(): reserve() has made room.
   void append(const char* p, std::size_t bytes) {
     if (bytes == 0) return;
     if (!empty() && pieces_.back().external == nullptr) {
@@ -115,8 +150,8 @@ class Unsent {
   void drop(Heap& heap) noexcept;
 
  private:
-  std::vector<char> buffer_;
-  std::vector<Piece> pieces_;
+  std::vector<char, RefusableAllocator<char>> buffer_;
+  std::vector<Piece, RefusableAllocator<Piece>> pieces_;
   std::size_t first_ = 0;
   std::uint64_t pinned_bytes_ = 0;
 };

@@ -23,6 +23,8 @@ struct OutputRange {
     for (std::size_t i = externals_begin; i < externals_end; ++i) sum += output->externals()[i].bytes;
     return sum;
   }
+  // How many stretches for_each() calls for, at most.
+  std::size_t stretches_max() const noexcept { return 2 * (externals_end - externals_begin) + 1; }
   // Calls f(pointer, bytes, pin or no_location) for each stretch in order.
   template <class F>
   void for_each(F f) const {

@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <new>
 
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
@@ -257,24 +258,33 @@ void Worker::send(Connection& c, OutputRange range) {
   }
 }
 
-// Moves output into the connection's own buffer. False: a limit was passed and the connection is closed.
+// Moves output into the connection's own buffer. False: there is no memory, or a limit was passed, and the connection
+// is closed.
 bool Worker::hold(Connection& c, const OutputRange& range) {
-  if (!charge(c, state_.unsent, range.copied_bytes())) {
+  const auto refuse = [&, this] {
     drop_pins(range);
     close_later(c);
     return false;
-  }
+  };
+  if (!charge(c, state_.unsent, range.copied_bytes())) return refuse();
   const std::uint64_t pinned = range.pinned_bytes();
   if (!charge(c, state_.pinned, pinned)) {
     state_.unsent.give_back(range.copied_bytes());
-    drop_pins(range);
-    close_later(c);
-    return false;
+    return refuse();
   }
-  if (!c.is_blocked()) {
-    c.unsent = std::make_unique<Unsent>();
-    c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
-    blocked_.push_back(&c);
+  try {
+    auto fresh = c.is_blocked() ? nullptr : std::make_unique<Unsent>();
+    (fresh != nullptr ? *fresh : *c.unsent).reserve(range.copied_bytes(), range.stretches_max());
+    if (fresh != nullptr) {
+      c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
+      blocked_.push_back(&c);
+      c.unsent = std::move(fresh);
+    }
+  } catch (const std::bad_alloc&) {
+    state_.unsent.give_back(range.copied_bytes());
+    state_.pinned.give_back(pinned);
+    counters_.closed_for_room.add();
+    return refuse();
   }
   range.for_each([&unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
     if (pin != no_location) {

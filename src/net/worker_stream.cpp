@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "net/dump_stream.hpp"

@@ -446,7 +446,7 @@ void Engine::grow_index() {
       index_growths_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    if (!options_.evict || !task::move_page(*maintenance_context_, huge_class)) {
+    if (index_->table_unmapped() || !options_.evict || !task::move_page(*maintenance_context_, huge_class)) {
       shared_->growth_refused.store(true, std::memory_order_relaxed);
       return;
     }

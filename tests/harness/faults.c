@@ -1,10 +1,12 @@
-// Preloaded into a server by the tests: fails allocations, shortens input and output and moves the wall clock, as the
-// first words of the file $FAULTS say, which the test changes while the server runs.
+// Preloaded into a server by the tests: fails allocations, mappings, threads and calls for blocks of a file, shortens
+// input and output and moves the wall clock, as the first words of the file $FAULTS say, which the test changes while the
+// server runs.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -26,6 +28,15 @@ struct faults {
   _Atomic int64_t io_faults;    // that were
   _Atomic uint64_t state;       // of the random numbers
   _Atomic int64_t wall_ahead_s;  // of the real one
+  _Atomic int64_t bytes_min;     // smaller allocations do not count, and do not fail
+  // The same three for what asks the system for address space, memory or a thread: mmap, mremap, mprotect, madvise,
+  // pthread_create. Those of glibc itself (malloc's, a thread's stack) are not seen.
+  _Atomic int64_t map_from;
+  _Atomic int64_t map_count;
+  _Atomic int64_t map_failed;
+  _Atomic int64_t blocks_error;  // errno of calls that give a file blocks; 0: they do as always
+  _Atomic int64_t punch_error;   // and of those that take some: these are taken all the same
+  _Atomic int64_t disk_failed;   // calls for blocks that did
   _Atomic int64_t live_bytes, live_blocks;  // that were allocated and not freed
 };
 
@@ -35,18 +46,27 @@ __attribute__((constructor(101))) static void begin(void) {
   const char* const path = getenv("FAULTS");
   const int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  void* const at = mmap(NULL, sizeof(struct faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const at = mmap(NULL, sizeof(struct faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);  // faults == NULL
   close(fd);
   if (at != MAP_FAILED) faults = at;
 }
 
-static int fails(void) {
-  if (faults == NULL || faults->fail_from < -faults->fail_count) return 0;
-  const int64_t left = atomic_fetch_sub(&faults->fail_from, 1);
-  if (left > 0 || left <= -faults->fail_count) return 0;
-  atomic_fetch_add(&faults->failed, 1);
-  errno = ENOMEM;
+static int is_turn(_Atomic int64_t* from, const _Atomic int64_t* count, _Atomic int64_t* failed, int error) {
+  if (*from < -*count) return 0;
+  const int64_t left = atomic_fetch_sub(from, 1);
+  if (left > 0 || left <= -*count) return 0;
+  atomic_fetch_add(failed, 1);
+  errno = error;
   return 1;
+}
+
+static int fails(size_t bytes) {
+  if (faults == NULL || (int64_t)bytes < faults->bytes_min) return 0;
+  return is_turn(&faults->fail_from, &faults->fail_count, &faults->failed, ENOMEM);
+}
+
+static int map_fails(int error) {
+  return faults != NULL && is_turn(&faults->map_from, &faults->map_count, &faults->map_failed, error);
 }
 
 extern void* __libc_malloc(size_t);
@@ -67,9 +87,9 @@ static void uncount(void* block) {
   atomic_fetch_sub(&faults->live_blocks, 1);
 }
 
-void* malloc(size_t bytes) { return fails() ? NULL : counted(__libc_malloc(bytes)); }
-void* calloc(size_t n, size_t bytes) { return fails() ? NULL : counted(__libc_calloc(n, bytes)); }
-void* memalign(size_t to, size_t bytes) { return fails() ? NULL : counted(__libc_memalign(to, bytes)); }
+void* malloc(size_t bytes) { return fails(bytes) ? NULL : counted(__libc_malloc(bytes)); }
+void* calloc(size_t n, size_t bytes) { return fails(n * bytes) ? NULL : counted(__libc_calloc(n, bytes)); }
+void* memalign(size_t to, size_t bytes) { return fails(bytes) ? NULL : counted(__libc_memalign(to, bytes)); }
 void* aligned_alloc(size_t to, size_t bytes) { return memalign(to, bytes); }
 int posix_memalign(void** out, size_t to, size_t bytes) {
   void* const block = memalign(to, bytes);
@@ -78,7 +98,7 @@ int posix_memalign(void** out, size_t to, size_t bytes) {
   return 0;
 }
 void* realloc(void* old, size_t bytes) {
-  if (fails()) return NULL;
+  if (fails(bytes)) return NULL;
   uncount(old);
   void* const block = __libc_realloc(old, bytes);
   counted(block == NULL && bytes != 0 ? old : block);  // where it failed the old one is still there
@@ -115,6 +135,39 @@ static long direct(long number, long a, long b, long c, long d, long e, long f) 
   syscall_function call = real;
   if (call == NULL) real = call = (syscall_function)dlsym(RTLD_NEXT, "syscall");
   return call(number, a, b, c, d, e, f);
+}
+
+void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  if (map_fails(ENOMEM)) return MAP_FAILED;
+  return (void*)direct(SYS_mmap, (long)at, (long)bytes, protection, flags, fd, offset);
+}
+int mprotect(void* at, size_t bytes, int protection) {
+  return map_fails(ENOMEM) ? -1 : (int)direct(SYS_mprotect, (long)at, (long)bytes, protection, 0, 0, 0);
+}
+int madvise(void* at, size_t bytes, int advice) {
+  return map_fails(ENOMEM) ? -1 : (int)direct(SYS_madvise, (long)at, (long)bytes, advice, 0, 0, 0);
+}
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  typedef int (*function)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  if (map_fails(EAGAIN)) return EAGAIN;
+  return ((function)dlsym(RTLD_NEXT, "pthread_create"))(thread, attributes, run, argument);
+}
+
+static int disk_error(int64_t error) {
+  if (error != 0) atomic_fetch_add(&faults->disk_failed, 1);
+  return (int)error;
+}
+int posix_fallocate(int fd, off_t at, off_t bytes) {
+  const int error = disk_error(faults == NULL ? 0 : faults->blocks_error);
+  if (error != 0) return error;
+  return direct(SYS_fallocate, fd, 0, at, bytes, 0, 0) == 0 ? 0 : errno;
+}
+int fallocate(int fd, int mode, off_t at, off_t bytes) {
+  const int result = (int)direct(SYS_fallocate, fd, mode, at, bytes, 0, 0);
+  const int error = disk_error(faults == NULL ? 0 : faults->punch_error);
+  if (error == 0) return result;
+  errno = error;
+  return -1;
 }
 
 // The server receives and sends with it (src/net/system_calls.hpp).

@@ -1,5 +1,5 @@
-"""A server whose allocations fail, whose system calls are interrupted and whose wall clock jumps, by a library that is
-preloaded (faults.c)."""
+"""A server whose allocations, mappings, threads and calls for blocks of a file fail, whose system calls are interrupted
+and whose wall clock jumps, by a library that is preloaded (faults.c)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-LAYOUT = struct.Struct("=qqqqqQqqq")
-FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S, LIVE_BYTES, LIVE_BLOCKS = range(9)
+LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqq")
+FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
+BYTES_MIN, MAP_FROM, MAP_COUNT, MAP_FAILED, BLOCKS_ERROR, PUNCH_ERROR, DISK_FAILED = range(7, 14)
+LIVE_BYTES, LIVE_BLOCKS = 14, 15
 NEVER = -(1 << 60)
+ALWAYS = 1 << 40  # so many in a row
 COUNTED_MAX = 1 << 60
 _folder = tempfile.TemporaryDirectory(prefix="tandem-faults")
 
@@ -35,7 +38,7 @@ class Faults:
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.library = build()
         self.path = folder / "faults"
-        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, 0))
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, NEVER, 0, 0, 0, 0, 0, 0, 0))
         with self.path.open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), LAYOUT.size)
 
@@ -58,6 +61,13 @@ class Faults:
 
     def counted(self) -> int:
         return COUNTED_MAX - self.get(FAIL_FROM)
+
+    def fail_mappings(self, after: int, count: int = 1) -> None:
+        """Fails `count` mappings (and changes of some, and starts of threads) after `after` more."""
+        self.set(MAP_FROM, NEVER)
+        self.set(MAP_FAILED, 0)
+        self.set(MAP_COUNT, count)
+        self.set(MAP_FROM, after)
 
     def environment(self) -> dict[str, str]:
         return {"LD_PRELOAD": str(self.library), "FAULTS": str(self.path)}
