@@ -59,7 +59,8 @@ void check_latency_target(const Settings& settings, const std::function<std::str
 
 void check_batch_min(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   if (settings.gpu.batch_min == 0 || settings.server.preset == static_cast<unsigned>(Preset::automatic)) return;
-  throw CommandError(EX_USAGE, fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
+  throw CommandError(EX_USAGE,
+                     fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
 }
 
 // What is asked of TLS without it would leave a server open that was meant to be closed.

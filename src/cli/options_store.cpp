@@ -149,7 +149,8 @@ constexpr std::array store_table{
         .group = "Processors",
         .kind = Kind::choice,
         .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-                "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); or mega-kv (a GPU, which alone has "
+                "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); or mega-kv "
+                "(a GPU, which alone has "
                 "the index)",
         .field = server<&ServerOptions::preset>,
         .minimum = 0,

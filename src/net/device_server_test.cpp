@@ -156,20 +156,25 @@ TEST(DeviceServer, WithPresetAutoTheThresholdMayBeSaid) {
   Client c(s.port());
   ASSERT_TRUE(eventually([&] { return c.stats("gpu").at("gpu:serves") == "yes"; }));
   EXPECT_EQ(c.stat("gpu:queries_min", "gpu"), 8u);
+  const auto ask = [&c](const std::string& asked, std::size_t bytes) {
+    EXPECT_TRUE(c.send(asked));
+    return c.read(bytes);
+  };
+  const auto hit = [](const std::string& value) { return "VALUE k 0 1\r\n" + value + "\r\nEND\r\n"; };
+  const std::string stored = "STORED\r\n";
   std::string requests, expected;
   for (int i = 0; i < 8; ++i) {
     requests += "set k 0 0 1\r\n" + std::to_string(i) + "\r\n";
-    expected += "STORED\r\n";
+    expected += stored;
   }
   for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(c.ask("set k 0 0 1\r\na\r\n"), "STORED\r\n");
-    ASSERT_EQ(c.ask("get k\r\n"), "VALUE k 0 1\r\na\r\nEND\r\n");
+    ASSERT_EQ(ask("set k 0 0 1\r\na\r\n", stored.size()), stored);
+    ASSERT_EQ(ask("get k\r\n", hit("a").size()), hit("a"));
   }
   EXPECT_EQ(c.stat("gpu:queries", "gpu"), 0u);
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(c.send(requests));
-    ASSERT_EQ(c.read(expected.size()), expected);
-    ASSERT_EQ(c.ask("get k\r\n"), "VALUE k 0 1\r\n7\r\nEND\r\n");
+    ASSERT_EQ(ask(requests, expected.size()), expected);
+    ASSERT_EQ(ask("get k\r\n", hit("7").size()), hit("7"));
   }
   EXPECT_GE(c.stat("gpu:queries", "gpu"), 100u);  // a send may arrive in pieces
 }

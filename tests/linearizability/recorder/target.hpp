@@ -20,8 +20,8 @@ struct TargetOptions {
   std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
-  std::uint32_t host_percent = 0;      // in process: of batches that are not handed over to a device; of bursts that
-                                       // are several batches under way together, unless it is 0
+  std::uint32_t host_percent = 0;        // in process: of batches that are not handed over to a device; of bursts that
+                                         // are several batches under way together, unless it is 0
   std::uint32_t device_queries_min = 0;  // TCP: the server's --gpu-batch-min
   std::uint32_t control_percent = 0;     // TCP: of requests that have a command before them for which nobody searches
   std::uint64_t values_bytes = std::uint64_t{16} << 20;  // plan values: of copies of items, on each device
