@@ -173,9 +173,11 @@ def check_mix(result: Result, over: str, plan: str) -> None:
         return
     if over == "tcp":  # of batches: by the counters of the server; of keys: by the bursts that they were asked for in
         by_device, by_host = facts["handed_over"], operations - facts["handed_over"]
+        share = 0.005  # where machines are busy bursts wait for each other, and their batches are large
     else:
         by_device, by_host = facts["device_operations"], facts["host_operations"]
-    assert min(by_device, by_host) > operations / 10, facts
+        share = 0.1
+    assert min(by_device, by_host) > share * operations, facts
     assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
 
 
