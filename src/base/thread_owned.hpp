@@ -14,8 +14,8 @@ class ThreadOwned {
  public:
   // The calling thread's own. The first call of a thread throws std::bad_alloc where there is no memory.
   static T& mine() {
-    if (at_ == nullptr) make();
-    return *at_;
+    if (own == nullptr) make();
+    return *own;
   }
 
  private:
@@ -31,17 +31,17 @@ class ThreadOwned {
     const bool made;
   };
   static void destroy(void* at) noexcept {
-    at_ = nullptr;
+    own = nullptr;
     delete static_cast<T*>(at);
   }
   static void make() {
     static const Key key;
     auto made = std::make_unique<T>();
     if (!key.made || pthread_setspecific(key.key, made.get()) != 0) throw std::bad_alloc();
-    at_ = made.release();
+    own = made.release();
   }
 
-  inline static constinit thread_local T* at_ = nullptr;
+  inline static constinit thread_local T* own = nullptr;
 };
 
 }  // namespace tandem

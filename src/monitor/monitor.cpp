@@ -36,16 +36,21 @@ Monitor::~Monitor() {
 }
 
 void Monitor::run(net::Telemetry& server) {
+  const auto try_note = [&] {
+    try {
+      note(server);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;  // a second without a point
+    }
+  };
   auto due = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
     due += std::chrono::seconds(1);
     if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;
     lock.unlock();
-    try {
-      note(server);
-    } catch (const std::bad_alloc&) {  // a second without a point
-    }
+    static_cast<void>(try_note());
     lock.lock();
   }
 }

@@ -46,9 +46,12 @@ void for_all_pages(PageId end, unsigned threads, const std::function<void(double
     }
   };
   std::vector<std::jthread> others;
-  try {
-    for (unsigned t = 1; t < threads; ++t) others.emplace_back([&] { run(false); });
-  } catch (const std::exception&) {  // then with those there are
+  for (bool more = true; more && others.size() + 1 < threads;) {
+    try {
+      others.emplace_back([&] { run(false); });
+    } catch (const std::exception&) {
+      more = false;  // then with those there are
+    }
   }
   run(true);
 }
