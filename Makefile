@@ -37,11 +37,11 @@ test-canaries: ## the linearizability tests must find each of their planted bugs
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
 	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
 
-soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values)
+soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values mega-kv)
 	@scripts/setup test
 	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
 	@cmake --build build -j $(JOBS) --target tandem
-	@TANDEM_SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) TANDEM_SOAK_PLANS="$(or $(SOAK_PLANS),cpu mirrored values)" \
+	@TANDEM_SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) TANDEM_SOAK_PLANS="$(or $(SOAK_PLANS),cpu mirrored values mega-kv)" \
 	  build/venv/bin/python -m pytest -q -s tests/soak
 
 soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (default 60), with seeds of its own

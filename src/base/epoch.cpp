@@ -1,11 +1,11 @@
 #include "base/epoch.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+
+#include "base/yield.hpp"
 
 namespace tandem {
 
@@ -51,7 +51,7 @@ void EpochDomain::synchronize() noexcept {
   const std::uint64_t stamp = retire_stamp();
   for (int waits = 0; !is_safe(stamp); ++waits) {
     if (waits < yields_before_sleep) {
-      sched_yield();
+      yield_processor();
     } else {
       std::this_thread::sleep_for(50us);
     }

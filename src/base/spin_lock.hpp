@@ -1,11 +1,10 @@
 // A lock of one byte for critical sections of nanoseconds that hardly ever meet: one exchange to take, one store to
 // release. Meets the standard's Lockable requirements (std::lock_guard, std::unique_lock). Not recursive.
 #pragma once
-#include <sched.h>
-
 #include <atomic>
 
 #include "base/platform.hpp"
+#include "base/yield.hpp"
 
 namespace tandem {
 
@@ -29,7 +28,7 @@ class SpinLock {
       if (spins < spins_before_yield) {
         cpu_relax();
       } else {
-        sched_yield();
+        yield_processor();
       }
     }
   }

@@ -108,13 +108,6 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     filter_system_calls({.removes_files = !process.pid_file.empty() || !settings.server.unix_path.empty(),
                          .memory_file = !settings.engine.memory_file.empty()});
   }
-  const bool verbose = settings.server.verbosity > 0;
-  if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
-  if (monitor && (style == ServerStyle::tandem || verbose))
-    fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
-  daemon.ready(verbose);
-  manager.tell("READY=1");
-
   // memcached's signal for a restart.
   const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
   Signals signals([&](int number) {
@@ -127,6 +120,13 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     manager.tell("STOPPING=1");
     server.stop();
   });
+
+  const bool verbose = settings.server.verbosity > 0;
+  if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
+  if (monitor && (style == ServerStyle::tandem || verbose))
+    fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
+  daemon.ready(verbose);
+  manager.tell("READY=1");
   server.wait();
 }
 

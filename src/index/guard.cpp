@@ -21,6 +21,12 @@ Index::Guard::Guard(Index& index, Fingerprint f) noexcept
 
 Index::Guard::~Guard() {
   if (changed_) {
+#if defined(TANDEM_CANARY)
+    if (canary_bites("host_unstamped") && canary_host_writes) {
+      lock_.unlock_changed(index_.stripe(f_).changed_at());
+      return;
+    }
+#endif
     lock_.unlock_changed(index_.launch());
   } else {
     lock_.unlock_unchanged();

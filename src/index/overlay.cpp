@@ -304,6 +304,7 @@ void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle wh
     lane.lock.unlock();
     return settle(lane, heap, cache, stripes);
   }
+  if (whose == Settle::all) wakeup_->notify();
   for (std::uint32_t i = 0; i < lane_count; ++i) {
     Lane& lane = lanes_[i];
     lane.lock.lock();

@@ -36,6 +36,7 @@
 #include "base/fingerprint.hpp"
 #include "base/memory_budget.hpp"
 #include "base/spin_lock.hpp"
+#include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
 #include "index/cell.hpp"
@@ -124,10 +125,17 @@ class Overlay {
   // for slots; or of those that have not done it at many such calls, for the scheduler: taken from a thread that
   // writes, what is known of the records would have to come back to its processor.
   enum class Settle : std::uint8_t { mine, all, idle };
-  // Retires what was displaced and lets records go.
+  // Retires what was displaced and lets records go. Who waits (all) also wakes the scheduler: it may sleep while nobody
+  // hands it a batch, as they all wait.
   void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept;
   // Whether slots wait for the device, so that who runs out of them should wait, too.
   bool has_unretired() const noexcept;
+  // Of this thread's changes, so many have not been retired.
+  std::uint64_t my_unretired() const noexcept {
+    const Lane& lane = my_lane();
+    const std::uint64_t retired = lane.retired.load(std::memory_order_relaxed);
+    return lane.tail.load(std::memory_order_relaxed) - retired;
+  }
   // Calls f(location) for what was displaced and is not retired yet, as it was at some moment of the call.
   template <class F>
   void for_each_displaced(F&& f) const {
@@ -148,6 +156,9 @@ class Overlay {
   }
   // The device is gone: retires all that was displaced. REQUIRES: nobody writes any more.
   void retire_all(Heap& heap, Heap::Cache& cache) noexcept;
+
+  // What the scheduler sleeps on.
+  std::shared_ptr<WakeUp> wakeup() const noexcept { return wakeup_; }
 
   OverlayStats stats() const noexcept;
 
@@ -225,6 +236,7 @@ class Overlay {
   bool let_go(RecordId r, Stripes& stripes) noexcept;
 
   MemoryBudget& budget_;
+  const std::shared_ptr<WakeUp> wakeup_ = std::make_shared<WakeUp>();
   const std::uint32_t record_count_, margin_, queue_mask_, chain_bits_;
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<std::atomic<RecordId>[]> chains_;

@@ -1,10 +1,10 @@
 #include "index/stripes.hpp"
 
-#include <sched.h>
+#include "base/yield.hpp"
 
 namespace tandem {
 
-void SpinWait::yield() noexcept { sched_yield(); }
+void SpinWait::yield() noexcept { yield_processor(); }
 
 std::uint64_t StripeLock::wait() noexcept {
   SpinWait waiting;

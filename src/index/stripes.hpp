@@ -63,7 +63,7 @@ class Stripes {
 };
 
 // Waits for something that another thread does in a few hundred nanoseconds: spins first, then gives the processor
-// away, since the other may have lost its own. Never sleeps in the kernel.
+// away (yield_processor()), since the other may have lost its own.
 class SpinWait {
  public:
   void once() noexcept {

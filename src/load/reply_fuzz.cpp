@@ -10,6 +10,7 @@
 
 #include "load/plan.hpp"
 #include "load/udp_reply.hpp"
+#include "tandem/getk.hpp"
 
 namespace {
 
@@ -46,6 +47,18 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
+// The clients' own reader of these replies (include/tandem).
+void check_getk(std::string_view reply) {
+  const GetkReply whole = read_getk_reply(reply, "00000000");
+  const bool is_taken = whole.code != GetkReply::Code::partial && whole.code != GetkReply::Code::wrong;
+  require(is_taken == (whole.bytes != 0) && whole.bytes <= reply.size());
+  if (!is_taken) return;
+  const std::vector<char> exact(reply.begin(), reply.begin() + static_cast<std::ptrdiff_t>(whole.bytes));
+  const GetkReply again = read_getk_reply({exact.data(), exact.size()}, "00000000");
+  require(again.code == whole.code && again.bytes == whole.bytes && again.value == whole.value);
+  require(read_getk_reply({exact.data(), exact.size() - 1}, "00000000").code == GetkReply::Code::partial);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -73,6 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     require(whole.bytes <= reply.size());
   }
+  check_getk(reply);
   // The same bytes as datagrams, cut by their own values.
   UdpReply datagrams;
   for (std::size_t at = 2; at + 8 <= size;) {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/memory_reserve.hpp"
 #include "base/platform.hpp"
 #include "base/ticks.hpp"
+#include "base/yield.hpp"
 #include "net/log.hpp"
 
 namespace tandem::net {
@@ -183,7 +183,7 @@ void Worker::pass(int timeout_ms) {
     if (TD_UNLIKELY(streams_due_)) send_streams();
   } else if (TD_UNLIKELY(in_flight)) {
     ++idle_looks_;
-    std::this_thread::yield();
+    yield_processor();
   }
   end_pass();
 }

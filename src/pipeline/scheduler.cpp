@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/yield.hpp"
+
 namespace tandem {
 namespace {
 
@@ -30,14 +32,15 @@ Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions
       options_(options),
       round_trip_(round_trip),
       cycle_us_(options.cycle.count()),
-      queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min) {
+      queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min),
+      wakeup_(options.wakeup != nullptr ? options.wakeup : std::make_shared<WakeUp>()) {
   ready_.reserve(search_parts_max);
   thread_ = std::thread([this] { run(); });
 }
 
 void Scheduler::request_stop() noexcept {
   stopping_.store(true, std::memory_order_release);
-  wakeup_.notify();
+  wakeup_->notify();
 }
 
 Scheduler::~Scheduler() {
@@ -63,7 +66,7 @@ void Scheduler::submit(DevicePart& part) noexcept {
     part.next_ = head;
   } while (!queue_.compare_exchange_weak(head, &part, std::memory_order_seq_cst, std::memory_order_relaxed));
   // Either this sees that the thread sleeps, or the thread, before it does, that there is a batch.
-  if (sleeps_.load(std::memory_order_seq_cst)) wakeup_.notify();
+  if (sleeps_.load(std::memory_order_seq_cst)) wakeup_->notify();
 }
 
 void Scheduler::run() noexcept {
@@ -96,19 +99,19 @@ void Scheduler::run() noexcept {
     if (follows || !ready_.empty() || !launches_.empty()) {
       last_work_ = now;
       next_nap = nap;
-      std::this_thread::yield();
+      yield_processor();
     } else if (now - last_work_ < awake) {
-      std::this_thread::yield();
+      yield_processor();
     } else {
       sleeps_.store(true, std::memory_order_seq_cst);
-      if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_.wait_for(next_nap);
+      if (queue_.load(std::memory_order_seq_cst) == nullptr) wakeup_->wait_for(next_nap);
       sleeps_.store(false, std::memory_order_relaxed);
       next_nap = std::min(2 * next_nap, nap_max);
     }
   }
   while (!launches_.empty()) {
     land();
-    std::this_thread::yield();
+    yield_processor();
   }
   take_queue();
   refuse_all();
@@ -294,7 +297,7 @@ void Scheduler::keep(std::unique_ptr<DevicePart> part) noexcept {
     kept_ = std::move(part);
   }
   keeps_.store(true, std::memory_order_release);
-  wakeup_.notify();
+  wakeup_->notify();
 }
 
 // What was taken back may still be named by the queue, by what waits and by launches.

@@ -38,6 +38,8 @@ struct SchedulerOptions {
   // Batches with fewer queries are the host's, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
   std::uint32_t queries_min = 0;
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
+  // What the thread sleeps on, if others than who hands over batches wake it; nullptr: its own.
+  std::shared_ptr<WakeUp> wakeup;
   // Shared by the schedulers of one index: when the replica of one is gone for good, nobody asks the others any more,
   // and they give up theirs.
   std::shared_ptr<std::atomic<bool>> one_is_gone = std::make_shared<std::atomic<bool>>(false);
@@ -167,7 +169,7 @@ class Scheduler {
   std::mutex kept_mutex_;
   std::unique_ptr<DevicePart> kept_;  // a list
   std::atomic<bool> keeps_{false};
-  WakeUp wakeup_;
+  const std::shared_ptr<WakeUp> wakeup_;
   std::thread thread_;
 };
 

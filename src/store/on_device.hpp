@@ -49,6 +49,7 @@ struct Engine::OnDevice {
   static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
+    if (engine.options_.index_on_device) options.wakeup = engine.index_->overlay(shard).wakeup();
     return options;
   }
 

@@ -466,6 +466,9 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
   for (;;) {
     Result& r = batch.result(i);
     r = {};
+#if defined(TANDEM_CANARY)
+    canary_host_writes = !batch.searched_at(i);
+#endif
     const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
     if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.index().takes_changes(op.f))) return Settled::needs_room;
     const Settled settled = run(op);

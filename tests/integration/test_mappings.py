@@ -13,11 +13,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from conftest import tandem_binary
+from harness.conversations import Ended
 from harness.faults import (
     ALWAYS,
     BLOCKS_ERROR,
@@ -35,6 +36,7 @@ from harness.server import TIME_FACTOR, Server, free_port
 from harness.wire import Stream
 
 from integration.conftest import stats
+from integration.test_allocations import SUBJECTS
 from integration.test_faults import MULTIPLE, SANITIZED, check_kept, store_kept
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer maps memory of its own, which nothing can be put before")
@@ -163,6 +165,32 @@ def test_each_mapping_while_serving_may_fail(count: int, small_index: Callable[[
     assert servers > 3
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_mappings_may_fail_in_every_kind_of_conversation(kind: str, tmp_path: Path) -> None:
+    """Of servers that have just begun, whose heap, index and buffers still grow; afterwards each conversation is as if
+    nothing had been."""
+    injected = 0
+    for n in range(5 * MULTIPLE):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        with SUBJECTS[kind](folder) as subject:
+            with subject.plain.talk() as quiet:
+                quiet.say(b"mn\r\n", b"MN\r\n")
+                subject.faults.fail_mappings(n, 1 + n % 4)
+                for run in subject.runs.values():
+                    with suppress(Ended):
+                        run()
+                    subject.server.check_alive()
+                injected += subject.faults.get(MAP_FAILED)
+                subject.faults.set(MAP_FROM, NEVER)
+                quiet.say(b"mn\r\n", b"MN\r\n")
+            for run in subject.runs.values():
+                run()
+    print(f"{kind}: {injected} mappings failed")
+    assert injected > 0
+
+
 def test_each_mapping_of_the_start_may_fail(tmp_path: Path) -> None:
     faults = Faults(tmp_path)
     command = [str(tandem_binary()), "serve", "--port", str(free_port()), "--memory", "64MiB", "--threads", "2"]
@@ -188,6 +216,7 @@ def test_each_mapping_of_the_start_may_fail(tmp_path: Path) -> None:
             assert b"serving on" in said
         else:
             ended += 1
+            assert b"serving on" not in said
             assert "memory" in text.replace(str(tmp_path / "memory"), ""), (n, process.returncode, text)
         if faults.get(MAP_FAILED) == 0:
             break

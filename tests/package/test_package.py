@@ -77,6 +77,7 @@ def test_install_and_uninstall(tmp_path: Path, prefix: str, settings: str) -> No
             f"{below}/{name}"
             for name in (
                 "bin/tandem",
+                "include/tandem/getk.hpp",
                 "include/tandem/store.hpp",
                 "lib/systemd/system/tandem.service",
                 "share/man/man1/tandem.1",

@@ -30,10 +30,16 @@ BASE = "--clients 4 --memory-mib 64 --hot-keys 3 --pause-us 20 --operations 300"
 PLANS = {
     "cpu": "--plan cpu",
     "mirrored": "--plan mirrored",
-    # Two devices with copies of items, of whose batches workers steal.
+    # Two devices with copies of items.
     "values": "--plan values --devices 2 --values-mib 4 --operations 500",
     # The device alone has the index.
     "device": "--plan device",
+    # A client's batches are searched by the host or the device, at the same time and for the same keys.
+    "mixed": "--plan values --values-mib 4 --host-percent 40",
+    # Of batches that are large enough each a part, as workers keep the rest.
+    "stolen": "--plan values --devices 2 --values-mib 4 --host-percent 5 --large-burst 200 --operations 1000",
+    # What is not handed over is searched on the device by a worker that waits for it.
+    "mixed-device": "--plan device --host-percent 40",
 }
 
 
@@ -45,30 +51,38 @@ class Kind:
 
 
 KINDS = {
-    "calm": Kind("", {"cpu": 1000, "mirrored": 100, "values": 16, "device": 100}),
-    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8, "device": 50}),
+    "calm": Kind(
+        "", {"cpu": 1000, "mirrored": 100, "values": 16, "device": 100, "mixed": 20, "stolen": 6, "mixed-device": 20}
+    ),
+    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8, "device": 50, "mixed": 10}),
     "growth": Kind(
         "--operations 1600 --item-expected 1048576 --ballast-percent 70",
-        {"cpu": 120, "mirrored": 20, "values": 6},
+        {"cpu": 120, "mirrored": 20, "values": 6, "mixed": 5},
         "index_growths",
     ),
     "eviction": Kind(
         "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-vanish 1",
-        {"cpu": 40, "mirrored": 12, "values": 5, "device": 12},
+        {"cpu": 40, "mirrored": 12, "values": 5, "device": 12, "mixed": 3, "mixed-device": 2},
         "evictions",
     ),
     "pagemoves": Kind(
         "--operations 1000 --memory-mib 24 --value-bytes 16000 --value-sizes 2 --ballast-percent 30 --move-every-us 200"
         " --may-vanish 1",
-        {"cpu": 100, "mirrored": 12, "values": 5, "device": 12},
+        {"cpu": 100, "mirrored": 12, "values": 5, "device": 12, "mixed": 3},
         "pages_moved",
     ),
-    "expiry": Kind("--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5, "device": 12}),
+    "expiry": Kind(
+        "--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5, "device": 12, "mixed": 5}
+    ),
     # The process dies somewhere, also while it starts or ends, and another goes on with its memory file: what was
     # answered is there, and nothing else.
     "killed": Kind("--memory-mib 32 --crash-within 40000 --flush-every 40", {"cpu": 120}, "deaths"),
     # Work of the device is refused, fails, takes long; it hangs for some time; seldom it is lost.
-    "faults": Kind("--fault-every-us 100", {"mirrored": 25, "values": 8, "device": 25}, "devices_lost"),
+    "faults": Kind(
+        "--fault-every-us 100",
+        {"mirrored": 25, "values": 8, "device": 25, "mixed": 15, "stolen": 3, "mixed-device": 10},
+        "devices_lost",
+    ),
 }
 
 
@@ -132,6 +146,13 @@ def test_every_schedule_is_linearizable_and_ends(plan: str, kind: str) -> None:
     assert not k.happens or total[k.happens] > 0, total
     if plan == "values" and kind == "calm":
         assert total["image_hits"] > 0, total
+    if plan not in ("mixed", "mixed-device", "stolen"):
+        return
+    shares = total["host_operations"], total["device_operations"]
+    # Devices that fail, and indexes that grow, leave more to the host.
+    assert min(shares) > total["operations"] / (4 if kind == "calm" else 20), total
+    assert total["keys_answered_by_both"] > 0, total
+    assert plan != "stolen" or total["stolen"] > 0, total
 
 
 def test_the_simulation_finds_what_it_is_for() -> None:
