@@ -51,8 +51,8 @@ struct Turn {
   double cpu_share = 1;  // processor time of the threads / their time: below 1 when others had their processors
 };
 
-// Calls step(thread) until `seconds` are over or it returns 0; it returns the operations it did. What a step throws is
-// thrown here when all threads have ended.
+// Calls step(thread) until `seconds` are over or it returns 0, at least once; it returns the operations it did. What a
+// step throws is thrown here when all threads have ended.
 template <class Step>
 Turn take_turn(unsigned threads, double seconds, Step step) {
   using Clock = std::chrono::steady_clock;
@@ -75,11 +75,11 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
       const auto start = Clock::now();
       std::uint64_t done = 0;
       try {
-        while (!stop.load(std::memory_order_relaxed)) {
-          const std::uint64_t ops = step(t);
-          if (ops == 0) break;
+        std::uint64_t ops = 0;
+        do {
+          ops = step(t);
           done += ops;
-        }
+        } while (ops != 0 && !stop.load(std::memory_order_relaxed));
       } catch (...) {
         parts[t].error = std::current_exception();
       }
