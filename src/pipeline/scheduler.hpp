@@ -39,7 +39,7 @@ struct SchedulerOptions {
   std::uint32_t queries_min = 0;
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
   // What the thread sleeps on, if others than who hands over batches wake it; nullptr: its own.
-  std::shared_ptr<WakeUp> wakeup;
+  std::shared_ptr<WakeUp> wakeup = nullptr;
   // Shared by the schedulers of one index: when the replica of one is gone for good, nobody asks the others any more,
   // and they give up theirs.
   std::shared_ptr<std::atomic<bool>> one_is_gone = std::make_shared<std::atomic<bool>>(false);

@@ -166,7 +166,7 @@ def test_each_mapping_while_serving_may_fail(count: int, small_index: Callable[[
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("kind", [kind for kind in SUBJECTS if kind != "metrics"])  # its pages map nothing
 def test_mappings_may_fail_in_every_kind_of_conversation(kind: str, tmp_path: Path) -> None:
     """Of servers that have just begun, whose heap, index and buffers still grow; afterwards each conversation is as if
     nothing had been."""
@@ -185,8 +185,9 @@ def test_mappings_may_fail_in_every_kind_of_conversation(kind: str, tmp_path: Pa
                 injected += subject.faults.get(MAP_FAILED)
                 subject.faults.set(MAP_FROM, NEVER)
                 quiet.say(b"mn\r\n", b"MN\r\n")
-            for run in subject.runs.values():
-                run()
+            # A crawler whose thread could not be had is off until it is wanted again.
+            for name in sorted(subject.runs, key=lambda name: name != "crawler"):
+                subject.runs[name]()
     print(f"{kind}: {injected} mappings failed")
     assert injected > 0
 
