@@ -208,8 +208,6 @@ class Index {
   // Retires slots whose changes the devices have; of this thread's changes, or all.
   void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
   bool has_unretired() const noexcept;
-  // Of this thread's changes on a device.
-  std::uint64_t my_unretired() const noexcept;
   std::size_t overlay_count() const noexcept { return overlays_.size(); }
   Overlay& overlay(std::uint32_t shard) const noexcept { return *overlays_[shard]; }
   Stripes& stripes() noexcept { return stripes_; }

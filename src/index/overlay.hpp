@@ -130,12 +130,6 @@ class Overlay {
   void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept;
   // Whether slots wait for the device, so that who runs out of them should wait, too.
   bool has_unretired() const noexcept;
-  // Of this thread's changes, so many have not been retired.
-  std::uint64_t my_unretired() const noexcept {
-    const Lane& lane = my_lane();
-    const std::uint64_t retired = lane.retired.load(std::memory_order_relaxed);
-    return lane.tail.load(std::memory_order_relaxed) - retired;
-  }
   // Calls f(location) for what was displaced and is not retired yet, as it was at some moment of the call.
   template <class F>
   void for_each_displaced(F&& f) const {

@@ -56,12 +56,6 @@ void Index::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
   for (const auto& overlay : overlays_) overlay->settle(heap_, cache, stripes_, whose);
 }
 
-std::uint64_t Index::my_unretired() const noexcept {
-  std::uint64_t count = 0;
-  for (const auto& overlay : overlays_) count += overlay->my_unretired();
-  return on_device() ? count : 0;
-}
-
 bool Index::has_unretired() const noexcept {
   return on_device() && std::ranges::any_of(overlays_, [](const auto& overlay) { return overlay->has_unretired(); });
 }

@@ -269,20 +269,6 @@ TEST(IndexOnDevice, EvictsForMemory) {
   EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
 }
 
-// Who waits for a device that is slow to give slots back does not evict until they come.
-TEST(IndexOnDevice, EvictsNoMoreThanItHasUseFor) {
-  StoreOnDevice store(sims(1, {.latency = 1ms}), 8 * test_mib);
-  Caller caller(store.engine);
-  const std::string large(8'000, 'v');
-  for (int i = 0; i < 1500; ++i) ASSERT_TRUE(caller.set("key" + std::to_string(i), large)) << i;
-  const EngineStats now = store.engine.stats();
-  std::uint64_t slots = 0;
-  for (const ClassStats& c : now.classes) slots = std::max(slots, c.slots_total);
-  EXPECT_GT(now.counters.evictions, 0u);
-  EXPECT_GT(now.items, slots * 8 / 10);
-  EXPECT_EQ(now.items + now.counters.evictions, 1500u);
-}
-
 // Dead items that the device's table still names do not count.
 TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
   StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 1'000'000);

@@ -59,14 +59,14 @@ TEST_F(RestartTest, EverythingComesBack) {
 
 TEST_F(RestartTest, TheStoreGoesOnBeingUsable) {
 #if defined(TANDEM_SANITIZED)
-  constexpr int rounds = 2;
+  constexpr int rounds = 2, stores = 10'000;
 #else
-  constexpr int rounds = 4;
+  constexpr int rounds = 4, stores = 30'000;
 #endif
   for (int round = 0; round < rounds; ++round) {
     Store store(options(16 * mib));
     TestRandom random(static_cast<std::uint64_t>(round));
-    for (int i = 0; i < 30'000; ++i) {
+    for (int i = 0; i < stores; ++i) {
       const std::string key = std::to_string(random.below(4000));
       store.set(key, key + std::string(random.below(round % 2 == 0 ? 200 : 5000), 'v'));
       if (i % 500 == 0) store.set("huge " + std::to_string(i), std::string(900'000, 'h'));

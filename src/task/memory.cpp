@@ -17,9 +17,6 @@ constexpr std::size_t victims_per_sweep_max = 64;
 constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 // A sweep looks at no more slots than this before it lets its caller try again.
 constexpr std::size_t slots_per_sweep = 16 * 1024;
-// Of a class's slots, so many of one thread's may be on their way back from a device that has the index: 1 in 512, and
-// those of a sweep.
-constexpr std::uint64_t evicted_share = 512;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
 // Attempts to get a page from another class, none of which was on its way, before a class is out of memory.
@@ -244,23 +241,13 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
   return false;
 }
 
-// Whether this thread should evict `victims` more items: what it has evicted gives slots only when a device has removed
-// the cells, and who went on evicting until then would empty a small store.
-bool should_evict(const Shared& shared, SizeClass c, std::size_t victims) noexcept {
-  if (TD_LIKELY(!shared.index.on_device())) return true;
-  const std::uint64_t slots = c == huge_class ? 0 : shared.heap.slots_total(c);
-  return shared.index.my_unretired() < std::max<std::uint64_t>(victims, slots / evicted_share);
-}
-
 // The devices' tables are full, or behind: some item goes, whichever.
 void make_room_on_device(Context& context) noexcept {
   Shared& shared = context.shared;
   shared.index.settle_changes(context.cache, Overlay::Settle::all);
   if (!shared.index.is_device_full() || !shared.policy.evict) return;
-  for (std::uint32_t i = 0; i < shared.heap.class_count(); ++i) {
-    const auto c = static_cast<SizeClass>(i);
-    if (!should_evict(shared, c, victims_per_sweep_max)) continue;
-    if (evict(context, c, victims_per_sweep_max, false) != 0) return;
+  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
+    if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
   }
   evict(context, huge_class, 1, false);
 }
@@ -357,8 +344,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   std::uint64_t fruitless = 0;
   unsigned refusals = 0;
   do {
-    const std::size_t victims = victims_wanted(shared.heap, c);
-    const std::size_t evicted = should_evict(shared, c, victims) ? evict(context, c, victims, garbage_only) : 0;
+    const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
     // A page's worth of evictions is a reason to look whether another class can spare a page.
     if (c != huge_class) context.evicted_bytes += evicted * shared.heap.slot_bytes(c);
     if (context.evicted_bytes >= page_bytes) {
