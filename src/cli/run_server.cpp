@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -86,14 +87,40 @@ namespace {
 // From the first client to the last.
 void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon) {
   const ProcessOptions& process = settings.process;
+  const ServiceManager manager;
   // Before the first client: an address that cannot be had ends the start.
   std::optional<monitor::Monitor> monitor;
   if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
+  // memcached's signal for a restart.
+  const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
+  std::atomic<Server*> serving{nullptr};
+  std::atomic<bool> is_stopped{false};
+  // Before the first client, too: a thread that cannot be had ends the start.
+  std::optional<Signals> signals([&](int number) {
+    const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
+    if (number == SIGHUP) {  // a closed terminal does not end a store
+      if (Server* const now = serving.load()) reload_files(*now);
+      return;
+    }
+    if (number == SIGUSR2)
+      for (const auto& device : settings.engine.devices) device->abandon();
+    if (!stops) return;  // USR1: reserved
+    if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
+    manager.tell("STOPPING=1");
+    is_stopped.store(true);  // either this finds the server, or the start finds that
+    if (Server* const now = serving.load()) now->stop();
+  });
   Server server(settings.server, engine);
-  struct Ends {  // the monitor, before the server that it watches
+  struct Ends {  // what uses the server, before it
     std::optional<monitor::Monitor>& monitor;
-    ~Ends() { monitor.reset(); }
-  } const ends{monitor};
+    std::optional<Signals>& signals;
+    ~Ends() {
+      signals.reset();
+      monitor.reset();
+    }
+  } const ends{monitor, signals};
+  serving.store(&server);
+  if (is_stopped.load()) server.stop();
   if (monitor) monitor->watch(server.telemetry());
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
@@ -102,25 +129,11 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       fmt::print(stderr, "warning: memory is not locked: {}\n", error);
     }
   }
-  const ServiceManager manager;
   daemon.leave(process.core_files);
   if (process.seccomp) {
     filter_system_calls({.removes_files = !process.pid_file.empty() || !settings.server.unix_path.empty(),
                          .memory_file = !settings.engine.memory_file.empty()});
   }
-  // memcached's signal for a restart.
-  const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
-  Signals signals([&](int number) {
-    const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
-    if (number == SIGHUP) return reload_files(server);  // a closed terminal does not end a store
-    if (number == SIGUSR2)
-      for (const auto& device : settings.engine.devices) device->abandon();
-    if (!stops) return;  // USR1: reserved
-    if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
-    manager.tell("STOPPING=1");
-    server.stop();
-  });
-
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
   if (monitor && (style == ServerStyle::tandem || verbose))

@@ -310,7 +310,8 @@ def test_what_is_made_once_is_made_later_if_its_allocation_failed(
 
     _, count = after(0, 0)
     most *= MULTIPLE
-    places = range(count) if count <= most else sorted(random.Random(count).sample(range(count), most))
+    # The first one is there in each conversation; on a busy machine what a server makes late is counted, too.
+    places = range(count) if count <= most else [0, *sorted(random.Random(count).sample(range(1, count), most - 1))]
     failed = sum(after(place, in_a_row)[0] for place in places for in_a_row in (1, 5))
     print(f"{kind} {conversation}: {failed} of {count} allocations failed")
     assert failed > 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.server import HOST, Server
+from conftest import start_tandem
+from harness.server import HOST, STOP_TIMEOUT_S, Server
 from harness.wire import Stream
 
 from integration.conftest import ask
@@ -54,6 +56,23 @@ def test_with_clients_in_every_state(how: signal.Signals, tandem: Callable[..., 
             flood.stop()
         for connection in (*idle, half_command, half_value, deaf):
             connection.close()
+
+
+@pytest.mark.parametrize("how", SIGNALS)
+def test_at_any_moment_of_the_start(how: signal.Signals) -> None:
+    """Before the process holds signals back one ends it as the system does; later it ends itself. It always ends."""
+    codes = set()
+    for turn in range(40):
+        server = start_tandem(wait=False)
+        try:
+            time.sleep(turn * 0.001)
+            server.process.send_signal(how)
+            codes.add(server.process.wait(STOP_TIMEOUT_S + 15))
+        finally:
+            server.kill()
+            server.log.close()
+    assert codes <= {0, -how}, codes
+    assert 0 in codes
 
 
 def test_clients_see_the_end(tandem: Callable[..., Server]) -> None:
