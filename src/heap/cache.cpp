@@ -59,6 +59,7 @@ void Heap::detach(Cache& cache) noexcept {
     spill(cache, c, 0);
     counters_[i].allocated_by_gone += cache.classes_[c].allocated.load(std::memory_order_relaxed);
   }
+  counters_[classes_.count()].allocated_by_gone += cache.classes_[huge_class].allocated.load(std::memory_order_relaxed);
   if (orphans_ != nullptr) {  // else it is the heap going, with all that waits
     const Cache::Lock orphans_lock(*orphans_);
     adopt_retired(*orphans_, cache.retired_);

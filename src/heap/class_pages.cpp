@@ -139,14 +139,17 @@ PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   if (hand_page_ == 0 || pages_open() <= keep) return 0;
   // From where the last call stopped, so that a page that could not be closed is not picked again at once; else from
   // the page that the hand reaches next: what it holds was not looked at for longest.
-  PageId page = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
-  PageId best = page;
+  const PageId first = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
+  PageId page = first, best = 0;
   for (int i = 0; i < looks; ++i) {
-    if (table_.info(page).free_count > table_.info(best).free_count) best = page;
-    page = table_.info(page).ring_next;
-    if (page == (donor_cursor_ != 0 ? donor_cursor_ : hand_page_)) break;
+    const PageInfo& info = table_.info(page);
+    // What output still points to is not had before that is sent.
+    const bool pinned = info.pins.load(std::memory_order_relaxed) != 0;
+    if (!pinned && (best == 0 || info.free_count > table_.info(best).free_count)) best = page;
+    page = info.ring_next;
+    if (page == first) break;
   }
-  donor_cursor_ = table_.info(best).ring_next;
+  donor_cursor_ = best != 0 ? table_.info(best).ring_next : page;
   return best;
 }
 

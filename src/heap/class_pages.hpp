@@ -45,8 +45,8 @@ class alignas(cache_line_bytes) ClassPages {
   // All its slots are back. REQUIRES: closed or emptied.
   bool is_empty(PageId page) noexcept;
   void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
-  // The page that costs least to empty, among a few; 0: the class has no open pages to choose from, or none but its
-  // last `keep`.
+  // The page that costs least to empty, among a few that are not pinned; 0: there is none, or none but the class's last
+  // `keep`.
   PageId pick_donor(std::uint64_t keep) noexcept;
 
   // --- the ring alone, for huge items

@@ -155,13 +155,24 @@ class Heap {
   // A move: pick_donor, close_page, evict what for_each_live shows, and finish_page, with as many batches in between as
   // it takes, or reopen_page. Moves of different pages may go on together. Callers hold no cache's lock.
 
-  // The page to take for a class that runs short (or for the budget: to = huge_class). From the class with a page's
-  // worth of free slots, else from the one whose items live longest (slots / recent allocations), if that is twice as
-  // long as in the receiving class, or the move is urgent: the receiver can neither allocate nor evict. Of classes with
-  // more than one open page, unless the receiver has none: then it always gets one. Within the class the page with most
-  // free slots. 0: no move would help, the budget is in huge items, or what there was is on its way to another class.
-  // Called again, it names another page.
-  PageId pick_donor(SizeClass to, bool is_urgent = false) noexcept;
+  // What a class that runs short can have of another.
+  struct Donor {
+    PageId page = 0;
+    bool huge_item = false;  // instead of a page: evict a huge item, and the budget has its pages
+    explicit operator bool() const noexcept { return page != 0 || huge_item; }
+  };
+  enum class DonorRule : std::uint8_t {
+    longer_life,  // from a class whose items live at least twice as long as in the receiving class
+    any,          // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
+  };
+  // From the class with a page's worth of free slots, else from the one whose items live longest (slots / recent
+  // allocations), as far as the rule lets it; huge items are a class like the others. Of classes with more than one
+  // open page, unless the receiver has none: then it always gets one. Within the class the page with most free slots
+  // that no output pins. Nothing: no move would help, or what there was is on its way to another class, or pinned.
+  // Called again, it names another page; the best `passed_over` classes come last.
+  Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
+  std::uint64_t pages_moved() const noexcept { return pages_moved_.load(std::memory_order_relaxed); }
+  bool is_pinned(PageId page) const noexcept { return table_.info(page).pins.load(std::memory_order_relaxed) != 0; }
   // Whether a page of any class is closed: what cannot be had now may be there when it has arrived.
   bool is_moving_pages() const noexcept;
   std::uint64_t pages_open(SizeClass c) const noexcept { return pages_[index_of(c)].pages_open(); }
@@ -269,7 +280,7 @@ class Heap {
 
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
   std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
-  std::atomic<std::uint64_t> eighths_swept_{0};
+  std::atomic<std::uint64_t> eighths_swept_{0}, pages_moved_{0};
   alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{
       0};  // of all pages: mostly none, and then nobody looks at the page's
 };

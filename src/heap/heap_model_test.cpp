@@ -199,7 +199,7 @@ class HeapModel {
   void begin_move() {
     if (moving_ != 0) return;
     move_to_ = random_.below(4) == 0 ? huge_class : static_cast<SizeClass>(random_.below(t_.heap.class_count()));
-    const PageId page = t_.heap.pick_donor(move_to_);
+    const PageId page = t_.heap.pick_donor(move_to_, Heap::DonorRule::any).page;
     if (page == 0) return;
     bool filling = false;
     for (const auto& [l, o] : owned_) filling = filling || (page_of(l) == page && !o.live);

@@ -4,6 +4,7 @@
 // sweeps, visits and for_each_live no longer begin on it) -> an epoch later nobody looks at it: free, zeroed, open in
 // another class.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "heap/heap.hpp"
@@ -13,7 +14,7 @@ namespace tandem {
 // Items of a class live about as long as its slots last at the rate at which they are asked for; memory is best spread
 // where that is equal. Counts fade by half a call.
 std::uint64_t Heap::count_allocations(SizeClass c) noexcept {
-  Counters& counters = counters_[c];
+  Counters& counters = counters_[index_of(c)];
   std::uint64_t allocated = counters.allocated_by_gone;
   for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
     allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
@@ -23,44 +24,49 @@ std::uint64_t Heap::count_allocations(SizeClass c) noexcept {
   return counters.allocated_lately;
 }
 
-PageId Heap::pick_donor(SizeClass to, bool is_urgent) noexcept {
+Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over) noexcept {
   // Taking from a class whose items live hardly longer than the receiver's would only be taken back.
   constexpr double life_ratio_min = 2.0;
-  if (to == huge_class) {
-    // The budget gets memory back a frame at a time: finish those that are half free first.
-    const PageId lone = pool_.lone_page();
-    if (lone != 0) return lone;
-  }
-  const bool starving = to != huge_class && pages_[to].pages_open() == 0;
-  const std::uint64_t keep = starving ? 0 : 1;
-  bool found = false;
-  SizeClass best = 0;
-  bool best_has_free_page = false;
-  double best_life = 0;
+  struct Candidate {
+    SizeClass c;
+    bool has_free_page;
+    double life;
+  };
+  std::array<Candidate, SizeClasses::classes_max + 1> candidates;
+  std::size_t count = 0;
   double life_of_receiver = 0;
+  const bool starving = to == huge_class ? rule == DonorRule::any : pages_[to].pages_open() == 0;
+  const std::uint64_t keep = starving && to != huge_class ? 0 : 1;
   {
     const std::lock_guard list(caches_mutex_);
-    for (std::uint32_t i = 0; i < classes_.count(); ++i) {
-      const auto c = static_cast<SizeClass>(i);
-      const std::uint64_t pages = pages_[c].pages_open();
-      const auto slots = static_cast<double>(pages * classes_[c].slots_per_page);
-      const double life = slots / static_cast<double>(count_allocations(c) + 1);
+    for (std::uint32_t i = 0; i <= classes_.count(); ++i) {
+      const SizeClass c = i < classes_.count() ? static_cast<SizeClass>(i) : huge_class;
+      const std::uint64_t pages = c == huge_class ? huge_items() : pages_[c].pages_open();
+      const std::uint64_t slots = c == huge_class ? pages : pages * classes_[c].slots_per_page;
+      const double life = static_cast<double>(slots) / static_cast<double>(count_allocations(c) + 1);
       if (c == to) life_of_receiver = life;
       if (c == to || pages <= keep) continue;
-      const bool has_free_page = pages_[c].slots_free() >= classes_[c].slots_per_page;
-      const bool better = has_free_page != best_has_free_page ? has_free_page : life > best_life;
-      if (found && !better) continue;
-      found = true;
-      best = c;
-      best_has_free_page = has_free_page;
-      best_life = life;
+      const bool has_free_page = c != huge_class && pages_[c].slots_free() >= classes_[c].slots_per_page;
+      candidates[count++] = {c, has_free_page, life};
     }
   }
-  if (!found) return 0;
-  if (to != huge_class && !starving && !is_urgent && !best_has_free_page &&
-      best_life < life_ratio_min * life_of_receiver)
-    return 0;
-  return pages_[best].pick_donor(keep);
+  std::sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
+            [](const Candidate& a, const Candidate& b) {
+              return a.has_free_page != b.has_free_page ? a.has_free_page : a.life > b.life;
+            });
+  for (std::size_t i = 0; i < count; ++i) {
+    const Candidate& best = candidates[(i + passed_over) % count];
+    if (!starving && rule == DonorRule::longer_life && !best.has_free_page &&
+        best.life < life_ratio_min * life_of_receiver)
+      continue;
+    if (best.c == huge_class) return {.huge_item = true};
+    // The budget gets memory back a frame at a time: finish those that are half free first.
+    PageId page = to == huge_class && passed_over == 0 ? pool_.lone_page() : 0;
+    if (page == 0 || table_.info(page).pins.load(std::memory_order_relaxed) != 0)
+      page = pages_[best.c].pick_donor(keep);
+    if (page != 0) return {.page = page};
+  }
+  return {};
 }
 
 PageId Heap::pick_donor_from(SizeClass from) noexcept {
@@ -133,6 +139,7 @@ bool Heap::finish_page(PageId page, SizeClass to) noexcept {
   unpoison_memory(table_.page(page), page_bytes);
   if (probation_ != nullptr) probation_->forget(page);
   pages_[c].leave(page);
+  pages_moved_.fetch_add(1, std::memory_order_relaxed);
   if (to == huge_class) {
     pool_.give_page(page);
     return true;

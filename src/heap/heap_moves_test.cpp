@@ -40,7 +40,7 @@ TEST_F(MoveTest, StarvingClassGetsAPage) {
   const SizeClass from = t.heap.size_class(1000);
   const SizeClass to = t.heap.size_class(100);
   ASSERT_EQ(w.allocate(100), no_location);
-  const PageId page = t.heap.pick_donor(to);
+  const PageId page = t.heap.pick_donor(to).page;
   ASSERT_NE(page, 0u);
   ASSERT_EQ(t.heap.class_of(page_location(page)), from);
   ASSERT_TRUE(move(page, to));
@@ -56,10 +56,90 @@ TEST_F(MoveTest, StarvingClassGetsAPage) {
   }
 }
 
+TEST_F(MoveTest, PinnedPagesAreNoDonors) {
+  const std::vector<Location> all = fill(1000);
+  const SizeClass to = t.heap.size_class(100);
+  std::set<PageId> pages;
+  for (const Location l : all) pages.insert(page_of(l));
+  ASSERT_GE(pages.size(), 3u);
+  const PageId spared = *pages.begin();
+  for (const PageId page : pages) {
+    if (page != spared) t.heap.pin(page_location(page));
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, spared);
+  t.heap.pin(page_location(spared));
+  EXPECT_FALSE(t.heap.pick_donor(to, Heap::DonorRule::any));
+  // Nor is there a victim whose slot would not come back.
+  std::vector<Location> victims(all.size());
+  w.epoch.enter();
+  const std::size_t two_turns = 3 * all.size();
+  EXPECT_EQ(t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found, 0u);
+  t.heap.unpin(page_location(spared));
+  const std::size_t found = t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found;
+  w.epoch.exit();
+  EXPECT_GT(found, 0u);
+  for (std::size_t i = 0; i < found; ++i) EXPECT_EQ(page_of(victims[i]), spared);
+  for (const PageId page : pages) {
+    if (page != spared) t.heap.unpin(page_location(page));
+  }
+}
+
+TEST_F(MoveTest, ClassWhosePagesArePinnedLetsTheNextOneGive) {
+  std::vector<Location> idle;
+  for (int i = 0; i < 2; ++i) idle.push_back(w.make(page_bytes / 2 - 100, 0));  // a page; its items live longest
+  for (int i = 0; i < 2; ++i) idle.push_back(w.make(page_bytes / 2 - 100, 0));
+  const std::vector<Location> busy = fill(1000);
+  ASSERT_FALSE(busy.empty());
+  const SizeClass to = t.heap.size_class(100);
+  for (int i = 0; i < 9; ++i) t.heap.pick_donor(to);  // counts fade, of both
+  std::set<PageId> pinned;
+  for (const Location l : idle) pinned.insert(page_of(l));
+  for (const PageId page : pinned) t.heap.pin(page_location(page));
+  const PageId page = t.heap.pick_donor(to).page;
+  EXPECT_EQ(t.heap.class_of(page_location(page)), t.heap.size_class(1000));
+  for (const PageId p : pinned) t.heap.unpin(page_location(p));
+}
+
+TEST_F(MoveTest, BestClassesArePassedOverOnRequest) {
+  for (int i = 0; i < 4; ++i) w.make(page_bytes / 2 - 100, 0);
+  fill(1000);
+  const SizeClass to = t.heap.size_class(100);
+  std::set<SizeClass> donors;
+  for (unsigned passed = 0; passed < 2; ++passed)
+    donors.insert(t.heap.class_of(page_location(t.heap.pick_donor(to, Heap::DonorRule::any, passed).page)));
+  EXPECT_EQ(donors, (std::set<SizeClass>{t.heap.size_class(1000), t.heap.size_class(page_bytes / 2 - 100)}));
+}
+
+TEST_F(MoveTest, HugeItemsGiveAndGetAsTheirLivesAllow) {
+  const SizeClass small = t.heap.size_class(1000);
+  ASSERT_NE(w.make(mib - 100, 0), no_location);
+  ASSERT_NE(w.make(mib - 100, 0), no_location);
+  fill(1000);
+  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small);  // both forgotten: huge items are few, and live shorter
+  EXPECT_FALSE(t.heap.pick_donor(small).huge_item);
+  EXPECT_NE(t.heap.pick_donor(huge_class).page, 0u);
+  // Asked for often, the small ones live shorter.
+  for (int round = 0; round < 5000; ++round) {
+    const Location l = w.allocate(1000);
+    if (l != no_location) {
+      w.release(l);
+      continue;
+    }
+    w.epoch.enter();
+    Location victims[64];
+    const std::size_t found = t.heap.sweep(small, victims, SIZE_MAX, nullptr, nullptr).found;
+    for (std::size_t i = 0; i < found; ++i) w.retire(victims[i]);
+    w.epoch.exit();
+    w.reclaim();
+  }
+  EXPECT_TRUE(t.heap.pick_donor(small).huge_item);
+  EXPECT_FALSE(t.heap.pick_donor(huge_class));
+}
+
 TEST_F(MoveTest, MovedPageShowsNoOldItems) {
   fill(96);
   const SizeClass to = t.heap.size_class(32);
-  const PageId page = t.heap.pick_donor(to);
+  const PageId page = t.heap.pick_donor(to).page;
   ASSERT_TRUE(move(page, to));
   w.epoch.enter();
   t.heap.visit_page(page, [](Location l, Item*) { FAIL() << l; });
@@ -73,12 +153,12 @@ TEST_F(MoveTest, EvenALastPageGoesToAClassThatHasNone) {
   for (const std::uint64_t bytes : {32u, 100u, 1'000u, 5'000u}) w.make(bytes);
   ASSERT_EQ(w.allocate(20'000), no_location);
   const SizeClass to = t.heap.size_class(20'000);
-  const PageId page = t.heap.pick_donor(to);
+  const PageId page = t.heap.pick_donor(to).page;
   ASSERT_NE(page, 0u);
   ASSERT_TRUE(move(page, to));
   EXPECT_NE(w.make(20'000), no_location);
   // But not to one that has.
-  EXPECT_EQ(t.heap.pick_donor(to), 0u);
+  EXPECT_EQ(t.heap.pick_donor(to).page, 0u);
 }
 
 TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
@@ -99,12 +179,12 @@ TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
     }
     t.heap.pick_donor(busy_class);
   }
-  const PageId page = t.heap.pick_donor(busy_class);
+  const PageId page = t.heap.pick_donor(busy_class).page;
   ASSERT_NE(page, 0u);
   EXPECT_EQ(t.heap.class_of(page_location(page)), idle_class);
   // The other way round no page would move, unless the class can do nothing else.
-  EXPECT_EQ(t.heap.pick_donor(idle_class), 0u);
-  EXPECT_NE(t.heap.pick_donor(idle_class, true), 0u);
+  EXPECT_EQ(t.heap.pick_donor(idle_class).page, 0u);
+  EXPECT_NE(t.heap.pick_donor(idle_class, Heap::DonorRule::any).page, 0u);
 }
 
 TEST_F(MoveTest, EmptyPagesAreGivenFirst) {
@@ -114,14 +194,14 @@ TEST_F(MoveTest, EmptyPagesAreGivenFirst) {
     if (page_of(l) == empty) w.retire(l);
   }
   w.flush();
-  EXPECT_EQ(t.heap.pick_donor(t.heap.size_class(100)), empty);
+  EXPECT_EQ(t.heap.pick_donor(t.heap.size_class(100)).page, empty);
 }
 
 TEST_F(MoveTest, AnotherCallNamesAnotherPage) {
   fill(1000);
   const SizeClass to = t.heap.size_class(100);
-  const PageId first = t.heap.pick_donor(to);
-  EXPECT_NE(t.heap.pick_donor(to), first);
+  const PageId first = t.heap.pick_donor(to).page;
+  EXPECT_NE(t.heap.pick_donor(to).page, first);
 }
 
 // What is on its way elsewhere counts for nobody: the next one asks another class, and each keeps a page.
@@ -138,17 +218,17 @@ TEST_F(MoveTest, PagesOnTheirWayAreNoDonors) {
   EXPECT_EQ(t.heap.pages_open(two), 1u);
   EXPECT_EQ(t.heap.pick_donor_from(two), 0u) << "its last one";
   // A class without any page takes even that; of closed ones there are none to take.
-  const PageId second = t.heap.pick_donor(to);
+  const PageId second = t.heap.pick_donor(to).page;
   ASSERT_TRUE(t.heap.close_page(second));
-  const PageId third = t.heap.pick_donor(to);
+  const PageId third = t.heap.pick_donor(to).page;
   ASSERT_TRUE(t.heap.close_page(third));
-  const PageId fourth = t.heap.pick_donor(to);
+  const PageId fourth = t.heap.pick_donor(to).page;
   ASSERT_TRUE(t.heap.close_page(fourth));
   EXPECT_EQ((std::set<PageId>{first, second, third, fourth}.size()), 4u);
-  EXPECT_EQ(t.heap.pick_donor(to), 0u);
+  EXPECT_EQ(t.heap.pick_donor(to).page, 0u);
   for (const PageId page : {first, second, third, fourth}) t.heap.reopen_page(page);
   EXPECT_FALSE(t.heap.is_moving_pages());
-  EXPECT_NE(t.heap.pick_donor(to), 0u);
+  EXPECT_NE(t.heap.pick_donor(to).page, 0u);
 }
 
 TEST_F(MoveTest, ClosedPageTakesItsSlotsOutOfAllCaches) {
@@ -263,7 +343,7 @@ TEST_F(FrameMoveTest, BudgetGetsWholeFramesBack) {
   fill(5000);
   const std::uint64_t before = t.budget.used_bytes();
   for (unsigned pages = 1; pages <= 10; ++pages) {
-    const PageId page = t.heap.pick_donor(huge_class);
+    const PageId page = t.heap.pick_donor(huge_class, Heap::DonorRule::any).page;
     ASSERT_NE(page, 0u);
     ASSERT_TRUE(move(page, huge_class));
     // No frame is left half free for more than one step.
@@ -277,7 +357,7 @@ TEST_F(FrameMoveTest, ClaimIsPaidWhileOthersWantMemory) {
   ASSERT_TRUE(t.budget.claim(claim));
   for (int moves = 0; t.budget.overdrawn(); ++moves) {
     ASSERT_LT(moves, 20);
-    const PageId page = t.heap.pick_donor(huge_class);
+    const PageId page = t.heap.pick_donor(huge_class, Heap::DonorRule::any).page;
     ASSERT_NE(page, 0u);
     ASSERT_TRUE(move(page, huge_class));
     EXPECT_EQ(w.allocate(100), no_location) << "what was freed for the claim went to somebody else";
@@ -290,7 +370,9 @@ TEST_F(FrameMoveTest, ClaimIsPaidWhileOthersWantMemory) {
 TEST_F(FrameMoveTest, HugeItemsAndClassesShareTheBudgetBothWays) {
   std::vector<Location> huge = fill(3 * mib);
   EXPECT_GT(huge.size(), 15u);
-  EXPECT_EQ(t.heap.pick_donor(t.heap.size_class(100)), 0u);  // nothing but huge items: they must be evicted
+  const Heap::Donor donor = t.heap.pick_donor(t.heap.size_class(100));
+  EXPECT_EQ(donor.page, 0u);  // nothing but huge items: they must be evicted
+  EXPECT_TRUE(donor.huge_item);
   w.retire(huge.back());
   EXPECT_NE(w.make(100), no_location);
   // And back: the page of the class to the budget.

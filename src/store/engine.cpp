@@ -85,7 +85,7 @@ Engine::Engine(const EngineOptions& options)
     shared_->saved = &file_->saved();
     save_clock();
   }
-  evictions_seen_.assign(heap_->class_count(), 0);
+  evictions_seen_.assign(heap_->class_count() + 1, 0);
   open_devices();
   maintenance_context_ = make_context();
   crawler_context_ = make_context();
@@ -371,7 +371,7 @@ void Engine::shrink() {
   if (budget_.overdrawn()) reclaim();
   for (int i = 0; i < pages_per_turn && budget_.overdrawn() && !stopping_.load(std::memory_order_relaxed); ++i) {
     if (!options_.evict) return;
-    if (task::move_page(*maintenance_context_, huge_class)) continue;
+    if (task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) != 0) continue;
     constexpr int turns = 2;  // the first may only take marks of use away
     std::size_t evicted = 0;
     for (int turn = 0; turn < turns && evicted == 0; ++turn)
@@ -446,7 +446,8 @@ void Engine::grow_index() {
       index_growths_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    if (index_->table_unmapped() || !options_.evict || !task::move_page(*maintenance_context_, huge_class)) {
+    if (index_->table_unmapped() || !options_.evict ||
+        task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) == 0) {
       shared_->growth_refused.store(true, std::memory_order_relaxed);
       return;
     }
@@ -454,27 +455,27 @@ void Engine::grow_index() {
 }
 
 // Memory follows the traffic: for each page's worth of items that a class evicts, a page moves to it from the class
-// whose slots are asked for least (Heap::pick_donor), a few at a time. Classes that are asked for alike are left as
-// they are.
+// whose slots are asked for least (Heap::pick_donor), a few at a time. Huge items are a class like the others, whose
+// pages the budget has in between. Classes that are asked for alike are left as they are.
 void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;
   if (!options_.evict) return;
-  if (level == 0) {
-    // What is evicted meanwhile is no reason to move pages later.
-    for (std::uint32_t i = 0; i < heap_->class_count(); ++i)
-      evictions_seen_[i] = heap_->class_stats(static_cast<SizeClass>(i)).evictions;
-    return;
-  }
-  for (std::uint32_t i = 0; i < heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
-    const auto c = static_cast<SizeClass>(i);
+  for (std::uint32_t i = 0; i <= heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
+    const auto c = i < heap_->class_count() ? static_cast<SizeClass>(i) : huge_class;
     const ClassStats s = heap_->class_stats(c);
-    const std::uint64_t pages = (s.evictions - std::min(evictions_seen_[i], s.evictions)) / s.slots_per_page;
-    if (pages == 0) continue;
+    const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
+    // What is evicted while level is 0 is no reason to move pages later.
+    const std::uint64_t pages_per_huge_item = s.pages / std::max<std::uint64_t>(heap_->huge_items(), 1);
+    const std::uint64_t pages = c == huge_class ? evicted * pages_per_huge_item : evicted / s.slots_per_page;
+    if (pages == 0 && level != 0) continue;
     evictions_seen_[i] = s.evictions;
-    for (std::uint64_t moved = 0; moved < std::min(pages, moves_per_turn); ++moved) {
-      if (!task::move_page(*maintenance_context_, c)) break;
-      pages_moved_.fetch_add(1, std::memory_order_relaxed);
+    if (level == 0) continue;
+    for (std::uint64_t moved = 0; moved < std::min(pages, moves_per_turn);) {
+      const std::uint64_t had = task::move_page(*maintenance_context_, c, Heap::DonorRule::longer_life);
+      if (had == 0) break;
+      moved += had;
+      pages_moved_.fetch_add(had, std::memory_order_relaxed);
     }
   }
 }

@@ -1,5 +1,5 @@
-// Threads whose sizes shift all the time in a small store: pages are on their way between classes at every moment, and
-// yet a store is never refused while there is something to evict.
+// Memory that moves between classes: sizes that shift all the time, huge items beside small ones, output that points
+// into pages. A store is never refused while there is something to evict.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -58,6 +58,105 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
   EXPECT_GT(engine.stats().counters.evictions, 0u);
 }
 
+struct Writer {
+  explicit Writer(const char* eviction) : engine(options(eviction)), context(engine.make_context()) {}
+  static EngineOptions options(const char* eviction) {
+    EngineOptions o;
+    o.memory_bytes = std::uint64_t{48} << 20;
+    o.huge_pages = false;
+    o.eviction = eviction;
+    return o;
+  }
+
+  Status store(const std::string& key, std::size_t bytes) {
+    Query q{};
+    q.opcode = Opcode::store;
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+    q.value = text.data();
+    q.value_bytes = static_cast<std::uint32_t>(bytes);
+    return run_alone(*context, batch, q);
+  }
+  // Keys prefix0, prefix1, ...; how many were refused.
+  unsigned store_all(const std::string& prefix, unsigned count, std::size_t bytes) {
+    unsigned refused = 0;
+    for (unsigned i = 0; i < count; ++i)
+      refused += store(prefix + std::to_string(i), bytes) == Status::stored ? 0u : 1u;
+    return refused;
+  }
+  unsigned count(const std::string& prefix, unsigned keys) {
+    unsigned found = 0;
+    for (unsigned i = 0; i < keys; ++i) found += find(prefix + std::to_string(i)) != no_location ? 1u : 0u;
+    return found;
+  }
+  // Pinned if it is there, as output to a client that reads slowly.
+  Location find(const std::string& key, bool pins = false) {
+    Shared& shared = engine.shared();
+    std::uint64_t state = 0;
+    context->enter();
+    const Item* const item = shared.index.find(fingerprint_of(key, shared.hash_seed), key, state);
+    const Location l = item == nullptr ? no_location : shared.heap.location_of(item);
+    if (l != no_location && pins) shared.heap.pin(l);
+    context->epoch.exit();
+    return l;
+  }
+
+  Engine engine;
+  Engine::ContextPtr context;
+  Batch batch{1};
+  const std::string text = std::string(900'000, 'v');
+};
+
+class HugeItemsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(HugeItemsTest, GiveWayToSmallOnes) {
+  Writer w(GetParam());
+  ASSERT_EQ(w.store_all("huge", 100, 900'000), 0u);
+  ASSERT_GT(w.count("huge", 100), 10u);
+  // Into a store with nothing else in it, and on until they have most of it.
+  EXPECT_EQ(w.store_all("small", 100, 10), 0u);
+  const auto store_more = [&] {
+    EXPECT_EQ(w.store_all("small", 20'000, 5000), 0u);
+    return w.count("small", 20'000) > 3000;
+  };
+  EXPECT_TRUE(soon(store_more));
+}
+
+TEST_P(HugeItemsTest, GetRoomFromSmallOnes) {
+  Writer w(GetParam());
+  ASSERT_EQ(w.store_all("small", 20'000, 5000), 0u);
+  const auto store_more = [&] {
+    EXPECT_EQ(w.store_all("huge", 100, 900'000), 0u);
+    return w.count("huge", 100) > 10;
+  };
+  EXPECT_TRUE(soon(store_more));
+}
+
+// All pages of the class whose items live longest are pinned, and what was retired there waits for that output.
+TEST_P(HugeItemsTest, PinnedPagesDoNotKeepOthersFromMemory) {
+  Writer w(GetParam());
+  constexpr std::size_t large = 250'000;
+  for (const std::size_t fills : {std::size_t{5000}, std::size_t{900'000}}) {
+    ASSERT_EQ(w.store_all("slow", 12, large), 0u);
+    std::vector<Location> pins;
+    for (unsigned i = 0; i < 12; ++i) {
+      const Location l = w.find("slow" + std::to_string(i), true);
+      if (l != no_location) pins.push_back(l);
+    }
+    ASSERT_FALSE(pins.empty());
+    EXPECT_EQ(w.store_all("fill", fills < large ? 20'000 : 100, fills), 0u);
+    EXPECT_EQ(w.store_all("slow", 12, large), 0u);  // their places are retired, and pinned
+    // Classes without a page, one after the other.
+    for (std::size_t bytes = 60; bytes < 200'000; bytes = bytes * 3 / 2) {
+      EXPECT_EQ(w.store_all("other" + std::to_string(bytes), 20, bytes), 0u) << bytes;
+    }
+    EXPECT_EQ(w.store_all("large", 20, 800'000), 0u);
+    for (const Location l : pins) w.engine.shared().heap.unpin(l);
+  }
+  for (const ClassStats& c : w.engine.stats().classes) EXPECT_EQ(c.out_of_memory, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, HugeItemsTest, testing::Values("clock", "s3-fifo"));
 INSTANTIATE_TEST_SUITE_P(Policies, ShiftingSizesTest, testing::Values("clock", "s3-fifo"));
 
 }  // namespace

@@ -19,8 +19,10 @@ constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
-// Attempts to get a page from another class, none of which was on its way, before a class is out of memory.
-constexpr unsigned refusals_max = 8;
+// How long a move waits for output that points into its page.
+constexpr auto pin_wait_max = std::chrono::milliseconds(1);
+// Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
+constexpr unsigned refusals_max = 32;
 
 struct GarbageRule {
   std::uint32_t now_s;
@@ -256,7 +258,6 @@ void make_room_on_device(Context& context) noexcept {
 bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Shared& shared = context.shared;
   context.let_go();
-  if (page == 0) return false;
   const SizeClass from = shared.heap.class_of(page_location(page));
   if (!shared.heap.close_page(page)) return false;
   Location batch[victims_per_sweep_max];
@@ -265,7 +266,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
     unlink(context, {batch, count}, Mercy::none);
     count = 0;
   };
-  const auto deadline = std::chrono::steady_clock::now() + epoch_wait_max;
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     context.enter();
     shared.heap.for_each_live(page, [&](Location l) {
@@ -280,11 +281,33 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
       if (TD_UNLIKELY(context.observer != nullptr)) context.observer->page_moved(from, to);
       return true;
     }
-    if (std::chrono::steady_clock::now() > deadline) break;
+    // A client that reads slowly keeps it for as long as it likes.
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > (shared.heap.is_pinned(page) ? pin_wait_max : epoch_wait_max)) break;
     yield_processor();
   }
   shared.heap.reopen_page(page);
   return false;
+}
+
+// Evicts one huge item for the budget, sparing what was used since the last look, if there is anything else. Returns
+// its pages; 0: there is none, or output points to all.
+std::uint64_t evict_huge_item(Context& context) noexcept {
+  Heap& heap = context.shared.heap;
+  constexpr int turns = 2;  // the first may only take marks of use away
+  const std::uint64_t items = heap.huge_items();
+  if (items == 0) return 0;
+  for (int turn = 0; turn < turns; ++turn) {
+    if (evict(context, huge_class, 1, false) == 0) continue;
+    reclaim(context);
+    return std::max<std::uint64_t>(heap.huge_bytes() / page_bytes / items, 1);
+  }
+  return 0;
+}
+
+std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
+  if (donor.huge_item) return evict_huge_item(context);
+  return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
 }  // namespace
@@ -326,12 +349,12 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
   return result;
 }
 
-bool move_page(Context& context, SizeClass to) noexcept {
-  return move_this_page(context, context.shared.heap.pick_donor(to), to);
+std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept {
+  return move_from(context, context.shared.heap.pick_donor(to, rule), to);
 }
 
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
-  return move_this_page(context, context.shared.heap.pick_donor_from(from), to);
+  return move_from(context, {.page = context.shared.heap.pick_donor_from(from)}, to) != 0;
 }
 
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {
@@ -343,10 +366,13 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t fruitless = 0;
   unsigned refusals = 0;
+  std::uint64_t pages_moved = shared.heap.pages_moved();
+  // What was retired before it is back once it is safe, but for what output points to.
+  std::uint64_t stamp = shared.epochs.retire_stamp();
   do {
     const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
     // A page's worth of evictions is a reason to look whether another class can spare a page.
-    if (c != huge_class) context.evicted_bytes += evicted * shared.heap.slot_bytes(c);
+    context.evicted_bytes += evicted * (c == huge_class ? item_bytes : shared.heap.slot_bytes(c));
     if (context.evicted_bytes >= page_bytes) {
       context.evicted_bytes = 0;
       shared.maintenance.notify();
@@ -356,7 +382,9 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     if (l != no_location) return l;
     if (!wait) return no_location;
     context.let_go();
-    if (evicted + reclaimed != 0 || shared.heap.retired_bytes() != 0 || shared.index.has_unretired()) {
+    if (evicted + reclaimed != 0) stamp = shared.epochs.retire_stamp();
+    if (evicted + reclaimed != 0 || shared.index.has_unretired() ||
+        (shared.heap.retired_bytes() != 0 && !shared.epochs.is_safe(stamp))) {
       yield_processor();  // somebody's batch still sees what was retired
       continue;
     }
@@ -366,11 +394,15 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
     if (slots != 0 && shared.heap.pages_open(c) != 0 && ++fruitless <= sweeps_of_two_turns) continue;
     if (!shared.policy.evict) break;
-    if (move_this_page(context, shared.heap.pick_donor(c, true), c)) {
+    if (move_from(context, shared.heap.pick_donor(c, Heap::DonorRule::any, refusals), c) != 0) {
       fruitless = refusals = 0;
+      stamp = shared.epochs.retire_stamp();
       continue;
     }
     // A page that is on its way, or was a moment ago, or that somebody just fills, is not had at the first attempt.
+    const std::uint64_t moved = shared.heap.pages_moved();
+    if (moved != pages_moved) refusals = 0;
+    pages_moved = moved;
     if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
