@@ -266,12 +266,14 @@ bool Heap::free_or_defer(Cache& cache, Location l) noexcept {
 
 void Heap::pin(Location l) noexcept {
   pins_.fetch_add(1, std::memory_order_relaxed);
-  table_.info(page_of(l)).pins.fetch_add(1, std::memory_order_relaxed);
+  if (table_.info(page_of(l)).pins.fetch_add(1, std::memory_order_relaxed) == 0)
+    pages_pinned_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Heap::unpin(Location l) noexcept {
   const std::uint32_t before = table_.info(page_of(l)).pins.fetch_sub(1, std::memory_order_release);
   TD_ASSERT(before != 0);
+  if (before == 1) pages_pinned_.fetch_sub(1, std::memory_order_relaxed);
   pins_.fetch_sub(1, std::memory_order_release);
 }
 

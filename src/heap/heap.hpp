@@ -195,6 +195,11 @@ class Heap {
   // REQUIRES: pin while the item cannot be reused (inside the epoch in which it was found live); unpin once for each.
   void pin(Location l) noexcept;
   void unpin(Location l) noexcept;
+  bool has_pins() const noexcept { return pins_.load(std::memory_order_relaxed) != 0; }
+  // One short value pins a whole page. True: half of all pages are pinned, and who keeps output for long copies it.
+  bool pins_many_pages() const noexcept {
+    return pages_pinned_.load(std::memory_order_relaxed) * 2 > budget_.limit_bytes() / page_bytes;
+  }
 
   // Every live item of every page, while writers go on: each item that is live throughout is seen (once, if its key is
   // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
@@ -281,8 +286,9 @@ class Heap {
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
   std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
   std::atomic<std::uint64_t> eighths_swept_{0}, pages_moved_{0};
-  alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{
-      0};  // of all pages: mostly none, and then nobody looks at the page's
+  // Of all pages: mostly none, and then nobody looks at the page's.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{0};
+  std::atomic<std::uint64_t> pages_pinned_{0};
 };
 
 }  // namespace tandem

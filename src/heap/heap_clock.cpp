@@ -50,8 +50,10 @@ Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
     const ClassPages::Range range = pages.claim(static_cast<std::uint32_t>(want));
     if (range.count == 0) break;
     const std::uint32_t end = range.first + range.count;
-    if (TD_UNLIKELY(pins_.load(std::memory_order_relaxed) != 0) && is_pinned(range.page)) {
-      looked += range.count;  // its slots would not come back before the output is sent
+    // Slots of a pinned page come back when its output is sent, so they are victims only where there are no others.
+    if (TD_UNLIKELY(pins_.load(std::memory_order_relaxed) != 0) && (found != 0 || looked < turn) &&
+        is_pinned(range.page)) {
+      looked += range.count;
       continue;
     }
     for (std::uint32_t i = range.first; i < std::min(range.first + prefetch_slots, end); ++i) {

@@ -69,11 +69,11 @@ TEST_F(MoveTest, PinnedPagesAreNoDonors) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, spared);
   t.heap.pin(page_location(spared));
   EXPECT_FALSE(t.heap.pick_donor(to, Heap::DonorRule::any));
-  // Nor is there a victim whose slot would not come back.
+  // Victims whose slots do not come back are the last choice.
   std::vector<Location> victims(all.size());
   w.epoch.enter();
   const std::size_t two_turns = 3 * all.size();
-  EXPECT_EQ(t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found, 0u);
+  EXPECT_GT(t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found, 0u);
   t.heap.unpin(page_location(spared));
   const std::size_t found = t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found;
   w.epoch.exit();

@@ -171,6 +171,44 @@ TEST(SlowReader, PinsInTotalAreBounded) {
   EXPECT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") == 0; }));
 }
 
+// Each of many clients leaves a few short values lying, in every page of the store: others still find room, and what
+// was asked for is sent as it was.
+TEST(SlowReader, ShortValuesDoNotPinAllPages) {
+  constexpr std::size_t value_bytes = 40'000;
+  constexpr unsigned keys = 1200, clients = 150, keys_each = 8;
+  const std::string path = "/tmp/tandem-pages-test-" + std::to_string(getpid());  // kernel buffers are small
+  ServerOptions options = any_port(1);
+  options.unix_path = path;
+  TestServer s(options, small_engine(64));
+  Client other(path);
+  std::vector<std::string> values;
+  for (unsigned i = 0; i < 16; ++i) values.push_back(pattern(value_bytes, i));
+  const auto value = [&](unsigned i) -> const std::string& { return values[i * 7 % 16]; };
+  const auto key = [](unsigned i) { return "k" + std::to_string(i); };
+  for (unsigned i = 0; i < keys; ++i) ASSERT_EQ(other.set(key(i), value(i)), "STORED\r\n");
+  std::vector<std::unique_ptr<Client>> slow;
+  std::vector<std::string> expected;
+  for (unsigned i = 0; i < clients; ++i) {
+    std::string request, reply;
+    for (unsigned j = 0; j < keys_each; ++j) {
+      const unsigned number = (i * keys_each + j) % keys;
+      request += "mg " + key(number) + " v\r\n";
+      reply += "VA " + std::to_string(value_bytes) + "\r\n" + value(number) + "\r\n";
+    }
+    slow.push_back(std::make_unique<Client>(path));
+    slow.back()->send(request);
+    expected.push_back(reply);
+  }
+  ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= clients; }));
+  EXPECT_GT(other.stat("pinned_bytes", "tandem"), 0u);
+  EXPECT_GT(other.stat("unsent_bytes", "tandem"), value_bytes);  // copies
+  for (unsigned i = 0; i < 2 * keys; ++i) ASSERT_EQ(other.set("new" + std::to_string(i), value(i)), "STORED\r\n") << i;
+  for (unsigned i = 0; i < clients; ++i) EXPECT_TRUE(slow[i]->read(expected[i].size()) == expected[i]) << i;
+  EXPECT_TRUE(eventually([&] { return other.stat("pinned_bytes", "tandem") == 0; }));
+  EXPECT_TRUE(eventually([&] { return other.stat("unsent_bytes", "tandem") == 0; }));
+  EXPECT_EQ(other.stat("closed_for_room", "tandem"), 0u);
+}
+
 TEST(SlowReader, QuitAndDisconnectWhileBlocked) {
   TestServer s(any_port(1));
   Client other(s.port());

@@ -266,32 +266,37 @@ bool Worker::hold(Connection& c, const OutputRange& range) {
     close_later(c);
     return false;
   };
-  if (!charge(c, state_.unsent, range.copied_bytes())) return refuse();
-  const std::uint64_t pinned = range.pinned_bytes();
+  Heap& heap = state_.engine.shared().heap;
+  // Output may lie here for long: where half of all pages are pinned already, what shares its page is copied.
+  const bool copies = TD_UNLIKELY(heap.pins_many_pages());
+  const auto is_copied = [&heap, copies](Location pin) {
+    return pin == no_location || (copies && heap.class_of(pin) != huge_class);
+  };
+  std::uint64_t copied = 0, pinned = 0;
+  range.for_each([&](const char*, std::size_t bytes, Location pin) { (is_copied(pin) ? copied : pinned) += bytes; });
+  if (!charge(c, state_.unsent, copied)) return refuse();
   if (!charge(c, state_.pinned, pinned)) {
-    state_.unsent.give_back(range.copied_bytes());
+    state_.unsent.give_back(copied);
     return refuse();
   }
   try {
     auto fresh = c.is_blocked() ? nullptr : std::make_unique<Unsent>();
-    (fresh != nullptr ? *fresh : *c.unsent).reserve(range.copied_bytes(), range.stretches_max());
+    (fresh != nullptr ? *fresh : *c.unsent).reserve(static_cast<std::size_t>(copied), range.stretches_max());
     if (fresh != nullptr) {
       c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
       blocked_.push_back(&c);
       c.unsent = std::move(fresh);
     }
   } catch (const std::bad_alloc&) {
-    state_.unsent.give_back(range.copied_bytes());
+    state_.unsent.give_back(copied);
     state_.pinned.give_back(pinned);
     counters_.closed_for_room.add();
     return refuse();
   }
-  range.for_each([&unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
-    if (pin != no_location) {
-      unsent.append_pinned(p, bytes, pin);
-    } else {
-      unsent.append(p, bytes);
-    }
+  range.for_each([&, &unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
+    if (!is_copied(pin)) return unsent.append_pinned(p, bytes, pin);
+    unsent.append(p, bytes);
+    if (pin != no_location) heap.unpin(pin);
   });
   return true;
 }

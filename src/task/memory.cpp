@@ -23,6 +23,8 @@ constexpr auto epoch_wait_max = std::chrono::seconds(2);
 constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
 constexpr unsigned refusals_max = 32;
+// The same while there is output that points into pages: most of it is sent within milliseconds.
+constexpr unsigned refusals_with_pins_max = 500;
 
 struct GarbageRule {
   std::uint32_t now_s;
@@ -403,7 +405,8 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     const std::uint64_t moved = shared.heap.pages_moved();
     if (moved != pages_moved) refusals = 0;
     pages_moved = moved;
-    if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
+    const unsigned most = shared.heap.has_pins() ? refusals_with_pins_max : refusals_max;
+    if (!shared.heap.is_moving_pages() && ++refusals >= most) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);

@@ -43,6 +43,7 @@ SHIFTING = [
         (17, "8-200", 800_000, "--protocol meta --pipeline 16 --mix get=0.4,set=0.6"),
         (18, "1024-6000", 40_000, "--protocol binary --pipeline 8 --mix get=0.5,set=0.45,remove=0.05"),
         (19, "20000-90000", 2_500, "--connections 3 --mix get=0.5,set=0.5"),
+        (21, "530000-900000", 200, "--connections 2 --mix get=0.5,set=0.5"),
         (20, "300-3000", 100_000, "--multiget 20 --pipeline 2 --mix get=0.5,set=0.5 --ttl 1 --theta 0.8"),
     )
 ]

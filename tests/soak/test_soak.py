@@ -38,7 +38,7 @@ PLANS = {
     "mega-kv": (["--gpu", "sim", "--preset", "mega-kv", "--seccomp"], ["gpu:queries", "gpu:drains"]),
 }
 CHOSEN = os.environ.get("TANDEM_SOAK_PLANS", " ".join(PLANS) if SECONDS else "cpu values mega-kv").split()
-# An index of 64 cells at first; values of 8 bytes to 250 KB.
+# An index of 64 cells at first; values of 8 bytes to 900 KB.
 OPTIONS = ["--memory", f"{MEMORY_MIB}MiB", "--item-expected", "1MiB", "--threads", "2", "--huge-pages"]
 MUST_MOVE = ["evictions", "slabs_moved", "hash_power_level", "get_hits", "get_misses", "delete_hits", "touch_hits"]
 MUST_MOVE += ["get_expired", "total_connections", "curr_items"]
