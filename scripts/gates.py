@@ -156,7 +156,12 @@ def all_steps(lint: str) -> list[Step]:
         schedules = f"{python} -m pytest -q -s tests/schedules --junitxml=build/thread/test/schedules.xml"
         for kind, options, after in (
             ("address", strict, debug),
-            ("thread", "TSAN_OPTIONS=second_deadlock_stack=1", schedules),
+            # Without tests that have one thread and much to do, which the other builds run.
+            (
+                "thread",
+                "TSAN_OPTIONS=second_deadlock_stack=1 GTEST_FILTER='-RestartTest.*:*HeapModel*:*CuckooDiff*'",
+                schedules,
+            ),
         ):
             steps.append(Step(kind, sanitizer(kind, options, after), count=count_xml(f"build/{kind}/test/*.xml")))
     if exists("src/*/*_fuzz.cpp"):

@@ -1,6 +1,7 @@
 // For tests: keys whose fingerprints an index cannot tell apart, found by hashing many.
 #pragma once
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -21,8 +22,10 @@ inline std::vector<CollidingKeys> colliding_keys(std::uint64_t seed, std::size_t
   constexpr std::uint64_t numbers = std::uint64_t{1} << 21, slots = std::uint64_t{1} << 25;
   constexpr unsigned bucket_bits = 6;
   const auto name_of = [](std::uint64_t number) { return "key" + std::to_string(number); };
-  const auto code_of = [&](std::uint64_t number) {
-    const Fingerprint f = fingerprint_of(name_of(number), seed);
+  const auto code_of = [seed](std::uint64_t number) {
+    char name[24] = "key";  // as name_of(): there are millions, also under sanitizers
+    const char* const end = std::to_chars(name + 3, name + sizeof name, number).ptr;
+    const Fingerprint f = fingerprint_of({name, static_cast<std::size_t>(end - name)}, seed);
     return std::uint64_t{f.signature} << bucket_bits | (f.hash & ((1u << bucket_bits) - 1));
   };
   // Few share a slot by a part of their code, and only those are sorted: tests run this without optimisation, too.
