@@ -46,10 +46,29 @@ struct GetkReply {
   std::string_view value = {};  // of a hit; lies in `received`
 };
 
+namespace getk_internal {
+
+// Whether `named` is `key` in base64, as keys are named that somebody has stored in binary (flag b).
+inline bool is_base64_of(std::string_view named, std::string_view key) noexcept {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  if (named.size() != (key.size() + 2) / 3 * 4) return false;
+  const auto byte = [key](std::size_t i) { return i < key.size() ? static_cast<unsigned char>(key[i]) : 0u; };
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const std::size_t first = i / 4 * 3;
+    const unsigned group = byte(first) << 16 | byte(first + 1) << 8 | byte(first + 2);
+    const bool is_padding = first + i % 4 > key.size();
+    if (named[i] != (is_padding ? '=' : digits[group >> (18 - i % 4 * 6) & 63])) return false;
+  }
+  return true;
+}
+
+}  // namespace getk_internal
+
 // The answer to append_getk() or append_get_again() for `key`, with which `received` begins. Reads no byte past it.
 inline GetkReply read_getk_reply(std::string_view received, std::string_view key) noexcept {
   using Code = GetkReply::Code;
   constexpr std::size_t line_bytes_max = 512;
+  constexpr std::uint32_t value_bytes_max = std::uint32_t{1} << 30;  // no server of ours has larger items
   const std::size_t end = received.substr(0, line_bytes_max).find("\r\n");
   if (end == received.npos) return {received.size() < line_bytes_max ? Code::partial : Code::wrong};
   std::string_view rest = received.substr(0, end);
@@ -67,19 +86,24 @@ inline GetkReply read_getk_reply(std::string_view received, std::string_view key
     const std::string_view length = next_word();
     const auto [stop, error] = std::from_chars(length.data(), length.data() + length.size(), value_bytes);
     if (length.empty() || error != std::errc{} || stop != length.data() + length.size()) return {Code::wrong};
+    if (value_bytes > value_bytes_max) return {Code::wrong};
   }
   std::string_view named;
-  while (!rest.empty() && named.empty()) {
-    if (const std::string_view flag = next_word(); flag.size() > 1 && flag.front() == 'k') named = flag.substr(1);
+  bool is_binary = false;
+  while (!rest.empty()) {
+    const std::string_view flag = next_word();
+    if (flag.size() > 1 && flag.front() == 'k' && named.empty()) named = flag.substr(1);
+    is_binary = is_binary || flag == "b";
   }
+  const bool is_named = is_binary ? getk_internal::is_base64_of(named, key) : named == key;
   const std::size_t head_bytes = end + 2;
-  if (!is_hit) return named == key ? GetkReply{Code::miss, head_bytes} : GetkReply{Code::wrong};
+  if (!is_hit) return is_named ? GetkReply{Code::miss, head_bytes} : GetkReply{Code::wrong};
   if (named.empty()) return {Code::wrong};
   const std::string_view body = received.substr(head_bytes);
   if (body.size() < std::size_t{value_bytes} + 2) return {Code::partial};
   if (body.substr(value_bytes, 2) != "\r\n") return {Code::wrong};
   const std::size_t bytes = head_bytes + value_bytes + 2;
-  if (named != key) return {Code::other_key, bytes};
+  if (!is_named) return {Code::other_key, bytes};
   return {Code::hit, bytes, body.substr(0, value_bytes)};
 }
 

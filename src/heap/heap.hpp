@@ -257,7 +257,7 @@ class Heap {
   void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
   void take_out(Cache& cache, SizeClass c, PageId page) noexcept;
 
-  std::uint64_t count_allocations(SizeClass c) noexcept;  // REQUIRES: caches_mutex_
+  std::uint64_t count_allocations(SizeClass c, bool fade) noexcept;  // REQUIRES: caches_mutex_
 
   void attach(Cache& cache) noexcept;
   void adopt_retired(Cache& to, RetiredList& from) noexcept;

@@ -18,6 +18,7 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
     Item* const item = at(l);
     const std::uint64_t state = item->state_acquire();
     if (Item::state_of(state) != ItemState::live) continue;
+    if (TD_UNLIKELY(has_pins()) && is_pinned(page_of(l))) continue;  // it would not come back: left to CLOCK
     if (word::Accessed::get(state) != 0 && (is_garbage == nullptr || !is_garbage(context, item, state))) {
       item->state_word.fetch_and(~word::Accessed::mask, std::memory_order_relaxed);
       continue;
@@ -50,10 +51,8 @@ Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
     const ClassPages::Range range = pages.claim(static_cast<std::uint32_t>(want));
     if (range.count == 0) break;
     const std::uint32_t end = range.first + range.count;
-    // Slots of a pinned page come back when its output is sent, so they are victims only where there are no others.
-    if (TD_UNLIKELY(pins_.load(std::memory_order_relaxed) != 0) && (found != 0 || looked < turn) &&
-        is_pinned(range.page)) {
-      looked += range.count;
+    if (TD_UNLIKELY(has_pins()) && is_pinned(range.page)) {
+      looked += range.count;  // its slots would not come back before the output is sent
       continue;
     }
     for (std::uint32_t i = range.first; i < std::min(range.first + prefetch_slots, end); ++i) {

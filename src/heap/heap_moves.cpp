@@ -12,14 +12,16 @@
 namespace tandem {
 
 // Items of a class live about as long as its slots last at the rate at which they are asked for; memory is best spread
-// where that is equal. Counts fade by half a call.
-std::uint64_t Heap::count_allocations(SizeClass c) noexcept {
+// where that is equal. Counts fade by half a call that asks for it: so often as memory is balanced.
+std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
   Counters& counters = counters_[index_of(c)];
   std::uint64_t allocated = counters.allocated_by_gone;
   for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
     allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
   }
-  counters.allocated_lately = counters.allocated_lately / 2 + (allocated - counters.allocated_seen);
+  const std::uint64_t since = allocated - counters.allocated_seen;
+  if (!fade) return counters.allocated_lately + since;
+  counters.allocated_lately = counters.allocated_lately / 2 + since;
   counters.allocated_seen = allocated;
   return counters.allocated_lately;
 }
@@ -32,41 +34,45 @@ Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over)
     bool has_free_page;
     double life;
   };
+  const bool for_budget = to == huge_class && rule == DonorRule::any;
+  // The budget gets memory back a frame at a time: finish those that are half free first.
+  if (const PageId lone = for_budget && passed_over == 0 ? pool_.lone_page() : 0; lone != 0 && !is_pinned(lone))
+    return {.page = lone};
   std::array<Candidate, SizeClasses::classes_max + 1> candidates;
-  std::size_t count = 0;
-  double life_of_receiver = 0;
-  const bool starving = to == huge_class ? rule == DonorRule::any : pages_[to].pages_open() == 0;
-  const std::uint64_t keep = starving && to != huge_class ? 0 : 1;
-  {
-    const std::lock_guard list(caches_mutex_);
-    for (std::uint32_t i = 0; i <= classes_.count(); ++i) {
-      const SizeClass c = i < classes_.count() ? static_cast<SizeClass>(i) : huge_class;
-      const std::uint64_t pages = c == huge_class ? huge_items() : pages_[c].pages_open();
-      const std::uint64_t slots = c == huge_class ? pages : pages * classes_[c].slots_per_page;
-      const double life = static_cast<double>(slots) / static_cast<double>(count_allocations(c) + 1);
-      if (c == to) life_of_receiver = life;
-      if (c == to || pages <= keep) continue;
-      const bool has_free_page = c != huge_class && pages_[c].slots_free() >= classes_[c].slots_per_page;
-      candidates[count++] = {c, has_free_page, life};
+  const bool starving = to != huge_class && pages_[to].pages_open() == 0;
+  // The last pages of all classes only where somebody has nothing, or there is nothing else.
+  for (std::uint64_t keep = starving ? 0 : 1;; keep = 0) {
+    std::size_t count = 0;
+    double life_of_receiver = 0;
+    {
+      const std::lock_guard list(caches_mutex_);
+      for (std::uint32_t i = 0; i <= classes_.count(); ++i) {
+        const SizeClass c = i < classes_.count() ? static_cast<SizeClass>(i) : huge_class;
+        const std::uint64_t pages = c == huge_class ? huge_items() : pages_[c].pages_open();
+        const std::uint64_t slots = c == huge_class ? pages : pages * classes_[c].slots_per_page;
+        const bool fade = rule == DonorRule::longer_life;
+        const double life = static_cast<double>(slots) / static_cast<double>(count_allocations(c, fade) + 1);
+        if (c == to) life_of_receiver = life;
+        if (c == to || pages <= keep) continue;
+        const bool has_free_page = c != huge_class && pages_[c].slots_free() >= classes_[c].slots_per_page;
+        candidates[count++] = {c, has_free_page, life};
+      }
     }
+    std::sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
+              [](const Candidate& a, const Candidate& b) {
+                return a.has_free_page != b.has_free_page ? a.has_free_page : a.life > b.life;
+              });
+    for (std::size_t i = 0; i < count; ++i) {
+      const Candidate& best = candidates[(i + passed_over) % count];
+      if (!starving && rule == DonorRule::longer_life && !best.has_free_page &&
+          best.life < life_ratio_min * life_of_receiver)
+        continue;
+      if (best.c == huge_class) return {.huge_item = true};
+      if (const PageId page = pages_[best.c].pick_donor(keep); page != 0) return {.page = page};
+    }
+    if (rule != DonorRule::any || keep == 0) break;
   }
-  std::sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count),
-            [](const Candidate& a, const Candidate& b) {
-              return a.has_free_page != b.has_free_page ? a.has_free_page : a.life > b.life;
-            });
-  for (std::size_t i = 0; i < count; ++i) {
-    const Candidate& best = candidates[(i + passed_over) % count];
-    if (!starving && rule == DonorRule::longer_life && !best.has_free_page &&
-        best.life < life_ratio_min * life_of_receiver)
-      continue;
-    if (best.c == huge_class) return {.huge_item = true};
-    // The budget gets memory back a frame at a time: finish those that are half free first.
-    PageId page = to == huge_class && passed_over == 0 ? pool_.lone_page() : 0;
-    if (page == 0 || table_.info(page).pins.load(std::memory_order_relaxed) != 0)
-      page = pages_[best.c].pick_donor(keep);
-    if (page != 0) return {.page = page};
-  }
-  return {};
+  return {.huge_item = for_budget && huge_items() != 0};
 }
 
 PageId Heap::pick_donor_from(SizeClass from) noexcept {

@@ -69,11 +69,11 @@ TEST_F(MoveTest, PinnedPagesAreNoDonors) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, spared);
   t.heap.pin(page_location(spared));
   EXPECT_FALSE(t.heap.pick_donor(to, Heap::DonorRule::any));
-  // Victims whose slots do not come back are the last choice.
+  // Nor is there a victim whose slot would not come back.
   std::vector<Location> victims(all.size());
   w.epoch.enter();
   const std::size_t two_turns = 3 * all.size();
-  EXPECT_GT(t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found, 0u);
+  EXPECT_EQ(t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found, 0u);
   t.heap.unpin(page_location(spared));
   const std::size_t found = t.heap.sweep(t.heap.size_class(1000), victims, two_turns, nullptr, nullptr).found;
   w.epoch.exit();
@@ -98,6 +98,16 @@ TEST_F(MoveTest, ClassWhosePagesArePinnedLetsTheNextOneGive) {
   const PageId page = t.heap.pick_donor(to).page;
   EXPECT_EQ(t.heap.class_of(page_location(page)), t.heap.size_class(1000));
   for (const PageId p : pinned) t.heap.unpin(page_location(p));
+}
+
+TEST_F(MoveTest, ClassesWithOnePageEachGiveItWhenThereIsNoOther) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t bytes = 1000; w.make(bytes, 0) != no_location; bytes *= 3) sizes.push_back(bytes);
+  ASSERT_GT(sizes.size(), 2u);
+  EXPECT_FALSE(t.heap.pick_donor(huge_class));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ASSERT_TRUE(move(t.heap.pick_donor(huge_class, Heap::DonorRule::any).page, huge_class)) << i;
+  EXPECT_NE(w.make(3 * mib, 0), no_location);
 }
 
 TEST_F(MoveTest, BestClassesArePassedOverOnRequest) {

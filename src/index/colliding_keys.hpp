@@ -23,7 +23,7 @@ inline std::vector<CollidingKeys> colliding_keys(std::uint64_t seed, std::size_t
   constexpr unsigned bucket_bits = 6;
   const auto name_of = [](std::uint64_t number) { return "key" + std::to_string(number); };
   const auto code_of = [seed](std::uint64_t number) {
-    char name[24] = "key";  // as name_of(): there are millions, also under sanitizers
+    char name[256] = "key";  // as name_of(): there are millions, also under sanitizers
     const char* const end = std::to_chars(name + 3, name + sizeof name, number).ptr;
     const Fingerprint f = fingerprint_of({name, static_cast<std::size_t>(end - name)}, seed);
     return std::uint64_t{f.signature} << bucket_bits | (f.hash & ((1u << bucket_bits) - 1));

@@ -62,7 +62,12 @@ Result run(const LoggedMix& mix, int launches) {
   ReplicaFollower<BasicReplicaLog<StallingRules>> replica(log, store);
   replica.restart();
   std::uint64_t random = 99;
-  while (result.launches < static_cast<std::uint64_t>(launches) && result.problem.empty()) {
+  // On a busy machine it may take longer until each kind of answer was seen.
+  const auto seen_all = [&] {
+    return result.counts.hits != 0 && result.counts.final_misses != 0 && result.counts.decided != 0;
+  };
+  const auto wanted = static_cast<std::uint64_t>(launches);
+  while ((result.launches < wanted || (!seen_all() && result.launches < 100 * wanted)) && result.problem.empty()) {
     while (mix.overflows && result.launches % 16 == 15 && log.recording()) {
       allowed.fetch_add(1, std::memory_order_relaxed);
       std::this_thread::yield();

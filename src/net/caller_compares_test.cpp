@@ -63,6 +63,12 @@ TEST(CallerCompares, RepliesAreReadWhole) {
       {"VA 0 kkey\r\n\r\n", Code::hit},
       {"VA 5 f30 kkey t-1\r\nk\r\nk\r\r\n", Code::hit, "k\r\nk\r"},
       {"VA 3 kanother\r\nabc\r\n", Code::other_key},
+      // A key that was stored in binary is named in base64.
+      {"VA 5 ka2V5 b\r\nhello\r\n", Code::hit, "hello"},
+      {"VA 5 kkey b\r\nhello\r\n", Code::other_key},
+      {"VA 5 ka2V5\r\nhello\r\n", Code::other_key},
+      {"VA 5 ka2V6 b\r\nhello\r\n", Code::other_key},
+      {"VA 5 ka2V5MQ== b\r\nhello\r\n", Code::other_key},
       {"EN kkey\r\n", Code::miss},
       {"EN\r\n", Code::wrong},
       {"EN kother\r\n", Code::wrong},
@@ -70,6 +76,7 @@ TEST(CallerCompares, RepliesAreReadWhole) {
       {"VA x kkey\r\nhello\r\n", Code::wrong},
       {"VA  kkey\r\nhello\r\n", Code::wrong},
       {"VA 99999999999 kkey\r\n", Code::wrong},
+      {"VA 4294967295 kkey\r\n", Code::wrong},
       {"VA 3 kkey\r\nhello\r\n", Code::wrong},
       {"HD kkey\r\n", Code::wrong},
       {"SERVER_ERROR out of memory\r\n", Code::wrong},
@@ -84,6 +91,23 @@ TEST(CallerCompares, RepliesAreReadWhole) {
     if (c.code == Code::wrong) continue;
     for (std::size_t n = 0; n < c.received.size(); ++n)
       EXPECT_EQ(read_getk_reply(c.received.substr(0, n), "key").code, Code::partial) << n << " of " << c.received;
+  }
+}
+
+TEST(CallerCompares, KeysStoredInBinaryAreRead) {
+  TestServer server;
+  Client client(server.port());
+  for (const auto& [key, base64] :
+       {std::pair("foo", "Zm9v"), std::pair("food", "Zm9vZA=="), std::pair("foods", "Zm9vZHM=")}) {
+    EXPECT_EQ(client.ask("ms " + string(base64) + " 3 b\r\nabc\r\n"), "HD\r\n");
+    Connection connection{client};
+    std::vector<string> values;
+    const std::vector<std::string_view> asked{key, base64};
+    EXPECT_EQ(getk_batch(connection, asked,
+                         [&](std::size_t i, std::string_view v) { values.push_back(std::to_string(i) + string(v)); })
+                  .end,
+              GetkBatch::End::done);
+    EXPECT_EQ(values, std::vector<string>{"0abc"});
   }
 }
 

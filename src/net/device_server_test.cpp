@@ -196,7 +196,8 @@ TEST_P(DeviceServerFaults, LosesItsDevice) {
   const std::string prefix = GetParam() == 1 ? "gpu:" : "gpu:1:";
   for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
     SCOPED_TRACE(fault);
-    DeviceServer s({.latency = 200us}, Preset::mirrored, 50ms, 2, GetParam());
+    // Long enough for a busy machine, where threads wait for a processor: it must not be lost before the fault.
+    DeviceServer s({.latency = 200us}, Preset::mirrored, 600ms, 2, GetParam());
     s.wait_until_served();
     std::thread load([&] { talk_together(s.port(), 4, 30 / less + 2); });
     std::this_thread::sleep_for(10ms);

@@ -461,6 +461,7 @@ void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;
   if (!options_.evict) return;
+  std::uint64_t spare = 0;  // pages of a huge item beyond what a class wanted: the next ones have them
   for (std::uint32_t i = 0; i <= heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
     const auto c = i < heap_->class_count() ? static_cast<SizeClass>(i) : huge_class;
     const ClassStats s = heap_->class_stats(c);
@@ -471,12 +472,16 @@ void Engine::balance_classes() {
     if (pages == 0 && level != 0) continue;
     evictions_seen_[i] = s.evictions;
     if (level == 0) continue;
-    for (std::uint64_t moved = 0; moved < std::min(pages, moves_per_turn);) {
+    const std::uint64_t wanted = std::min(pages, moves_per_turn);
+    std::uint64_t moved = std::min(spare, wanted);
+    spare -= moved;
+    while (moved < wanted) {
       const std::uint64_t had = task::move_page(*maintenance_context_, c, Heap::DonorRule::longer_life);
       if (had == 0) break;
       moved += had;
       pages_moved_.fetch_add(had, std::memory_order_relaxed);
     }
+    spare += moved > wanted ? moved - wanted : 0;
   }
 }
 

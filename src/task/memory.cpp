@@ -23,8 +23,6 @@ constexpr auto epoch_wait_max = std::chrono::seconds(2);
 constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
 constexpr unsigned refusals_max = 32;
-// The same while there is output that points into pages: most of it is sent within milliseconds.
-constexpr unsigned refusals_with_pins_max = 500;
 
 struct GarbageRule {
   std::uint32_t now_s;
@@ -269,7 +267,8 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
     count = 0;
   };
   const auto start = std::chrono::steady_clock::now();
-  for (;;) {
+  auto pinned_since = start;
+  for (bool first = true;; first = false) {
     context.enter();
     shared.heap.for_each_live(page, [&](Location l) {
       batch[count++] = l;
@@ -284,8 +283,9 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
       return true;
     }
     // A client that reads slowly keeps it for as long as it likes.
-    const auto waited = std::chrono::steady_clock::now() - start;
-    if (waited > (shared.heap.is_pinned(page) ? pin_wait_max : epoch_wait_max)) break;
+    const auto now = std::chrono::steady_clock::now();
+    if (first || !shared.heap.is_pinned(page)) pinned_since = now;
+    if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
     yield_processor();
   }
   shared.heap.reopen_page(page);
@@ -370,11 +370,16 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   unsigned refusals = 0;
   std::uint64_t pages_moved = shared.heap.pages_moved();
   // What was retired before it is back once it is safe, but for what output points to.
-  std::uint64_t stamp = shared.epochs.retire_stamp();
+  std::uint64_t stamp = shared.epochs.retire_stamp(), bytes_coming = 0;
   do {
-    const std::size_t evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    // What was evicted a moment ago is enough, once somebody's batch has ended.
+    if (shared.epochs.is_safe(stamp)) bytes_coming = 0;
+    std::size_t evicted = 0;
+    if (bytes_coming < item_bytes) evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    const std::uint64_t evicted_bytes = evicted * (c == huge_class ? page_bytes : shared.heap.slot_bytes(c));
+    bytes_coming += evicted_bytes;
     // A page's worth of evictions is a reason to look whether another class can spare a page.
-    context.evicted_bytes += evicted * (c == huge_class ? item_bytes : shared.heap.slot_bytes(c));
+    context.evicted_bytes += evicted_bytes;
     if (context.evicted_bytes >= page_bytes) {
       context.evicted_bytes = 0;
       shared.maintenance.notify();
@@ -395,7 +400,13 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     const std::uint64_t slots = shared.heap.class_stats(c).slots_total;
     const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
     if (slots != 0 && shared.heap.pages_open(c) != 0 && ++fruitless <= sweeps_of_two_turns) continue;
-    if (!shared.policy.evict) break;
+    if (!shared.policy.evict) {
+      // What output points to, or another's cache has, may be back in a moment.
+      if (shared.heap.retired_bytes() == 0 || ++refusals == refusals_max) break;
+      stamp = shared.epochs.retire_stamp();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      continue;
+    }
     if (move_from(context, shared.heap.pick_donor(c, Heap::DonorRule::any, refusals), c) != 0) {
       fruitless = refusals = 0;
       stamp = shared.epochs.retire_stamp();
@@ -405,8 +416,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     const std::uint64_t moved = shared.heap.pages_moved();
     if (moved != pages_moved) refusals = 0;
     pages_moved = moved;
-    const unsigned most = shared.heap.has_pins() ? refusals_with_pins_max : refusals_max;
-    if (!shared.heap.is_moving_pages() && ++refusals >= most) break;
+    if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);
