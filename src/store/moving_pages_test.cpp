@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "store/engine_fixture.hpp"
 
 namespace tandem {
