@@ -363,21 +363,13 @@ bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
 // After the limit was lowered: gives pages and huge items back until what is used fits.
 void Engine::shrink() {
   constexpr int pages_per_turn = 32;
-  // Large items that workers have replaced may still wait in their caches.
-  const auto reclaim = [this] {
+  if (budget_.overdrawn()) {
+    // Large items that workers have replaced may still wait in their caches.
     epochs_.synchronize();
     heap_->reclaim_caches();
-  };
-  if (budget_.overdrawn()) reclaim();
+  }
   for (int i = 0; i < pages_per_turn && budget_.overdrawn() && !stopping_.load(std::memory_order_relaxed); ++i) {
-    if (!options_.evict) return;
-    if (task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) != 0) continue;
-    constexpr int turns = 2;  // the first may only take marks of use away
-    std::size_t evicted = 0;
-    for (int turn = 0; turn < turns && evicted == 0; ++turn)
-      evicted = task::evict(*maintenance_context_, huge_class, 1, false);
-    reclaim();
-    if (evicted == 0) return;
+    if (!options_.evict || task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) == 0) return;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,16 @@
 
 namespace tandem {
 namespace {
+
+Query store_of(std::string_view key, std::string_view value) {
+  Query q{};
+  q.opcode = Opcode::store;
+  q.key = key.data();
+  q.key_bytes = static_cast<std::uint8_t>(key.size());
+  q.value = value.data();
+  q.value_bytes = static_cast<std::uint32_t>(value.size());
+  return q;
+}
 
 class ShiftingSizesTest : public testing::TestWithParam<const char*> {};
 
@@ -40,13 +51,7 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
         for (int i = 0; i < 60; ++i) {
           random = random * 6364136223846793005u + 1442695040888963407u;
           const std::string key = "k" + std::to_string(random >> 40);
-          Query q{};
-          q.opcode = Opcode::store;
-          q.key = key.data();
-          q.key_bytes = static_cast<std::uint8_t>(key.size());
-          q.value = value.data();
-          q.value_bytes = static_cast<std::uint32_t>(bytes);
-          const Status status = run_alone(*context, batch, q);
+          const Status status = run_alone(*context, batch, store_of(key, {value.data(), bytes}));
           (status == Status::stored ? stored : refused).fetch_add(1, std::memory_order_relaxed);
         }
       }
@@ -70,13 +75,7 @@ struct Writer {
   }
 
   Status store(const std::string& key, std::size_t bytes) {
-    Query q{};
-    q.opcode = Opcode::store;
-    q.key = key.data();
-    q.key_bytes = static_cast<std::uint8_t>(key.size());
-    q.value = text.data();
-    q.value_bytes = static_cast<std::uint32_t>(bytes);
-    return run_alone(*context, batch, q);
+    return run_alone(*context, batch, store_of(key, {text.data(), bytes}));
   }
   // Keys prefix0, prefix1, ...; how many were refused.
   unsigned store_all(const std::string& prefix, unsigned count, std::size_t bytes) {
@@ -131,6 +130,18 @@ TEST_P(HugeItemsTest, GetRoomFromSmallOnes) {
     return w.count("huge", 100) > 10;
   };
   EXPECT_TRUE(soon(store_more));
+}
+
+TEST_P(HugeItemsTest, ALowerLimitEvictsNoMoreThanItMust) {
+  Writer w(GetParam());
+  ASSERT_EQ(w.store_all("huge", 100, 900'000), 0u);
+  const unsigned before = w.count("huge", 100);
+  ASSERT_GT(before, 40u);
+  constexpr std::uint64_t less_pages = 4;
+  ASSERT_TRUE(w.engine.set_memory_limit(w.engine.memory_limit_bytes() - less_pages * page_bytes));
+  const auto fits = [&] { return w.engine.stats().memory_used_bytes <= w.engine.memory_limit_bytes(); };
+  EXPECT_TRUE(soon(fits));
+  EXPECT_GE(w.count("huge", 100), before - less_pages - 2);
 }
 
 // All pages of the class whose items live longest are pinned, and what was retired there waits for that output.

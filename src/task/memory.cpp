@@ -293,16 +293,19 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
 }
 
 // Evicts one huge item for the budget, sparing what was used since the last look, if there is anything else. Returns
-// its pages; 0: there is none, or output points to all.
+// how many pages such an item has on average; 0: there is none, or output points to all.
 std::uint64_t evict_huge_item(Context& context) noexcept {
   Heap& heap = context.shared.heap;
+  context.let_go();
   constexpr int turns = 2;  // the first may only take marks of use away
   const std::uint64_t items = heap.huge_items();
   if (items == 0) return 0;
+  const std::uint64_t pages = heap.huge_bytes() / page_bytes / items;
   for (int turn = 0; turn < turns; ++turn) {
     if (evict(context, huge_class, 1, false) == 0) continue;
+    context.shared.epochs.synchronize();  // or whoever asks next would evict another one meanwhile
     reclaim(context);
-    return std::max<std::uint64_t>(heap.huge_bytes() / page_bytes / items, 1);
+    return std::max<std::uint64_t>(pages, 1);
   }
   return 0;
 }
