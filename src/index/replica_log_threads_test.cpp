@@ -19,6 +19,7 @@ struct LoggedMix {
   std::uint64_t writes = 16;  // of each writer for each launch
   bool overflows = false;     // now and then nothing is drained until a ring is full
   std::uint32_t first_launch = 1;
+  std::uint64_t uploads = 1;  // that there have to be
 };
 
 struct Result {
@@ -62,9 +63,10 @@ Result run(const LoggedMix& mix, int launches) {
   ReplicaFollower<BasicReplicaLog<StallingRules>> replica(log, store);
   replica.restart();
   std::uint64_t random = 99;
-  // On a busy machine it may take longer until each kind of answer was seen.
+  // On a busy machine it may take longer until each kind of answer was seen, and the thread that grows the table ran.
   const auto seen_all = [&] {
-    return result.counts.hits != 0 && result.counts.final_misses != 0 && result.counts.decided != 0;
+    return result.counts.hits != 0 && result.counts.final_misses != 0 && result.counts.decided != 0 &&
+           replica.uploads >= mix.uploads;
   };
   const auto wanted = static_cast<std::uint64_t>(launches);
   while ((result.launches < wanted || (!seen_all() && result.launches < 100 * wanted)) && result.problem.empty()) {
@@ -113,14 +115,15 @@ void expect_right(const Result& r) {
 TEST(ReplicaLogThreads, DisplacementsAtHighLoad) { expect_right(run({.cells = 1 << 10, .keys = 1300}, 1000 * effort)); }
 
 TEST(ReplicaLogThreads, TheTableGrows) {
-  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200}, 300 * effort);
+  const Result r = run({.cells = 512, .keys = 40'000, .load_grow = 0.9, .writes = 200, .uploads = 2}, 300 * effort);
   expect_right(r);
   EXPECT_GT(r.uploads, 1u);
 }
 
 TEST(ReplicaLogThreads, OverflowsAndUploads) {
   const Result r =
-      run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .writes = 1000, .overflows = true}, 30 * effort);
+      run({.cells = 1 << 12, .keys = 5000, .ring_records = 512, .writes = 1000, .overflows = true, .uploads = 2},
+          30 * effort);
   expect_right(r);
   EXPECT_GT(r.overflows, 0u);
   EXPECT_GT(r.uploads, 1u);

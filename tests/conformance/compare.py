@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,13 @@ def _run(cases: Iterator[Case], lanes: list[list[Client]]) -> Iterator[tuple[Cas
                 yield case, done
 
 
+def reads_behind_a_number(reference: Transcript, number: int) -> bool:
+    """memcached takes a stored number of 2^63 and more for no number if there is a minus in what was left in memory
+    behind it (`safe_strtoull` looks for one up to a NUL, and an item has none). What follows cannot be compared."""
+    numbers = [int(n) for request in reference.sent[: number + 1] for n in re.findall(rb"\d{19,20}", request)]
+    return b"non-numeric" in reference.replies[number] and sum(numbers) >= 2**63
+
+
 def compare(reference: Transcript, candidate: Transcript) -> str | None:
     """Says where the candidate's transcript differs in what may not differ, or None."""
     if reference.timeout:
@@ -128,6 +136,8 @@ def compare(reference: Transcript, candidate: Transcript) -> str | None:
     cas_map = CasMap.empty()
     for number, (ours, theirs) in enumerate(zip(reference.replies, candidate.replies, strict=False)):
         found = difference(ours, theirs, cas_map)
+        if found and reads_behind_a_number(reference, number) and b"non-numeric" not in theirs:
+            return None
         if found:
             return f"step {number} {reference.sent[number][:200]!r}: {found}"
     if len(reference.replies) != len(candidate.replies) or reference.closed != candidate.closed:

@@ -4,6 +4,7 @@ own (compared by which are equal, which differ, and which are 0)."""
 from __future__ import annotations
 
 import random
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,9 +15,20 @@ from harness.server import Server
 from harness.wire import Stream, UdpClient, WireTimeout
 
 from conformance.conftest import NO_BACKGROUND, Pair, start_pair
-from conformance.corpus.binary import BUILDERS, NEW_SERVERS, Conversation, arithmetic, flags_and_expiry, groups, u32
+from conformance.corpus.binary import (
+    BUILDERS,
+    COUNTS,
+    NEW_SERVERS,
+    Conversation,
+    arithmetic,
+    flags_and_expiry,
+    groups,
+    u32,
+)
 
 REPORTED = 8
+COUNTERS = {OPCODES[name] for name in COUNTS}
+NON_NUMERIC = 6
 
 
 class CasOrder:
@@ -47,6 +59,22 @@ def compare_answers(ours: bytes, theirs: bytes, order: CasOrder) -> str | None:
 
 def without_cas(answer: Answer) -> Answer:
     return Answer(answer.opcode, answer.status, answer.extras, answer.key, answer.value, answer.opaque, 0)
+
+
+def numbers_of(step: Packet) -> tuple[int, ...]:
+    """What a request counts by and from, or stores if that is a number."""
+    if step.opcode in COUNTERS and len(step.extras) == 20:
+        return struct.unpack(">QQ", step.extras[:16])
+    return (int(step.value),) if step.value.isdigit() and len(step.value) <= 20 else ()
+
+
+def reads_behind_a_number(conversation: Conversation, number: int, ours: bytes) -> bool:
+    """memcached takes a stored number of 2^63 and more for no number if there is a minus in what was left in memory
+    behind it (`safe_strtoull` looks for one up to a NUL, and an item has none). What follows cannot be compared."""
+    step = conversation.steps[number]
+    before = [n for other in conversation.steps[:number] if other.key == step.key for n in numbers_of(other)]
+    refused = [answer.status for answer in answers(ours)] == [NON_NUMERIC]
+    return step.opcode in COUNTERS and refused and sum(before) >= 2**63
 
 
 class Speaker:
@@ -88,6 +116,8 @@ def differing(conversations: list[Conversation], pair: Pair) -> list[tuple[str, 
             found = compare_answers(ours, theirs, order)
             if not found and ours_closed != theirs_closed:
                 found = f"the reference {'closed' if ours_closed else 'went on'}, the candidate did not"
+            if found and reads_behind_a_number(conversation, number, ours):
+                break
             if found:
                 failures.append((conversation.name, f"step {number} {str(step)[:200]}: {found}"))
                 reference.drop()
@@ -276,7 +306,7 @@ def test_over_udp(group: str, udp_servers: Pair) -> None:
         for conversation in conversations:
             order = CasOrder()
             seen: tuple[list[int], list[int]] = ([], [])
-            for step in conversation.steps:
+            for number, step in enumerate(conversation.steps):
                 if step.magic != 0x80:  # text, then
                     break
                 said = []
@@ -287,6 +317,8 @@ def test_over_udp(group: str, udp_servers: Pair) -> None:
                 found = compare_answers(b"".join(said[0]), b"".join(said[1]), order)
                 if not found and [len(p) for p in said[0]] != [len(p) for p in said[1]]:
                     found = f"datagrams of {[len(p) for p in said[1]]} for {[len(p) for p in said[0]]} bytes"
+                if found and reads_behind_a_number(conversation, number, b"".join(said[0])):
+                    break
                 if found:
                     failures.append((conversation.name, found))
                     break

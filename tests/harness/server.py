@@ -41,7 +41,9 @@ def free_port() -> int:
     raise ServerError("no free port found")
 
 
-def _die_with_parent() -> None:
+def begin_child() -> None:
+    """Dies with its parent; INT does what it does by default, also where a shell's `&` had it ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -74,7 +76,7 @@ class Server:
         self.command = [*command, *arguments, *options]
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self.process = subprocess.Popen(
-            self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, preexec_fn=_die_with_parent
+            self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, preexec_fn=begin_child
         )
         if wait:
             try:

@@ -2,7 +2,8 @@
 the host and by a (simulated) device or by both, calm, full, growing, while pages move and while items expire.
 
 A run lasts a few seconds. TANDEM_LINEARIZABILITY_SECONDS makes each kind of history be recorded again and again, with
-other seeds, for so long; TANDEM_LINEARIZABILITY_SEED is the first one's.
+other seeds, for so long; TANDEM_LINEARIZABILITY_SEED is the first one's. With TANDEM_LINEARIZABILITY_GPU, a number, the
+devices are TANDEM_LINEARIZABILITY_GPUS (default 1) GPUs from that one on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import pytest
 from linearizability.harness import SEED, Result, TandemServer, record_and_check, run_go
 
 SECONDS = float(os.environ.get("TANDEM_LINEARIZABILITY_SECONDS", "0"))
+GPU = os.environ.get("TANDEM_LINEARIZABILITY_GPU", "sim")
+DEVICES = 2 if GPU == "sim" else int(os.environ.get("TANDEM_LINEARIZABILITY_GPUS", "1"))
 
 
 @dataclass(frozen=True)
@@ -65,34 +68,38 @@ class Plan:
 
 
 DEVICE_QUERIES_MIN = 4  # of bursts of up to six
+ON_DEVICES = f"--gpu {GPU} --gpus {DEVICES}"
+IN_PROCESS = f"--gpu {GPU} --devices {DEVICES}"
 PLANS = {
     "cpu": Plan("--gpu off", "--plan cpu"),
-    "mirrored": Plan("--gpu sim --preset mirrored", "--plan mirrored"),
+    "mirrored": Plan(f"--gpu {GPU} --preset mirrored", f"--plan mirrored --gpu {GPU}"),
     # On two of them, each with half the keys.
-    "values": Plan("--gpu sim --gpus 2 --gpu-steal --preset mirrored --gpu-values 16MiB", "--plan values --devices 2"),
+    "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
     # The same two, and the host has no index.
-    "device": Plan("--gpu sim --gpus 2 --preset mega-kv", "--plan device --devices 2"),
+    "device": Plan(f"{ON_DEVICES} --preset mega-kv", f"--plan device {IN_PROCESS}"),
     # Batch by batch the host or a device, at the same time and for the same keys; of batches with a control command in
     # the middle each a part.
     "mixed": Plan(
-        f"--gpu sim --preset auto --gpu-batch-min {DEVICE_QUERIES_MIN} --gpu-values 16MiB",
-        "--plan values --host-percent 40 --operations 40000",
+        f"--gpu {GPU} --preset auto --gpu-batch-min {DEVICE_QUERIES_MIN} --gpu-values 16MiB",
+        f"--plan values --gpu {GPU} --host-percent 40 --operations 40000",
         f"--device-queries-min {DEVICE_QUERIES_MIN} --control-percent 2 --operations 40000",
     ),
     # Of batches that are large enough each a part, as workers keep the rest when the devices do not keep up.
     "stolen": Plan(
-        "--gpu sim --gpus 2 --gpu-steal --preset mirrored --gpu-values 16MiB",
-        "--plan values --devices 2 --host-percent 5 --large-burst 200 --operations 40000",
+        f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB",
+        f"--plan values {IN_PROCESS} --host-percent 5 --large-burst 200 --operations 40000",
         "--large-burst 200",
     ),
     # The host has no index to answer with: batches that are not handed over, and what follows a control command, are
     # searched on the device by a worker that waits for it.
     "mixed-device": Plan(
-        "--gpu sim --gpus 2 --preset mega-kv",
-        "--plan device --devices 2 --host-percent 40 --operations 40000",
+        f"{ON_DEVICES} --preset mega-kv",
+        f"--plan device {IN_PROCESS} --host-percent 40 --operations 40000",
         "--control-percent 10 --operations 40000",
     ),
 }
+if DEVICES == 1:  # one keeps up, and nothing is stolen from it
+    del PLANS["stolen"]
 
 # Without a soak's time. Who has copies of items also searches, so "values" stands for "mirrored", too.
 SHORT = [
@@ -103,7 +110,7 @@ SHORT = [
 ]
 SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
-SHORT += [("embedded", "stolen", "calm")]
+SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
 ALL = [(over, plan, scenario) for over in ("tcp", "embedded") for plan in PLANS for scenario in SCENARIOS]
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "pause.hpp"
 #include "pipeline/device_batches.hpp"
@@ -235,14 +236,24 @@ class EngineClient final : public Client, private ResponseWriter {
   std::uint64_t gets_ = 0;
 };
 
-using Devices = std::vector<std::shared_ptr<SimDevice>>;
+struct Devices {
+  explicit Devices(const TargetOptions& o) {
+    if (o.plan == "cpu") return;
+    const std::uint32_t first = o.gpu == "sim" ? 0 : static_cast<std::uint32_t>(std::stoul(o.gpu));
+    for (std::uint32_t number = first; number < first + o.devices; ++number) {
+      if (o.gpu != "sim") {
+        all.push_back(make_cuda_device(number));
+        continue;
+      }
+      simulated.push_back(std::make_shared<SimDevice>(
+          SimOptions{.number = number, .latency = std::chrono::microseconds(o.device_latency_us)}));
+      all.push_back(simulated.back());
+    }
+  }
 
-Devices make_devices(const TargetOptions& o) {
-  SimOptions sim{.latency = std::chrono::microseconds(o.device_latency_us)};
-  Devices devices;
-  for (; o.plan != "cpu" && sim.number < o.devices; ++sim.number) devices.push_back(std::make_shared<SimDevice>(sim));
-  return devices;
-}
+  std::vector<std::shared_ptr<Device>> all;
+  std::vector<std::shared_ptr<SimDevice>> simulated;  // those that faults can be asked of
+};
 
 EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   EngineOptions e;
@@ -251,7 +262,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.huge_pages = false;
   e.hash_seed = o.seed;
   e.memory_file = o.memory_file;
-  e.devices.assign(devices.begin(), devices.end());
+  e.devices = devices.all;
   e.index_on_device = o.plan == "device";
   e.scheduler.steal = o.devices > 1 && !e.index_on_device;
   if (o.plan == "values") e.device_values.bytes = o.values_bytes;
@@ -260,8 +271,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
 
 class EngineTarget final : public Target {
  public:
-  explicit EngineTarget(const TargetOptions& o)
-      : options_(o), devices_(make_devices(o)), engine_(engine_options(o, devices_)) {
+  explicit EngineTarget(const TargetOptions& o) : options_(o), devices_(o), engine_(engine_options(o, devices_)) {
     for (int i = 0; o.plan != "cpu" && !engine_.schedulers()->serves(); ++i) {
       if (i == 2000) throw std::runtime_error("the device does not serve");
       std::this_thread::sleep_for(5ms);
@@ -282,15 +292,15 @@ class EngineTarget final : public Target {
             .index_bytes = s.index_bytes,
             .searched_batches = searched_batches,
             .image_hits = s.counters.device_images,
-            .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_, &SimDevice::lost)),
+            .devices_lost = static_cast<std::uint64_t>(std::ranges::count_if(devices_.simulated, &SimDevice::lost)),
             .handed_over = handed_over,
             .stolen = s.counters.device_stolen};
   }
   void move_page(std::uint32_t to_class) override { engine_.reassign(-1, static_cast<int>(to_class)); }
   void fault(std::uint64_t random) override {
-    if (devices_.empty()) return;
-    SimDevice& device = *devices_[random % devices_.size()];
-    random /= devices_.size();
+    if (devices_.simulated.empty()) return;
+    SimDevice& device = *devices_.simulated[random % devices_.simulated.size()];
+    random /= devices_.simulated.size();
     const std::uint64_t nth = 1 + random / 512 % 16;
     device.resume();
     device.slow(1);

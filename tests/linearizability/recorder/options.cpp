@@ -30,6 +30,7 @@ Options parse(std::span<char* const> words) {
       {"--pause-us", number(o.target.pause_us)},
       {"--device-latency-us", number(o.target.device_latency_us)},
       {"--devices", number(o.target.devices)},
+      {"--gpu", text(o.target.gpu)},
       {"--host-percent", number(o.target.host_percent)},
       {"--device-queries-min", number(o.target.device_queries_min)},
       {"--control-percent", number(o.target.control_percent)},

@@ -20,6 +20,7 @@ struct TargetOptions {
   std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
+  std::string gpu = "sim";               // in process: sim, devices in software; else the number of the first GPU
   std::uint32_t host_percent = 0;        // in process: of batches that are not handed over to a device; of bursts that
                                          // are several batches under way together, unless it is 0
   std::uint32_t device_queries_min = 0;  // TCP: the server's --gpu-batch-min
