@@ -1,6 +1,9 @@
 # The recorder of tests/linearizability; and it and the server with planted bugs (`make test-canaries`).
 tandem_sources(recorder "tests/linearizability/recorder/*.cpp")
-add_executable(linearizability_recorder ${recorder})
+add_library(recorder OBJECT ${recorder})
+target_link_libraries(recorder PRIVATE tandem_store)
+tandem_unity(recorder)
+add_executable(linearizability_recorder $<TARGET_OBJECTS:recorder>)
 target_link_libraries(linearizability_recorder PRIVATE tandem_store)
 set_target_properties(linearizability_recorder PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)
 
@@ -16,7 +19,7 @@ foreach(layer heap index task)
   tandem_unity(canary_${layer})
 endforeach()
 
-add_executable(canary_recorder EXCLUDE_FROM_ALL ${recorder})
+add_executable(canary_recorder EXCLUDE_FROM_ALL $<TARGET_OBJECTS:recorder>)
 target_link_libraries(canary_recorder PRIVATE canary_heap canary_index canary_task tandem_store)
 add_executable(canary_tandem EXCLUDE_FROM_ALL src/cli/main.cpp)
 target_link_libraries(canary_tandem PRIVATE canary_heap canary_index canary_task tandem_cli)

@@ -6,10 +6,12 @@ list(FILTER recorded EXCLUDE REGEX "/(main|store_target|tcp_target)\\.cpp$")
 set(unseen ${simulation})
 list(FILTER unseen EXCLUDE REGEX "/selftest\\.cpp$")
 set_source_files_properties(${unseen} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+add_library(simulated OBJECT ${simulation} ${recorded})
+target_link_libraries(simulated PRIVATE tandem_store)
 
 # tandem_schedules(NAME OBJECTS...): the program, with these in the place of the same ones of a layer.
 function(tandem_schedules name)
-  add_executable(${name} ${simulation} ${recorded})
+  add_executable(${name} $<TARGET_OBJECTS:simulated>)
   # Behind all that asks for ThreadSanitizer.
   target_link_libraries(${name} PRIVATE ${ARGN} tandem_store -fno-sanitize=thread ${CMAKE_DL_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test)

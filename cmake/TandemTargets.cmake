@@ -51,15 +51,32 @@ function(tandem_gtest target)
   set_tests_properties(${target} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
 
+# net_test again, every batch through a (simulated) device, and with the index on two of them alone. Of the three
+# AddressSanitizer has the first and the last, ThreadSanitizer the second.
+function(tandem_net_variants)
+  set(devices sim sim2-index)
+  if(TANDEM_SANITIZE STREQUAL "address")
+    set(devices sim2-index)
+  elseif(TANDEM_SANITIZE STREQUAL "thread")
+    set(devices sim)
+    set_tests_properties(net_test PROPERTIES DISABLED ON)
+  endif()
+  foreach(gpu IN LISTS devices)
+    set(test net_test_on_device)
+    if(gpu MATCHES "index$")
+      set(test net_test_index_on_device)
+    endif()
+    add_test(NAME ${test} COMMAND net_test --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+      ENVIRONMENT TANDEM_TEST_GPU=${gpu})
+  endforeach()
+endfunction()
+
 # tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
 function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.
   set_source_files_properties(src/protocol/packet_parser.cpp src/protocol/replies_binary.cpp
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # Tests of alike things, with tables of alike names.
-  if(target STREQUAL "cli_test")
-    return()
-  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 endfunction()
 
@@ -162,28 +179,17 @@ function(tandem_layer line)
     if(name MATCHES "^(bench|net|store)$")
       set_tests_properties(${name}_test PROPERTIES COST 60)
     endif()
-    # These take longer to compile than to run; what they test is in the layer, which is optimised.
-    if(name MATCHES "^(protocol|net|load|monitor|cli|bench)$")
+    # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers
+    # tests of fewer rounds are some of them, too.)
+    if(name MATCHES "^(protocol|net|load|monitor|cli|bench)$" OR
+       (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|index|device|planner)$"))
       target_compile_options(${name}_test PRIVATE -O0)
     endif()
     if(NOT TANDEM_SANITIZE)  # whose reports name lines
       target_compile_options(${name}_test PRIVATE -g0)
     endif()
-    if(name STREQUAL "net")  # once more, every batch through a device
-      add_test(NAME net_test_on_device COMMAND net_test
-        --gtest_output=xml:${PROJECT_BINARY_DIR}/test/net_test_on_device.xml)
-      # With one of them here, and two (of which workers steal) under AddressSanitizer.
-      set(gpu sim)
-      if(TANDEM_SANITIZE STREQUAL "address")
-        set(gpu sim2)
-      endif()
-      set_tests_properties(net_test_on_device PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-        ENVIRONMENT TANDEM_TEST_GPU=${gpu})
-      # And with the index there alone.
-      add_test(NAME net_test_index_on_device COMMAND net_test
-        --gtest_output=xml:${PROJECT_BINARY_DIR}/test/net_test_index_on_device.xml)
-      set_tests_properties(net_test_index_on_device PROPERTIES TIMEOUT 600 COST 60
-        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT TANDEM_TEST_GPU=${gpu}-index)
+    if(name STREQUAL "net")
+      tandem_net_variants()
     endif()
     if(TANDEM_CUDA AND name STREQUAL "device")
       add_dependencies(tandem_cuda_programs device_test)

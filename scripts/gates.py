@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
 JOBS = os.cpu_count() or 2
-FUZZ_SECONDS = 12
+FUZZ_SECONDS = 8
 # For what runs beside other steps: it gets only the time for which they would leave a processor idle.
 IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 
@@ -159,7 +159,8 @@ def all_steps(lint: str) -> list[Step]:
             # Without tests that have one thread and much to do, which the other builds run.
             (
                 "thread",
-                "TSAN_OPTIONS=second_deadlock_stack=1 GTEST_FILTER='-RestartTest.*:*HeapModel*:*CuckooDiff*'",
+                "TSAN_OPTIONS=second_deadlock_stack=1 GTEST_FILTER='-RestartTest.*:*HeapModel*:*CuckooDiff*:"
+                "SmallStoreTest.*:NoEvictionTest.*:CrawlerTest.WhatItGivesBack*:Heap.Huge*'",
                 schedules,
             ),
         ):

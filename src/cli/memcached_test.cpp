@@ -3,19 +3,11 @@
 
 #include <algorithm>
 
+#include "cli/accepted_arguments.hpp"
 #include "cli/invocation.hpp"
 
 namespace tandem::cli {
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-std::string value_of(std::string_view name, const Settings& settings) { return show(*find_option(name), settings); }
-
-struct Accepted {
-  Arguments arguments;
-  std::vector<std::pair<std::string_view, std::string_view>> values;
-};
 
 TEST(Memcached, TakesOptions) {
   const std::vector<Accepted> cases = {
@@ -89,14 +81,14 @@ TEST(Memcached, TakesOptions) {
   }
 }
 
-struct Refused {
+struct RefusedLikeMemcached {
   Arguments arguments;
   int exit_code;
   std::string message;
 };
 
 TEST(Memcached, RefusesAsMemcachedDoes) {
-  const std::vector<Refused> cases = {
+  const std::vector<RefusedLikeMemcached> cases = {
       {{"-c", "0"}, 1, "Maximum connections must be greater than 0"},
       {{"-c", "-5"}, 1, "Maximum connections must be greater than 0"},
       {{"-t", "0"}, 1, "Number of threads must be greater than 0"},
@@ -145,7 +137,7 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
        EX_OSERR,
        "failed to listen on one of interface(s) localhost:http: invalid port number in \"localhost:http\""},
   };
-  for (const Refused& c : cases) {
+  for (const RefusedLikeMemcached& c : cases) {
     try {
       parse_memcached(c.arguments);
       ADD_FAILURE() << "accepted: " << testing::PrintToString(c.arguments);

@@ -5,15 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/accepted_arguments.hpp"
 #include "cli/config_file.hpp"
 #include "cli/invocation.hpp"
 
 namespace tandem::cli {
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-std::string value_of(std::string_view name, const Settings& settings) { return show(*find_option(name), settings); }
 
 // A file of the test's own, gone with it.
 class TemporaryFile {
@@ -32,11 +29,6 @@ class TemporaryFile {
 
  private:
   std::string path_;
-};
-
-struct Accepted {
-  Arguments arguments;
-  std::vector<std::pair<std::string_view, std::string_view>> values;
 };
 
 TEST(Serve, TakesOptions) {

@@ -61,10 +61,14 @@ TEST_P(Stealing, AnswersAreTheHosts) {
     rig.wait_until_it_serves();
     std::mt19937_64 random(9);
     for (const auto& d : devices) d->slow(20);
-    for (const unsigned writes : {0U, 5U, 50U, 5U}) rig.run(random, 20 * Rig::batch_queries, 3000, writes);
-    const std::uint64_t stolen = rig.context.counters.device_stolen.get();
-    EXPECT_GT(stolen, 20u * Rig::batch_queries);
-    EXPECT_LT(stolen, rig.added);
+    const auto stolen = [&] { return rig.context.counters.device_stolen.get(); };
+    // The slower this machine the less it steals.
+    constexpr std::uint64_t enough = 20 * Rig::batch_queries;
+    for (int round = 0; round == 0 || (round < 20 && stolen() <= enough); ++round) {
+      for (const unsigned writes : {0U, 5U, 50U, 5U}) rig.run(random, 20 * Rig::batch_queries, 3000, writes);
+    }
+    EXPECT_GT(stolen(), enough);
+    EXPECT_LT(stolen(), rig.added);
     for (const auto& d : devices) d->slow(0);
     for (const unsigned writes : {5U, 0U}) rig.run(random, 200 * Rig::batch_queries, 3000, writes);
     rig.finish();

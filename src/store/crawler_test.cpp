@@ -93,7 +93,7 @@ TEST_F(CrawlerTest, WhatItGivesBackCanBeUsedAgain) {
 
 TEST_F(CrawlerTest, FlushedItemsGoByThemselves) {
   start(true);
-  store_many("k", 20'000, 50, Clock::never);
+  store_many("k", 5'000, 50, Clock::never);
   engine_->flush_all(0);
   store_many("new", 10, 50, Clock::never);
   EXPECT_TRUE(eventually([this] { return items() == 10; }));

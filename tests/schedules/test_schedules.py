@@ -62,7 +62,7 @@ KINDS = {
     ),
     "eviction": Kind(
         "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-vanish 1",
-        {"cpu": 15, "mirrored": 8, "values": 5, "device": 6, "mixed": 3, "mixed-device": 2},
+        {"cpu": 6, "mirrored": 5, "values": 4, "device": 4, "mixed": 3, "mixed-device": 2},
         "evictions",
     ),
     "pagemoves": Kind(

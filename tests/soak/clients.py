@@ -25,12 +25,14 @@ class Load:
     its own: what one of them wrote the others never ask for."""
 
     name: str
+    gentle_rate: int  # operations a second, of a soak that leaves the processors to others
     options: tuple[str, ...]
 
 
 # Look-aside traffic whose latency is looked at, the same all the time. Beyond what the memory holds.
 STEADY = Load(
     "steady",
+    2000,
     (
         *("--key-size", "16", "--value-size", "64-1024", "--keys", "300000", "--connections", "4", "--pipeline", "4"),
         *("--mix", "get=0.7,set=0.25,remove=0.03,touch=0.02"),
@@ -38,22 +40,25 @@ STEADY = Load(
 )
 # Beside it, one after the other: each needs other size classes, for which pages have to move.
 SHIFTING = [
-    Load(f"values of {sizes}", (*f"--key-size {key} --value-size {sizes} --keys {keys}".split(), *options.split()))
-    for key, sizes, keys, options in (
-        (17, "8-200", 800_000, "--protocol meta --pipeline 16 --mix get=0.4,set=0.6"),
-        (18, "1024-6000", 40_000, "--protocol binary --pipeline 8 --mix get=0.5,set=0.45,remove=0.05"),
-        (19, "20000-90000", 2_500, "--connections 3 --mix get=0.5,set=0.5"),
-        (21, "530000-900000", 200, "--connections 2 --mix get=0.5,set=0.5"),
-        (20, "300-3000", 100_000, "--multiget 20 --pipeline 2 --mix get=0.5,set=0.5 --ttl 1 --theta 0.8"),
+    Load(
+        f"values of {sizes}", rate, (*f"--key-size {key} --value-size {sizes} --keys {keys}".split(), *options.split())
+    )
+    for rate, key, sizes, keys, options in (
+        (4000, 17, "8-200", 800_000, "--protocol meta --pipeline 16 --mix get=0.4,set=0.6"),
+        (1000, 18, "1024-6000", 40_000, "--protocol binary --pipeline 8 --mix get=0.5,set=0.45,remove=0.05"),
+        (150, 19, "20000-90000", 2_500, "--connections 3 --mix get=0.5,set=0.5"),
+        (20, 21, "530000-900000", 200, "--connections 2 --mix get=0.5,set=0.5"),
+        (1000, 20, "300-3000", 100_000, "--multiget 20 --pipeline 2 --mix get=0.5,set=0.5 --ttl 1 --theta 0.8"),
     )
 ]
 
 
-def run_load(port: int, load: Load, seconds: float, seed: int) -> dict:
+def run_load(port: int, load: Load, seconds: float, seed: int, gentle: bool = False) -> dict:
     """Its result. Misses are no errors here: memory is short."""
     command = [str(tandem_binary()), "bench", "load", "--connect", f"{HOST}:{port}", "--quiet", "--no-energy"]
     command += ["--no-require-hits", "--timeout", str(PATIENCE_S), "--warmup", "0", "--json", "-"]
     command += ["--seconds", str(seconds), "--seed", str(seed), *load.options]
+    command += ["--rate", str(load.gentle_rate)] if gentle else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 2 * PATIENCE_S)
     if not done.stdout:
         return {"errors": {"ended": done.returncode, "first": done.stderr}, "ops": 0}
