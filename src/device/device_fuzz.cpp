@@ -1,5 +1,6 @@
-// Any sequence of operations on a table in a (simulated) device's memory: what it answers and what it leaves there is
+// Any sequence of operations on a table in a device's memory: what it answers and what it leaves there is
 // what a map and the scalar lanes say, and every kind of lanes finds the same in a copy of it.
+// With $TANDEM_FUZZ_GPU it is the first GPU.
 // Input: a byte of table size, one of signatures, then pieces: a byte of kind and count, and so many bytes, the keys.
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "device/cuda/cuda_device.hpp"
 #include "device/device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "index/cuckoo.hpp"
@@ -29,8 +31,8 @@ class DeviceFuzz {
  public:
   DeviceFuzz(std::uint32_t buckets, std::uint32_t signatures)
       : fingerprints_(buckets, signatures), buckets_(device(), buckets), winners_(device(), cells()), copy_(buckets) {
-    expect(stream().zero(buckets_.bytes_at(), buckets_.bytes()) == DeviceStatus::ok, "zero");
-    expect(stream().zero(winners_.bytes_at(), winners_.bytes()) == DeviceStatus::ok, "zero");
+    finish(stream().zero(buckets_.bytes_at(), buckets_.bytes()), "zero");
+    finish(stream().zero(winners_.bytes_at(), winners_.bytes()), "zero");
   }
 
   void step(std::uint8_t kind, const std::set<std::uint8_t>& keys) {
@@ -60,7 +62,7 @@ class DeviceFuzz {
   static constexpr std::uint32_t count_max = 256;  // keys, each once; cells of apply() twice
 
   static Device& device() {
-    static const std::unique_ptr<Device> one = make_sim_device();
+    static const std::unique_ptr<Device> one = std::getenv("TANDEM_FUZZ_GPU") ? make_cuda_device(0) : make_sim_device();
     return *one;
   }
   static Stream& stream() {
