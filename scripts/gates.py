@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the checks of `make test` one after another, clang-tidy beside them: a line with its time for each, its full
-output in build/log, the end of that output where it failed, and the number of tests at the end."""
+"""Runs the checks of `make test` one after another, clang-tidy and a soak beside them: a line with its time for each,
+its full output in build/log, the end of that output where it failed, and the number of tests at the end."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
 JOBS = os.cpu_count() or 2
 FUZZ_SECONDS = 8
-# For what runs beside other steps: it gets only the time for which they would leave a processor idle.
+# For what has time: it gets only what others leave of the processors.
 IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 
 
@@ -28,7 +28,7 @@ class Step:
     name: str
     script: str
     fast: bool = False
-    beside: bool = False  # begins before the others and may end after them: tests wait, and links use one processor
+    beside: bool = False  # goes on beside those that follow: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
     # counts what passed and failed inside a step from its output; else the step counts as one
     count: Callable[[str], tuple[int, int]] | None = None
@@ -107,7 +107,7 @@ def all_steps(lint: str) -> list[Step]:
         ),
         Step(
             "tidy",
-            f"""version=$(scripts/find_clang)
+            f"""{IDLE}version=$(scripts/find_clang)
             cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
             cmake --build build/lint --target page_texts report_texts tandem_commit
             {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
@@ -123,6 +123,10 @@ def all_steps(lint: str) -> list[Step]:
         ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {2 * JOBS} --output-on-failure --no-tests=error"
         steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
+        # Its short forms ask for all they can; this one for long, and little (tests/soak).
+        soak = f"""export TANDEM_SOAK_SECONDS=300 TANDEM_SOAK_GENTLE=1 TANDEM_SOAK_PLANS=cpu
+            {python} -m pytest -q -s --junitxml=build/log/soak.xml tests/soak/test_soak.py"""
+        steps.append(Step("soak", soak, beside=True, needs="build", count=count_xml("build/log/soak.xml")))
         parts = " ".join(f"'{name} {what}'" for name, what in python_parts().items())
         together = f"""rm -f build/log/pytest-*.xml build/log/python-*.log
             part() {{
@@ -175,7 +179,7 @@ def run(step: Step) -> tuple[int, int]:
     log = LOG / f"{step.name}.log"
     began = time.monotonic()
     with log.open("w") as out:
-        command = ["bash", "-euo", "pipefail", "-c", (IDLE if step.beside else "") + step.script]
+        command = ["bash", "-euo", "pipefail", "-c", step.script]
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         _, ended, usage = os.wait4(process.pid, 0)
         status = process.returncode = os.waitstatus_to_exitcode(ended)

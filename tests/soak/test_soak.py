@@ -37,7 +37,7 @@ PLANS = {
     "mirrored": ([*DEVICE, "--preset", "mirrored"], ["gpu:queries", "gpu:drains"]),
     "values": (
         [*DEVICE, "--preset", "mirrored", *TWO, "--gpu-values", "16MiB"],
-        ["gpu:queries", "gpu:values_hits", *(["gpu:queries_stolen"] if TWO else [])],
+        ["gpu:queries", "gpu:values_hits", *(["gpu:queries_stolen"] if TWO and not GENTLE else [])],
     ),
     # The device alone has the index, in a table that does not grow.
     "mega-kv": ([*DEVICE, "--preset", "mega-kv"], ["gpu:queries", "gpu:drains"]),
