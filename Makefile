@@ -37,18 +37,18 @@ test-canaries: ## the linearizability tests must find each of their planted bugs
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
 	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
 
-soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values mega-kv)
+soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values mega-kv; GPU=0: on the first GPU)
 	@scripts/setup test
-	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON $(if $(GPU),-DTANDEM_CUDA=ON)
 	@cmake --build build -j $(JOBS) --target tandem
-	@TANDEM_SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) TANDEM_SOAK_PLANS="$(or $(SOAK_PLANS),cpu mirrored values mega-kv)" \
+	@TANDEM_SOAK_GPU=$(or $(GPU),sim) TANDEM_SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) TANDEM_SOAK_PLANS="$(or $(SOAK_PLANS),cpu mirrored values mega-kv)" \
 	  build/venv/bin/python -m pytest -q -s tests/soak
 
-soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (default 60), with seeds of its own
+soak-linearizability: ## each kind of history again and again for SOAK_SECONDS (default 60), with seeds of its own (GPU=0: on the first GPU)
 	@scripts/setup test
-	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
+	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON $(if $(GPU),-DTANDEM_CUDA=ON)
 	@cmake --build build -j $(JOBS) --target tandem linearizability_recorder
-	@TANDEM_LINEARIZABILITY_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
+	@TANDEM_LINEARIZABILITY_GPU=$(or $(GPU),sim) TANDEM_LINEARIZABILITY_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_LINEARIZABILITY_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/linearizability
 
 soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), from the seed SEED on

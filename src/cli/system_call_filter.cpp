@@ -51,8 +51,8 @@ constexpr const char* always[] = {
     "uname"};
 
 // Where a file system cannot allocate the C library writes, and asks how large blocks are.
-constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock", "fstatfs",
-                                          "fsync",     "ftruncate", "msync", "pwrite64"};
+constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock",    "fstatfs",         "fsync",
+                                          "ftruncate", "msync",     "pwrite64", "sync_file_range", "sync_file_range2"};
 
 constexpr const char* of_removing_files[] = {"unlink", "unlinkat"};
 

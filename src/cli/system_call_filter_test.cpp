@@ -242,6 +242,7 @@ TEST(SystemCallFilterDeathTest, AllowsWhatTheSettingsNeed) {
         filter_system_calls({.removes_files = true, .memory_file = true});
         const bool well = ftruncate(before.file, 8192) == 0 && fallocate(before.file, 0, 0, 8192) == 0 &&
                           msync(before.memory, 4096, MS_SYNC) == 0 && fsync(before.file) == 0 &&
+                          sync_file_range(before.file, 0, 4096, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 &&
                           unlink(before.path.c_str()) == 0;
         // And no more than that.
         const bool still = open("/dev/null", O_WRONLY | O_CLOEXEC) < 0 && errno == EPERM;

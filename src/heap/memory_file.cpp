@@ -71,6 +71,14 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
   return error == 0;
 }
 
+// What the system says once of pages that it could not write, after the last time that anybody asked. The range lies
+// behind every file, so there is nothing to wait for.
+int write_error(int fd) {
+  constexpr off_t behind = off_t{1} << 60;
+  if (sync_file_range(fd, behind, page_bytes, SYNC_FILE_RANGE_WAIT_BEFORE) == 0) return 0;
+  return errno == EIO || errno == ENOSPC || errno == EDQUOT ? errno : 0;  // else it cannot tell
+}
+
 std::uint64_t offset_of(PageId page) { return MemoryFile::pages_at + std::uint64_t{page - 1} * page_bytes; }
 
 }  // namespace
@@ -162,6 +170,8 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
     found_ = Found::closed;
     return;
+  } else if (state == FileHeader::spoiled || (state == FileHeader::in_use && write_error(fd_) != 0)) {
+    notice_ = "could not all be written to its disk";
   } else if (state != FileHeader::in_use) {
     notice_ = "has a damaged header: no such state";
   } else if (!is_same_boot(h.boot_id)) {
@@ -224,10 +234,16 @@ bool MemoryFile::discard(PageId first, PageId end) const noexcept {
   return result == 0;
 }
 
+int MemoryFile::lost_writes() noexcept {
+  const int error = write_error(fd_);
+  if (error != 0) header()->state.store(FileHeader::spoiled, std::memory_order_release);
+  return error;
+}
+
 void MemoryFile::close_in_order() noexcept {
   // First all the items, then the word that says so.
-  if (fsync(fd_) != 0) return;
-  header()->state.store(FileHeader::closed, std::memory_order_release);
+  const bool is_whole = fsync(fd_) == 0 && header()->state.load(std::memory_order_relaxed) == FileHeader::in_use;
+  header()->state.store(is_whole ? FileHeader::closed : FileHeader::spoiled, std::memory_order_release);
   msync(metadata_, header_bytes, MS_SYNC);
 }
 

@@ -10,7 +10,8 @@
 //
 // Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
 //
-// Thread safety: allocate() and discard() from any thread; `saved()` holds atomics; the rest at start and end alone.
+// Thread safety: allocate() and discard() from any thread; `saved()` holds atomics; lost_writes() from one thread at a
+// time; the rest at start and end alone.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -60,7 +61,8 @@ static_assert(FlushCas::width == cas_bits);
 struct FileHeader {
   static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
   static constexpr std::uint32_t version_now = 1;
-  enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed };
+  // spoiled: some of it could not be written to the disk.
+  enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad };
 
   // Never changes once written.
   std::uint64_t magic;
@@ -121,7 +123,12 @@ class MemoryFile {
   // Takes the blocks of pages [first, end) back: they read as zero. False: the file system cannot.
   bool discard(PageId first, PageId end) const noexcept;
 
-  // Writes everything to the disk, if there is one, and marks the file closed. REQUIRES: nobody changes it any more.
+  // Whether the system could not write something of the file to its disk since the last call: an errno, or 0. What it
+  // could not write it may drop, and read what was there before. No later process takes such a file over. Does not wait
+  // for the disk.
+  int lost_writes() noexcept;
+  // Writes everything to the disk, if there is one, and marks the file closed, unless something could not be written.
+  // REQUIRES: nobody changes it any more.
   void close_in_order() noexcept;
 
  private:

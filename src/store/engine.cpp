@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 #include <stdexcept>
+#include <system_error>
 
 #include "base/memory_reserve.hpp"
 #include "pipeline/device_batches.hpp"
@@ -417,12 +418,25 @@ void Engine::maintain() {
   clock_.tick();
   if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers sleep
   if (file_) save_clock();
+  if (file_) drop_unwritten();
   apply_due_flush();
   if (index_->place() == Index::Place::leaving) bring_index_back();
   shrink();
   if (index_->wants_growth()) grow_index();
   apply_reassign();
   balance_classes();
+}
+
+// Items that the disk did not take may be read back as what was there before them: nobody gets them any more.
+void Engine::drop_unwritten() {
+  const int error = file_->lost_writes();
+  if (error == 0) return;
+  if (options_.log) {
+    options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
+                 "; all items are dropped");
+  }
+  const std::lock_guard lock(flush_mutex_);
+  flush_now();
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.

@@ -177,6 +177,7 @@ class Engine {
   void leave_out_displaced(EngineStats& stats) const;
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
+  void drop_unwritten();
 
   EngineOptions options_;
   MemoryBudget budget_;

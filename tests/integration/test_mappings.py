@@ -30,6 +30,7 @@ from harness.faults import (
     MAP_FROM,
     NEVER,
     PUNCH_ERROR,
+    WRITE_ERROR,
     Faults,
 )
 from harness.server import TIME_FACTOR, Server, free_port
@@ -447,3 +448,46 @@ def test_blocks_that_cannot_be_had(error: int, tandem: Callable[..., Server], tm
         store(stream, 340, 500)
         assert set(store(stream, 500, 600)) == {b"STORED\r\n"}
         assert stream.exchange(b"get k0\r\n").data == b"VALUE k0 0 50000\r\n%s\r\nEND\r\n" % (b"v" * 50_000)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_does_not_take_what_is_written(error: int, tandem: Callable[..., Server], tmp_path: Path) -> None:
+    """What it did not take may be read back as what was there before: nobody gets it, now or after a restart."""
+    faults = Faults(tmp_path)
+    options = ("-t", "1", "-e", str(tmp_path / "memory"))
+    with faults.preloaded():
+        server = tandem(*options)
+    with Stream(server.connect()) as stream:
+        assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
+        faults.set(WRITE_ERROR, error)
+        wait_for(
+            server, lambda: stream.exchange(b"get k0\r\n").data == b"END\r\n", "what was not written is still there"
+        )
+        faults.set(WRITE_ERROR, 0)
+        assert f"cannot be written: {os.strerror(error)}; all items are dropped" in server.output()
+
+        def stays() -> bool:
+            assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
+            time.sleep(0.6)
+            return stream.exchange(b"get k39\r\n").data.startswith(b"VALUE k39 ")
+
+        wait_for(server, stays, "what the disk took is dropped, too")
+    assert server.stop() == 0
+    again = tandem(*options)
+    with Stream(again.connect()) as stream:
+        assert stream.exchange(b"get k39\r\n").data == b"END\r\n"
+        assert "could not all be written to its disk; starting empty" in again.output()
+
+
+def test_a_disk_that_does_not_take_the_end(tandem: Callable[..., Server], tmp_path: Path) -> None:
+    faults = Faults(tmp_path)
+    options = ("-t", "1", "-e", str(tmp_path / "memory"))
+    with faults.preloaded():
+        server = tandem(*options)
+    with Stream(server.connect()) as stream:
+        assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
+    faults.set(WRITE_ERROR, errno.EIO)
+    assert server.stop() == 0
+    again = tandem(*options)
+    with Stream(again.connect()) as stream:
+        assert stream.exchange(b"get k39\r\n").data == b"END\r\n"

@@ -119,8 +119,7 @@ class EngineClient final : public Client, private ResponseWriter {
     try {
       if (options.plan != "cpu")
         batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
-    } catch (const DeviceError&) {
-      // It is lost: as a server's worker, this one goes on without.
+    } catch (const DeviceError&) {  // NOLINT(bugprone-empty-catch): lost; as a server's worker, it goes on without
     }
   }
 
