@@ -6,6 +6,7 @@ TANDEM_FAULTS (default 1) multiplies how many faults there are: `make soak-fault
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
@@ -491,3 +492,31 @@ def test_a_disk_that_does_not_take_the_end(tandem: Callable[..., Server], tmp_pa
     again = tandem(*options)
     with Stream(again.connect()) as stream:
         assert stream.exchange(b"get k39\r\n").data == b"END\r\n"
+
+
+def test_a_block_device_that_does_not_take_what_is_written(tmp_path: Path) -> None:
+    """An ext4 on a loop device whose own file gets no room: the file system promised blocks that it cannot write."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounts = f"""mount -t tmpfs -o size=24m tmpfs {disk} && truncate -s 200M {disk}/image &&
+        PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -F -O ^has_journal {disk}/image && mkdir {disk}/ext4 &&
+        mount -o loop {disk}/image {disk}/ext4"""
+    namespace = ["unshare", "-m", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*namespace, mounts], capture_output=True).returncode != 0:
+        pytest.skip("no loop devices here")
+    server = Server(
+        [*namespace, f'{mounts} && exec {tandem_binary()} memcached "$@"', "sh"],
+        *("-e", str(disk / "ext4/memory")),
+        unix_path=tmp_path.parent / f"{tmp_path.name}.sock",
+    )
+    try:
+        with Stream(server.connect()) as stream:
+            assert set(store(stream, 0, 1000)) == {b"STORED\r\n"}
+            assert stream.exchange(b"get k999\r\n").data.startswith(b"VALUE k999 ")
+            folder = os.open(f"/proc/{server.pid}/root{disk}/ext4", os.O_RDONLY)
+            assert ctypes.CDLL(None).syncfs(folder) == -1, "the disk took it all"
+            os.close(folder)
+            wait_for(server, lambda: stream.exchange(b"get k999\r\n").data == b"END\r\n", "it is still there")
+            assert "cannot be written" in server.output()
+    finally:
+        server.close()
