@@ -248,8 +248,10 @@ class Comparison {
 
   // The message, and how the server ended if it has.
   static CompareError broken(RunningPeer& server, std::string message) {
-    wait_readable(-1, std::chrono::milliseconds(50));  // its end may be told a moment after its connections'
-    if (const auto why = server.why_ended()) message = fmt::format("{}\n{}", *why, message);
+    for (int i = 0; i < 10; ++i) {  // its end may be told a moment after its connections'
+      wait_readable(-1, std::chrono::milliseconds(50));
+      if (const auto why = server.why_ended()) return CompareError(fmt::format("{}\n{}", *why, message));
+    }
     return CompareError(message);
   }
 
