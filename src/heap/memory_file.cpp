@@ -76,7 +76,11 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
 int write_error(int fd) {
   constexpr off_t behind = off_t{1} << 60;
   if (sync_file_range(fd, behind, page_bytes, SYNC_FILE_RANGE_WAIT_BEFORE) == 0) return 0;
-  return errno == EIO || errno == ENOSPC || errno == EDQUOT ? errno : 0;  // else it cannot tell
+  // These it says of the call; everything else the disk or its file system said.
+  for (const int of_call : {EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE}) {
+    if (errno == of_call) return 0;
+  }
+  return errno;
 }
 
 std::uint64_t offset_of(PageId page) { return MemoryFile::pages_at + std::uint64_t{page - 1} * page_bytes; }
@@ -134,6 +138,8 @@ void MemoryFile::open_locked() {
 
 // What the file is, by its header. Changes nothing.
 void MemoryFile::judge(const FileHeader& wanted) {
+  // Asked in any case: what it says once is of no meaning for a file that is emptied.
+  const bool is_unwritten = write_error(fd_) != 0;
   static_assert(header_bytes >= sizeof(FileHeader));
   alignas(FileHeader) char bytes[header_bytes] = {};
   std::size_t size = 0;
@@ -170,7 +176,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (const std::uint64_t state = h.state.load(std::memory_order_relaxed); state == FileHeader::closed) {
     found_ = Found::closed;
     return;
-  } else if (state == FileHeader::spoiled || (state == FileHeader::in_use && write_error(fd_) != 0)) {
+  } else if (state == FileHeader::spoiled || (state == FileHeader::in_use && is_unwritten)) {
     notice_ = "could not all be written to its disk";
   } else if (state != FileHeader::in_use) {
     notice_ = "has a damaged header: no such state";
@@ -236,7 +242,9 @@ bool MemoryFile::discard(PageId first, PageId end) const noexcept {
 
 int MemoryFile::lost_writes() noexcept {
   const int error = write_error(fd_);
-  if (error != 0) header()->state.store(FileHeader::spoiled, std::memory_order_release);
+  if (error == 0) return 0;
+  header()->state.store(FileHeader::spoiled, std::memory_order_release);
+  sync_file_range(fd_, 0, header_bytes, SYNC_FILE_RANGE_WRITE);  // begun, so that a disk that takes this has it soon
   return error;
 }
 

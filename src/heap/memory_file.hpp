@@ -124,8 +124,8 @@ class MemoryFile {
   bool discard(PageId first, PageId end) const noexcept;
 
   // Whether the system could not write something of the file to its disk since the last call: an errno, or 0. What it
-  // could not write it may drop, and read what was there before. No later process takes such a file over. Does not wait
-  // for the disk.
+  // could not write it may drop, and read what was there before. No later process takes such a file over, as long as
+  // the system or the disk keeps its header. Does not wait for the disk.
   int lost_writes() noexcept;
   // Writes everything to the disk, if there is one, and marks the file closed, unless something could not be written.
   // REQUIRES: nobody changes it any more.

@@ -428,15 +428,23 @@ void Engine::maintain() {
 }
 
 // Items that the disk did not take may be read back as what was there before them: nobody gets them any more.
-void Engine::drop_unwritten() {
+void Engine::drop_unwritten() noexcept {
   const int error = file_->lost_writes();
   if (error == 0) return;
-  if (options_.log) {
+  {
+    const std::lock_guard lock(flush_mutex_);
+    flush_now();
+  }
+  // A disk that fails does so again and again.
+  constexpr std::uint32_t say_again_s = 60;
+  const std::uint32_t now_s = clock_.now_s();
+  if (!options_.log || (unwritten_said_s_ != 0 && now_s < unwritten_said_s_ + say_again_s)) return;
+  unwritten_said_s_ = now_s;
+  try {
     options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
                  "; all items are dropped");
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): where it cannot be said, it was done all the same
   }
-  const std::lock_guard lock(flush_mutex_);
-  flush_now();
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.

@@ -48,8 +48,9 @@ struct EngineOptions {
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
-  ReplicaImagesOptions device_values{};                 // small items that lie in each device's memory, too
-  std::function<void(std::string_view)> log = nullptr;  // told what becomes of the file; from the constructor alone
+  ReplicaImagesOptions device_values{};  // small items that lie in each device's memory, too
+  // Told what becomes of the file: by the constructor, and by a thread of the engine if it cannot be written.
+  std::function<void(std::string_view)> log = nullptr;
 };
 
 struct EngineStats {
@@ -177,7 +178,7 @@ class Engine {
   void leave_out_displaced(EngineStats& stats) const;
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
-  void drop_unwritten();
+  void drop_unwritten() noexcept;
 
   EngineOptions options_;
   MemoryBudget budget_;
@@ -204,6 +205,7 @@ class Engine {
 
   std::mutex flush_mutex_;
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
+  std::uint32_t unwritten_said_s_ = 0;         // when it was last said that the file cannot be written; 0: never
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0};

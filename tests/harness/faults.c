@@ -38,7 +38,8 @@ struct faults {
   _Atomic int64_t punch_error;   // and of those that take some: these are taken all the same
   _Atomic int64_t disk_failed;   // calls for blocks that did
   _Atomic int64_t live_bytes, live_blocks;  // that were allocated and not freed
-  _Atomic int64_t write_error;  // errno that tells of pages that could not be written to a disk; 0: as always
+  // errno that tells of pages that could not be written to a disk, of sync_file_range and of fsync; 0: as always
+  _Atomic int64_t write_error, fsync_error;
 };
 
 static struct faults* faults;
@@ -171,14 +172,17 @@ int fallocate(int fd, int mode, off_t at, off_t bytes) {
   return -1;
 }
 
-static int writes_failed(void) {
-  if (faults == NULL || faults->write_error == 0) return 0;
-  errno = (int)faults->write_error;
-  return 1;
+int fsync(int fd) {
+  const int result = (int)direct(SYS_fsync, fd, 0, 0, 0, 0, 0);
+  if (faults == NULL || faults->fsync_error == 0) return result;
+  errno = (int)faults->fsync_error;
+  return -1;
 }
-int fsync(int fd) { return writes_failed() ? -1 : (int)direct(SYS_fsync, fd, 0, 0, 0, 0, 0); }
 int sync_file_range(int fd, off_t at, off_t bytes, unsigned flags) {
-  return writes_failed() ? -1 : (int)direct(SYS_sync_file_range, fd, at, bytes, (long)flags, 0, 0);
+  const int result = (int)direct(SYS_sync_file_range, fd, at, bytes, (long)flags, 0, 0);
+  if (faults == NULL || faults->write_error == 0 || flags != SYNC_FILE_RANGE_WAIT_BEFORE) return result;
+  errno = (int)faults->write_error;
+  return -1;
 }
 
 // The server receives and sends with it (src/net/system_calls.hpp).

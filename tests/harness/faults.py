@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqqq")
+LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqqqq")
 FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
 BYTES_MIN, MAP_FROM, MAP_COUNT, MAP_FAILED, BLOCKS_ERROR, PUNCH_ERROR, DISK_FAILED = range(7, 14)
-LIVE_BYTES, LIVE_BLOCKS, WRITE_ERROR = 14, 15, 16
+LIVE_BYTES, LIVE_BLOCKS, WRITE_ERROR, FSYNC_ERROR = 14, 15, 16, 17
 NEVER = -(1 << 60)
 ALWAYS = 1 << 40  # so many in a row
 COUNTED_MAX = 1 << 60
@@ -38,7 +38,7 @@ class Faults:
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.library = build()
         self.path = folder / "faults"
-        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, NEVER, 0, 0, 0, 0, 0, 0, 0, 0))
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, NEVER, *[0] * 9))
         with self.path.open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), LAYOUT.size)
 

@@ -27,6 +27,7 @@ from harness.faults import (
     DISK_FAILED,
     FAIL_FROM,
     FAILED,
+    FSYNC_ERROR,
     MAP_FAILED,
     MAP_FROM,
     NEVER,
@@ -119,7 +120,9 @@ def exercise(server: Server, turn: int) -> None:
             assert not stream.exchange(request).closed
     with Stream(server.connect()) as stream:
         stream.send(b"watch evictions\r\n")
-        assert stream.socket.recv(100) in (b"OK\r\n", b"WATCHER_FAILED failed to add log watcher\r\n")
+        # The first evictions may be there already.
+        said = stream.socket.recv(100).partition(b"\r\n")[0]
+        assert said in (b"OK", b"WATCHER_FAILED failed to add log watcher")
 
 
 def serves_fully(server: Server) -> None:
@@ -451,7 +454,8 @@ def test_blocks_that_cannot_be_had(error: int, tandem: Callable[..., Server], tm
         assert stream.exchange(b"get k0\r\n").data == b"VALUE k0 0 50000\r\n%s\r\nEND\r\n" % (b"v" * 50_000)
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+# A medium's error is ENODATA.
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.ENODATA])
 def test_a_disk_that_does_not_take_what_is_written(error: int, tandem: Callable[..., Server], tmp_path: Path) -> None:
     """What it did not take may be read back as what was there before: nobody gets it, now or after a restart."""
     faults = Faults(tmp_path)
@@ -487,11 +491,12 @@ def test_a_disk_that_does_not_take_the_end(tandem: Callable[..., Server], tmp_pa
         server = tandem(*options)
     with Stream(server.connect()) as stream:
         assert set(store(stream, 0, 40)) == {b"STORED\r\n"}
-    faults.set(WRITE_ERROR, errno.EIO)
+    faults.set(FSYNC_ERROR, errno.EIO)
     assert server.stop() == 0
     again = tandem(*options)
     with Stream(again.connect()) as stream:
         assert stream.exchange(b"get k39\r\n").data == b"END\r\n"
+        assert "could not all be written to its disk; starting empty" in again.output()
 
 
 def test_a_block_device_that_does_not_take_what_is_written(tmp_path: Path) -> None:
@@ -499,8 +504,9 @@ def test_a_block_device_that_does_not_take_what_is_written(tmp_path: Path) -> No
     disk = tmp_path / "disk"
     disk.mkdir()
     mounts = f"""mount -t tmpfs -o size=24m tmpfs {disk} && truncate -s 200M {disk}/image &&
-        PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -F -O ^has_journal {disk}/image && mkdir {disk}/ext4 &&
-        mount -o loop {disk}/image {disk}/ext4"""
+        PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=1 -O ^has_journal {disk}/image &&
+        mkdir {disk}/ext4 &&
+        mount -o loop,noinit_itable {disk}/image {disk}/ext4"""
     namespace = ["unshare", "-m", "sh", "-c"]
     if shutil.which("unshare") is None or subprocess.run([*namespace, mounts], capture_output=True).returncode != 0:
         pytest.skip("no loop devices here")
@@ -512,7 +518,6 @@ def test_a_block_device_that_does_not_take_what_is_written(tmp_path: Path) -> No
     try:
         with Stream(server.connect()) as stream:
             assert set(store(stream, 0, 1000)) == {b"STORED\r\n"}
-            assert stream.exchange(b"get k999\r\n").data.startswith(b"VALUE k999 ")
             folder = os.open(f"/proc/{server.pid}/root{disk}/ext4", os.O_RDONLY)
             assert ctypes.CDLL(None).syncfs(folder) == -1, "the disk took it all"
             os.close(folder)

@@ -127,7 +127,7 @@ def soak(server: Server, seconds: float, must_move: list[str]) -> Course:
 def report(plan: str, course: Course, bounds: Bounds) -> str:
     """The figures, and where all of them are."""
     OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / f"{plan}.json"
+    path = OUT / f"{plan}{'-gentle' if GENTLE else ''}.json"
     path.write_text(json.dumps(course, default=vars, indent=1))
     samples = after_warm_up(course, bounds)
     resident = [s.resident_bytes for s in samples]
