@@ -184,6 +184,8 @@ function(tandem_layer line)
     if(name MATCHES "^(protocol|net|load|monitor|cli|bench)$" OR
        (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|index|device|planner)$"))
       target_compile_options(${name}_test PRIVATE -O0)
+    elseif(name MATCHES "^(heap|index|device|pipeline|store|workload)$")
+      target_compile_options(${name}_test PRIVATE -O1)
     endif()
     if(NOT TANDEM_SANITIZE)  # whose reports name lines
       target_compile_options(${name}_test PRIVATE -g0)

@@ -3,11 +3,14 @@
 // With $TANDEM_FUZZ_GPU it is the first GPU.
 // Input: a byte of table size, one of signatures, then pieces: a byte of kind and count, and so many bytes, the keys.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <vector>
@@ -30,7 +33,7 @@ void expect(bool holds, const char* what) {
 class DeviceFuzz {
  public:
   DeviceFuzz(std::uint32_t buckets, std::uint32_t signatures)
-      : fingerprints_(buckets, signatures), buckets_(device(), buckets), winners_(device(), cells()), copy_(buckets) {
+      : signatures_(signatures), buckets_(device(), buckets), winners_(device(), cells()), copy_(buckets) {
     finish(stream().zero(buckets_.bytes_at(), buckets_.bytes()), "zero");
     finish(stream().zero(winners_.bytes_at(), winners_.bytes()), "zero");
   }
@@ -88,7 +91,7 @@ class DeviceFuzz {
 
   std::uint64_t cells() const { return buckets_.count() * bucket_cells; }
   DeviceIndex index() const { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
-  Fingerprint fingerprint(std::uint64_t key) const { return fingerprints_.fingerprint(key); }
+  Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
   // One that nobody has: mostly one that somebody had.
   Location fresh() {
@@ -222,24 +225,11 @@ class DeviceFuzz {
       const Location found = arrays().location[i];
       if (there) expect(found != no_location, "a key that is there is found");
       // With signatures of its own, it and nothing else.
-      if (fingerprints_.are_unique()) expect(found == (there ? where_[keys[i]] : no_location), "what is found");
+      if (signatures_ == 0) expect(found == (there ? where_[keys[i]] : no_location), "what is found");
     }
   }
 
-  // Keys' fingerprints as cuckoo_fuzz has them.
-  class Fingerprints {
-   public:
-    Fingerprints(std::uint32_t buckets, std::uint32_t signatures)
-        : check_(buckets, signatures), are_unique_(signatures == 0) {}
-    Fingerprint fingerprint(std::uint64_t key) const { return check_.fingerprint(key); }
-    bool are_unique() const { return are_unique_; }
-
-   private:
-    CuckooCheck check_;
-    bool are_unique_;
-  };
-
-  const Fingerprints fingerprints_;
+  const std::uint32_t signatures_;
   const DeviceArray<Bucket> buckets_;
   const DeviceArray<std::uint32_t> winners_;
   CheckTable copy_;  // of the device's, when it was last looked at

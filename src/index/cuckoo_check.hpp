@@ -20,6 +20,15 @@ inline std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ x >> 33;
 }
 
+// A key's fingerprint; `signatures` bounds how many signatures there are (0: 2^32 - 1), so that equal ones can be
+// forced.
+inline Fingerprint check_fingerprint(std::uint64_t key, std::uint32_t signatures) {
+  const std::uint64_t h = mix_bits(key + 1);
+  auto signature = static_cast<std::uint32_t>(h >> 32);
+  if (signatures != 0) signature = static_cast<std::uint32_t>(mix_bits(signature % signatures + 7));
+  return {signature != 0 ? signature : 1, static_cast<std::uint32_t>(h)};
+}
+
 // A table and its view, without a budget.
 class CheckTable {
  public:
@@ -49,8 +58,8 @@ class CheckTable {
 };
 
 // Drives all kinds of lanes that this processor has through one sequence of operations. Every answer is compared with
-// the model's, and all tables must stay the same byte for byte. Keys are numbers; `signatures` bounds how many
-// signatures there are (0: 2^32 - 1), so that equal ones can be forced.
+// the model's, and all tables must stay the same byte for byte. Keys are numbers; `signatures`: see
+// check_fingerprint().
 class CuckooCheck {
  public:
   CuckooCheck(std::uint32_t buckets, std::uint32_t signatures) : signatures_(signatures) {
@@ -65,12 +74,7 @@ class CuckooCheck {
   std::uint64_t operations() const { return operations_; }
   const std::string& problem() const { return problem_; }  // empty: none
 
-  Fingerprint fingerprint(std::uint64_t key) const {
-    const std::uint64_t h = mix_bits(key + 1);
-    auto signature = static_cast<std::uint32_t>(h >> 32);
-    if (signatures_ != 0) signature = static_cast<std::uint32_t>(mix_bits(signature % signatures_ + 7));
-    return {signature != 0 ? signature : 1, static_cast<std::uint32_t>(h)};
-  }
+  Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
   void insert(std::uint64_t key) {
     if (model_.contains(key)) return remove(key);

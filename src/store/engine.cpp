@@ -417,8 +417,10 @@ void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
   clock_.tick();
   if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers sleep
-  if (file_) save_clock();
-  if (file_) drop_unwritten();
+  if (file_) {
+    save_clock();
+    drop_unwritten();
+  }
   apply_due_flush();
   if (index_->place() == Index::Place::leaving) bring_index_back();
   shrink();

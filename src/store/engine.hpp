@@ -205,8 +205,8 @@ class Engine {
 
   std::mutex flush_mutex_;
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
-  std::uint32_t unwritten_said_s_ = 0;         // when it was last said that the file cannot be written; 0: never
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
+  std::uint32_t unwritten_said_s_ = 0;         // when it was last said that the file cannot be written; 0: never
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0};
   std::atomic<unsigned> automove_{1};
