@@ -188,7 +188,8 @@ Result run(const Mix& mix, int launches) {
     const KeyHistory::Counts& seen = result.counts;
     const bool all_seen = seen.hits != 0 && seen.final_misses != 0 && seen.decided != 0 &&
                           (mix.images_bytes == 0 || (seen.images != 0 && seen.images_changed != 0)) &&
-                          (mix.faults_every == 0 || rig.replica.stats().failures != 0);
+                          (mix.faults_every == 0 || rig.replica.stats().failures != 0) &&
+                          (!mix.waits || !mix.relieve || rig.replica.stats().relieved != 0);
     return !all_seen && result.launches < 100 * all;
   };
   while ((result.launches < all || unmet()) && result.problem.empty()) {
@@ -200,7 +201,8 @@ Result run(const Mix& mix, int launches) {
     if (mix.waits && result.launches >= waits_at) {
       waits_at = result.launches + 16;
       const std::uint64_t relieved = rig.replica.stats().relieved;
-      while (mix.relieve ? rig.replica.stats().relieved == relieved : rig.log.recording()) {
+      // A ring may be full although they relieve: one that is about to may have lost its processor. Then the log is off.
+      while (rig.log.recording() && (!mix.relieve || rig.replica.stats().relieved == relieved)) {
         allowed.fetch_add(1, std::memory_order_relaxed);
         std::this_thread::yield();
       }
