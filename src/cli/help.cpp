@@ -68,6 +68,7 @@ constexpr std::array exits{
     ExitText{"67, 77", "no such user, or not allowed to become it"},
     ExitText{"71", "the system refused something: an address in use, no memory, a limit"},
     ExitText{"73", "the pid file cannot be written (`tandem serve`; only a warning in `tandem memcached`)"},
+    ExitText{"74", "a page of the memory file cannot be read back"},
     ExitText{"1", "a bad value where memcached exits with 1 (`tandem memcached`)"},
 };
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cli/system_call_filter.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
+#include "heap/bus_error.hpp"
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 #include "planner/planner.hpp"
@@ -169,6 +170,7 @@ int run_server(Settings settings, ServerStyle style) {
   }
   hold_signals();
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
+  end_by_bus_errors_with(EX_IOERR);
   settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
   settings.engine.devices = open_gpus(settings, settings.engine.log);
   if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {

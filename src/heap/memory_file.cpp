@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
+#include "heap/bus_error.hpp"
 
 namespace tandem {
 namespace {
@@ -98,6 +99,7 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
     void* const at = mmap(nullptr, pages_at, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (at == MAP_FAILED) fail_errno("cannot be mapped");
     metadata_ = static_cast<char*>(at);
+    guard_against_bus_errors(*this);
     find_page_end();
     // Before anything in it changes, and in this order: a file in use has always the id of its system.
     std::uint64_t boot_id[2];
@@ -106,6 +108,7 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
     header()->state.store(FileHeader::in_use, std::memory_order_release);
     if (msync(metadata_, header_bytes, MS_SYNC) != 0) fail_errno("cannot be written");
   } catch (...) {
+    unguard(*this);
     if (metadata_ != nullptr) munmap(metadata_, pages_at);
     if (fd_ >= 0) close(fd_);
     throw;
@@ -113,6 +116,7 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
 }
 
 MemoryFile::~MemoryFile() {
+  unguard(*this);
   munmap(metadata_, pages_at);
   close(fd_);
 }
@@ -178,6 +182,8 @@ void MemoryFile::judge(const FileHeader& wanted) {
     return;
   } else if (state == FileHeader::spoiled || (state == FileHeader::in_use && is_unwritten)) {
     notice_ = "could not all be written to its disk";
+  } else if (state == FileHeader::unreadable) {
+    notice_ = "could not all be read back";
   } else if (state != FileHeader::in_use) {
     notice_ = "has a damaged header: no such state";
   } else if (!is_same_boot(h.boot_id)) {
@@ -223,8 +229,30 @@ bool MemoryFile::map_pages(void* at, std::uint64_t pages) noexcept {
   struct stat info{};
   if (fstat(fd_, &info) != 0) return false;
   if (static_cast<std::uint64_t>(info.st_size) < bytes && ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return false;
-  return mmap(at, pages * page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
-              static_cast<off_t>(pages_at)) != MAP_FAILED;
+  if (mmap(at, pages * page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
+           static_cast<off_t>(pages_at)) == MAP_FAILED) {
+    return false;
+  }
+  pages_bytes_.store(pages * page_bytes, std::memory_order_relaxed);
+  pages_.store(static_cast<const char*>(at), std::memory_order_release);
+  return true;
+}
+
+bool MemoryFile::has(const void* at) const noexcept {
+  const auto is_in = [at](const char* begin, std::uint64_t bytes) {
+    return begin != nullptr && reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(begin) < bytes;
+  };
+  return is_in(metadata_, pages_at) ||
+         is_in(pages_.load(std::memory_order_acquire), pages_bytes_.load(std::memory_order_relaxed));
+}
+
+void MemoryFile::mark_unreadable() const noexcept {
+  // One that was cut short would get a header that is none, and not be known as ours any more.
+  struct stat info{};
+  if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < header_bytes) return;
+  const std::uint64_t state = FileHeader::unreadable;
+  [[maybe_unused]] const ssize_t written = pwrite(fd_, &state, sizeof state, offsetof(FileHeader, state));
+  sync_file_range(fd_, 0, header_bytes, SYNC_FILE_RANGE_WRITE);
 }
 
 bool MemoryFile::allocate(PageId first, PageId end) const noexcept {

@@ -10,7 +10,7 @@
 //
 // Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
 //
-// Thread safety: allocate() and discard() from any thread; `saved()` holds atomics; lost_writes() from one thread at a
+// Thread safety: allocate(), discard(), has() and mark_unreadable() from any thread; `saved()` holds atomics; lost_writes() from one thread at a
 // time; the rest at start and end alone.
 #pragma once
 #include <atomic>
@@ -61,8 +61,8 @@ static_assert(FlushCas::width == cas_bits);
 struct FileHeader {
   static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
   static constexpr std::uint32_t version_now = 1;
-  // spoiled: some of it could not be written to the disk.
-  enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad };
+  // spoiled: some of it could not be written to the disk; unreadable: or not read from it.
+  enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad, unreadable = 0xbadbad };
 
   // Never changes once written.
   std::uint64_t magic;
@@ -127,6 +127,10 @@ class MemoryFile {
   // could not write it may drop, and read what was there before. No later process takes such a file over, as long as
   // the system or the disk keeps its header. Does not wait for the disk.
   int lost_writes() noexcept;
+  // Whether this is an address in the file.
+  bool has(const void* at) const noexcept;
+  // No later process takes the file over. Async-signal-safe, and touches nothing of it that is mapped (bus_error.hpp).
+  void mark_unreadable() const noexcept;
   // Writes everything to the disk, if there is one, and marks the file closed, unless something could not be written.
   // REQUIRES: nobody changes it any more.
   void close_in_order() noexcept;
@@ -143,6 +147,8 @@ class MemoryFile {
   std::string path_, notice_;
   int fd_ = -1;
   char* metadata_ = nullptr;
+  std::atomic<const char*> pages_ = nullptr;  // where pages are mapped
+  std::atomic<std::uint64_t> pages_bytes_ = 0;
   Found found_ = Found::nothing;
   PageId page_end_ = 1;
 };

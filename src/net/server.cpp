@@ -22,12 +22,14 @@ namespace {
 
 using namespace net;
 
-// Signals go to the thread that made the server, not to the threads started while this lives.
+// Signals go to the thread that made the server, not to the threads started while this lives; but for those that are of
+// what a thread itself does. Blocked, they end the process whatever handles them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    for (const int own : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) sigdelset(&all, own);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   SignalsBlocked(const SignalsBlocked&) = delete;
