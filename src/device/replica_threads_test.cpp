@@ -201,7 +201,8 @@ Result run(const Mix& mix, int launches) {
     if (mix.waits && result.launches >= waits_at) {
       waits_at = result.launches + 16;
       const std::uint64_t relieved = rig.replica.stats().relieved;
-      // A ring may be full although they relieve: one that is about to may have lost its processor. Then the log is off.
+      // A ring may be full although they relieve: one that is about to may have lost its processor. Then the log is
+      // off.
       while (rig.log.recording() && (!mix.relieve || rig.replica.stats().relieved == relieved)) {
         allowed.fetch_add(1, std::memory_order_relaxed);
         std::this_thread::yield();

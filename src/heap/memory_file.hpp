@@ -10,8 +10,8 @@
 //
 // Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
 //
-// Thread safety: allocate(), discard(), has() and mark_unreadable() from any thread; `saved()` holds atomics; lost_writes() from one thread at a
-// time; the rest at start and end alone.
+// Thread safety: allocate(), discard(), has() and mark_unreadable() from any thread; `saved()` holds atomics;
+// lost_writes() from one thread at a time; the rest at start and end alone.
 #pragma once
 #include <atomic>
 #include <cstdint>
