@@ -5,17 +5,11 @@
 #include <thread>
 #include <vector>
 
+#include "net/device_server_fixture.hpp"
 #include "net/limits.hpp"
-#include "net/net_test_client.hpp"
 
 namespace tandem::net::test {
 namespace {
-
-#if defined(TANDEM_SANITIZED)
-constexpr int less = 10;
-#else
-constexpr int less = 1;
-#endif
 
 struct DeviceServer {
   explicit DeviceServer(const SimOptions& sim = {}, Preset preset = Preset::mirrored,
@@ -54,42 +48,6 @@ struct DeviceServer {
   std::shared_ptr<SimDevice> device;  // the last one
   TestServer server;
 };
-
-// A client with keys of its own: pipelines sets and gets of every age, and checks all answers.
-void talk(int port, int self, int rounds) {
-  Client c(port);
-  for (int round = 0; round < rounds; ++round) {
-    constexpr int keys = 200;
-    std::string requests, expected;
-    for (int k = 0; k < keys; ++k) {
-      const std::string key = "k" + std::to_string(self) + ":" + std::to_string(k);
-      const auto value = [&](int of) { return std::to_string(k) + "@" + std::to_string(of); };
-      const auto hit = [&](const std::string& v) {
-        return "VALUE " + key + " 0 " + std::to_string(v.size()) + "\r\n" + v + "\r\nEND\r\n";
-      };
-      requests += "get " + key + "\r\n";
-      expected += round == 0 || k % 5 == 4 ? "END\r\n" : hit(value(round - 1));
-      requests += "set " + key + " 0 0 " + std::to_string(value(round).size()) + "\r\n" + value(round) + "\r\n";
-      expected += "STORED\r\n";
-      requests += "get " + key + "\r\n";
-      expected += hit(value(round));
-      if (k % 5 == 4) {
-        requests += "delete " + key + "\r\nget " + key + "\r\n";
-        expected += "DELETED\r\nEND\r\n";
-      }
-    }
-    std::thread sender([&] { EXPECT_TRUE(c.send(requests)); });
-    const std::string got = c.read(expected.size());
-    sender.join();
-    ASSERT_TRUE(got == expected) << "client " << self << ", round " << round;
-  }
-}
-
-void talk_together(int port, int clients, int rounds) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < clients; ++i) threads.emplace_back([=] { talk(port, i, rounds); });
-  for (std::thread& t : threads) t.join();
-}
 
 // Each device has its share of the keys.
 TEST(DeviceServer, SeveralDevicesShareTheIndex) {

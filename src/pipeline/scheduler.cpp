@@ -19,6 +19,9 @@ constexpr auto awake = std::chrono::microseconds(200);
 // fills up.
 constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(64);
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
+// A replica for which the device had no memory, or whose copies failed, is tried again after so long, then after twice
+// that: what others do with the device comes and goes.
+constexpr auto start_again = std::chrono::milliseconds(500), start_again_max = std::chrono::milliseconds(60'000);
 // Keys come and go, and other programs on the machine.
 constexpr auto measure_every = std::chrono::seconds(10);
 constexpr auto measure_again = std::chrono::milliseconds(100);  // when it could not be done
@@ -31,6 +34,7 @@ Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions
       replica_(replica),
       options_(options),
       round_trip_(round_trip),
+      start_pause_(start_again),
       cycle_us_(options.cycle.count()),
       queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min),
       wakeup_(options.wakeup != nullptr ? options.wakeup : std::make_shared<WakeUp>()) {
@@ -128,16 +132,37 @@ bool Scheduler::can_launch() const noexcept {
 // The replica's own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
-  std::atomic<bool>& one_is_gone = *options_.one_is_gone;
-  if (state_ == ReplicaState::absent || state_ == ReplicaState::lost) {
-    one_is_gone.store(true, std::memory_order_relaxed);
-  } else if (one_is_gone.load(std::memory_order_relaxed)) {
-    replica_.stop();
-    state_ = ReplicaState::absent;
-  }
+  go_with_others();
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
   return state_ == ReplicaState::uploading || replica_.is_busy();
+}
+
+void Scheduler::go_with_others() noexcept {
+  std::atomic<unsigned>& gone = *options_.gone;
+  if (is_gone_ && state_ == ReplicaState::current) {
+    is_gone_ = false;
+    gone.fetch_sub(1, std::memory_order_relaxed);
+    start_pause_ = start_again;
+  } else if (is_gone_ && state_ == ReplicaState::absent && Steady::now() >= start_again_after_) {
+    state_ = replica_.start();
+    start_pause_ = std::min(2 * start_pause_, start_again_max);
+    start_again_after_ = Steady::now() + start_pause_;
+  }
+  if (is_gone_) return;
+  if (waits_for_others_) {
+    if (gone.load(std::memory_order_relaxed) != 0) return;
+    waits_for_others_ = false;
+    state_ = replica_.start();
+  } else if (state_ == ReplicaState::absent || state_ == ReplicaState::lost) {
+    is_gone_ = true;
+    gone.fetch_add(1, std::memory_order_relaxed);
+    start_again_after_ = Steady::now() + start_pause_;
+  } else if (gone.load(std::memory_order_relaxed) != 0) {
+    waits_for_others_ = true;
+    replica_.stop();
+    state_ = ReplicaState::absent;
+  }
 }
 
 // Its work has the same deadline as a launch.

@@ -40,9 +40,9 @@ struct SchedulerOptions {
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
   // What the thread sleeps on, if others than who hands over batches wake it; nullptr: its own.
   std::shared_ptr<WakeUp> wakeup = nullptr;
-  // Shared by the schedulers of one index: when the replica of one is gone for good, nobody asks the others any more,
-  // and they give up theirs.
-  std::shared_ptr<std::atomic<bool>> one_is_gone = std::make_shared<std::atomic<bool>>(false);
+  // How many of the schedulers of one index, which share this, have no replica. While there are any nobody asks the
+  // others, and they do without theirs.
+  std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
 };
 
 // Counted since the start. Thread safety: one scheduler adds, anybody reads.
@@ -124,6 +124,7 @@ class Scheduler {
   void launch() noexcept;
   void land() noexcept;
   bool follow() noexcept;
+  void go_with_others() noexcept;
   void watch_replica() noexcept;
   void measure() noexcept;
   bool is_measure_due() const noexcept;
@@ -140,6 +141,10 @@ class Scheduler {
   std::atomic<DevicePart*> queue_{nullptr};  // last handed over first
   std::vector<DevicePart*> ready_;
   ReplicaState state_ = ReplicaState::absent;
+  bool is_gone_ = false;           // it has no replica of itself, and counts among options_.gone
+  bool waits_for_others_ = false;  // it has none because of others
+  TimePoint start_again_after_{};
+  std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
   DeviceMark replica_waits_for_ = 0;
   Waiting replica_waiting_;
