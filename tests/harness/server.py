@@ -98,15 +98,15 @@ class Server:
     def describe(self, what: str) -> str:
         return f"{what}\n  command: {' '.join(self.command)}\n  its output ends with:\n{self.output()[-4000:]}"
 
-    def address(self) -> str | tuple[str, int]:
-        return str(self.unix_path) if self.unix_path is not None else (HOST, self.port)
+    def address(self, host: str = HOST) -> str | tuple[str, int]:
+        return str(self.unix_path) if self.unix_path is not None else (host, self.port)
 
-    def connect(self, timeout_s: float = 10.0) -> socket.socket:
+    def connect(self, timeout_s: float = 10.0, host: str = HOST) -> socket.socket:
         family = socket.AF_UNIX if self.unix_path is not None else socket.AF_INET
         connection = socket.socket(family)
         connection.settimeout(timeout_s)
         try:
-            connection.connect(self.address())
+            connection.connect(self.address(host))
         except OSError:
             connection.close()
             raise
