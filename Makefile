@@ -57,9 +57,9 @@ soak-schedules: ## each kind of seeded schedule for SOAK_SECONDS (default 60), f
 	@TANDEM_SCHEDULES_SECONDS=$(or $(SOAK_SECONDS),60) TANDEM_SCHEDULES_SEED=$${SEED:-$$((RANDOM * 32768 + RANDOM))} \
 	  build/venv/bin/python -m pytest -q -s tests/schedules -k test_every_schedule
 
-soak-faults: build ## more failed allocations and mappings, interrupted calls, connections and lost datagrams (FAULTS times as many as `make test`, default 20)
+soak-faults: build ## more failed allocations and mappings, interrupted calls, connections and lost packets (FAULTS times as many as `make test`, default 20)
 	@scripts/setup test
-	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py tests/integration/test_allocations.py tests/integration/test_mappings.py tests/integration/test_storms.py
+	@TANDEM_FAULTS=$(FAULTS) build/venv/bin/python -m pytest -q -s --timeout 3000 tests/integration/test_faults.py tests/integration/test_allocations.py tests/integration/test_mappings.py tests/integration/test_storms.py tests/integration/test_network.py
 
 test-clients: build ## stock clients in Python, Go, Java, Node and C, on Tandem and on memcached
 	@scripts/setup clients
