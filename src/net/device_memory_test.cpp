@@ -46,6 +46,16 @@ ServerOptions with(Preset preset) {
   return o;
 }
 
+// A TestServer that does not wait for its devices.
+struct PatientServer {
+  PatientServer(const ServerOptions& options, const EngineOptions& engine_options)
+      : engine(engine_options), server(options, engine) {}
+  int port() const { return server.tcp_port(); }
+
+  Engine engine;
+  Server server;
+};
+
 bool serves(int port) {
   Client c(port);
   return c.stats("gpu").at("gpu:serves") == "yes";
@@ -91,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(On, DeviceMemory, testing::ValuesIn(kinds()),
 TEST_P(DeviceMemory, IsTakenWhenTheServerStarts) {
   const Devices devices = GetParam().make();
   std::optional<Hog> hog(std::in_place, *devices.back());
-  TestServer s(with(Preset::mirrored), beside(devices, Preset::mirrored));
+  PatientServer s(with(Preset::mirrored), beside(devices, Preset::mirrored));
   talk_together(s.port(), 4, 2);
   store_many(s.port(), 0, 20'000);
   talk(s.port(), 10, 2);
@@ -104,7 +114,7 @@ TEST_P(DeviceMemory, IsTakenWhenTheServerStarts) {
 
 TEST_P(DeviceMemory, IsTakenWhenTheIndexGrows) {
   const Devices devices = GetParam().make();
-  TestServer s(with(Preset::mirrored), beside(devices, Preset::mirrored));
+  PatientServer s(with(Preset::mirrored), beside(devices, Preset::mirrored));
   ASSERT_TRUE(eventually([&] { return serves(s.port()); }));
   talk(s.port(), 0, 2);
   std::optional<Hog> hog(std::in_place, *devices.back());
@@ -124,7 +134,7 @@ TEST_P(DeviceMemory, IsTakenWhenTheIndexGrows) {
 void meet_a_wild_access(Preset preset) {
   const std::shared_ptr<Device> device = make_cuda_device(0);
   const bool has_values = preset == Preset::mirrored;
-  TestServer s(with(preset), beside({device}, preset, has_values ? std::uint64_t{16} << 20 : 0));
+  PatientServer s(with(preset), beside({device}, preset, has_values ? std::uint64_t{16} << 20 : 0));
   ASSERT_TRUE(eventually([&] { return serves(s.port()); }));
   talk_together(s.port(), 4, 2);
   std::atomic<int> next{100};
