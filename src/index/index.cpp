@@ -112,6 +112,11 @@ std::uint64_t Index::item_count() const noexcept {
 }
 
 std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
+std::uint64_t Index::bytes_kept() const noexcept {
+  std::uint64_t bytes = table_bytes();
+  for (const auto& overlay : overlays_) bytes += overlay->bytes();
+  return bytes;
+}
 
 // Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
 // line says now.

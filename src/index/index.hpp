@@ -235,6 +235,7 @@ class Index {
   }
   std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
   std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
+  std::uint64_t bytes_kept() const noexcept;   // of the budget, to the end: tables, and records of unfinished writes
   std::string_view lanes() const noexcept { return ops_.name; }
 
   // Calls f(const Table&, cell index, Cell) for every cell in use of all tables in use. For tests and tools. REQUIRES:

@@ -41,7 +41,7 @@ Overlay::Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget&
   free_ = records != 0 ? 0 : none;
 }
 
-Overlay::~Overlay() { budget_.give_back(std::uint64_t{record_count_} * sizeof(Record)); }
+Overlay::~Overlay() { budget_.give_back(bytes()); }
 
 std::uint32_t Overlay::next_number() noexcept {
   static std::atomic<std::uint32_t> threads{0};

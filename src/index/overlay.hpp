@@ -70,6 +70,7 @@ class Overlay {
   ~Overlay();
   Overlay(const Overlay&) = delete;
   Overlay& operator=(const Overlay&) = delete;
+  std::uint64_t bytes() const noexcept { return std::uint64_t{record_count_} * sizeof(Record); }  // of the budget
 
   // --- writers
 

@@ -129,7 +129,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   };
 
   look();
-  states[0].refuse_first = std::exchange(index_is_full_, false);
+  states[0].refuse_first = std::exchange(refuses_next_, false);
   task::memory(context_, batch, states[0]);
   timer.lap(Task::memory, states[0].strip.size());
   if (TD_UNLIKELY(looked_end != states[0].strip.end)) looked_end = batch.size();  // it was cut: nothing follows
@@ -178,7 +178,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   StripState state;
   state.strip = strip_at(batch, begin);
   state.now_s = context_.shared.clock.now_s();
-  state.refuse_first = std::exchange(index_is_full_, false);
+  state.refuse_first = std::exchange(refuses_next_, false);
   look_at(batch, state);
   timer.lap(Task::index, 0);
   task::memory(context_, batch, state);
@@ -205,10 +205,11 @@ bool Executor::is_ready(const Batch& batch, std::uint32_t begin) const noexcept 
   return TD_LIKELY(!context_.shared.index.on_device()) || batch.searched_at(begin);
 }
 
-// The slots that MM prepared are at hand for the next attempt.
+// The slots that MM prepared are at hand for the next attempt, and what MM refused is not asked for again: waiting for
+// it lets go of what the device found each time.
 std::uint32_t Executor::start_over(Batch& batch, StripState& state) noexcept {
   const std::uint32_t begin = state.strip.begin;
-  index_is_full_ = state.refuse_first;
+  refuses_next_ = state.refuse_first || (!state.plain_reads && state.refused[0] == Status::out_of_memory);
   task::cut(context_, batch, state, begin);
   context_.epoch.exit();
   return begin;
@@ -226,7 +227,7 @@ void Executor::look_at(Batch& batch, StripState& state) noexcept {
 
 void Executor::make_room(const Batch& batch, std::uint32_t i) noexcept {
   if (batch.query(i).opcode == Opcode::nothing) return;  // taken back by the writer
-  index_is_full_ = !task::make_index_room(context_, batch.fingerprints()[i]);
+  refuses_next_ = !task::make_index_room(context_, batch.fingerprints()[i]);
 }
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ class Executor {
 
   Context& context_;
   std::uint64_t stored_at_check_ = 0;
-  bool index_is_full_ = false;  // neither growth nor eviction gave the next query a cell
+  bool refuses_next_ = false;  // the next query is answered out_of_memory: nothing gave it a slot, or a cell
 };
 
 }  // namespace tandem

@@ -351,7 +351,7 @@ bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
   // The index does not get smaller, and items need the other half.
   const std::uint64_t bytes_min = std::max<std::uint64_t>(
       {4 * page_bytes, 2 * options_.item_bytes_max,
-       static_cast<std::uint64_t>(static_cast<double>(index_->table_bytes()) / index_share_max)});
+       static_cast<std::uint64_t>(static_cast<double>(index_->bytes_kept()) / index_share_max)});
   if (bytes < bytes_min || bytes > heap_->reserved_bytes()) return false;
   if (!options_.evict && bytes < budget_.used_bytes()) return false;
   budget_.set_limit(bytes);

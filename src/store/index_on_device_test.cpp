@@ -31,11 +31,12 @@ constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
 struct StoreOnDevice {
   explicit StoreOnDevice(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
                          const std::string& memory_file = {}, std::uint64_t hash_seed = 0,
-                         std::uint32_t change_cycles = 2)
-      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed, change_cycles)) {}
+                         std::uint32_t change_cycles = 2, bool evict = true)
+      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed, change_cycles, evict)) {}
   EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed,
-                        std::uint32_t change_cycles) {
+                        std::uint32_t change_cycles, bool evict) {
     EngineOptions o;
+    o.evict = evict;
     o.memory_bytes = memory_bytes;
     o.item_bytes_max = std::min<std::uint64_t>(o.item_bytes_max, memory_bytes / 4);
     o.huge_pages = false;
@@ -267,6 +268,39 @@ TEST(IndexOnDevice, EvictsForMemory) {
     ASSERT_EQ(caller.get(key), value);
   }
   EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
+}
+
+// What is refused is answered, however often its wait let go of what the device had found.
+TEST(IndexOnDevice, AStoreThatIsFullRefuses) {
+  StoreOnDevice store(sims(1), 8 * test_mib, {}, 0, 2, false);
+  Caller caller(store.engine);
+  const std::string value(10'000, 'v');
+  int stored = 0;
+  while (caller.set("key" + std::to_string(stored), value)) ++stored;
+  ASSERT_GT(stored, 300);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(caller.run(Opcode::store, "another", value), Status::out_of_memory);
+    EXPECT_EQ(caller.get("key" + std::to_string(i)), value);
+  }
+  EXPECT_EQ(caller.run(Opcode::remove, "key0"), Status::removed);
+  EXPECT_TRUE(caller.set("another", value));
+  EXPECT_TRUE(store.is_on_device());
+}
+
+// What the index has beside its tables is no room for items.
+TEST(IndexOnDevice, TheLowestLimitHasRoomForItems) {
+  StoreOnDevice store(sims(1), 256 * test_mib);
+  Caller caller(store.engine);
+  ASSERT_TRUE(caller.set("first", "v"));
+  std::uint64_t limit = test_mib;
+  while (!store.engine.set_memory_limit(limit)) limit += test_mib;
+  EXPECT_LT(limit, 64 * test_mib);
+  EXPECT_TRUE(soon([&] { return store.engine.stats().memory_used_bytes <= limit; }));
+  const std::string value(1000, 'v');
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(caller.set("key" + std::to_string(i), value)) << i;
+    ASSERT_EQ(caller.get("key" + std::to_string(i)), value);
+  }
 }
 
 // Dead items that the device's table still names do not count.

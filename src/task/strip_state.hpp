@@ -11,7 +11,7 @@ struct StripState {
   std::uint32_t now_s = 0;
   std::uint64_t flush_cas = 0;
   std::uint32_t left = 0;        // queries that search() left to search_rest(): bit i is the strip's query i
-  bool refuse_first = false;     // the first query's write has no room in the index: it is answered out_of_memory
+  bool refuse_first = false;     // there is no room for the first query's write: it is answered out_of_memory
   bool plain_reads = true;       // only gets that change nothing: KC may run as one tight loop
   std::uint64_t need_bytes = 0;  // what the query needs for which MM has found no slot
   // Per query of the strip: the slot that MM prepared for what the query will write; no_location when it writes nothing
