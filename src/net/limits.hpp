@@ -69,7 +69,7 @@ inline constexpr std::uint64_t filling_share = 2;
 inline constexpr unsigned datagrams_per_pass = 64;
 // The largest UDP payload is 65,507 bytes; 17 lines more per slot spread the slots' first lines over the cache's sets.
 inline constexpr std::size_t datagram_slot_bytes = 64 * 1024 + 17 * 64;
-// A longer answer to one datagram is dropped (and counted): memcached's default largest item and some more.
+// What more is answered to one datagram is dropped (and counted): memcached's default largest item and some more.
 inline constexpr std::size_t udp_reply_bytes_max = 2 * 1024 * 1024;
 inline constexpr std::size_t udp_payload_bytes_max = udp_datagram_bytes_max - udp_frame_bytes;
 

@@ -98,6 +98,37 @@ TEST(Udp, ARepliesBoundIsKept) {
   EXPECT_EQ(tcp.set("m", "small"), "STORED\r\n");
 }
 
+// Whoever is named as its sender gets no more for one datagram than for the longest single answer, and a worker is not
+// kept from others by what one datagram asks for.
+TEST(Udp, ADatagramHasItsShareOfAnswers) {
+  UdpServer s(1);
+  Client tcp(s.port());
+  ASSERT_EQ(tcp.set("m", std::string(1'000'000, 'm')), "STORED\r\n");
+  std::uint64_t datagrams = 0;
+  // Bytes of the answers to a datagram full of this command.
+  const auto answers = [&](std::string_view command) {
+    std::string many;
+    while (many.size() + command.size() < 60'000) many += command;
+    tcp.stat("bytes_written");
+    const std::uint64_t before = tcp.stat("bytes_written");
+    UdpClient(s.udp()).send(1, many);
+    ++datagrams;
+    EXPECT_TRUE(eventually([&] { return tcp.stat("udp_requests", "tandem") == datagrams; }));
+    tcp.stat("bytes_written");  // of a later pass than the datagram's
+    return tcp.stat("bytes_written") - before;
+  };
+  constexpr std::uint64_t statistics = 60'000;  // of this test, some
+  const std::uint64_t values = answers("get m\r\n"), lines = answers("get none\r\n"),
+                      controls = answers("verbosity 0\r\n");
+  EXPECT_GT(values, 2'000'000u);
+  EXPECT_LT(values, udp_reply_bytes_max + udp_reply_bytes_max / 100 + statistics);
+  constexpr std::uint64_t line_bytes = udp_frame_bytes + 5, ok_bytes = udp_frame_bytes + 4;
+  EXPECT_GE(lines, 1280 * line_bytes);
+  EXPECT_LT(lines, 1280 * line_bytes + statistics);  // 5,454 were asked for
+  EXPECT_GE(controls, 20 * ok_bytes);
+  EXPECT_LT(controls, 20 * ok_bytes + statistics);  // 4,285
+}
+
 TEST(Udp, ManyClients) {
   UdpServer s(3);
   std::vector<std::thread> threads;

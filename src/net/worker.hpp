@@ -80,7 +80,9 @@ class Worker final : private ResponseWriter {
     bool open;
     bool skips;  // queries from some place on are not executed; `rest` is where they begin
     UdpReply reply;
-    std::uint64_t received_at = 0, sent_at = 0;  // ticks, in a sampled pass; 0: not known
+    std::uint64_t received_at = 0, sent_at = 0;     // ticks, in a sampled pass; 0: not known
+    std::uint64_t controls = 0;                     // executed in this pass
+    std::uint64_t messages = 0, message_bytes = 0;  // replies to a datagram
   };
   // A batch and what belongs to it from RV to SD: whose it is, and what its queries point into.
   struct Intake {
@@ -176,7 +178,7 @@ class Worker final : private ResponseWriter {
   void open_output(Entry& entry) noexcept;
   void mark_output(Entry& entry) noexcept;
   void open_message(Entry& entry);
-  void end_message(Entry& entry);
+  bool end_message(Entry& entry);
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
   void skip_from(Batch& batch, std::uint32_t i);

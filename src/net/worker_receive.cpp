@@ -293,8 +293,8 @@ void Worker::execute(bool goes_on) {
     in_.scratch.clear();
   }
   Entry last = in_.entries.back();
-  if (goes_on &&
-      (last.connection->is_blocked() || last.connection->is_closed() || last.connection->stream != nullptr)) {
+  if (goes_on && (last.skips || last.connection->is_blocked() || last.connection->is_closed() ||
+                  last.connection->stream != nullptr)) {
     in_.entries.back().stop = Stop::yield;
     goes_on = false;
   }

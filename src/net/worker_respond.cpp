@@ -17,6 +17,11 @@ namespace {
 // A get of the text protocol that changed nothing: executing it once more gives the client the same.
 bool is_repeatable(const Query& q) noexcept { return q.is_plain_read() && !q.has(option::meta); }
 
+// The query behind this one is of the same connection or datagram.
+bool has_more(const Batch& batch, std::uint32_t i) noexcept {
+  return i + 1 < batch.size() && batch.query(i + 1).connection == batch.query(i).connection;
+}
+
 bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
 
 // The connection's replies go through OpenSSL.
@@ -53,10 +58,13 @@ void Worker::control(Batch& batch, std::uint32_t i) {
       }
     }
     mark_output(entry);
-    if (entry.connection == nullptr) end_message(entry);
-    const bool has_more = i + 1 < batch.size() && batch.query(i + 1).connection == batch.query(i).connection;
-    if (TD_UNLIKELY(has_more && entry.connection != nullptr && entry.connection->stream != nullptr))
+    // Each may take as long as a hundred other requests: after some it is others' turn.
+    const bool had_share = ++entry.controls >= state_.options.requests_per_event;
+    const bool goes_on = entry.connection == nullptr ? end_message(entry) : entry.connection->stream == nullptr;
+    if (TD_UNLIKELY(!goes_on || had_share) && has_more(batch, i)) {
+      if (goes_on && entry.connection != nullptr) counters_.conn_yields.add();
       skip_from(batch, i + 1);
+    }
   }
   flush_if_large(batch, i + 1);
 }
@@ -116,8 +124,11 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, i, next, entry.reply.port->fd());
     mark_output(entry);
     message_open_ = !ends;
-    if (ends) end_message(entry);
     i = next;
+    if (!ends || end_message(entry)) continue;
+    if (!has_more(batch, next - 1)) return;
+    sent_ = true;  // what is skipped was looked at in this epoch
+    return skip_from(batch, next);
   }
 }
 
@@ -142,18 +153,22 @@ void Worker::open_message(Entry& entry) {
   output_.commit(udp_frame_bytes);
 }
 
-// A datagram's command is answered: its reply is what the entry wrote since it was opened.
-void Worker::end_message(Entry& entry) {
+// A datagram's command is answered: its reply is what the entry wrote since it was opened. False: the datagram has had
+// its share of answers.
+bool Worker::end_message(Entry& entry) {
   const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
   entry.open = false;
   const std::uint64_t bytes = range.copied_bytes() + range.pinned_bytes();
-  if (bytes == udp_frame_bytes || bytes > udp_reply_bytes_max) {  // a quiet command; too long a reply
-    if (bytes > udp_reply_bytes_max) counters_.udp_replies_dropped.add();
+  const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
+  if (bytes == udp_frame_bytes || !fits) {  // a quiet command; too long a reply
+    if (!fits) counters_.udp_replies_dropped.add();
     drop_pins(range);
     output_.truncate(range.begin, range.externals_begin);
-    return;
+    return fits;
   }
+  entry.message_bytes += bytes;
   messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+  return ++entry.messages < state_.options.requests_per_event * queries_per_request_of_event;
 }
 
 // After some replies: sends what there is when it is much. `next`: the query after the last answered one.
@@ -163,7 +178,7 @@ void Worker::flush_if_large(Batch& batch, std::uint32_t next) {
     // A datagram's command goes on: its reply must be whole before it is sent, or too long to be.
     Entry& entry = in_.entries[written_ - 1];
     const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
-    if (range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
+    if (entry.message_bytes + range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
     end_message(entry);
     message_open_ = false;
     skip_from(batch, next);
