@@ -42,7 +42,12 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
 
 def text_words(root: Path) -> set[str]:
     """Words that the parsers compare with, of commands and of what follows them."""
-    parsers = source(root, "src/protocol/text_parser.cpp", "src/protocol/admin.cpp", "src/net/control*.cpp")
+    parsers = source(
+        root,
+        *(f"src/protocol/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
+        "src/net/control*.cpp",
+        "src/net/telemetry.cpp",
+    )
     words = set(re.findall(r'(?:command|group|words_?\[\d\]|text) == "([a-z_]+)"', parsers))
     words |= set(re.findall(r'\{"([a-z]+)", (?:watch_event|DebugItem)::', parsers))
     return words | set(re.findall(r'last_is\("([a-z]+)"\)', parsers))
@@ -75,7 +80,7 @@ def settings(root: Path) -> set[str]:
 
 def memcached_options(root: Path) -> set[str]:
     page = source(root, "docs/options.md")
-    table = page[page.index("`-p, --port") :]
+    table = page[page.index("`-l, --listen") :]
     names = set()
     for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):
         for name in cell.split(", "):

@@ -1,5 +1,5 @@
-// Any bytes as a TOML file, a calibration, a size and a time: settings in range, lines that a cycle can be chosen by,
-// or an error in words, nothing else.
+// Any bytes as a TOML file, a calibration, a size, a time and an address: settings in range, lines that a cycle can be
+// chosen by, a port, or an error in words, nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -7,6 +7,7 @@
 #include "cli/calibration_file.hpp"
 #include "cli/config_file.hpp"
 #include "cli/value.hpp"
+#include "net/endpoint.hpp"
 
 using namespace tandem::cli;
 
@@ -22,6 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint64_t seconds = parse_seconds(text);
     TD_ASSERT(parse_seconds(format_seconds(seconds)) == seconds);
   } catch (const ValueError& error) {
+    TD_ASSERT(*error.what() != 0);
+  }
+  try {
+    const tandem::net::Endpoint endpoint = tandem::net::parse_endpoint(text);
+    TD_ASSERT(endpoint.port >= -1 && endpoint.port <= 65535 && endpoint.host.size() <= size);
+  } catch (const std::invalid_argument& error) {
     TD_ASSERT(*error.what() != 0);
   }
   try {

@@ -1,16 +1,53 @@
 #include "net/log.hpp"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
 
 namespace tandem::net {
+namespace {
+
+// stderr may be a pipe or a terminal that nobody empties, and any client can have each request logged (`verbosity`):
+// lines for which there is no room at once are left out, so that no worker waits for them.
+class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (line.size() > PIPE_BUF) {  // a pipe that is ready takes so much whole
+      line.resize(PIPE_BUF);
+      line.data()[PIPE_BUF - 1] = '\n';
+    }
+    if (left_out_ != 0 && write_now(std::to_string(left_out_) + " lines were left out: stderr was full\n"))
+      left_out_ = 0;
+    if (!write_now({line.data(), line.size()})) ++left_out_;
+  }
+  void flush_() override {}
+
+  static bool write_now(std::string_view text) noexcept {
+    pollfd out{STDERR_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return false;
+    return write(STDERR_FILENO, text.data(), text.size()) >= 0;
+  }
+
+  std::uint64_t left_out_ = 0;
+};
+
+}  // namespace
 
 spdlog::logger& log() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
     if (auto registered = spdlog::get("tandem")) return registered;
-    return spdlog::stderr_logger_mt("tandem");
+    auto fresh = std::make_shared<spdlog::logger>("tandem", std::make_shared<Stderr>());
+    spdlog::initialize_logger(fresh);
+    return fresh;
   }();
   return *logger;
 }

@@ -156,7 +156,8 @@ class Parser {
 void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
                    const ProtocolOptions& options, Output& out);
 
-// A request as the log shows it: its line, or opcode and key.
+// A request as the log shows it: the first KiB of its line, or opcode and key; what a terminal could take for more than
+// text as \xNN.
 std::string request_text(const Query& query);
 
 // Where `stats` puts its lines: STAT name value.

@@ -173,10 +173,29 @@ void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, H
 }
 
 std::string request_text(const Query& query) {
-  if (!protocol::is_binary(query)) return std::string(query.wire, query.wire_bytes);
-  return "binary request " +
-         std::to_string(static_cast<unsigned>(static_cast<unsigned char>(query.wire[protocol::binary::at::opcode]))) +
-         " " + std::string(query.key_view());
+  constexpr std::size_t bytes_max = 1024;
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  const auto add = [&text](std::string_view bytes) {
+    for (const char c : bytes.substr(0, bytes_max)) {
+      if (c >= ' ' && c <= '~') {
+        text += c;
+      } else {
+        text += "\\x";
+        text += digits[static_cast<unsigned char>(c) >> 4];
+        text += digits[static_cast<unsigned char>(c) & 15];
+      }
+    }
+    if (bytes.size() > bytes_max) text += "...";
+  };
+  if (protocol::is_binary(query)) {
+    const char opcode = query.wire[protocol::binary::at::opcode];
+    text = "binary request " + std::to_string(static_cast<unsigned>(static_cast<unsigned char>(opcode))) + " ";
+    add(query.key_view());
+  } else {
+    add({query.wire, query.wire_bytes});
+  }
+  return text;
 }
 
 }  // namespace tandem

@@ -288,6 +288,43 @@ def test_verbosity_shows_commands(tandem: Callable[..., Server]) -> None:
         assert ("seen_in_the_log" in server.output()) == shown, option
 
 
+def test_the_log_shows_bytes_as_text(tandem: Callable[..., Server]) -> None:
+    """No client writes lines of its own into the log, or to the terminal that shows it."""
+    server = tandem("-vv")
+    ask(server, b"get \x1b[31mred\r\xff\r\n")
+    with server.connect() as connection:
+        key = b"k\n[warning] forged"
+        connection.sendall(b"\x80\x00" + len(key).to_bytes(2) + bytes(4) + len(key).to_bytes(4) + bytes(12) + key)
+        assert connection.recv(100)
+    assert "get \\x1b[31mred\\x0d\\xff\n" in server.output()
+    assert "binary request 0 k\\x0a[warning] forged\n" in server.output()
+
+
+def test_a_log_that_nobody_reads(tmp_path: Path, tandem: Callable[..., Server]) -> None:
+    """Lines for which a full pipe has no room are left out; no client waits for them, and the server ends when asked."""
+    fifo = tmp_path / "stderr"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        into_pipe = ["sh", "-c", f'exec "$@" 2>{fifo}', "sh", *command()]
+        server = Server(into_pipe, "-t", "2")
+        try:
+            assert ask(server, b"verbosity 3\r\n") == b"OK\r\n"
+            request = b"get " + b"k" * 200 + b"\r\n"
+            for _ in range(50):
+                assert ask(server, request * 20) == b"END\r\n" * 20
+            read = os.read(reader, 1 << 20)
+            ask(server, request)
+            assert b" lines were left out: stderr was full\n" in os.read(reader, 1 << 20)
+            assert read.endswith(b"\n")
+            for _ in range(50):
+                ask(server, request * 20)
+        finally:
+            server.close()
+    finally:
+        os.close(reader)
+
+
 def test_daemon_and_pid_file(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     port = free_port()
