@@ -63,6 +63,8 @@ inline constexpr std::uint64_t kept_bytes_total = std::uint64_t{64} * 1024 * 102
 // the memory limit, so that clients which neither read nor send cannot keep the store from storing.
 inline constexpr std::uint64_t pinned_share = 2;
 inline constexpr std::uint64_t filling_share = 2;
+// Where such a limit is reached, who has neither read nor sent for longer gives way to others.
+inline constexpr std::uint32_t stands_still_s = 2;
 
 // --- UDP
 // -----------------------------------------------------------------------------------------------------------------------------------

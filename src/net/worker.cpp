@@ -248,6 +248,26 @@ void Worker::save_memory() noexcept {
   close_later(*most);
 }
 
+// It has neither sent nor read for a while: nothing of it is in this pass.
+bool Worker::stands_still(const Connection& c) const noexcept {
+  const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
+  return !c.is_closed() && !c.in_flight && active_s < now_s && now_s - active_s > stands_still_s;
+}
+
+// Of those whose large value has not come whole; nullptr: none stands still.
+Connection* Worker::longest_still_filling() noexcept {
+  Connection* longest = nullptr;
+  const std::lock_guard lock(connections_mutex_);
+  for (Connection* c = connections_; c != nullptr; c = c->next) {
+    if (c->fill == nullptr || !stands_still(*c)) continue;
+    if (longest == nullptr ||
+        c->last_active_s.load(std::memory_order_relaxed) < longest->last_active_s.load(std::memory_order_relaxed))
+      longest = c;
+  }
+  return longest;
+}
+
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.
 void Worker::close_later(Connection& c, CloseReason reason) noexcept {
   if (c.is_closed()) return;

@@ -113,6 +113,8 @@ class Worker final : private ResponseWriter {
   void handle(const epoll_event& event);
   void end_pass() noexcept;
   void save_memory() noexcept;
+  bool stands_still(const Connection& c) const noexcept;
+  Connection* longest_still_filling() noexcept;
   void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
   void check_timeouts(std::uint32_t now_s);
   void close_idle(std::uint32_t now_s);
@@ -140,6 +142,7 @@ class Worker final : private ResponseWriter {
   bool received(Connection& c, std::ptrdiff_t bytes) noexcept;
   void add_entry(Connection* c, const char* begin, const char* end);
   void parse(Connection& c);
+  bool take_filling(std::uint64_t bytes) noexcept;
   bool begin_large(Connection& c);
   bool finish_fill(Connection& c);
   void run_batch(bool goes_on, bool here = false);

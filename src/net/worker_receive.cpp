@@ -222,12 +222,23 @@ void Worker::parse(Connection& c) {
   }
 }
 
+// A part of what values that have not come whole may take. Who has stopped sending one of this worker gives way.
+bool Worker::take_filling(std::uint64_t bytes) noexcept {
+  while (!state_.filling.take(bytes)) {
+    Connection* const still = longest_still_filling();
+    if (still == nullptr) return false;
+    counters_.closed_for_room.add();
+    close_later(*still);
+  }
+  return true;
+}
+
 // The parser stopped at a large value: gets a slot to receive it into, or has it refused. True: the last entry's input
 // is to be parsed on.
 bool Worker::begin_large(Connection& c) {
   c.large_waits = false;
   const LargeValue& large = c.parser.large();
-  const bool granted = state_.filling.take(large.value_bytes);
+  const bool granted = take_filling(large.value_bytes);
   Location location = no_location;
   if (granted) {
     location = state_.engine.begin_fill(*context_, large.key, large.client_flags, large.value_bytes, large.expiry_s,

@@ -316,8 +316,8 @@ bool Worker::hold(Connection& c, const OutputRange& range) {
   return true;
 }
 
-// Takes `bytes` of a limit that all connections share. When it is reached, the connection of this worker that holds the
-// most of it is closed for room; false: that is `c` itself.
+// Takes `bytes` of a limit that all connections share. When it is reached, a connection of this worker is closed for
+// room: one that holds some of it and has stood still, else the one that holds the most; false: that is `c` itself.
 bool Worker::charge(const Connection& c, MemoryBudget& budget, std::uint64_t bytes) {
   const auto held = [&budget, this](const Connection& connection) -> std::uint64_t {
     if (!connection.is_blocked()) return 0;
@@ -326,11 +326,14 @@ bool Worker::charge(const Connection& c, MemoryBudget& budget, std::uint64_t byt
   while (!budget.take(bytes)) {
     counters_.closed_for_room.add();
     Connection* most = nullptr;
+    Connection* still = nullptr;
     for (Connection* other : blocked_) {
-      if (other != &c && (most == nullptr || held(*other) > held(*most))) most = other;
+      if (other == &c) continue;
+      if (most == nullptr || held(*other) > held(*most)) most = other;
+      if (held(*other) != 0 && stands_still(*other) && (still == nullptr || held(*other) > held(*still))) still = other;
     }
-    if (most == nullptr || held(*most) <= held(c) + bytes) return false;
-    close_later(*most);
+    if (still == nullptr && (most == nullptr || held(*most) <= held(c) + bytes)) return false;
+    close_later(still != nullptr ? *still : *most);
   }
   return true;
 }
