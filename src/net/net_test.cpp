@@ -285,6 +285,23 @@ TEST(Fairness, ManyControlCommands) {
   EXPECT_GE(c.stat("conn_yields"), 200u / 20 - 3);  // fewer where it comes in pieces
 }
 
+// So does what copies much for few bytes of a request.
+TEST(Fairness, ManyCostlyWrites) {
+  TestServer s(any_port(1));
+  Client c(s.port());
+  constexpr std::size_t bytes = 900'000, appends = 500;
+  ASSERT_EQ(c.set("a", std::string(bytes, 'x')), "STORED\r\n");
+  std::string requests, expected;
+  for (std::size_t i = 0; i < appends; ++i) {
+    requests += "append a 0 0 1\r\ny\r\n";
+    expected += "STORED\r\n";
+  }
+  c.send(requests);
+  EXPECT_EQ(c.read(expected.size()), expected);
+  EXPECT_EQ(c.get("a"), std::string(bytes, 'x') + std::string(appends, 'y'));
+  EXPECT_GE(c.stat("conn_yields"), 1u);
+}
+
 TEST(Stats, GroupsAndReset) {
   TestServer s;
   Client c(s.port());

@@ -37,6 +37,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       context_(state.engine.make_context()),
       executor_(*context_),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
+      turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
       hot_keys_(state.options.hot_keys ? std::make_unique<HotKeyCounter>(state.engine.shared().hash_seed) : nullptr),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
       recorder_(state.events, state.prefixes, state.engine.shared()),

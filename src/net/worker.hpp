@@ -78,7 +78,8 @@ class Worker final : private ResponseWriter {
     std::uint32_t first_query;
     Stop stop;
     bool open;
-    bool skips;  // queries from some place on are not executed; `rest` is where they begin
+    bool skips;       // queries from some place on are not executed; `rest` is where they begin
+    bool turn_ended;  // that is because others' turn has come
     UdpReply reply;
     std::uint64_t received_at = 0, sent_at = 0;     // ticks, in a sampled pass; 0: not known
     std::uint64_t controls = 0;                     // executed in this pass
@@ -185,6 +186,8 @@ class Worker final : private ResponseWriter {
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
   void skip_from(Batch& batch, std::uint32_t i);
+  bool turn_is_over() const noexcept { return cycles_now() - execution_begin_ > turn_ticks_; }
+  void note_turn(Entry& entry) noexcept;
   void flush();
   void send_messages();
   void send(Connection& c, OutputRange range);
@@ -212,7 +215,8 @@ class Worker final : private ResponseWriter {
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
-  const std::uint64_t slow_ticks_;
+  const std::uint64_t slow_ticks_, turn_ticks_;
+  std::uint64_t execution_begin_ = 0;                      // ticks
   std::uint64_t pass_begin_ = 0;                           // ticks
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   LatencyCounters latency_;

@@ -173,6 +173,7 @@ void Worker::add_entry(Connection* c, const char* begin, const char* end) {
                          .stop = Stop::need_more,
                          .open = false,
                          .skips = false,
+                         .turn_ended = false,
                          .reply = {},
                          .received_at = TD_UNLIKELY(in_.sampled) ? cycles_now() : 0});
 }
@@ -292,6 +293,7 @@ void Worker::run_batch(bool goes_on, bool here) {
 void Worker::execute(bool goes_on) {
   if (in_.batch->size() != 0) {
     pass_answered_ += in_.batch->size();
+    execution_begin_ = cycles_now();
     executor_.run(*in_.batch, *this);
     flush();
     const std::uint64_t now = cycles_now();
@@ -334,7 +336,7 @@ void Worker::finish(Entry& entry) {
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;
     // A client that does not read waits for itself; one whose turn ended waits for others.
-    c.waits_since = entry.skips ? 0 : entry.received_at != 0 ? entry.received_at : in_.since;
+    c.waits_since = entry.skips && !entry.turn_ended ? 0 : entry.received_at != 0 ? entry.received_at : in_.since;
     c.resumes = true;
   }
   go_on_next_pass(c);

@@ -42,7 +42,20 @@ bool Worker::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.strip_done();
   flush_if_large(batch, strip.end);
   if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
+  if (TD_UNLIKELY(turn_is_over()) && strip.size() != 0 && has_more(batch, strip.end - 1)) {
+    if (Entry& entry = in_.entries[batch.query(strip.end).connection]; entry.connection != nullptr && !entry.skips) {
+      note_turn(entry);
+      skip_from(batch, strip.end);
+      return false;
+    }
+  }
   return !sent_;
+}
+
+// What follows of its connection waits for the next pass.
+void Worker::note_turn(Entry& entry) noexcept {
+  counters_.conn_yields.add();
+  entry.turn_ended = true;
 }
 
 void Worker::control(Batch& batch, std::uint32_t i) {
@@ -59,10 +72,11 @@ void Worker::control(Batch& batch, std::uint32_t i) {
     }
     mark_output(entry);
     // Each may take as long as a hundred other requests: after some it is others' turn.
-    const bool had_share = ++entry.controls >= state_.options.requests_per_event;
-    const bool goes_on = entry.connection == nullptr ? end_message(entry) : entry.connection->stream == nullptr;
+    const bool is_datagram = entry.connection == nullptr;
+    const bool had_share = ++entry.controls >= state_.options.requests_per_event || (!is_datagram && turn_is_over());
+    const bool goes_on = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
     if (TD_UNLIKELY(!goes_on || had_share) && has_more(batch, i)) {
-      if (goes_on && entry.connection != nullptr) counters_.conn_yields.add();
+      if (goes_on && !is_datagram) note_turn(entry);
       skip_from(batch, i + 1);
     }
   }
