@@ -301,7 +301,7 @@ def test_the_log_shows_bytes_as_text(tandem: Callable[..., Server]) -> None:
 
 
 def test_a_log_that_nobody_reads(tmp_path: Path, tandem: Callable[..., Server]) -> None:
-    """Lines for which a full pipe has no room are left out; no client waits for them, and the server ends when asked."""
+    """Lines for which a full pipe has no room are left out: no client waits, and the server ends when asked."""
     fifo = tmp_path / "stderr"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
