@@ -2,6 +2,7 @@
 // chosen by, a port, or an error in words, nothing else.
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string_view>
 
 #include "cli/calibration_file.hpp"
