@@ -140,7 +140,7 @@ def serves_fully(server: Server) -> None:
         assert stream.exchange(b"get z\r\n").data == b"VALUE z 0 900000\r\n%s\r\nEND\r\n" % large
     with Stream(server.connect()) as stream:
         stream.send(b"watch evictions\r\n")
-        assert stream.socket.recv(100) == b"OK\r\n"
+        assert stream.socket.recv(100).startswith(b"OK\r\n")  # and, perhaps, evictions
 
 
 @pytest.mark.parametrize("count", [1, 4])

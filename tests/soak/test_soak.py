@@ -12,6 +12,7 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -84,8 +85,9 @@ def soak(server: Server, seconds: float, must_move: list[str]) -> Course:
     """A short one goes on until everything that has to happen has happened, for a minute more at most."""
     began = time.monotonic()
     before, idle = counters(server), sample(server, began)
-    # The connection that asked is closed a little later.
-    idle = min((sample(server, began) for _ in range(50) if not time.sleep(0.01)), key=lambda s: s.fds)
+    # The connection that asked is closed a little later, and the last thread may begin only now.
+    samples = [sample(server, began) for _ in range(50) if not time.sleep(0.01)]
+    idle = replace(min(samples, key=lambda s: s.fds), threads=max(s.threads for s in samples))
     course = Course([], [], idle, idle, before, before)
     interval_s = min(60.0, max(1.0, seconds / 30))
     background: list[Background] = [
