@@ -20,7 +20,8 @@ from conftest import ROOT, memcached_binary, tandem_binary
 EX_USAGE, EX_UNAVAILABLE = 64, 69
 TIMEOUT_S = 300
 # Short runs of few keys: what is asked for here is not what a machine can do.
-BRIEF = ["--keys", "500", "--seconds", "0.1", "--warmup", "0.02", "--wait", "sleep"]
+# So long that also on a busy machine each run does something.
+BRIEF = ["--keys", "500", "--seconds", "0.4", "--warmup", "0.02", "--wait", "sleep"]
 
 
 def compare_command(*options: object) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import start_tandem, tandem_binary
-from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, NEVER, Faults
+from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, NEVER, Faults, wait_started
 from harness.server import TIME_FACTOR, Server, free_port
 from harness.wire import Stream, WireTimeout
 
@@ -77,6 +77,7 @@ def test_each_allocation_of_a_serving_worker_may_fail(
     with faults.preloaded():
         server = tandem("-t", "1", "-o", "no_lru_crawler")
     store_kept(server)
+    wait_started(server.pid)
     injected = 0
     with Stream(server.connect()) as quiet:
         check_kept(quiet)
@@ -135,6 +136,7 @@ def test_without_any_memory_it_ends_with_a_message_or_serves_when_there_is_some(
         server = start_tandem("-t", "1")
     try:
         store_kept(server)
+        wait_started(server.pid)
         faults.fail(0, 1 << 40)
         for _ in range(10):
             for request in SCRIPT:
