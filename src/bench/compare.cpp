@@ -248,7 +248,7 @@ class Comparison {
 
   // The message, and how the server ended if it has.
   static CompareError broken(RunningPeer& server, std::string message) {
-    for (int i = 0; i < 10; ++i) {  // its end may be told a moment after its connections'
+    for (int i = 0; i < 60; ++i) {  // its end may be told after its connections', on a busy machine by seconds
       wait_readable(-1, std::chrono::milliseconds(50));
       if (const auto why = server.why_ended()) return CompareError(fmt::format("{}\n{}", *why, message));
     }

@@ -123,7 +123,7 @@ TEST(RunningPeers, SayWhyTheyDoNotRun) {
   };
   const std::string ended = start("x=echo no luck with {port}; exit 3", 1000);
   EXPECT_NE(ended.find("x ended with exit code 3; the end of its output:\nno luck with "), std::string::npos) << ended;
-  const std::string silent = start("x=echo waiting; exec sleep 1000 # {port}", 0.3);
+  const std::string silent = start("x=echo waiting; exec sleep 1000 # {port}", 2);
   EXPECT_NE(silent.find("x does not answer on port "), std::string::npos) << silent;
   EXPECT_NE(silent.find("waiting"), std::string::npos) << silent;
   const std::string missing = start("x=/no/such/program {port}", 1000);

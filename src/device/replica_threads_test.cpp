@@ -72,11 +72,12 @@ struct Flight {
   DeviceMark mark = 0;
 };
 
-// What is wrong with its launches, or nothing.
-std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, const std::atomic<bool>& stop) {
+// What is wrong with its launches, or nothing. Counts in `decided` the answers that had to be what they were.
+std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, const std::atomic<bool>& stop,
+                               std::atomic<std::uint64_t>& decided) {
   ReplicaFollower<ReplicaLog> replica(rig.log, rig.store);
   replica.restart();
-  std::uint64_t random = 5, decided = 0;
+  std::uint64_t random = 5;
   std::string problem;
   while (!stop && problem.empty()) {
     std::array<std::uint64_t, 16> keys{}, before{};
@@ -98,7 +99,7 @@ std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, con
     if (!rig.log.recording()) replica.restart();
     std::this_thread::yield();
   }
-  return problem.empty() && decided == 0 ? "the follower decided nothing" : problem;
+  return problem.empty() && decided.load() == 0 ? "the follower decided nothing" : problem;
 }
 
 Result run(const Mix& mix, int launches) {
@@ -151,8 +152,9 @@ Result run(const Mix& mix, int launches) {
   });
 
   std::string follower_problem;
+  std::atomic<std::uint64_t> follower_decided{0};
   if (mix.shard_bits != 0) {
-    threads.emplace_back([&] { follower_problem = follow_first_shard(rig, history, stop); });
+    threads.emplace_back([&] { follower_problem = follow_first_shard(rig, history, stop, follower_decided); });
   }
 
   rig.replica.start();
@@ -188,6 +190,7 @@ Result run(const Mix& mix, int launches) {
     const KeyHistory::Counts& seen = result.counts;
     const bool all_seen = seen.hits != 0 && seen.final_misses != 0 && seen.decided != 0 &&
                           (mix.images_bytes == 0 || (seen.images != 0 && seen.images_changed != 0)) &&
+                          (mix.shard_bits == 0 || follower_decided.load() != 0) &&
                           (mix.faults_every == 0 || rig.replica.stats().failures != 0) &&
                           (!mix.waits || !mix.relieve || rig.replica.stats().relieved != 0);
     return !all_seen && result.launches < 100 * all;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -11,6 +12,11 @@
 
 namespace tandem {
 namespace {
+
+// Whether others had long enough. That they were yielded to often is not that: they may have lost their processors.
+bool is_over(std::chrono::steady_clock::time_point since) {
+  return std::chrono::steady_clock::now() - since > std::chrono::minutes(2);
+}
 
 // Runs the bodies at once; the first problem that any of them reports is the result.
 class Threads {
@@ -57,7 +63,8 @@ void race_adds(std::uint64_t cells, std::uint64_t keys, int rounds,
         TestWorker worker(store);
         for (std::uint64_t k = 0; k < keys; ++k) {
           TestWorker::Outcome outcome = worker.set(key_of(k), t, true);
-          for (int tries = 0; growing && outcome == TestWorker::Outcome::no_room && tries < 100'000; ++tries) {
+          const auto begun = std::chrono::steady_clock::now();
+          while (growing && outcome == TestWorker::Outcome::no_room && !is_over(begun)) {
             std::this_thread::yield();  // the grower is on its way
             outcome = worker.set(key_of(k), t, true);
           }
@@ -168,10 +175,10 @@ std::string write_some(const Mix& mix, TestWorker& worker, Board& board, std::ui
     const bool only_absent = random % 16 == 15;
     board.set(key, generation, true, now.present());
     TestWorker::Outcome outcome = TestWorker::Outcome::no_room;
-    for (int tries = 0; outcome == TestWorker::Outcome::no_room; ++tries) {
+    for (const auto begun = std::chrono::steady_clock::now(); outcome == TestWorker::Outcome::no_room;) {
       outcome = worker.set(key_of(key), key << 32 | generation, only_absent);
       if (outcome == TestWorker::Outcome::no_room && !mix.grows) return "no room";
-      if (tries == 100'000) return "no room after a long wait";
+      if (is_over(begun)) return "no room after a long wait";
       if (outcome == TestWorker::Outcome::no_room) std::this_thread::yield();
     }
     if (only_absent) {
@@ -209,7 +216,9 @@ Seen run_mix(const Mix& mix) {
     threads.add([&, r](Threads& all) -> std::string {
       TestWorker worker(store);
       std::uint64_t random = 1000 + r, hits = 0;
-      while (!all.stopped()) {
+      // Once more when the writers have ended: they may have been sooner than this thread's first turn.
+      for (bool last = false; !last;) {
+        last = all.stopped();
         const TestWorker::Batch batch(worker);
         for (int i = 0; i < 32; ++i) {
           random = mix_bits(random + 0x9E3779B97F4A7C15ULL);

@@ -1,6 +1,7 @@
 // What clients cannot do to the server: fill its memory by not reading, hold the heap, leak slots by going away.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -325,16 +326,17 @@ TEST(LargeValues, UnfinishedOnesHoldAPartOfTheMemory) {
   TestServer s(any_port(2), small_engine(64));
   Client other(s.port());
   std::vector<std::unique_ptr<Client>> hogs;
-  int refused = 0;
   for (int i = 0; i < 100; ++i) {
     hogs.push_back(std::make_unique<Client>(s.port()));
     hogs.back()->send("set big" + std::to_string(i) + " 0 0 900000\r\nabc" + std::string(20'000, 'x'));
-    if (i > 70 && hogs.back()->is_readable(200)) {
-      EXPECT_EQ(hogs.back()->read_line(), "SERVER_ERROR out of memory storing object\r\n");
-      ++refused;
-    }
   }
-  EXPECT_GT(refused, 0);
+  const auto is_refused = [](const std::unique_ptr<Client>& c) { return c->is_readable(0); };
+  EXPECT_TRUE(eventually([&] { return std::ranges::count_if(hogs, is_refused) > 10; }));
+  for (const auto& c : hogs) {
+    if (!is_refused(c)) continue;
+    const std::string line = c->read_line();  // none: on a busy machine it stood still for so long that it gave way
+    EXPECT_TRUE(line == "SERVER_ERROR out of memory storing object\r\n" || line.empty()) << line;
+  }
   EXPECT_LE(other.stat("filling_bytes", "tandem"), (std::uint64_t{64} << 20) / filling_share);
   EXPECT_EQ(other.set("big", std::string(200'000, 'y')), "STORED\r\n");
   EXPECT_EQ(other.set("small", "y"), "STORED\r\n");

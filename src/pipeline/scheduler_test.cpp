@@ -56,7 +56,7 @@ TEST(Scheduler, ABatchKeepsItsOrder) {
 // A full store: a worker that waits for memory lets go of what it has in flight.
 TEST(Scheduler, EvictionDoesNotWaitForItself) {
   const auto device = make_sim_device({.latency = 200us});
-  Rig rig(*device, {}, 1 << 14, std::uint64_t{8} << 20);
+  Rig rig(*device, Rig::patient(), 1 << 14, std::uint64_t{8} << 20);
   rig.wait_until_it_serves();
   const auto begun = std::chrono::steady_clock::now();
   const std::string value(3000, 'x');
@@ -122,7 +122,7 @@ TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
 
 TEST(Scheduler, AFailedLaunchIsAnsweredByTheHost) {
   const auto device = make_sim_device();
-  Rig rig(*device, {}, 1 << 14, std::uint64_t{32} << 20, {.failures_max = 1'000'000});
+  Rig rig(*device, Rig::patient(), 1 << 14, std::uint64_t{32} << 20, {.failures_max = 1'000'000});
   rig.wait_until_it_serves();
   std::mt19937_64 random(4);
   for (unsigned i = 0; i < 30; ++i) {
@@ -150,7 +150,7 @@ TEST(Scheduler, AFailedLaunchIsAnsweredByTheHost) {
 
 TEST(Scheduler, AHungDeviceIsGivenUp) {
   const auto device = make_sim_device();
-  Rig rig(*device, {.deadline = 50ms});
+  Rig rig(*device, {.deadline = short_deadline});
   rig.wait_until_it_serves();
   std::mt19937_64 random(5);
   rig.run(random, 10 * Rig::batch_queries, 500, 20);
@@ -180,7 +180,7 @@ TEST(Scheduler, ALostDeviceCostsNoAnswer) {
 
 TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
   const auto device = make_sim_device({.latency = 100us});
-  Rig rig(*device, {.cycle = 300us});
+  Rig rig(*device, {.cycle = 300us, .deadline = long_deadline});
   rig.wait_until_it_serves();
   device->slow(20);
   std::mt19937_64 random(6);
@@ -273,7 +273,7 @@ TEST(Scheduler, OnRealDevices) {
 // The index grows, and the call for the new replica's memory does not return: the scheduler's thread is stuck.
 TEST(Scheduler, WorkersTakeTheirBatchesBackFromAStuckThread) {
   const auto device = make_sim_device();
-  Rig rig(*device, {.deadline = 10ms}, 1 << 10);
+  Rig rig(*device, {.deadline = short_deadline}, 1 << 10);
   rig.wait_until_it_serves();
   std::mt19937_64 random(5);
   rig.run(random, 4 * Rig::batch_queries, 500, 50);

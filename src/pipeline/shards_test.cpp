@@ -71,7 +71,7 @@ TEST_P(Shards, KeysThatAreNotThereAreMissedByTheDevices) {
 
 TEST_P(Shards, GrowthOfTheIndexIsFollowed) {
   const Devices devices = make_devices(GetParam());
-  Rig rig(pointers(devices), {}, 1 << 10);
+  Rig rig(pointers(devices), Rig::patient(), 1 << 10);
   rig.wait_until_it_serves();
   std::mt19937_64 random(2);
   rig.run(random, 4 * Rig::batch_queries, 700, 80);
@@ -95,7 +95,8 @@ TEST_P(Shards, GrowthOfTheIndexIsFollowed) {
 // Items in the devices' memory: each device returns those of its keys.
 TEST_P(Shards, ItemsComeFromTheirKeysDevice) {
   const Devices devices = make_devices(GetParam());
-  Rig rig(pointers(devices), {}, 1 << 14, std::uint64_t{32} << 20, {.images = {.bytes = std::uint64_t{32} << 20}});
+  Rig rig(pointers(devices), Rig::patient(), 1 << 14, std::uint64_t{32} << 20,
+          {.images = {.bytes = std::uint64_t{32} << 20}});
   rig.wait_until_it_serves();
   std::mt19937_64 random(3);
   for (const unsigned writes : {50U, 0U, 5U}) rig.run(random, 20 * Rig::batch_queries, 3000, writes);
@@ -108,11 +109,11 @@ TEST(ShardsFail, OneDeviceOfTwo) {
   for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
     SCOPED_TRACE(fault);
     const Devices devices = make_devices(2, {.latency = 50us});
-    Rig rig(pointers(devices), {.deadline = 20ms});
+    const std::string_view f = fault;
+    Rig rig(pointers(devices), {.deadline = f == "hang" ? short_deadline : long_deadline});
     rig.wait_until_it_serves();
     std::mt19937_64 random(4);
     rig.run(random, 4 * Rig::batch_queries, 700, 30);
-    const std::string_view f = fault;
     if (f == "lose") devices[1]->lose();
     if (f == "hang") devices[1]->hang();
     if (f == "abandon") devices[1]->abandon();
@@ -152,7 +153,7 @@ TEST(ShardsFail, OneDeviceIsSlow) {
 
 TEST(ShardsFail, WorkersTakeTheirBatchesBackFromOneStuckThread) {
   const Devices devices = make_devices(2);
-  Rig rig(pointers(devices), {.deadline = 10ms}, 1 << 10);
+  Rig rig(pointers(devices), {.deadline = short_deadline}, 1 << 10);
   rig.wait_until_it_serves();
   std::mt19937_64 random(6);
   rig.run(random, 4 * Rig::batch_queries, 500, 50);
@@ -173,7 +174,7 @@ TEST(ShardsFail, WorkersTakeTheirBatchesBackFromOneStuckThread) {
 // A worker goes while one of its batch's two schedulers is stuck with it.
 TEST(ShardsFail, AWorkerGoesWhileOneThreadIsStuck) {
   const Devices devices = make_devices(2);
-  Rig rig(pointers(devices), {.deadline = 10ms}, 1 << 10);
+  Rig rig(pointers(devices), {.deadline = short_deadline}, 1 << 10);
   rig.wait_until_it_serves();
   {
     Context context(rig.shared);
@@ -207,7 +208,8 @@ TEST(ShardsFail, OnRealDevices) {
   std::vector<std::unique_ptr<Device>> devices;
   for (std::uint32_t n = 0; n < std::bit_floor(std::min(found.count, shards_max)); ++n)
     devices.push_back(make_cuda_device(n));
-  Rig rig(pointers(devices), {}, 1 << 14, std::uint64_t{32} << 20, {.images = {.bytes = std::uint64_t{32} << 20}});
+  Rig rig(pointers(devices), Rig::patient(), 1 << 14, std::uint64_t{32} << 20,
+          {.images = {.bytes = std::uint64_t{32} << 20}});
   rig.wait_until_it_serves();
   std::mt19937_64 random(7);
   for (const unsigned writes : {0U, 5U, 50U, 100U, 5U}) rig.run(random, 200 * Rig::batch_queries, 3000, writes);

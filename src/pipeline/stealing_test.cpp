@@ -57,7 +57,8 @@ TEST_P(Stealing, AnswersAreTheHosts) {
     for (std::uint32_t n = 0; n < count; ++n) devices.push_back(make_sim_device({.number = n, .latency = 100us}));
     std::vector<Device*> all;
     for (const auto& d : devices) all.push_back(d.get());
-    Rig rig(all, {.steal = true}, 1 << 14, std::uint64_t{32} << 20, {.images = {.bytes = GetParam()}});
+    Rig rig(all, {.deadline = long_deadline, .steal = true}, 1 << 14, std::uint64_t{32} << 20,
+            {.images = {.bytes = GetParam()}});
     rig.wait_until_it_serves();
     std::mt19937_64 random(9);
     for (const auto& d : devices) d->slow(20);
@@ -79,7 +80,7 @@ TEST_P(Stealing, AnswersAreTheHosts) {
 // Keys that are absent are missed, whoever is asked; a device's misses are not taken for the host's.
 TEST(StealingMisses, AreMissedByBoth) {
   const auto device = make_sim_device({.latency = 200us});
-  Rig rig(*device, {.steal = true});
+  Rig rig(*device, {.deadline = long_deadline, .steal = true});
   rig.wait_until_it_serves();
   device->slow(10);
   for (unsigned i = 0; i < 500; ++i) rig.add(Opcode::store, "key" + std::to_string(i), "value");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "device/sim/sim_device.hpp"
@@ -25,15 +26,23 @@ CalibrationOptions small() {
 // some milliseconds to each, hardly tilts the line.
 TEST(Calibration, FindsTheLinesOfADevice) {
   SimDevice device({.latency = 20ms, .lanes = 256, .lane_time = 20ms});
-  const Calibration c = calibrate(device, small());
   const auto is_found = [](const LaunchFit& fit, double query_ns) {
-    EXPECT_NEAR(fit.line.query_ns, query_ns, 0.4 * query_ns);
-    EXPECT_GT(fit.line.launch_ns, 8e6);
-    EXPECT_LT(fit.line.launch_ns, 60e6);
-    EXPECT_GT(fit.r2, 0.7);
+    return std::abs(fit.line.query_ns - query_ns) < 0.4 * query_ns && fit.line.launch_ns > 8e6 &&
+           fit.line.launch_ns < 60e6 && fit.r2 > 0.7;
   };
-  is_found(c.search.fit, 20e6 / 256);
-  is_found(c.change.fit, 2 * 20e6 / 256);  // of a SET both the Insert and the Delete
+  const auto are_found = [&](const Calibration& of) {
+    return is_found(of.search.fit, 20e6 / 256) &&
+           is_found(of.change.fit, 2 * 20e6 / 256);  // of a SET both the Insert and the Delete
+  };
+  CalibrationOptions options = small();
+  Calibration c = calibrate(device, options);
+  // Where threads wait for their processors, more rounds are needed until the median is of an undisturbed one.
+  while (!are_found(c) && options.rounds < 50) {
+    options.rounds *= 2;
+    c = calibrate(device, options);
+  }
+  EXPECT_TRUE(are_found(c)) << c.search.fit.line.query_ns << ' ' << c.search.fit.line.launch_ns << ' '
+                            << c.change.fit.line.query_ns << ' ' << c.change.fit.line.launch_ns;
   ASSERT_EQ(c.search.samples.size(), 4U);
   ASSERT_EQ(c.change.samples.size(), 4U);
   for (std::uint32_t i = 0; i < 4; ++i) {

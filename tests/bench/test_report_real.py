@@ -17,7 +17,7 @@ COMMANDS = {
     "rate": ("compare", *SHORT, "--cells", "text-p16", "--sweep", "2", "--subjects", "tandem", "--keys", "2000"),
     "engine": ("engine", *SHORT, "--workloads", "K8-G95-U", "--items", "1MiB", "--threads", "1"),
     "memory": ("memory", "--memory", "8", "--sizes", "16/64"),
-    "paper": ("paper", "mega-kv", "1", *SHORT, "--items", "1MiB"),
+    "paper": ("paper", "mega-kv", "1", "--quick"),
 }
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 from harness.binary import OPCODES, Answer, BinaryStream, Packet, answers, next_fence, request
-from harness.server import Server
+from harness.server import TIME_FACTOR, Server
 from harness.wire import Stream, UdpClient, WireTimeout
 
 from conformance.conftest import NO_BACKGROUND, Pair, start_pair
@@ -354,12 +354,13 @@ def test_protocol_option(protocol: str, tandem: Callable[..., Server], memcached
         server = start("-B", protocol)
         said.append([])
         for data in requests:
-            with server.connect(timeout_s=0.3) as connection:
+            with server.connect(timeout_s=10 * TIME_FACTOR) as connection:
                 connection.sendall(data)
                 received = b""
                 try:
                     while chunk := connection.recv(4096):
                         received += chunk
+                        connection.settimeout(1.0)  # for what comes behind it, or none
                     received += b"<closed>"
                 except (TimeoutError, ConnectionResetError) as end:
                     received += b"<closed>" if isinstance(end, ConnectionResetError) else b""

@@ -8,8 +8,9 @@ import os
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,25 @@ NEVER = -(1 << 60)
 ALWAYS = 1 << 40  # so many in a row
 COUNTED_MAX = 1 << 60
 _folder = tempfile.TemporaryDirectory(prefix="tandem-faults")
+
+
+def all_sleep(pid: int) -> bool:
+    """No thread of the process runs, or waits for a processor."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
+            if (task / "stat").read_text().rpartition(")")[2].split()[0] != "S":
+                return False
+    return True
+
+
+def wait_started(pid: int) -> None:
+    """A server accepts connections before all of its threads have begun, and ends when one of them cannot: faults come
+    later than that. Waits some time only, as threads may have work all the time."""
+    deadline = time.monotonic() + 30
+    still = 0
+    while still < 3 and time.monotonic() < deadline:
+        time.sleep(0.004)
+        still = still + 1 if all_sleep(pid) else 0
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import os
@@ -27,16 +28,25 @@ class ServerError(AssertionError):
     """The server broke the contract of a child process: did not start, died, reported an error or did not stop."""
 
 
+# Lately given by free_port(), and perhaps not used yet.
+_given: collections.deque[int] = collections.deque(maxlen=200)
+
+
 def free_port() -> int:
-    """A port that neither TCP nor UDP uses, below the range that the kernel gives to clients."""
-    for _ in range(200):
-        port = random.SystemRandom().randint(12000, 32000)
+    """A port that neither TCP nor UDP uses, below the range that the kernel gives to clients; as a rule none that tests
+    in another process are given."""
+    first = 12_000 + 1250 * (os.getpid() % 16)
+    for _ in range(2000):
+        port = random.SystemRandom().randrange(first, first + 1250)
+        if port in _given:
+            continue
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
             try:
                 tcp.bind((HOST, port))
                 udp.bind((HOST, port))
             except OSError:
                 continue
+            _given.append(port)
             return port
     raise ServerError("no free port found")
 

@@ -116,7 +116,7 @@ def test_watch_lines_are_memcacheds(memcached: Start, tandem: Start) -> None:
             assert read_until(watcher, b"\r\n") == b"OK\r\n"
             for command in WATCHED_COMMANDS:
                 stream.socket.sendall(command)
-                time.sleep(0.005)  # each in a pass of its own, whose events keep their order
+                assert stream.socket.recv(1 << 16)  # each in a pass of its own, whose events keep their order
             stream.socket.sendall(b"get the_end\r\n")
             text = b""
             while b"the_end" not in text:
@@ -342,7 +342,7 @@ def test_everything_at_once(tandem: Start) -> None:
     threads = [threading.Thread(target=guarded(each)) for each in work]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + 2 * PATIENCE_S
     while min(rounds) < 150 and not failures and time.monotonic() < deadline:
         time.sleep(0.05)
     stop.set()

@@ -24,7 +24,7 @@ import pytest
 from conftest import start_tandem, tandem_binary
 from harness import conversations as say
 from harness.conversations import Conversation, Ended, Place, Talk
-from harness.faults import FAIL_FROM, FAILED, LIVE_BLOCKS, LIVE_BYTES, NEVER, Faults
+from harness.faults import FAIL_FROM, FAILED, LIVE_BLOCKS, LIVE_BYTES, NEVER, Faults, all_sleep
 from harness.server import HOST, TIME_FACTOR, Server, free_port
 from harness.tls import Identity, client_context, make_identity
 
@@ -126,11 +126,12 @@ class Subject:
         return Level(self.faults.get(LIVE_BLOCKS), self.faults.get(LIVE_BYTES), self.server.resident_bytes(), files)
 
     def settle(self) -> None:
-        """Waits until no thread allocates: a server may accept connections before all of its threads have begun."""
+        """Waits until no thread allocates, or is about to."""
         deadline = time.monotonic() + 30 * TIME_FACTOR
         still = 0
         while still < 3 and time.monotonic() < deadline:
-            still = still + 1 if self.allocations(partial(time.sleep, 0.004)) == 0 else 0
+            is_still = self.allocations(partial(time.sleep, 0.004)) == 0 and all_sleep(self.server.pid)
+            still = still + 1 if is_still else 0
 
 
 @contextlib.contextmanager
@@ -143,6 +144,7 @@ def started(tmp_path: Path, *options: str, **keywords: object) -> Iterator[tuple
         server.close()
     finally:
         server.kill()
+        server.log.close()
 
 
 @cache

@@ -1,7 +1,8 @@
 """What time does: every way to set an expiry, and flush_all with a delay, against the real clock.
 
-The scenarios sleep at the same time, each on a server of its own. Times have a second's grain: nothing is asked within
-a second of a deadline.
+The scenarios sleep at the same time, each on a server of its own. Times have a second's grain, and threads of a busy
+machine may be late by seconds: nothing is asked within a second and a half of a deadline, and what has to be asked
+before one is asked long before it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from harness.wire import Stream
 
 pytestmark = pytest.mark.slow
 
-SHORT_S = 3  # what is set to this is present at BEFORE_S and gone at AFTER_S
+SHORT_S = 9  # what is set to this is present at BEFORE_S and gone at AFTER_S
 BEFORE_S = 1.5
-AFTER_S = 4.6
+AFTER_S = SHORT_S + 1.6
 
 
 def prepare(now: int) -> list[bytes]:
@@ -93,14 +94,16 @@ def every_way_to_expire(server: Server) -> dict[str, dict[str, bytes]]:
 
 def time_left_and_time_since_access(server: Server) -> None:
     with Stream(server.connect()) as stream:
+        began = time.monotonic()
         stream.exchange(b"set t 0 100 1\r\n1\r\nset l 0 0 1\r\n1\r\n")
         time.sleep(3.0)
         left = int(stream.exchange(b"mg t t\r\n").data[4:])
-        assert 95 <= left <= 98
         since = int(stream.exchange(b"mg l l u\r\n").data[4:])
-        assert 2 <= since <= 5
-        me = stream.exchange(b"me t\r\n").data
-        assert -98 <= int(me.split(b"exp=")[1].split()[0]) <= -95
+        expires = int(stream.exchange(b"me t\r\n").data.split(b"exp=")[1].split()[0])
+        most = time.monotonic() - began + 2
+        assert 100 - most <= left <= 98
+        assert 2 <= since <= most
+        assert -98 <= expires <= most - 100
 
 
 def flush_all_with_a_delay(server: Server) -> None:
@@ -108,13 +111,13 @@ def flush_all_with_a_delay(server: Server) -> None:
     found = b"VALUE %s 0 1\r\n1\r\nEND\r\n"
     with Stream(server.connect()) as stream:
         stream.exchange(b"set before 0 0 1\r\n1\r\n")
-        assert stream.exchange(b"flush_all 3\r\n").data == b"OK\r\n"
+        assert stream.exchange(b"flush_all 7\r\n").data == b"OK\r\n"
         assert stream.exchange(b"get before\r\n").data == found % b"before"
         stream.exchange(b"set between 0 0 1\r\n1\r\n")
         time.sleep(1.0)
         assert stream.exchange(b"get before\r\n").data == found % b"before"
         assert stream.exchange(b"get between\r\n").data == found % b"between"
-        time.sleep(4.0)
+        time.sleep(8.0)
         assert stream.exchange(b"get before between\r\n").data == b"END\r\n"
         assert stream.exchange(b"add before 0 0 1\r\n1\r\nget before\r\n").data == b"STORED\r\n" + found % b"before"
 

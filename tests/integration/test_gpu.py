@@ -86,11 +86,16 @@ def test_with_copies_of_items(tandem: Callable[..., Server]) -> None:
         large = b"x" * 60
         assert stream.exchange(b"set a 5 0 4\r\n1234\r\nset b 0 0 60\r\n" + large + b"\r\n").data == b"STORED\r\n" * 2
         hit = b"VALUE a 5 4\r\n1234\r\nEND\r\nVALUE b 0 60\r\n" + large + b"\r\nEND\r\n"
-        for _ in range(10):
+        turns = hits = 0
+        deadline = time.monotonic() + 60 * TIME_FACTOR
+        while turns < 10 or hits < 5:  # a busy host may go without the GPU
+            assert time.monotonic() < deadline, hits
             assert stream.exchange(b"get a\r\nget b\r\n").data == hit
-        told = stats(server, b"gpu")
+            turns += 1
+            told = stats(server, b"gpu")
+            hits = int(told["gpu:values_hits"])
         assert told["gpu:values"] == "on"
-        assert 5 <= int(told["gpu:values_hits"]) <= 10  # b is too large; a busy host may go without the GPU
+        assert hits <= turns  # b is too large
         assert stream.exchange(b"incr a 1\r\nget a\r\n").data == b"1235\r\nVALUE a 5 4\r\n1235\r\nEND\r\n"
         assert (
             stream.exchange(b"get a\r\ndelete a\r\nget a\r\n").data

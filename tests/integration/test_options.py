@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conformance.conftest import NO_BACKGROUND
 from conftest import start_tandem, tandem_binary
 from harness.server import HOST, Server, free_port
 from harness.wire import Stream, UdpClient
@@ -258,7 +259,7 @@ def test_no_cas_with_C(tandem: Callable[..., Server], memcached: Callable[..., S
         # On its own: memcached's "fetch" depends on whether a reply before still holds the item.
         b"ma a c\r\nme a\r\n",
     )
-    ours, theirs = memcached("-C"), tandem("-C")
+    ours, theirs = memcached("-C", *NO_BACKGROUND), tandem("-C", *NO_BACKGROUND)
     for request in requests:
         reference, candidate = (re.sub(rb"(cls|size)=\d+", rb"\1", ask(server, request)) for server in (ours, theirs))
         assert reference == candidate

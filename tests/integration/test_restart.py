@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import start_tandem, tandem_binary
-from harness.server import Server, ServerError
+from harness.server import TIME_FACTOR, Server, ServerError
 from harness.wire import Stream
 
 from integration.conftest import ask, stats
@@ -103,13 +104,17 @@ def test_killed_under_load(memory_file: Path) -> None:
             writers = [Writer(server, n, sequence) for n in range(3)]
             for writer in writers:
                 writer.start()
-            threading.Event().wait(0.15 + 0.07 * round_number)
+            deadline = time.monotonic() + 60 * TIME_FACTOR
+            while not all(writer.acknowledged for writer in writers):  # soon; a busy machine takes its time
+                assert time.monotonic() < deadline and all(writer.is_alive() for writer in writers)
+                time.sleep(0.01)
+            time.sleep(0.15 + 0.07 * round_number)
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()
         for writer in writers:
-            writer.join(10)
+            writer.join(60)
+            assert not writer.is_alive()
             writer.stream.close()
-            assert writer.acknowledged
             sequence = max(sequence, writer.sequence)
             cas_max = max(cas_max, writer.cas_max)
             for key in writer.sent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import ssl
@@ -97,7 +98,7 @@ def test_a_certificate_is_replaced_while_clients_are_connected(tandem: Start, tm
         install(second)
         assert served_name(server) == "first"
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10 * TIME_FACTOR
+        deadline = time.monotonic() + 60 * TIME_FACTOR
         while served_name(server) != "second":
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -163,20 +164,21 @@ def test_plain_clients_on_a_tls_port_learn_nothing(tandem: Start, identity: Iden
         return int(reply.partition(b"STAT ssl_handshake_errors ")[2].partition(b"\r")[0])
 
     # One of whoever looked whether the port is open, as soon as its worker has seen it go.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60 * TIME_FACTOR
     while (before := handshake_errors()) != 1:
         assert time.monotonic() < deadline, before
         time.sleep(0.01)
     for request in (b"stats\r\n", b"get a\r\n" * 1000, b"\x80\x0b" + bytes(22), b"\x16\x03\x01\x00\x05hello"):
         for _ in range(20):
             with server.connect() as plain:
-                plain.sendall(request)
-                plain.shutdown(socket.SHUT_WR)
                 received = b""
                 try:
+                    plain.sendall(request)
+                    with contextlib.suppress(OSError):  # closed by the server meanwhile
+                        plain.shutdown(socket.SHUT_WR)
                     while data := plain.recv(4096):
                         received += data
-                except ConnectionResetError:
+                except (ConnectionResetError, BrokenPipeError):
                     pass
                 assert len(received) <= 7 and received[:1] in (b"", b"\x15"), received  # an alert
     assert handshake_errors() == before + 80

@@ -152,12 +152,12 @@ TEST(SimMemory, IsNotZero) {
 TEST(SimTimes, LatencyPassesOnceForWhatIsQueuedTogether) {
   Rig rig({.latency = 20ms});
   const auto began = Clock::now();
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(rig.copy(), DeviceStatus::ok);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(rig.copy(), DeviceStatus::ok);
   const DeviceMark mark = rig.stream->mark();
-  EXPECT_EQ(rig.stream->wait(mark, 1ms), DeviceStatus::pending);
+  EXPECT_TRUE(rig.stream->wait(mark, 1ms) == DeviceStatus::pending || Clock::now() - began >= 20ms);
   EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::ok);
   EXPECT_GE(Clock::now() - began, 20ms);
-  EXPECT_LT(Clock::now() - began, 1900ms);  // not 100 times
+  EXPECT_LT(Clock::now() - began, 19s);  // not 1000 times
 }
 
 TEST(SimTimes, CopiesTakeTheirBytes) {
@@ -206,7 +206,7 @@ TEST(SimTimes, SlowMultipliesThem) {
   const auto began = Clock::now();
   ASSERT_EQ(rig.copy(), DeviceStatus::ok);
   const DeviceMark mark = rig.stream->mark();
-  EXPECT_EQ(rig.stream->wait(mark, 10ms), DeviceStatus::pending);
+  EXPECT_TRUE(rig.stream->wait(mark, 10ms) == DeviceStatus::pending || Clock::now() - began >= 30ms);
   EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::ok);
   EXPECT_GE(Clock::now() - began, 30ms);
 }
