@@ -288,6 +288,20 @@ TEST(IndexOnDevice, AStoreThatIsFullRefuses) {
   EXPECT_TRUE(store.is_on_device());
 }
 
+// Its own pages come back later than the next change needs some.
+TEST(IndexOnDevice, AHugeItemThatGrowsIsNotEvictedForItself) {
+  StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 40);
+  Caller caller(store.engine);
+  std::string value(700'000, 'v');
+  ASSERT_TRUE(caller.set("key", value));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  store.engine.set_cycle(1ms);  // the device hears of changes every 40 ms
+  for (int i = 0; i < 100; ++i, value += 'x')
+    ASSERT_EQ(caller.run(Opcode::store, "key", "x", StoreMode::append), Status::stored) << i;
+  EXPECT_EQ(caller.get("key"), value);
+  EXPECT_EQ(store.engine.stats().counters.evictions, 0u);
+}
+
 // What the index has beside its tables is no room for items.
 TEST(IndexOnDevice, TheLowestLimitHasRoomForItems) {
   StoreOnDevice store(sims(1), 256 * test_mib);

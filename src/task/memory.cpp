@@ -19,6 +19,8 @@ constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
+// How long a huge item waits for what devices' indexes still name, before another goes for it.
+constexpr auto unretired_wait_max = std::chrono::milliseconds(500);
 // How long a move waits for output that points into its page.
 constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
@@ -315,6 +317,20 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
+// What huge items left that were replaced a moment ago, and which devices' indexes still name. There may be no other
+// item to evict but the one that is to be replaced next.
+Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept {
+  const auto end = std::chrono::steady_clock::now() + unretired_wait_max;
+  Location l = no_location;
+  while (l == no_location && context.shared.index.has_unretired() && std::chrono::steady_clock::now() < end) {
+    context.let_go();
+    yield_processor();
+    reclaim(context);
+    l = allocate_once(context, huge_class, item_bytes);
+  }
+  return l;
+}
+
 }  // namespace
 
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept {
@@ -367,6 +383,10 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const SizeClass c = shared.heap.size_class(item_bytes);
   Location l = allocate_once(context, c, item_bytes);
   if (TD_LIKELY(l != no_location)) return l;
+  if (c == huge_class && shared.index.has_unretired()) {
+    l = wait ? wait_for_unretired(context, item_bytes) : no_location;
+    if (l != no_location || !wait) return l;
+  }
   const bool garbage_only = !shared.policy.evict;
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t fruitless = 0;
