@@ -1,10 +1,14 @@
 #include "protocol/credentials.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
 
 namespace tandem {
@@ -142,6 +146,55 @@ TEST(Credentials, ReloadBesideChecks) {
   }
   done.store(true);
   reader.join();
+}
+
+// Machine instructions of a process that checks the guess and ends; 0: single steps are not allowed here.
+std::uint64_t steps_to_check(const Credentials& credentials, std::string_view user, std::string_view password) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
+    static_cast<void>(credentials.check(user, password));  // what is bound late, and pages, before they are counted
+    raise(SIGSTOP);
+    static_cast<void>(credentials.check(user, password));
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  std::uint64_t steps = 0;
+  while (WIFSTOPPED(status) && ptrace(PTRACE_SINGLESTEP, pid, nullptr, nullptr) == 0 && waitpid(pid, &status, 0) == pid)
+    ++steps;
+  EXPECT_TRUE(WIFEXITED(status));
+  return WEXITSTATUS(status) == 77 ? 0 : steps;
+}
+
+// Not a timing, which noise hides: the same instructions, whatever of a guess is right, in whichever entry.
+TEST(Credentials, EveryGuessOfALengthTakesTheSameInstructions) {
+#if defined(TANDEM_SANITIZED)
+  GTEST_SKIP() << "a sanitizer's checks are instructions, too";
+#endif
+  for (const Format format : {Format::auth_file, Format::sasl_file}) {
+    const auto all = Credentials::from_text("first:horse-staple\nalice:correct-horse\nother:alice-correct", format);
+    const std::uint64_t wrong = steps_to_check(*all, "xxxxx", "xxxxxxxxxxxxx");
+    if (wrong == 0) GTEST_SKIP() << "ptrace is not allowed here";
+    EXPECT_GT(wrong, 100u);
+    for (const auto& [user, password] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"alice", "xxxxxxxxxxxxx"},     // the user there is
+             {"alice", "cxxxxxxxxxxxx"},     // the first byte
+             {"alice", "correct-horsx"},     // all but the last
+             {"alice", "xorrect-horse"},     // all but the first
+             {"xxxxx", "correct-horse"},     // another's
+             {"first", "correct-horse"},     // another's, of another length
+             {"other", "alice-correct"}}) {  // the last entry, wholly right
+      const bool passes = all->check(user, password);
+      // That a guess is right is no secret: afterwards it may take some more.
+      const std::uint64_t more = passes ? 10 : 0;
+      const std::uint64_t steps = steps_to_check(*all, user, password);
+      EXPECT_GE(steps + more, wrong) << user << ' ' << password;
+      EXPECT_LE(steps, wrong + more) << user << ' ' << password;
+    }
+    // Of another length it may take longer: the length is the guess's own.
+    EXPECT_GT(steps_to_check(*all, "alice", "correct-horse-battery"), wrong);
+  }
 }
 
 }  // namespace
