@@ -30,6 +30,7 @@ class Scenario:
     item_expected: int  # a large one makes a small index
     recorder: str
     may_vanish: bool = False
+    may_refuse: bool = False
     expires: bool = False
     grows: bool = False
     moves: bool = False
@@ -39,6 +40,7 @@ class Scenario:
 SCENARIOS = {
     "calm": Scenario(64, 256, "--operations 80000"),
     "eviction": Scenario(8, 256, "--operations 60000 --value-bytes 8000 --ballast-percent 40", may_vanish=True),
+    "full": Scenario(8, 256, "--operations 20000 --value-bytes 8000 --ballast-percent 40", may_refuse=True),
     "growth": Scenario(64, 1 << 20, "--operations 80000 --ballast-percent 40", grows=True),
     "pagemoves": Scenario(
         24,
@@ -119,9 +121,12 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
     s = SCENARIOS[scenario]
     name = f"{over}-{plan}-{scenario}-{seed}"
     options = ["--seed", str(seed), "--clients", "5", *s.recorder.split(), "--may-vanish", str(int(s.may_vanish))]
+    options += ["--may-refuse", str(int(s.may_refuse))]
     if over == "tcp":
         options += ["--abandon-per-mille", "4", *PLANS[plan].tcp.split()]
         memory = ["--memory", f"{s.memory_mib}MiB", "--item-expected", str(s.item_expected)]
+        if s.may_refuse:
+            memory += ["--no-evict"]
         server = TandemServer("--threads", "2", *memory, *PLANS[plan].server.split())
         try:
             return record_and_check(name, [*options, "--port", str(server.port)])
@@ -155,8 +160,9 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     overlapping, expired = (int(n) for n in re.search(r"keys, (\d+) began .*?, (\d+) found", result.text).groups())
     assert overlapping > facts["operations"] / 500, f"the clients were not concurrent: {result.text}"
     assert (facts["evictions"] > 0) == scenario.may_vanish, facts
+    assert (facts["refused"] > 0) >= scenario.may_refuse, facts
     assert (facts["searched_batches"] > 0) == (plan != "cpu"), facts
-    if plan == "values" and not scenario.may_vanish:  # most items of the others have no copy: they are too large
+    if plan == "values" and scenario.memory_mib > 8:  # most items of the others have no copy: they are too large
         assert facts["image_hits"] > 0, facts
     if over == "tcp":
         assert facts["unknown"] > 0, facts

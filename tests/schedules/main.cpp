@@ -54,7 +54,7 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 // What all seeds did; in memory that their processes share.
 struct Totals {
   std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost, deaths, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
+      devices_lost, deaths, refused, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
@@ -212,6 +212,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
   add(totals.stolen, after.stolen - before.stolen);
+  add(totals.refused, record::count(histories, record::Outcome::no_memory));
   add(totals.host_operations, paths.host);
   add(totals.device_operations, paths.device);
   add(totals.keys_answered_by_both, paths.both);
@@ -317,7 +318,8 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
   Totals& totals = *new (shared) Totals{};
   write_line(o, "w",
              "{\"name\":\"" + o.name + "\",\"seed\":" + std::to_string(first) + ",\"clients\":" +
-                 std::to_string(o.mix.clients) + ",\"may_vanish\":" + (o.may_vanish ? "true" : "false") + "}");
+                 std::to_string(o.mix.clients) + ",\"may_vanish\":" + (o.may_vanish ? "true" : "false") +
+                 ",\"may_refuse\":" + (o.target.evict ? "false" : "true") + "}");
   std::map<pid_t, std::uint64_t> running;
   bool good = true;
   for (std::uint64_t seed = first; (good && seed != first + count) || !running.empty();) {
@@ -349,6 +351,7 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"image_hits", totals.image_hits},
                                                          {"devices_lost", totals.devices_lost},
                                                          {"deaths", totals.deaths},
+                                                         {"refused", totals.refused},
                                                          {"found_again", totals.found_again},
                                                          {"stolen", totals.stolen},
                                                          {"host_operations", totals.host_operations},

@@ -65,6 +65,12 @@ KINDS = {
         {"cpu": 6, "mirrored": 5, "values": 4, "device": 4, "mixed": 3, "mixed-device": 2},
         "evictions",
     ),
+    # Without eviction: what has no room is refused, and what is there stays.
+    "full": Kind(
+        "--operations 1500 --memory-mib 8 --value-bytes 8000 --ballast-percent 40 --may-refuse 1",
+        {"cpu": 6, "mirrored": 5, "values": 4, "device": 4, "mixed": 3, "mixed-device": 2},
+        "refused",
+    ),
     "pagemoves": Kind(
         "--operations 1000 --memory-mib 24 --value-bytes 16000 --value-sizes 2 --ballast-percent 30 --move-every-us 200"
         " --may-vanish 1",

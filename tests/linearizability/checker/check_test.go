@@ -177,6 +177,28 @@ func TestItemsVanishOnlyWhereTheyMay(t *testing.T) {
 	}
 }
 
+func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
+	full := rules{mayRefuse: true}
+	for _, refused := range []*operation{
+		op(0, "add", 2, 3, "no_memory", value("a2")), op(0, "append", 2, 3, "not_stored", value("a2")),
+		op(0, "incr", 2, 3, "no_memory", by(1))} {
+		kept := []*operation{op(0, "set", 0, 1, "stored", value("a1")), refused, op(0, "get", 4, 5, "hit", reads("a1"))}
+		if result := full.check(kept); result != porcupine.Ok {
+			t.Errorf("%s: %v", refused.kind, result)
+		}
+		kept[2] = op(0, "get", 4, 5, "miss")
+		if result := full.check(kept); result != porcupine.Illegal {
+			t.Errorf("%s, and the item has gone: %v", refused.kind, result)
+		}
+	}
+	// Whoever set it must not read what was there before.
+	old := []*operation{op(0, "set", 0, 1, "stored", value("a1")), op(0, "set", 2, 3, "no_memory", value("a2")),
+		op(0, "get", 4, 5, "hit", reads("a1"))}
+	if result := full.check(old); result != porcupine.Illegal {
+		t.Errorf("set: %v", result)
+	}
+}
+
 func TestTheShortestPartIsShown(t *testing.T) {
 	var all []*operation
 	for i := int64(0); i < 50; i++ {

@@ -40,6 +40,7 @@ type header struct {
 	Seed      uint64 `json:"seed"`
 	Clients   int    `json:"clients"`
 	MayVanish bool   `json:"may_vanish"`
+	MayRefuse bool   `json:"may_refuse"`
 }
 
 type history struct {

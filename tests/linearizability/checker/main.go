@@ -125,7 +125,7 @@ func checkFile(path, html string) int {
 		fmt.Printf("checker: %v\n", err)
 		return 2
 	}
-	r := rules{mayVanish: h.MayVanish, allAnswers: true}
+	r := rules{mayVanish: h.MayVanish, mayRefuse: h.MayRefuse, allAnswers: true}
 	bad := checkAll(h, r)
 	if len(bad) == 0 {
 		fmt.Printf("ok %s: %d operations on %d keys, %d began beside another client's on the same key, %d found the item "+

@@ -39,6 +39,7 @@ type state struct {
 // rules of one history.
 type rules struct {
 	mayVanish bool // items may be evicted at any time
+	mayRefuse bool // a full store says so
 	// Every answer that shows a CAS id is in the history, so that no cas can name one that none has shown.
 	allAnswers bool
 	initial    state
@@ -131,7 +132,7 @@ func (r rules) step(s *state, o *operation) bool {
 		if o.kind == "set" || o.kind == "cas" {
 			s.vanish()
 		}
-		return r.mayVanish
+		return r.mayVanish || r.mayRefuse
 	case "not_stored":
 		switch o.kind {
 		case "add":
@@ -139,7 +140,7 @@ func (r rules) step(s *state, o *operation) bool {
 		case "replace":
 			return r.leaveAbsent(s, o)
 		case "append", "prepend": // they say it when there is no memory, too
-			return r.mayVanish || r.leaveAbsent(s, o)
+			return r.mayVanish || r.mayRefuse || r.leaveAbsent(s, o)
 		}
 		return false
 	case "stored":

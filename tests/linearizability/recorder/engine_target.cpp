@@ -259,6 +259,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.memory_bytes = o.memory_bytes;
   e.item_bytes_expected = o.item_bytes_expected;
   e.huge_pages = false;
+  e.evict = o.evict;
   e.hash_seed = o.seed;
   e.memory_file = o.memory_file;
   e.devices = devices.all;

@@ -33,20 +33,21 @@ void run(const Options& o) {
 
   std::FILE* const file = std::fopen(o.out.c_str(), "w");
   if (file == nullptr) throw std::runtime_error("cannot write " + o.out);
-  std::fprintf(file, "{\"name\":\"%s\",\"seed\":%llu,\"clients\":%u,\"may_vanish\":%s}\n", o.name.c_str(),
-               static_cast<unsigned long long>(o.mix.seed), o.mix.clients, o.may_vanish ? "true" : "false");
-  std::uint64_t operations = 0, unknown = 0;
+  std::fprintf(file, "{\"name\":\"%s\",\"seed\":%llu,\"clients\":%u,\"may_vanish\":%s,\"may_refuse\":%s}\n",
+               o.name.c_str(), static_cast<unsigned long long>(o.mix.seed), o.mix.clients,
+               o.may_vanish ? "true" : "false", o.target.evict ? "false" : "true");
+  std::uint64_t operations = 0;
   for (const ClientHistory& history : histories) {
     for (const Operation& event : history.answered) {
       write_event(file, event);
       ++operations;
-      if (event.outcome == Outcome::unknown) ++unknown;
     }
   }
   const Paths paths = paths_of(histories);
   const std::pair<const char*, std::uint64_t> facts[] = {
       {"operations", operations},
-      {"unknown", unknown},
+      {"unknown", count(histories, Outcome::unknown)},
+      {"refused", count(histories, Outcome::no_memory)},
       {"evictions", after.evictions - before.evictions},
       {"pages_moved", after.pages_moved - before.pages_moved},
       {"index_bytes_before", before.index_bytes},

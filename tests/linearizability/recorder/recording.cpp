@@ -122,6 +122,13 @@ class Recording {
 
 }  // namespace
 
+std::uint64_t count(const Histories& histories, Outcome outcome) {
+  std::uint64_t sum = 0;
+  for (const ClientHistory& history : histories)
+    sum += static_cast<std::uint64_t>(std::ranges::count(history.answered, outcome, &Operation::outcome));
+  return sum;
+}
+
 Paths paths_of(const Histories& histories) {
   Paths paths;
   std::unordered_map<std::string_view, std::array<bool, 3>> hot;

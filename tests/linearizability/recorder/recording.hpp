@@ -35,6 +35,8 @@ struct Paths {
   std::uint64_t both = 0;              // of them: answered by both
 };
 Paths paths_of(const Histories& histories);
+// Operations that were answered so.
+std::uint64_t count(const Histories& histories, Outcome outcome);
 
 // Fills in the histories of all clients. The last is of a client that looks at what everybody has forgotten: it must
 // still be there. Throws what a client throws.

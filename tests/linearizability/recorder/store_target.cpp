@@ -125,7 +125,10 @@ class StoreClient final : public Client {
 class StoreTarget final : public Target {
  public:
   explicit StoreTarget(const TargetOptions& o)
-      : store_({.memory_bytes = o.memory_bytes, .item_bytes_expected = o.item_bytes_expected, .huge_pages = false}),
+      : store_({.memory_bytes = o.memory_bytes,
+                .item_bytes_expected = o.item_bytes_expected,
+                .evict = o.evict,
+                .huge_pages = false}),
         pause_us_(o.pause_us) {}
   std::unique_ptr<Client> client(std::uint64_t seed) override {
     return std::make_unique<StoreClient>(store_, pause_us_, seed);

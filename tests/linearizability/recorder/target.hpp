@@ -17,6 +17,7 @@ struct TargetOptions {
   std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;
   std::uint32_t item_bytes_expected = 256;
+  bool evict = true;           // not: what has no room is refused
   std::uint32_t pause_us = 0;  // in process: some reads look at their value only after so long
   std::uint32_t device_latency_us = 0;
   unsigned devices = 1;
