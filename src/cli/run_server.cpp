@@ -1,8 +1,10 @@
 #include "cli/run_server.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -171,7 +173,11 @@ int run_server(Settings settings, ServerStyle style) {
   hold_signals();
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
   end_by_bus_errors_with(EX_IOERR);
-  settings.engine.log = [](std::string_view line) { fmt::print(stderr, "{}\n", line); };
+  // What the store says while it serves is left out where stderr is a pipe that nobody empties: its clock would wait.
+  settings.engine.log = [](std::string_view line) {
+    pollfd out{STDERR_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 0) == 1) fmt::print(stderr, "{}\n", line);
+  };
   settings.engine.devices = open_gpus(settings, settings.engine.log);
   if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {
     throw CommandError(EX_USAGE,

@@ -49,6 +49,7 @@ ReplicaState BasicReplica<Rules, Log>::start() noexcept {
   failures_in_a_row_ = 0;
   serial_ = 0;
   restart_log_ = true;
+  images_.try_again();
   return stats_.state = ReplicaState::uploading;
 }
 

@@ -45,8 +45,8 @@ DeviceStatus ReplicaImages::make_empty(Stream& stream) noexcept {
   return status;
 }
 
-void ReplicaImages::release(bool for_good) noexcept {
-  given_up_ |= for_good;
+void ReplicaImages::release(bool gives_up) noexcept {
+  given_up_ |= gives_up;
   drop_unsent();
   images_ = {};
   memory_ = nullptr;

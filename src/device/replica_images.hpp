@@ -45,8 +45,9 @@ class ReplicaImages {
   void make(Device& device, std::uint64_t cells);
   // Queues what makes new memory empty. Before anything else is sent there.
   [[nodiscard]] DeviceStatus make_empty(Stream& stream) noexcept;
-  // Lets go of the device's memory. for_good: there will be none any more.
-  void release(bool for_good) noexcept;
+  // Lets go of the device's memory. gives_up: there will be none until try_again().
+  void release(bool gives_up) noexcept;
+  void try_again() noexcept { given_up_ = false; }
 
   bool on() const noexcept { return images_.count != 0; }
   // There are to be images, and are none yet.

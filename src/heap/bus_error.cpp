@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-struct sigaction before{};
+struct sigaction handled_before{};
 std::atomic<int> exit_code{0};  // 0: none
 std::array<std::atomic<const MemoryFile*>, 64> guarded{};
 
@@ -22,10 +22,11 @@ void say(const char* text) noexcept {
 
 // The one that would have been asked without ours.
 void pass_on(int number, siginfo_t* info, void* context) noexcept {
-  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
-  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(number);
+  if ((handled_before.sa_flags & SA_SIGINFO) != 0) return handled_before.sa_sigaction(number, info, context);
+  if (handled_before.sa_handler != SIG_DFL && handled_before.sa_handler != SIG_IGN)
+    return handled_before.sa_handler(number);
   // Sent by somebody, it would not come again by itself.
-  if (info->si_code <= 0 && before.sa_handler == SIG_IGN) return;
+  if (info->si_code <= 0 && handled_before.sa_handler == SIG_IGN) return;
   struct sigaction by_default{};
   by_default.sa_handler = SIG_DFL;
   sigaction(number, &by_default, nullptr);
@@ -52,7 +53,7 @@ bool take_bus_errors() noexcept {
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  sigaction(SIGBUS, nullptr, &before);  // first: a bus error may come at once
+  sigaction(SIGBUS, nullptr, &handled_before);  // first: a bus error may come at once
   return sigaction(SIGBUS, &action, nullptr) == 0;
 }
 

@@ -37,6 +37,7 @@ EngineOptions beside(Devices devices, Preset preset, std::uint64_t values_bytes 
   o.index_on_device = preset == Preset::mega_kv;
   o.device_values = {.bytes = values_bytes};
   o.scheduler.steal = false;
+  o.scheduler.start_again_max = 1000ms;
   return o;
 }
 
@@ -101,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(On, DeviceMemory, testing::ValuesIn(kinds()),
 TEST_P(DeviceMemory, IsTakenWhenTheServerStarts) {
   const Devices devices = GetParam().make();
   std::optional<Hog> hog(std::in_place, *devices.back());
-  PatientServer s(with(Preset::mirrored), beside(devices, Preset::mirrored));
+  PatientServer s(with(Preset::mirrored), beside(devices, Preset::mirrored, std::uint64_t{4} << 20));
   talk_together(s.port(), 4, 2);
   store_many(s.port(), 0, 20'000);
   talk(s.port(), 10, 2);
@@ -109,6 +110,8 @@ TEST_P(DeviceMemory, IsTakenWhenTheServerStarts) {
   hog.reset();
   EXPECT_TRUE(eventually([&] { return serves(s.port()); }));
   talk(s.port(), 11, 2);
+  Client c(s.port());
+  EXPECT_EQ(c.stats("gpu").at(devices.size() == 1 ? "gpu:values" : "gpu:1:values"), "on");
   for (const auto& device : devices) EXPECT_FALSE(device->lost()) << device->lost_reason();
 }
 

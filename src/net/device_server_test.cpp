@@ -282,5 +282,54 @@ TEST(DeviceServer, StopsWhileBatchesAreInFlight) {
   }
 }
 
+// What a worker waits for is not its client's turn: what the device has found meanwhile is answered.
+TEST(DeviceServer, ATurnDoesNotEndByWaiting) {
+  EngineOptions engine = small_engine();
+  engine.devices = {make_sim_device({.latency = 20ms})};
+  engine.index_on_device = true;
+  engine.device_values = {};
+  engine.scheduler.steal = false;
+  engine.scheduler.deadline = patient;
+  TestServer s(DeviceServer::options(Preset::mega_kv, 1), engine);
+  Client c(s.port());
+  std::string requests, expected;
+  for (int i = 0; i < 1000; ++i) {
+    requests += "get k" + std::to_string(i) + "\r\n";
+    expected += "END\r\n";
+  }
+  for (int round = 0; round < 3; ++round) {
+    c.send(requests);
+    ASSERT_EQ(c.read(expected.size()), expected);
+  }
+  EXPECT_LT(c.stat("conn_yields"), 100u);  // a strip has eight to 128 gets
+}
+
+// Whose large value begins in this pass has an entry, and may be on its way to the device, however long it was silent.
+TEST(DeviceServer, NobodyOfThisPassGivesWay) {
+  DeviceServer s({.latency = 100us}, Preset::mirrored, patient, 1);
+  s.wait_until_served();
+  Client other(s.port());
+  ASSERT_EQ(other.set("x", "1"), "STORED\r\n");
+  const std::string hit = "VALUE x 0 1\r\n1\r\nEND\r\n";
+  std::vector<std::unique_ptr<Client>> hogs, readers, writers;
+  for (int i = 0; i < 36; ++i) {
+    hogs.push_back(std::make_unique<Client>(s.port()));
+    hogs.back()->send("set hog" + std::to_string(i) + " 0 0 900000\r\nabc");
+  }
+  for (int i = 0; i < 10; ++i) readers.push_back(std::make_unique<Client>(s.port()));
+  for (int i = 0; i < 20; ++i) writers.push_back(std::make_unique<Client>(s.port()));
+  for (auto& c : readers) ASSERT_EQ(c->ask("get x\r\n"), "VALUE x 0 1\r\n");
+  for (auto& c : writers) ASSERT_EQ(c->ask("mn\r\n"), "MN\r\n");
+  for (auto& c : hogs) c->send("abc");
+  s.device->slow(45'000);  // a search takes 4.5 s
+  for (auto& c : readers) c->send("get x\r\n");
+  for (std::size_t i = 0; i < writers.size(); ++i)
+    writers[i]->send("get x\r\nset c" + std::to_string(i) + " 0 0 900000\r\nabc");
+  std::this_thread::sleep_for(4500ms);
+  s.device->slow(1);
+  for (auto& c : writers) EXPECT_EQ(c->read(hit.size()), hit);
+  EXPECT_EQ(other.get("x"), "1");
+}
+
 }  // namespace
 }  // namespace tandem::net::test

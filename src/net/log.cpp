@@ -15,8 +15,9 @@
 namespace tandem::net {
 namespace {
 
-// stderr may be a pipe or a terminal that nobody empties, and any client can have each request logged (`verbosity`):
-// lines for which there is no room at once are left out, so that no worker waits for them.
+// stderr may be a pipe that nobody empties, and any client can have each request logged (`verbosity`): lines for which
+// there is no room at once are left out, so that no worker waits for them. (A terminal that somebody has stopped is
+// waited for, as it says that it is ready however little room it has.)
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;

@@ -26,4 +26,15 @@ inline std::ptrdiff_t send_bytes(int fd, const char* from, std::size_t bytes) no
 }
 #endif
 
+// After EFAULT: a page of the heap that the system could not have is met as by whoever uses it, with a bus error
+// (heap/bus_error.hpp).
+inline void touch_pages(const iovec* parts, std::size_t count) noexcept {
+  constexpr std::size_t smallest_page_bytes = 4096;
+  for (const iovec* part = parts; part != parts + count; ++part) {
+    const auto* const bytes = static_cast<const volatile char*>(part->iov_base);
+    for (std::size_t at = 0; at < part->iov_len; at += smallest_page_bytes) static_cast<void>(bytes[at]);
+    if (part->iov_len != 0) static_cast<void>(bytes[part->iov_len - 1]);
+  }
+}
+
 }  // namespace tandem::net

@@ -119,6 +119,7 @@ void UdpPort::flush(NetCounters& counters) noexcept {
       counters.udp_replies_dropped.add(b.out_count - done);
       break;
     }
+    if (errno == EFAULT) touch_pages(b.out_parts[done], b.out[done].msg_hdr.msg_iovlen);
     counters.udp_replies_dropped.add();  // this peer cannot be reached
     ++done;
   }

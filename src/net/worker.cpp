@@ -249,15 +249,18 @@ void Worker::save_memory() noexcept {
   close_later(*most);
 }
 
-// It has neither sent nor read for a while: nothing of it is in this pass.
+// It has neither sent nor read for a while, and nothing of it is in this pass or in flight: an entry would name it.
 bool Worker::stands_still(const Connection& c) const noexcept {
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
   const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
-  return !c.is_closed() && !c.in_flight && active_s < now_s && now_s - active_s > stands_still_s;
+  return !c.is_closed() && !c.in_flight && c.pass != pass_ && active_s < now_s && now_s - active_s > stands_still_s;
 }
 
-// Of those whose large value has not come whole; nullptr: none stands still.
+// Of those whose large value has not come whole; nullptr: none stands still. They are not all looked at again in the
+// same second.
 Connection* Worker::longest_still_filling() noexcept {
+  const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  if (none_stood_still_s_ == now_s) return nullptr;
   Connection* longest = nullptr;
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
@@ -266,6 +269,7 @@ Connection* Worker::longest_still_filling() noexcept {
         c->last_active_s.load(std::memory_order_relaxed) < longest->last_active_s.load(std::memory_order_relaxed))
       longest = c;
   }
+  if (longest == nullptr) none_stood_still_s_ = now_s;
   return longest;
 }
 

@@ -186,7 +186,7 @@ class Worker final : private ResponseWriter {
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
   void skip_from(Batch& batch, std::uint32_t i);
-  bool turn_is_over() const noexcept { return cycles_now() - execution_begin_ > turn_ticks_; }
+  bool turn_is_over() const noexcept { return cycles_now() - execution_begin_ > turn_ticks_ + context_->waited_ticks; }
   void note_turn(Entry& entry) noexcept;
   void flush();
   void send_messages();
@@ -223,6 +223,7 @@ class Worker final : private ResponseWriter {
   std::unique_ptr<HotKeyCounter> hot_keys_;
   std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
   std::uint64_t pass_ = 0;
+  std::uint32_t none_stood_still_s_ = 0;        // the second in which no connection with a half value did
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
   std::vector<Connection*> closed_;       // freed when the pass ends: events and entries may still name them

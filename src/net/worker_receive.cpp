@@ -154,6 +154,7 @@ std::size_t Worker::receive_value(Connection& c, char* to) noexcept {
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(missing, receive_value_bytes_max));
   iovec parts[2] = {{fill.value + fill.received_bytes, wanted}, {to, receive_bytes_max}};
   const std::ptrdiff_t bytes = readv(c.fd, parts, wanted == missing ? 2 : 1);
+  if (TD_UNLIKELY(bytes < 0) && errno == EFAULT) touch_pages(parts, 1);
   if (!received(c, bytes)) return 0;
   const auto got = static_cast<std::size_t>(bytes);
   fill.received_bytes += std::min(got, wanted);
@@ -294,6 +295,7 @@ void Worker::execute(bool goes_on) {
   if (in_.batch->size() != 0) {
     pass_answered_ += in_.batch->size();
     execution_begin_ = cycles_now();
+    context_->waited_ticks = 0;
     executor_.run(*in_.batch, *this);
     flush();
     const std::uint64_t now = cycles_now();
@@ -336,7 +338,9 @@ void Worker::finish(Entry& entry) {
   if (TD_UNLIKELY(entry.stop != Stop::need_more || entry.skips)) {
     c.large_waits = entry.stop == Stop::large && !entry.skips;
     // A client that does not read waits for itself; one whose turn ended waits for others.
-    c.waits_since = entry.skips && !entry.turn_ended ? 0 : entry.received_at != 0 ? entry.received_at : in_.since;
+    c.waits_since = (entry.skips && !entry.turn_ended) || c.is_blocked() ? 0
+                    : entry.received_at != 0                             ? entry.received_at
+                                                                         : in_.since;
     c.resumes = true;
   }
   go_on_next_pass(c);

@@ -42,7 +42,7 @@ bool Worker::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.strip_done();
   flush_if_large(batch, strip.end);
   if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
-  if (TD_UNLIKELY(turn_is_over()) && strip.size() != 0 && has_more(batch, strip.end - 1)) {
+  if (strip.size() != 0 && has_more(batch, strip.end - 1) && TD_UNLIKELY(turn_is_over())) {
     if (Entry& entry = in_.entries[batch.query(strip.end).connection]; entry.connection != nullptr && !entry.skips) {
       note_turn(entry);
       skip_from(batch, strip.end);
@@ -77,6 +77,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
     const bool goes_on = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
     if (TD_UNLIKELY(!goes_on || had_share) && has_more(batch, i)) {
       if (goes_on && !is_datagram) note_turn(entry);
+      if (goes_on && is_datagram) counters_.udp_replies_dropped.add();
       skip_from(batch, i + 1);
     }
   }
@@ -141,6 +142,7 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     i = next;
     if (!ends || end_message(entry)) continue;
     if (!has_more(batch, next - 1)) return;
+    counters_.udp_replies_dropped.add();
     sent_ = true;  // what is skipped was looked at in this epoch
     return skip_from(batch, next);
   }
@@ -364,6 +366,7 @@ bool Worker::drain(Connection& c) {
         is_encrypted(c) ? c.tls->send(parts, message.msg_iovlen) : sendmsg(c.fd, &message, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;  // no event would tell of the room that is there
+      if (errno == EFAULT) touch_pages(parts, message.msg_iovlen);
       if (!would_block()) close_later(c);
       return false;
     }

@@ -69,8 +69,11 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
       timer.skip();
       continue;
     }
-    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.index.on_device() && !batch.searched_at(i))
+    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.index.on_device() && !batch.searched_at(i)) {
+      const std::uint64_t from = cycles_now();
       context_.remote->search(batch, i);
+      context_.waited_ticks += cycles_now() - from;
+    }
     i = batch.size() - i > strip_queries_max ? run_strips(batch, i, writer, timer) : run_strip(batch, i, writer, timer);
   }
   if (TD_UNLIKELY(context_.remote != nullptr)) {

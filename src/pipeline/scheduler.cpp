@@ -19,9 +19,8 @@ constexpr auto awake = std::chrono::microseconds(200);
 // fills up.
 constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(64);
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
-// A replica for which the device had no memory, or whose copies failed, is tried again after so long, then after twice
-// that: what others do with the device comes and goes.
-constexpr auto start_again = std::chrono::milliseconds(500), start_again_max = std::chrono::milliseconds(60'000);
+// What others do with the device comes and goes.
+constexpr auto start_again = std::chrono::milliseconds(500);
 // Keys come and go, and other programs on the machine.
 constexpr auto measure_every = std::chrono::seconds(10);
 constexpr auto measure_again = std::chrono::milliseconds(100);  // when it could not be done
@@ -143,10 +142,10 @@ void Scheduler::go_with_others() noexcept {
   if (is_gone_ && state_ == ReplicaState::current) {
     is_gone_ = false;
     gone.fetch_sub(1, std::memory_order_relaxed);
-    start_pause_ = start_again;
+    current_since_ = Steady::now();
   } else if (is_gone_ && state_ == ReplicaState::absent && Steady::now() >= start_again_after_) {
     state_ = replica_.start();
-    start_pause_ = std::min(2 * start_pause_, start_again_max);
+    start_pause_ = std::min(2 * start_pause_, options_.start_again_max);
     start_again_after_ = Steady::now() + start_pause_;
   }
   if (is_gone_) return;
@@ -157,6 +156,8 @@ void Scheduler::go_with_others() noexcept {
   } else if (state_ == ReplicaState::absent || state_ == ReplicaState::lost) {
     is_gone_ = true;
     gone.fetch_add(1, std::memory_order_relaxed);
+    // One that was there for a moment only is like one that was not.
+    if (Steady::now() - current_since_ > options_.start_again_max) start_pause_ = start_again;
     start_again_after_ = Steady::now() + start_pause_;
   } else if (gone.load(std::memory_order_relaxed) != 0) {
     waits_for_others_ = true;

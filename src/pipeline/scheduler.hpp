@@ -40,6 +40,9 @@ struct SchedulerOptions {
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
   // What the thread sleeps on, if others than who hands over batches wake it; nullptr: its own.
   std::shared_ptr<WakeUp> wakeup = nullptr;
+  // A replica for which the device had no memory, or whose copies failed, is tried again after half a second, then
+  // after twice that, and so on up to this.
+  std::chrono::milliseconds start_again_max{60'000};
   // How many of the schedulers of one index, which share this, have no replica. While there are any nobody asks the
   // others, and they do without theirs.
   std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
@@ -143,7 +146,7 @@ class Scheduler {
   ReplicaState state_ = ReplicaState::absent;
   bool is_gone_ = false;           // it has no replica of itself, and counts among options_.gone
   bool waits_for_others_ = false;  // it has none because of others
-  TimePoint start_again_after_{};
+  TimePoint start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
   DeviceMark replica_waits_for_ = 0;

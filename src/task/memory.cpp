@@ -317,12 +317,21 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
+bool has_unretired_huge(const Shared& shared) noexcept {
+  if (!shared.index.has_unretired()) return false;
+  bool found = false;
+  for (std::uint32_t i = 0; i < shared.index.overlay_count() && !found; ++i) {
+    shared.index.overlay(i).for_each_displaced([&](Location l) { found |= shared.heap.class_of(l) == huge_class; });
+  }
+  return found;
+}
+
 // What huge items left that were replaced a moment ago, and which devices' indexes still name. There may be no other
 // item to evict but the one that is to be replaced next.
 Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept {
   const auto end = std::chrono::steady_clock::now() + unretired_wait_max;
   Location l = no_location;
-  while (l == no_location && context.shared.index.has_unretired() && std::chrono::steady_clock::now() < end) {
+  while (l == no_location && has_unretired_huge(context.shared) && std::chrono::steady_clock::now() < end) {
     context.let_go();
     yield_processor();
     reclaim(context);
@@ -383,7 +392,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const SizeClass c = shared.heap.size_class(item_bytes);
   Location l = allocate_once(context, c, item_bytes);
   if (TD_LIKELY(l != no_location)) return l;
-  if (c == huge_class && shared.index.has_unretired()) {
+  if (c == huge_class && has_unretired_huge(shared)) {
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
