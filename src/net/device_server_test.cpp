@@ -325,9 +325,12 @@ TEST(DeviceServer, NobodyOfThisPassGivesWay) {
   for (auto& c : readers) c->send("get x\r\n");
   for (std::size_t i = 0; i < writers.size(); ++i)
     writers[i]->send("get x\r\nset c" + std::to_string(i) + " 0 0 900000\r\nabc");
-  std::this_thread::sleep_for(4500ms);
+  std::this_thread::sleep_for(1s);
+  for (auto& c : readers) c->send("get x\r\n");  // the worker waits for a batch to come back
+  std::this_thread::sleep_for(3500ms);
   s.device->slow(1);
   for (auto& c : writers) EXPECT_EQ(c->read(hit.size()), hit);
+  EXPECT_TRUE(eventually([&] { return other.stat("closed_for_room", "tandem") > 0; }));
   EXPECT_EQ(other.get("x"), "1");
 }
 
