@@ -278,7 +278,8 @@ int MemoryFile::lost_writes() noexcept {
 
 void MemoryFile::close_in_order() noexcept {
   // First all the items, then the word that says so.
-  const bool is_whole = fsync(fd_) == 0 && header()->state.load(std::memory_order_relaxed) == FileHeader::in_use;
+  const std::uint64_t state = header()->state.load(std::memory_order_relaxed);
+  const bool is_whole = fsync(fd_) == 0 && state != FileHeader::spoiled && state != FileHeader::unreadable;
   header()->state.store(is_whole ? FileHeader::closed : FileHeader::spoiled, std::memory_order_release);
   msync(metadata_, header_bytes, MS_SYNC);
 }

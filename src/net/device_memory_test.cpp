@@ -31,12 +31,13 @@ std::vector<Kind> kinds() {
 }
 
 EngineOptions beside(Devices devices, Preset preset, std::uint64_t values_bytes = 0) {
-  EngineOptions o = small_engine();
+  EngineOptions o;
+  o.memory_bytes = std::uint64_t{64} << 20;
+  o.huge_pages = false;
   o.item_bytes_expected = 1 << 20;  // the index begins small and has to grow
   o.devices = std::move(devices);
   o.index_on_device = preset == Preset::mega_kv;
   o.device_values = {.bytes = values_bytes};
-  o.scheduler.steal = false;
   o.scheduler.start_again_max = 1000ms;
   return o;
 }

@@ -191,6 +191,13 @@ func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
 			t.Errorf("%s, and the item has gone: %v", refused.kind, result)
 		}
 	}
+	for _, read := range []*operation{op(0, "get", 4, 5, "miss"), op(0, "get", 4, 5, "hit", reads("a1")),
+		op(0, "get", 4, 5, "hit", reads("a2"))} {
+		asked := []*operation{op(0, "set", 0, 1, "stored", value("a1")), op(1, "set", 2, 0, "unknown", value("a2")), read}
+		if result := full.check(asked); result != porcupine.Ok {
+			t.Errorf("a set without an answer, then %s: %v", read.outcome, result)
+		}
+	}
 	// Whoever set it must not read what was there before.
 	old := []*operation{op(0, "set", 0, 1, "stored", value("a1")), op(0, "set", 2, 3, "no_memory", value("a2")),
 		op(0, "get", 4, 5, "hit", reads("a1"))}

@@ -242,6 +242,10 @@ func (r rules) store(s *state, o *operation) bool {
 // gone, is the same as taking effect after everything else.
 func (r rules) attempt(s *state, o *operation) {
 	there := s.is == present
+	if r.mayRefuse && (o.kind == "set" || o.kind == "cas" && (s.is != present || s.cas == o.expected)) {
+		*s = state{is: unknown, next: s.next} // done, or refused, which takes the old value away
+		return
+	}
 	switch o.kind {
 	case "set":
 		r.write(s, o, o.value)
