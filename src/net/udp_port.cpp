@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "net/system_calls.hpp"
 #include "protocol/udp.hpp"
 
 namespace tandem::net {
