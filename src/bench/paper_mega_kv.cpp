@@ -42,8 +42,8 @@ void figure_1(PaperRun& run) {
   for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-G100-U", set.workload));
   EngineSettings settings = run.engine_settings(workloads);
   settings.threads = {1};
-  if (run.options()
-          .quick) {  // so many batches that some are timed, also where a machine is busy for a whole short turn
+  // So many batches that some are timed, also where a machine is busy for a whole short turn.
+  if (run.options().quick) {
     settings.batches = {16};
     settings.ops = 16'000;
   }
