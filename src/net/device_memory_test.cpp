@@ -15,8 +15,8 @@ using Devices = std::vector<std::shared_ptr<Device>>;
 struct Kind {
   const char* name;
   Devices (*make)();
+  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
-void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 std::shared_ptr<Device> small_sim(std::uint32_t number) {
   return make_sim_device({.number = number, .memory_bytes = std::uint64_t{64} << 20});
