@@ -190,6 +190,8 @@ int run_server(Settings settings, ServerStyle style) {
                        "items right with (gpu-values)");
   }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
+  // One that is simulated shares the processors with everything else: late is not lost.
+  if (settings.gpu.which == "sim") settings.engine.scheduler.deadline = std::chrono::seconds{20};
   settings.engine.scheduler.queries_min = settings.gpu.batch_min;
   settings.engine.scheduler.steal = settings.gpu.steal;
   settings.engine.scheduler.cycle = gpu_cycle(settings, settings.engine.devices, settings.engine.log);
