@@ -16,7 +16,7 @@ setup: ## install what building and testing need
 
 build: ## install what building needs; leaves the program at build/bin/tandem, for the GPU too if there is one
 	@scripts/setup build
-	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF \
+	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF -DTANDEM_UNITY=ON \
 	  -DTANDEM_CUDA=$$(scripts/has_gpu && echo ON || echo OFF)
 	@cmake --build build -j $(JOBS) --target tandem
 
@@ -89,9 +89,11 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-lint: ## format check, clang-tidy (tests and benchmarks too), script linters
+lint: ## format check, clang-tidy (tests and benchmarks too), script linters, a build of one source at a time
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --only layers text format scripts tidy
+	@cmake -S . -B build/apart -G Ninja -DTANDEM_TESTS=ON # a source may lack an include that its neighbours in TANDEM_UNITY have
+	@cmake --build build/apart -j $(JOBS)
 
 format: ## rewrite sources in the one format
 	@scripts/setup test

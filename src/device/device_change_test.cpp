@@ -67,7 +67,7 @@ class Twins {
   std::size_t items() const { return where_.size(); }
   std::uint64_t refused() const { return refused_; }
   std::uint64_t next_key() const { return next_key_; }
-  Fingerprint fingerprint(std::uint64_t key) const { return random_fingerprint(key, signatures_); }
+  Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
   // Changes of so many different keys, so that there are at most `most` afterwards.
   std::vector<CellChange> draw(std::uint32_t count, std::size_t most, Random& random) {
@@ -224,7 +224,7 @@ TEST_P(DeviceChangeContract, FollowsOneKeyThroughManyCalls) {
   const TestedTable table(*device, *stream, 256);
   std::vector<Fingerprint> all;
   // Key 0 has a signature of its own, so that a search finds nothing else; up to eight others share one.
-  for (std::uint32_t key = 0; key < keys; ++key) all.push_back({1 + (key + 7) / 8, random_fingerprint(key, 0).hash});
+  for (std::uint32_t key = 0; key < keys; ++key) all.push_back({1 + (key + 7) / 8, check_fingerprint(key, 0).hash});
   const PinnedArray<Fingerprint> f = pinned(all);
   const PinnedArray<CellChange> changes(*device, keys * calls);
   const PinnedArray<std::uint8_t> done(*device, keys * calls);
@@ -264,7 +264,7 @@ TEST_P(DeviceChangeContract, SaysWhenThereIsNoRoom) {
   const TestedTable table(*device, *stream, 2);
   const DeviceIndex index = table.index();
   std::map<std::uint64_t, std::uint32_t> cells;
-  const auto key = [](std::uint32_t k) { return random_fingerprint(k, 0); };
+  const auto key = [](std::uint32_t k) { return check_fingerprint(k, 0); };
   const auto cell = [&](std::uint32_t k, Location l) { return Cell::of(key(k).signature, l).bits; };
   for (std::uint32_t k = 1; k <= 16; ++k) {
     ASSERT_EQ(change(index, {{key(k), no_location, k}}), std::vector<std::uint8_t>{1});
@@ -294,7 +294,7 @@ TEST_P(DeviceChangeContract, FillsAnEmptyTableInOneCallAndEmptiesIt) {
   std::vector<CellChange> changes;
   std::vector<Fingerprint> f;
   for (std::uint32_t k = 0; k < count; ++k) {
-    f.push_back(random_fingerprint(k, 0));
+    f.push_back(check_fingerprint(k, 0));
     changes.push_back({f.back(), no_location, k + 1});
   }
   for (const bool again : {false, true}) {

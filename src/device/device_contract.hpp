@@ -60,14 +60,6 @@ class Random {
   std::uint64_t state_;
 };
 
-// Of key number `key`; `signatures` bounds how many there are (0: no bound), so that different keys share one.
-inline Fingerprint random_fingerprint(std::uint64_t key, std::uint32_t signatures) {
-  const std::uint64_t h = mix_bits(key * 2 + 1);
-  auto signature = static_cast<std::uint32_t>(h >> 32);
-  if (signatures != 0) signature = static_cast<std::uint32_t>(mix_bits(signature % signatures + 7));
-  return {signature != 0 ? signature : 1, static_cast<std::uint32_t>(h)};
-}
-
 // Waits far longer than any of these tests should take.
 inline DeviceStatus finish(Stream& stream) { return stream.wait(stream.mark(), std::chrono::minutes(2)); }
 
@@ -146,7 +138,7 @@ class DeviceChurn {
   void insert(std::uint32_t count) {
     KeyBatch batch;
     for (std::uint32_t i = 0; i < count; ++i)
-      batch.add(random_fingerprint(next_key_ + i, signatures_), static_cast<Location>(next_key_ + i + 1));
+      batch.add(check_fingerprint(next_key_ + i, signatures_), static_cast<Location>(next_key_ + i + 1));
     const std::vector<std::uint8_t> done = run(batch, &Stream::insert);
     for (std::uint32_t i = 0; i < count; ++i) {
       ASSERT_LE(done[i], 1);
@@ -166,7 +158,7 @@ class DeviceChurn {
       if (!seen.insert(key).second) continue;
       const bool wrong_location = random.below(8) == 0;
       keys.push_back(key);
-      batch.add(random_fingerprint(key, signatures_), static_cast<Location>(wrong_location ? ~key : key + 1));
+      batch.add(check_fingerprint(key, signatures_), static_cast<Location>(wrong_location ? ~key : key + 1));
     }
     const std::vector<std::uint8_t> done = run(batch, &Stream::erase);
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -185,14 +177,14 @@ class DeviceChurn {
         if (bits == 0) continue;
         const Location location = Cell{bits}.location();
         ASSERT_TRUE(bucket_of.emplace(location, b).second) << "location " << location << " is there twice";
-        ASSERT_EQ(Cell{bits}.signature(), random_fingerprint(location - 1, signatures_).signature);
+        ASSERT_EQ(Cell{bits}.signature(), check_fingerprint(location - 1, signatures_).signature);
       }
     }
     ASSERT_EQ(bucket_of.size(), where_.size());
     const IndexView view{nullptr, table_.index().mask};
     KeyBatch batch;
     for (const auto& [key, location] : where_) {
-      const Fingerprint f = random_fingerprint(key, signatures_);
+      const Fingerprint f = check_fingerprint(key, signatures_);
       ASSERT_TRUE(bucket_of.contains(location)) << "key " << key;
       const std::uint32_t b = bucket_of[location];
       ASSERT_TRUE(b == view.first(f) || b == view.second(f)) << "key " << key;

@@ -139,7 +139,7 @@ TEST_P(DeviceContract, SearchAnswersAsTheHostDoes) {
         const CheckTable host(buckets);
         const auto keys = static_cast<std::uint32_t>(load * buckets * bucket_cells);
         for (std::uint32_t key = 0; key < keys; ++key)
-          (void)cuckoo_scalar.insert(host.view(), random_fingerprint(key, signatures), key + 1);
+          (void)cuckoo_scalar.insert(host.view(), check_fingerprint(key, signatures), key + 1);
         const TestedTable table(*device, *stream, buckets);
         upload(table.buckets(), host.view().buckets, buckets);
 
@@ -147,7 +147,7 @@ TEST_P(DeviceContract, SearchAnswersAsTheHostDoes) {
         const std::uint32_t count = keys * 2 + 33;
         Random random(load > 0.7 ? 3 : 2);
         std::vector<Fingerprint> f(count);
-        for (auto& one : f) one = random_fingerprint(random.below(count), signatures);
+        for (auto& one : f) one = check_fingerprint(random.below(count), signatures);
         std::vector<Location> expected(count);
         cuckoo_scalar.search_in_turn(host.view(), f.data(), count, expected.data(), nullptr);
 
@@ -203,7 +203,7 @@ TEST_P(DeviceContract, InsertSaysWhenTheTableIsFull) {
 TEST_P(DeviceContract, EraseRemovesAKeyOnce) {
   const TestedTable table(*device, *stream, 64);
   constexpr std::uint32_t count = 1000;
-  const PinnedArray<Fingerprint> f = pinned(std::vector<Fingerprint>(count, random_fingerprint(1, 0)));
+  const PinnedArray<Fingerprint> f = pinned(std::vector<Fingerprint>(count, check_fingerprint(1, 0)));
   const PinnedArray<Location> location = pinned(std::vector<Location>(count, 77));
   const PinnedArray<std::uint8_t> done = pinned(std::vector<std::uint8_t>(count, 9));
   ASSERT_EQ(stream->insert(table.index(), f.at(), location.at(), done.at(), 1), DeviceStatus::ok);
@@ -340,7 +340,7 @@ TEST_P(DeviceContract, StreamsOfSeveralThreads) {
   const CheckTable host(buckets);
   const auto keys = static_cast<std::uint32_t>(0.9 * buckets * bucket_cells);
   for (std::uint32_t key = 0; key < keys; ++key)
-    (void)cuckoo_scalar.insert(host.view(), random_fingerprint(key, 0), key + 1);
+    (void)cuckoo_scalar.insert(host.view(), check_fingerprint(key, 0), key + 1);
   const TestedTable table(*device, *stream, buckets);
   upload(table.buckets(), host.view().buckets, buckets);
   ASSERT_EQ(finish(*stream), DeviceStatus::ok);
@@ -353,7 +353,7 @@ TEST_P(DeviceContract, StreamsOfSeveralThreads) {
     Random random(seed);
     for (int round = 0; round < 200; ++round) {
       std::vector<std::uint32_t> key(count);
-      for (std::uint32_t i = 0; i < count; ++i) f[i] = random_fingerprint(key[i] = random.below(keys * 2), 0);
+      for (std::uint32_t i = 0; i < count; ++i) f[i] = check_fingerprint(key[i] = random.below(keys * 2), 0);
       ASSERT_EQ(own->search(table.index(), f.at(), location.at(), count), DeviceStatus::ok);
       ASSERT_EQ(finish(*own), DeviceStatus::ok);
       for (std::uint32_t i = 0; i < count; ++i)

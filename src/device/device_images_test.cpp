@@ -148,13 +148,13 @@ TEST_P(DeviceImagesContract, SearchesReturnItems) {
       l += size;
     }
     for (std::size_t n = 0; n < item_at.size(); ++n)
-      ASSERT_TRUE(cuckoo_scalar.insert(host.view(), random_fingerprint(n, 0), item_at[n]));
+      ASSERT_TRUE(cuckoo_scalar.insert(host.view(), check_fingerprint(n, 0), item_at[n]));
     const TestedTable table(*device, *stream, 1024);
     upload(table.buckets(), host.view().buckets, 1024);
     ASSERT_NO_FATAL_FAILURE(apply(places, granules));
     for (const std::uint32_t count : {1u, 31u, 33u, 128u, 1000u, 5000u}) {
       std::vector<Fingerprint> keys(count);
-      for (Fingerprint& f : keys) f = random_fingerprint(random.below(item_at.size() * 5 / 4), 0);
+      for (Fingerprint& f : keys) f = check_fingerprint(random.below(item_at.size() * 5 / 4), 0);
       std::vector<Location> expected(count);
       cuckoo_scalar.search_in_turn(host.view(), keys.data(), count, expected.data(), nullptr);
       ASSERT_NO_FATAL_FAILURE(search(table, keys, expected));
@@ -182,7 +182,7 @@ TEST_P(DeviceImagesContract, SearchesReturnItems) {
 TEST_P(DeviceImagesContract, OnlyPartsThatAskGetImages) {
   ASSERT_NO_FATAL_FAILURE(make(1));
   const CheckTable host(2);
-  const Fingerprint f = random_fingerprint(1, 0);
+  const Fingerprint f = check_fingerprint(1, 0);
   ASSERT_TRUE(cuckoo_scalar.insert(host.view(), f, 7));
   const TestedTable table(*device, *stream, 2);
   upload(table.buckets(), host.view().buckets, 2);

@@ -142,7 +142,6 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     i = next;
     if (!ends || end_message(entry)) continue;
     if (!has_more(batch, next - 1)) return;
-    counters_.udp_replies_dropped.add();
     sent_ = true;  // what is skipped was looked at in this epoch
     return skip_from(batch, next);
   }
