@@ -37,39 +37,48 @@ bool is_called_memcached(std::string_view program) {
   return (slash == std::string_view::npos ? program : program.substr(slash + 1)) == "memcached";
 }
 
+// Nothing fails because it cannot be said; nor does it take memory.
+void complain(std::string_view prefix, std::string_view what, std::string_view more = {}) noexcept {
+  fmt::memory_buffer line;
+  for (const std::string_view part : {prefix, what, more, std::string_view("\n")})
+    line.append(part.data(), part.data() + part.size());
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 int run_guarded(const Command& command, std::span<const std::string> arguments) {
   // memcached's messages have no prefix.
   const std::string prefix = command.run == run_memcached ? "" : "tandem: ";
   try {
     return command.run(arguments);
   } catch (const CommandError& error) {
-    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    complain(prefix, error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "{}out of memory\n", prefix);
+    complain(prefix, "out of memory");
     return EX_OSERR;
   } catch (const std::invalid_argument& error) {
-    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    complain(prefix, error.what());
     return EX_USAGE;
   } catch (const std::system_error& error) {
     // What std::thread says.
     const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
-    fmt::print(stderr, "{}{}{}\n", prefix, error.what(),
-               is_thread ? ": a thread could not be started (too little memory, or a limit on threads)" : "");
+    complain(prefix, error.what(),
+             is_thread ? ": a thread could not be started (too little memory, or a limit on threads)" : "");
     return EX_OSERR;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}{}\n", prefix, error.what());
+    complain(prefix, error.what());
     return EX_OSERR;
   }
 }
 
 void print_help(std::FILE* out) {
-  fmt::print(out,
-             "tandem {}: an in-memory key-value store that speaks memcached's protocol\n\nusage: tandem COMMAND "
-             "[OPTION...]\n\ncommands:\n",
-             version);
-  for (const Command& command : command_table) fmt::print(out, "  {:<10} {}\n", command.name, command.summary);
-  fmt::print(out, "\n`tandem serve --help` and `tandem memcached --help` print their options.\n");
+  std::string text = fmt::format(
+      "tandem {}: an in-memory key-value store that speaks memcached's protocol\n\nusage: tandem COMMAND "
+      "[OPTION...]\n\ncommands:\n",
+      version);
+  for (const Command& command : command_table) text += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  text += "\n`tandem serve --help` and `tandem memcached --help` print their options.\n";
+  std::fputs(text.c_str(), out);
 }
 
 void refuse_arguments(std::string_view command, std::span<const std::string> arguments) {
@@ -107,7 +116,7 @@ int run_program(std::span<const std::string> arguments) {
   for (const Command& command : command_table) {
     if (command.name == name) return run_guarded(command, arguments.subspan(2));
   }
-  fmt::print(stderr, "tandem: unknown command {}; `tandem help` lists them\n", in_quotes(name));
+  complain("tandem: unknown command ", in_quotes(name), "; `tandem help` lists them");
   return EX_USAGE;
 }
 

@@ -1,6 +1,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -39,7 +40,10 @@ int main(int argc, char** argv) {
   try {
     tandem::hold_memory_reserve();
     const std::vector<std::string> arguments(argv, argv + argc);
-    return tandem::cli::run_program(arguments);
+    const int code = tandem::cli::run_program(arguments);
+    if (code != EX_OK || std::fflush(stdout) == 0) return code;
+    std::perror("tandem: standard output");
+    return EX_IOERR;
   } catch (const std::bad_alloc&) {
     end_program();
   }

@@ -15,6 +15,7 @@
 #include "cli/run_server.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
+#include "net/log.hpp"
 #include "protocol/dialect.hpp"
 
 namespace tandem::cli {
@@ -349,7 +350,7 @@ Invocation parse_memcached(std::span<const std::string> arguments) { return Memc
 
 int run_memcached(std::span<const std::string> arguments) {
   const Invocation invocation = parse_memcached(arguments);
-  for (const std::string& notice : invocation.notices) fmt::print(stderr, "tandem: {}\n", notice);
+  for (const std::string& notice : invocation.notices) net::say("tandem: " + notice);
   if (!invocation.output.empty()) {
     fmt::print("{}", invocation.output);
     return EX_OK;

@@ -1,7 +1,6 @@
 #include "cli/run_server.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "heap/bus_error.hpp"
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
+#include "net/log.hpp"
 #include "planner/planner.hpp"
 
 namespace tandem::cli {
@@ -40,28 +40,30 @@ void choose_user(const ProcessOptions& process, ServerStyle style) {
 
 void write_pid_file(PidFile& file, const std::string& path, ServerStyle style) {
   try {
-    if (const std::string warning = file.write(path); !warning.empty()) fmt::print(stderr, "{}\n", warning);
+    if (const std::string warning = file.write(path); !warning.empty()) net::say(warning);
   } catch (const CommandError& error) {
     if (style == ServerStyle::tandem) throw;
-    fmt::print(stderr, "{}\n", error.what());
+    net::say(error.what());
   }
 }
 
-void say_serving(const Settings& settings, const Engine& engine, const Server& server) {
-  fmt::print(stderr, "serving on {}, {}, {} {}, lanes {}\n",
-             describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
-             format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
-             settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes());
+void say_serving(const Settings& settings, ServerStyle style, const Engine& engine, const Server& server) {
+  net::say(fmt::format("serving on {}, {}, {} {}, lanes {}",
+                       describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
+                       format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
+                       settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
+  if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
+    net::say("warning: serving as root, which nothing here needs: --user NAME gives that up");
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();
-  fmt::print(stderr, "GPU: {}{}, preset {}\n", times, devices.front()->info().name,
-             show(*find_option("preset"), settings));
+  net::say(
+      fmt::format("GPU: {}{}, preset {}", times, devices.front()->info().name, show(*find_option("preset"), settings)));
 }
 
 // Loads again what lies in files. A failure changes nothing and is said.
 void reload_files(Server& server) {
-  if (const std::string error = server.reload_certificates(); !error.empty()) fmt::print(stderr, "{}\n", error);
+  if (const std::string error = server.reload_certificates(); !error.empty()) net::say(error);
   server.reload_passwords();
 }
 
@@ -108,7 +110,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     if (number == SIGUSR2)
       for (const auto& device : settings.engine.devices) device->abandon();
     if (!stops) return;  // USR1: reserved
-    if (number == SIGUSR1) fmt::print(stderr, "Gracefully stopping\n");
+    if (number == SIGUSR1) net::say("Gracefully stopping");
     manager.tell("STOPPING=1");
     is_stopped.store(true);  // either this finds the server, or the start finds that
     if (Server* const now = serving.load()) now->stop();
@@ -129,7 +131,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
   if (process.lock_memory) {
     if (const std::string error = lock_memory(); !error.empty()) {
-      fmt::print(stderr, "warning: memory is not locked: {}\n", error);
+      net::say("warning: memory is not locked: " + error);
     }
   }
   daemon.leave(process.core_files);
@@ -138,9 +140,9 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
                          .memory_file = !settings.engine.memory_file.empty()});
   }
   const bool verbose = settings.server.verbosity > 0;
-  if (style == ServerStyle::tandem || verbose) say_serving(settings, engine, server);
+  if (style == ServerStyle::tandem || verbose) say_serving(settings, style, engine, server);
   if (monitor && (style == ServerStyle::tandem || verbose))
-    fmt::print(stderr, "live page and metrics on port {} of {}\n", monitor->port(), settings.server.metrics);
+    net::say(fmt::format("live page and metrics on port {} of {}", monitor->port(), settings.server.metrics));
   daemon.ready(verbose);
   manager.tell("READY=1");
   server.wait();
@@ -173,11 +175,7 @@ int run_server(Settings settings, ServerStyle style) {
   hold_signals();
   if (!settings.engine.memory_file.empty()) settings.engine.memory_file = absolute_path(settings.engine.memory_file);
   end_by_bus_errors_with(EX_IOERR);
-  // What the store says while it serves is left out where stderr is a pipe that nobody empties: its clock would wait.
-  settings.engine.log = [](std::string_view line) {
-    pollfd out{STDERR_FILENO, POLLOUT, 0};
-    if (poll(&out, 1, 0) == 1) fmt::print(stderr, "{}\n", line);
-  };
+  settings.engine.log = [](std::string_view line) { net::say(line); };
   settings.engine.devices = open_gpus(settings, settings.engine.log);
   if (process.seccomp && !settings.engine.devices.empty() && settings.gpu.which != "sim") {
     throw CommandError(EX_USAGE,
@@ -199,7 +197,7 @@ int run_server(Settings settings, ServerStyle style) {
   serve(settings, style, *engine, daemon);
   constexpr std::chrono::seconds driver_patience(5);
   if (!engine->close(driver_patience)) {
-    fmt::print(stderr, "the GPU's driver does not return; ending without it\n");
+    net::say("the GPU's driver does not return; ending without it");
     std::_Exit(EX_OK);
   }
   engine.reset();

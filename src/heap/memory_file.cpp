@@ -242,8 +242,8 @@ bool MemoryFile::has(const void* at) const noexcept {
   const auto is_in = [at](const char* begin, std::uint64_t bytes) {
     return begin != nullptr && reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(begin) < bytes;
   };
-  return is_in(metadata_, pages_at) ||
-         is_in(pages_.load(std::memory_order_acquire), pages_bytes_.load(std::memory_order_relaxed));
+  const char* const pages = pages_.load(std::memory_order_acquire);  // before their size
+  return is_in(metadata_, pages_at) || is_in(pages, pages_bytes_.load(std::memory_order_relaxed));
 }
 
 void MemoryFile::mark_unreadable() const noexcept {

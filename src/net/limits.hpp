@@ -43,6 +43,9 @@ inline constexpr std::uint64_t queries_per_request_of_event = 64;
 // What a connection does takes so long at most, then the others of its batch get their turn: looked at between two
 // strips. A thousand small requests take a fiftieth of it, one append to a value of 1 MB some hundred microseconds.
 inline constexpr double turn_ns = 10e6;
+// Processor time of all of a pass's datagrams together once the pass has had a turn's time; what more a datagram asks
+// for is dropped, but for what its first strip does. Longer than a turn, as nothing of it can go on later.
+inline constexpr std::uint64_t datagrams_ns = 40'000'000;
 // Segments per sendmsg.
 inline constexpr std::size_t send_segments_max = 64;
 
@@ -66,8 +69,10 @@ inline constexpr std::uint64_t kept_bytes_total = std::uint64_t{64} * 1024 * 102
 // the memory limit, so that clients which neither read nor send cannot keep the store from storing.
 inline constexpr std::uint64_t pinned_share = 2;
 inline constexpr std::uint64_t filling_share = 2;
-// Where such a limit is reached, who has neither read nor sent for longer gives way to others.
+// Where such a limit is reached, who has neither read nor sent for longer gives way to others. Behind a pass that took
+// longer than the second one nobody does for as long: what they sent meanwhile is still to be received.
 inline constexpr std::uint32_t stands_still_s = 2;
+inline constexpr double long_pass_ns = 1e9;
 
 // --- UDP
 // -----------------------------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,15 @@
 namespace tandem::net {
 namespace {
 
+std::mutex stderr_mutex;  // between a look at its room and the write
+
+bool write_now(std::string_view text) noexcept {
+  const std::lock_guard lock(stderr_mutex);
+  pollfd out{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return false;
+  return write(STDERR_FILENO, text.data(), text.size()) >= 0;
+}
+
 // stderr may be a pipe that nobody empties, and any client can have each request logged (`verbosity`): lines for which
 // there is no room at once are left out, so that no worker waits for them. (A terminal that somebody has stopped is
 // waited for, as it says that it is ready however little room it has.)
@@ -32,12 +41,6 @@ class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   }
   void flush_() override {}
 
-  static bool write_now(std::string_view text) noexcept {
-    pollfd out{STDERR_FILENO, POLLOUT, 0};
-    if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return false;
-    return write(STDERR_FILENO, text.data(), text.size()) >= 0;
-  }
-
   std::uint64_t left_out_ = 0;
 };
 
@@ -51,6 +54,14 @@ spdlog::logger& log() {
     return fresh;
   }();
   return *logger;
+}
+
+bool say(std::string_view line) noexcept {
+  char text[PIPE_BUF];  // a pipe that is ready takes so much whole
+  const std::size_t bytes = std::min(line.size(), sizeof text - 1);
+  line.copy(text, bytes);
+  text[bytes] = '\n';
+  return write_now({text, bytes + 1});
 }
 
 void set_log_verbosity(int verbosity) {

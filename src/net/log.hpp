@@ -2,10 +2,16 @@
 #pragma once
 #include <spdlog/spdlog.h>
 
+#include <string_view>
+
 namespace tandem::net {
 
 // The logger registered as "tandem", made on first use. Thread-safe.
 spdlog::logger& log();
 void set_log_verbosity(int verbosity);
+
+// A line to stderr that no level leaves out. Nobody waits for it, and nothing fails with it: where stderr has no room
+// at once, or cannot be written, it is lost (false). Thread-safe.
+bool say(std::string_view line) noexcept;
 
 }  // namespace tandem::net

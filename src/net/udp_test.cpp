@@ -129,6 +129,22 @@ TEST(Udp, ADatagramHasItsShareOfAnswers) {
   EXPECT_LT(controls, 20 * ok_bytes + statistics);  // 4,285
 }
 
+// Nor by what it only does, without an answer.
+TEST(Udp, ADatagramHasItsShareOfTime) {
+  UdpServer s(1);
+  Client tcp(s.port());
+  const std::string value = pattern(1'000'000, 1);
+  ASSERT_EQ(tcp.set("m", value), "STORED\r\n");
+  std::string many;
+  constexpr std::size_t appends = 2400;
+  for (std::size_t i = 0; i < appends; ++i) many += "append m 0 0 1 noreply\r\na\r\n";
+  UdpClient(s.udp()).send(1, many);
+  ASSERT_TRUE(eventually([&] { return tcp.stat("udp_replies_dropped", "tandem") == 1; }));
+  const std::size_t bytes = tcp.get("m").size();
+  EXPECT_GT(bytes, value.size());
+  EXPECT_LT(bytes, value.size() + appends);
+}
+
 TEST(Udp, ManyClients) {
   UdpServer s(3);
   std::vector<std::thread> threads;

@@ -38,6 +38,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       executor_(*context_),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
+      long_pass_ticks_(static_cast<std::uint64_t>(long_pass_ns / ns_per_tick())),
       hot_keys_(state.options.hot_keys ? std::make_unique<HotKeyCounter>(state.engine.shared().hash_seed) : nullptr),
       has_timeouts_(state.options.idle_timeout_s != 0 || state.options.tls.enabled),
       recorder_(state.events, state.prefixes, state.engine.shared()),
@@ -120,6 +121,7 @@ void Worker::begin_pass() noexcept {
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
   pass_begin_ = in_.begin = in_.since = cycles_now();
+  datagrams_begin_ns_ = 0;
   sampled_ = in_.sampled = sampler_.next();
   if (TD_UNLIKELY(sampled_)) begin_sample();
   if (const std::uint32_t flags = state_.events.flags(); TD_UNLIKELY(flags != recorder_.flags())) {
@@ -132,7 +134,7 @@ void Worker::begin_pass() noexcept {
 // it, or nothing came.
 bool Worker::pass_udp() {
   constexpr unsigned luck_max = 8, luck_lost = 4, probe_every = 32, passes_max = 16;
-  if (++udp_passes_ > passes_max) return false;  // others may have come
+  if (++udp_passes_ > passes_max || cycles_now() - udp_since_ > turn_ticks_) return false;  // others may have come
   if (udp_luck_ == 0 && pass_ % probe_every != 0) return false;
   begin_pass();
   const bool lucky = serve_udp(*udp_alone_) != 0;
@@ -155,6 +157,7 @@ void Worker::pass(int timeout_ms) {
   if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && !in_flight && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;
+  udp_since_ = cycles_now();
   epoll_event events[events_per_pass];
   const int count = epoll_wait(epoll_.get(), events, events_per_pass, patience_ms(timeout_ms));
   if (TD_UNLIKELY(has_timeouts_)) {
@@ -207,6 +210,8 @@ void Worker::handle(const epoll_event& event) {
 
 void Worker::end_pass() noexcept {
   in_.arena_used = 0;
+  if (pass_parsed_ + pass_answered_ != 0 && TD_UNLIKELY(cycles_now() - pass_begin_ > long_pass_ticks_))
+    none_still_before_s_ = state_.engine.shared().clock.now_s() + stands_still_s + 1;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
   if (TD_UNLIKELY(sampled_)) end_sample();
   pass_parsed_ = pass_answered_ = 0;
@@ -250,27 +255,31 @@ void Worker::save_memory() noexcept {
 }
 
 // It has neither sent nor read for a while, and nothing of it is in this pass or in flight: an entry would name it.
+// What it did while this worker was busy with others is not known yet.
 bool Worker::stands_still(const Connection& c) const noexcept {
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
+  if (now_s < none_still_before_s_ || cycles_now() - pass_begin_ > long_pass_ticks_) return false;
   const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
   return !c.is_closed() && !c.in_flight && c.pass != pass_ && active_s < now_s && now_s - active_s > stands_still_s;
 }
 
-// Of those whose large value has not come whole; nullptr: none stands still. They are not all looked at again in the
-// same second.
-Connection* Worker::longest_still_filling() noexcept {
+// Of those whose large value has not come whole; nullptr: none stands still (they are not all looked at again in the
+// same second), or all that do together do not make room for `bytes`.
+Connection* Worker::longest_still_filling(std::uint64_t bytes) noexcept {
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
   if (none_stood_still_s_ == now_s) return nullptr;
   Connection* longest = nullptr;
+  std::uint64_t still_bytes = 0;
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
     if (c->fill == nullptr || !stands_still(*c)) continue;
+    still_bytes += c->fill->value_bytes;
     if (longest == nullptr ||
         c->last_active_s.load(std::memory_order_relaxed) < longest->last_active_s.load(std::memory_order_relaxed))
       longest = c;
   }
   if (longest == nullptr) none_stood_still_s_ = now_s;
-  return longest;
+  return state_.filling.used_bytes() + bytes <= state_.filling.limit_bytes() + still_bytes ? longest : nullptr;
 }
 
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.

@@ -115,7 +115,7 @@ class Worker final : private ResponseWriter {
   void end_pass() noexcept;
   void save_memory() noexcept;
   bool stands_still(const Connection& c) const noexcept;
-  Connection* longest_still_filling() noexcept;
+  Connection* longest_still_filling(std::uint64_t bytes) noexcept;
   void close_later(Connection& c, CloseReason reason = CloseReason::error) noexcept;
   void check_timeouts(std::uint32_t now_s);
   void close_idle(std::uint32_t now_s);
@@ -186,7 +186,9 @@ class Worker final : private ResponseWriter {
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
   void skip_from(Batch& batch, std::uint32_t i);
-  bool turn_is_over() const noexcept { return cycles_now() - execution_begin_ > turn_ticks_ + context_->waited_ticks; }
+  bool turn_is_over(std::uint32_t entry) noexcept;
+  bool datagram_is_over(const Entry& entry, std::uint32_t next) noexcept;
+  void drop_message(Entry& entry) noexcept;
   void note_turn(Entry& entry) noexcept;
   void flush();
   void send_messages();
@@ -215,8 +217,11 @@ class Worker final : private ResponseWriter {
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
-  const std::uint64_t slow_ticks_, turn_ticks_;
-  std::uint64_t execution_begin_ = 0;                      // ticks
+  const std::uint64_t slow_ticks_, turn_ticks_, long_pass_ticks_;
+  // Whose turn it is, since when, and the context's waited_ticks then.
+  std::uint32_t turn_entry_ = UINT32_MAX;
+  std::uint64_t turn_begin_ = 0, turn_waited_ = 0;         // ticks
+  std::uint64_t datagrams_begin_ns_ = 0;                   // of processor time; 0: not looked at in this pass
   std::uint64_t pass_begin_ = 0;                           // ticks
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   LatencyCounters latency_;
@@ -224,6 +229,7 @@ class Worker final : private ResponseWriter {
   std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
   std::uint64_t pass_ = 0;
   std::uint32_t none_stood_still_s_ = 0;        // the second in which no connection with a half value did
+  std::uint32_t none_still_before_s_ = 0;       // nobody counts as standing still until then
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;
   std::vector<Connection*> closed_;       // freed when the pass ends: events and entries may still name them
@@ -240,6 +246,7 @@ class Worker final : private ResponseWriter {
   UdpPort* udp_alone_ = nullptr;  // all that the last pass served
   unsigned udp_luck_ = 0;         // of receiving without asking
   unsigned udp_passes_ = 0;       // since epoll was asked
+  std::uint64_t udp_since_ = 0;   // ticks
   std::vector<UdpPort> udp_;
   NetCounters counters_;
   Recorder recorder_;

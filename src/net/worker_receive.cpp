@@ -224,10 +224,11 @@ void Worker::parse(Connection& c) {
   }
 }
 
-// A part of what values that have not come whole may take. Who has stopped sending one of this worker gives way.
+// A part of what values that have not come whole may take. Who has stopped sending one of this worker gives way, if
+// that makes room enough.
 bool Worker::take_filling(std::uint64_t bytes) noexcept {
   while (!state_.filling.take(bytes)) {
-    Connection* const still = longest_still_filling();
+    Connection* const still = longest_still_filling(bytes);
     if (still == nullptr) return false;
     counters_.closed_for_room.add();
     close_later(*still);
@@ -261,6 +262,8 @@ bool Worker::begin_large(Connection& c) {
   entry.rest += bytes;
   c.fill = std::make_unique<Fill>(Fill{location, value, large.value_bytes, bytes, large.line_end_bytes});
   c.state.store(ConnectionState::filling, std::memory_order_relaxed);
+  // What came may have waited for others; from now on it waits for its client.
+  c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
   return finish_fill(c);
 }
 
@@ -294,8 +297,7 @@ void Worker::run_batch(bool goes_on, bool here) {
 void Worker::execute(bool goes_on) {
   if (in_.batch->size() != 0) {
     pass_answered_ += in_.batch->size();
-    execution_begin_ = cycles_now();
-    context_->waited_ticks = 0;
+    turn_entry_ = UINT32_MAX;
     executor_.run(*in_.batch, *this);
     flush();
     const std::uint64_t now = cycles_now();

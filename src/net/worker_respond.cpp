@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <new>
 
+#include "base/process_meter.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
 #include "protocol/command.hpp"
@@ -42,14 +43,42 @@ bool Worker::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.strip_done();
   flush_if_large(batch, strip.end);
   if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
-  if (strip.size() != 0 && has_more(batch, strip.end - 1) && TD_UNLIKELY(turn_is_over())) {
-    if (Entry& entry = in_.entries[batch.query(strip.end).connection]; entry.connection != nullptr && !entry.skips) {
+  if (strip.size() != 0 && has_more(batch, strip.end - 1)) {
+    const std::uint32_t index = batch.query(strip.end).connection;
+    Entry& entry = in_.entries[index];
+    if (TD_UNLIKELY(entry.skips)) return !sent_;
+    if (TD_LIKELY(entry.connection != nullptr)) {
+      if (TD_LIKELY(!turn_is_over(index))) return !sent_;
       note_turn(entry);
-      skip_from(batch, strip.end);
-      return false;
+    } else {
+      if (TD_LIKELY(!datagram_is_over(entry, strip.end))) return !sent_;
+      if (message_open_) drop_message(entry);
+      message_open_ = false;
+      counters_.udp_replies_dropped.add();
     }
+    skip_from(batch, strip.end);
+    return false;
   }
   return !sent_;
+}
+
+// Whether a connection has had its time, since its first strip or control command in this batch was executed. What it
+// waited for devices is not its own.
+bool Worker::turn_is_over(std::uint32_t entry) noexcept {
+  const std::uint64_t now = cycles_now();
+  if (TD_LIKELY(entry == turn_entry_)) return now - turn_begin_ > turn_ticks_ + context_->waited_ticks - turn_waited_;
+  turn_entry_ = entry;
+  turn_begin_ = now;
+  turn_waited_ = context_->waited_ticks;
+  return false;
+}
+
+// By processor time, as a busy machine is no reason to drop an answer.
+bool Worker::datagram_is_over(const Entry& entry, std::uint32_t next) noexcept {
+  if (next - entry.first_query < strip_queries_max || cycles_now() - pass_begin_ <= turn_ticks_) return false;
+  const std::uint64_t now_ns = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  if (datagrams_begin_ns_ == 0) datagrams_begin_ns_ = now_ns;
+  return now_ns - datagrams_begin_ns_ > datagrams_ns;
 }
 
 // What follows of its connection waits for the next pass.
@@ -73,7 +102,8 @@ void Worker::control(Batch& batch, std::uint32_t i) {
     mark_output(entry);
     // Each may take as long as a hundred other requests: after some it is others' turn.
     const bool is_datagram = entry.connection == nullptr;
-    const bool had_share = ++entry.controls >= state_.options.requests_per_event || (!is_datagram && turn_is_over());
+    const bool had_share = ++entry.controls >= state_.options.requests_per_event ||
+                           (!is_datagram && turn_is_over(batch.query(i).connection));
     const bool goes_on = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
     if (TD_UNLIKELY(!goes_on || had_share) && has_more(batch, i)) {
       if (goes_on && !is_datagram) note_turn(entry);
@@ -177,13 +207,20 @@ bool Worker::end_message(Entry& entry) {
   const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
   if (bytes == udp_frame_bytes || !fits) {  // a quiet command; too long a reply
     if (!fits) counters_.udp_replies_dropped.add();
-    drop_pins(range);
-    output_.truncate(range.begin, range.externals_begin);
+    drop_message(entry);
     return fits;
   }
   entry.message_bytes += bytes;
   messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
   return ++entry.messages < state_.options.requests_per_event * queries_per_request_of_event;
+}
+
+// What was written of the reply that is open.
+void Worker::drop_message(Entry& entry) noexcept {
+  const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+  drop_pins(range);
+  output_.truncate(range.begin, range.externals_begin);
+  entry.open = false;
 }
 
 // After some replies: sends what there is when it is much. `next`: the query after the last answered one.
@@ -316,6 +353,8 @@ bool Worker::hold(Connection& c, const OutputRange& range) {
       c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
       blocked_.push_back(&c);
       c.unsent = std::move(fresh);
+      // Its answer may have been long in coming; from now on it waits for its client.
+      c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
     }
   } catch (const std::bad_alloc&) {
     state_.unsent.give_back(copied);
@@ -338,6 +377,7 @@ bool Worker::charge(const Connection& c, MemoryBudget& budget, std::uint64_t byt
     if (!connection.is_blocked()) return 0;
     return &budget == &state_.unsent ? connection.unsent->copied_bytes() : connection.unsent->pinned_bytes();
   };
+  if (bytes == 0) return true;  // whatever others hold beyond a limit that was lowered
   while (!budget.take(bytes)) {
     counters_.closed_for_room.add();
     Connection* most = nullptr;

@@ -128,7 +128,7 @@ struct Context {
   InFlight* in_flight = nullptr;         // no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
   Observer* observer = nullptr;          // nobody watches; set by the context's thread
-  std::uint64_t waited_ticks = 0;        // for searches of devices, since somebody made it 0
+  std::uint64_t waited_ticks = 0;        // for searches of devices
   std::uint64_t evicted_bytes = 0;       // since the maintenance thread was last asked to look at the classes
 
   // Before this thread waits for epochs to end.

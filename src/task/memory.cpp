@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "base/hash.hpp"
@@ -21,6 +22,8 @@ constexpr std::size_t slots_per_sweep = 16 * 1024;
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
 // How long a huge item waits for what devices' indexes still name, before another goes for it.
 constexpr auto unretired_wait_max = std::chrono::milliseconds(500);
+// The same once no batch sees it any more: a scheduler looks every 2 ms.
+constexpr auto give_back_wait_max = std::chrono::milliseconds(5);
 // How long a move waits for output that points into its page.
 constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
@@ -329,9 +332,21 @@ bool has_unretired_huge(const Shared& shared) noexcept {
 // What huge items left that were replaced a moment ago, and which devices' indexes still name. There may be no other
 // item to evict but the one that is to be replaced next.
 Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept {
-  const auto end = std::chrono::steady_clock::now() + unretired_wait_max;
+  Shared& shared = context.shared;
+  auto end = std::chrono::steady_clock::now() + unretired_wait_max;
+  std::optional<std::uint64_t> stamp;  // when all of it was retired
+  bool is_safe = false;
   Location l = no_location;
-  while (l == no_location && has_unretired_huge(context.shared) && std::chrono::steady_clock::now() < end) {
+  while (l == no_location && std::chrono::steady_clock::now() < end) {
+    if (has_unretired_huge(shared)) {
+      stamp.reset();
+    } else if (!stamp) {
+      stamp = shared.epochs.retire_stamp();
+    } else if (!is_safe && shared.epochs.is_safe(*stamp)) {
+      // From now on it is had, or in the cache of a thread that gives it back at its next look.
+      is_safe = true;
+      end = std::min(end, std::chrono::steady_clock::now() + give_back_wait_max);
+    }
     context.let_go();
     yield_processor();
     reclaim(context);

@@ -1,0 +1,228 @@
+// One worker whose passes are made by hand, so that what comes together is served together.
+#include "net/worker.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/acceptor.hpp"
+#include "net/control.hpp"
+#include "net/net_test_client.hpp"
+
+namespace tandem::net::test {
+namespace {
+
+EngineOptions engine_of(std::uint64_t mib) {
+  EngineOptions o;
+  o.memory_bytes = mib << 20;
+  o.item_bytes_max = std::uint64_t{16} << 20;
+  o.huge_pages = false;
+  return o;
+}
+
+class ByHand {
+ public:
+  ByHand() : engine_(engine_of(128)), state_({}, engine_), control_(state_) {
+    workers_.push_back(std::make_unique<Worker>(state_, control_, std::vector<Fd>{}));
+    acceptor_ = std::make_unique<Acceptor>(state_, std::vector<BoundSocket>{}, std::vector<UnixListener>{}, workers_);
+    control_.observe(workers_, *acceptor_, 0, 0);
+    clock().freeze_for_test(now_s_);
+  }
+
+  Fd connect() {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
+      throw std::runtime_error("socketpair");
+    state_.connections.fetch_add(1);
+    workers_.front()->adopt(Fd(pair[1]));
+    return Fd(pair[0]);
+  }
+  // All of it at once, or the test is wrong.
+  void send(const Fd& client, std::string_view bytes) {
+    ASSERT_EQ(::send(client.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // A value that takes many packets.
+  void store(const Fd& client, const std::string& key, std::size_t bytes) {
+    std::string all = "set " + key + " 0 0 " + std::to_string(bytes) + "\r\n" + std::string(bytes, 'v') + "\r\n";
+    for (std::string_view left = all; !left.empty(); pass()) {
+      const ssize_t n = ::send(client.get(), left.data(), left.size(), MSG_NOSIGNAL);
+      if (n > 0) left.remove_prefix(static_cast<std::size_t>(n));
+    }
+    pass();
+    ASSERT_EQ(receive(client), "STORED\r\n");
+  }
+  void pass() { workers_.front()->pass(0); }
+  void pass(int times) {
+    for (int i = 0; i < times; ++i) pass();
+  }
+  // What is there.
+  static std::string receive(const Fd& client) {
+    std::string all;
+    char some[65536];
+    for (ssize_t n; (n = recv(client.get(), some, sizeof some, 0)) > 0;) all.append(some, static_cast<std::size_t>(n));
+    return all;
+  }
+  static bool is_closed(const Fd& client) {
+    pollfd file{client.get(), 0, 0};
+    return poll(&file, 1, 0) == 1 && (file.revents & POLLHUP) != 0;
+  }
+  void later(std::uint32_t seconds) { clock().freeze_for_test(now_s_ += seconds); }
+  State& state() { return state_; }
+  std::size_t connections() const { return workers_.front()->connection_count(); }
+  const NetCounters& counters() const { return workers_.front()->counters(); }
+
+ private:
+  Clock& clock() { return engine_.shared().clock; }
+
+  std::uint32_t now_s_ = 1000;
+  Engine engine_;
+  State state_;
+  Control control_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+std::string times(std::size_t count, std::string_view text) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+constexpr std::string_view append = "append big 0 0 1\r\ny\r\n", stored = "STORED\r\n";
+
+// Who comes behind a connection whose turn ends has a turn of its own, not the rest of a strip.
+TEST(Turn, EachConnectionOfAPassHasItsOwn) {
+  ByHand s;
+  const Fd costly = s.connect(), other = s.connect();
+  s.store(other, "big", 1'000'000);
+  s.send(costly, times(600, append));
+  s.send(other, times(1000, "get none\r\n"));
+  s.pass();
+  const std::size_t appended = s.receive(costly).size() / stored.size();
+  EXPECT_LT(appended, 600u);
+  EXPECT_EQ(s.receive(other), times(1000, "END\r\n"));
+  std::size_t all = appended;
+  for (int i = 0; i < 600 && all != 600; ++i) {
+    s.pass();
+    all += s.receive(costly).size() / stored.size();
+  }
+  EXPECT_EQ(all, 600u);
+}
+
+TEST(Turn, EachConnectionOfAPassHasItsOwnStatistics) {
+  ByHand s;
+  const Fd costly = s.connect(), other = s.connect();
+  s.store(other, "big", 1'000'000);
+  s.send(costly, times(600, append));
+  s.send(other, times(10, "verbosity 0\r\n"));
+  s.pass();
+  EXPECT_EQ(s.receive(other), times(10, "OK\r\n"));
+}
+
+// What a client has asked for long ago, and is answered only now, it has had no time to read.
+TEST(StandsStill, BeginsWithTheAnswer) {
+  ByHand s;
+  Fd late = s.connect();
+  const Fd next = s.connect();
+  s.store(next, "big", 1'000'000);
+  s.store(next, "v", 900'000);
+  s.state().pinned.set_limit(1'000'000);
+  s.send(late, times(600, append) + "get v\r\n");
+  s.pass();
+  ASSERT_EQ(s.counters().conn_yields.get(), 1u);
+  s.later(10);
+  for (int i = 0; i < 600 && s.counters().blocked.get() == 0; ++i) {
+    s.pass();
+    s.receive(late);
+  }
+  ASSERT_EQ(s.counters().blocked.get(), 1u);
+  s.send(next, "get v\r\n");  // more than there is room for
+  s.pass();
+  EXPECT_EQ(s.counters().closed_for_room.get(), 1u);
+  EXPECT_FALSE(s.is_closed(late));
+  EXPECT_TRUE(s.is_closed(next));
+}
+
+// Nor is it still while the worker was busy with others.
+TEST(StandsStill, IsNotWhatALongPassMakes) {
+  ByHand s;
+  const Fd reader = s.connect(), next = s.connect();
+  s.store(next, "big", 8'000'000);
+  s.store(next, "v", 900'000);
+  s.state().pinned.set_limit(1'000'000);
+  s.send(reader, "get v\r\n");
+  s.pass();
+  ASSERT_EQ(s.counters().blocked.get(), 1u);
+  const std::string strip = times(strip_queries_max, append);
+  const auto begin = std::chrono::steady_clock::now();
+  s.send(next, strip);
+  s.pass();
+  const std::chrono::duration<double> one = std::chrono::steady_clock::now() - begin;
+  s.receive(next);
+  s.later(2);
+  std::vector<Fd> busy;
+  const int enough = std::min(static_cast<int>(2 * long_pass_ns / 1e9 / one.count()) + 2, events_per_pass);
+  for (int i = 0; i < enough; ++i) s.send(busy.emplace_back(s.connect()), strip);
+  s.pass();
+  s.later(1);
+  s.send(next, "get v\r\n");
+  s.pass();
+  EXPECT_EQ(s.counters().closed_for_room.get(), 1u);
+  EXPECT_FALSE(s.is_closed(reader));
+  // Later it is, if it still does not read.
+  s.later(3);
+  const Fd last = s.connect();
+  s.send(last, "get v\r\n");
+  s.pass();
+  EXPECT_EQ(s.counters().closed_for_room.get(), 2u);
+  EXPECT_TRUE(s.is_closed(reader));
+}
+
+// A limit that was lowered below what is held closes nobody who holds nothing of it.
+TEST(StandsStill, ALowerLimitIsForWhoAsksForMore) {
+  ByHand s;
+  const Fd reader = s.connect(), other = s.connect();
+  s.store(other, "v", 900'000);
+  s.store(other, "small", 2'000);
+  s.send(reader, "get v\r\n");
+  s.pass();
+  ASSERT_EQ(s.counters().blocked.get(), 1u);
+  s.state().pinned.set_limit(100'000);
+  s.send(other, times(500, "get small\r\n"));  // more than its socket takes
+  s.pass(4);
+  EXPECT_EQ(s.counters().blocked.get(), 2u);
+  EXPECT_EQ(s.counters().closed_for_room.get(), 0u);
+}
+
+TEST(StandsStill, GivesWayOnlyWhereThatHelps) {
+  ByHand s;
+  const Fd still = s.connect(), active = s.connect(), next = s.connect();
+  s.state().filling.set_limit(10'000'000);
+  s.send(still, "set s 0 0 1000000\r\nabc");
+  s.send(active, "set a 0 0 8000000\r\nabc");
+  s.pass();
+  s.later(10);
+  s.send(active, "def");
+  s.pass();
+  s.send(next, "set n 0 0 5000000\r\nabc");
+  s.pass();
+  EXPECT_FALSE(s.is_closed(still));
+  EXPECT_EQ(s.receive(next).substr(0, 12), "SERVER_ERROR");
+  s.send(active, "ghi");
+  s.later(1);
+  Fd fits = s.connect();
+  s.send(fits, "set n 0 0 1500000\r\nabc");
+  s.pass();
+  EXPECT_TRUE(s.is_closed(still));
+  EXPECT_EQ(s.receive(fits), "");
+}
+
+}  // namespace
+}  // namespace tandem::net::test
