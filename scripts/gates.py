@@ -30,23 +30,24 @@ class Step:
     fast: bool = False
     beside: bool = False  # goes on beside those that follow: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
-    # counts what passed and failed inside a step from its output; else the step counts as one
-    count: Callable[[str], tuple[int, int]] | None = None
+    results: str = ""  # what JUnit files it leaves; without any, it counts as one test ...
+    count: Callable[[str], tuple[int, int]] | None = None  # ... unless this finds in its output what passed and failed
 
 
-def count_xml(pattern: str) -> Callable[[str], tuple[int, int]]:
-    """The sum of the JUnit files that match."""
-
-    def count(_: str) -> tuple[int, int]:
-        tests = failed = 0
-        for path in ROOT.glob(pattern):
-            for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-                skipped = int(suite.get("skipped", 0)) + int(suite.get("disabled", 0))
-                tests += int(suite.get("tests", 0)) - skipped
-                failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        return tests - failed, failed
-
-    return count
+def count_xml(pattern: str) -> tuple[int, int, dict[str, list[str]]]:
+    """What passed, what failed, and what was left out, by its reason, in the JUnit files that match."""
+    tests = failed = 0
+    left_out: dict[str, list[str]] = {}
+    for path in ROOT.glob(pattern):
+        root = ElementTree.parse(path).getroot()
+        for suite in root.iter("testsuite"):
+            tests += int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) - int(suite.get("disabled", 0))
+            failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        for case in root.iter("testcase"):
+            if (mark := case.find("skipped")) is not None:
+                why = (mark.get("message") or "").strip().splitlines() or ["no reason given"]
+                left_out.setdefault(why[-1], []).append(f"{case.get('classname')}.{case.get('name')}")
+    return tests - failed, failed, left_out
 
 
 def count_fuzz(output: str) -> tuple[int, int]:
@@ -121,12 +122,12 @@ def all_steps(lint: str) -> list[Step]:
     ]
     if exists("src/*/*_test.cpp", "tests/**/*_test.cpp"):
         ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {2 * JOBS} --output-on-failure --no-tests=error"
-        steps.append(Step("unit", ctest, fast=True, needs="build", count=count_xml("build/test/*.xml")))
+        steps.append(Step("unit", ctest, fast=True, needs="build", results="build/test/*.xml"))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
         # Its short forms ask for all they can; this one for long, and little (tests/soak).
         soak = f"""export TANDEM_SOAK_SECONDS=300 TANDEM_SOAK_GENTLE=1 TANDEM_SOAK_PLANS=cpu
             {python} -m pytest -q -s --junitxml=build/log/soak.xml tests/soak/test_soak.py"""
-        steps.append(Step("soak", soak, beside=True, needs="build", count=count_xml("build/log/soak.xml")))
+        steps.append(Step("soak", soak, beside=True, needs="build", results="build/log/soak.xml"))
         parts = " ".join(f"'{name} {what}'" for name, what in python_parts().items())
         together = f"""rm -f build/log/pytest-*.xml build/log/python-*.log
             part() {{
@@ -140,12 +141,12 @@ def all_steps(lint: str) -> list[Step]:
             printf '%s\\n' {parts} | xargs -P 3 -I{{}} bash -c 'part {{}}' || ok=$?
             cat build/log/python-*.log
             exit $ok"""
-        steps.append(Step("python", together, fast=True, needs="build", count=count_xml("build/log/pytest-*.xml")))
+        steps.append(Step("python", together, fast=True, needs="build", results="build/log/pytest-*.xml"))
         # Bugs planted in the recorder of tests/linearizability, each of which it must find.
         canaries = f"""cmake --build build -j {JOBS} --target tandem_canaries
             export TANDEM_CANARIES=1
             {python} -m pytest -q -s --junitxml=build/log/canaries.xml tests/linearizability/canaries"""
-        steps.append(Step("canaries", canaries, needs="build", count=count_xml("build/log/canaries.xml")))
+        steps.append(Step("canaries", canaries, needs="build", results="build/log/canaries.xml"))
     if exists("src/**/*.cu"):
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
@@ -168,7 +169,7 @@ def all_steps(lint: str) -> list[Step]:
                 schedules,
             ),
         ):
-            steps.append(Step(kind, sanitizer(kind, options, after), count=count_xml(f"build/{kind}/test/*.xml")))
+            steps.append(Step(kind, sanitizer(kind, options, after), results=f"build/{kind}/test/*.xml"))
     if exists("src/*/*_fuzz.cpp"):
         steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", count=count_fuzz))
     return steps
@@ -185,14 +186,20 @@ def run(step: Step) -> tuple[int, int]:
         status = process.returncode = os.waitstatus_to_exitcode(ended)
     text = log.read_text(errors="replace")
     passed, failed = (1, 0)
+    left_out: dict[str, list[str]] = {}
+    counts = bool(step.count or step.results)
     if step.count:
         passed, failed = step.count(text)
+    elif step.results:
+        passed, failed, left_out = count_xml(step.results)
     if status and not failed:
-        passed, failed = (passed if step.count else 0), 1
-    tests = f", {passed + failed} tests" if step.count else ""
+        passed, failed = (passed if counts else 0), 1
+    tests = f", {passed + failed} tests" if counts else ""
     used = usage.ru_utime + usage.ru_stime
     took = f"{time.monotonic() - began:7.1f} s (processor {used:.0f} s)"
     line = f"{'FAIL' if status else 'ok':4} {step.name:8} {took}{tests}\n"
+    for why, names in left_out.items():
+        line += f"     left out, {why}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if names[3:] else ''}\n"
     if status:
         line += f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}\n"
     print(line, end="", flush=True)

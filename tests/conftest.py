@@ -1,6 +1,7 @@
 """Fixtures of both suites: where the servers are, and servers that are watched and stopped.
 
-No test is skipped because something is missing: it fails and says what to do.
+No test is skipped because a program is missing: it fails and says what to do. What needs rights that the user
+has not, or a build of another kind, is left out; `make test` says which and why.
 """
 
 from __future__ import annotations

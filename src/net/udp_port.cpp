@@ -47,7 +47,10 @@ UdpPort::~UdpPort() = default;
 unsigned UdpPort::receive() noexcept {
   Buffers& b = *buffers_;
   for (unsigned i = 0; i < b.in_count; ++i) b.in[i].msg_hdr.msg_namelen = sizeof b.peers[i];
-  const int count = recvmmsg(fd_.get(), b.in, datagrams_per_pass, MSG_DONTWAIT, nullptr);
+  int count;
+  do {  // no event would tell of them again
+    count = recvmmsg(fd_.get(), b.in, datagrams_per_pass, MSG_DONTWAIT, nullptr);
+  } while (count < 0 && errno == EINTR);
   b.in_count = count > 0 ? static_cast<unsigned>(count) : 0;
   return b.in_count;
 }

@@ -40,7 +40,10 @@ struct faults {
   _Atomic int64_t live_bytes, live_blocks;  // that were allocated and not freed
   // errno that tells of pages that could not be written to a disk, of sync_file_range and of fsync; 0: as always
   _Atomic int64_t write_error, fsync_error;
+  _Atomic int64_t io_faults_of[6];  // by enum call
 };
+
+enum call { RECEIVE, SEND, WAIT, ACCEPT, RECEIVE_MANY, SEND_MANY };
 
 static struct faults* faults;
 
@@ -118,12 +121,19 @@ static uint64_t draw(void) {  // splitmix64
   return z ^ (z >> 31);
 }
 
+// Whether this call is to be interrupted, empty or short.
+static int fails_now(enum call call) {
+  if (faults == NULL || (int64_t)(draw() % 100) >= faults->io) return 0;
+  atomic_fetch_add(&faults->io_faults, 1);
+  atomic_fetch_add(&faults->io_faults_of[call], 1);
+  return 1;
+}
+
 // How much of a transfer may happen: all of it, less (of what is sent), or -1 with errno set. A read of a stream is short
 // only when there is no more (epoll(7) lets edge-triggered readers rely on it), so it is interrupted, never shortened:
 // that clients do.
 static ptrdiff_t allowed(size_t bytes, int may_be_short) {
-  if (faults == NULL || bytes == 0 || (int64_t)(draw() % 100) >= faults->io) return (ptrdiff_t)bytes;
-  atomic_fetch_add(&faults->io_faults, 1);
+  if (bytes == 0 || !fails_now(may_be_short ? SEND : RECEIVE)) return (ptrdiff_t)bytes;
   if (!may_be_short || draw() % 3 == 0) {
     errno = EINTR;
     return -1;
@@ -224,8 +234,7 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
 }
 
 int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout_ms) {
-  if (faults != NULL && (int64_t)(draw() % 100) < faults->io) {
-    atomic_fetch_add(&faults->io_faults, 1);
+  if (fails_now(WAIT)) {
     errno = EINTR;
     return -1;
   }
@@ -233,12 +242,28 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout_ms) 
 }
 
 int accept4(int fd, struct sockaddr* address, socklen_t* bytes, int flags) {
-  if (faults != NULL && (int64_t)(draw() % 100) < faults->io) {
-    atomic_fetch_add(&faults->io_faults, 1);
+  if (fails_now(ACCEPT)) {
     errno = draw() % 2 == 0 ? EINTR : ECONNABORTED;
     return -1;
   }
   return (int)direct(SYS_accept4, fd, (long)address, (long)bytes, flags, 0, 0);
+}
+
+int recvmmsg(int fd, struct mmsghdr* messages, unsigned count, int flags, struct timespec* timeout) {
+  if (fails_now(RECEIVE_MANY)) {
+    errno = EINTR;
+    return -1;
+  }
+  return (int)direct(SYS_recvmmsg, fd, (long)messages, count, flags, (long)timeout, 0);
+}
+
+int sendmmsg(int fd, struct mmsghdr* messages, unsigned count, int flags) {
+  if (fails_now(SEND_MANY)) {
+    if (count > 1 && draw() % 2 == 0) return (int)direct(SYS_sendmmsg, fd, (long)messages, 1, flags, 0, 0);
+    errno = EINTR;
+    return -1;
+  }
+  return (int)direct(SYS_sendmmsg, fd, (long)messages, count, flags, 0, 0);
 }
 
 int clock_gettime(clockid_t clock, struct timespec* now) {

@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqqqq")
+LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqqqq6q")
 FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
 BYTES_MIN, MAP_FROM, MAP_COUNT, MAP_FAILED, BLOCKS_ERROR, PUNCH_ERROR, DISK_FAILED = range(7, 14)
 LIVE_BYTES, LIVE_BLOCKS, WRITE_ERROR, FSYNC_ERROR = 14, 15, 16, 17
+IO_FAULTS_OF = {"receive": 18, "send": 19, "wait": 20, "accept": 21, "receive datagrams": 22, "send datagrams": 23}
 NEVER = -(1 << 60)
 ALWAYS = 1 << 40  # so many in a row
 COUNTED_MAX = 1 << 60
@@ -58,7 +59,7 @@ class Faults:
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.library = build()
         self.path = folder / "faults"
-        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, NEVER, *[0] * 9))
+        self.path.write_bytes(LAYOUT.pack(NEVER, 0, 0, 0, 0, seed, 0, 0, NEVER, *[0] * 15))
         with self.path.open("r+b") as file:
             self._words = mmap.mmap(file.fileno(), LAYOUT.size)
 

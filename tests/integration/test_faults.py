@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from conftest import start_tandem, tandem_binary
-from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, NEVER, Faults, wait_started
-from harness.server import TIME_FACTOR, Server, free_port
+from harness.faults import FAIL_FROM, FAILED, IO, IO_FAULTS, IO_FAULTS_OF, NEVER, Faults, wait_started
+from harness.server import HOST, TIME_FACTOR, Server, free_port
 from harness.wire import Stream, WireTimeout
 
 MULTIPLE = int(os.environ.get("TANDEM_FAULTS", "1"))
@@ -166,7 +167,7 @@ def test_without_any_memory_it_ends_with_a_message_or_serves_when_there_is_some(
 def test_interrupted_and_short_input_and_output(percent: int, tandem: Callable[..., Server], tmp_path: Path) -> None:
     faults = Faults(tmp_path, seed=percent)
     with faults.preloaded():
-        server = tandem("-t", "2", "-I", "4m")
+        server = tandem("-t", "2", "-I", "4m", "-U", str(udp_port := free_port()))
     store_kept(server)
     large = bytes(range(256)) * 12000
     faults.set(IO, percent)
@@ -181,7 +182,19 @@ def test_interrupted_and_short_input_and_output(percent: int, tandem: Callable[.
                 assert stream.exchange(b"get large\r\nget large\r\n", 60).data == 2 * want
             assert stream.exchange(b"set %s 0 0 1\r\n0\r\n" % key).data == b"STORED\r\n"
             assert stream.exchange(b"incr %s 1\r\n" % key * 100).data == b"".join(b"%d\r\n" % i for i in range(1, 101))
+        with socket.socket(type=socket.SOCK_DGRAM) as udp:
+            udp.settimeout(20)
+            udp.connect((HOST, udp_port))
+            for number in range(40):
+                frame = number.to_bytes(2) + b"\0\0\0\1\0\0"
+                udp.send(frame + b"get kept0\r\nget kept0\r\n")
+                want = frame + b"VALUE kept0 0 %d\r\n%s\r\nEND\r\n" % (len(KEPT[b"kept0"]), KEPT[b"kept0"])
+                assert [udp.recv(2000), udp.recv(2000)] == [want, want]
     faults.set(IO, 0)
     injected = faults.get(IO_FAULTS)
-    print(f"{injected} calls were interrupted or short")
+    by_call = {call: faults.get(word) for call, word in IO_FAULTS_OF.items()}
+    print(f"{injected} calls were interrupted or short: {by_call}")
     assert injected > 100 * percent // 5
+    if percent < 50:
+        del by_call["accept"]  # of some twenty
+    assert min(by_call.values()) > 0

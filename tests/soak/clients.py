@@ -88,7 +88,7 @@ class Background(threading.Thread):
                     return
                 self.once(number)
                 self.rounds += 1
-        except (OSError, AssertionError) as error:
+        except Exception as error:
             self.wrong.append(f"{self.name}: {error!r}")
 
     def stop(self) -> None:

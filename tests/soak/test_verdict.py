@@ -23,7 +23,9 @@ def calm(seed: int = 1) -> Course:
         for t in range(SECONDS)
     ]
     intervals = [
-        Interval(t, rng.uniform(100, 150) * (3 if t // 600 == 2 else 1), rng.uniform(400, 900), 10_000)
+        Interval(
+            t, rng.uniform(100, 150) * (3 if t // 600 == 2 else 1), rng.uniform(400, 900), 10_000, rng.uniform(8, 20)
+        )
         for t in range(0, SECONDS, 60)
     ]
     idle = Sample(0, 80 * MIB, 30, 9)
@@ -69,7 +71,7 @@ def test_memory_that_falls_is_no_leak() -> None:
     assert [fault for fault in judged(course) if "rises" in fault] == []
 
 
-@pytest.mark.parametrize(("name", "factor"), [("p50_us", 2.5), ("p99_us", 5)])
+@pytest.mark.parametrize(("name", "factor"), [("p50_us", 2.5), ("p99_us", 5), ("cpu_us", 4)])
 def test_latency_that_becomes_worse_is_found(name: str, factor: float) -> None:
     course = calm()
     course.intervals = [
@@ -77,6 +79,16 @@ def test_latency_that_becomes_worse_is_found(name: str, factor: float) -> None:
     ]
     (fault,) = judged(course)
     assert fault.startswith(name)
+
+
+def test_without_latency_cost_is_judged() -> None:
+    course = calm()
+    course.intervals = [
+        replace(i, **{name: getattr(i, name) * (9 if i.at_s > SECONDS / 2 else 1) for name in ("p50_us", "cpu_us")})
+        for i in course.intervals
+    ]
+    (fault,) = faults(course, Bounds(judges_latency=False), MOVES)
+    assert fault.startswith("cpu_us")
 
 
 def test_a_wrong_value_is_found() -> None:

@@ -27,6 +27,7 @@ class Interval:
     p50_us: float
     p99_us: float
     ops: int
+    cpu_us: float = 0.0  # of the server, for each operation of this load and of the one beside it
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Bounds:
     resident_slack_bytes: int = 4 * MIB
     p50_ratio: float = 2.0  # the last third's median to the first's
     p99_ratio: float = 4.0
+    cpu_ratio: float = 3.0
+    judges_latency: bool = True
     intervals_min: int = 12  # fewer say nothing of a drift
 
 
@@ -91,8 +94,18 @@ def faults_of_memory(course: Course, bounds: Bounds) -> list[str]:
     return found
 
 
-def faults_of_latency(course: Course, bounds: Bounds) -> list[str]:
+def faults_of_cost(course: Course, bounds: Bounds) -> list[str]:
+    """Processor time says what latency says where others have the processors."""
     if len(course.intervals) < bounds.intervals_min:
+        return []
+    first, last = thirds([i.cpu_us for i in course.intervals[1:]])
+    return (
+        [f"cpu_us: {first:.1f} in the first third, {last:.1f} in the last"] if last > first * bounds.cpu_ratio else []
+    )
+
+
+def faults_of_latency(course: Course, bounds: Bounds) -> list[str]:
+    if len(course.intervals) < bounds.intervals_min or not bounds.judges_latency:
         return []
     found = []
     # The first is the start's.
@@ -108,7 +121,7 @@ def faults(course: Course, bounds: Bounds, must_move: list[str]) -> list[str]:
     found = list(course.wrong)
     if not course.intervals or sum(i.ops for i in course.intervals) == 0:
         found.append("nothing was asked")
-    found += faults_of_memory(course, bounds) + faults_of_latency(course, bounds)
+    found += faults_of_memory(course, bounds) + faults_of_latency(course, bounds) + faults_of_cost(course, bounds)
     before, after = course.idle_before, course.idle_after
     if after.fds > before.fds:
         found.append(f"{before.fds} open files before, {after.fds} when all clients have gone")
