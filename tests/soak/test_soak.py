@@ -160,7 +160,7 @@ def report(plan: str, course: Course, bounds: Bounds) -> str:
     if len(course.intervals) >= 4:
         for name in ("p50_us", "p99_us", "cpu_us"):
             first, last = thirds([getattr(i, name) for i in course.intervals[1:]])
-            lines.append(f"  {name}: {first:.1f} in the first third, {last:.0f} in the last")
+            lines.append(f"  {name}: {first:.1f} in the first third, {last:.1f} in the last")
     return "\n".join(lines)
 
 
