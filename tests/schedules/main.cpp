@@ -1,10 +1,11 @@
 // Histories of the store in this process, one for each seed, of threads that take their turns as the seed says.
 //
 //   schedules FIRST COUNT JOBS OUT [OPTION VALUE]...   options: of tests/linearizability/recorder; --out and --seed are
-//   ours schedules --trace SEED OUT [OPTION VALUE]...       one seed, and a line on stdout for each turn
+//                                                      ours
+//   schedules --trace SEED OUT [OPTION VALUE]...       one seed, and a line on stdout for each turn
 //   schedules --self-test
 //
-// Each seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise
+// Of each seed that ends, or dies as it is to, there is a line on stdout by which two runs of it can be compared. Each seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise
 // than it should ends all: exit code 1, and how to see it again.
 #include <fcntl.h>
 #include <sched.h>
@@ -145,6 +146,14 @@ std::vector<std::string> read_keys(const Options& o) {
 
 void add(std::uint64_t& total, std::uint64_t more) { __atomic_fetch_add(&total, more, __ATOMIC_RELAXED); }
 
+// Equal for equal runs, whether there is a trace or not.
+void print(std::uint64_t seed, const Report& report) {
+  std::printf("seed %llu: %llu points, %llu switches, turns %016llx\n", static_cast<unsigned long long>(seed),
+              static_cast<unsigned long long>(report.points), static_cast<unsigned long long>(report.switches),
+              static_cast<unsigned long long>(report.trace));
+  std::fflush(stdout);
+}
+
 // Ends the process in the middle of its work, as `kill -9` does, once it has written what clients know: answers, and
 // questions that nobody knows the end of.
 class Dying {
@@ -176,6 +185,7 @@ class Dying {
     add(totals_.deaths, 1);
     write_keys(options_, operations);
     write(options_.out, seed_, std::move(operations));
+    print(seed_, so_far());
     _exit(0);
   }
 
@@ -191,8 +201,9 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   begin(seed, points_max, trace);
   record::Histories histories;
   std::optional<Dying> dying;
-  if (o.crash_within != 0) dying.emplace(o, seed, histories, totals);
+  if (o.crash_within != 0 && !o.crash_serving) dying.emplace(o, seed, histories, totals);
   std::unique_ptr<Target> target = record::open_engine(o.target);
+  if (o.crash_serving) dying.emplace(o, seed, histories, totals);
   const TargetStats before = target->stats();
   record::record(o, *target, histories);
   const TargetStats after = target->stats();
@@ -216,7 +227,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.host_operations, paths.host);
   add(totals.device_operations, paths.device);
   add(totals.keys_answered_by_both, paths.both);
-  if (trace != nullptr) std::fprintf(trace, "trace %016llx\n", static_cast<unsigned long long>(report.trace));
+  print(seed, report);
   if (o.crash_within != 0) write_keys(o, operations);
   write(o.out, seed, std::move(operations));
 }
@@ -388,6 +399,9 @@ int main_of(int count, char** words) {
   std::vector<char*> rest = {const_cast<char*>("--out"), words[own - 1]};
   rest.insert(rest.end(), words + own, words + count);
   const Options o = record::parse(rest);
+  // Not on the heap: a trace changes no address.
+  static char buffer[1 << 16];
+  std::setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
   if (traces) return run_all(o, number(words[2]), 1, 1, stdout);
   return run_all(o, number(words[1]), number(words[2]), number(words[3]), nullptr);
 }
