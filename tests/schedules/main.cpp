@@ -55,7 +55,8 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 // What all seeds did; in memory that their processes share.
 struct Totals {
   std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost, deaths, refused, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
+      devices_lost, deaths, asked_again, refused, found_again, stolen, host_operations, device_operations,
+      keys_answered_by_both;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
@@ -146,6 +147,16 @@ std::vector<std::string> read_keys(const Options& o) {
 
 void add(std::uint64_t& total, std::uint64_t more) { __atomic_fetch_add(&total, more, __ATOMIC_RELAXED); }
 
+// What clients can say of their answers, also of those before a death.
+void add_answers(Totals& totals, const record::Histories& histories) {
+  const record::Paths paths = record::paths_of(histories);
+  add(totals.host_operations, paths.host);
+  add(totals.device_operations, paths.device);
+  add(totals.keys_answered_by_both, paths.both);
+  add(totals.asked_again, record::count_asked_again(histories));
+  add(totals.refused, record::count(histories, record::Outcome::no_memory));
+}
+
 // Equal for equal runs, whether there is a trace or not.
 void print(std::uint64_t seed, const Report& report) {
   std::printf("seed %llu: %llu points, %llu switches, turns %016llx\n", static_cast<unsigned long long>(seed),
@@ -183,6 +194,7 @@ class Dying {
     }
     add(totals_.operations, operations.size());
     add(totals_.deaths, 1);
+    add_answers(totals_, histories_);
     write_keys(options_, operations);
     write(options_.out, seed_, std::move(operations));
     print(seed_, so_far());
@@ -211,7 +223,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   dying.reset();
   const Report report = end();
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
-  const record::Paths paths = record::paths_of(histories);
+  add_answers(totals, histories);
   std::vector<Operation> operations = answered(histories);
   add(totals.operations, operations.size());
   add(totals.points, report.points);
@@ -223,10 +235,6 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
   add(totals.stolen, after.stolen - before.stolen);
-  add(totals.refused, record::count(histories, record::Outcome::no_memory));
-  add(totals.host_operations, paths.host);
-  add(totals.device_operations, paths.device);
-  add(totals.keys_answered_by_both, paths.both);
   print(seed, report);
   if (o.crash_within != 0) write_keys(o, operations);
   write(o.out, seed, std::move(operations));
@@ -362,6 +370,7 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"image_hits", totals.image_hits},
                                                          {"devices_lost", totals.devices_lost},
                                                          {"deaths", totals.deaths},
+                                                         {"asked_again", totals.asked_again},
                                                          {"refused", totals.refused},
                                                          {"found_again", totals.found_again},
                                                          {"stolen", totals.stolen},
