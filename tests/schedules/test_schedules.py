@@ -54,9 +54,9 @@ class Kind:
 
 KINDS = {
     "calm": Kind(
-        "", {"cpu": 1000, "mirrored": 100, "values": 16, "device": 100, "mixed": 20, "stolen": 6, "mixed-device": 20}
+        "", {"cpu": 900, "mirrored": 100, "values": 16, "device": 80, "mixed": 20, "stolen": 6, "mixed-device": 20}
     ),
-    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8, "device": 50, "mixed": 10}),
+    "flush": Kind("--flush-every 15", {"cpu": 500, "mirrored": 50, "values": 8, "device": 50, "mixed": 10}),
     "growth": Kind(
         "--operations 1600 --item-expected 1048576 --ballast-percent 70",
         {"cpu": 120, "mirrored": 20, "values": 6, "mixed": 5},
@@ -239,7 +239,7 @@ CANARIES = {
     "host_unstamped": f"{BASE} {PLANS['mixed']} --burst 3",
     # Two instructions long: it shows if a process dies while a thread is between them.
     "dead_first": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
-    " --ballast-percent 0 --crash-within 40000",
+    " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
     "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
 }
