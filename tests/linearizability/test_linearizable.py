@@ -157,15 +157,24 @@ def test_every_history_is_linearizable(over: str, plan: str, scenario: str) -> N
 
 def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> None:
     facts = result.facts
-    overlapping, expired = (int(n) for n in re.search(r"keys, (\d+) began .*?, (\d+) found", result.text).groups())
+    counted = re.search(r"keys, (\d+) began .*?, (\d+) found .*?, (\d+) had an append refused", result.text)
+    overlapping, expired, appends_refused = (int(n) for n in counted.groups())
     assert overlapping > facts["operations"] / 500, f"the clients were not concurrent: {result.text}"
     assert (facts["evictions"] > 0) == scenario.may_vanish, facts
-    assert (facts["refused"] > 0) >= scenario.may_refuse, facts
+    # The model allows what has no memory to be refused where items are evicted, too. It must stay a rare thing there.
+    if scenario.may_refuse:
+        assert facts["refused"] > 0, facts
+    else:
+        rare = facts["operations"] / 1000 if scenario.may_vanish else 0
+        assert max(facts["refused"], appends_refused) <= rare, f"{facts}\n{result.text}"
     assert (facts["searched_batches"] > 0) == (plan != "cpu"), facts
     if plan == "values" and scenario.memory_mib > 8:  # most items of the others have no copy: they are too large
         assert facts["image_hits"] > 0, facts
-    if over == "tcp":
-        assert facts["unknown"] > 0, facts
+    # What has no answer says little: that is bursts whose connection ended (0.4 %), and nothing else.
+    assert (facts["unknown"] > 0) == (over == "tcp"), facts
+    assert facts["unknown"] < facts["operations"] / 50, facts
+    # A key's fingerprint is another's by chance once in 2^32 searches.
+    assert facts["asked_again"] <= 1, facts
     assert (expired > 0) == scenario.expires, result.text
     if plan.startswith("mixed"):
         check_mix(result, over, plan)

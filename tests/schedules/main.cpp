@@ -1,10 +1,11 @@
 // Histories of the store in this process, one for each seed, of threads that take their turns as the seed says.
 //
 //   schedules FIRST COUNT JOBS OUT [OPTION VALUE]...   options: of tests/linearizability/recorder; --out and --seed are
-//   ours schedules --trace SEED OUT [OPTION VALUE]...       one seed, and a line on stdout for each turn
+//                                                      ours
+//   schedules --trace SEED OUT [OPTION VALUE]...       one seed, and a line on stdout for each turn
 //   schedules --self-test
 //
-// Each seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise
+// Of each seed that ends, or dies as it is to, there is a line on stdout by which two runs of it can be compared. Each seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise
 // than it should ends all: exit code 1, and how to see it again.
 #include <fcntl.h>
 #include <sched.h>
@@ -54,7 +55,8 @@ constexpr std::uint64_t seed_ns = 1'000'000'000'000;  // seeds follow each other
 // What all seeds did; in memory that their processes share.
 struct Totals {
   std::uint64_t operations, points, switches, evictions, pages_moved, index_growths, searched_batches, image_hits,
-      devices_lost, deaths, refused, found_again, stolen, host_operations, device_operations, keys_answered_by_both;
+      devices_lost, deaths, asked_again, refused, found_again, stolen, host_operations, device_operations,
+      keys_answered_by_both;
 };
 
 // The processor's tick counter is not the simulation's: an instruction that reads it faults, and gets this.
@@ -145,6 +147,24 @@ std::vector<std::string> read_keys(const Options& o) {
 
 void add(std::uint64_t& total, std::uint64_t more) { __atomic_fetch_add(&total, more, __ATOMIC_RELAXED); }
 
+// What clients can say of their answers, also of those before a death.
+void add_answers(Totals& totals, const record::Histories& histories) {
+  const record::Paths paths = record::paths_of(histories);
+  add(totals.host_operations, paths.host);
+  add(totals.device_operations, paths.device);
+  add(totals.keys_answered_by_both, paths.both);
+  add(totals.asked_again, record::count_asked_again(histories));
+  add(totals.refused, record::count(histories, record::Outcome::no_memory));
+}
+
+// Equal for equal runs, whether there is a trace or not.
+void print(std::uint64_t seed, const Report& report) {
+  std::printf("seed %llu: %llu points, %llu switches, turns %016llx\n", static_cast<unsigned long long>(seed),
+              static_cast<unsigned long long>(report.points), static_cast<unsigned long long>(report.switches),
+              static_cast<unsigned long long>(report.trace));
+  std::fflush(stdout);
+}
+
 // Ends the process in the middle of its work, as `kill -9` does, once it has written what clients know: answers, and
 // questions that nobody knows the end of.
 class Dying {
@@ -174,8 +194,10 @@ class Dying {
     }
     add(totals_.operations, operations.size());
     add(totals_.deaths, 1);
+    add_answers(totals_, histories_);
     write_keys(options_, operations);
     write(options_.out, seed_, std::move(operations));
+    print(seed_, so_far());
     _exit(0);
   }
 
@@ -191,8 +213,9 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   begin(seed, points_max, trace);
   record::Histories histories;
   std::optional<Dying> dying;
-  if (o.crash_within != 0) dying.emplace(o, seed, histories, totals);
+  if (o.crash_within != 0 && !o.crash_serving) dying.emplace(o, seed, histories, totals);
   std::unique_ptr<Target> target = record::open_engine(o.target);
+  if (o.crash_serving) dying.emplace(o, seed, histories, totals);
   const TargetStats before = target->stats();
   record::record(o, *target, histories);
   const TargetStats after = target->stats();
@@ -200,7 +223,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   dying.reset();
   const Report report = end();
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
-  const record::Paths paths = record::paths_of(histories);
+  add_answers(totals, histories);
   std::vector<Operation> operations = answered(histories);
   add(totals.operations, operations.size());
   add(totals.points, report.points);
@@ -212,11 +235,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
   add(totals.image_hits, after.image_hits - before.image_hits);
   add(totals.devices_lost, after.devices_lost);
   add(totals.stolen, after.stolen - before.stolen);
-  add(totals.refused, record::count(histories, record::Outcome::no_memory));
-  add(totals.host_operations, paths.host);
-  add(totals.device_operations, paths.device);
-  add(totals.keys_answered_by_both, paths.both);
-  if (trace != nullptr) std::fprintf(trace, "trace %016llx\n", static_cast<unsigned long long>(report.trace));
+  print(seed, report);
   if (o.crash_within != 0) write_keys(o, operations);
   write(o.out, seed, std::move(operations));
 }
@@ -351,6 +370,7 @@ int run_all(const Options& o, std::uint64_t first, std::uint64_t count, std::uin
                                                          {"image_hits", totals.image_hits},
                                                          {"devices_lost", totals.devices_lost},
                                                          {"deaths", totals.deaths},
+                                                         {"asked_again", totals.asked_again},
                                                          {"refused", totals.refused},
                                                          {"found_again", totals.found_again},
                                                          {"stolen", totals.stolen},
@@ -388,6 +408,9 @@ int main_of(int count, char** words) {
   std::vector<char*> rest = {const_cast<char*>("--out"), words[own - 1]};
   rest.insert(rest.end(), words + own, words + count);
   const Options o = record::parse(rest);
+  // Not on the heap: a trace changes no address.
+  static char buffer[1 << 16];
+  std::setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
   if (traces) return run_all(o, number(words[2]), 1, 1, stdout);
   return run_all(o, number(words[1]), number(words[2]), number(words[3]), nullptr);
 }

@@ -218,14 +218,18 @@ void die_within(std::uint64_t within, void (*last_words)()) {
 
 void die_never() { sim.dies_at = UINT64_MAX; }
 
+Report so_far() {
+  sim.report.now_ns = sim.ns;
+  return sim.report;
+}
+
 Report end() {
   account();
   for (unsigned i = 0; i < sim.count; ++i) {
     if (&sim.threads[i] != self && sim.threads[i].state != Thread::State::left) fail("a thread is left over", 72);
   }
   self = nullptr;
-  sim.report.now_ns = sim.ns;
-  return sim.report;
+  return so_far();
 }
 
 void end_turn(const void* at) noexcept {

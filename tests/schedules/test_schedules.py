@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,13 +49,14 @@ class Kind:
     options: str
     seeds: dict[str, int]  # of a test without a soak's time, by plan
     happens: str = ""  # what must have happened for it to be worth its name
+    on_devices: str = ""  # more options of plans with a device
 
 
 KINDS = {
     "calm": Kind(
-        "", {"cpu": 1000, "mirrored": 100, "values": 16, "device": 100, "mixed": 20, "stolen": 6, "mixed-device": 20}
+        "", {"cpu": 900, "mirrored": 100, "values": 16, "device": 80, "mixed": 20, "stolen": 6, "mixed-device": 20}
     ),
-    "flush": Kind("--flush-every 15", {"cpu": 600, "mirrored": 50, "values": 8, "device": 50, "mixed": 10}),
+    "flush": Kind("--flush-every 15", {"cpu": 500, "mirrored": 50, "values": 8, "device": 50, "mixed": 10}),
     "growth": Kind(
         "--operations 1600 --item-expected 1048576 --ballast-percent 70",
         {"cpu": 120, "mirrored": 20, "values": 6, "mixed": 5},
@@ -78,11 +80,18 @@ KINDS = {
         "pages_moved",
     ),
     "expiry": Kind(
-        "--think-us 500000 --expiry-percent 40", {"cpu": 60, "mirrored": 12, "values": 5, "device": 12, "mixed": 5}
+        "--think-us 500000 --expiry-percent 40",
+        {"cpu": 60, "mirrored": 12, "values": 5, "device": 12, "mixed": 5},
+        "expired",
     ),
     # The process dies somewhere, also while it starts or ends, and another goes on with its memory file: what was
-    # answered is there, and nothing else.
-    "killed": Kind("--memory-mib 32 --crash-within 40000 --flush-every 40", {"cpu": 120}, "deaths"),
+    # answered is there, and nothing else. A device takes millions of points to start: there it dies once it serves.
+    "killed": Kind(
+        "--memory-mib 32 --crash-within 40000 --flush-every 40",
+        {"cpu": 120, "mirrored": 15, "values": 4, "device": 12},
+        "deaths",
+        "--crash-serving 1 --crash-within 100000",
+    ),
     # Work of the device is refused, fails, takes long; it hangs for some time; seldom it is lost.
     "faults": Kind(
         "--fault-every-us 100",
@@ -104,6 +113,37 @@ class Outcome:
     good: bool
     text: str  # what is wrong, and how to see it again
     facts: dict[str, int]
+    again: str = ""  # the command that plays one seed again, as `text` has it
+    played: Played | None = None  # the last seed
+
+
+@dataclass
+class Played:
+    """One seed: by how many points, turns, and which, and what its clients saw."""
+
+    turns: str
+    history: list[str]
+
+
+def played(stdout: str, history: Path, seed: int) -> Played:
+    turns = re.findall(rf"^seed {seed}: .*$", stdout, re.MULTILINE)
+    assert len(turns) == 1, turns
+    lines = []
+    with history.open() as file:
+        for line in file:
+            words = line.split(" ")
+            if not line.startswith("{") and words[3].startswith(f"s{seed}."):
+                # After a death real threads look: their times are their own.
+                is_after = int(words[0]) % 1000 >= 900
+                lines.append(" ".join(words[:4] + words[6:]) if is_after else line)
+    return Played(turns[0], lines)
+
+
+def again(name: str, options: str, seed: int | str, binary: str) -> str:
+    """What a shell is told to play a seed again, and to have its history checked."""
+    history = str(OUT / f"{name}.{seed}.history")
+    play = [str(program(binary)), "--trace", str(seed), history, *options.split(), "--name", name]
+    return f"{shlex.join(play)} && {shlex.join([str(checker()), '-html', str(OUT), history])}"
 
 
 def run_seeds(name: str, options: str, first: int, count: int, binary: str = "schedules") -> Outcome:
@@ -112,24 +152,41 @@ def run_seeds(name: str, options: str, first: int, count: int, binary: str = "sc
     history = OUT / f"{name}.history"
     command = [str(program(binary)), str(first), str(count), str(JOBS), str(history), *options.split(), "--name", name]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200)
-    words = [*options.split(), "--name", name]
 
-    def again(seed: str) -> str:
-        return f"again: {shlex.join([str(program(binary)), '--trace', seed, str(history), *words])}"
+    def bad(text: str, seed: str, facts: dict[str, int]) -> Outcome:
+        command = again(name, options, seed, binary)
+        return Outcome(False, f"{text}again: {command}", facts, command)
 
     if run.returncode == 1:
         seed = re.search(r"SCHEDULE seed (\d+)", run.stderr)
-        return Outcome(False, f"{run.stderr}{again(seed[1] if seed else '?')}", {})
+        return bad(run.stderr, seed[1] if seed else "?", {})
     assert run.returncode == 0, f"{shlex.join(command)}: {run.returncode}\n{run.stdout}{run.stderr}"
     check = subprocess.run([str(checker()), "-html", str(OUT), str(history)], capture_output=True, text=True)
     assert check.returncode in (0, 1), check.stdout + check.stderr
     with history.open("rb") as file:
         file.seek(max(0, history.stat().st_size - 4096))
         facts = json.loads(file.read().splitlines()[-1])
-    if check.returncode == 0:
-        history.unlink()
-        return Outcome(True, check.stdout, facts)
-    return Outcome(False, check.stdout + again(re.search(r"key s(\d+)\.", check.stdout)[1]), facts)
+    if check.returncode != 0:
+        return bad(check.stdout, re.search(r"key s(\d+)\.", check.stdout)[1], facts)
+    facts["expired"], facts["appends_refused"] = (
+        int(n) for n in re.search(r"(\d+) found the item expired, (\d+) had", check.stdout).groups()
+    )
+    last = played(run.stdout, history, first + count - 1)
+    history.unlink()
+    return Outcome(True, check.stdout, facts, played=last)
+
+
+def check_replay(name: str, options: str, seed: int, as_played: Played) -> None:
+    """Had it failed among the others, the command that is printed would have shown the same run."""
+    command = again(name, options, seed, "schedules")
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, f"{command}\n{run.stdout[-2000:]}{run.stderr}"
+    history = OUT / f"{name}.{seed}.history"
+    alone = played(run.stdout, history, seed)
+    assert alone.turns == as_played.turns, command
+    assert alone.history == as_played.history, command
+    assert run.stdout.count("->") > 20, command  # its turns
+    history.unlink()
 
 
 @pytest.mark.timeout(1200 + 2 * SECONDS)
@@ -138,18 +195,26 @@ def test_every_schedule_is_linearizable_and_ends(plan: str, kind: str) -> None:
     k = KINDS[kind]
     end = time.monotonic() + SECONDS
     first, count = FIRST, SEEDS_A_RUN if SECONDS else k.seeds[plan]
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
+    name, options = f"{plan}-{kind}", f"{BASE} {PLANS[plan]} {k.options} {k.on_devices if plan != 'cpu' else ''}"
     while True:
-        outcome = run_seeds(f"{plan}-{kind}", f"{BASE} {PLANS[plan]} {k.options}", first, count)
+        outcome = run_seeds(name, options, first, count)
         assert outcome.good, outcome.text
-        for name, value in outcome.facts.items():
-            total[name] = total.get(name, 0) + value
+        check_replay(name, options, first + count - 1, outcome.played)
+        total.update(outcome.facts)
         first += count
         if time.monotonic() >= end:
             break
-    print(f"{plan}-{kind}: {json.dumps(total)}")
-    assert (total["searched_batches"] > 0) == (plan != "cpu"), total
+    print(f"{name}: {json.dumps(total)}")
+    # The counters of a process go with it, the answers of its clients do not.
+    searched = "device_operations" if kind == "killed" else "searched_batches"
+    assert (total[searched] > 0) == (plan != "cpu"), total
     assert not k.happens or total[k.happens] > 0, total
+    assert kind != "killed" or total["found_again"] > 10 * total["deaths"], total
+    # A key's fingerprint is another's by chance once in 2^32 searches.
+    assert total["asked_again"] <= 1, total
+    # The model allows what has no memory to be refused where items are evicted, too. It must stay a rare thing there.
+    assert kind == "full" or max(total["refused"], total["appends_refused"]) <= total["operations"] / 1000, total
     if plan == "values" and kind == "calm":
         assert total["image_hits"] > 0, total
     if plan not in ("mixed", "mixed-device", "stolen"):
@@ -174,10 +239,17 @@ CANARIES = {
     "host_unstamped": f"{BASE} {PLANS['mixed']} --burst 3",
     # Two instructions long: it shows if a process dies while a thread is between them.
     "dead_first": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
-    " --ballast-percent 0 --crash-within 40000",
+    " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
     "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
 }
+
+
+def violation(text: str) -> list[str]:
+    """The key, and the operations that have no order; without times, since those after a death are real."""
+    found = re.search(r"^VIOLATION \S+ (key \S+),.*\n((?:.*\n)*?)all of the key's operations", text, re.MULTILINE)
+    assert found, text[-2000:]
+    return [found[1], *(re.sub(r"^ +\S+ to +(\S+ us|no answer)", "", line) for line in found[2].splitlines())]
 
 
 @pytest.mark.timeout(600)
@@ -193,6 +265,9 @@ def test_planted_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> N
         if not outcome.good:
             print(f"{canary}: found in the seeds from {first} to {first + at_once - 1}\n{outcome.text}")
             assert "VIOLATION" in outcome.text, outcome.text
+            replay = subprocess.run(outcome.again, shell=True, capture_output=True, text=True, timeout=300)
+            assert replay.returncode == 1, replay.stdout[-2000:] + replay.stderr
+            assert violation(replay.stdout) == violation(outcome.text), replay.stdout[-2000:]
             return
     pytest.fail(f"{canary} was not found in {20 * at_once} seeds", pytrace=False)
 

@@ -206,6 +206,30 @@ func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
 	}
 }
 
+func TestAppendsThatAStoreRefusesThoughItEvictsAreCounted(t *testing.T) {
+	refusedAppend := func(last *operation) *history {
+		return &history{keys: map[string][]*operation{"k": {
+			op(0, "set", 0, 1, "stored", value("a1")), op(0, "append", 2, 3, "not_stored", value("a2")), last}}}
+	}
+	for _, c := range []struct {
+		name         string
+		last         *operation
+		bad, refused int
+	}{
+		{"evicted before it", op(0, "get", 4, 5, "miss"), 0, 0},
+		{"still there", op(0, "get", 4, 5, "hit", reads("a1")), 0, 1},
+		{"done all the same", op(0, "get", 4, 5, "hit", reads("a1,a2")), 1, 0},
+	} {
+		bad, refused := checkAll(refusedAppend(c.last), rules{mayVanish: true})
+		if len(bad) != c.bad || refused != c.refused {
+			t.Errorf("%s: %d bad, %d refused", c.name, len(bad), refused)
+		}
+		if bad, _ := checkAll(refusedAppend(c.last), rules{}); len(bad) == 0 {
+			t.Errorf("%s: nothing may vanish or be refused", c.name)
+		}
+	}
+}
+
 func TestTheShortestPartIsShown(t *testing.T) {
 	var all []*operation
 	for i := int64(0); i < 50; i++ {

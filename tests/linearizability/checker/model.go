@@ -40,6 +40,9 @@ type state struct {
 type rules struct {
 	mayVanish bool // items may be evicted at any time
 	mayRefuse bool // a full store says so
+	// A store that evicts may still have no memory for an append, whose answer then is that of one without an item. Where
+	// it takes this to explain a key's answers, checkAll counts it.
+	refusesAppends bool
 	// Every answer that shows a CAS id is in the history, so that no cas can name one that none has shown.
 	allAnswers bool
 	initial    state
@@ -140,7 +143,7 @@ func (r rules) step(s *state, o *operation) bool {
 		case "replace":
 			return r.leaveAbsent(s, o)
 		case "append", "prepend": // they say it when there is no memory, too
-			return r.mayVanish || r.mayRefuse || r.leaveAbsent(s, o)
+			return r.mayRefuse || r.refusesAppends || r.leaveAbsent(s, o)
 		}
 		return false
 	case "stored":

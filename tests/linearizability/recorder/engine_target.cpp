@@ -137,6 +137,7 @@ class EngineClient final : public Client, private ResponseWriter {
       o.called_ns = called;
       o.returned_ns = returned;
     }
+    for (const std::uint32_t i : std::exchange(again_, {})) ask_again(burst[i]);
   }
   bool abandon(std::span<Operation> /*burst*/) override { return false; }
 
@@ -186,8 +187,19 @@ class EngineClient final : public Client, private ResponseWriter {
   void fill_next(Batch& batch, const Operation& o) {
     fill(batch.next(), o, engine_.shared().clock);
     // Every other one leaves the comparison of its key to us.
-    if (o.kind == Kind::get && ++gets_ % 2 == 0) batch.next().options |= option::caller_compares;
+    if (o.kind == Kind::get && caller_compares_ && ++gets_ % 2 == 0) batch.next().options |= option::caller_compares;
     batch.commit();
+  }
+
+  // What was answered was about another key: now the store compares.
+  void ask_again(Operation& o) {
+    burst_ = {&o, 1};
+    o.burst |= asked_again;
+    o.called_ns = now_ns();
+    caller_compares_ = false;
+    ask(burst_);
+    caller_compares_ = true;
+    o.returned_ns = now_ns();
   }
 
   void answer_oldest() {
@@ -208,7 +220,7 @@ class EngineClient final : public Client, private ResponseWriter {
       if (o.outcome == Outcome::stored) o.cas = r.number;
       if (o.outcome == Outcome::hit) {
         if (o.kind == Kind::get && !r.item->has_key(o.key)) {
-          o.outcome = Outcome::unknown;  // another key's
+          again_.push_back(answered_[i]);
           continue;
         }
         pause_.sometimes();
@@ -233,6 +245,8 @@ class EngineClient final : public Client, private ResponseWriter {
   std::vector<std::uint32_t> answered_;               // those of the one that is being answered
   Path path_ = Path::host;
   std::uint64_t gets_ = 0;
+  bool caller_compares_ = true;
+  std::vector<std::uint32_t> again_;  // operations of the burst
 };
 
 struct Devices {

@@ -47,6 +47,7 @@ void run(const Options& o) {
   const std::pair<const char*, std::uint64_t> facts[] = {
       {"operations", operations},
       {"unknown", count(histories, Outcome::unknown)},
+      {"asked_again", count_asked_again(histories)},
       {"refused", count(histories, Outcome::no_memory)},
       {"evictions", after.evictions - before.evictions},
       {"pages_moved", after.pages_moved - before.pages_moved},

@@ -18,7 +18,7 @@ Options parse(std::span<char* const> words) {
     };
   };
   const auto text = [](std::string& field) { return [&field](const std::string& value) { field = value; }; };
-  std::uint32_t may_vanish = 0, may_refuse = 0;
+  std::uint32_t may_vanish = 0, may_refuse = 0, crash_serving = 0;
   const std::map<std::string, std::function<void(const std::string&)>> all = {
       {"--port", number(o.port)},
       {"--out", text(o.out)},
@@ -56,6 +56,7 @@ Options parse(std::span<char* const> words) {
       {"--may-vanish", number(may_vanish)},
       {"--may-refuse", number(may_refuse)},
       {"--crash-within", number(o.crash_within)},
+      {"--crash-serving", number(crash_serving)},
   };
   o.target.memory_bytes >>= 20;
   o.target.values_bytes >>= 20;
@@ -69,6 +70,7 @@ Options parse(std::span<char* const> words) {
   o.target.values_bytes <<= 20;
   o.target.seed = o.mix.seed;
   o.may_vanish = may_vanish != 0;
+  o.crash_serving = crash_serving != 0;
   o.target.evict = may_refuse == 0;
   if (o.out.empty() || o.mix.clients == 0 || o.mix.hot_keys == 0 || o.mix.burst_max == 0 ||
       std::max(o.mix.burst_max, o.mix.large_burst_max) > burst_max)

@@ -15,6 +15,7 @@ struct Options : RecordingOptions {
   std::string out, name = "a history";
   bool may_vanish = false;         // items may be evicted
   std::uint64_t crash_within = 0;  // schedules: the process dies after so many points at most, and another goes on
+  bool crash_serving = false;      // they are counted from when the store serves
 };
 
 // Pairs of a name and a value. Throws std::invalid_argument.

@@ -129,6 +129,15 @@ std::uint64_t count(const Histories& histories, Outcome outcome) {
   return sum;
 }
 
+std::uint64_t count_asked_again(const Histories& histories) {
+  std::uint64_t sum = 0;
+  for (const ClientHistory& history : histories) {
+    sum += static_cast<std::uint64_t>(
+        std::ranges::count_if(history.answered, [](const Operation& o) { return (o.burst & asked_again) != 0; }));
+  }
+  return sum;
+}
+
 Paths paths_of(const Histories& histories) {
   Paths paths;
   std::unordered_map<std::string_view, std::array<bool, 3>> hot;

@@ -37,6 +37,7 @@ struct Paths {
 Paths paths_of(const Histories& histories);
 // Operations that were answered so.
 std::uint64_t count(const Histories& histories, Outcome outcome);
+std::uint64_t count_asked_again(const Histories& histories);
 
 // Fills in the histories of all clients. The last is of a client that looks at what everybody has forgotten: it must
 // still be there. Throws what a client throws.

@@ -101,14 +101,17 @@ class StoreClient final : public Client {
       if (is_get(burst[i]) && !is_reply_to(burst[i].key, r)) return again.push_back(i);
       take(burst[i], r);
     });
-    for (const std::size_t i : again) {
-      requests[i].key_check = KeyCheck::store;
-      session_.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { take(burst[i], r); });
-    }
     const std::int64_t returned = now_ns();
     for (Operation& o : burst) {
       o.called_ns = called;
       o.returned_ns = returned;
+    }
+    for (const std::size_t i : again) {
+      requests[i].key_check = KeyCheck::store;
+      burst[i].burst |= asked_again;
+      burst[i].called_ns = now_ns();
+      session_.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { take(burst[i], r); });
+      burst[i].returned_ns = now_ns();
     }
   }
   bool abandon(std::span<Operation> /*burst*/) override { return false; }

@@ -102,6 +102,9 @@ class TcpClient final : public Client {
       for (Operation& o : burst.subspan(line.first, line.count)) o.returned_ns = now;
     }
     if (at_ != received_.size()) throw std::runtime_error("bytes that answer nothing: " + received_.substr(at_, 100));
+    for (Operation& o : burst) {
+      if (o.outcome == Outcome::unknown) ask_again(o);
+    }
   }
 
   // The end of the connection comes right behind the requests: the server sees some of them, or all, or none.
@@ -119,6 +122,17 @@ class TcpClient final : public Client {
   }
 
  private:
+  // What was answered was about another key: now the server compares.
+  void ask_again(Operation& o) {
+    received_.clear();
+    at_ = 0;
+    o.burst |= asked_again;
+    o.called_ns = now_ns();
+    socket_->send_all("mg " + o.key + " v c\r\n");
+    while ((at_ = take({&o, 1})) == 0) socket_->receive(received_);
+    o.returned_ns = now_ns();
+  }
+
   // As the server is told to choose. It may have seen a burst with others', or in pieces.
   Path path_of(std::size_t burst) const {
     if (options_.device_queries_min == 0) return Path::unknown;
