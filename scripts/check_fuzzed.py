@@ -1,21 +1,33 @@
 #!/usr/bin/env python3
 """Fails if something that outsiders can say to the program reaches no fuzzer: a command, a subcommand, a group of
 `stats`, a flag of a meta command, an opcode of the binary protocol, a setting of the TOML file, an option of
-memcached's. Names are taken from the code that reads them and from the printed options; a name is fuzzed if a seed or
-dictionary of a target that reads such input has it. What is not has its reason in scripts/fuzz_excused.txt, and nothing
-else is there. `--self-test` takes seeds away and expects to be told."""
+memcached's; or a surface, a place where it listens, reads a file or a command line. Names are taken from the code that
+reads them and from the printed options; a name is fuzzed if a seed or dictionary of a target that reads such input has
+it, a surface if scripts/fuzz_surfaces.txt names targets that call what reads it. What is not has its reason in
+scripts/fuzz_excused.txt, and nothing else is there. `--self-test` takes away each target, and one name of each kind,
+and expects to be told."""
 
 import argparse
+import functools
 import re
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXCUSED = "scripts/fuzz_excused.txt"
+SURFACES = "scripts/fuzz_surfaces.txt"
 WORD = re.compile(rb"[a-z][a-z0-9_]*")
+META_LINE = re.compile(rb"(?:^|(?<=[^A-Za-z]))m[gsda] +[^ \r\n]+((?: +[^ \r\n\xff]+)+)")
+# What brings bytes of others into the program.
+READS = re.compile(
+    r"\b(?:accept4?|recv(?:mmsg|from)?|readv|mg_start|f?open|getenv|Json::parse|toml::parse|getline"
+    r"|SSL_CTX_use_certificate_chain_file)\(|\bifstream\b"
+)
 
 
+@functools.cache
 def source(root: Path, *patterns: str) -> str:
     return "\n".join(p.read_text() for pattern in patterns for p in sorted(root.glob(pattern)))
 
@@ -26,9 +38,10 @@ def unescaped(line: str) -> bytes:
     return re.sub(rb"\\x([0-9a-fA-F]{2})|\\(.)", lambda m: bytes([int(m[1], 16)]) if m[1] else m[2], quoted.encode())
 
 
+@functools.cache
 def inputs(root: Path, *targets: str) -> list[bytes]:
     """Seeds and words of dictionaries of these targets."""
-    found = []
+    found: list[bytes] = []
     for target in targets:
         for path in sorted(root.glob(f"src/*/{target}_seeds/*")):
             found.append(path.read_bytes())
@@ -40,6 +53,7 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
 # --- what there is
 
 
+@functools.cache
 def text_words(root: Path) -> set[str]:
     """Words that the parsers compare with, of commands and of what follows them."""
     parsers = source(
@@ -58,6 +72,7 @@ def meta_commands(root: Path) -> set[str]:
     return set(re.findall(r"\bCommand::(m[a-z])\b", code)) | {"me", "mn"}
 
 
+@functools.cache
 def meta_flags(root: Path) -> set[str]:
     """Flags that a meta command may have, as their walks and replies name them; of M also what it may say."""
     parser = source(root, "src/protocol/meta_parser.cpp")
@@ -78,6 +93,7 @@ def settings(root: Path) -> set[str]:
     return set(re.findall(r"^(?:# )?([a-z][a-z0-9-]*) = ", source(root, "deploy/tandem.toml"), re.MULTILINE))
 
 
+@functools.cache
 def memcached_options(root: Path) -> set[str]:
     page = source(root, "docs/options.md")
     table = page[page.index("`-l, --listen") :]
@@ -86,6 +102,34 @@ def memcached_options(root: Path) -> set[str]:
         for name in cell.split(", "):
             names.add(re.split(r"[ =]", name)[0] if not name.startswith("-o ") else name)
     return names
+
+
+@functools.cache
+def surfaces(root: Path) -> dict[str, tuple[list[str], list[str]]]:
+    """Of each surface its targets, with what they call, and the files that read it."""
+    found = {}
+    for line in (root / SURFACES).read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, targets, files = (part.split() for part in (line + "::").split(":")[:3])
+            found[" ".join(name)] = (targets, files)
+    return found
+
+
+@functools.cache
+def command_lines(root: Path) -> set[str]:
+    return {f"tandem {name}" for name in re.findall(r'\bCommand\{"(\w+)",', source(root, "src/cli/command.cpp"))}
+
+
+@functools.cache
+def readers(root: Path) -> set[str]:
+    """Files of src/ that read something from outside."""
+    files = [path for end in "ch" for path in (root / "src").glob(f"**/*.{end}pp")]
+    own = re.compile(r"_(?:test|bench|fuzz|fixture|harness|contract)(?:_|\.)")
+    return {
+        str(path.relative_to(root / "src"))
+        for path in files
+        if not own.search(path.name) and READS.search(re.sub(r"//.*", "", path.read_text()))
+    }
 
 
 # --- what is fuzzed
@@ -97,12 +141,29 @@ def has_words(blobs: list[bytes]) -> Callable[[str], bool]:
 
 
 def has_flags(blobs: list[bytes]) -> Callable[[str], bool]:
-    found = {flag.decode() for blob in blobs for flag in re.findall(rb" (M[A-Z]|[A-Za-z])", blob)}
-    return lambda name: name in found
+    """Flags stand behind the key of a meta command; in a dictionary each may be an entry, with a space before it. Those
+    of M count with what it says, the others with any argument."""
+    found = set()
+    for blob in blobs:
+        words = [word for line in META_LINE.findall(blob) for word in line.split()]
+        if re.fullmatch(rb" [A-Za-z][A-Za-z0-9+-]*", blob):
+            words.append(blob.strip())
+        for word in words:
+            first = word[:1].decode(errors="replace")
+            found.add(word.decode(errors="replace") if re.fullmatch(rb"M[A-Z]", word) else first)
+    return lambda name: name in found or (name == "M" and any(flag.startswith("M") for flag in found))
 
 
 def has_opcodes(blobs: list[bytes]) -> Callable[[str], bool]:
-    found = {f"{code[0]:02x}" for blob in blobs for code in re.findall(rb"\x80(.)", blob, re.DOTALL)}
+    """Of whole packets: a header whose lengths fit, and its body."""
+    found = set()
+    for blob in blobs:
+        for start in (match.start() for match in re.finditer(rb"\x80", blob)):
+            if len(blob) < start + 24:
+                break
+            opcode, key_bytes, extras_bytes, body_bytes = struct.unpack_from(">xBHBxxxI", blob, start)
+            if key_bytes + extras_bytes <= body_bytes <= len(blob) - start - 24:
+                found.add(f"{opcode:02x}")
     return lambda name: name in found
 
 
@@ -132,12 +193,12 @@ KINDS: dict[str, tuple[Callable[[Path], set[str]], Callable[[list[bytes]], Calla
     "word": (text_words, has_words, TEXT),
     "meta": (meta_commands, has_words, TEXT),
     "flag": (meta_flags, has_flags, TEXT),
-    "opcode": (opcodes, has_opcodes, ("binary_fuzz", "net_fuzz")),
+    "opcode": (opcodes, has_opcodes, ("net_fuzz",)),  # which executes them
     "setting": (settings, has_settings, ("config_fuzz",)),
     "option": (memcached_options, has_options, ("memcached_fuzz",)),
 }
-# So many there are at least: a table that is not recognised any more is not taken for an empty one.
-FEWEST = {"word": 60, "meta": 6, "flag": 20, "opcode": 30, "setting": 60, "option": 80}
+# So many there are: a table that is not recognised any more, or only in part, is not taken for a shorter one.
+COUNTS = {"word": 74, "meta": 6, "flag": 31, "opcode": 36, "setting": 70, "option": 99}
 
 
 def excused(root: Path) -> dict[str, str]:
@@ -147,13 +208,37 @@ def excused(root: Path) -> dict[str, str]:
     return {entry[0]: entry[1] if len(entry) == 2 else "" for entry in entries}
 
 
-def problems(root: Path, without: tuple[str, ...] = ()) -> list[str]:
+def surface_problems(root: Path, excuses: dict[str, str], without: str = "") -> list[str]:
+    found = []
+    told = {name: entry for name, entry in surfaces(root).items() if name != without}
+    files = {file for _, names in told.values() for file in names}
+    found += [f"surface {name}: a command line that {SURFACES} has not" for name in command_lines(root) - set(told)]
+    found += [f"surface {name}: a file that reads, and {SURFACES} has it not" for name in readers(root) - files]
+    found += [f"{SURFACES}: src/{name} reads nothing" for name in files - readers(root)]
+    for name, (targets, _) in told.items():
+        reason = excuses.pop(f"surface {name}", None)
+        if targets and reason is not None:
+            found.append(f"{EXCUSED}: surface {name} is fuzzed and needs no excuse")
+        elif not targets and not reason:
+            found.append(f"surface {name}: no target and no reason in {EXCUSED}")
+        for target, _, calls in (entry.partition("/") for entry in targets):
+            code = source(root, f"src/*/{target}.cpp")
+            if not calls or not re.search(rf"\b{calls}\b", re.sub(r"//.*", "", code)):
+                found.append(f"surface {name}: there is no {target} that uses {calls or 'it'}")
+    return sorted(found)
+
+
+def problems(root: Path, without: tuple[str, ...] = (), removed: bytes = b"") -> list[str]:
+    """As if `without` were no targets, and no input had the bytes `removed`."""
     excuses, found = excused(root), []
     for kind, (names_of, reach_of, targets) in KINDS.items():
         names = names_of(root)
-        if len(names) < FEWEST[kind]:
-            found.append(f"only {len(names)} names of kind {kind} were found: their table is read no more")
-        is_fuzzed = reach_of(inputs(root, *(t for t in targets if t not in without)))
+        if len(names) != COUNTS[kind]:
+            found.append(
+                f"{len(names)} names of kind {kind} were found, not {COUNTS[kind]}: is their table read whole?"
+            )
+        blobs = inputs(root, *(t for t in targets if t not in without))
+        is_fuzzed = reach_of([blob.replace(removed, b"") for blob in blobs] if removed else blobs)
         for name in sorted(names):
             reason = excuses.pop(f"{kind} {name}", None)
             if reason is not None and is_fuzzed(name):
@@ -162,13 +247,37 @@ def problems(root: Path, without: tuple[str, ...] = ()) -> list[str]:
                 found.append(f"{EXCUSED}: {kind} {name} has no reason")
             elif reason is None and not is_fuzzed(name):
                 found.append(f"{kind} {name}: no seed or dictionary of {', '.join(targets)} has it")
+    found += surface_problems(root, excuses)
     return found + [f"{EXCUSED}: there is no {name}" for name in excuses]
 
 
+# What is to be taken from all inputs so that none has one name.
+ONE_OF_EACH = {
+    "word": ("hotkeys", b"hotkeys"),
+    "meta": ("me", b"me "),
+    "flag": ("h", b" h"),
+    "opcode": ("24", b"\x80\x24"),
+    "setting": ("hot-keys", b"hot-keys = "),
+    "option": ("--lock-memory", b"--lock-memory"),
+}
+
+
 def self_test() -> None:
+    assert not problems(ROOT), "there is something to mend first"
     for kind, (_, _, targets) in KINDS.items():
         told = problems(ROOT, without=targets)
-        assert sum(p.startswith(f"{kind} ") for p in told) >= FEWEST[kind], f"nothing of kind {kind} is missing"
+        assert sum(p.startswith(f"{kind} ") for p in told) >= COUNTS[kind] - 1, f"nothing of kind {kind} is missing"
+        name, removed = ONE_OF_EACH[kind]
+        told = problems(ROOT, removed=removed)
+        assert any(p.startswith(f"{kind} {name}: ") for p in told), f"{kind} {name} is not missed"
+    for name, (targets, files) in surfaces(ROOT).items():
+        told = surface_problems(ROOT, excused(ROOT), without=name)
+        assert not (files or name in command_lines(ROOT)) or told, f"surface {name} is not missed"
+        told = surface_problems(ROOT, {})
+        assert targets or any(p.startswith(f"surface {name}: ") for p in told), f"surface {name} needs no reason"
+    assert readers(ROOT) >= {"net/acceptor.cpp", "monitor/http_server.cpp", "cli/config_file.cpp"}
+    flags = has_flags([b"set b 0 0 1\r\nget c f\r\nmg key v\r\nms k 2 T60 MS\r\nstats h", b" q", b" u x", b"E"])
+    assert {f for f in "bcfhvTMqstukxE" if flags(f)} == {"v", "T", "M", "q"} and flags("MS") and not flags("MA")
     assert unescaped(r'"a\x0d\"b"') == b'a\r"b'
 
 

@@ -405,7 +405,8 @@ void Worker::serve_long_datagram(Entry entry) {
   entry.first_query = 0;
   in_.entries.push_back(entry);
   if (parse_datagram(in_.entries.back()) == ParseStop::batch_full) {
-    // More than a batch holds by itself; no query takes less than two bytes.
+    // More than a batch holds by itself. No query takes less than two bytes, but for empty lines, of which the answers'
+    // share (write_datagram()) leaves out the last long before.
     in_.batch->clear();
     if (long_batch_ == nullptr)
       long_batch_ = std::make_unique<Batch>(static_cast<std::uint32_t>(datagram_slot_bytes / 2));
