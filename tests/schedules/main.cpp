@@ -5,8 +5,9 @@
 //   schedules --trace SEED OUT [OPTION VALUE]...       one seed, and a line on stdout for each turn
 //   schedules --self-test
 //
-// Of each seed that ends, or dies as it is to, there is a line on stdout by which two runs of it can be compared. Each seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise
-// than it should ends all: exit code 1, and how to see it again.
+// Of each seed that ends, or dies as it is to, there is a line on stdout by which two runs of it can be compared. Each
+// seed has a process of its own, so that it does the same alone as after others. The first one that ends otherwise than
+// it should ends all: exit code 1, and how to see it again.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

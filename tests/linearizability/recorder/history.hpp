@@ -51,8 +51,8 @@ inline constexpr std::array<std::string_view, 12> outcome_names = {"unknown",   
 // Who searched for an operation's key, as far as a client can tell.
 enum class Path : std::uint8_t { unknown, host, device };
 
-// In an operation's burst: what was answered first was about another key, so it was asked for again, behind the others of
-// its burst and in no order with them but that of time.
+// In an operation's burst: what was answered first was about another key, so it was asked for again, behind the others
+// of its burst and in no order with them but that of time.
 inline constexpr std::uint64_t asked_again = std::uint64_t{1} << 63;
 
 // One operation: what the client asks for, and what it is told.
