@@ -39,10 +39,8 @@ bool is_called_memcached(std::string_view program) {
 
 // Nothing fails because it cannot be said; nor does it take memory.
 void complain(std::string_view prefix, std::string_view what, std::string_view more = {}) noexcept {
-  fmt::memory_buffer line;
   for (const std::string_view part : {prefix, what, more, std::string_view("\n")})
-    line.append(part.data(), part.data() + part.size());
-  std::fwrite(line.data(), 1, line.size(), stderr);
+    std::fwrite(part.data(), 1, part.size(), stderr);
 }
 
 int run_guarded(const Command& command, std::span<const std::string> arguments) {

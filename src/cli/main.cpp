@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     tandem::hold_memory_reserve();
     const std::vector<std::string> arguments(argv, argv + argc);
     const int code = tandem::cli::run_program(arguments);
-    if (code != EX_OK || std::fflush(stdout) == 0) return code;
+    if (code != EX_OK || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
     std::perror("tandem: standard output");
     return EX_IOERR;
   } catch (const std::bad_alloc&) {

@@ -118,6 +118,7 @@ void Worker::run() {
 
 void Worker::begin_pass() noexcept {
   ++pass_;
+  in_pass_ = true;
   handshake_steps_left_ = tls_handshake_steps_per_pass;
   counters_.passes.add();
   pass_begin_ = in_.begin = in_.since = cycles_now();
@@ -157,9 +158,9 @@ void Worker::pass(int timeout_ms) {
   if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && !in_flight && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;
-  udp_since_ = cycles_now();
   epoll_event events[events_per_pass];
   const int count = epoll_wait(epoll_.get(), events, events_per_pass, patience_ms(timeout_ms));
+  udp_since_ = cycles_now();
   if (TD_UNLIKELY(has_timeouts_)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != timeouts_checked_s_) check_timeouts(now_s);
@@ -210,7 +211,7 @@ void Worker::handle(const epoll_event& event) {
 
 void Worker::end_pass() noexcept {
   in_.arena_used = 0;
-  if (pass_parsed_ + pass_answered_ != 0 && TD_UNLIKELY(cycles_now() - pass_begin_ > long_pass_ticks_))
+  if (std::exchange(in_pass_, false) && TD_UNLIKELY(cycles_now() - pass_begin_ > long_pass_ticks_))
     none_still_before_s_ = state_.engine.shared().clock.now_s() + stands_still_s + 1;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
   if (TD_UNLIKELY(sampled_)) end_sample();
@@ -263,23 +264,27 @@ bool Worker::stands_still(const Connection& c) const noexcept {
   return !c.is_closed() && !c.in_flight && c.pass != pass_ && active_s < now_s && now_s - active_s > stands_still_s;
 }
 
-// Of those whose large value has not come whole; nullptr: none stands still (they are not all looked at again in the
-// same second), or all that do together do not make room for `bytes`.
+// Of those whose large value has not come whole; nullptr: none stands still, or all that do together do not make room
+// for `bytes`. While that is so they are not all looked at again in the same second.
 Connection* Worker::longest_still_filling(std::uint64_t bytes) noexcept {
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
-  if (none_stood_still_s_ == now_s) return nullptr;
+  const auto helps = [&, this] {
+    return stood_still_bytes_ != 0 &&
+           state_.filling.used_bytes() + bytes <= state_.filling.limit_bytes() + stood_still_bytes_;
+  };
+  if (stood_still_s_ == now_s && !helps()) return nullptr;
+  stood_still_s_ = now_s;
+  stood_still_bytes_ = 0;
   Connection* longest = nullptr;
-  std::uint64_t still_bytes = 0;
   const std::lock_guard lock(connections_mutex_);
   for (Connection* c = connections_; c != nullptr; c = c->next) {
     if (c->fill == nullptr || !stands_still(*c)) continue;
-    still_bytes += c->fill->value_bytes;
+    stood_still_bytes_ += c->fill->value_bytes;
     if (longest == nullptr ||
         c->last_active_s.load(std::memory_order_relaxed) < longest->last_active_s.load(std::memory_order_relaxed))
       longest = c;
   }
-  if (longest == nullptr) none_stood_still_s_ = now_s;
-  return state_.filling.used_bytes() + bytes <= state_.filling.limit_bytes() + still_bytes ? longest : nullptr;
+  return helps() ? longest : nullptr;
 }
 
 // The descriptor stays open until the pass ends, so that no new connection gets its number while an entry names it.

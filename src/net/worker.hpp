@@ -183,6 +183,7 @@ class Worker final : private ResponseWriter {
   void mark_output(Entry& entry) noexcept;
   void open_message(Entry& entry);
   bool end_message(Entry& entry);
+  bool had_messages(const Entry& entry) const noexcept;
   void flush_if_large(Batch& batch, std::uint32_t next);
   void skip_if_stuck(Batch& batch, std::uint32_t i);
   void skip_from(Batch& batch, std::uint32_t i);
@@ -215,20 +216,22 @@ class Worker final : private ResponseWriter {
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
   bool sent_ = false;                      // output was sent since the last write() began
   bool message_open_ = false;              // the last written command of a datagram is not answered whole
+  bool in_pass_ = false;                   // that has begun
   bool sampled_ = false;                   // this pass's RV, PP and SD are timed
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
   const std::uint64_t slow_ticks_, turn_ticks_, long_pass_ticks_;
   // Whose turn it is, since when, and the context's waited_ticks then.
   std::uint32_t turn_entry_ = UINT32_MAX;
   std::uint64_t turn_begin_ = 0, turn_waited_ = 0;         // ticks
-  std::uint64_t datagrams_begin_ns_ = 0;                   // of processor time; 0: not looked at in this pass
+  std::uint64_t datagrams_begin_ns_ = 0;                   // of processor time; 0: not looked at yet
   std::uint64_t pass_begin_ = 0;                           // ticks
   std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
   LatencyCounters latency_;
   std::unique_ptr<HotKeyCounter> hot_keys_;
   std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
   std::uint64_t pass_ = 0;
-  std::uint32_t none_stood_still_s_ = 0;        // the second in which no connection with a half value did
+  std::uint32_t stood_still_s_ = 0;             // the second in which connections with half values were looked at ...
+  std::uint64_t stood_still_bytes_ = 0;         // ... and what those hold that stood still
   std::uint32_t none_still_before_s_ = 0;       // nobody counts as standing still until then
   std::vector<Connection*> waiting_, serving_;  // input to go on with: of the next pass, of this one
   std::vector<Connection*> blocked_;

@@ -8,6 +8,7 @@
 #include "net/log.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
+#include "protocol/command.hpp"
 #include "protocol/udp.hpp"
 
 namespace tandem::net {
@@ -299,6 +300,7 @@ void Worker::execute(bool goes_on) {
     pass_answered_ += in_.batch->size();
     turn_entry_ = UINT32_MAX;
     executor_.run(*in_.batch, *this);
+    TD_ASSERT(!message_open_);
     flush();
     const std::uint64_t now = cycles_now();
     if (TD_UNLIKELY(in_.sampled || now - std::min(in_.begin, in_.oldest_receipt) > slow_ticks_)) record_batch(now);
@@ -405,13 +407,17 @@ void Worker::serve_long_datagram(Entry entry) {
   entry.first_query = 0;
   in_.entries.push_back(entry);
   if (parse_datagram(in_.entries.back()) == ParseStop::batch_full) {
-    // More than a batch holds by itself. No query takes less than two bytes, but for empty lines, of which the answers'
-    // share (write_datagram()) leaves out the last long before.
+    // More than a batch holds by itself. No query takes less than two bytes, but for empty lines.
     in_.batch->clear();
     if (long_batch_ == nullptr)
       long_batch_ = std::make_unique<Batch>(static_cast<std::uint32_t>(datagram_slot_bytes / 2));
     Batch* const batch = std::exchange(in_.batch, long_batch_.get());
-    parse_datagram(in_.entries.back());
+    if (parse_datagram(in_.entries.back()) == ParseStop::batch_full) {
+      std::uint32_t whole = in_.batch->size();
+      while (whole != 0 && !ends_command(in_.batch->query(whole - 1))) --whole;
+      in_.batch->resize(whole);
+      counters_.udp_replies_dropped.add();
+    }
     run_batch(false, true);
     in_.batch = batch;
   }

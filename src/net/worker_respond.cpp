@@ -69,6 +69,7 @@ bool Worker::turn_is_over(std::uint32_t entry) noexcept {
   if (TD_LIKELY(entry == turn_entry_)) return now - turn_begin_ > turn_ticks_ + context_->waited_ticks - turn_waited_;
   turn_entry_ = entry;
   turn_begin_ = now;
+  datagrams_begin_ns_ = 0;  // which are not to pay for it
   turn_waited_ = context_->waited_ticks;
   return false;
 }
@@ -107,7 +108,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
     const bool goes_on = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
     if (TD_UNLIKELY(!goes_on || had_share) && has_more(batch, i)) {
       if (goes_on && !is_datagram) note_turn(entry);
-      if (goes_on && is_datagram) counters_.udp_replies_dropped.add();
+      if (is_datagram && (goes_on || had_messages(entry))) counters_.udp_replies_dropped.add();
       skip_from(batch, i + 1);
     }
   }
@@ -172,6 +173,7 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     i = next;
     if (!ends || end_message(entry)) continue;
     if (!has_more(batch, next - 1)) return;
+    if (had_messages(entry)) counters_.udp_replies_dropped.add();
     sent_ = true;  // what is skipped was looked at in this epoch
     return skip_from(batch, next);
   }
@@ -198,6 +200,11 @@ void Worker::open_message(Entry& entry) {
   output_.commit(udp_frame_bytes);
 }
 
+// A datagram has had as many answers as a connection has in a turn.
+bool Worker::had_messages(const Entry& entry) const noexcept {
+  return entry.messages >= state_.options.requests_per_event * queries_per_request_of_event;
+}
+
 // A datagram's command is answered: its reply is what the entry wrote since it was opened. False: the datagram has had
 // its share of answers.
 bool Worker::end_message(Entry& entry) {
@@ -212,7 +219,8 @@ bool Worker::end_message(Entry& entry) {
   }
   entry.message_bytes += bytes;
   messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
-  return ++entry.messages < state_.options.requests_per_event * queries_per_request_of_event;
+  ++entry.messages;
+  return !had_messages(entry);
 }
 
 // What was written of the reply that is open.

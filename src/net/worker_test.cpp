@@ -138,8 +138,9 @@ TEST(StandsStill, BeginsWithTheAnswer) {
   s.later(10);
   for (int i = 0; i < 600 && s.counters().blocked.get() == 0; ++i) s.pass();
   ASSERT_EQ(s.counters().blocked.get(), 1u);
+  s.store(next, "more", 16'000);
   s.state().unsent.set_limit(s.state().unsent.used_bytes() + 1);
-  s.send(next, times(125, "get v\r\n"));  // more than there is room for
+  s.send(next, times(32, "get more\r\n"));  // more than there is room for, and than the other one holds
   s.pass();
   EXPECT_EQ(s.counters().closed_for_room.get(), 1u);
   EXPECT_FALSE(s.is_closed(late));
