@@ -302,6 +302,27 @@ TEST(IndexOnDevice, AHugeItemThatGrowsIsNotEvictedForItself) {
   EXPECT_EQ(store.engine.stats().counters.evictions, 0u);
 }
 
+// Nor where somebody else's batch still sees what it left.
+TEST(IndexOnDevice, AHugeItemThatGrowsWaitsForOthersBatches) {
+  StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 40);
+  Caller caller(store.engine);
+  std::string value(700'000, 'v');
+  ASSERT_TRUE(caller.set("key", value));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  store.engine.set_cycle(1ms);
+  std::jthread other([context = store.engine.make_context()](const std::stop_token& end) {
+    while (!end.stop_requested()) {
+      context->enter();
+      std::this_thread::sleep_for(30ms);
+      context->epoch.exit();
+    }
+  });
+  for (int i = 0; i < 30; ++i, value += 'x')
+    ASSERT_EQ(caller.run(Opcode::store, "key", "x", StoreMode::append), Status::stored) << i;
+  EXPECT_EQ(caller.get("key"), value);
+  EXPECT_EQ(store.engine.stats().counters.evictions, 0u);
+}
+
 // What the index has beside its tables is no room for items.
 TEST(IndexOnDevice, TheLowestLimitHasRoomForItems) {
   StoreOnDevice store(sims(1), 256 * test_mib);

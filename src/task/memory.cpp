@@ -329,8 +329,8 @@ bool has_unretired_huge(const Shared& shared) noexcept {
   return found;
 }
 
-// What huge items left that were replaced a moment ago, and which devices' indexes still name. There may be no other
-// item to evict but the one that is to be replaced next.
+// What huge items left that were replaced a moment ago, and which devices' indexes or others' batches still name. There
+// may be no other item to evict but the one that is to be replaced next.
 Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept {
   Shared& shared = context.shared;
   auto end = std::chrono::steady_clock::now() + unretired_wait_max;
@@ -407,7 +407,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const SizeClass c = shared.heap.size_class(item_bytes);
   Location l = allocate_once(context, c, item_bytes);
   if (TD_LIKELY(l != no_location)) return l;
-  if (c == huge_class && has_unretired_huge(shared)) {
+  if (c == huge_class && shared.index.on_device() && (shared.heap.retired_bytes() != 0 || has_unretired_huge(shared))) {
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
