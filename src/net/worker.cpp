@@ -160,7 +160,6 @@ void Worker::pass(int timeout_ms) {
   udp_passes_ = 0;
   epoll_event events[events_per_pass];
   const int count = epoll_wait(epoll_.get(), events, events_per_pass, patience_ms(timeout_ms));
-  udp_since_ = cycles_now();
   if (TD_UNLIKELY(has_timeouts_)) {
     const std::uint32_t now_s = state_.engine.shared().clock.now_s();
     if (now_s != timeouts_checked_s_) check_timeouts(now_s);
@@ -200,6 +199,7 @@ void Worker::handle(const epoll_event& event) {
     streams_due_ = !streams_.empty();
   } else if (TD_UNLIKELY((data & udp_tag) != 0)) {
     udp_alone_ = reinterpret_cast<UdpPort*>(data & ~udp_tag);
+    udp_since_ = pass_begin_;
     serve_udp(*udp_alone_);
   } else {
     Connection& c = *static_cast<Connection*>(event.data.ptr);

@@ -181,6 +181,9 @@ class Worker final : private ResponseWriter {
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void open_output(Entry& entry) noexcept;
   void mark_output(Entry& entry) noexcept;
+  OutputRange range_of(const Entry& entry) const noexcept {
+    return {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+  }
   void open_message(Entry& entry);
   bool end_message(Entry& entry);
   bool had_messages(const Entry& entry) const noexcept;

@@ -208,7 +208,7 @@ bool Worker::had_messages(const Entry& entry) const noexcept {
 // A datagram's command is answered: its reply is what the entry wrote since it was opened. False: the datagram has had
 // its share of answers.
 bool Worker::end_message(Entry& entry) {
-  const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+  const OutputRange range = range_of(entry);
   entry.open = false;
   const std::uint64_t bytes = range.copied_bytes() + range.pinned_bytes();
   const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
@@ -225,7 +225,7 @@ bool Worker::end_message(Entry& entry) {
 
 // What was written of the reply that is open.
 void Worker::drop_message(Entry& entry) noexcept {
-  const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+  const OutputRange range = range_of(entry);
   drop_pins(range);
   output_.truncate(range.begin, range.externals_begin);
   entry.open = false;
@@ -237,7 +237,7 @@ void Worker::flush_if_large(Batch& batch, std::uint32_t next) {
   if (message_open_) {
     // A datagram's command goes on: its reply must be whole before it is sent, or too long to be.
     Entry& entry = in_.entries[written_ - 1];
-    const OutputRange range{&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
+    const OutputRange range = range_of(entry);
     if (entry.message_bytes + range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
     end_message(entry);
     message_open_ = false;
@@ -282,8 +282,7 @@ void Worker::flush() {
     if (!entry.open) continue;
     entry.open = false;
     if (TD_LIKELY(entry.connection != nullptr)) {
-      send(*entry.connection,
-           {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+      send(*entry.connection, range_of(entry));
       if (TD_UNLIKELY(in_.sampled)) entry.sent_at = cycles_now();
     }
   }

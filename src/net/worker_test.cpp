@@ -75,7 +75,6 @@ class ByHand {
   }
   void later(std::uint32_t seconds) { clock().freeze_for_test(now_s_ += seconds); }
   State& state() { return state_; }
-  std::size_t connections() const { return workers_.front()->connection_count(); }
   const NetCounters& counters() const { return workers_.front()->counters(); }
 
  private:

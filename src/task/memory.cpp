@@ -335,16 +335,14 @@ Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept
   Shared& shared = context.shared;
   auto end = std::chrono::steady_clock::now() + unretired_wait_max;
   std::optional<std::uint64_t> stamp;  // when all of it was retired
-  bool is_safe = false;
   Location l = no_location;
   while (l == no_location && std::chrono::steady_clock::now() < end) {
     if (has_unretired_huge(shared)) {
       stamp.reset();
     } else if (!stamp) {
       stamp = shared.epochs.retire_stamp();
-    } else if (!is_safe && shared.epochs.is_safe(*stamp)) {
+    } else if (shared.epochs.is_safe(*stamp)) {
       // From now on it is had, or in the cache of a thread that gives it back at its next look.
-      is_safe = true;
       end = std::min(end, std::chrono::steady_clock::now() + give_back_wait_max);
     }
     context.let_go();

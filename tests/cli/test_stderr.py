@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,21 +54,25 @@ def fill(writer: int) -> None:
         os.set_blocking(writer, True)
 
 
+@contextmanager
+def unheard(state: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A pipe's end to write to, and what makes it full, or closes the other end."""
+    reader, writer = os.pipe()
+    with open(reader, "rb") as heard, open(writer, "wb", buffering=0) as said:
+        yield writer, lambda: fill(said.fileno()) if state == "full" else heard.close()
+
+
 @pytest.mark.parametrize("state", ["full", "closed"])
 def test_memcached_is_stopped_by_usr1_all_the_same(alias: Path, state: str) -> None:
     """Which says that it stops."""
     port = free_port()
-    reader, writer = os.pipe()
-    with serving(port, alias, *AS_ROOT, "-l", HOST, "-p", port, stderr=writer) as process:
-        if state == "full":
-            fill(writer)
-        else:
-            os.close(reader)
-        os.close(writer)
+    with (
+        unheard(state) as (writer, close),
+        serving(port, alias, *AS_ROOT, "-l", HOST, "-p", port, stderr=writer) as process,
+    ):
+        close()
         process.send_signal(signal.SIGUSR1)
         assert process.wait(PATIENCE_S) == 0
-    if state == "full":
-        os.close(reader)
 
 
 @pytest.mark.parametrize("state", ["full", "closed"])
@@ -76,23 +80,19 @@ def test_a_certificate_that_cannot_be_loaded_again(tmp_path: Path, state: str) -
     """The old one stays, whether or not anybody hears of it; signals are taken after it."""
     identity = make_identity(tmp_path, "server")
     port = free_port()
-    reader, writer = os.pipe()
     options = ["--listen", f"{HOST}:{port}", "--tls-cert", identity.certificate, "--tls-key", identity.key]
-    with serving(port, tandem_binary(), "serve", "--memory", "64MiB", *options, stderr=writer) as process:
+    with (
+        unheard(state) as (writer, close),
+        serving(port, tandem_binary(), "serve", "--memory", "64MiB", *options, stderr=writer) as process,
+    ):
         identity.certificate.write_text("nonsense")
-        if state == "full":
-            fill(writer)
-        else:
-            os.close(reader)
-        os.close(writer)
+        close()
         process.send_signal(signal.SIGHUP)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         assert accepts(port)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
-    if state == "full":
-        os.close(reader)
 
 
 @pytest.mark.parametrize(
