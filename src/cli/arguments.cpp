@@ -16,14 +16,19 @@ namespace tandem::cli {
 
 namespace {
 
+// Of the command and of its groups of options.
+void add_names(const CLI::App& app, std::vector<std::string>& names) {
+  for (const CLI::Option* known : app.get_options())
+    names.insert(names.end(), known->get_lnames().begin(), known->get_lnames().end());
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; })) add_names(*group, names);
+}
+
 [[noreturn]] void refuse(const CLI::App& app, std::string_view extra, std::string_view name) {
   if (!extra.starts_with('-'))
     throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", name, in_quotes(extra)));
   const std::string_view option = extra.substr(0, extra.find('='));
   std::vector<std::string> kept;
-  for (const CLI::Option* known : app.get_options()) {
-    for (const std::string& long_name : known->get_lnames()) kept.push_back(long_name);
-  }
+  add_names(app, kept);
   const std::vector<std::string_view> names(kept.begin(), kept.end());
   // One letter is near to nothing.
   const std::string hint = option.starts_with("--") ? did_you_mean(option.substr(2), names, "--") : std::string();

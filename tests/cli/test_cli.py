@@ -187,7 +187,7 @@ def test_a_port_in_use_for_metrics_is_said(start: Start) -> None:
     [
         (["serv"], 'unknown command "serv"; did you mean serve? (`tandem help` lists them)'),
         (["bench", "laod"], 'bench: unknown command "laod"; did you mean load? (`tandem bench help` lists them)'),
-        (["bench", "load", "--conect", "1"], 'bench load: unknown option "--conect"; did you mean --connect?'),
+        (["bench", "load", "--therads", "1"], 'bench load: unknown option "--therads"; did you mean --threads?'),
         (["serve", "--prot", "11"], 'serve: unknown option "--prot"; did you mean --port?'),
         (["xyzzy"], 'unknown command "xyzzy" (`tandem help` lists them)'),
     ],
