@@ -113,7 +113,7 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   TD_ASSERT(large_ != nullptr && !batch.full());
   const Large& large = large_->of[large_->now];
   swallow_bytes_ = large.value.value_bytes + large.value.line_end_bytes;
-  // A failed set leaves nothing of the old value, so that nobody goes on reading it (memcached does the same).
+  // A failed set removes the old value, so that no client still reads it (memcached does the same).
   const bool meta = large.query.has(option::meta), mute = !meta && large.query.has(option::no_reply);
   const bool removes = meta || (large.query.mode == StoreMode::set && !large.query.has(option::compare_cas));
   Query& q = batch.next();
