@@ -32,6 +32,11 @@ def source(root: Path, *patterns: str) -> str:
     return "\n".join(p.read_text() for pattern in patterns for p in sorted(root.glob(pattern)))
 
 
+def of_layers(root: Path, pattern: str) -> list[Path]:
+    """Files of every layer's folder, by a pattern from there on."""
+    return sorted(path for top in ("src", "bench") for path in root.glob(f"{top}/*/{pattern}"))
+
+
 def unescaped(line: str) -> bytes:
     """An entry of a libFuzzer dictionary."""
     quoted = line[line.index('"') + 1 : line.rindex('"')]
@@ -43,9 +48,9 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
     """Seeds and words of dictionaries of these targets."""
     found: list[bytes] = []
     for target in targets:
-        for path in sorted(root.glob(f"src/*/{target}_seeds/*")):
+        for path in of_layers(root, f"{target}_seeds/*"):
             found.append(path.read_bytes())
-        for path in root.glob(f"src/*/{target}.dict"):
+        for path in of_layers(root, f"{target}.dict"):
             found += [unescaped(line) for line in path.read_text().splitlines() if line.startswith('"')]
     return found
 
@@ -122,11 +127,11 @@ def command_lines(root: Path) -> set[str]:
 
 @functools.cache
 def readers(root: Path) -> set[str]:
-    """Files of src/ that read something from outside."""
-    files = [path for end in "ch" for path in (root / "src").glob(f"**/*.{end}pp")]
+    """Files of the layers that read something from outside, named as in includes."""
+    files = [path for end in "ch" for path in of_layers(root, f"**/*.{end}pp") if path.parent.name != "micro"]
     own = re.compile(r"_(?:test|bench|fuzz|fixture|harness|contract)(?:_|\.)")
     return {
-        str(path.relative_to(root / "src"))
+        str(path.relative_to(root)).removeprefix("src/")
         for path in files
         if not own.search(path.name) and READS.search(re.sub(r"//.*", "", path.read_text()))
     }
@@ -214,7 +219,7 @@ def surface_problems(root: Path, excuses: dict[str, str], without: str = "") -> 
     files = {file for _, names in told.values() for file in names}
     found += [f"surface {name}: a command line that {SURFACES} has not" for name in command_lines(root) - set(told)]
     found += [f"surface {name}: a file that reads, and {SURFACES} has it not" for name in readers(root) - files]
-    found += [f"{SURFACES}: src/{name} reads nothing" for name in files - readers(root)]
+    found += [f"{SURFACES}: {name} reads nothing" for name in files - readers(root)]
     for name, (targets, _) in told.items():
         reason = excuses.pop(f"surface {name}", None)
         if targets and reason is not None:
@@ -222,7 +227,7 @@ def surface_problems(root: Path, excuses: dict[str, str], without: str = "") -> 
         elif not targets and not reason:
             found.append(f"surface {name}: no target and no reason in {EXCUSED}")
         for target, _, calls in (entry.partition("/") for entry in targets):
-            code = source(root, f"src/*/{target}.cpp")
+            code = "".join(path.read_text() for path in of_layers(root, f"{target}.cpp"))
             if not calls or not re.search(rf"\b{calls}\b", re.sub(r"//.*", "", code)):
                 found.append(f"surface {name}: there is no {target} that uses {calls or 'it'}")
     return sorted(found)

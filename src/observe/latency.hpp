@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "observe/histogram.hpp"
-#include "query/plan.hpp"
+#include "plan/task.hpp"
 
 namespace tandem {
 

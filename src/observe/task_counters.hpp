@@ -5,7 +5,7 @@
 
 #include "observe/histogram.hpp"
 #include "observe/sampler.hpp"
-#include "query/plan.hpp"
+#include "plan/task.hpp"
 
 namespace tandem {
 

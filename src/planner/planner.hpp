@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "pipeline/schedulers.hpp"
-#include "query/plan.hpp"
+#include "plan/plan.hpp"
 
 namespace tandem {
 

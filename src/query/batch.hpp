@@ -11,7 +11,7 @@
 #include "base/platform.hpp"
 #include "index/item_images.hpp"
 #include "index/shard.hpp"
-#include "query/plan.hpp"
+#include "plan/plan.hpp"
 #include "query/query.hpp"
 
 namespace tandem {
