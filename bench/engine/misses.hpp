@@ -1,5 +1,6 @@
 // Cache misses per task of the in-process mode: one more pass over the requests, in which the counter is read wherever
-// a task ends that can be told apart from outside. MM, IN, KC and RD of a strip overlap: they are counted together.
+// a task ends that can be told apart from outside. MM, Search, Insert, Delete, KC and RD of a strip overlap: they are
+// counted together.
 #pragma once
 #include <optional>
 

@@ -20,7 +20,7 @@
 #include "device/device.hpp"
 #include "device/device_side.hpp"
 #include "observe/counters.hpp"
-#include "pipeline/device_batch.hpp"
+#include "pipeline/flight.hpp"
 #include "pipeline/round_trip.hpp"
 #include "pipeline/waiting.hpp"
 

@@ -42,8 +42,8 @@ TEST(Placement, AFrontOfABatchIsADevicesWhereTheHostHasTheIndexToo) {
   EXPECT_EQ(why_not(Placement::mirrored, plan_search.split(2)), "");
   EXPECT_EQ(why_not(Placement::mirrored_values, plan_search_read.split(2)), "");
   EXPECT_NE(why_not(Placement::on_device, plan_index.split(2)), "");
-  const Plan other_front = Plan::parse(
-      "CPU[RV PP MM] GPU[S]{0:2} CPU[S]{2:} CPU[I D KC] GPU[RD]{0:3} CPU[RD]{3:} CPU[WR SD]");
+  const Plan other_front =
+      Plan::parse("CPU[RV PP MM] GPU[S]{0:2} CPU[S]{2:} CPU[I D KC] GPU[RD]{0:3} CPU[RD]{3:} CPU[WR SD]");
   EXPECT_NE(why_not(Placement::mirrored_values, other_front).find("same range"), std::string::npos);
 }
 
@@ -64,7 +64,8 @@ TEST(Placement, SaysWhyAPlanIsNotFeasible) {
            Case{Placement::on_device, "GPU[RV PP MM IN KC RD WR SD]", "RV on a GPU"},
        }) {
     const Plan plan = Plan::parse(c.plan);
-    EXPECT_NE(why_not(c.placement, plan).find(c.why), std::string::npos) << c.plan << ": " << why_not(c.placement, plan);
+    EXPECT_NE(why_not(c.placement, plan).find(c.why), std::string::npos)
+        << c.plan << ": " << why_not(c.placement, plan);
     EXPECT_THROW(require_feasible(c.placement, plan), std::invalid_argument);
   }
 }

@@ -163,20 +163,4 @@ std::string Plan::text() const {
   return text;
 }
 
-Plan Plan::split(std::uint16_t sets) const {
-  std::vector<Stage> all;
-  for (Stage stage : stages()) {
-    if (stage.processor != Processor::device) {
-      all.push_back(stage);
-      continue;
-    }
-    stage.range = {0, sets};
-    all.push_back(stage);
-    stage.processor = Processor::cpu;
-    stage.range = {sets, Range::to_end};
-    all.push_back(stage);
-  }
-  return Plan(all);
-}
-
 }  // namespace tandem

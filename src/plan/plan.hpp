@@ -1,12 +1,12 @@
-// A plan: which processor runs which task of a batch, as stages. Plain data; every batch carries its own, so plans change
-// at run time without stopping anything.
+// A plan: which processor runs which task of a batch, as stages. Plain data; every batch carries its own, so plans
+// change at run time without stopping anything.
 //
-// A stage is a run of tasks on one processor. It is of the whole batch, or of a range of it: then the stage that follows
-// is of the same tasks and of the rest (coarse stealing, DIDO III-B3). The stages together run every task exactly once
-// for every query.
+// A stage is a run of tasks on one processor. It is of the whole batch, or of a range of it: then the stage that
+// follows is of the same tasks and of the rest (coarse stealing, DIDO III-B3). The stages together run every task
+// exactly once for every query.
 //
-// Written as the papers write it: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows in
-// braces, in sets of 64 queries, its end not included: `GPU[S]{0:4} CPU[S]{4:}`.
+// Written as the papers write it: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows
+// in braces, in sets of 64 queries, its end not included: `GPU[S]{0:4} CPU[S]{4:}`.
 //
 // Source: DIDO III-A (tasks and stages), III-B3 (sets of 64); Mega-KV 4.2 (IN's three operations).
 //
@@ -27,7 +27,7 @@ namespace tandem {
 
 // A run of sets of queries: [begin, end).
 struct Range {
-  static constexpr std::uint32_t set = 64;              // queries
+  static constexpr std::uint32_t set = 64;             // queries
   static constexpr std::uint16_t to_end = UINT16_MAX;  // of the batch, whatever its size
   std::uint16_t begin = 0, end = to_end;
 
@@ -57,8 +57,8 @@ class Plan {
 
   // The host runs everything.
   constexpr Plan() = default;
-  // Throws std::invalid_argument that says what is wrong: a task is missing, comes twice or out of order, or a range has
-  // no rest. Neighbouring stages that could be one become one.
+  // Throws std::invalid_argument that says what is wrong: a task is missing, comes twice or out of order, or a range
+  // has no rest. Neighbouring stages that could be one become one.
   explicit Plan(std::span<const Stage> stages);
   // The same of a text. The error names the place in it.
   static Plan parse(std::string_view text);
@@ -78,8 +78,20 @@ class Plan {
     return std::ranges::any_of(stages(), [p](const Stage& s) { return s.processor == p; });
   }
   // The same tasks, of which a device has the first `sets` sets alone, the host the rest. REQUIRES: 0 < sets <
-  // Range::to_end; no stage of a device has a range already.
-  Plan split(std::uint16_t sets) const;
+  // Range::to_end; no stage of a device has a range already, and there is room for one more for each of them.
+  constexpr Plan split(std::uint16_t sets) const noexcept {
+    Plan plan;
+    plan.count_ = 0;
+    for (Stage stage : stages()) {
+      if (stage.processor == Processor::device) {
+        stage.range = {0, sets};
+        plan.stages_[plan.count_++] = stage;
+        stage = {stage.first, stage.last, Processor::cpu, {sets, Range::to_end}};
+      }
+      plan.stages_[plan.count_++] = stage;
+    }
+    return plan;
+  }
 
   friend constexpr bool operator==(const Plan& a, const Plan& b) noexcept {
     return std::ranges::equal(a.stages(), b.stages());

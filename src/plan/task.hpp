@@ -25,8 +25,8 @@ enum class Task : std::uint8_t {
 };
 inline constexpr std::size_t task_count = 10;
 // As metrics, statistics and documents name them, and as a plan is written.
-inline constexpr std::array<std::string_view, task_count> task_names = {"RV", "PP", "MM", "Search", "Insert", "Delete",
-                                                                        "KC", "RD", "WR", "SD"};
+inline constexpr std::array<std::string_view, task_count> task_names = {"RV",     "PP", "MM", "Search", "Insert",
+                                                                        "Delete", "KC", "RD", "WR",     "SD"};
 inline constexpr std::array<std::string_view, task_count> task_symbols = {"RV", "PP", "MM", "S",  "I",
                                                                           "D",  "KC", "RD", "WR", "SD"};
 
