@@ -5,6 +5,7 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "placement/prove_kernels.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -36,7 +37,10 @@ Devices EnginePlan::devices(unsigned count) const {
   if (found.count == 0) throw std::runtime_error("no GPU: " + found.reason);
   if (count > found.count)
     throw std::runtime_error("of " + std::to_string(count) + " GPUs there are " + std::to_string(found.count));
-  for (unsigned i = 0; i < count; ++i) devices.push_back(make_cuda_device(i));
+  for (unsigned i = 0; i < count; ++i) {
+    devices.push_back(make_cuda_device(i));
+    prove_kernels(*devices.back());
+  }
   return devices;
 }
 

@@ -147,7 +147,8 @@ class MemcachedParser {
         return;
       case Effect::license:
         result_.output =
-            memcached_version_line() + "\n\nA program of its own that contains no code of memcached or libevent.\n";
+            memcached_version_line() +
+            "\n\nLicensed under the Apache License, Version 2.0. Contains no code of memcached or libevent.\n";
         return;
       case Effect::protocol:
         take_protocol(text);

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/replica.hpp"
-#include "index/replica_log.hpp"
 #include "pipeline/runner.hpp"
+#include "placement/mirrored/replica.hpp"
+#include "placement/mirrored/replica_log.hpp"
 #include "plan/placement.hpp"
 
 namespace tandem {

@@ -12,6 +12,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "pipeline/runner.hpp"
+#include "placement/prove_kernels.hpp"
 #include "planner/planner.hpp"
 #include "store/engine.hpp"
 
@@ -153,6 +154,7 @@ std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
       devices.push_back(make_sim_device({.number = i}));
     } else {
       devices.push_back(make_cuda_device(i));
+      prove_kernels(*devices.back());
     }
   }
   return devices;

@@ -44,6 +44,15 @@ def test_version_is_the_projects() -> None:
     assert tandem("--version").stdout == f"tandem {project[1]}\n"
 
 
+def test_changelog_ends_with_the_projects_version() -> None:
+    """Its newest version, that of the program and the program's date are one."""
+    header = (ROOT / "src/cli/version.hpp").read_text()
+    version, date = (re.search(rf'{name} = "([0-9.-]+)"', header) for name in ("version", "version_date"))
+    assert version is not None and date is not None
+    released = re.findall(r"^## (\d\S*) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[0] == (version[1], date[1])
+
+
 def test_help_lists_the_commands() -> None:
     for word in ("help", "--help", "-h"):
         result = tandem(word)
