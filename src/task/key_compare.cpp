@@ -72,7 +72,7 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   r.outcome = 0;
   r.status = Status::miss;
   if (candidate == nullptr && batch.searched_at(i) && !context.shared.index.on_device()) {
-    if (final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
+    if (final_miss(context.shared.index, f, batch.found.launch, batch.found.whole)) return;
     context.counters.device_rechecks.add();
   }
   std::uint64_t word = 0;
@@ -111,7 +111,7 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
                                Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   const Item* const image = batch.image(i);
   if (TD_UNLIKELY(image == nullptr)) return false;
-  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.launch))) {
+  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.found.launch))) {
     context.counters.device_images_changed.add();
     return false;
   }
@@ -177,14 +177,14 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
 }  // namespace
 
 void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
-  if (batch.images != nullptr)
+  if (batch.found.images != nullptr)
     return (state.flush_cas != 0 ? settle_all<true, true> : settle_all<false, true>)(context, batch, state);
   (state.flush_cas != 0 ? settle_all<true, false> : settle_all<false, false>)(context, batch, state);
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  if (batch.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
-                                                       batch.result(i), state.now_s, state.flush_cas)) {
+  if (batch.found.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
+                                                             batch.result(i), state.now_s, state.flush_cas)) {
     context.counters.device_images.add();
     return count_read(context.counters, Status::hit);
   }
