@@ -82,6 +82,7 @@ struct SchedulerRig {
         schedulers(all(parts)),
         batches(context, schedulers, batch_queries) {
     clock.freeze_for_test(1000);
+    shared.rewrites_items = replicas.images.bytes == 0;
     shared.growth_refused = true;  // nobody grows it here but a test
     keys.resize(batches.count());
     values.resize(batches.count());
