@@ -100,7 +100,7 @@ def settings(root: Path) -> set[str]:
 
 @functools.cache
 def memcached_options(root: Path) -> set[str]:
-    page = source(root, "docs/options.md")
+    page = source(root, "docs/options.md").partition("## `tandem memcached`")[2]
     table = page[page.index("`-l, --listen") :]
     names = set()
     for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):

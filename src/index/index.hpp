@@ -18,11 +18,11 @@
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
 #include "index/change_log.hpp"
-#include "index/cuckoo.hpp"
+#include "index/cuckoo/cuckoo.hpp"
+#include "index/cuckoo/table.hpp"
 #include "index/overlay.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
-#include "index/table.hpp"
 
 namespace tandem {
 

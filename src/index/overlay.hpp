@@ -40,7 +40,7 @@
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
-#include "index/cell.hpp"
+#include "index/cuckoo/cell.hpp"
 #include "index/stripes.hpp"
 
 namespace tandem {
