@@ -58,14 +58,17 @@ struct ItemVersion {
   TD_INLINE std::uint64_t cas() const noexcept { return Item::cas_of(state, fixed); }
 };
 
-// Whether the item is live and was, all the time since `seen` was read, at that version: what was copied in between is
-// whole. Marks may have changed.
+// Whether the item was live when `seen` was read, and at that version until now: what was copied in between is whole.
+// It may be dead by now, and its marks may have changed. Only the id's low part is compared: a reader would have to
+// sleep through exactly 2^33 ids within one copy to be misled.
 TD_INLINE bool is_still(const Item* item, const ItemVersion& seen) noexcept {
   fence_acquire();
-  const std::uint64_t state = item->state_acquire();
-  const std::uint64_t fixed = item->fixed();
-  constexpr std::uint64_t mask = word::State::mask | word::CasHigh::mask;
-  return seen.is_live() && ((state ^ seen.state) & mask) == 0 && fixed == seen.fixed;
+  const std::uint64_t both = item->state_acquire() & seen.state;
+  // live & live, live & dead; whatever is locked or not in use has the upper bit clear, and dead & dead the lower one
+  // set.
+  static_assert(static_cast<int>(ItemState::live) == 2 && static_cast<int>(ItemState::dead) == 3 &&
+                static_cast<int>(ItemState::filling) == 1);
+  return (both & word::State::mask) == static_cast<std::uint64_t>(ItemState::live) && item->fixed() == seen.fixed;
 }
 
 // Both words of one version, after waiting for a thread that rewrites the item; or of an item that is not live.

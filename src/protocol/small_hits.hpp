@@ -173,15 +173,16 @@ TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
 namespace detail {
 
 // nullptr: it is no hit of the common kinds.
-TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, std::uint64_t cas) noexcept {
+TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
+                              bool use_cas) noexcept {
   const Reply reply = reply_of(q);
   const SmallHit hit(q, r);
   if (reply == Reply::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
   if (reply == Reply::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
   if (reply == Reply::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
   if (reply == Reply::binary_get || reply == Reply::binary_get_key)
-    return put_binary_hit(p, hit, q.wire, reply == Reply::binary_get_key, cas);
-  if (reply == Reply::gets) return put_text_hit(p, hit, q.has(option::last_of_line), true, cas);
+    return put_binary_hit(p, hit, q.wire, reply == Reply::binary_get_key, use_cas ? seen.cas() : 0);
+  if (reply == Reply::gets) return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
   return nullptr;
 }
 
@@ -189,7 +190,7 @@ TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, std::uin
 TD_NOINLINE inline char* put_small_hit_slowly(char* begin, const Query& q, const Result& r, bool use_cas) noexcept {
   char* end = begin;
   copy_slowly(r.item, r.state,
-              [&](const ItemVersion& seen) noexcept { end = put_small_hit(begin, q, r, use_cas ? seen.cas() : 0); });
+              [&](const ItemVersion& seen) noexcept { end = put_small_hit(begin, q, r, seen, use_cas); });
   return end;
 }
 
@@ -206,7 +207,7 @@ TD_INLINE std::uint32_t write_small_hits(const Batch& batch, std::uint32_t i, st
   for (; i < end; ++i, ++q, ++r) {
     if (TD_UNLIKELY(!is_small_hit(*r))) break;
     const ItemVersion seen = ItemVersion::of(r->item);
-    char* const next = detail::put_small_hit(p, *q, *r, use_cas ? seen.cas() : 0);
+    char* const next = detail::put_small_hit(p, *q, *r, seen, use_cas);
     if (TD_UNLIKELY(next == nullptr)) break;
     p = TD_LIKELY(is_still(r->item, seen)) ? next : detail::put_small_hit_slowly(p, *q, *r, use_cas);
   }

@@ -187,10 +187,11 @@ void key_compare_one(Context& context, Batch& batch, StripState& state, std::uin
   if (batch.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
                                                        batch.result(i), state.now_s, state.flush_cas)) {
     context.counters.device_images.add();
-    return count_read(context.counters, Status::hit);
+    return count_read(context.counters, Status::hit);  // the image is the batch's own
   }
   settle<false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
                       batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
+  state.has_hits |= batch.result(i).status == Status::hit;
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);

@@ -15,6 +15,7 @@ namespace tandem::task {
 void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept;
 TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcept {
   state.displaced_count = state.published_count = 0;
+  state.has_hits = false;
   if (TD_UNLIKELY(!state.plain_reads)) prepare_writes(context, batch, state);
 }
 

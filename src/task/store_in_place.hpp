@@ -38,10 +38,8 @@ TD_INLINE bool may_store_in_place(const Context& context) noexcept {
 
 // The fixed word of an item that the set can rewrite, but for its CAS id.
 TD_INLINE std::uint64_t layout_of(const PlainSet& set) noexcept {
-  std::uint64_t fixed = word::KeyBytes::put(0, set.key.size());
-  fixed = word::ValueBytes::put(fixed, set.value.size());
-  fixed = word::HasFlags::put(fixed, set.client_flags != 0);
-  return word::BinaryKey::put(fixed, set.binary_key);
+  return word::KeyBytes::put(0, set.key.size()) | word::ValueBytes::put(0, set.value.size()) |
+         word::HasFlags::put(0, set.client_flags != 0) | word::BinaryKey::put(0, set.binary_key);
 }
 
 // Whether the item, as it is now, is one to rewrite: live, good, with this key, these client flags and a value of this
@@ -87,11 +85,9 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
     return false;
   }
   stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
-  std::uint64_t state = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
-  state |= seen.state & word::Accessed::mask;
-  state = word::CasHigh::put(state, cas >> word::CasLow::width);
-  state = word::AccessS::put(state, time.now_s);
-  stored.state = word::ExpiryS::put(state, set.expiry_s);
+  stored.state = static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
+                 word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
+                 word::ExpiryS::put(0, set.expiry_s);
 #if defined(TANDEM_CANARY)
   if (!canary_bites("no_redo"))
 #endif

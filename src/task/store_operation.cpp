@@ -23,8 +23,10 @@ bool is_read_by_strip(const Operation& op, const Item* item) noexcept {
 #if defined(TANDEM_CANARY)
   if (canary_bites("get_after_set")) return false;
 #endif
+  if (!op.strip.has_hits) return false;
+  const Result* const results = op.batch.results();
   for (std::uint32_t j = op.strip.strip.begin; j < op.i; ++j) {
-    if (TD_UNLIKELY(op.batch.result(j).item == item) && op.batch.result(j).status == Status::hit) return true;
+    if (TD_UNLIKELY(results[j].item == item) && results[j].status == Status::hit) return true;
   }
   return false;
 }

@@ -201,6 +201,7 @@ Settled remove(const Operation& op) noexcept {
 // -----------------------------------------------------------------------------------------------------------
 
 void answer_hit(const Operation& op, const Found& at) noexcept {
+  op.strip.has_hits = true;
   op.r.item = at.good;
   op.r.state = at.seen.state;
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(at.good));
