@@ -7,6 +7,7 @@
 
 #include "base/spin_lock.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 #include "heap/poison.hpp"
 #include "heap/retired_list.hpp"
 
@@ -89,7 +90,7 @@ std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t 
   const std::uint16_t t = table_.tag(page);
   const auto visit = [&](Location l) {
     Item* const item = at(l);
-    if (Item::state_of(item->state_acquire()) == ItemState::live) f(l, item);
+    if (Item::state_of(settled_state(item)) == ItemState::live) f(l, item);
   };
   switch (tag::state_of(t)) {
     case PageState::open:

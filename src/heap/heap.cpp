@@ -292,7 +292,7 @@ Item* Heap::format(Location l, std::string_view key, std::uint32_t client_flags,
   }
   // The slot may be larger than what it was allocated for, and the item may use that.
   unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
-  item->fixed_word = fixed;
+  item->set_fixed(fixed);
   std::uint64_t state = word::State::put(0, static_cast<std::uint64_t>(ItemState::filling));
   state = word::AccessS::put(state, now_s);
   item->state_word.store(word::ExpiryS::put(state, expiry_s), std::memory_order_relaxed);

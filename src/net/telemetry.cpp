@@ -148,8 +148,7 @@ void Telemetry::walk() {
 
   const auto look = [&](Location, const Item* item) {
     ++walked_.items_looked_at;
-    const std::uint64_t state = item->state_acquire();
-    if (is_expired(state, now_s) || is_flushed(item, state, flush_cas)) return;
+    if (is_over(ItemVersion::of(item), now_s, flush_cas)) return;
     const std::uint64_t value_bytes = heap.value_bytes(item);
     if (found.size() == keys_told_max) {
       if (value_bytes <= found.front().value_bytes) return;

@@ -85,7 +85,10 @@ constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
 
 // What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
 struct Result {
-  const Item* item;     // the item read or written; nullptr when there is none
+  union {
+    const Item* item;   // the item read or written; nullptr when there is none
+    std::uint64_t cas;  // arithmetic (Status::number): the new CAS id, which the item may have no more
+  };
   std::uint64_t state;  // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of
                         // an item that this query created or replaced: the word it was published with
   std::uint64_t number;       // arithmetic: the new value. store, remove+invalidate: the new CAS id

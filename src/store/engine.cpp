@@ -80,6 +80,7 @@ Engine::Engine(const EngineOptions& options)
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
                  .hash_seed = options_.hash_seed});
+  shared_->rewrites_items = options_.devices.empty() || options_.index_on_device || options_.device_values.bytes == 0;
   shared_->cas_next.store(cas_first_, std::memory_order_relaxed);
   shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
   if (file_) {
@@ -215,12 +216,14 @@ Engine::ContextPtr Engine::make_context() {
       index_->leave_device();  // what its scheduler is about to do
     }
   }
+  if (file_) context->redo = file_->take_redo();
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(context.get());
   return {context.release(), {this}};
 }
 
 void Engine::retire_context(Context* context) noexcept {
+  if (context->redo != nullptr) file_->give_redo(context->redo);
   {
     const std::lock_guard lock(contexts_mutex_);
     gone_counters_.add(context->counters);

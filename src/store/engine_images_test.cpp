@@ -105,9 +105,9 @@ class EngineImages : public testing::Test {
   const Item* item(const std::string& key) {
     EpochDomain::Participant epoch(engine_->shared().epochs);
     epoch.enter();
-    std::uint64_t state = 0;
+    ItemVersion seen;
     const Item* const found =
-        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, state);
+        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen);
     epoch.exit();
     return found;
   }

@@ -123,12 +123,32 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   }
 }
 
-Reply reply_of_item(const Item* item, std::uint64_t state, std::uint64_t value_bytes) noexcept {
-  return {.code = Code::hit,
-          .key_bytes = static_cast<std::uint8_t>(item->key_bytes()),
-          .value = {item->value(), value_bytes},
-          .flags = item->client_flags(),
-          .cas = item->cas(state)};
+// The largest key and value that are copied for the visitor, together.
+constexpr std::size_t copied_bytes_max = key_bytes_max + rewritten_value_bytes_max;
+
+// Tells of a hit. A set may rewrite a short value while the visitor looks at it, so that is copied, with its key before
+// it, to `*copy`, which then points behind it; a longer one lies still for as long as the batch's epoch.
+TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_state, std::uint64_t value_bytes,
+                        char** copy) noexcept {
+  const std::uint32_t key_bytes = item->key_bytes();
+  const std::uint32_t key_at = item->key_offset();
+  reply.code = Code::hit;
+  reply.key_bytes = static_cast<std::uint8_t>(key_bytes);
+  reply.flags = item->client_flags();
+  reply.number = 0;
+  if (TD_UNLIKELY(value_bytes > rewritten_value_bytes_max)) {
+    reply.value = {item->bytes() + key_at + key_bytes, value_bytes};
+    reply.cas = item->cas(found_state);
+    return;
+  }
+  char* const to = *copy;
+  const std::uint64_t bytes = key_bytes + value_bytes;
+  copy_validated(item, found_state, [&](const ItemVersion& seen) noexcept {
+    racing_copy(to, item->bytes() + key_at, bytes);
+    reply.cas = seen.cas();
+  });
+  reply.value = {to + key_bytes, value_bytes};
+  *copy = to + bytes;
 }
 
 Preset preset_of(const Options& o) {
@@ -206,16 +226,12 @@ struct Session::Impl final : ResponseWriter {
     const Query* const queries = b.queries();
     const Result* const results = b.results();
     Reply* reply = replies.get();
+    char* copy = copies.get();
     for (std::uint32_t i = strip.begin; i < strip.end; ++i, ++reply) {
       const Query& q = queries[i];
       const Result& r = results[i];
       if (TD_LIKELY(q.opcode == Opcode::get && r.status == Status::hit)) {
-        reply->code = Code::hit;
-        reply->key_bytes = static_cast<std::uint8_t>(r.item->key_bytes());
-        reply->value = {r.item->bytes() + r.value_offset, r.value_bytes};
-        reply->flags = r.item->client_flags();
-        reply->cas = r.item->cas(r.state);
-        reply->number = 0;
+        fill_hit(*reply, r.item, r.state, r.value_bytes, &copy);
       } else {
         *reply = {};
         reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
@@ -267,6 +283,7 @@ struct Session::Impl final : ResponseWriter {
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
   std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
+  std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
   // Of a batch's first query in the caller's array: of the one that is being answered, those in flight, the next one.
   std::size_t offset = 0, filled = 0;
   std::array<std::size_t, Runner::flights_default> offsets{};
@@ -421,12 +438,15 @@ void Store::for_each(const std::function<void(std::string_view key, const Reply&
   for (PageId page = 1; page < shared.heap.page_end(); ++page) {
     context.epoch.enter();
     shared.heap.visit_page(page, [&](Location, const Item* item) {
-      const std::uint64_t state = item->state_acquire();
-      if (Item::state_of(state) != ItemState::live || is_expired(state, shared.clock.now_s()) ||
-          is_flushed(item, state, shared.flush_cas.load(std::memory_order_acquire))) {
+      const ItemVersion seen = settled_version(item);
+      if (!seen.is_live() || is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire))) {
         return;
       }
-      visit(item->key(), reply_of_item(item, state, shared.heap.value_bytes(item)));
+      Reply reply;
+      char copied[copied_bytes_max];
+      char* copy = copied;
+      fill_hit(reply, item, seen.state, shared.heap.value_bytes(item), &copy);
+      visit(item->key(), reply);
     });
     context.epoch.exit();
   }

@@ -235,8 +235,12 @@ class EngineClient final : public Client, private ResponseWriter {
           continue;
         }
         pause_.sometimes();
-        o.cas = r.item->cas(r.state);
-        o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
+        copied_.resize(r.value_bytes);
+        copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept {
+          o.cas = seen.cas();
+          racing_copy(copied_.data(), r.item->bytes() + r.value_offset, r.value_bytes);
+        });
+        o.read = value_of(copied_);
       }
     }
     return true;
@@ -249,6 +253,7 @@ class EngineClient final : public Client, private ResponseWriter {
   std::optional<Plan> plan_;
   bool draws_ = false;  // each batch's plan
   Pause pause_;
+  std::string copied_;
   const std::uint32_t host_percent_;
   std::mt19937_64 random_;
   std::span<Operation> burst_;

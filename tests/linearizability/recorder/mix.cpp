@@ -33,9 +33,9 @@ std::vector<Operation> Mix::burst() {
 void Mix::draw_hot(Operation& o, bool numbers) {
   const std::uint64_t dice = random_() % 100;
   o.kind = dice < 38   ? Kind::get
-           : dice < 50 ? Kind::set
-           : dice < 62 ? Kind::add
-           : dice < 66 ? Kind::replace
+           : dice < 58 ? Kind::set
+           : dice < 66 ? Kind::add
+           : dice < 69 ? Kind::replace
            : dice < 78 ? Kind::remove
            : dice < 86 ? Kind::cas
            : dice < 94 ? (numbers ? Kind::increment : Kind::append)
@@ -74,9 +74,21 @@ void Mix::draw_value(Operation& o, bool number) {
     // Numbers lie so far apart that increments of one do not come to the next.
     o.value = number ? std::to_string(id * 1'000'000) : piece_name(id);
     o.bytes = number ? o.value : piece_bytes(id, value_bytes());
+    if (percent(options_.rewrite_percent)) draw_rewritten_value(o, number, id);
   }
   if ((stores || o.kind == Kind::touch) && percent(options_.expiry_percent))
     o.ttl_s = 1 + static_cast<std::uint32_t>(random_() % 3);
+}
+
+// Of one of two lengths in one size class: sets of the same rewrite the item, of the other one they go beside it.
+void Mix::draw_rewritten_value(Operation& o, bool number, std::uint64_t id) {
+  const std::size_t length = percent(80) ? 48 : 50;
+  if (number) {
+    o.bytes.resize(length, ' ');  // as memcached pads a number that has become shorter
+    return;
+  }
+  const std::size_t around = piece_bytes(id, 10).size() - 10;  // of lengths of two digits
+  o.bytes = piece_bytes(id, static_cast<std::uint32_t>(length - around));
 }
 
 std::uint32_t Mix::value_bytes() {

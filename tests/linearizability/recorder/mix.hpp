@@ -22,6 +22,7 @@ struct MixOptions {
   std::uint32_t value_sizes = 0;         // so many different ones, if it is not 0
   std::uint32_t ballast_percent = 20;    // operations on keys that are one client's: they fill the store
   std::uint32_t old_percent = 5;         // operations on hot keys of the past
+  std::uint32_t rewrite_percent = 60;    // of values that have all one length, so that sets rewrite them in place
   std::uint32_t expiry_percent = 0;      // of stores and touches
   std::uint32_t flush_every = 0;         // bursts of a client; 0: never
 };
@@ -67,6 +68,7 @@ class Mix {
   void draw_ballast(Operation& o);
   void draw_value(Operation& o, bool number);
   std::uint32_t value_bytes();
+  void draw_rewritten_value(Operation& o, bool number, std::uint64_t id);
 
   const MixOptions& options_;
   HotKeys& hot_;

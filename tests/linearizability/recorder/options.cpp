@@ -46,6 +46,7 @@ Options parse(std::span<char* const> words) {
       {"--value-sizes", number(o.mix.value_sizes)},
       {"--ballast-percent", number(o.mix.ballast_percent)},
       {"--old-percent", number(o.mix.old_percent)},
+      {"--rewrite-percent", number(o.mix.rewrite_percent)},
       {"--expiry-percent", number(o.mix.expiry_percent)},
       {"--flush-every", number(o.mix.flush_every)},
       {"--operations", number(o.operations)},
