@@ -8,6 +8,7 @@ execute_process(COMMAND date -R -u -d "${changelog_date}" OUTPUT_VARIABLE change
 configure_file(deploy/debian/changelog.in ${PROJECT_BINARY_DIR}/debian/changelog.Debian @ONLY)
 
 set(CPACK_TANDEM_CHANGELOG ${PROJECT_BINARY_DIR}/debian/changelog.Debian)
+set(CPACK_TANDEM_COPYRIGHT ${PROJECT_SOURCE_DIR}/deploy/debian/copyright)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tandem)
 set(CPACK_PACKAGE_CONTACT "${TANDEM_MAINTAINER}")

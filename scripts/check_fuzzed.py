@@ -32,6 +32,11 @@ def source(root: Path, *patterns: str) -> str:
     return "\n".join(p.read_text() for pattern in patterns for p in sorted(root.glob(pattern)))
 
 
+def of_layers(root: Path, pattern: str) -> list[Path]:
+    """Files of every layer's folder, by a pattern from there on."""
+    return sorted(path for top in ("src", "bench") for path in root.glob(f"{top}/*/{pattern}"))
+
+
 def unescaped(line: str) -> bytes:
     """An entry of a libFuzzer dictionary."""
     quoted = line[line.index('"') + 1 : line.rindex('"')]
@@ -43,9 +48,9 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
     """Seeds and words of dictionaries of these targets."""
     found: list[bytes] = []
     for target in targets:
-        for path in sorted(root.glob(f"src/*/{target}_seeds/*")):
+        for path in of_layers(root, f"{target}_seeds/*"):
             found.append(path.read_bytes())
-        for path in root.glob(f"src/*/{target}.dict"):
+        for path in of_layers(root, f"{target}.dict"):
             found += [unescaped(line) for line in path.read_text().splitlines() if line.startswith('"')]
     return found
 
@@ -54,8 +59,16 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
 
 
 @functools.cache
+def commands(root: Path) -> set[str]:
+    """Names of the table of commands."""
+    return set(
+        re.findall(r'^  X\(\w+, "([a-z_]+)", Form::(?!none)', source(root, "src/query/opcode.hpp"), re.MULTILINE)
+    )
+
+
+@functools.cache
 def text_words(root: Path) -> set[str]:
-    """Words that the parsers compare with, of commands and of what follows them."""
+    """Commands of the text protocol, and words that its parsers compare with what follows them."""
     parsers = source(
         root,
         *(f"src/protocol/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
@@ -64,12 +77,13 @@ def text_words(root: Path) -> set[str]:
     )
     words = set(re.findall(r'(?:command|group|words_?\[\d\]|text) == "([a-z_]+)"', parsers))
     words |= set(re.findall(r'\{"([a-z]+)", (?:watch_event|DebugItem)::', parsers))
-    return words | set(re.findall(r'last_is\("([a-z]+)"\)', parsers))
+    words |= set(re.findall(r'last_is\("([a-z]+)"\)', parsers))
+    return words | (commands(root) - meta_commands(root))
 
 
+@functools.cache
 def meta_commands(root: Path) -> set[str]:
-    code = source(root, "src/protocol/command.hpp")
-    return set(re.findall(r"\bCommand::(m[a-z])\b", code)) | {"me", "mn"}
+    return {name for name in commands(root) if re.fullmatch("m[a-z]", name)}
 
 
 @functools.cache
@@ -95,7 +109,7 @@ def settings(root: Path) -> set[str]:
 
 @functools.cache
 def memcached_options(root: Path) -> set[str]:
-    page = source(root, "docs/options.md")
+    page = source(root, "docs/options.md").partition("## `tandem memcached`")[2]
     table = page[page.index("`-l, --listen") :]
     names = set()
     for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):
@@ -122,11 +136,11 @@ def command_lines(root: Path) -> set[str]:
 
 @functools.cache
 def readers(root: Path) -> set[str]:
-    """Files of src/ that read something from outside."""
-    files = [path for end in "ch" for path in (root / "src").glob(f"**/*.{end}pp")]
+    """Files of the layers that read something from outside, named as in includes."""
+    files = [path for end in "ch" for path in of_layers(root, f"**/*.{end}pp") if path.parent.name != "micro"]
     own = re.compile(r"_(?:test|bench|fuzz|fixture|harness|contract)(?:_|\.)")
     return {
-        str(path.relative_to(root / "src"))
+        str(path.relative_to(root)).removeprefix("src/")
         for path in files
         if not own.search(path.name) and READS.search(re.sub(r"//.*", "", path.read_text()))
     }
@@ -214,7 +228,7 @@ def surface_problems(root: Path, excuses: dict[str, str], without: str = "") -> 
     files = {file for _, names in told.values() for file in names}
     found += [f"surface {name}: a command line that {SURFACES} has not" for name in command_lines(root) - set(told)]
     found += [f"surface {name}: a file that reads, and {SURFACES} has it not" for name in readers(root) - files]
-    found += [f"{SURFACES}: src/{name} reads nothing" for name in files - readers(root)]
+    found += [f"{SURFACES}: {name} reads nothing" for name in files - readers(root)]
     for name, (targets, _) in told.items():
         reason = excuses.pop(f"surface {name}", None)
         if targets and reason is not None:
@@ -222,7 +236,7 @@ def surface_problems(root: Path, excuses: dict[str, str], without: str = "") -> 
         elif not targets and not reason:
             found.append(f"surface {name}: no target and no reason in {EXCUSED}")
         for target, _, calls in (entry.partition("/") for entry in targets):
-            code = source(root, f"src/*/{target}.cpp")
+            code = "".join(path.read_text() for path in of_layers(root, f"{target}.cpp"))
             if not calls or not re.search(rf"\b{calls}\b", re.sub(r"//.*", "", code)):
                 found.append(f"surface {name}: there is no {target} that uses {calls or 'it'}")
     return sorted(found)

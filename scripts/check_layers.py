@@ -25,15 +25,24 @@ def read_layers(root: Path) -> dict[str, set[str]]:
     return layers
 
 
+def layer_of(shown: Path) -> str | None:
+    """The layer of a file, by its path from the root; programs, tests and examples are of none."""
+    if shown.parts[0] == "src":
+        return shown.parts[1]
+    if shown.parts[0] == "bench" and shown.parts[1] != "micro":
+        return "/".join(shown.parts[:2])
+    return None
+
+
 def check_file(root: Path, path: Path, layers: dict[str, set[str]]) -> list[str]:
     shown = path.relative_to(root)
     lines = path.read_text(errors="replace").splitlines()
     problems = []
     if len(lines) > LINES_MAX:
         problems.append(f"{shown}: {len(lines)} lines, the most is {LINES_MAX}")
-    in_layer = shown.parts[1] if shown.parts[0] == "src" else None
+    in_layer = layer_of(shown)
     if in_layer is not None and in_layer not in layers:
-        problems.append(f"{shown}: src/{in_layer} is not in cmake/layers.txt")
+        problems.append(f"{shown}: {in_layer} is not in cmake/layers.txt")
         return problems
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
@@ -42,9 +51,15 @@ def check_file(root: Path, path: Path, layers: dict[str, set[str]]) -> list[str]
         target = match[1] or match[2]
         where = f"{shown}:{number}"
         folder = target.split("/")[0]
+        if folder == "bench":
+            folder = "/".join(target.split("/")[:2])
         places = [root / "src", root / "include"] + ([] if in_layer else [root, path.parent])
+        if folder in layers and folder.startswith("bench/"):
+            places.append(root)
         if not any((place / target).is_file() for place in places):
-            problems.append(f'{where}: "{target}" is not a file under src/ or include/: write includes from there')
+            problems.append(
+                f'{where}: "{target}" is not a file under src/, include/ or bench/: write includes from there'
+            )
         elif in_layer and folder in layers and folder not in layers[in_layer]:
             problems.append(f'{where}: {in_layer} includes "{target}", which is not below it')
         elif shown.parts[0] == "include" and folder != "tandem":
@@ -63,13 +78,22 @@ def check(root: Path) -> list[str]:
 
 
 def self_test() -> list[str]:
-    good = {"src/base/a.hpp": "#pragma once\n", "src/heap/b.hpp": '#include "base/a.hpp"\n#include <vector>\n'}
+    good = {
+        "src/base/a.hpp": "#pragma once\n",
+        "src/heap/b.hpp": '#include "base/a.hpp"\n#include <vector>\n',
+        "bench/load/d.hpp": '#include "base/a.hpp"\n',
+        "bench/engine/e.hpp": '#include "bench/load/d.hpp"\n',
+        "bench/micro/f.cpp": '#include "bench/engine/e.hpp"\n',
+        "src/cli/g.cpp": '#include "bench/engine/e.hpp"\n',
+    }
     bad = {
         "upward": {"src/base/c.hpp": '#include "heap/b.hpp"\n'},
         "narrowed layer": {"src/observe/c.hpp": '  #  include "heap/b.hpp"\n'},
         "relative include": {"src/heap/c.cpp": '#include "b.hpp"\n'},
         "unknown layer": {"src/misc/c.cpp": "int x;\n"},
         "too long": {"src/heap/c.cpp": "\n" * (LINES_MAX + 1)},
+        "from the server up": {"src/net/c.cpp": '#include "bench/load/d.hpp"\n'},
+        "between parts of bench": {"bench/load/c.cpp": '#include "bench/engine/e.hpp"\n'},
         "private include": {"include/tandem/c.hpp": '#include "base/a.hpp"\n'},
     }
     failures = []

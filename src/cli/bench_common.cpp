@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "base/process_meter.hpp"
-#include "bench/peers.hpp"
+#include "bench/compare/peers.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 

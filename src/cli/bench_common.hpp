@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/load/options.hpp"
+#include "bench/load/run.hpp"
 #include "cli/arguments.hpp"
-#include "load/options.hpp"
-#include "load/run.hpp"
 
 namespace tandem::cli {
 

@@ -12,9 +12,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/compare.hpp"
-#include "bench/results.hpp"
-#include "bench/tables.hpp"
+#include "bench/compare/compare.hpp"
+#include "bench/compare/results.hpp"
+#include "bench/compare/tables.hpp"
 #include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"

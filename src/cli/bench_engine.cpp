@@ -9,13 +9,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/engine.hpp"
-#include "bench/engine_plan.hpp"
+#include "bench/engine/engine.hpp"
+#include "bench/engine/plan.hpp"
+#include "bench/workload/spec.hpp"
 #include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
-#include "workload/spec.hpp"
 
 namespace tandem::cli {
 namespace {

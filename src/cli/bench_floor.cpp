@@ -6,10 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/load/floor.hpp"
 #include "cli/bench.hpp"
 #include "cli/bench_common.hpp"
 #include "cli/options.hpp"
-#include "load/floor.hpp"
 
 namespace tandem::cli {
 

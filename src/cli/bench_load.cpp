@@ -11,14 +11,14 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/load_run.hpp"
+#include "bench/compare/load_run.hpp"
+#include "bench/load/floor.hpp"
+#include "bench/load/run.hpp"
+#include "bench/workload/spec.hpp"
 #include "cli/bench.hpp"
 #include "cli/bench_common.hpp"
 #include "cli/options.hpp"
 #include "cli/value.hpp"
-#include "load/floor.hpp"
-#include "load/run.hpp"
-#include "workload/spec.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/memory.hpp"
+#include "bench/compare/memory.hpp"
 #include "cli/bench.hpp"
 #include "cli/bench_common.hpp"
 #include "cli/options.hpp"

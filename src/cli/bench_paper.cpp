@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/paper.hpp"
+#include "bench/papers/paper.hpp"
 #include "cli/bench.hpp"
 #include "cli/bench_common.hpp"
 #include "cli/options.hpp"

@@ -9,7 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "bench/report.hpp"
+#include "bench/report/report.hpp"
 #include "cli/arguments.hpp"
 #include "cli/bench.hpp"
 #include "cli/options.hpp"

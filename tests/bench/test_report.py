@@ -23,7 +23,7 @@ import pytest
 from conftest import ROOT, tandem_binary
 
 DOCUMENTS = Path(__file__).parent / "documents"
-PROGRAM = ROOT / "src/bench/report"
+PROGRAM = ROOT / "bench/report/program"
 NAMES = ("alternate", "compare", "engine", "memory", "paper", "sweep")
 DEADLINE_S = 240
 SVG = "{http://www.w3.org/2000/svg}"

@@ -85,6 +85,7 @@ def test_install_and_uninstall(tmp_path: Path, prefix: str, settings: str) -> No
                 "share/bash-completion/completions/tandem",
                 "share/fish/vendor_completions.d/tandem.fish",
                 "share/doc/tandem/tandem.toml",
+                "share/doc/tandem/LICENSE",
             )
         ),
     }

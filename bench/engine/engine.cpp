@@ -1,0 +1,256 @@
+#include "bench/engine/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "bench/engine/cell.hpp"
+#include "bench/engine/store.hpp"
+#include "bench/workload/spec.hpp"
+#include "net/limits.hpp"
+
+namespace tandem::bench {
+namespace {
+
+constexpr unsigned threads_limit = 128;
+constexpr std::uint32_t batch_limit = 16 * 1024;
+
+[[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument(why); }
+
+bool wants(const EngineSettings& settings, std::string_view subject) {
+  return settings.subjects.empty() || std::ranges::find(settings.subjects, subject) != settings.subjects.end();
+}
+
+std::vector<unsigned> threads_of(const EngineSettings& settings) {
+  if (!settings.threads.empty()) return settings.threads;
+  return {static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), threads_limit))};
+}
+
+// Of the cells with this cycle.
+std::vector<std::uint32_t> batches_of(const EngineSettings& settings, unsigned cycle_us) {
+  if (settings.batches_per_us.empty()) return settings.batches;
+  std::vector<std::uint32_t> batches;
+  for (const std::uint32_t requests : settings.batches_per_us) batches.push_back(requests * cycle_us);
+  return batches;
+}
+
+std::vector<workload::Spec> specs_of(const EngineSettings& settings) {
+  std::vector<workload::Spec> specs;
+  for (const std::string& name : settings.workloads) {
+    workload::Spec spec = workload::preset(name);
+    spec.keys =
+        settings.keys != 0 ? settings.keys : keys_that_fill(spec, settings.item_bytes / (settings.alternates ? 2 : 1));
+    spec.seed = settings.seed;
+    if (settings.theta && spec.popularity != workload::Popularity::uniform) spec.theta = *settings.theta;
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+void check_operations(const workload::Spec& spec) {
+  for (const workload::OpKind kind : {workload::OpKind::scan, workload::OpKind::remove, workload::OpKind::touch}) {
+    if (spec.mix[kind] <= 0) continue;
+    refuse(
+        fmt::format("the workload {} has {} operations; the in-process mode runs gets, sets, inserts and "
+                    "read-modify-writes",
+                    spec.name, to_string(kind)));
+  }
+}
+
+// Two workloads whose keys look alike must agree about the values.
+void check_together(const workload::Spec& a, const workload::Spec& b) {
+  const auto same = [](const workload::Sizes& x, const workload::Sizes& y) {
+    return x.model == y.model && x.low == y.low && x.high == y.high;
+  };
+  const bool fixed = a.key_bytes.low == a.key_bytes.high && b.key_bytes.low == b.key_bytes.high;
+  if (same(a.key_bytes, b.key_bytes) && same(a.value_bytes, b.value_bytes)) return;
+  if (fixed && a.key_bytes.low != b.key_bytes.low) return;
+  refuse(fmt::format("{} and {} cannot alternate: they give the same keys other values", a.name, b.name));
+}
+
+struct Cells {
+  const EngineSettings& settings;
+  Json& document;
+  const EngineHooks& hooks;
+  std::unique_ptr<LoadedStore> store;
+  unsigned loaders;
+
+  void load(const std::vector<workload::Spec>& specs) {
+    if (store != nullptr && store->holds(specs)) return;
+    store.reset();  // before the next one takes memory
+    if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
+    store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan), settings.protocol, loaders,
+                                          settings.devices, settings.steal, settings.memory_file);
+    for (const LoadedStore::Load& l : store->loads()) {
+      EngineSettings one = settings;
+      one.workloads = {specs.front().name};
+      document["runs"].push_back(load_run(one, store->keys()[l.keys]->spec, l, loaders));
+    }
+    if (hooks.loaded) hooks.loaded(store->engine());
+  }
+};
+
+}  // namespace
+
+const std::vector<std::string>& dido_workloads() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const char* size : {"K8", "K16", "K32", "K128"}) {
+      for (const char* share : {"G100", "G95", "G50"}) {
+        for (const char* popularity : {"U", "S"}) all.push_back(fmt::format("{}-{}-{}", size, share, popularity));
+      }
+    }
+    return all;
+  }();
+  return names;
+}
+
+const std::vector<std::string>& engine_subjects() {
+  static const std::vector<std::string> names = {"wire", "embedded", "two-lines", "copy"};
+  return names;
+}
+
+void validate(const EngineSettings& settings) {
+  if (settings.workloads.empty()) refuse("no workload was named");
+  const bool has_device = engine_plan(settings.plan).plan != plan_cpu;
+  if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
+    refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
+  if ((settings.devices != 1 || settings.steal) && !has_device)
+    refuse(fmt::format("plan {} has no devices", settings.plan));
+  constexpr unsigned cycle_us_max = 5'000;
+  if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
+  if (settings.cycles_us.empty()) refuse("no cycle was named");
+  for (const unsigned cycle_us : settings.cycles_us) {
+    if (cycle_us != 0 && !has_device)
+      refuse(fmt::format("plan {} has no device whose launches had a cycle", settings.plan));
+    if (cycle_us > cycle_us_max) refuse(fmt::format("a cycle has at most {} us", cycle_us_max));
+  }
+  std::vector<workload::Spec> specs = specs_of(settings);
+  for (const workload::Spec& spec : specs) {
+    check_operations(spec);
+    workload::validate(spec);
+  }
+  if (settings.alternates) {
+    if (specs.size() != 2) refuse("two workloads alternate, not " + std::to_string(specs.size()));
+    check_together(specs[0], specs[1]);
+    if (settings.ops != 0) refuse("workloads alternate by time: a number of operations does not say how long");
+    if (!(settings.alternate_every_s >= 1e-5 && settings.alternate_every_s <= 60))
+      refuse("workloads alternate every 10 us to 60 s");
+  }
+  for (const std::string& subject : settings.subjects) {
+    if (std::ranges::find(engine_subjects(), subject) == engine_subjects().end())
+      refuse(fmt::format("unknown subject \"{}\"; there are: {}", subject, fmt::join(engine_subjects(), ", ")));
+  }
+  if (!wants(settings, "wire")) refuse("the subject \"wire\" cannot be left out: the others are compared with it");
+  for (const unsigned threads : settings.threads) {
+    if (threads == 0 || threads > threads_limit) refuse(fmt::format("threads: 1 to {}", threads_limit));
+  }
+  if (settings.batches.empty()) refuse("no batch size was named");
+  for (const unsigned cycle_us : settings.cycles_us) {
+    if (cycle_us == 0 && !settings.batches_per_us.empty()) refuse("batches by time need a cycle");
+    if (std::ranges::any_of(settings.batches_per_us, [](std::uint32_t requests) { return requests > batch_limit; }))
+      refuse(fmt::format("requests for a microsecond: 1 to {}", batch_limit));
+    for (const std::uint32_t batch : batches_of(settings, cycle_us)) {
+      if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
+    }
+  }
+  if (settings.rounds == 0) refuse("rounds: at least 1");
+  if (settings.tape.ops == 0) refuse("requests: at least 1");
+  if (!(settings.seconds > 0 && settings.seconds <= 3600)) refuse("seconds of a turn: above 0, at most 3600");
+}
+
+std::string command_line(const EngineSettings& settings) {
+  std::string line = "tandem bench engine";
+  const auto add = [&line](std::string_view option, const std::string& value) {
+    line.append(" --").append(option).append(" ").append(value);
+  };
+  add(settings.alternates ? "alternate" : "workloads", fmt::format("{}", fmt::join(settings.workloads, ",")));
+  if (settings.alternates) add("every", fmt::format("{}us", settings.alternate_every_s * 1e6));
+  if (settings.theta) add("theta", fmt::format("{}", *settings.theta));
+  if (settings.keys != 0) {
+    add("keys", std::to_string(settings.keys));
+  } else {
+    add("items", fmt::format("{}B", settings.item_bytes));
+  }
+  add("threads", fmt::format("{}", fmt::join(threads_of(settings), ",")));
+  if (settings.batches_per_us.empty()) {
+    add("batch", fmt::format("{}", fmt::join(settings.batches, ",")));
+  } else {
+    add("batch-per-us", fmt::format("{}", fmt::join(settings.batches_per_us, ",")));
+  }
+  add("protocol", std::string(to_string(settings.protocol)));
+  if (settings.getk) line.append(" --getk");
+  add("plan", settings.plan);
+  if (settings.devices != 1) add("devices", std::to_string(settings.devices));
+  if (settings.steal) line.append(" --steal");
+  if (settings.cycles_us != EngineSettings{}.cycles_us)
+    add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
+  if (!settings.subjects.empty()) add("subjects", fmt::format("{}", fmt::join(settings.subjects, ",")));
+  add("rounds", std::to_string(settings.rounds));
+  if (settings.ops != 0) {
+    add("ops", std::to_string(settings.ops));
+  } else {
+    add("seconds", fmt::format("{}", settings.seconds));
+  }
+  if (settings.tape.ops != Tape::Limits{}.ops) add("requests", std::to_string(settings.tape.ops));
+  add("seed", std::to_string(settings.seed));
+  if (!settings.memory_file.empty()) add("memory-file", settings.memory_file);
+  return line;
+}
+
+Json run_engine(const EngineSettings& settings, Json& document, const EngineHooks& hooks) {
+  validate(settings);
+  const std::vector<workload::Spec> specs = specs_of(settings);
+  const std::vector<unsigned> threads = threads_of(settings);
+  if (const std::size_t processors = allowed_processors().size(); std::ranges::max(threads) > processors)
+    document["notes"].push_back(
+        fmt::format("{} threads on {} processors: they share them", std::ranges::max(threads), processors));
+  Cells cells{settings, document, hooks, nullptr, std::ranges::max(threads)};
+  Json summary = Json::array();
+  const std::size_t step = settings.alternates ? specs.size() : 1;
+  for (std::size_t first = 0; first < specs.size(); first += step) {
+    const std::vector<workload::Spec> together(specs.begin() + static_cast<std::ptrdiff_t>(first),
+                                               specs.begin() + static_cast<std::ptrdiff_t>(first + step));
+    cells.load(together);
+    for (const unsigned t : threads) {
+      for (const unsigned cycle_us : settings.cycles_us) {
+        for (const std::uint32_t batch : batches_of(settings, cycle_us)) {
+          EngineSettings one = settings;
+          one.workloads.clear();
+          for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
+          one.threads = {t};
+          one.batches = {batch};
+          one.batches_per_us.clear();
+          one.cycles_us = {cycle_us};
+          cells.store->engine().set_cycle(std::chrono::microseconds(cycle_us));
+          summary.push_back(run_cell(one, together, *cells.store, document, hooks));
+          if (hooks.cell) hooks.cell(summary.back());
+        }
+      }
+    }
+  }
+  return summary;
+}
+
+std::string errors_of(const Json& document) {
+  std::uint64_t wrong_values = 0, wrong_replies = 0, misses = 0;
+  std::string first;
+  for (const Json& run : document.at("runs")) {
+    if (!run.contains("result") || !run["result"].contains("errors")) continue;
+    const Json& errors = run["result"]["errors"];
+    wrong_values += errors.value("wrong_values", std::uint64_t{0});
+    wrong_replies += errors.value("wrong_replies", std::uint64_t{0});
+    misses += errors.value("unexpected_misses", std::uint64_t{0});
+    const std::string text = errors.value("first", std::string());
+    if (first.empty() && !text.empty()) first = fmt::format("{}: {}", run.value("cell", std::string()), text);
+  }
+  if (wrong_values + wrong_replies + misses == 0) return {};
+  return fmt::format("{} wrong values, {} wrong replies, {} misses of keys that are stored; the first: {}",
+                     wrong_values, wrong_replies, misses, first);
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,309 @@
+#include "bench/engine/format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+
+#include "protocol/binary.hpp"
+#include "protocol/reply.hpp"
+
+namespace tandem::bench {
+namespace {
+
+namespace binary = protocol::binary;
+namespace line = protocol::line;
+
+constexpr std::string_view get_text = "get ", get_meta = "mg ", get_meta_end = " v\r\n", getk_meta_end = " v K\r\n";
+constexpr std::string_view set_text = "set ", set_text_flags = " 0 0 ", set_meta = "ms ";
+constexpr std::string_view value_text = "VALUE ", value_text_flags = " 0 ", value_meta = "VA ", key_meta = " k";
+constexpr std::string_view crlf = "\r\n", hd = "HD\r\n", en = "EN\r\n", en_key = "EN k";
+
+std::uint64_t digits_of(std::uint64_t number) noexcept {
+  std::uint64_t digits = 1;
+  for (; number >= 10; number /= 10) ++digits;
+  return digits;
+}
+
+char* put(std::string_view text, char* out) noexcept {
+  std::memcpy(out, text.data(), text.size());
+  return out + text.size();
+}
+
+char* put(std::uint64_t number, char* out) noexcept { return std::to_chars(out, out + 20, number).ptr; }
+
+char* put_header(std::uint8_t opcode, std::uint32_t key_bytes, std::uint32_t extras_bytes, std::uint32_t value_bytes,
+                 char* out) noexcept {
+  std::memset(out, 0, binary::header_bytes);
+  binary::write<std::uint8_t>(out + binary::at::magic, binary::request_magic);
+  binary::write<std::uint8_t>(out + binary::at::opcode, opcode);
+  binary::write<std::uint16_t>(out + binary::at::key_bytes, static_cast<std::uint16_t>(key_bytes));
+  binary::write<std::uint8_t>(out + binary::at::extras_bytes, static_cast<std::uint8_t>(extras_bytes));
+  binary::write<std::uint32_t>(out + binary::at::body_bytes, key_bytes + extras_bytes + value_bytes);
+  return out + binary::header_bytes;
+}
+
+bool take(std::string_view& from, std::string_view prefix) noexcept {
+  if (!from.starts_with(prefix)) return false;
+  from.remove_prefix(prefix.size());
+  return true;
+}
+
+std::optional<std::uint64_t> take_number(std::string_view& from) noexcept {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  from.remove_prefix(static_cast<std::size_t>(end - from.data()));
+  return number;
+}
+
+std::string printable(std::string_view bytes) {
+  std::string out;
+  for (const char c : bytes.substr(0, 40)) {
+    if (c >= ' ' && c < 0x7f) {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+// What a reply to a GET says.
+struct Hit {
+  enum class Kind : std::uint8_t { hit, miss, other } kind = Kind::other;
+  std::string_view key{};  // of a protocol that repeats it
+  std::string_view value{};
+};
+
+Hit read_text(std::string_view& replies) {
+  if (take(replies, line::end)) return {.kind = Hit::Kind::miss};
+  if (!take(replies, value_text)) return {};
+  const std::size_t key_bytes = replies.find(' ');
+  if (key_bytes == std::string_view::npos) return {};
+  const std::string_view key = replies.substr(0, key_bytes);
+  replies.remove_prefix(key_bytes);
+  if (!take(replies, value_text_flags)) return {};
+  const auto bytes = take_number(replies);
+  if (!bytes || !take(replies, crlf) || replies.size() < *bytes) return {};
+  const std::string_view value = replies.substr(0, *bytes);
+  replies.remove_prefix(*bytes);
+  if (!take(replies, crlf) || !take(replies, line::end)) return {};
+  return {.kind = Hit::Kind::hit, .key = key, .value = value};
+}
+
+Hit read_meta(std::string_view& replies, bool with_key) {
+  if (with_key && take(replies, en_key)) {
+    const std::size_t end = replies.find(crlf);
+    if (end == std::string_view::npos) return {};
+    replies.remove_prefix(end + crlf.size());
+    return {.kind = Hit::Kind::miss};
+  }
+  if (take(replies, en)) return {.kind = Hit::Kind::miss};
+  if (!take(replies, value_meta)) return {};
+  const auto bytes = take_number(replies);
+  std::string_view key;
+  if (with_key) {
+    if (!take(replies, key_meta)) return {};
+    key = replies.substr(0, replies.find('\r'));
+    replies.remove_prefix(key.size());
+  }
+  if (!bytes || !take(replies, crlf) || replies.size() < *bytes) return {};
+  const std::string_view value = replies.substr(0, *bytes);
+  replies.remove_prefix(*bytes);
+  if (!take(replies, crlf)) return {};
+  return {.kind = Hit::Kind::hit, .key = key, .value = value};
+}
+
+// The body of a response to `opcode`, and its status; nothing: it is no such response.
+std::optional<std::string_view> take_packet(std::string_view& replies, std::uint8_t opcode, binary::Status& status) {
+  if (replies.size() < binary::header_bytes) return std::nullopt;
+  const char* const at = replies.data();
+  const auto body_bytes = binary::read<std::uint32_t>(at + binary::at::body_bytes);
+  if (binary::read<std::uint8_t>(at + binary::at::magic) != binary::response_magic ||
+      binary::read<std::uint8_t>(at + binary::at::opcode) != opcode ||
+      replies.size() - binary::header_bytes < body_bytes) {
+    return std::nullopt;
+  }
+  status = static_cast<binary::Status>(binary::read<std::uint16_t>(at + binary::at::status));
+  const std::string_view body = replies.substr(binary::header_bytes, body_bytes);
+  replies.remove_prefix(binary::header_bytes + body_bytes);
+  return body;
+}
+
+Hit read_binary(std::string_view& replies) {
+  binary::Status status{};
+  const auto body = take_packet(replies, binary::opcode::get, status);
+  if (body && status == binary::Status::not_found) return {.kind = Hit::Kind::miss};
+  if (!body || status != binary::Status::ok || body->size() < binary::flags_bytes) return {};
+  return {.kind = Hit::Kind::hit, .value = body->substr(binary::flags_bytes)};
+}
+
+}  // namespace
+
+std::string_view to_string(WireProtocol protocol) {
+  switch (protocol) {
+    case WireProtocol::text:
+      return "text";
+    case WireProtocol::meta:
+      return "meta";
+    case WireProtocol::binary:
+      break;
+  }
+  return "binary";
+}
+
+WireProtocol parse_wire_protocol(std::string_view name) {
+  for (const WireProtocol p : {WireProtocol::text, WireProtocol::meta, WireProtocol::binary}) {
+    if (to_string(p) == name) return p;
+  }
+  throw std::invalid_argument("unknown protocol \"" + std::string(name) + "\"; there are: text, meta, binary");
+}
+
+void ReplyErrors::add(const ReplyErrors& other) {
+  if (count() == 0) first = other.first;
+  wrong_values += other.wrong_values;
+  wrong_replies += other.wrong_replies;
+  unexpected_misses += other.unexpected_misses;
+  other_keys += other.other_keys;
+}
+
+std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
+  const std::uint64_t key = keys_.key_bytes(op.key()), value = op.is_set() ? keys_.value_bytes(op.key()) : 0;
+  switch (protocol_) {
+    case WireProtocol::text:
+      if (!op.is_set()) return get_text.size() + key + crlf.size();
+      return set_text.size() + key + set_text_flags.size() + digits_of(value) + crlf.size() + value + crlf.size();
+    case WireProtocol::meta:
+      if (!op.is_set()) return get_meta.size() + key + (getk_ ? getk_meta_end : get_meta_end).size();
+      return set_meta.size() + key + 1 + digits_of(value) + crlf.size() + value + crlf.size();
+    case WireProtocol::binary:
+      break;
+  }
+  return binary::header_bytes + (op.is_set() ? binary::store_extras_bytes : 0) + key + value;
+}
+
+std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
+  const std::uint64_t value = keys_.value_bytes(op.key());
+  switch (protocol_) {
+    case WireProtocol::text:
+      if (op.is_set()) return line::stored.size();
+      return value_text.size() + keys_.key_bytes(op.key()) + value_text_flags.size() + digits_of(value) + crlf.size() +
+             value + crlf.size() + line::end.size();
+    case WireProtocol::meta:
+      if (op.is_set()) return hd.size();
+      return value_meta.size() + digits_of(value) + crlf.size() + value + crlf.size() +
+             (getk_ ? key_meta.size() + keys_.key_bytes(op.key()) : 0);
+    case WireProtocol::binary:
+      break;
+  }
+  return binary::header_bytes + (op.is_set() ? 0 : binary::flags_bytes + value);
+}
+
+char* WireFormat::write_request(WireOp op, char* out) const noexcept {
+  const std::uint32_t value_bytes = op.is_set() ? keys_.value_bytes(op.key()) : 0;
+  if (protocol_ == WireProtocol::binary) {
+    const std::uint32_t extras_bytes = op.is_set() ? binary::store_extras_bytes : 0;
+    out = put_header(op.is_set() ? binary::opcode::set : binary::opcode::get, keys_.key_bytes(op.key()), extras_bytes,
+                     value_bytes, out);
+    std::memset(out, 0, extras_bytes);  // flags, expiry
+    out = keys_.write_key(op.key(), out + extras_bytes);
+    return op.is_set() ? keys_.write_value(op.key(), out) : out;
+  }
+  const bool is_text = protocol_ == WireProtocol::text;
+  if (!op.is_set()) {
+    out = keys_.write_key(op.key(), put(is_text ? get_text : get_meta, out));
+    return put(is_text ? crlf : getk_ ? getk_meta_end : get_meta_end, out);
+  }
+  out = keys_.write_key(op.key(), put(is_text ? set_text : set_meta, out));
+  out = put(value_bytes, put(is_text ? set_text_flags : std::string_view(" "), out));
+  return put(crlf, keys_.write_value(op.key(), put(crlf, out)));
+}
+
+std::string_view WireFormat::key_in(WireOp op, std::string_view request) const noexcept {
+  const std::size_t at = protocol_ == WireProtocol::text   ? get_text.size()
+                         : protocol_ == WireProtocol::meta ? get_meta.size()
+                         : op.is_set()                     ? binary::header_bytes + binary::store_extras_bytes
+                                                           : binary::header_bytes;
+  static_assert(get_text.size() == set_text.size() && get_meta.size() == set_meta.size());
+  return request.substr(at, keys_.key_bytes(op.key()));
+}
+
+std::string_view WireFormat::value_in(WireOp op, std::string_view request) const noexcept {
+  if (!op.is_set()) return {};
+  const std::size_t bytes = keys_.value_bytes(op.key()), behind = protocol_ == WireProtocol::binary ? 0 : crlf.size();
+  return request.substr(request.size() - behind - bytes, bytes);
+}
+
+void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, ReplyErrors& errors) const {
+  std::string scratch;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const std::string_view rest = replies;
+    if (check_one(ops[i], replies, scratch, errors)) continue;
+    if (errors.count() == 0) {
+      errors.first = fmt::format("{} of key {}: expected {} bytes of a reply, got \"{}\"",
+                                 ops[i].is_set() ? "SET" : "GET", ops[i].key(), reply_bytes(ops[i]), printable(rest));
+    }
+    errors.wrong_replies += ops.size() - i;  // none of the others can be found
+    return;
+  }
+  if (replies.empty()) return;
+  if (errors.count() == 0) errors.first = fmt::format("more than the replies: \"{}\"", printable(replies));
+  ++errors.wrong_replies;
+}
+
+bool WireFormat::check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
+  if (!op.is_set()) return check_get(op, replies, scratch, errors);
+  switch (protocol_) {
+    case WireProtocol::text:
+      return take(replies, line::stored);
+    case WireProtocol::meta:
+      return take(replies, hd);
+    case WireProtocol::binary:
+      break;
+  }
+  binary::Status status{};
+  const auto body = take_packet(replies, binary::opcode::set, status);
+  return body && body->empty() && status == binary::Status::ok;
+}
+
+bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
+  const Hit hit = protocol_ == WireProtocol::text   ? read_text(replies)
+                  : protocol_ == WireProtocol::meta ? read_meta(replies, getk_)
+                                                    : read_binary(replies);
+  const auto say = [&](std::string_view what) {
+    if (errors.count() == 0) errors.first = fmt::format("GET of key {}: {}", op.key(), what);
+  };
+  switch (hit.kind) {
+    case Hit::Kind::other:
+      return false;
+    case Hit::Kind::miss:
+      say("a miss, though the key was stored");
+      ++errors.unexpected_misses;
+      return true;
+    case Hit::Kind::hit:
+      break;
+  }
+  if (protocol_ == WireProtocol::text && !keys_.is_key(op.key(), hit.key)) {
+    say(fmt::format("the reply names the key \"{}\"", printable(hit.key)));
+    ++errors.wrong_replies;
+    return true;
+  }
+  if (getk_ && !keys_.is_key(op.key(), hit.key)) {
+    ++errors.other_keys;
+    return true;
+  }
+  scratch.resize(keys_.value_bytes(op.key()));
+  keys_.write_value(op.key(), scratch.data());
+  if (hit.value != scratch) {
+    say(fmt::format("the value \"{}\" of {} bytes instead of \"{}\" of {} bytes", printable(hit.value),
+                    hit.value.size(), printable(scratch), scratch.size()));
+    ++errors.wrong_values;
+  }
+  return true;
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,66 @@
+// Requests and replies of the in-process mode as bytes: what a client would send for an operation, and what the server
+// has to answer.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bench/workload/keys.hpp"
+
+namespace tandem::bench {
+
+enum class WireProtocol : std::uint8_t { text, meta, binary };
+std::string_view to_string(WireProtocol protocol);
+// Throws std::invalid_argument.
+WireProtocol parse_wire_protocol(std::string_view name);
+
+// One request: a GET or a SET of a key.
+class WireOp {
+ public:
+  WireOp(std::uint64_t key, bool is_set) noexcept : word_(key << 1 | (is_set ? 1 : 0)) {}
+  std::uint64_t key() const noexcept { return word_ >> 1; }
+  bool is_set() const noexcept { return (word_ & 1) != 0; }
+
+ private:
+  std::uint64_t word_;
+};
+static_assert(sizeof(WireOp) == 8);
+
+struct ReplyErrors {
+  std::uint64_t wrong_values = 0, wrong_replies = 0, unexpected_misses = 0;
+  std::string first;             // in words
+  std::uint64_t other_keys = 0;  // answers to getk that are about another key: no error
+
+  std::uint64_t count() const noexcept { return wrong_values + wrong_replies + unexpected_misses; }
+  void add(const ReplyErrors& other);
+};
+
+// Thread safety: immutable.
+class WireFormat {
+ public:
+  // `keys` outlives it. getk: GETs leave the comparison of keys to the client. REQUIRES: only in the meta protocol.
+  WireFormat(WireProtocol protocol, const workload::KeySpace& keys, bool getk = false) noexcept
+      : protocol_(protocol), getk_(getk), keys_(keys) {}
+
+  std::uint64_t request_bytes(WireOp op) const noexcept;
+  std::uint64_t reply_bytes(WireOp op) const noexcept;
+  // Writes request_bytes(op) bytes; returns the end.
+  char* write_request(WireOp op, char* out) const noexcept;
+  // The key's and the value's bytes in a request; a GET has no value.
+  std::string_view key_in(WireOp op, std::string_view request) const noexcept;
+  std::string_view value_in(WireOp op, std::string_view request) const noexcept;
+  // Compares the replies to `ops`, every byte of them (a CAS id excepted, which only the store knows).
+  void check(std::span<const WireOp> ops, std::string_view replies, ReplyErrors& errors) const;
+
+ private:
+  // Takes the reply to `op` off the front of `replies`; false: what follows cannot be told.
+  bool check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
+  bool check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
+
+  WireProtocol protocol_;
+  bool getk_;
+  const workload::KeySpace& keys_;
+};
+
+}  // namespace tandem::bench

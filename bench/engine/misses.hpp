@@ -1,0 +1,22 @@
+// Cache misses per task of the in-process mode: one more pass over the requests, in which the counter is read wherever
+// a task ends that can be told apart from outside. MM, IN, KC and RD of a strip overlap: they are counted together.
+#pragma once
+#include <optional>
+
+#include "bench/common/document.hpp"
+#include "query/plan.hpp"
+
+namespace tandem::bench {
+
+class WireSubject;
+
+struct MissCounts {
+  Json groups = Json::array();  // of {"tasks": [...], "per_query": ...}; empty: they cannot be counted here
+  // Of a task that is counted by itself.
+  std::optional<double> of(Task task) const;
+};
+
+// Adds a note to the document when they cannot be counted.
+MissCounts count_misses(WireSubject& subject, Json& document);
+
+}  // namespace tandem::bench

@@ -1,0 +1,177 @@
+#include "bench/engine/store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "bench/engine/wire.hpp"
+
+namespace tandem::bench {
+namespace {
+
+using workload::SizeModel;
+
+constexpr std::uint32_t load_batch = 1024;
+constexpr std::uint64_t load_piece_bytes = std::uint64_t{16} << 20;  // of requests, prepared before they are timed
+
+std::uint32_t mean_slot_bytes(const workload::Spec& spec) {
+  const auto bytes = Item::total_bytes(0, static_cast<std::uint64_t>(spec.key_bytes.mean()),
+                                       static_cast<std::uint64_t>(spec.value_bytes.mean()));
+  return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes * granule_bytes);
+}
+
+bool same(const workload::Sizes& a, const workload::Sizes& b) {
+  return a.model == b.model && a.low == b.low && a.high == b.high;
+}
+
+}  // namespace
+
+std::uint64_t keys_that_fill(const workload::Spec& spec, std::uint64_t item_bytes) {
+  return std::max<std::uint64_t>(1, item_bytes / mean_slot_bytes(spec));
+}
+
+bool Keys::same_as(const workload::Spec& other) const {
+  return spec.keys == other.keys && same(spec.key_bytes, other.key_bytes) && same(spec.value_bytes, other.value_bytes);
+}
+
+LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol,
+                         unsigned threads, unsigned devices, bool steal, const std::string& memory_file) {
+  std::uint64_t item_bytes = 0, items = 0;
+  for (const workload::Spec& spec : specs) {
+    if (std::ranges::any_of(keys_, [&](const auto& k) { return k->same_as(spec); })) continue;
+    keys_.push_back(std::make_unique<Keys>(spec));
+    item_bytes += spec.keys * mean_slot_bytes(spec);
+    items += spec.keys;
+  }
+  // Twice what the items take: SETs write beside the old item, and workloads may insert.
+  constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
+  memory_bytes_ = 2 * item_bytes + spare_bytes;
+  slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
+  engine_ =
+      std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
+                                             .item_bytes_expected = slot_bytes_ * 2,
+                                             .memory_file = memory_file,
+                                             .devices = plan.devices(devices),
+                                             .index_on_device = plan.index_on_device,
+                                             .scheduler = {.processor = allowed_processors().back(), .steal = steal},
+                                             .device_values = {.bytes = plan.values_on_device() ? memory_bytes_ : 0}});
+  for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
+  wait_for_device();
+  if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
+    throw std::runtime_error(
+        fmt::format("of {} keys only {} fit the store's {} bytes", items, stats.items, memory_bytes_));
+  }
+}
+
+void LoadedStore::wait_for_device() {
+  if (engine_->options().devices.empty()) return;
+  if (engine_->schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
+  constexpr int seconds = 120, quiet_ms = 200;
+  const Index& index = engine_->shared().index;
+  for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool settled = engine_->schedulers()->serves() && !index.wants_growth() && !index.growing();
+    quiet = settled ? quiet + 1 : 0;
+  }
+  for (const DeviceStats& device : engine_->device_stats()) {
+    const ReplicaStats& stats = device.replica;
+    if (stats.images_given_up) throw std::runtime_error("the device has no memory for the items");
+    if (!device.serves) {
+      throw std::runtime_error(
+          fmt::format("the device's replica is {} ({})", name_of(stats.state), name_of(stats.absence)));
+    }
+  }
+}
+
+LoadedStore::Load LoadedStore::load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads) {
+  struct Part {
+    double seconds = 0;
+    std::uint64_t ops = 0, request_bytes = 0;
+  };
+  const Keys& k = *keys_[keys];
+  const std::uint64_t piece_keys = std::max<std::uint64_t>(load_batch, load_piece_bytes / mean_slot_bytes(k.spec));
+  std::vector<Part> parts(threads);
+  on_each_thread(threads, [&](unsigned t) {
+    Part& part = parts[t];
+    const std::uint64_t end = k.spec.keys * (t + 1) / threads;
+    for (std::uint64_t first = k.spec.keys * t / threads; first < end; first += piece_keys) {
+      const Tape tape(k.space, protocol, first, std::min(end, first + piece_keys), load_batch);
+      WireDriver driver(*engine_, plan, load_batch, tape.batch_bytes_max());
+      const auto start = std::chrono::steady_clock::now();
+      for (std::size_t i = 0; i < tape.size(); ++i) {
+        const Tape::Slice batch = tape.batch(i);
+        if (driver.run(batch.requests).reply_bytes != batch.reply_bytes)
+          throw std::runtime_error("a SET was refused while the keys were loaded: the store is too small");
+      }
+      part.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      part.ops += tape.ops().size();
+      part.request_bytes += tape.bytes();
+    }
+  });
+  Load load{.keys = keys, .turn = {}};
+  for (const Part& part : parts) {
+    load.turn.ops += part.ops;
+    load.turn.seconds += part.seconds / threads;
+    if (part.seconds > 0) load.turn.ops_per_s += static_cast<double>(part.ops) / part.seconds;
+    load.request_bytes += part.request_bytes;
+  }
+  return load;
+}
+
+const Keys& LoadedStore::keys_of(const workload::Spec& spec) const {
+  const auto found = std::ranges::find_if(keys_, [&](const auto& k) { return k->same_as(spec); });
+  if (found == keys_.end()) throw std::logic_error("these keys are not loaded");
+  return **found;
+}
+
+bool LoadedStore::holds(const std::vector<workload::Spec>& specs) const {
+  return std::ranges::all_of(specs, [&](const workload::Spec& spec) {
+    return std::ranges::any_of(keys_, [&](const auto& k) { return k->same_as(spec); });
+  });
+}
+
+bool LoadedStore::has_fixed_sizes() const {
+  const workload::Spec& spec = keys_.front()->spec;
+  return spec.key_bytes.model == SizeModel::fixed && spec.value_bytes.model == SizeModel::fixed;
+}
+
+Store& LoadedStore::embedded() {
+  if (embedded_ != nullptr) return *embedded_;
+  embedded_ = std::make_unique<Store>(Options{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2});
+  const Keys& k = *keys_.front();
+  std::vector<char> bytes;
+  std::vector<Request> requests;
+  for (std::uint64_t first = 0; first < k.spec.keys; first += load_batch) {
+    const std::uint64_t end = std::min<std::uint64_t>(k.spec.keys, first + load_batch);
+    std::uint64_t total = 0;
+    for (std::uint64_t key = first; key < end; ++key) total += k.space.key_bytes(key) + k.space.value_bytes(key);
+    bytes.resize(total);
+    requests.clear();
+    char* at = bytes.data();
+    for (std::uint64_t key = first; key < end; ++key) {
+      char* const value = k.space.write_key(key, at);
+      char* const next = k.space.write_value(key, value);
+      requests.push_back({.action = Action::set,
+                          .key = {at, static_cast<std::size_t>(value - at)},
+                          .value = {value, static_cast<std::size_t>(next - value)}});
+      at = next;
+    }
+    bool stored = true;
+    embedded_->execute(requests, [&](std::size_t, const Reply& reply) { stored &= reply.code == Code::stored; });
+    if (!stored) throw std::runtime_error("a set was refused while the keys were loaded: the store is too small");
+  }
+  return *embedded_;
+}
+
+const Ceiling& LoadedStore::ceiling() {
+  if (ceiling_ == nullptr) {
+    const workload::Spec& spec = keys_.front()->spec;
+    ceiling_ =
+        std::make_unique<Ceiling>(spec.key_bytes.low, spec.value_bytes.low, spec.keys, engine_->stats().index_bytes);
+  }
+  return *ceiling_;
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,71 @@
+// The store of a cell with its keys loaded, and what stands beside it: the embedded store, the table of the ceilings.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/engine/ceiling.hpp"
+#include "bench/engine/plan.hpp"
+#include "bench/engine/tape.hpp"
+#include "bench/engine/threads.hpp"
+#include "bench/workload/keys.hpp"
+#include "bench/workload/spec.hpp"
+#include "tandem/store.hpp"
+
+namespace tandem::bench {
+
+// How many keys of these sizes fill `item_bytes` of slots.
+std::uint64_t keys_that_fill(const workload::Spec& spec, std::uint64_t item_bytes);
+
+// A workload's keys and the specification they come from.
+struct Keys {
+  explicit Keys(const workload::Spec& s) : spec(s), space(s) {}
+  workload::Spec spec;
+  workload::KeySpace space;
+  // The same keys, whatever is done with them.
+  bool same_as(const workload::Spec& other) const;
+};
+
+class LoadedStore {
+ public:
+  struct Load {
+    std::size_t keys;  // which of the key spaces
+    Turn turn;
+    std::uint64_t request_bytes = 0;
+  };
+
+  // Stores the values of all keys by SETs in wire format, on `threads` threads. Throws std::runtime_error when they do
+  // not fit.
+  LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol, unsigned threads,
+              unsigned devices, bool steal, const std::string& memory_file);
+
+  Engine& engine() noexcept { return *engine_; }
+  const std::vector<std::unique_ptr<Keys>>& keys() const noexcept { return keys_; }
+  const Keys& keys_of(const workload::Spec& spec) const;
+  const std::vector<Load>& loads() const noexcept { return loads_; }
+  bool holds(const std::vector<workload::Spec>& specs) const;
+  // Until the index does not grow any more and the device has what was stored. Throws std::runtime_error if it does not
+  // get so far.
+  void wait_for_device();
+  std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
+
+  // Both made when they are first asked for; of the first key space.
+  Store& embedded();
+  const Ceiling& ceiling();
+  bool has_fixed_sizes() const;
+
+ private:
+  Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
+
+  std::vector<std::unique_ptr<Keys>> keys_;
+  std::uint64_t memory_bytes_ = 0;
+  std::uint32_t slot_bytes_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Store> embedded_;
+  std::unique_ptr<Ceiling> ceiling_;
+  std::vector<Load> loads_;
+};
+
+}  // namespace tandem::bench

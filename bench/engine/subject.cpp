@@ -1,0 +1,381 @@
+#include "bench/engine/subject.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+
+#include "base/ticks.hpp"
+#include "bench/engine/wire.hpp"
+
+namespace tandem::bench {
+namespace {
+
+constexpr double without_end_s = 1e9;
+constexpr double buckets_per_alternation = 10;
+
+double seconds_of(const TurnLength& length) { return length.ops != 0 ? without_end_s : length.seconds; }
+std::uint64_t ops_of(const TurnLength& length) {
+  return length.ops != 0 ? length.ops : std::numeric_limits<std::uint64_t>::max();
+}
+
+void expect_count(std::uint64_t expected, std::uint64_t got, std::string_view what, std::uint64_t& errors,
+                  ReplyErrors& all) {
+  if (expected == got) return;
+  if (all.count() == 0) all.first = fmt::format("{} {} of {}", got, what, expected);
+  errors += expected > got ? expected - got : got - expected;
+}
+
+}  // namespace
+
+// --- the wire format
+
+struct WireSubject::Thread {
+  struct Lane {
+    const Tape& tape;
+    std::size_t next = 0;        // batch
+    std::uint64_t done = 0;      // operations of this turn
+    std::uint64_t first_op = 0;  // of this turn
+    std::uint64_t batches = 0;
+  };
+  std::vector<Lane> lanes;
+  std::unique_ptr<WireDriver> driver;
+  std::uint64_t left = 0;
+  std::uint64_t expected_bytes = 0, answered_bytes = 0;  // of this turn
+  std::vector<std::uint64_t> timeline;
+
+  struct Counts {
+    std::uint64_t hits, stored;
+    std::array<TaskCost, task_count> tasks;
+    HistogramTotals latency;
+  };
+  Counts counts() const {
+    const Context& c = driver->context();
+    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}};
+    counts.latency.add(driver->latency());
+    for (std::size_t t = 0; t < task_count; ++t) counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
+    return counts;
+  }
+};
+
+WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes)
+    : engine_(engine), tapes_(tapes) {
+  if (tapes.alternate_every_s > 0) {
+    every_ticks_ =
+        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tapes.alternate_every_s * 1e9 / ns_per_tick()));
+    bucket_ticks_ = std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(static_cast<double>(every_ticks_) / buckets_per_alternation));
+  }
+  for (const auto& of_thread : tapes.of_thread) {
+    auto thread = std::make_unique<Thread>();
+    std::uint64_t bytes = 0;
+    for (const auto& tape : of_thread) {
+      thread->lanes.push_back({.tape = *tape});
+      bytes = std::max(bytes, tape->batch_bytes_max());
+    }
+    thread->driver = std::make_unique<WireDriver>(engine, plan, tapes.batch_queries, bytes);
+    threads_.push_back(std::move(thread));
+  }
+}
+
+WireSubject::~WireSubject() = default;
+
+// Takes batches in until some are answered; returns the operations of those.
+std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
+  const bool alternates = TD_UNLIKELY(every_ticks_ != 0);
+  for (;;) {
+    Thread::Lane& lane =
+        alternates ? thread.lanes[(cycles_now() - start_ticks) / every_ticks_ % thread.lanes.size()] : thread.lanes[0];
+    Tape::Slice batch = lane.tape.batch(lane.next);
+    if (TD_UNLIKELY(batch.ops.size() > thread.left)) batch = lane.tape.prefix(lane.next, thread.left);
+    const bool is_over = TD_UNLIKELY(batch.ops.empty());
+    const WireDriver::Answered answered = is_over ? thread.driver->finish() : thread.driver->run(batch.requests);
+    thread.answered_bytes += answered.reply_bytes;
+    if (is_over) return answered.queries;
+    thread.expected_bytes += batch.reply_bytes;
+    if (++lane.next == lane.tape.size()) lane.next = 0;
+    ++lane.batches;
+    lane.done += batch.ops.size();
+    thread.left -= batch.ops.size();
+    if (alternates) {
+      const std::uint64_t bucket = (cycles_now() - start_ticks) / bucket_ticks_;
+      if (bucket >= thread.timeline.size()) thread.timeline.resize(bucket + 1);
+      thread.timeline[bucket] += answered.queries;
+    }
+    if (answered.queries != 0) return answered.queries;
+  }
+}
+
+Measured WireSubject::take(const TurnLength& length) {
+  std::vector<Thread::Counts> before;
+  for (const auto& thread : threads_) {
+    before.push_back(thread->counts());
+    thread->left = ops_of(length);
+    thread->expected_bytes = thread->answered_bytes = 0;
+    thread->timeline.clear();
+    for (Thread::Lane& lane : thread->lanes) {
+      if (length.ops != 0) lane.next = 0;  // the same count means the same operations
+      lane.first_op = lane.next * tapes_.batch_queries;
+      lane.done = lane.batches = 0;
+    }
+  }
+  Measured m;
+  const Measured::OnDevice device_before = on_device();
+  const std::uint64_t start_ticks = cycles_now();
+  m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) { return step(*threads_[t], start_ticks); });
+  m.bucket_s = static_cast<double>(bucket_ticks_) * ns_per_tick() / 1e9;
+  std::uint64_t stored = 0;
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    Thread& thread = *threads_[t];
+    thread.answered_bytes += thread.driver->finish().reply_bytes;  // after the time was taken: not among the turn's
+    Thread::Counts after = thread.counts();
+    after.latency.subtract(before[t].latency);
+    m.latency.add(after.latency);
+    m.hits += after.hits - before[t].hits;
+    stored += after.stored - before[t].stored;
+    for (std::size_t k = 0; k < task_count; ++k) {
+      m.tasks[k].cycles += after.tasks[k].cycles - before[t].tasks[k].cycles;
+      m.tasks[k].queries += after.tasks[k].queries - before[t].tasks[k].queries;
+    }
+    for (std::size_t l = 0; l < threads_[t]->lanes.size(); ++l) {
+      const Thread::Lane& lane = threads_[t]->lanes[l];
+      const Tape::Sums sums = lane.tape.sums(lane.first_op, lane.done);
+      m.gets += sums.gets;
+      m.sets += sums.sets;
+      m.request_bytes += sums.request_bytes;
+      m.reply_bytes += sums.reply_bytes;
+      m.batches += lane.batches;
+      m.ops_of_workload[l] += lane.done;
+    }
+    // With getk an item of another key, of another size, may have been the answer.
+    if (!tapes_.getk || tapes_.has_fixed_sizes)
+      expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
+    const std::vector<std::uint64_t>& timeline = threads_[t]->timeline;
+    m.timeline.resize(std::max(m.timeline.size(), timeline.size()));
+    for (std::size_t i = 0; i < timeline.size(); ++i) m.timeline[i] += timeline[i];
+  }
+  expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
+  expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
+  if (engine_.schedulers() != nullptr) {
+    const Measured::OnDevice now = on_device();
+    m.device = {now.launches - device_before.launches, now.searched - device_before.searched,
+                now.batches - device_before.batches, now.refused_batches - device_before.refused_batches,
+                now.device_ns - device_before.device_ns};
+  }
+  return m;
+}
+
+Measured::OnDevice WireSubject::on_device() const {
+  Measured::OnDevice sum;
+  if (engine_.schedulers() == nullptr) return sum;
+  for (const Scheduler* scheduler : *engine_.schedulers()) {
+    const SchedulerCounters& c = scheduler->counters();
+    sum.launches += c.launches.get();
+    sum.searched += c.queries.get();
+    sum.batches += c.batches.get();
+    sum.refused_batches += c.refused_batches.get();
+    sum.device_ns += c.device_ns.get();
+  }
+  return sum;
+}
+
+ReplyErrors WireSubject::verify() {
+  std::vector<ReplyErrors> errors(threads_.size());
+  on_each_thread(tapes_.threads(), [&](unsigned t) {
+    Thread& thread = *threads_[t];
+    std::string replies;
+    thread.driver->keep_replies(&replies);
+    for (Thread::Lane& lane : thread.lanes) {
+      for (std::size_t i = 0; i < lane.tape.size(); ++i) {
+        const Tape::Slice batch = lane.tape.batch(i);
+        replies.clear();
+        thread.driver->run(batch.requests);
+        thread.driver->finish();
+        lane.tape.format().check(batch.ops, replies, errors[t]);
+      }
+    }
+    thread.driver->keep_replies(nullptr);
+  });
+  ReplyErrors all;
+  for (const ReplyErrors& e : errors) all.add(e);
+  return all;
+}
+
+std::uint64_t WireSubject::probe(TaskProbe& probe, std::uint64_t ops_max) {
+  Thread& thread = *threads_.front();
+  const Tape& tape = thread.lanes.front().tape;
+  std::uint64_t ops = 0;
+  thread.driver->set_probe(&probe);
+  for (std::size_t i = 0; i < tape.size() && ops < ops_max; ++i) {
+    const Tape::Slice batch = tape.batch(i);
+    thread.driver->run(batch.requests);
+    thread.driver->finish();
+    ops += batch.ops.size();
+  }
+  thread.driver->set_probe(nullptr);
+  return ops;
+}
+
+// --- the embedded store
+
+EmbeddedSubject::EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes)
+    : keys_(keys), tapes_(tapes), check_(tapes.getk ? KeyCheck::caller : KeyCheck::store) {
+  for (const auto& of_thread : tapes.of_thread) {
+    const Tape& tape = *of_thread.front();
+    Thread& thread = threads_.emplace_back(store.session());
+    const WireFormat& format = tape.format();
+    thread.reads_only = std::ranges::none_of(tape.ops(), [](WireOp op) { return op.is_set(); });
+    std::size_t value_bytes = 0;
+    for (std::size_t i = 0; i < tape.size(); ++i) {
+      const Tape::Slice batch = tape.batch(i);
+      std::string_view rest = batch.requests;
+      std::size_t batch_value_bytes = 0;
+      for (const WireOp op : batch.ops) {
+        const std::string_view request = rest.substr(0, format.request_bytes(op));
+        rest.remove_prefix(request.size());
+        const std::string_view key = format.key_in(op, request);
+        if (thread.reads_only) {
+          thread.keys.push_back(key);
+        } else {
+          thread.requests.push_back({.action = op.is_set() ? Action::set : Action::get,
+                                     .key = key,
+                                     .value = format.value_in(op, request),
+                                     .key_check = check_});
+        }
+        batch_value_bytes += keys.value_bytes(op.key()) + (tapes.getk ? keys.key_bytes(op.key()) : 0);
+      }
+      value_bytes = std::max(value_bytes, batch_value_bytes);
+    }
+    thread.out.resize(value_bytes);
+  }
+}
+
+template <class Visitor>
+void EmbeddedSubject::run(Thread& thread, std::size_t first, std::size_t count, Visitor& visit) {
+  if (thread.reads_only) {
+    thread.session.get_batch(std::span(thread.keys).subspan(first, count), visit, check_);
+  } else {
+    thread.session.execute(std::span(thread.requests).subspan(first, count), visit);
+  }
+}
+
+Measured EmbeddedSubject::take(const TurnLength& length) {
+  std::vector<std::uint64_t> first_ops;
+  for (Thread& thread : threads_) {
+    thread.left = ops_of(length);
+    thread.done = thread.hits = thread.stored = 0;
+    if (length.ops != 0) thread.next = 0;
+    first_ops.push_back(thread.next);
+  }
+  Measured m;
+  m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) {
+    Thread& thread = threads_[t];
+    const std::size_t ops = tapes_.of_thread[t].front()->ops().size();
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>({tapes_.batch_queries, ops - thread.next, thread.left}));
+    std::uint64_t hits = 0, stored = 0;
+    char* out = thread.out.data();
+    const char* const out_end = out + thread.out.size();
+    const bool with_keys = tapes_.getk;
+    const auto copy_out = [&](std::size_t, const Reply& reply) {
+      if (reply.code == Code::hit) {
+        // The key lies before the value.
+        const std::size_t key_bytes = with_keys ? reply.key_bytes : 0;
+        std::size_t bytes = key_bytes + reply.value.size();
+        if (TD_UNLIKELY(with_keys && static_cast<std::size_t>(out_end - out) < bytes)) {  // another key's, and larger
+          out = thread.out.data();
+          bytes = std::min(bytes, thread.out.size());
+        }
+        std::memcpy(out, reply.value.data() - key_bytes, bytes);
+        out += bytes;
+        ++hits;
+      } else if (reply.code == Code::stored) {
+        ++stored;
+      }
+    };
+    run(thread, thread.next, count, copy_out);
+    thread.hits += hits;
+    thread.stored += stored;
+    thread.done += count;
+    thread.left -= count;
+    thread.next = thread.next + count == ops ? 0 : thread.next + count;
+    return std::uint64_t{count};
+  });
+  std::uint64_t stored = 0;
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    const Tape::Sums sums = tapes_.of_thread[t].front()->sums(first_ops[t], threads_[t].done);
+    m.gets += sums.gets;
+    m.sets += sums.sets;
+    m.hits += threads_[t].hits;
+    stored += threads_[t].stored;
+  }
+  expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
+  expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
+  return m;
+}
+
+ReplyErrors EmbeddedSubject::verify() {
+  std::vector<ReplyErrors> errors(threads_.size());
+  on_each_thread(tapes_.threads(), [&](unsigned t) {
+    Thread& thread = threads_[t];
+    ReplyErrors& mine = errors[t];
+    const std::span<const WireOp> ops = tapes_.of_thread[t].front()->ops();
+    for (std::size_t first = 0; first < ops.size(); first += tapes_.batch_queries) {
+      const auto check = [&](std::size_t i, const Reply& reply) {
+        const WireOp op = ops[first + i];
+        if (reply.code != (op.is_set() ? Code::stored : Code::hit)) {
+          if (mine.count() == 0) mine.first = fmt::format("key {}: an unexpected outcome", op.key());
+          ++(op.is_set() ? mine.wrong_replies : mine.unexpected_misses);
+        } else if (!op.is_set() && tapes_.getk && !keys_.is_key(op.key(), reply.key())) {
+          ++mine.other_keys;
+        } else if (!op.is_set() && !keys_.is_value(op.key(), reply.value)) {
+          if (mine.count() == 0) mine.first = fmt::format("key {}: a wrong value", op.key());
+          ++mine.wrong_values;
+        }
+      };
+      run(thread, first, std::min<std::size_t>(tapes_.batch_queries, ops.size() - first), check);
+    }
+  });
+  ReplyErrors all;
+  for (const ReplyErrors& e : errors) all.add(e);
+  return all;
+}
+
+// --- the loops
+
+CeilingSubject::CeilingSubject(const Ceiling& ceiling, bool copies, const workload::KeySpace& keys,
+                               const CellTapes& tapes)
+    : ceiling_(ceiling), copies_(copies), tapes_(tapes) {
+  const std::size_t value_bytes = keys.value_bytes(0);  // all are the same
+  for (unsigned t = 0; t < tapes.threads(); ++t) out_.emplace_back(copies ? tapes.batch_queries * value_bytes : 0);
+}
+
+Measured CeilingSubject::take(const TurnLength& length) {
+  struct alignas(cache_line_bytes) Thread {
+    std::size_t next = 0;
+    std::uint64_t left = 0;
+  };
+  std::vector<Thread> threads(tapes_.threads());
+  for (Thread& thread : threads) thread.left = ops_of(length);
+  std::atomic<std::uint64_t> checksum{0};
+  Measured m;
+  m.turn = take_turn(tapes_.threads(), seconds_of(length), [&](unsigned t) {
+    Thread& thread = threads[t];
+    const std::span<const WireOp> all = tapes_.of_thread[t].front()->ops();
+    const auto count = static_cast<std::size_t>(
+        std::min<std::uint64_t>({tapes_.batch_queries, all.size() - thread.next, thread.left}));
+    const std::span<const WireOp> ops = all.subspan(thread.next, count);
+    const std::uint64_t sum = copies_ ? ceiling_.copy(ops, out_[t].data()) : ceiling_.two_lines(ops);
+    if (TD_UNLIKELY(sum == std::numeric_limits<std::uint64_t>::max()))
+      checksum.fetch_add(sum);  // never; keeps the loop
+    thread.next = thread.next + count == all.size() ? 0 : thread.next + count;
+    thread.left -= count;
+    return std::uint64_t{count};
+  });
+  m.gets = m.turn.ops;
+  return m;
+}
+
+}  // namespace tandem::bench

@@ -1,0 +1,138 @@
+// What takes turns in a cell of the in-process mode: the store behind its wire format, the embedded store, and the
+// loops that bound both. All of a cell get the same operations.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/engine/ceiling.hpp"
+#include "bench/engine/plan.hpp"
+#include "bench/engine/tape.hpp"
+#include "bench/engine/threads.hpp"
+#include "tandem/store.hpp"
+
+namespace tandem::bench {
+
+// One turn of one subject.
+struct Measured {
+  Turn turn;
+  std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
+  ReplyErrors errors;                        // by counters and sizes; values are compared by verify()
+  std::array<TaskCost, task_count> tasks{};  // of the wire format alone
+  double bucket_s = 0;                       // of alternating workloads ...
+  std::vector<std::uint64_t> timeline;       // ... operations by time
+  std::array<std::uint64_t, 2> ops_of_workload{};
+  struct OnDevice {
+    std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
+  };
+  HistogramTotals
+      latency;  // ticks, of each request: from its batch's receipt until its batch's replies are handed over
+  std::optional<OnDevice> device;  // what its scheduler did, if the plan has one
+};
+
+// How long a turn lasts: so many seconds, or so many operations of each thread.
+struct TurnLength {
+  double seconds = 0.2;
+  std::uint64_t ops = 0;  // 0: by time
+};
+
+// The operations of a cell: for each thread one tape, or two that alternate.
+struct CellTapes {
+  std::vector<std::vector<std::unique_ptr<Tape>>> of_thread;
+  std::uint32_t batch_queries = 0;
+  double alternate_every_s = 0;  // 0: one tape
+  bool getk = false;             // who asks compares the keys
+  bool has_fixed_sizes = true;   // of keys and values
+
+  unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }
+};
+
+class Subject {
+ public:
+  Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  virtual ~Subject() = default;
+  virtual std::string_view name() const = 0;
+  virtual Measured take(const TurnLength& length) = 0;
+  // Runs every operation of every tape once and compares all that comes back, value by value.
+  virtual ReplyErrors verify() = 0;
+};
+
+inline constexpr std::string_view subject_wire = "tandem", subject_embedded = "tandem embedded",
+                                  subject_two_lines = "two-line loop", subject_copy = "copy loop",
+                                  subject_wire_getk = "tandem getk", subject_embedded_getk = "tandem embedded getk";
+
+class TaskProbe;
+
+class WireSubject final : public Subject {
+ public:
+  WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes);
+  ~WireSubject() override;
+  std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override;
+  // The first thread's tape once, on this thread; `probe` is told which task has ended. Returns the operations.
+  std::uint64_t probe(TaskProbe& probe, std::uint64_t ops_max);
+
+ private:
+  struct Thread;
+  std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
+
+  Measured::OnDevice on_device() const;
+
+  Engine& engine_;
+  const CellTapes& tapes_;
+  std::uint64_t every_ticks_ = 0, bucket_ticks_ = 0;
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+// get_batch() for batches of reads alone, execute() for the others. With getk the keys of the items are copied out,
+// too, as whoever compares them needs them.
+class EmbeddedSubject final : public Subject {
+ public:
+  EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes);
+  std::string_view name() const override { return tapes_.getk ? subject_embedded_getk : subject_embedded; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override;
+
+ private:
+  struct Thread {
+    explicit Thread(Session s) : session(std::move(s)) {}
+    Session session;
+    bool reads_only = true;
+    std::vector<std::string_view> keys;
+    std::vector<Request> requests;  // when some are stores
+    std::vector<char> out;
+    std::size_t next = 0;
+    std::uint64_t done = 0, left = 0, hits = 0, stored = 0;
+  };
+  template <class Visitor>
+  void run(Thread& thread, std::size_t first, std::size_t count, Visitor& visit);
+
+  const workload::KeySpace& keys_;
+  const CellTapes& tapes_;
+  const KeyCheck check_;
+  std::vector<Thread> threads_;
+};
+
+class CeilingSubject final : public Subject {
+ public:
+  CeilingSubject(const Ceiling& ceiling, bool copies, const workload::KeySpace& keys, const CellTapes& tapes);
+  std::string_view name() const override { return copies_ ? subject_copy : subject_two_lines; }
+  Measured take(const TurnLength& length) override;
+  ReplyErrors verify() override { return {}; }  // it answers nothing
+
+ private:
+  const Ceiling& ceiling_;
+  const bool copies_;
+  const CellTapes& tapes_;
+  std::vector<std::vector<char>> out_;
+};
+
+}  // namespace tandem::bench

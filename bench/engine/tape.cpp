@@ -1,0 +1,102 @@
+#include "bench/engine/tape.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "bench/workload/stream.hpp"
+
+namespace tandem::bench {
+
+Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
+           std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk)
+    : format_(protocol, keys, getk) {
+  workload::Stream stream(spec, index, count);
+  std::uint64_t bytes = 0;
+  const auto add = [&](std::uint64_t key, bool is_set) {
+    ops_.emplace_back(key, is_set);
+    bytes += format_.request_bytes(ops_.back());
+  };
+  while (ops_.size() < limits.ops && bytes < limits.bytes) {
+    const workload::Op op = stream.next();
+    switch (op.kind) {
+      case workload::OpKind::get:
+        add(op.key, false);
+        break;
+      case workload::OpKind::set:
+      case workload::OpKind::insert:
+        add(op.key, true);
+        break;
+      case workload::OpKind::read_modify_write:
+        add(op.key, false);
+        if (ops_.size() < limits.ops) add(op.key, true);
+        break;
+      case workload::OpKind::scan:
+      case workload::OpKind::remove:
+      case workload::OpKind::touch:
+        throw std::invalid_argument("the workload " + (spec.name.empty() ? std::string("given") : spec.name) + " has " +
+                                    std::string(to_string(op.kind)) +
+                                    " operations; the in-process mode runs gets, sets and inserts");
+    }
+  }
+  write(batch_queries);
+}
+
+Tape::Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t first, std::uint64_t end,
+           std::uint32_t batch_queries)
+    : format_(protocol, keys) {
+  ops_.reserve(end - first);
+  for (std::uint64_t key = first; key < end; ++key) ops_.emplace_back(key, true);
+  write(batch_queries);
+}
+
+void Tape::write(std::uint32_t batch_queries) {
+  std::uint64_t bytes = 0;
+  for (const WireOp op : ops_) bytes += format_.request_bytes(op);
+  data_ = std::make_unique_for_overwrite<char[]>(bytes);
+  batches_.reserve(ops_.size() / batch_queries + 1);
+  char* at = data_.get();
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    if (i % batch_queries == 0) batches_.push_back({static_cast<std::uint64_t>(at - data_.get()), i, reply_bytes_});
+    at = format_.write_request(ops_[i], at);
+    reply_bytes_ += format_.reply_bytes(ops_[i]);
+  }
+  bytes_ = static_cast<std::uint64_t>(at - data_.get());
+  for (const WireOp op : ops_) (op.is_set() ? whole_.sets : whole_.gets) += 1;
+  whole_.request_bytes = bytes_;
+  whole_.reply_bytes = reply_bytes_;
+  for (std::size_t i = 0; i < batches_.size(); ++i)
+    batch_bytes_max_ = std::max<std::uint64_t>(batch_bytes_max_, batch(i).requests.size());
+}
+
+void Tape::add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept {
+  for (std::uint64_t i = first; i < end; ++i) {
+    (ops_[i].is_set() ? sums.sets : sums.gets) += 1;
+    sums.request_bytes += format_.request_bytes(ops_[i]);
+    sums.reply_bytes += format_.reply_bytes(ops_[i]);
+  }
+}
+
+Tape::Sums Tape::sums(std::uint64_t first, std::uint64_t count) const noexcept {
+  const std::uint64_t times = count / ops_.size(), rest = count % ops_.size(), from = first % ops_.size();
+  Sums sums{times * whole_.gets, times * whole_.sets, times * whole_.request_bytes, times * whole_.reply_bytes};
+  add(from, std::min<std::uint64_t>(ops_.size(), from + rest), sums);
+  if (from + rest > ops_.size()) add(0, from + rest - ops_.size(), sums);
+  return sums;
+}
+
+Tape::Slice Tape::prefix(std::size_t i, std::size_t ops) const noexcept {
+  Slice slice = batch(i);
+  if (ops >= slice.ops.size()) return slice;
+  slice.ops = slice.ops.first(ops);
+  std::uint64_t bytes = 0;
+  slice.reply_bytes = 0;
+  for (const WireOp op : slice.ops) {
+    bytes += format_.request_bytes(op);
+    slice.reply_bytes += format_.reply_bytes(op);
+  }
+  slice.requests = slice.requests.substr(0, bytes);
+  return slice;
+}
+
+}  // namespace tandem::bench

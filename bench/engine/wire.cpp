@@ -1,0 +1,121 @@
+#include "bench/engine/wire.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "net/limits.hpp"
+#include "net/output_range.hpp"
+
+namespace tandem::bench {
+
+WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes)
+    : engine_(engine),
+      context_(engine.make_context()),
+      runner_(plan.make(engine, *context_, batch_queries)),
+      parser_(options_, engine.shared().clock),
+      places_(runner_->count()),
+      arena_bytes_(batch_bytes),
+      plan_(plan.plan) {
+  options_.item_bytes_max = engine.options().item_bytes_max;
+  for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes);
+}
+
+void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
+  if (TD_UNLIKELY(sampled_)) {
+    const std::uint64_t now = cycles_now();
+    context_->tasks.cycles[static_cast<std::size_t>(task)].add(now - begin);
+    begin = now;
+  }
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(task);
+}
+
+WireDriver::Answered WireDriver::run(std::string_view requests) {
+  TD_ASSERT(requests.size() <= arena_bytes_);
+  answered_ = {};
+  sampled_ = sampler_.next();
+  std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
+  Place& place = places_[runner_->next()];
+  place.received = cycles_now();
+  std::memcpy(place.arena.get(), requests.data(), requests.size());
+  end_task(Task::receive, begin);
+  Batch& batch = runner_->batch();
+  batch.plan = plan_;
+  std::size_t consumed = 0;
+  const char* const end = place.arena.get() + requests.size();
+  const ParseStop stop = parser_.parse(place.arena.get(), end, batch, place.scratch, 0, consumed);
+  if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
+    throw std::runtime_error("the parser refused a request of the benchmark");
+  if (TD_UNLIKELY(consumed != requests.size()))
+    throw std::runtime_error("the parser left a part of the benchmark's requests");
+  end_task(Task::parse, begin);
+  if (TD_UNLIKELY(sampled_)) {
+    for (const Task task : {Task::receive, Task::parse, Task::send})
+      context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
+  }
+  runner_->submit();
+  while (runner_->in_flight() == runner_->count()) answer_oldest();
+  sampled_ = false;
+  return answered_;
+}
+
+WireDriver::Answered WireDriver::finish() {
+  answered_ = {};
+  while (runner_->in_flight() != 0) answer_oldest();
+  return answered_;
+}
+
+void WireDriver::answer_oldest() {
+  Place& place = places_[runner_->oldest()];
+  const std::uint64_t queries_before = answered_.queries;
+  runner_->answer_oldest(*this);
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
+  hand_over();
+  place.scratch.clear();
+  latency_.record(cycles_now() - place.received, answered_.queries - queries_before);
+  TD_ASSERT(answered_.queries != queries_before);
+}
+
+// As a worker does it: much output is handed over before the batch ends, and then the epoch ends, too.
+bool WireDriver::write(Batch& batch, Strip strip) {
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
+  answered_.queries += strip.size();
+  std::uint32_t lengths = 0;
+  for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;
+  if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
+    write_with_pins(batch, strip);
+  } else {
+    write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, output_);
+  }
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
+  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
+  hand_over();
+  return false;
+}
+
+void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
+  for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+    write_replies(batch, i, i + 1, engine_.shared().heap, engine_.shared().clock, options_, output_);
+    if (output_.pinned_bytes() >= net::output_flush_bytes) hand_over();
+  }
+}
+
+// No request of a workload is one.
+void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
+  throw std::logic_error("the benchmark has no control queries");
+}
+
+void WireDriver::hand_over() {
+  if (output_.empty()) return;
+  std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
+  const net::OutputRange all{&output_, 0, output_.size(), 0, output_.externals().size()};
+  answered_.reply_bytes += output_.size() + output_.pinned_bytes();
+  if (TD_UNLIKELY(replies_ != nullptr))
+    all.for_each([&](const char* bytes, std::size_t count, Location) { replies_->append(bytes, count); });
+  if (TD_UNLIKELY(all.has_externals())) {
+    for (const Output::Segment& segment : output_.externals()) engine_.shared().heap.unpin(segment.pin);
+  }
+  output_.clear();
+  end_task(Task::send, begin);
+}
+
+}  // namespace tandem::bench

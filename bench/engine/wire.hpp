@@ -1,0 +1,87 @@
+// A server's worker with memory in place of sockets: the same parsers, pipeline and reply writers, in the same order
+// (net/worker.hpp), for one client that sends a batch at a time.
+//
+//   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
+//   PP  Parser
+//   MM IN KC RD WR  the plan, with write_replies() into the output
+//   SD  the output is handed over: pinned values released, the buffer free for the next replies. Whoever sent it would
+//       read it from where it is.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/engine/plan.hpp"
+#include "observe/histogram.hpp"
+#include "protocol/protocol.hpp"
+
+namespace tandem::bench {
+
+// Told which task has ended, for counters that cannot be read in the middle of the pipeline: RV, PP, WR, SD, and IN for
+// all that lies between them.
+class TaskProbe {
+ public:
+  TaskProbe() = default;
+  TaskProbe(const TaskProbe&) = delete;
+  TaskProbe& operator=(const TaskProbe&) = delete;
+  virtual ~TaskProbe() = default;
+  virtual void ended(Task task) = 0;
+};
+
+// Thread safety: one thread at a time.
+class WireDriver final : private ResponseWriter {
+ public:
+  // Runs batches of up to `batch_queries` requests in up to `batch_bytes` bytes.
+  WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes);
+  ~WireDriver() override = default;
+
+  // A batch that was answered.
+  struct Answered {
+    std::uint64_t queries = 0, reply_bytes = 0;
+  };
+  // Takes one batch in, and answers batches until there is room for the next: this one or earlier ones, or none.
+  // Returns what was answered, all together.
+  Answered run(std::string_view requests);
+  // Answers all that are under way.
+  Answered finish();
+  // Replies are also appended to `*replies`. nullptr: they are not.
+  void keep_replies(std::string* replies) noexcept { replies_ = replies; }
+  void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
+
+  const Context& context() const noexcept { return *context_; }
+  // Ticks from a batch's receipt until its replies were handed over, once for each of its requests.
+  const Histogram& latency() const noexcept { return latency_; }
+
+ private:
+  bool write(Batch& batch, Strip strip) override;
+  void control(Batch& batch, std::uint32_t i) override;
+  void answer_oldest();
+  void hand_over();
+  void write_with_pins(const Batch& batch, Strip strip);
+  void end_task(Task task, std::uint64_t& begin) noexcept;
+
+  Engine& engine_;
+  Engine::ContextPtr context_;
+  std::unique_ptr<PlanRunner> runner_;
+  ProtocolOptions options_;
+  Parser parser_;
+  // What the queries of a batch point into until they are answered.
+  struct Place {
+    std::unique_ptr<char[]> arena;
+    Scratch scratch;
+    std::uint64_t received = 0;  // ticks
+  };
+  std::vector<Place> places_;
+  std::uint64_t arena_bytes_;
+  Plan plan_;
+  Output output_;
+  Answered answered_;
+  Histogram latency_;
+  std::string* replies_ = nullptr;
+  TaskProbe* probe_ = nullptr;
+  bool sampled_ = false;
+  Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};
+};
+
+}  // namespace tandem::bench

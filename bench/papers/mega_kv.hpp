@@ -1,0 +1,44 @@
+// The parts of Mega-KV's experiments: the store (paper_mega_kv_store.cpp) and its GPU (paper_mega_kv_gpu.cpp).
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/papers/paper.hpp"
+
+namespace tandem::bench::mega_kv_paper {
+
+// Section 8.1: data sets a to d.
+struct DataSet {
+  std::string_view label, workload;
+};
+inline constexpr std::array<DataSet, 4> data_sets = {{{"8 B key, 8 B value", "K8"},
+                                                      {"16 B key, 64 B value", "K16"},
+                                                      {"32 B key, 512 B value", "K32-V512"},
+                                                      {"128 B key, 1024 B value", "K128"}}};
+
+// Experiment::why_not: there is no GPU; no program beside this one that measures its kernels.
+std::string no_gpu(const PaperOptions& options);
+std::string no_figures_program(const PaperOptions& options);
+
+// What that program prints, a JSON object a line, of one figure. Throws std::runtime_error: it is not that, or nothing
+// says that its answers were checked.
+std::vector<Json> figure_lines(std::string_view text, std::string_view figure);
+// The series of figures 6, 7 and 8 from these lines, and their runs.
+void draw_figure_6(PaperRun& run, const std::vector<Json>& lines);
+void draw_figure_7(PaperRun& run, const std::vector<Json>& lines);
+void draw_figure_8(PaperRun& run, const std::vector<Json>& lines);
+
+void figure_6(PaperRun& run);
+void figure_7(PaperRun& run);
+void figure_8(PaperRun& run);
+void figure_10(PaperRun& run);
+void figure_12(PaperRun& run);
+
+void figure_13(PaperRun& run);
+void table_3(PaperRun& run);
+void figure_16(PaperRun& run);
+void figure_17(PaperRun& run);
+
+}  // namespace tandem::bench::mega_kv_paper

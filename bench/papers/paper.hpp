@@ -1,0 +1,126 @@
+// `tandem bench paper`: the experiments of the five papers by the number of their figure or table. What cannot run
+// today stands in the registry with the reason. Each paper is a file of its own, paper_<name>.cpp.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/common/document.hpp"
+#include "bench/common/statistics.hpp"
+#include "bench/engine/engine.hpp"
+
+namespace tandem::bench {
+
+struct PaperOptions {
+  bool quick = false;  // seconds in all, to see that it runs: small tables, one round
+  unsigned rounds = 3;
+  double seconds = 0.2;  // of a turn
+  std::uint64_t item_bytes = std::uint64_t{192} << 20;
+  std::vector<unsigned> threads;  // empty: one for each processor
+  std::uint64_t seed = 1;
+  std::string gpu = "auto";  // off: none; sim: one in software, to see that it runs
+  std::function<void(std::string_view)> progress;
+};
+
+class PaperRun;
+
+struct Experiment {
+  std::string_view figure;               // "13", "3a"; of a table "table-3"
+  std::string_view title;                // what it shows
+  std::string_view section;              // of the paper
+  std::string_view missing;              // what cannot be measured today, and the feature that it needs; empty: nothing
+  void (*run)(PaperRun& run) = nullptr;  // nullptr: nothing of it can run today
+  // Why it cannot be measured on this machine, in words; empty: it can. nullptr: it can be anywhere.
+  std::string (*why_not)(const PaperOptions& options) = nullptr;
+};
+
+struct Paper {
+  std::string_view name, title, machine;  // machine: that the paper measured on
+  std::span<const Experiment> experiments;
+};
+
+std::span<const Paper> all_papers();
+// Both throw std::invalid_argument that lists what there is. Figures may be written 13, fig13, figure-13, table3.
+const Paper& find_paper(std::string_view name);
+const Experiment& find_experiment(const Paper& paper, std::string_view figure);
+
+const Paper& mega_kv();
+const Paper& dido();
+const Paper& memcached_gpu();
+const Paper& kvcg();
+const Paper& hetero_kv();
+
+// What an experiment writes its figure with.
+class PaperRun {
+ public:
+  PaperRun(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
+  PaperRun(const PaperRun&) = delete;
+  PaperRun& operator=(const PaperRun&) = delete;
+
+  struct Point {
+    std::string x;
+    Spread y;
+    std::vector<std::size_t> runs = {};  // of the document that it comes from
+  };
+  struct Given {  // by the paper
+    std::string_view x;
+    double y;
+  };
+
+  // by_number: every x is a number.
+  void axes(std::string_view x, std::string_view y, std::string_view unit, bool by_number = false);
+  // Measured here.
+  void measured(std::string_view name, std::vector<Point> points, std::string_view remark = {});
+  // What the paper gives in numbers, and where.
+  void given(std::string_view name, std::string_view source, std::span<const Given> points);
+  void given(std::string_view name, std::string_view source, std::initializer_list<Given> points) {
+    given(name, source, std::span(points.begin(), points.size()));
+  }
+  // What it only draws, or says in words.
+  void not_given(std::string_view name, std::string_view source);
+  void missing(std::string_view what);
+
+  const PaperOptions& options() const noexcept { return options_; }
+  Json& document() noexcept { return document_; }
+  // Where the next run stands in the document.
+  std::size_t run_count() const { return document_["runs"].size(); }
+  void say(std::string_view what) const {
+    if (options_.progress) options_.progress(what);
+  }
+  std::string command() const;
+  Json take_figure() { return std::move(figure_); }
+
+  // Settings with the options applied, and cells of the in-process mode with them. The wire format alone takes turns.
+  EngineSettings engine_settings(std::vector<std::string> workloads) const;
+  Json engine(const EngineSettings& settings);
+  // Throughput in Mops/s of one cell of a summary, by the subject that is the store.
+  static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
+
+ private:
+  Json x_of(std::string_view text) const { return by_number_ ? Json::parse(text) : Json(text); }
+  const Paper& paper_;
+  const Experiment& experiment_;
+  const PaperOptions& options_;
+  Json& document_;
+  Json figure_;
+  bool by_number_ = false;
+};
+
+// Why an experiment cannot be measured here and now, in words; empty: it can.
+std::string why_not(const Experiment& experiment, const PaperOptions& options);
+// Throws std::invalid_argument that says why not. Runs one experiment that can run: adds its runs and its figure to the
+// document.
+void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
+
+// A figure of a document as a table, with what is missing below it.
+std::string figure_text(const Json& figure);
+// All experiments: what runs, and what is missing.
+std::string papers_text(std::span<const Paper> papers);
+std::string paper_text(const Paper& paper);
+
+}  // namespace tandem::bench

@@ -1,0 +1,34 @@
+// The bytes of keys and values, which follow from a key's number alone: whoever reads a value can tell whether it is
+// right, and runs with different seeds can share one filled server.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "bench/workload/spec.hpp"
+
+namespace tandem::workload {
+
+// A key of b bytes ends in the lowest 4 * min(b, 16) bits of its number in hexadecimal, with as many 'k' before them as
+// it takes: 8-byte keys are unique below 2^32, keys of 9 .. 15 bytes below 2^36 .. 2^60, longer ones always. Where
+// sizes follow a model, numbers of one size differ in their digits and all others in their length.
+// Thread safety: immutable.
+class KeySpace {
+ public:
+  explicit KeySpace(const Spec& spec);
+
+  std::uint32_t key_bytes(std::uint64_t key) const noexcept;
+  std::uint32_t value_bytes(std::uint64_t key) const noexcept;
+  // Writes key_bytes(key) bytes, without spaces or control characters; returns the end.
+  char* write_key(std::uint64_t key, char* out) const noexcept;
+  // Writes value_bytes(key) bytes, any 8-bit values; returns the end.
+  char* write_value(std::uint64_t key, char* out) const noexcept;
+  bool is_key(std::uint64_t key, std::string_view bytes) const noexcept;
+  bool is_value(std::uint64_t key, std::string_view bytes) const noexcept;
+
+ private:
+  Sizes key_sizes_, value_sizes_;
+};
+
+inline constexpr std::uint32_t key_bytes_min = 8, key_bytes_max = 250;
+
+}  // namespace tandem::workload

@@ -1,0 +1,50 @@
+// The operations of one client: the same spec, seed and stream number give the same operations.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "bench/workload/random.hpp"
+#include "bench/workload/spec.hpp"
+#include "bench/workload/zipf.hpp"
+
+namespace tandem::workload {
+
+struct Op {
+  OpKind kind;
+  std::uint32_t scan_keys = 0;  // of a scan: 1 to Spec::scan_keys_max, from `key` on
+  std::uint64_t key;            // its number; inserts take numbers from Spec::keys on, each stream its own
+};
+
+// Popular ranks are scattered over the keys by a bijection: popular keys must not be neighbours in a server's memory.
+// All streams of a seed have the same popular keys.
+//
+// Streams together walk sequential keys once a lap: stream i of c takes i, i + c, ... and starts again. With `latest`
+// the rank counts back over the stream's own inserts and then over the keys that were there before, always a window of
+// Spec::keys keys; with the other popularities inserted keys are not asked for again (YCSB would, once other clients
+// have told of them).
+// Thread safety: none.
+class Stream {
+ public:
+  // Stream `index` of `count`. Throws std::invalid_argument as validate() does.
+  Stream(const Spec& spec, std::uint32_t index, std::uint32_t count);
+  Op next() noexcept;
+
+ private:
+  OpKind draw_kind() noexcept;
+  std::uint64_t draw_key() noexcept;
+  std::uint64_t inserted_key(std::uint64_t nth) const noexcept { return spec_.keys + first_ + nth * step_; }
+
+  Spec spec_;
+  Random random_;
+  std::optional<Zipf> zipf_;
+  std::array<std::uint64_t, op_kind_count> kind_limit_{};  // of 53 random bits: below it this kind or one before it
+  std::uint64_t first_, step_;
+  std::uint64_t position_, inserted_ = 0;
+  std::uint64_t until_shift_, shifted_ = 0;
+};
+
+// A bijection of [0, n) that looks random and is the same for the same n and seed; n > rank.
+std::uint64_t scatter(std::uint64_t rank, std::uint64_t n, std::uint64_t seed) noexcept;
+
+}  // namespace tandem::workload
