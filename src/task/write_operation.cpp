@@ -69,7 +69,7 @@ void count_arithmetic(const Operation& op, bool hit) noexcept {
   (decrement ? hit ? c.decr_hits : c.decr_misses : hit ? c.incr_hits : c.incr_misses).add();
 }
 
-// Copy on write: an in-place change would let a stale cas win (write protocol 3).
+// Copy on write: the number is judged and replaced at one version of the item (write protocol 3).
 Settled arithmetic(const Operation& op) noexcept {
   const Query& q = op.q;
   Index::Guard guard = op.index().lock(op.f);
@@ -128,7 +128,7 @@ Settled arithmetic(const Operation& op) noexcept {
 // --- delete, md
 // ---------------------------------------------------------------------------------------------------------------------------
 
-// Marks the item stale under a new CAS id. The id lies partly in the immutable word, so this is a copy too.
+// Marks the item stale under a new CAS id: a copy, too.
 Settled invalidate(const Operation& op) noexcept {
   const Query& q = op.q;
   for (;;) {
