@@ -206,6 +206,7 @@ PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
     case opcode::set:
     case opcode::setq:
       q.mode = StoreMode::set;
+      q.options |= option::refusal_removes;
       break;
     case opcode::add:
     case opcode::addq:
@@ -246,9 +247,8 @@ PacketParser::Step PacketParser::take_value(Query& q, const Request& r) {
   return commit(r);
 }
 
-// A failed set leaves nothing of the old value, also when it had a CAS id to compare.
 void PacketParser::refuse(Query& q, std::uint16_t why) noexcept {
-  const bool removes = q.mode == StoreMode::set, too_large = why == option::store_too_large;
+  const bool removes = q.removes_if_refused(), too_large = why == option::store_too_large;
   const std::string_view body = too_large ? text::too_large : text::no_memory_store;
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;

@@ -43,6 +43,8 @@ inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not
 inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
 // get: recache is decided by the expiry before this query's touch.
 inline constexpr std::uint16_t recache_first = 1 << 13;
+// store with compare_cas: refused, it removes the key's item all the same (memcached's binary set).
+inline constexpr std::uint16_t refusal_removes = 1 << 13;
 // nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or
 // (both) out of memory.
 inline constexpr std::uint16_t store_too_large = 1 << 14;
@@ -85,6 +87,12 @@ struct Query {
   bool concatenates() const noexcept {
     return opcode == Opcode::store && (mode == StoreMode::append || mode == StoreMode::prepend);
   }
+  // A store that is too large or has no memory also removes the key's item. memcached's rule: a set does, so that no
+  // client goes on reading the old value, and a meta set in every mode; a cas, whose client may have lost, does not.
+  bool removes_if_refused() const noexcept {
+    if (has(option::meta)) return true;
+    return mode == StoreMode::set && (!has(option::compare_cas) || has(option::refusal_removes));
+  }
 };
 static_assert(sizeof(Query) == 80 && std::is_trivially_copyable_v<Query>);
 
@@ -99,8 +107,8 @@ enum class Status : std::uint8_t {
   removed,        // remove (and remove+invalidate)
   number,         // arithmetic: `number`
   not_a_number,   // arithmetic on something else: "cannot increment or decrement non-numeric value"
-  too_large,      // the item would exceed item_bytes_max; any old item of the key is gone, as memcached does
-  out_of_memory,  // no slot could be freed (or eviction is off)
+  too_large,      // the item would exceed item_bytes_max (Query::removes_if_refused)
+  out_of_memory,  // no slot could be freed, or eviction is off (Query::removes_if_refused)
 };
 
 // Outcome bits beside the status.

@@ -123,10 +123,9 @@ bool slot_holds(const Operation& op, std::uint64_t item_bytes) noexcept {
 // --- store: set add replace cas ms
 // --------------------------------------------------------------------------------------------------------
 
-// What a failed set leaves: nothing, so that no client goes on reading the old value (memcached does the same).
 Settled refuse_store(const Operation& op) noexcept {
   (op.refused() == Status::too_large ? op.count().store_too_large : op.count().store_no_memory).add();
-  if (op.q.mode == StoreMode::set) {
+  if (op.q.removes_if_refused()) {
     Index::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.found != nullptr) erase(op, guard, at.found);
@@ -180,6 +179,9 @@ Settled store(const Operation& op) noexcept {
 // key's item.
 Settled concatenate(const Operation& op) noexcept {
   const Query& q = op.q;
+  // Memory comes first, as in memcached: without it nothing is said of the key. (An item that would become too large is
+  // answered as an absent one is.)
+  if (op.refused() == Status::out_of_memory) return refuse_store(op);
   for (;;) {
     std::uint64_t state = 0;
     Item* const old = op.index().find(op.f, q.key_view(), state, op.candidate());
@@ -241,7 +243,10 @@ Settled arithmetic(const Operation& op) noexcept {
       count_arithmetic(op, false);
       return absent(op, guard, at, Status::miss);
     }
-    if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
+    if (op.refused() != Status::none) {
+      op.r.outcome |= outcome::created;  // what there was no memory for
+      return op.finish(Status::out_of_memory);
+    }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, q.value_bytes))) return Settled::needs_slot;
     Item* const item =
         op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
@@ -254,11 +259,12 @@ Settled arithmetic(const Operation& op) noexcept {
     return op.finish(Status::number);
   }
   const std::uint64_t old_bytes = op.heap().value_bytes(at.good);
-  if (old_bytes == 0) return op.finish(Status::not_a_number);  // before the CAS id is looked at, as memcached does
+  // What can be no number is refused before the CAS id is looked at, as memcached does.
+  if (old_bytes == 0 || at.good->is_huge()) return op.finish(Status::not_a_number);
   if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.good, at.state) != q.cas)
     return op.finish(Status::exists);
   std::uint64_t number = 0;
-  if (at.good->is_huge() || !read_number({at.good->value(), old_bytes}, number)) return op.finish(Status::not_a_number);
+  if (!read_number({at.good->value(), old_bytes}, number)) return op.finish(Status::not_a_number);
   if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
   number = apply_delta(number, q.delta, q.has(option::decrement));
   char digits[20];
