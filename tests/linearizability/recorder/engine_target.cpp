@@ -39,6 +39,7 @@ void fill(Query& q, const Operation& o, const Clock& clock) {
     q.value = o.bytes.data();
     q.value_bytes = static_cast<std::uint32_t>(o.bytes.size());
     q.expiry_s = clock.expiry_s(o.ttl_s);
+    q.client_flags = o.flags;
   };
   switch (o.kind) {
     case Kind::get:
@@ -225,6 +226,12 @@ class EngineClient final : public Client, private ResponseWriter {
         }
         pause_.sometimes();
         o.cas = r.item->cas(r.state);
+        if (o.kind == Kind::get) {
+          const std::uint32_t expiry_s = Item::expiry_of(r.state);
+          o.read_flags = r.item->client_flags();
+          o.left_s = expiry_s == Clock::never ? Operation::never_expires
+                                              : std::int64_t{expiry_s} - engine_.shared().clock.now_s();
+        }
         o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
       }
     }

@@ -46,6 +46,7 @@ Options parse(std::span<char* const> words) {
       {"--ballast-percent", number(o.mix.ballast_percent)},
       {"--old-percent", number(o.mix.old_percent)},
       {"--expiry-percent", number(o.mix.expiry_percent)},
+      {"--touch-percent", number(o.mix.touch_percent)},
       {"--flush-every", number(o.mix.flush_every)},
       {"--operations", number(o.operations)},
       {"--seconds", number(o.seconds)},
