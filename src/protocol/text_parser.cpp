@@ -52,7 +52,7 @@ LineParser::Step LineParser::text(std::string_view name) {
 }
 
 LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens arguments) {
-  const Reply reply = command.with_cas ? Reply::gets : Reply::get;
+  Reply reply = command.with_cas ? Reply::gets : Reply::get;
   std::string_view word;
   if (!arguments.more()) return answer(line::error);
   std::uint32_t expiry_s = Clock::never;

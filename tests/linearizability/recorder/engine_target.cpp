@@ -326,7 +326,7 @@ class EngineTarget final : public Target {
     device.resume();
     device.slow(1);
     const std::uint64_t dice = random % 512;
-    if (dice == 0) device.lose();
+    if (dice == 0 || ++faults_ == lost_at()) device.lose();
     if (dice >= 1 && dice < 33) device.hang();
     if (dice >= 33 && dice < 161) device.refuse(nth);
     if (dice >= 161 && dice < 289) device.fail(nth);
@@ -334,9 +334,14 @@ class EngineTarget final : public Target {
   }
 
  private:
+  // Which call of fault() loses a device in any case; 0: none. One seed in four has one, among them the first, so that
+  // a few seeds are sure to have lost one, sooner or later.
+  std::uint64_t lost_at() const noexcept { return options_.seed % 4 == 1 ? 1 + options_.seed / 4 % 16 : 0; }
+
   const TargetOptions options_;
   const Devices devices_;
   Engine engine_;
+  std::uint64_t faults_ = 0;
 };
 
 }  // namespace
