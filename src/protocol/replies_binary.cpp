@@ -131,7 +131,7 @@ void write_arithmetic(const Query& q, const Result& r, const ReplyContext& conte
       return say(Status::not_a_number, text::not_a_number);
     case tandem::Status::out_of_memory:
     case tandem::Status::too_large:
-      return say(Status::no_memory, q.has(option::vivify) ? text::no_memory_new : text::no_memory_number);
+      return say(Status::no_memory, (r.outcome & outcome::created) != 0 ? text::no_memory_new : text::no_memory_number);
     default:
       return say(Status::not_found, text::not_found);
   }

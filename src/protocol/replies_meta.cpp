@@ -252,7 +252,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
       return context.out.append(line::not_a_number);
     case Status::out_of_memory:
     case Status::too_large:
-      return context.out.append(q.has(option::vivify) ? line::no_memory_new : line::no_memory);
+      return context.out.append((r.outcome & outcome::created) != 0 ? line::no_memory_new : line::no_memory);
     default:
       p = write_request_flags(write_text(p, r.status == Status::exists ? "EX" : "NF"), q);
       context.out.commit(static_cast<std::size_t>(p - begin));

@@ -54,7 +54,9 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
   const bool good =
       old != nullptr && !is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
-    if (q.has(option::vivify))
+    // What is appended needs memory although there is nothing to append it to: a full store answers so (memcached).
+    const bool piece = q.opcode == Opcode::store && !q.has(option::prefilled);
+    if (piece || q.has(option::vivify))
       need_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
   } else {
     std::uint64_t value_bytes = shared.heap.value_bytes(old);

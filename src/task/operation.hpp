@@ -132,5 +132,7 @@ inline bool slot_holds(const Operation& op, std::uint64_t item_bytes) noexcept {
 
 // store: set, add, replace, cas and ms; in store_operation.cpp.
 Settled store(const Operation& op) noexcept;
+// A store that has no memory, or is too large: what it leaves of the key's item is what memcached leaves.
+Settled refuse_store(const Operation& op) noexcept;
 
 }  // namespace tandem::task

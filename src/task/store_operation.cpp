@@ -7,17 +7,6 @@
 namespace tandem::task {
 namespace {
 
-// What a failed set leaves: nothing, so that no client goes on reading the old value (memcached does the same).
-Settled refuse_store(const Operation& op) noexcept {
-  if (op.q.mode == StoreMode::set) {
-    Index::Guard guard = op.index().lock(op.f);
-    const Found at = find(op, guard);
-    if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
-  }
-  (op.refused() == Status::too_large ? op.count().store_too_large : op.count().store_no_memory).add();
-  return op.finish(op.refused());
-}
-
 // Whether an earlier query of the strip has a hit on the item: its value is copied when the strip is answered.
 bool is_read_by_strip(const Operation& op, const Item* item) noexcept {
 #if defined(TANDEM_CANARY)
@@ -73,6 +62,16 @@ bool fill_slot(const Operation& op) noexcept {
 }
 
 }  // namespace
+
+Settled refuse_store(const Operation& op) noexcept {
+  if (op.q.removes_if_refused()) {
+    Index::Guard guard = op.index().lock(op.f);
+    const Found at = find(op, guard);
+    if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
+  }
+  (op.refused() == Status::too_large ? op.count().store_too_large : op.count().store_no_memory).add();
+  return op.finish(op.refused());
+}
 
 Settled store(const Operation& op) noexcept {
   if (op.refused() != Status::none) return refuse_store(op);

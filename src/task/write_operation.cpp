@@ -19,6 +19,9 @@ namespace {
 // version that was read first: so nothing that was copied while it was rewritten is published.
 Settled concatenate(const Operation& op) noexcept {
   const Query& q = op.q;
+  // Memory comes first, as in memcached: without it nothing is said of the key. (An item that would become too large is
+  // answered as an absent one is.)
+  if (op.refused() == Status::out_of_memory) return refuse_store(op);
   for (;;) {
     ItemVersion seen;
     Item* const old = op.index().find(op.f, q.key_view(), seen, op.candidate());
@@ -80,7 +83,10 @@ Settled arithmetic(const Operation& op) noexcept {
       if (s == Settled::done) count_arithmetic(op, false);
       return s;
     }
-    if (op.refused() != Status::none) return op.finish(Status::out_of_memory);
+    if (op.refused() != Status::none) {
+      op.r.outcome |= outcome::created;  // what there was no memory for
+      return op.finish(Status::out_of_memory);
+    }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, q.value_bytes))) return Settled::needs_slot;
     Item* const item =
         op.heap().format(op.slot(), q.key_view(), 0, q.value_bytes, 0, op.strip.now_s, q.has(option::binary_key));
@@ -94,10 +100,11 @@ Settled arithmetic(const Operation& op) noexcept {
     return op.finish(Status::number);
   }
   const std::uint64_t old_bytes = op.heap().value_bytes(at.good);
-  if (old_bytes == 0) return op.finish(Status::not_a_number);  // before the CAS id is looked at, as memcached does
+  // What can be no number is refused before the CAS id is looked at, as memcached does.
+  if (old_bytes == 0 || at.good->is_huge()) return op.finish(Status::not_a_number);
   if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.seen) != q.cas) return op.finish(Status::exists);
   std::uint64_t number = 0;
-  const bool is_number = !at.good->is_huge() && read_item_number(at.good, number);
+  const bool is_number = read_item_number(at.good, number);
   if (TD_UNLIKELY(!is_still(at.good, at.seen))) return Settled::changed;
   if (!is_number) return op.finish(Status::not_a_number);
   if (op.refused() != Status::none) return op.finish(Status::out_of_memory);

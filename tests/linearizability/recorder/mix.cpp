@@ -42,6 +42,7 @@ void Mix::draw_hot(Operation& o, bool numbers) {
            : dice < 97 ? (numbers ? Kind::decrement : Kind::prepend)
            : dice < 99 ? Kind::touch
                        : Kind::increment;  // also of what is no number
+  if (options_.touch_percent != 0 && percent(options_.touch_percent)) o.kind = Kind::touch;
   if (o.kind == Kind::cas) {
     const auto seen = cas_.find(o.key);
     if (seen == cas_.end()) {
@@ -78,6 +79,10 @@ void Mix::draw_value(Operation& o, bool number) {
   }
   if ((stores || o.kind == Kind::touch) && percent(options_.expiry_percent))
     o.ttl_s = 1 + static_cast<std::uint32_t>(random_() % 3);
+  // Long times are far from each other: what is left of one says which operation it is from.
+  if ((stores || o.kind == Kind::touch) && o.ttl_s == 0 && details_() % 2 == 0)
+    o.ttl_s = 3000 + 20 * static_cast<std::uint32_t>(details_() % 100'000);
+  if (stores && details_() % 2 == 0) o.flags = static_cast<std::uint32_t>(details_());
 }
 
 // Of one of two lengths in one size class: sets of the same rewrite the item, of the other one they go beside it.

@@ -24,6 +24,7 @@ struct MixOptions {
   std::uint32_t old_percent = 5;         // operations on hot keys of the past
   std::uint32_t rewrite_percent = 60;    // of values that have all one length, so that sets rewrite them in place
   std::uint32_t expiry_percent = 0;      // of stores and touches
+  std::uint32_t touch_percent = 0;       // of operations on hot keys, beside those of the usual mix
   std::uint32_t flush_every = 0;         // bursts of a client; 0: never
 };
 
@@ -50,7 +51,11 @@ class HotKeys {
 class Mix {
  public:
   Mix(const MixOptions& options, HotKeys& hot, std::uint32_t client)
-      : options_(options), hot_(hot), client_(client), random_(options.seed * 1'000'003 + client) {}
+      : options_(options),
+        hot_(hot),
+        client_(client),
+        random_(options.seed * 1'000'003 + client),
+        details_(options.seed * 1'000'033 + client) {}
 
   std::vector<Operation> burst();
   // Remembers what later operations need of the answers.
@@ -74,6 +79,7 @@ class Mix {
   HotKeys& hot_;
   const std::uint32_t client_;
   std::mt19937_64 random_;
+  std::mt19937_64 details_;  // of flags and long times: what is asked for does not depend on them
   std::uint64_t generation_ = 0, bursts_ = 0, values_ = 0, ballast_ = 0;
   std::unordered_map<std::string, std::uint64_t> cas_;  // last seen
 };
