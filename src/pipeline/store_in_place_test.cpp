@@ -200,14 +200,13 @@ TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
     }
   });
   std::uint64_t last = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 20'000 || sets.load(std::memory_order_relaxed) < 100; ++i) {
     add(Opcode::arithmetic, "n");
     const Answer a = one();
     ASSERT_EQ(a.status, Status::number);
     ASSERT_TRUE(a.number == last + 1 || a.number / apart > last / apart) << a.number << " after " << last;
     last = a.number;
   }
-  EXPECT_GT(sets.load(), 0u);
 }
 
 }  // namespace
