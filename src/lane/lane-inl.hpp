@@ -432,9 +432,13 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // --- the schedule
 
-// The output is full: goes on with the first query that is not answered, in another run. False: all are.
+// Strips between parsing and the answers.
+inline constexpr std::uint32_t lead = 4;
+
+// The output is full: ends the run with the first query of strips from `k` on that is not answered. False: all that were
+// parsed are.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  for (std::uint32_t strips = 0; strips < s.ring.size() - 1; ++strips, ++k) {
+  for (const std::uint32_t end = k + lead; k != end; ++k) {
     const Strip& strip = s.ring[k % s.ring.size()];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
       if (s.segments[strip.segment(i)].stopped) continue;
@@ -452,9 +456,10 @@ inline void run(State& s) {
     if constexpr (Timed) s.laps->lap(task);
   };
   for (Strip& strip : s.ring) strip.count = 0;
-  // Turn k answers strip k - 4, and parses strip k. A strip that is not full is the last.
+  static_assert(State::ring_strips > lead);
+  // Turn k answers strip k - lead, and parses strip k. A strip that is not full is the last.
   std::uint32_t last = ~std::uint32_t{0};
-  for (std::uint32_t k = 0; k <= last + 4 || last == ~std::uint32_t{0}; ++k) {
+  for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
     const auto strip = [&s](std::uint32_t number) -> Strip& { return s.ring[number % s.ring.size()]; };
     Strip& parsed = strip(k);
     parsed.count = 0;
@@ -467,7 +472,7 @@ inline void run(State& s) {
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
     Strip& searched = strip(k - 2);
     searched.left = 0;
-    Strip& answered = strip(k - 4);
+    Strip& answered = strip(k - lead);
     if (hashed.count != 0) {
       for (std::uint32_t i = 0; i < strip_queries; ++i) prefetch_bucket(s, hashed, i);
     }
@@ -478,7 +483,7 @@ inline void run(State& s) {
     lap(Task::index);
     if (TD_LIKELY(answered.count != 0)) {
       answer<Timed>(s, answered);
-      if (TD_UNLIKELY(s.out->size() >= s.output_bytes_max) && leave_before(s, k - 3)) return;
+      if (TD_UNLIKELY(s.out->size() >= s.output_bytes_max) && leave_before(s, k - lead + 1)) return;
     }
   }
 }
