@@ -32,8 +32,11 @@ endif()
 
 add_custom_target(tandem_cuda_programs)  # what can only be run beside a GPU, or is tested there, too
 
-# tandem_cuda(LAYER): the objects of its .cu files, which the layer `device` links; a program of each *_bench.cu.
-function(tandem_cuda name)
+# tandem_cuda(NAME TARGET): the layer's .cu files, whose objects it links, with the runtime; a program of each *_bench.cu.
+function(tandem_cuda name layer)
+  if(name STREQUAL "device")
+    tandem_cuda_runtime(${layer})
+  endif()
   tandem_sources(sources "src/${name}/*.cu")
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "_bench\\.cu$")
@@ -44,6 +47,8 @@ function(tandem_cuda name)
   add_library(tandem_${name}_cuda OBJECT ${sources})
   tandem_cuda_flags(tandem_${name}_cuda)
   set_property(GLOBAL APPEND PROPERTY TANDEM_CUDA_OBJECTS $<TARGET_OBJECTS:tandem_${name}_cuda>)
+  # Objects, not an archive of them: so CMake links with the C++ compiler.
+  target_link_libraries(${layer} PUBLIC $<TARGET_OBJECTS:tandem_${name}_cuda>)
   foreach(source IN LISTS benches)
     cmake_path(GET source STEM bench)
     add_executable(${bench} EXCLUDE_FROM_ALL ${source})
@@ -59,6 +64,7 @@ endfunction()
 
 function(tandem_cuda_flags target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_compile_definitions(${target} PRIVATE TANDEM_CUDA=1)
   target_compile_options(${target} PRIVATE
     --expt-relaxed-constexpr -Werror=all-warnings -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra,-Werror)
 endfunction()
@@ -67,11 +73,8 @@ function(tandem_cuda_link target scope)
   target_link_libraries(${target} ${scope} ${TANDEM_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
 endfunction()
 
-# tandem_cuda_runtime(TARGET): it calls the runtime, and launches what the layers up to it compiled.
+# tandem_cuda_runtime(TARGET): it calls the runtime.
 function(tandem_cuda_runtime target)
-  get_property(objects GLOBAL PROPERTY TANDEM_CUDA_OBJECTS)
   target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  # Objects, not an archive of them: so CMake links with the C++ compiler.
-  target_link_libraries(${target} PUBLIC ${objects})
   tandem_cuda_link(${target} PUBLIC)
 endfunction()

@@ -29,7 +29,7 @@ install(FILES ${texts}/tandem.toml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 CO
 install(FILES ${texts}/tandem.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tandem
   COMPONENT server)
 install(FILES ${texts}/tandem.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT server)
-install(FILES deploy/tandem.toml CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT server)
+install(FILES deploy/tandem.toml CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT server)
 
 # What depends on the prefix, which is known only when files are installed.
 configure_file(cmake/install_service.cmake.in ${PROJECT_BINARY_DIR}/install_service.cmake @ONLY)

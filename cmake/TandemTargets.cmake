@@ -72,6 +72,8 @@ function(tandem_net_variants)
   endforeach()
 endfunction()
 
+set_source_files_properties(src/store/c_store.cpp PROPERTIES COMPILE_DEFINITIONS TANDEM_VERSION="${PROJECT_VERSION}")
+
 # tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
 function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.
@@ -109,7 +111,7 @@ function(tandem_layer line)
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/main)\\.cpp$")
 
   if(name STREQUAL "monitor" AND NOT TANDEM_HTTP)
-    list(FILTER sources EXCLUDE REGEX "/(http_server|metrics|page)\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/(http_server|metrics|exporter_metrics|page)\\.cpp$")
     set(tests)
   else()
     list(FILTER sources EXCLUDE REGEX "/no_http\\.cpp$")
@@ -147,10 +149,7 @@ function(tandem_layer line)
   tandem_libraries_of(${name} ${layer})
 
   if(TANDEM_CUDA)
-    tandem_cuda(${name})
-    if(name STREQUAL "device")
-      tandem_cuda_runtime(${layer})
-    endif()
+    tandem_cuda(${name} ${layer})
   endif()
 
   if(name STREQUAL "cli" AND EXISTS ${PROJECT_SOURCE_DIR}/${dir}/main.cpp)
@@ -190,9 +189,9 @@ function(tandem_layer line)
     # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers
     # tests of fewer rounds are some of them, too.)
     if(name MATCHES "^(protocol|net|bench/load|monitor|cli|${measuring})$" OR
-       (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|index|device|planner)$"))
+       (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|device|index|placement|planner)$"))
       target_compile_options(${stem}_test PRIVATE -O0)
-    elseif(name MATCHES "^(heap|index|device|pipeline|store|bench/workload)$")
+    elseif(name MATCHES "^(heap|device|index|placement|pipeline|store|bench/workload)$")
       target_compile_options(${stem}_test PRIVATE -O1)
     endif()
     if(NOT TANDEM_SANITIZE)  # whose reports name lines
@@ -201,8 +200,8 @@ function(tandem_layer line)
     if(name STREQUAL "net")
       tandem_net_variants()
     endif()
-    if(TANDEM_CUDA AND name STREQUAL "device")
-      add_dependencies(tandem_cuda_programs device_test)
+    if(TANDEM_CUDA AND name MATCHES "^(device|index|placement)$")
+      add_dependencies(tandem_cuda_programs ${name}_test)
     endif()
   endif()
   if(benches AND NOT TANDEM_STATIC)

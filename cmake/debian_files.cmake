@@ -1,11 +1,12 @@
 # Run by CPack before it packs: what Debian wants of files that `make install` leaves plain.
-foreach(pair "server tandem" "devel tandem-dev")
+foreach(pair "server tandem" "library ${CPACK_TANDEM_LIBRARY}" "devel tandem-dev")
   separate_arguments(pair)
   list(GET pair 0 component)
   list(GET pair 1 name)
   set(root "${CPACK_TEMPORARY_DIRECTORY}/${component}")
   set(doc "${root}/usr/share/doc/${name}")
-  file(COPY "${CPACK_TANDEM_CHANGELOG}" DESTINATION "${doc}")
+  file(COPY "${CPACK_TANDEM_CHANGELOG}" "${CPACK_TANDEM_COPYRIGHT}" DESTINATION "${doc}")
+  file(REMOVE "${doc}/LICENSE")  # every Debian system has the text, and `copyright` names it
   if(EXISTS "${doc}/CHANGELOG.md")
     file(RENAME "${doc}/CHANGELOG.md" "${doc}/changelog")
     file(COPY "${doc}/tandem.toml" DESTINATION "${doc}/examples")

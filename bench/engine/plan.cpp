@@ -7,6 +7,7 @@
 #include "device/sim/sim_device.hpp"
 #include "pipeline/device_batches.hpp"
 #include "pipeline/executor.hpp"
+#include "placement/prove_kernels.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -62,7 +63,10 @@ Devices gpus(unsigned count) {
   if (count > found.count)
     throw std::runtime_error("of " + std::to_string(count) + " GPUs there are " + std::to_string(found.count));
   Devices devices;
-  for (unsigned i = 0; i < count; ++i) devices.push_back(make_cuda_device(i));
+  for (unsigned i = 0; i < count; ++i) {
+    devices.push_back(make_cuda_device(i));
+    prove_kernels(*devices.back());
+  }
   return devices;
 }
 

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "index/shard.hpp"
+#include "placement/prove_kernels.hpp"
 #include "planner/planner.hpp"
 
 namespace tandem::cli {
@@ -39,7 +40,10 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
       say(fmt::format("no GPU {}: there {} {}", first + count - 1, found.count == 1 ? "is" : "are", found.count));
       return {};
     }
-    for (std::uint32_t i = 0; i < count; ++i) devices.push_back(make_cuda_device(first + i));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      devices.push_back(make_cuda_device(first + i));
+      prove_kernels(*devices.back());
+    }
     return devices;
   } catch (const std::exception& error) {
     say(fmt::format("the GPU is not used: {}", error.what()));

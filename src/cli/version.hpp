@@ -5,6 +5,6 @@
 namespace tandem::cli {
 
 inline constexpr std::string_view version = "0.1.0";
-inline constexpr std::string_view version_date = "2026-11-22";  // of the manual pages
+inline constexpr std::string_view version_date = "2026-11-24";  // of the release
 
 }  // namespace tandem::cli

@@ -18,4 +18,15 @@ std::string_view name_of(DeviceStatus status) noexcept {
   return "unknown";
 }
 
+std::byte* HostMemory::place_of(std::uint64_t address, bool to_write) const noexcept {
+  for (std::size_t looked = 0; looked < ranges_.size(); ++looked) {
+    const std::size_t i = (next_ + looked) % ranges_.size();
+    const MemoryRange& range = ranges_[i];
+    if (address < range.address || address - range.address >= range.bytes || (to_write && !range.written)) continue;
+    next_ = i;
+    return places_[i] + (address - range.address);
+  }
+  return nullptr;
+}
+
 }  // namespace tandem

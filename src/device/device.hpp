@@ -1,5 +1,6 @@
-// An accelerator: memory of its own, queues of work (streams), and the kernels that Tandem runs there. Two kinds:
-// `cuda` (device/cuda), and `sim` (device/sim), a device in software with faults on demand, for machines without a GPU.
+// An accelerator: memory of its own, and queues of work (streams): copies, and kernels (kernel.hpp) that others define.
+// Two kinds: `cuda` (device/cuda), and `sim` (device/sim), a device in software with faults on demand, for machines
+// without a GPU.
 //
 // Errors are values, since whoever meets one goes on without the device: `lost` is for ever, and everything that is
 // asked of a lost device answers it at once. Nothing here throws but the makers of devices, memory and streams
@@ -17,10 +18,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/fingerprint.hpp"
-#include "heap/item.hpp"
-#include "index/cell.hpp"
-#include "index/item_images.hpp"
+#include "device/device_ptr.hpp"
+#include "device/kernel.hpp"
 
 namespace tandem {
 
@@ -40,41 +39,6 @@ class DeviceError : public std::runtime_error {
 
  private:
   DeviceStatus status_;
-};
-
-// An address as a device sees it: of its own memory, or of pinned host memory. The host must not follow it.
-template <class T>
-class DevicePtr {
- public:
-  constexpr DevicePtr() noexcept = default;
-  explicit constexpr DevicePtr(std::uint64_t address) noexcept : address_(address) {}
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
-  constexpr DevicePtr(DevicePtr<U> other) noexcept : address_(other.address()) {}
-
-  constexpr std::uint64_t address() const noexcept { return address_; }
-  explicit constexpr operator bool() const noexcept { return address_ != 0; }
-  friend constexpr DevicePtr operator+(DevicePtr p, std::uint64_t elements) noexcept {
-    return DevicePtr(p.address_ + elements * sizeof(T));
-  }
-  friend constexpr bool operator==(DevicePtr, DevicePtr) = default;
-
- private:
-  std::uint64_t address_ = 0;
-};
-
-// A table in a device's memory: what IndexView is to the host.
-struct DeviceIndex {
-  DevicePtr<Bucket> buckets;
-  std::uint32_t mask = 0;  // buckets - 1
-};
-
-// Images of items in a device's memory: what ItemImages is to its kernels.
-struct DeviceImages {
-  DevicePtr<Granule> granules;
-  DevicePtr<std::uint32_t> marks;
-  std::uint32_t count = 0;  // granules; 0: there are none
-  std::uint32_t item_granules = 0;
 };
 
 struct DeviceInfo {
@@ -105,44 +69,12 @@ class Stream {
                                                   std::uint64_t bytes) noexcept = 0;
   [[nodiscard]] virtual DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept = 0;
 
-  // --- kernels. Arrays may lie in the device's memory or in pinned memory.
-
-  // Of several batches in one launch: location[i]: of the first cell with f[i]'s signature in its two buckets, or
-  // no_location; and the images of the items there, for parts that ask for them. The bit `accessed` of an image says
-  // whether a search has copied it since its mark was cleared, by apply_images() or by zero(). REQUIRES: parts <=
-  // search_parts_max.
-  [[nodiscard]] virtual DeviceStatus search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
-                                                  std::uint32_t parts) noexcept = 0;
-  // One batch, without images.
-  [[nodiscard]] DeviceStatus search(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
-                                    std::uint32_t count) noexcept {
-    const SearchPart part{f.address(), location.address(), count};
-    return search_parts(index, {}, &part, 1);
+  // Queues the kernel with these arguments, which are copied. The memory that they name may be the device's or pinned.
+  // ok and nothing queued if there is no work in them.
+  template <KernelArguments A>
+  [[nodiscard]] DeviceStatus launch(const Kernel<A>& kernel, const std::type_identity_t<A>& arguments) noexcept {
+    return launch(KernelLaunch(kernel, arguments));
   }
-  // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
-  // the batch twice.
-  [[nodiscard]] virtual DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f,
-                                            DevicePtr<const Location> location, DevicePtr<std::uint8_t> done,
-                                            std::uint32_t count) noexcept = 0;
-  // done[i]: 1 if the cell of this fingerprint and location was removed.
-  [[nodiscard]] virtual DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f,
-                                           DevicePtr<const Location> location, DevicePtr<std::uint8_t> done,
-                                           std::uint32_t count) noexcept = 0;
-  // In two passes: every change whose cell (f's signature, from) is in one of f's buckets makes it (signature, to), or
-  // empty if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when there was
-  // nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the same
-  // `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the
-  // table already. A search that runs meanwhile, on another stream, may miss a key that is moved to make room.
-  [[nodiscard]] virtual DeviceStatus change(DeviceIndex index, DevicePtr<const CellChange> changes,
-                                            DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept = 0;
-  // Stores each cell; of several for one cell the last one in `cells` counts. `winners`: 4 bytes for each cell of the
-  // table, all zero before and after. Cells beyond the table are left out.
-  [[nodiscard]] virtual DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners,
-                                           DevicePtr<const DirtyCell> cells, std::uint32_t count) noexcept = 0;
-  // Stores granules[i] at location[i] and clears its mark; of several for one location any counts. Locations beyond the
-  // images are left out.
-  [[nodiscard]] virtual DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,
-                                                  DevicePtr<const Granule> granules, std::uint32_t count) noexcept = 0;
 
   // --- order and completion
 
@@ -159,6 +91,9 @@ class Stream {
   [[nodiscard]] virtual DeviceStatus after(Stream& other, DeviceMark mark) noexcept = 0;
   // Device time between two marks of this stream that are done, in ns; 0 when it cannot be known.
   [[nodiscard]] virtual std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept = 0;
+
+ private:
+  virtual DeviceStatus launch(const KernelLaunch& launch) noexcept = 0;
 };
 
 struct PinnedBlock {
@@ -190,6 +125,8 @@ class Device {
 
   virtual bool lost() const noexcept = 0;
   virtual std::string lost_reason() const = 0;  // in words; empty: it is not lost
+  // What the driver said of the last call that did not work, also of one that left the device in use; empty: nothing.
+  virtual std::string last_error() const { return {}; }
   // Makes it lost: nobody waits for it any more. For a device that does not answer in time.
   virtual void abandon() noexcept = 0;
 };

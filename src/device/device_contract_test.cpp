@@ -116,136 +116,10 @@ TEST_P(DeviceContract, CopiesAndZeroes) {
 }
 
 TEST_P(DeviceContract, NothingToDoIsDone) {
-  const TestedTable table(*device, *stream, 2);
-  const DeviceIndex index = table.index();
   EXPECT_EQ(stream->copy_to_device({}, nullptr, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->copy_to_host(nullptr, {}, 0), DeviceStatus::ok);
   EXPECT_EQ(stream->zero({}, 0), DeviceStatus::ok);
-  EXPECT_EQ(stream->search(index, {}, {}, 0), DeviceStatus::ok);
-  EXPECT_EQ(stream->insert(index, {}, {}, {}, 0), DeviceStatus::ok);
-  EXPECT_EQ(stream->erase(index, {}, {}, {}, 0), DeviceStatus::ok);
-  EXPECT_EQ(stream->change(index, {}, {}, 0), DeviceStatus::ok);
-  EXPECT_EQ(stream->apply(index, table.winners(), {}, 0), DeviceStatus::ok);
   EXPECT_EQ(finish(*stream), DeviceStatus::ok);
-}
-
-// --- kernels
-
-TEST_P(DeviceContract, SearchAnswersAsTheHostDoes) {
-  for (const std::uint32_t buckets : {2u, 64u, contract_effort * 2048}) {
-    for (const double load : {0.0, 0.5, 0.9, 0.95}) {
-      for (const std::uint32_t signatures : {0u, 500u}) {
-        SCOPED_TRACE(testing::Message() << buckets << " buckets, load " << load << ", signatures " << signatures);
-        const CheckTable host(buckets);
-        const auto keys = static_cast<std::uint32_t>(load * buckets * bucket_cells);
-        for (std::uint32_t key = 0; key < keys; ++key)
-          (void)cuckoo_scalar.insert(host.view(), check_fingerprint(key, signatures), key + 1);
-        const TestedTable table(*device, *stream, buckets);
-        upload(table.buckets(), host.view().buckets, buckets);
-
-        // Keys of the table and others, also of signatures that it has elsewhere.
-        const std::uint32_t count = keys * 2 + 33;
-        Random random(load > 0.7 ? 3 : 2);
-        std::vector<Fingerprint> f(count);
-        for (auto& one : f) one = check_fingerprint(random.below(count), signatures);
-        std::vector<Location> expected(count);
-        cuckoo_scalar.search_in_turn(host.view(), f.data(), count, expected.data(), nullptr);
-
-        const PinnedArray<Fingerprint> f_pinned = pinned(f);
-        const PinnedArray<Location> location_pinned = pinned(std::vector<Location>(count, 0xffffffff));
-        ASSERT_EQ(stream->search(table.index(), f_pinned.at(), location_pinned.at(), count), DeviceStatus::ok);
-        ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), location_pinned.data()));
-
-        const DeviceArray<Fingerprint> f_array(*device, count);
-        const DeviceArray<Location> location_array(*device, count);
-        upload(f_array.at(), f.data(), count);
-        ASSERT_EQ(stream->search(table.index(), f_array.at(), location_array.at(), count), DeviceStatus::ok);
-        EXPECT_EQ(download(location_array.at(), count), expected);
-      }
-    }
-  }
-}
-
-TEST_P(DeviceContract, InsertsAndRemovesAtHighLoad) {
-  constexpr std::uint32_t buckets = contract_effort * 1024;
-  constexpr auto target = static_cast<std::uint32_t>(0.95 * buckets * bucket_cells);
-  for (const std::uint32_t signatures : {0u, 3000u}) {
-    SCOPED_TRACE(testing::Message() << "signatures " << signatures);
-    DeviceChurn churn(*device, *stream, buckets, signatures);
-    Random random(signatures + 5);
-    for (std::uint32_t left = target; left > 0;) {
-      const std::uint32_t count = std::min(left, 1 + random.below(target / 8));
-      ASSERT_NO_FATAL_FAILURE(churn.insert(count));
-      left -= count;
-    }
-    EXPECT_LE(churn.refused(), target / 1000);
-    ASSERT_NO_FATAL_FAILURE(churn.check(download(churn.table().buckets(), buckets)));
-    for (int round = 0; round < 10; ++round) {
-      ASSERT_NO_FATAL_FAILURE(churn.erase(target / 4, random));
-      if (churn.items() < target) {
-        ASSERT_NO_FATAL_FAILURE(churn.insert(target - static_cast<std::uint32_t>(churn.items())));
-      }
-      ASSERT_NO_FATAL_FAILURE(churn.check(download(churn.table().buckets(), buckets)));
-    }
-    EXPECT_GT(churn.items(), target * 99 / 100);
-  }
-}
-
-TEST_P(DeviceContract, InsertSaysWhenTheTableIsFull) {
-  DeviceChurn churn(*device, *stream, 2, 0);
-  for (int key = 0; key < 20; ++key) ASSERT_NO_FATAL_FAILURE(churn.insert(1));
-  EXPECT_EQ(churn.items(), 16u);
-  EXPECT_EQ(churn.refused(), 4u);
-  ASSERT_NO_FATAL_FAILURE(churn.check(download(churn.table().buckets(), 2)));
-}
-
-TEST_P(DeviceContract, EraseRemovesAKeyOnce) {
-  const TestedTable table(*device, *stream, 64);
-  constexpr std::uint32_t count = 1000;
-  const PinnedArray<Fingerprint> f = pinned(std::vector<Fingerprint>(count, check_fingerprint(1, 0)));
-  const PinnedArray<Location> location = pinned(std::vector<Location>(count, 77));
-  const PinnedArray<std::uint8_t> done = pinned(std::vector<std::uint8_t>(count, 9));
-  ASSERT_EQ(stream->insert(table.index(), f.at(), location.at(), done.at(), 1), DeviceStatus::ok);
-  ASSERT_EQ(stream->erase(table.index(), f.at(), location.at(), done.at(), count), DeviceStatus::ok);
-  ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-  EXPECT_EQ(std::count(done.data(), done.data() + count, 1), 1);
-  EXPECT_EQ(std::count(done.data(), done.data() + count, 0), count - 1);
-}
-
-TEST_P(DeviceContract, ApplyStoresTheLastOfSeveral) {
-  struct Case {
-    std::uint32_t buckets, count;
-    std::uint64_t range;  // of cells that are named
-  };
-  const std::uint64_t big = std::uint64_t{contract_effort} * 1024 * bucket_cells;
-  for (const Case c : {Case{2, 1000, 16}, Case{2, 5, 40}, Case{contract_effort * 1024, contract_effort * 20'000, big},
-                       Case{contract_effort * 1024, contract_effort * 20'000, 100},
-                       Case{contract_effort * 1024, contract_effort * 5'000, big * 2}}) {
-    SCOPED_TRACE(testing::Message() << c.buckets << " buckets, " << c.count << " cells of " << c.range);
-    const TestedTable table(*device, *stream, c.buckets);
-    std::vector<std::uint64_t> expected(table.cells());
-    const PinnedArray<DirtyCell> cells(*device, c.count);
-    const DeviceArray<DirtyCell> cells_array(*device, c.count);
-    Random random(c.count);
-    for (int round = 0; round < 6; ++round) {
-      for (std::uint32_t i = 0; i < c.count; ++i) {
-        cells[i] = {random.next() % c.range, random.next()};
-        if (random.below(50) == 0) cells[i].index = random.below(2) == 0 ? table.cells() : random.next() | 1ull << 40;
-        if (cells[i].index < expected.size()) expected[cells[i].index] = cells[i].bits;
-      }
-      DevicePtr<const DirtyCell> from = cells.at();
-      if (round % 2 == 1) {
-        ASSERT_EQ(stream->copy_to_device(cells_array.bytes_at(), cells.data(), cells.bytes()), DeviceStatus::ok);
-        from = cells_array.at();
-      }
-      ASSERT_EQ(stream->apply(table.index(), table.winners(), from, c.count), DeviceStatus::ok);
-      ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-      ASSERT_EQ(download(DevicePtr<std::uint64_t>(table.buckets().address()), table.cells()), expected);
-    }
-    const std::vector<std::uint32_t> winners = download(table.winners(), table.cells());
-    EXPECT_EQ(std::ranges::count(winners, 0u), static_cast<std::ptrdiff_t>(table.cells()));
-  }
 }
 
 // --- order and completion
@@ -335,47 +209,9 @@ TEST_P(DeviceContract, TellsTheTimeBetweenMarks) {
   EXPECT_EQ(stream->elapsed_ns(to, from), 0u);
 }
 
-TEST_P(DeviceContract, StreamsOfSeveralThreads) {
-  constexpr std::uint32_t buckets = contract_effort * 512;
-  const CheckTable host(buckets);
-  const auto keys = static_cast<std::uint32_t>(0.9 * buckets * bucket_cells);
-  for (std::uint32_t key = 0; key < keys; ++key)
-    (void)cuckoo_scalar.insert(host.view(), check_fingerprint(key, 0), key + 1);
-  const TestedTable table(*device, *stream, buckets);
-  upload(table.buckets(), host.view().buckets, buckets);
-  ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-
-  const auto work = [&](std::uint64_t seed) {
-    constexpr std::uint32_t count = 512;
-    const std::unique_ptr<Stream> own = device->make_stream();
-    const PinnedArray<Fingerprint> f(*device, count);
-    const PinnedArray<Location> location(*device, count);
-    Random random(seed);
-    for (int round = 0; round < 200; ++round) {
-      std::vector<std::uint32_t> key(count);
-      for (std::uint32_t i = 0; i < count; ++i) f[i] = check_fingerprint(key[i] = random.below(keys * 2), 0);
-      ASSERT_EQ(own->search(table.index(), f.at(), location.at(), count), DeviceStatus::ok);
-      ASSERT_EQ(finish(*own), DeviceStatus::ok);
-      for (std::uint32_t i = 0; i < count; ++i)
-        ASSERT_TRUE(location[i] == key[i] + 1 || (location[i] == no_location && key[i] >= keys));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (std::uint64_t i = 0; i < 4; ++i) threads.emplace_back(work, i + 10);
-  // Meanwhile what is stored changes nothing: cells as they are, and one that no key names.
-  const PinnedArray<DirtyCell> cells(*device, 2000);
-  for (std::uint32_t i = 0; i < 2000; ++i) cells[i] = {i, host.view().buckets[i / bucket_cells].cell[i % bucket_cells]};
-  for (int round = 0; round < 50; ++round) {
-    ASSERT_EQ(stream->apply(table.index(), table.winners(), cells.at(), 2000), DeviceStatus::ok);
-    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // --- loss
 
 TEST_P(DeviceContract, AbandonedIsLostForGood) {
-  const TestedTable table(*device, *stream, 1024);
   const PinnedArray<std::uint64_t> block(*device, 1 << 16);
   const DeviceArray<std::uint64_t> array(*device, 1 << 16);
   const DeviceMark before = stream->mark();
@@ -387,7 +223,6 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
   EXPECT_TRUE(device->lost());
   EXPECT_NE(device->lost_reason(), "");
   device->abandon();
-  const DeviceIndex index = table.index();
   EXPECT_EQ(stream->poll(before), DeviceStatus::lost);
   EXPECT_EQ(stream->poll(mark), DeviceStatus::lost);
   EXPECT_EQ(stream->wait(mark, 2min), DeviceStatus::lost);
@@ -396,12 +231,6 @@ TEST_P(DeviceContract, AbandonedIsLostForGood) {
   EXPECT_EQ(stream->copy_to_device(array.bytes_at(), block.data(), block.bytes()), DeviceStatus::lost);
   EXPECT_EQ(stream->copy_to_host(block.data(), array.bytes_at(), block.bytes()), DeviceStatus::lost);
   EXPECT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::lost);
-  EXPECT_EQ(stream->search(index, {}, {}, 1), DeviceStatus::lost);
-  EXPECT_EQ(stream->insert(index, {}, {}, {}, 1), DeviceStatus::lost);
-  EXPECT_EQ(stream->erase(index, {}, {}, {}, 1), DeviceStatus::lost);
-  EXPECT_EQ(stream->change(index, {}, {}, 1), DeviceStatus::lost);
-  EXPECT_EQ(stream->apply(index, table.winners(), {}, 1), DeviceStatus::lost);
-  EXPECT_EQ(stream->search(index, {}, {}, 0), DeviceStatus::lost);
   EXPECT_EQ(other->after(*stream, mark), DeviceStatus::lost);
   EXPECT_EQ(device->memory_free_bytes(), 0u);
   const auto status_of = [](const auto& call) {

@@ -5,8 +5,8 @@
 // it is claimed by a compare-and-swap.
 #include <bit>
 
+#include "index/cuckoo/lanes_scalar.hpp"
 #include "index/index.hpp"
-#include "index/lanes_scalar.hpp"
 
 namespace tandem {
 

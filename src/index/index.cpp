@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/hash.hpp"
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 namespace tandem {
 

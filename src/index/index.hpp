@@ -17,11 +17,11 @@
 #include "base/memory_budget.hpp"
 #include "heap/heap.hpp"
 #include "index/change_log.hpp"
-#include "index/cuckoo.hpp"
+#include "index/cuckoo/cuckoo.hpp"
+#include "index/cuckoo/table.hpp"
 #include "index/overlay.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
-#include "index/table.hpp"
 
 namespace tandem {
 

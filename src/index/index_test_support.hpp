@@ -14,7 +14,7 @@
 
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
-#include "index/cuckoo_check.hpp"
+#include "index/cuckoo/cuckoo_check.hpp"
 #include "index/index.hpp"
 
 namespace tandem {

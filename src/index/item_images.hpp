@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/device_ptr.hpp"
 #include "heap/item.hpp"
-#include "index/cell.hpp"
+#include "index/cuckoo/cell.hpp"
 
 namespace tandem {
 
@@ -24,6 +25,14 @@ struct ItemImages {
   std::uint32_t item_granules;  // of an item with an image, at most; at most image_granules_limit
 };
 static_assert(std::is_trivially_copyable_v<ItemImages>);
+
+// The same as the host names them.
+struct DeviceImages {
+  DevicePtr<Granule> granules;
+  DevicePtr<std::uint32_t> marks;
+  std::uint32_t count = 0;
+  std::uint32_t item_granules = 0;
+};
 
 TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
 

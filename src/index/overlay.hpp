@@ -39,7 +39,7 @@
 #include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
-#include "index/cell.hpp"
+#include "index/cuckoo/cell.hpp"
 #include "index/stripes.hpp"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/fingerprint.hpp"
-#include "index/cell.hpp"
+#include "index/cuckoo/cell.hpp"
 
 namespace tandem {
 

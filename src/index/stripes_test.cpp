@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "index/cell.hpp"
-#include "index/cuckoo_check.hpp"
+#include "index/cuckoo/cell.hpp"
+#include "index/cuckoo/cuckoo_check.hpp"
 
 namespace tandem {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "net/net_test_client.hpp"
 #include "tandem/getk.hpp"
 

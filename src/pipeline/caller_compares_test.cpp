@@ -3,7 +3,7 @@
 #include <random>
 #include <unordered_map>
 
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "pipeline/executor_fixture.hpp"
 
 namespace tandem {

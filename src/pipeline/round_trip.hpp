@@ -8,8 +8,8 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
-#include "device/device_side.hpp"
 #include "index/index.hpp"
+#include "placement/device_side.hpp"
 
 namespace tandem {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <thread>
 
-#include "device/replica.hpp"
 #include "device/sim/sim_device.hpp"
 #include "heap/heap.hpp"
-#include "index/replica_log.hpp"
+#include "placement/mirrored/replica.hpp"
+#include "placement/mirrored/replica_log.hpp"
 
 namespace tandem {
 namespace {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/yield.hpp"
+#include "index/cuckoo/table_kernels.hpp"
 
 namespace tandem {
 namespace {
@@ -216,21 +217,20 @@ void Scheduler::launch() noexcept {
   const ReplicaLaunch launched = replica_.drain();
   if (!launched.ready() || is_stuck()) return refuse_all();
 
-  SearchPart parts[search_parts_max];
   const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
+  SearchArguments search{
+      .index = launched.index, .images = launched.images, .parts = static_cast<std::uint32_t>(count)};
   const bool with_images = launched.images.count != 0;
-  std::uint64_t queries = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const DevicePart& b = *ready_[i];
-    parts[i] = {.fingerprints = b.fingerprints_.at().address(),
-                .locations = b.locations_.at().address(),
-                .count = b.queries_.load(std::memory_order_relaxed),
-                .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
-                .arena = b.arena_.at().address()};
-    queries += parts[i].count;
+    search.part[i] = {.fingerprints = b.fingerprints_.at().address(),
+                      .locations = b.locations_.at().address(),
+                      .count = b.queries_.load(std::memory_order_relaxed),
+                      .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
+                      .arena = b.arena_.at().address()};
   }
-  if (stream.search_parts(launched.index, launched.images, parts, static_cast<std::uint32_t>(count)) !=
-      DeviceStatus::ok) {
+  const std::uint64_t queries = search.queries();
+  if (stream.launch(search_table, search) != DeviceStatus::ok) {
     // A device that was lost in the middle may have it all the same.
     if (device_.lost()) {
       for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);

@@ -18,11 +18,11 @@
 
 #include "base/wakeup.hpp"
 #include "device/device.hpp"
-#include "device/device_side.hpp"
 #include "observe/counters.hpp"
 #include "pipeline/device_batch.hpp"
 #include "pipeline/round_trip.hpp"
 #include "pipeline/waiting.hpp"
+#include "placement/device_side.hpp"
 
 namespace tandem {
 

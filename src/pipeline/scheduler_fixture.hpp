@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/replica.hpp"
-#include "index/replica_log.hpp"
 #include "pipeline/device_batches.hpp"
+#include "placement/mirrored/replica.hpp"
+#include "placement/mirrored/replica_log.hpp"
 
 namespace tandem {
 

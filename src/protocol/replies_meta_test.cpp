@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "protocol/reply_expect.hpp"
 
 namespace tandem::protocol {

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "device/replica.hpp"
 #include "heap/memory_file.hpp"
 #include "observe/latency.hpp"
 #include "pipeline/schedulers.hpp"
+#include "placement/mirrored/replica.hpp"
 #include "store/crawler.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"

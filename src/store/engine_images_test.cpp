@@ -10,7 +10,7 @@
 
 #include "base/hash.hpp"
 #include "device/sim/sim_device.hpp"
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "pipeline/device_batches.hpp"
 #include "store/engine_fixture.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/sim/sim_device.hpp"
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "store/engine_fixture.hpp"
 #include "store/restart_fixture.hpp"
 

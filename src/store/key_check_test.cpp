@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "index/colliding_keys.hpp"
+#include "index/cuckoo/colliding_keys.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem {

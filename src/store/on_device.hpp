@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "device/device_table.hpp"
+#include "placement/on_device/device_table.hpp"
 #include "store/engine.hpp"
 
 namespace tandem {

@@ -1,7 +1,7 @@
 #include "task/key_compare.hpp"
 
 #include "base/bytes_equal.hpp"
-#include "index/replica_log.hpp"
+#include "placement/mirrored/replica_log.hpp"
 #include "task/write_operation.hpp"
 
 namespace tandem::task {

@@ -1,4 +1,4 @@
-"""Growth, as built (src/index/grow.cpp): one key while table A is copied into table B and then dropped.
+"""Growth, as built (src/index/cuckoo/grow.cpp): one key while table A is copied into table B and then dropped.
 
 The key has two cells in A (its two buckets there, a1 and a2) and one in B (b). Items are letters: X is there at first,
 in a2, and holds 1; Y and Z are writers' and hold 2 and 3.

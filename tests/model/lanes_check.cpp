@@ -1,6 +1,6 @@
-// The differential check of src/index/cuckoo_test.cpp as a program of its own, for processors that the test framework
-// was not built for.
-#include "index/cuckoo_check.hpp"
+// The differential check of src/index/cuckoo/cuckoo_test.cpp as a program of its own, for processors that the test
+// framework was not built for.
+#include "index/cuckoo/cuckoo_check.hpp"
 
 int main() {
   struct Run {

@@ -9,7 +9,7 @@ lock          StripeLock's constructor; the look-up under it is Guard::find (src
 reserve       ChangeLog::reserve, from Guard::reserve, Logged (src/index/change_log.hpp)
 live, dead    Guard::put: state_word.store(live), then kill(old); Guard::erase: kill(old)
 cell          write_cell, or the compare-and-swap of Index::add_cell
-copy, clear   Index::move_cell (src/index/make_room.cpp)
+copy, clear   Index::move_cell (src/index/cuckoo/make_room.cpp)
 commit        ChangeLog::commit
 launch        ChangeLog::launch, read by Guard's destructor or by move_cell after the commit
 unlock        StripeLock::unlock_changed: launch stamp, next version and the free lock in one store

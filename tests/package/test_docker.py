@@ -49,7 +49,17 @@ def test_the_command_serves_and_the_health_check_sees_it() -> None:
 def test_what_the_build_reads_is_not_ignored() -> None:
     kept = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     assert all((ROOT / name).exists() for name in kept)
-    for name in ("CMakeLists.txt", "Makefile", "cmake", "deploy", "include", "scripts", "src", "CHANGELOG.md"):
+    for name in (
+        "CMakeLists.txt",
+        "Makefile",
+        "cmake",
+        "deploy",
+        "include",
+        "scripts",
+        "src",
+        "CHANGELOG.md",
+        "LICENSE",
+    ):
         assert name in kept, name
 
 

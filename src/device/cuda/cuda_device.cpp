@@ -33,11 +33,8 @@ class CudaDevice final : public Device {
   void release_pinned(PinnedBlock block) noexcept override;
   bool lost() const noexcept override { return core_->lost(); }
   std::string lost_reason() const override;
+  std::string last_error() const override;
   void abandon() noexcept override { core_->abandon(); }
-
-  // Runs each kernel once: whether there is code for this GPU is not known before, and its loading takes milliseconds
-  // and may wait for what runs. Throws DeviceError.
-  void try_kernels();
 
  private:
   const std::shared_ptr<cuda::Core> core_;
@@ -106,58 +103,9 @@ std::string CudaDevice::lost_reason() const {
   return cuda::status_of(error) == DeviceStatus::lost ? cudaGetErrorString(error) : "it was given up";
 }
 
-void CudaDevice::try_kernels() {
-  const DeviceArray<Bucket> buckets(*this, 2);
-  const DeviceArray<std::uint32_t> winners(*this, 2 * bucket_cells);
-  const PinnedArray<Fingerprint> f(*this, 1);
-  const PinnedArray<Location> location(*this, 1), nowhere(*this, 1);
-  const PinnedArray<std::uint8_t> done(*this, 1);
-  const PinnedArray<CellChange> changes(*this, 2);
-  const PinnedArray<std::uint8_t> changed(*this, 2);
-  const PinnedArray<DirtyCell> cells(*this, 1);
-  const DeviceArray<Granule> granules(*this, 2);
-  const DeviceArray<std::uint32_t> marks(*this, 1);
-  const PinnedArray<Granule> item(*this, 1);
-  const PinnedArray<std::uint32_t> image(*this, 1);
-  const PinnedArray<Location> item_at(*this, 1);
-  const DeviceImages images{granules.at(), marks.at(), 2, 1};
-  const std::unique_ptr<Stream> stream = make_stream();
-  const DeviceIndex index{buckets.at(), 1};
-  f[0] = {1, 0};
-  location[0] = nowhere[0] = 1;
-  done[0] = 0;
-  changes[0] = {f[0], 0, 2};
-  changes[1] = {f[0], 2, 0};
-  changed[0] = changed[1] = 0;
-  cells[0] = {0, 0};
-  item[0] = {{static_cast<std::uint64_t>(ItemState::live), 0, 0, 0}};
-  item_at[0] = 1;
-  image[0] = 2;
-  DeviceStatus status = stream->zero(buckets.bytes_at(), buckets.bytes());
-  const auto then = [&status](DeviceStatus next) {
-    if (status == DeviceStatus::ok) status = next;
-  };
-  then(stream->zero(winners.bytes_at(), winners.bytes()));
-  then(stream->zero(marks.bytes_at(), marks.bytes()));
-  then(stream->insert(index, f.at(), location.at(), done.at(), 1));
-  then(stream->apply_images(images, item_at.at(), item.at(), 1));
-  then(stream->search(index, f.at(), location.at(), 1));
-  const SearchPart part{f.at().address(), location.at().address(), 1, image.at().address(), item.at().address()};
-  then(stream->search_parts(index, images, &part, 1));
-  then(stream->erase(index, f.at(), location.at(), done.at(), 1));
-  then(stream->change(index, changes.at(), changed.at(), 1));
-  then(stream->change(index, changes.at(1), changed.at(1), 1));
-  then(stream->search(index, f.at(), nowhere.at(), 1));
-  then(stream->apply(index, winners.at(), cells.at(), 1));
-  if (status == DeviceStatus::ok) status = stream->wait(stream->mark(), std::chrono::seconds(30));
-  const bool changed_both = changed[0] == 1 && changed[1] == 1 && nowhere[0] == no_location;
-  if (status == DeviceStatus::ok && location[0] == 1 && image[0] == 1 && done[0] == 1 && changed_both) return;
+std::string CudaDevice::last_error() const {
   const cudaError_t error = core_->last_error();
-  abandon();
-  const std::string why = error != cudaSuccess              ? cudaGetErrorString(error)
-                          : status == DeviceStatus::pending ? "no answer in 30 s"
-                                                            : "a wrong answer";
-  throw DeviceError(DeviceStatus::failed, "GPU " + std::to_string(info().number) + " does not run the kernels: " + why);
+  return error == cudaSuccess ? std::string() : cudaGetErrorString(error);
 }
 
 }  // namespace
@@ -202,10 +150,6 @@ DeviceInfo cuda_device_info(std::uint32_t number) {
           .pci_bus_id = pci_bus_id.data()};
 }
 
-std::unique_ptr<Device> make_cuda_device(std::uint32_t number) {
-  auto device = std::make_unique<CudaDevice>(number);
-  device->try_kernels();
-  return device;
-}
+std::unique_ptr<Device> make_cuda_device(std::uint32_t number) { return std::make_unique<CudaDevice>(number); }
 
 }  // namespace tandem

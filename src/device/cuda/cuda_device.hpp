@@ -20,8 +20,8 @@ DeviceCount cuda_device_count();
 // Of GPU `number`, counted from 0. Throws DeviceError.
 DeviceInfo cuda_device_info(std::uint32_t number);
 
-// Throws DeviceError, also when the GPU is older than what Tandem's kernels are compiled for. At most one for each GPU
-// at a time: they would share its context, and be lost together.
+// Throws DeviceError. Whether the GPU has code for a kernel only its launch tells. At most one for each GPU at a time:
+// they would share its context, and be lost together.
 std::unique_ptr<Device> make_cuda_device(std::uint32_t number);
 
 }  // namespace tandem

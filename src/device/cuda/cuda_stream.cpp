@@ -6,8 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "index/cuckoo_cuda.cuh"
-
 namespace tandem::cuda {
 namespace {
 
@@ -20,11 +18,6 @@ constexpr std::chrono::nanoseconds pause_most = 1ms;
 template <class T>
 T* pointer(DevicePtr<T> at) noexcept {
   return reinterpret_cast<T*>(at.address());
-}
-
-IndexView view(DeviceIndex index) noexcept { return {pointer(index.buckets), index.mask}; }
-ItemImages view(const DeviceImages& images) noexcept {
-  return {pointer(images.granules), pointer(images.marks), images.count, images.item_granules};
 }
 
 }  // namespace
@@ -76,46 +69,10 @@ DeviceStatus CudaStream::zero(DevicePtr<std::byte> at, std::uint64_t bytes) noex
   return core_->check(cudaMemsetAsync(pointer(at), 0, bytes, stream_));
 }
 
-DeviceStatus CudaStream::search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
-                                      std::uint32_t parts) noexcept {
+DeviceStatus CudaStream::launch(const KernelLaunch& launch) noexcept {
   const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok) return bound;
-  return core_->check(search_on_device(view(index), view(images), part, parts, stream_));
-}
-
-DeviceStatus CudaStream::insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
-                                DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(insert_on_device(view(index), pointer(f), pointer(location), pointer(done), count, stream_));
-}
-
-DeviceStatus CudaStream::erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
-                               DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(erase_on_device(view(index), pointer(f), pointer(location), pointer(done), count, stream_));
-}
-
-DeviceStatus CudaStream::change(DeviceIndex index, DevicePtr<const CellChange> changes, DevicePtr<std::uint8_t> done,
-                                std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(change_on_device(view(index), pointer(changes), pointer(done), count, stream_));
-}
-
-DeviceStatus CudaStream::apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
-                               std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(apply_on_device(view(index), pointer(winners), pointer(cells), count, stream_));
-}
-
-DeviceStatus CudaStream::apply_images(const DeviceImages& images, DevicePtr<const Location> location,
-                                      DevicePtr<const Granule> granules, std::uint32_t count) noexcept {
-  const DeviceStatus bound = core_->bind();
-  if (bound != DeviceStatus::ok || count == 0) return bound;
-  return core_->check(apply_images_on_device(view(images), pointer(location), pointer(granules), count, stream_));
+  if (bound != DeviceStatus::ok || launch.queries() == 0) return bound;
+  return core_->check(static_cast<cudaError_t>(launch.cuda(stream_)));
 }
 
 // --- marks

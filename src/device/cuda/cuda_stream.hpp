@@ -19,18 +19,6 @@ class CudaStream final : public Stream {
   DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept override;
   DeviceStatus copy_to_host(void* to, DevicePtr<const std::byte> from, std::uint64_t bytes) noexcept override;
   DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept override;
-  DeviceStatus search_parts(DeviceIndex index, const DeviceImages& images, const SearchPart* part,
-                            std::uint32_t parts) noexcept override;
-  DeviceStatus insert(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
-                      DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
-  DeviceStatus erase(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<const Location> location,
-                     DevicePtr<std::uint8_t> done, std::uint32_t count) noexcept override;
-  DeviceStatus change(DeviceIndex index, DevicePtr<const CellChange> changes, DevicePtr<std::uint8_t> done,
-                      std::uint32_t count) noexcept override;
-  DeviceStatus apply(DeviceIndex index, DevicePtr<std::uint32_t> winners, DevicePtr<const DirtyCell> cells,
-                     std::uint32_t count) noexcept override;
-  DeviceStatus apply_images(const DeviceImages& images, DevicePtr<const Location> location,
-                            DevicePtr<const Granule> granules, std::uint32_t count) noexcept override;
   DeviceMark mark() noexcept override;
   DeviceStatus poll(DeviceMark mark) noexcept override;
   DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept override;
@@ -38,6 +26,8 @@ class CudaStream final : public Stream {
   std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept override;
 
  private:
+  DeviceStatus launch(const KernelLaunch& launch) noexcept override;
+
   static constexpr std::size_t events_first = 64;
 
   cudaEvent_t& event_of(DeviceMark mark) noexcept { return events_[mark & (events_.size() - 1)]; }

@@ -69,19 +69,26 @@ bool Queue::do_work(Work& work, bool& good) noexcept {
   const Core::Span span = core_->reserve(work.engine, std::max(ready, Clock::now()), slowed(work.duration));
   if (!sleep_until(span.begin) || !wait_while_hung()) return false;
 
-  bool done = !core_->fail.hit();
-  std::array<Piece, ranges_max> pieces;  // stay mapped although somebody may release them
-  Places places{};
-  for (std::size_t i = 0; i < ranges_max && done; ++i) {
-    const Range& range = work.ranges[i];
-    if (range.bytes == 0) continue;
-    pieces[i] = core_->memory.find(range.address, range.bytes, range.alignment);
-    places[i] = pieces[i].at;
-    done = places[i] != nullptr;
-  }
-  done = done && work.run(places);
+  const bool done = !core_->fail.hit() && run(work);
   good = good && done;
   return sleep_until(span.end) && wait_while_hung();
+}
+
+bool Queue::run(const Work& work) const noexcept {
+  try {
+    std::vector<Piece> pieces;  // stay mapped although somebody may release them
+    std::vector<std::byte*> places;
+    pieces.reserve(work.ranges.size());
+    places.reserve(work.ranges.size());
+    for (const MemoryRange& range : work.ranges) {
+      pieces.push_back(core_->memory.find(range.address, range.bytes, range.alignment));
+      places.push_back(pieces.back().at);
+      if (places.back() == nullptr) return false;
+    }
+    return work.run(HostMemory(work.ranges, places));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 bool Queue::sleep_until(Clock::time_point t) noexcept {

@@ -9,24 +9,18 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
+#include "device/kernel.hpp"
 #include "device/sim/sim_core.hpp"
 
 namespace tandem::sim {
 
-// Where work reads or writes.
-struct Range {
-  std::uint64_t address, bytes, alignment;
-};
-constexpr std::size_t ranges_max = 8;
-// Where the host finds the ranges; entries beyond them are null.
-using Places = std::array<std::byte*, ranges_max>;
-
 struct Work {
   Engine engine = Engine::kernel;
   Nanoseconds duration{0};
-  std::array<Range, ranges_max> ranges{};  // bytes 0: none
-  std::function<bool(const Places&)> run;  // false: failed. Empty: a mark, or a wait for one
+  std::vector<MemoryRange> ranges;             // what it reads and writes
+  std::function<bool(const HostMemory&)> run;  // false: failed. Empty: a mark, or a wait for one
   Clock::time_point queued{};
   DeviceMark mark = 0;
   std::shared_ptr<Queue> other;  // whose `mark` is waited for
@@ -66,6 +60,8 @@ class Queue {
   bool wait_while_hung() noexcept;
   bool wait_for(Queue& other, DeviceMark mark) noexcept;
   bool do_work(Work& work, bool& good) noexcept;
+  // False: it failed, or its memory is not there any more.
+  bool run(const Work& work) const noexcept;
   void settle(DeviceMark mark, bool good) noexcept;
 
   const std::shared_ptr<Core> core_;

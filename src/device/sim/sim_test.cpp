@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "device/sim/sim_device.hpp"
-#include "index/cuckoo_check.hpp"
 
 namespace tandem {
 namespace {
@@ -64,42 +63,78 @@ TEST(SimAddresses, OutsideAnAllocationFail) {
   EXPECT_EQ(rig.finish(), DeviceStatus::ok);
 }
 
-TEST(SimAddresses, KernelsCheckEveryArray) {
+// A kernel of the test's own: to[i] = from[i] + 1.
+struct AddOneArguments {
+  DevicePtr<const std::uint32_t> from;
+  DevicePtr<std::uint32_t> to;
+  std::uint32_t count = 0;
+  bool declared = true;  // else it does not say what it writes
+
+  std::uint64_t queries() const noexcept { return count; }
+  void memory(MemoryUse& use) const {
+    if (count == 13) return use.refuse();
+    use.add(from, count);
+    if (declared) use.add(to, count);
+  }
+};
+bool add_one_here(const AddOneArguments& a, const HostMemory& memory) noexcept {
+  const std::uint32_t* const from = memory.at(a.from);
+  std::uint32_t* const to = memory.at(a.to);
+  if (from == nullptr || to == nullptr) return false;
+  for (std::uint32_t i = 0; i < a.count; ++i) to[i] = from[i] + 1;
+  return true;
+}
+const Kernel<AddOneArguments> add_one{"add one", add_one_here, nullptr};
+
+TEST(SimKernels, WorkOnCopiesOfTheirArguments) {
   Rig rig;
-  const DeviceArray<Bucket> buckets(*rig.device, 4);
-  const DeviceArray<std::uint32_t> winners(*rig.device, 32);
-  const PinnedArray<Fingerprint> f(*rig.device, 8);
-  const PinnedArray<Location> location(*rig.device, 8);
-  const PinnedArray<std::uint8_t> done(*rig.device, 8);
-  const PinnedArray<CellChange> changes(*rig.device, 8);
-  const PinnedArray<DirtyCell> cells(*rig.device, 8);
-  Stream& stream = *rig.stream;
-  ASSERT_EQ(stream.zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
-  ASSERT_EQ(stream.zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
-  for (std::uint32_t i = 0; i < 8; ++i)
-    f[i] = {i + 1, i}, location[i] = i + 1, cells[i] = {i, 0}, changes[i] = {f[i], 0, 0};
-  const DeviceIndex index{buckets.at(), 3};
+  rig.block[0] = 5;
+  rig.device->hang();
+  {
+    AddOneArguments arguments{rig.block.at(), rig.array.at(7), 1};
+    ASSERT_EQ(rig.stream->launch(add_one, arguments), DeviceStatus::ok);
+    arguments = {};
+  }
+  ASSERT_EQ(rig.stream->launch(add_one, {rig.array.at(7), rig.block.at(2), 1}), DeviceStatus::ok);
+  rig.device->resume();
+  ASSERT_EQ(rig.finish(), DeviceStatus::ok);
+  EXPECT_EQ(rig.block[2], 7u);
+}
+
+TEST(SimKernels, HaveTheMemoryThatTheirArgumentsName) {
+  Rig rig;
   const auto refused = DeviceStatus::failed;
-  EXPECT_EQ(stream.search(index, f.at(), location.at(), 8), DeviceStatus::ok);
-  EXPECT_EQ(stream.search(index, f.at(), location.at(), 9), refused);
-  EXPECT_EQ(stream.search({buckets.at(), 7}, f.at(), location.at(), 8), refused);  // of 8 buckets
-  EXPECT_EQ(stream.search({buckets.at(), 2}, f.at(), location.at(), 8), refused);  // no power of two
-  EXPECT_EQ(stream.search({buckets.at(), 0}, f.at(), location.at(), 8), refused);
-  EXPECT_EQ(stream.search(index, DevicePtr<const Fingerprint>(f.at().address() + 1), location.at(), 1), refused);
-  EXPECT_EQ(stream.search(index, {}, location.at(), 1), refused);
-  EXPECT_EQ(stream.insert(index, f.at(), location.at(), done.at(), 8), DeviceStatus::ok);
-  EXPECT_EQ(stream.insert(index, f.at(), location.at(), done.at(1), 8), refused);
-  EXPECT_EQ(stream.erase(index, f.at(), location.at(1), done.at(), 8), refused);
-  EXPECT_EQ(stream.erase(index, f.at(), location.at(), done.at(), 8), DeviceStatus::ok);
-  EXPECT_EQ(stream.change(index, changes.at(), done.at(), 8), DeviceStatus::ok);
-  EXPECT_EQ(stream.change(index, changes.at(1), done.at(), 8), refused);
-  EXPECT_EQ(stream.change(index, changes.at(), done.at(1), 8), refused);
-  EXPECT_EQ(stream.change({buckets.at(), 7}, changes.at(), done.at(), 8), refused);
-  EXPECT_EQ(stream.change(index, DevicePtr<const CellChange>(changes.at().address() + 8), done.at(), 1), refused);
-  EXPECT_EQ(stream.apply(index, winners.at(), cells.at(), 8), DeviceStatus::ok);
-  EXPECT_EQ(stream.apply(index, winners.at(1), cells.at(), 8), refused);
-  EXPECT_EQ(stream.apply(index, winners.at(), cells.at(1), 8), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 4096}), DeviceStatus::ok);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(1), rig.array.at(), 4096}), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(1), 4096}), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), {}, 1}), refused);
+  EXPECT_EQ(
+      rig.stream->launch(add_one, {DevicePtr<const std::uint32_t>(rig.block.at().address() + 2), rig.array.at(), 1}),
+      refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 13}), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {{}, {}, 0}), DeviceStatus::ok);
   EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+  // What they do not name they do not find, and what they read they cannot write.
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 4, false}), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 4, false}), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), refused);
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 4}), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
+}
+
+TEST(SimKernels, FailAndAreRefusedOnDemand) {
+  Rig rig;
+  rig.block[0] = 5, rig.block[1] = 0;
+  rig.device->refuse();
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 1}), DeviceStatus::failed);
+  rig.device->fail();
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 1}), DeviceStatus::ok);
+  EXPECT_EQ(rig.finish(), DeviceStatus::failed);
+  EXPECT_EQ(rig.block[1], 0u);
+  rig.device->lose();
+  EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 1}), DeviceStatus::lost);
+  EXPECT_EQ(rig.stream->launch(add_one, {{}, {}, 0}), DeviceStatus::lost);
 }
 
 TEST(SimAddresses, ReleasedBeforeTheWorkBeginsFail) {
@@ -112,21 +147,6 @@ TEST(SimAddresses, ReleasedBeforeTheWorkBeginsFail) {
   rig.device->resume();
   EXPECT_EQ(rig.stream->wait(mark, long_enough), DeviceStatus::failed);
   EXPECT_EQ(rig.finish(), DeviceStatus::ok);
-}
-
-TEST(SimAddresses, WinnersAreZeroBeforeApply) {
-  Rig rig;
-  const DeviceArray<Bucket> buckets(*rig.device, 2);
-  const DeviceArray<std::uint32_t> winners(*rig.device, 16);
-  rig.block[0] = 1;
-  ASSERT_EQ(rig.stream->zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
-  ASSERT_EQ(rig.stream->copy_to_device(winners.bytes_at(3), rig.block.data(), 4), DeviceStatus::ok);
-  const PinnedArray<DirtyCell> cells(*rig.device, 2);
-  cells[0] = {2, 5}, cells[1] = {3, 6};
-  ASSERT_EQ(rig.stream->apply({buckets.at(), 1}, winners.at(), cells.at(), 1), DeviceStatus::ok);
-  EXPECT_EQ(rig.finish(), DeviceStatus::ok);
-  ASSERT_EQ(rig.stream->apply({buckets.at(), 1}, winners.at(), cells.at(), 2), DeviceStatus::ok);
-  EXPECT_EQ(rig.finish(), DeviceStatus::failed);
 }
 
 TEST(SimMemory, HasItsLimit) {
@@ -188,13 +208,8 @@ TEST(SimTimes, StreamsShareTheEngines) {
 
 TEST(SimTimes, KernelsTakeTheirQueriesInRounds) {
   Rig rig({.lanes = 100, .lane_time = 5ms});
-  const DeviceArray<Bucket> buckets(*rig.device, 2);
-  ASSERT_EQ(rig.stream->zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
-  const PinnedArray<Fingerprint> f(*rig.device, 301);
-  const PinnedArray<Location> location(*rig.device, 301);
-  std::fill_n(f.data(), 301, Fingerprint{1, 1});
   const DeviceMark from = rig.stream->mark();
-  ASSERT_EQ(rig.stream->search({buckets.at(), 1}, f.at(), location.at(), 301), DeviceStatus::ok);
+  ASSERT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 301}), DeviceStatus::ok);
   const DeviceMark to = rig.stream->mark();
   ASSERT_EQ(rig.stream->wait(to, long_enough), DeviceStatus::ok);
   EXPECT_GE(rig.stream->elapsed_ns(from, to), 19'500'000u);  // 4 rounds

@@ -1,6 +1,6 @@
 // A value that differs by lane cannot steer control flow: a tile of a GPU would diverge.
 // expect: could not convert|not contextually convertible
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 bool is_something_there(const tandem::Bucket* bucket) {
   const tandem::ScalarLanes lanes;

@@ -1,6 +1,6 @@
 // Two values that differ by lane cannot be compared into one bool.
 // expect: no match for .operator==.|invalid operands to binary expression
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 bool are_equal(const tandem::Bucket* a, const tandem::Bucket* b) {
   const tandem::ScalarLanes lanes;

@@ -1,6 +1,6 @@
 // Lanes whose per-lane value converts to bool are no Lanes.
 // expect: static assertion failed|static_assert.* failed
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 struct LooseLanes : tandem::ScalarLanes {
   struct PerLane : tandem::ScalarLanes::PerLane {

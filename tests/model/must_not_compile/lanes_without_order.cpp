@@ -1,6 +1,6 @@
 // Lanes without order_loads() are no Lanes: a confirmed miss rests on it.
 // expect: static assertion failed|static_assert.* failed
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 struct LazyLanes {
   static constexpr std::uint32_t width = tandem::bucket_cells;

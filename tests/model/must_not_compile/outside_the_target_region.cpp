@@ -4,16 +4,16 @@
 // expect: target specific option mismatch|requires target feature
 #include <immintrin.h>
 
-#include "index/lanes_scalar.hpp"
-#include "index/target_region.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
+#include "index/cuckoo/target_region.hpp"
 
 #define TD_LANES_NAMESPACE everywhere
-#include "index/cuckoo-inl.hpp"
+#include "index/cuckoo/cuckoo-inl.hpp"
 
 TD_TARGET_BEGIN("avx2,bmi")
-#include "index/lanes_avx2.hpp"
+#include "index/cuckoo/lanes_avx2.hpp"
 #define TD_LANES_NAMESPACE avx2
-#include "index/cuckoo-inl.hpp"
+#include "index/cuckoo/cuckoo-inl.hpp"
 
 std::uint32_t search_one(tandem::IndexView index, tandem::Fingerprint f) {
 #if !defined(WITHOUT_THE_MISTAKE)

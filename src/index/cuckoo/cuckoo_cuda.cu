@@ -1,0 +1,270 @@
+#include "index/cuckoo/cuckoo_cuda.cuh"
+#include "index/cuckoo/lanes_cuda.cuh"
+#include "index/cuckoo/table_kernels.hpp"
+#include "index/item_images-inl.cuh"
+
+#define TD_LANES_NAMESPACE cuda_lanes
+#include "index/cuckoo/cuckoo-inl.hpp"
+
+namespace tandem {
+namespace {
+
+// The query of this thread's tile. All threads of a tile agree, so a tile leaves whole.
+template <class L>
+__device__ std::uint32_t tile_index() {
+  return (blockIdx.x * blockDim.x + threadIdx.x) / L::threads;
+}
+
+// With one load.
+__device__ CellChange change_at(const CellChange* changes, std::uint32_t i) {
+  const uint4 words = reinterpret_cast<const uint4*>(changes)[i];
+  return {{words.x, words.y}, words.z, words.w};
+}
+
+// A query a thread; the tile's threads read the buckets of each other's queries together, so that many loads are under
+// way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is
+// the limit.
+template <class L>
+__device__ std::uint32_t search_thread(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t i) {
+  if (i / L::threads * L::threads >= count) return 0;
+  const L lanes = L::here();
+  const Fingerprint mine = f[i < count ? i : count - 1];
+  const std::uint32_t b1 = index.first(mine), b2 = index.second(mine);
+
+  typename L::PerLane v[L::threads];
+#pragma unroll
+  for (std::uint32_t q = 0; q < L::threads; ++q) v[q] = lanes.load(index.buckets + lanes.of_thread(b1, q));
+  std::uint32_t found = 0;
+#pragma unroll
+  for (std::uint32_t q = 0; q < L::threads; ++q) {
+    const std::uint32_t l = cuda_lanes::candidate(lanes, nullptr, v[q], lanes.of_thread(mine.signature, q));
+    if (lanes.rank == q) found = l;
+  }
+
+  const std::uint32_t left = lanes.vote(found == 0);
+  if (left != 0) {
+#pragma unroll
+    for (std::uint32_t q = 0; q < L::threads; ++q) {
+      const std::uint32_t b = lanes.of_thread(b2, q);
+      if ((left >> q & 1) != 0) v[q] = lanes.load(index.buckets + b);
+    }
+#pragma unroll
+    for (std::uint32_t q = 0; q < L::threads; ++q) {
+      const std::uint32_t signature = lanes.of_thread(mine.signature, q);
+      if ((left >> q & 1) != 0) {
+        const std::uint32_t l = cuda_lanes::candidate(lanes, nullptr, v[q], signature);
+        if (lanes.rank == q) found = l;
+      }
+    }
+  }
+  return found;
+}
+
+// Blocks belong to one part each: part p's end before block_end[p].
+struct Parts {
+  SearchPart part[search_parts_max];
+  std::uint32_t block_end[search_parts_max];
+};
+template <class L, bool WithImages>
+__global__ void search_kernel(IndexView index, const ItemImages images, const __grid_constant__ Parts parts) {
+  std::uint32_t p = 0, begin = 0;
+  while (blockIdx.x >= parts.block_end[p]) begin = parts.block_end[p++];
+  const SearchPart& part = parts.part[p];
+  const std::uint32_t i = (blockIdx.x - begin) * blockDim.x + threadIdx.x;
+  const bool wanted =
+      WithImages && part.images != 0 && i < part.count && reinterpret_cast<const std::uint32_t*>(part.images)[i] != 0;
+  const std::uint32_t found =
+      search_thread<L>(index, reinterpret_cast<const Fingerprint*>(part.fingerprints), part.count, i);
+  if (i < part.count) reinterpret_cast<std::uint32_t*>(part.locations)[i] = found;
+  if constexpr (WithImages) {
+    extern __shared__ std::uint32_t scratch[];
+    if (part.images == 0) return;
+    copy_images(images, wanted ? found : 0, part, i, *reinterpret_cast<ImageScratch*>(scratch));
+  }
+}
+
+template <class L>
+__global__ void insert_kernel(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
+                              std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count) return;
+  const L lanes = L::here();
+  const bool added = cuda_lanes::insert(lanes, index, f[i], location[i]);
+  lanes.once([&] { done[i] = added; });
+}
+
+template <class L>
+__global__ void erase_kernel(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
+                             std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count) return;
+  const L lanes = L::here();
+  const bool erased = cuda_lanes::erase(lanes, index, f[i], location[i]);
+  lanes.once([&] { done[i] = erased; });
+}
+
+template <class L>
+__global__ void replace_changed_kernel(IndexView index, const CellChange* changes, std::uint8_t* done,
+                                       std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count) return;
+  const L lanes = L::here();
+  const bool finished = cuda_lanes::replace_changed(lanes, index, change_at(changes, i));
+  lanes.once([&] { done[i] = finished; });
+}
+template <class L>
+__global__ void insert_changed_kernel(IndexView index, const CellChange* changes, std::uint8_t* done,
+                                      std::uint32_t count) {
+  const std::uint32_t i = tile_index<L>();
+  if (i >= count || done[i] != 0) return;
+  const L lanes = L::here();
+  const bool added = cuda_lanes::insert_changed(lanes, index, change_at(changes, i));
+  lanes.once([&] { done[i] = added; });
+}
+
+// Two passes: each cell's last change wins its word in `winners`, then the winners store their cells and clear the
+// word.
+__global__ void apply_vote_kernel(std::uint64_t cell_count, std::uint32_t* winners, const DirtyCell* cells,
+                                  std::uint32_t count) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count && cells[i].index < cell_count) atomicMax(winners + cells[i].index, i + 1);
+}
+__global__ void apply_store_kernel(IndexView index, std::uint64_t cell_count, std::uint32_t* winners,
+                                   const DirtyCell* cells, std::uint32_t count) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count || cells[i].index >= cell_count) return;
+  // A word that its winner has cleared already is no other change's number either.
+  using Winner = cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device>;
+  Winner winner(winners[cells[i].index]);
+  if (winner.load(cuda::memory_order_relaxed) != i + 1) return;
+  std::uint64_t* const cell = index.buckets->cell + cells[i].index;
+  CudaLanes<1>::Ref(*cell).store(cells[i].bits, cuda::memory_order_relaxed);
+  winner.store(0, cuda::memory_order_relaxed);
+}
+
+constexpr std::uint32_t apply_threads = 256;
+
+std::uint32_t blocks_for(std::uint64_t threads, std::uint32_t block_threads) {
+  return static_cast<std::uint32_t>((threads + block_threads - 1) / block_threads);
+}
+
+// Calls `launch` with the lanes of so many threads.
+template <class F>
+cudaError_t with_lanes(std::uint32_t threads, F launch) {
+  switch (threads) {
+    case 1:
+      launch(CudaLanes<1>{});
+      break;
+    case 2:
+      launch(CudaLanes<2>{});
+      break;
+    case 4:
+      launch(CudaLanes<4>{});
+      break;
+    case 8:
+      launch(CudaLanes<8>{});
+      break;
+    default:
+      return cudaErrorInvalidValue;
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t search_on_device(IndexView index, const ItemImages& images, const SearchPart* part, std::uint32_t parts,
+                             cudaStream_t stream, const KernelTuning& tuning) {
+  if (parts > search_parts_max || tuning.search_block % image_warp != 0) return cudaErrorInvalidValue;
+  Parts all{};
+  std::uint32_t blocks = 0, used = 0;
+  bool with_images = false;
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    if (part[p].count == 0) continue;
+    blocks += blocks_for(part[p].count, tuning.search_block);
+    all.part[used] = part[p];
+    with_images |= part[p].images != 0;
+    all.block_end[used++] = blocks;
+  }
+  if (blocks == 0) return cudaSuccess;
+  return with_lanes(tuning.search_threads, [&]<class L>(L) {
+    if (with_images) {
+      const std::uint32_t scratch = sizeof(ImageScratch) + tuning.search_block * image_granules_limit;
+      search_kernel<L, true><<<blocks, tuning.search_block, scratch, stream>>>(index, images, all);
+    } else {
+      search_kernel<L, false><<<blocks, tuning.search_block, 0, stream>>>(index, images, all);
+    }
+  });
+}
+
+cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
+                             std::uint32_t count, cudaStream_t stream, const KernelTuning& tuning) {
+  if (count == 0) return cudaSuccess;
+  return with_lanes(tuning.update_threads, [&]<class L>(L) {
+    const std::uint32_t blocks = blocks_for(std::uint64_t{count} * L::threads, tuning.update_block);
+    insert_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, f, location, done, count);
+  });
+}
+
+cudaError_t erase_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
+                            std::uint32_t count, cudaStream_t stream, const KernelTuning& tuning) {
+  if (count == 0) return cudaSuccess;
+  return with_lanes(tuning.update_threads, [&]<class L>(L) {
+    const std::uint32_t blocks = blocks_for(std::uint64_t{count} * L::threads, tuning.update_block);
+    erase_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, f, location, done, count);
+  });
+}
+
+cudaError_t change_on_device(IndexView index, const CellChange* changes, std::uint8_t* done, std::uint32_t count,
+                             cudaStream_t stream, const KernelTuning& tuning) {
+  if (count == 0) return cudaSuccess;
+  return with_lanes(tuning.update_threads, [&]<class L>(L) {
+    const std::uint32_t blocks = blocks_for(std::uint64_t{count} * L::threads, tuning.update_block);
+    replace_changed_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, changes, done, count);
+    insert_changed_kernel<L><<<blocks, tuning.update_block, 0, stream>>>(index, changes, done, count);
+  });
+}
+
+cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
+                            cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const std::uint64_t cell_count = (std::uint64_t{index.mask} + 1) * bucket_cells;
+  const std::uint32_t blocks = blocks_for(count, apply_threads);
+  apply_vote_kernel<<<blocks, apply_threads, 0, stream>>>(cell_count, winners, cells, count);
+  apply_store_kernel<<<blocks, apply_threads, 0, stream>>>(index, cell_count, winners, cells, count);
+  return cudaGetLastError();
+}
+
+// --- entries of the kernels
+
+namespace {
+
+template <class T>
+T* pointer(DevicePtr<T> at) {
+  return reinterpret_cast<T*>(at.address());
+}
+IndexView view(DeviceIndex index) { return {pointer(index.buckets), index.mask}; }
+
+}  // namespace
+
+int cuda_search(const SearchArguments& a, cudaStream_t stream) noexcept {
+  const ItemImages images{pointer(a.images.granules), pointer(a.images.marks), a.images.count, a.images.item_granules};
+  return search_on_device(view(a.index), images, a.part.data(), a.parts, stream);
+}
+
+int cuda_insert(const UpdateArguments& a, cudaStream_t stream) noexcept {
+  return insert_on_device(view(a.index), pointer(a.f), pointer(a.location), pointer(a.done), a.count, stream);
+}
+
+int cuda_erase(const UpdateArguments& a, cudaStream_t stream) noexcept {
+  return erase_on_device(view(a.index), pointer(a.f), pointer(a.location), pointer(a.done), a.count, stream);
+}
+
+int cuda_change(const ChangeArguments& a, cudaStream_t stream) noexcept {
+  return change_on_device(view(a.index), pointer(a.changes), pointer(a.done), a.count, stream);
+}
+
+int cuda_store_cells(const StoreArguments& a, cudaStream_t stream) noexcept {
+  return apply_on_device(view(a.index), pointer(a.winners), pointer(a.cells), a.count, stream);
+}
+
+}  // namespace tandem

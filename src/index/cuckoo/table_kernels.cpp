@@ -1,0 +1,157 @@
+// What the kernels' arguments name, and their host entries: the scalar lanes, one query after the other.
+#include "index/cuckoo/table_kernels.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <utility>
+
+#include "index/cuckoo/cuckoo.hpp"
+
+namespace tandem {
+namespace {
+
+void add_table(MemoryUse& use, DeviceIndex index) {
+  const std::uint64_t buckets = std::uint64_t{index.mask} + 1;
+  if (buckets < 2 || !std::has_single_bit(buckets)) return use.refuse();  // no table
+  use.add(index.buckets, buckets);
+}
+
+IndexView view_of(DeviceIndex index, const HostMemory& memory) noexcept {
+  return {memory.at(index.buckets), index.mask};
+}
+
+// What a GPU's threads do together (item_images-inl.cuh), one item after the other.
+void copy_images(const ItemImages& images, const Location* location, std::uint32_t count, std::uint32_t* image,
+                 Granule* arena) noexcept {
+  std::uint32_t used = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const bool wanted = std::exchange(image[i], 0) != 0;
+    const Location l = location[i];
+    if (!wanted || l == no_location || l >= images.count) continue;
+    const Granule* const item = images.granules + l;
+    const std::uint32_t granules = image_granules(item->word[0], item->word[1]);
+    if (granules == 0 || granules > images.item_granules || granules > images.count - l) continue;
+    std::uint32_t& marks = images.marks[l / 32];
+    const std::uint32_t mark = 1u << l % 32;
+    std::copy_n(item, granules, arena + used);
+    arena[used].word[0] = word::Accessed::put(item->word[0], (marks & mark) != 0 ? 1 : 0);
+    marks |= mark;
+    image[i] = used + 1;
+    used += granules;
+  }
+}
+
+bool host_search(const SearchArguments& a, const HostMemory& memory) noexcept {
+  const IndexView table = view_of(a.index, memory);
+  for (const SearchPart& part : std::span(a.part).first(a.parts)) {
+    if (part.count == 0) continue;
+    const auto* const f = memory.at(DevicePtr<const Fingerprint>(part.fingerprints));
+    Location* const location = memory.at(DevicePtr<Location>(part.locations));
+    cuckoo_scalar.search_in_turn(table, f, part.count, location, nullptr);
+    if (part.images == 0) continue;
+    const ItemImages images{memory.at(a.images.granules), memory.at(a.images.marks), a.images.count,
+                            a.images.item_granules};
+    copy_images(images, location, part.count, memory.at(DevicePtr<std::uint32_t>(part.images)),
+                memory.at(DevicePtr<Granule>(part.arena)));
+  }
+  return true;
+}
+
+using Update = bool (*)(IndexView, Fingerprint, Location) noexcept;
+bool host_update(Update one, const UpdateArguments& a, const HostMemory& memory) noexcept {
+  const IndexView table = view_of(a.index, memory);
+  const Fingerprint* const f = memory.at(a.f);
+  const Location* const location = memory.at(a.location);
+  std::uint8_t* const done = memory.at(a.done);
+  for (std::uint32_t i = 0; i < a.count; ++i) done[i] = one(table, f[i], location[i]);
+  return true;
+}
+bool host_insert(const UpdateArguments& a, const HostMemory& memory) noexcept {
+  return host_update(cuckoo_scalar.insert, a, memory);
+}
+bool host_erase(const UpdateArguments& a, const HostMemory& memory) noexcept {
+  return host_update(cuckoo_scalar.erase, a, memory);
+}
+
+bool host_change(const ChangeArguments& a, const HostMemory& memory) noexcept {
+  const IndexView table = view_of(a.index, memory);
+  const CellChange* const changes = memory.at(a.changes);
+  std::uint8_t* const done = memory.at(a.done);
+  for (std::uint32_t i = 0; i < a.count; ++i) done[i] = cuckoo_scalar.replace_changed(table, changes[i]);
+  for (std::uint32_t i = 0; i < a.count; ++i) {
+    if (done[i] == 0) done[i] = cuckoo_scalar.insert_changed(table, changes[i]);
+  }
+  return true;
+}
+
+// False: a winner was not zero.
+bool host_store_cells(const StoreArguments& a, const HostMemory& memory) noexcept {
+  const std::uint64_t in_table = (std::uint64_t{a.index.mask} + 1) * bucket_cells;
+  const IndexView table = view_of(a.index, memory);
+  const std::uint32_t* const winners = memory.at(a.winners);
+  const DirtyCell* const cells = memory.at(a.cells);
+  bool zero = true;
+  for (std::uint32_t i = 0; i < a.count; ++i) {
+    const DirtyCell c = cells[i];
+    if (c.index >= in_table) continue;
+    zero = zero && winners[c.index] == 0;
+    std::uint64_t& cell = table.buckets[c.index / bucket_cells].cell[c.index % bucket_cells];
+    std::atomic_ref<std::uint64_t>(cell).store(c.bits, std::memory_order_relaxed);
+  }
+  return zero;
+}
+
+}  // namespace
+
+std::uint64_t SearchArguments::queries() const noexcept {
+  std::uint64_t sum = 0;
+  for (std::uint32_t p = 0; p < std::min(parts, search_parts_max); ++p) sum += part[p].count;
+  return sum;
+}
+
+void SearchArguments::memory(MemoryUse& use) const {
+  if (parts > search_parts_max) return use.refuse();
+  add_table(use, index);
+  bool with_images = false;
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    const SearchPart& one = part[p];
+    use.add(DevicePtr<const Fingerprint>(one.fingerprints), one.count);
+    use.add(DevicePtr<Location>(one.locations), one.count);
+    if (one.images == 0) continue;
+    with_images = with_images || one.count != 0;
+    use.add(DevicePtr<std::uint32_t>(one.images), one.count);
+    use.add(DevicePtr<Granule>(one.arena), std::uint64_t{one.count} * images.item_granules);
+  }
+  if (!with_images) return;
+  use.add(images.granules, images.count);
+  use.add(images.marks, mark_words(images.count));
+}
+
+void UpdateArguments::memory(MemoryUse& use) const {
+  add_table(use, index);
+  use.add(f, count);
+  use.add(location, count);
+  use.add(done, count);
+}
+
+void ChangeArguments::memory(MemoryUse& use) const {
+  add_table(use, index);
+  use.add(changes, count);
+  use.add(done, count);
+}
+
+void StoreArguments::memory(MemoryUse& use) const {
+  add_table(use, index);
+  use.add(winners, (std::uint64_t{index.mask} + 1) * bucket_cells);
+  use.add(cells, count);
+}
+
+const Kernel<SearchArguments> search_table{"search", host_search, cuda_entry<SearchArguments, cuda_search>()};
+const Kernel<UpdateArguments> insert_into_table{"insert", host_insert, cuda_entry<UpdateArguments, cuda_insert>()};
+const Kernel<UpdateArguments> erase_from_table{"erase", host_erase, cuda_entry<UpdateArguments, cuda_erase>()};
+const Kernel<ChangeArguments> change_table{"change", host_change, cuda_entry<ChangeArguments, cuda_change>()};
+const Kernel<StoreArguments> store_cells{"store cells", host_store_cells,
+                                         cuda_entry<StoreArguments, cuda_store_cells>()};
+
+}  // namespace tandem

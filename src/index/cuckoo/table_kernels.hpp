@@ -1,0 +1,99 @@
+// The cuckoo table's kernels: what a device does with a table in its memory, or with a copy of one
+// (docs/decisions/0011-kernels.md). Arrays may lie in the device's memory or in pinned memory.
+//
+// Source: Mega-KV 4 (search, insert and delete in batches). All launches that change one table are totally ordered: on
+// one stream, or by Stream::after() (write protocol 6).
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "base/fingerprint.hpp"
+#include "device/device.hpp"
+#include "heap/item.hpp"
+#include "index/cuckoo/cell.hpp"
+#include "index/item_images.hpp"
+
+namespace tandem {
+
+// A table in a device's memory: what IndexView is to the host.
+struct DeviceIndex {
+  DevicePtr<Bucket> buckets;
+  std::uint32_t mask = 0;  // buckets - 1
+};
+
+// Several batches in one launch.
+struct SearchArguments {
+  DeviceIndex index;
+  DeviceImages images;
+  std::uint32_t parts = 0;  // at most search_parts_max; else the launch fails
+  std::array<SearchPart, search_parts_max> part{};
+
+  // One batch of `count` queries, without images.
+  static SearchArguments of(DeviceIndex index, DevicePtr<const Fingerprint> f, DevicePtr<Location> location,
+                            std::uint32_t count) noexcept {
+    SearchArguments a{.index = index, .images = {}, .parts = 1};
+    a.part[0] = {.fingerprints = f.address(), .locations = location.address(), .count = count};
+    return a;
+  }
+  std::uint64_t queries() const noexcept;
+  void memory(MemoryUse& use) const;
+};
+
+// One key each: arrays of `count` elements.
+struct UpdateArguments {
+  DeviceIndex index;
+  DevicePtr<const Fingerprint> f;
+  DevicePtr<const Location> location;
+  DevicePtr<std::uint8_t> done;
+  std::uint32_t count = 0;
+
+  std::uint64_t queries() const noexcept { return count; }
+  void memory(MemoryUse& use) const;
+};
+
+struct ChangeArguments {
+  DeviceIndex index;
+  DevicePtr<const CellChange> changes;  // `count` of them, as of `done`
+  DevicePtr<std::uint8_t> done;
+  std::uint32_t count = 0;
+
+  std::uint64_t queries() const noexcept { return count; }
+  void memory(MemoryUse& use) const;
+};
+
+struct StoreArguments {
+  DeviceIndex index;
+  DevicePtr<std::uint32_t> winners;  // one for each cell of the table, all zero before and after
+  DevicePtr<const DirtyCell> cells;  // `count` of them
+  std::uint32_t count = 0;
+
+  std::uint64_t queries() const noexcept { return count; }
+  void memory(MemoryUse& use) const;
+};
+
+// location[i]: of the first cell with f[i]'s signature in its two buckets, or no_location; and the images of the items
+// there, for parts that ask for them. The bit `accessed` of an image says whether a search has copied it since its mark
+// was cleared, by store_images (placement/mirrored) or by Stream::zero().
+extern const Kernel<SearchArguments> search_table;
+// done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
+// the batch twice.
+extern const Kernel<UpdateArguments> insert_into_table;
+// done[i]: 1 if the cell of this fingerprint and location was removed.
+extern const Kernel<UpdateArguments> erase_from_table;
+// In two passes: every change whose cell (f's signature, from) is in one of f's buckets makes it (signature, to), or
+// empty if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when there was
+// nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the same
+// `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the table
+// already. A search that runs meanwhile, on another stream, may miss a key that is moved to make room.
+extern const Kernel<ChangeArguments> change_table;
+// Stores each cell; of several for one cell the last one in `cells` counts. Cells beyond the table are left out.
+extern const Kernel<StoreArguments> store_cells;
+
+// Their CUDA entries (cuckoo_cuda.cu).
+int cuda_search(const SearchArguments& a, CUstream_st* stream) noexcept;
+int cuda_insert(const UpdateArguments& a, CUstream_st* stream) noexcept;
+int cuda_erase(const UpdateArguments& a, CUstream_st* stream) noexcept;
+int cuda_change(const ChangeArguments& a, CUstream_st* stream) noexcept;
+int cuda_store_cells(const StoreArguments& a, CUstream_st* stream) noexcept;
+
+}  // namespace tandem

@@ -1,7 +1,0 @@
-#include "index/replica_log-inl.hpp"
-
-namespace tandem {
-
-template class BasicReplicaLog<ReplicaLogRules>;
-
-}  // namespace tandem

@@ -1,0 +1,35 @@
+#include "placement/mirrored/replica-inl.hpp"
+
+namespace tandem {
+
+std::string_view name_of(ReplicaState state) noexcept {
+  switch (state) {
+    case ReplicaState::absent:
+      return "absent";
+    case ReplicaState::uploading:
+      return "uploading";
+    case ReplicaState::current:
+      return "current";
+    case ReplicaState::lost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(ReplicaAbsence absence) noexcept {
+  switch (absence) {
+    case ReplicaAbsence::not_started:
+      return "not started";
+    case ReplicaAbsence::stopped:
+      return "stopped";
+    case ReplicaAbsence::out_of_memory:
+      return "out of device memory";
+    case ReplicaAbsence::failures:
+      return "the device's work failed";
+  }
+  return "unknown";
+}
+
+template class BasicReplica<ReplicaRules, ReplicaLog>;
+
+}  // namespace tandem

@@ -1,0 +1,173 @@
+// The copy of the index, or of one shard of it, on one device: uploaded once, in steps, and then kept up with by a
+// drain of the log before each launch. The host's table is the truth; whatever happens here costs speed and no data
+// (docs/decisions/0010-replica.md).
+//
+//            start()             all cells are queued
+//   absent ----------> uploading --------------------> current
+//                          ^                              |
+//                          +------------------------------+   the log overflowed, the host's table grew, work failed
+//
+// `absent` again by stop(), without memory on the device, or after several failures in a row; `lost` with the device,
+// for ever. All that changes the copy is queued on one stream, in the order in which the host's cells were read.
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "base/epoch.hpp"
+#include "device/device.hpp"
+#include "index/index.hpp"
+#include "placement/device_side.hpp"
+#include "placement/mirrored/replica_images.hpp"
+#include "placement/mirrored/replica_log.hpp"
+
+namespace tandem {
+
+struct ReplicaOptions {
+  std::uint64_t queue_cells = 1 << 18;       // dirty cells on their way, 16 bytes each of pinned memory; a power of two
+  std::uint64_t chunk_bytes = 1 << 20;       // of an upload, pinned; a multiple of a bucket
+  std::uint32_t chunks = 4;                  // of them in flight
+  std::uint32_t failures_max = 3;            // in a row, until it gives up
+  std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
+  ReplicaImagesOptions images{};             // of items
+  std::uint32_t shard = 0;                   // of the index that it has: its number (Index::shard_bits())
+};
+
+// What makes it right. Tests take rules out, one at a time, and see wrong answers.
+struct ReplicaRules {
+  // An upload reads nothing until the batches that began before the log was on have ended.
+  static constexpr bool waits_for_batches = true;
+  // Pinned memory is used again when the device has read it.
+  static constexpr bool waits_for_marks = true;
+};
+
+// Thread safety: relieve(), wants_drain() and stats() from any thread; the rest, and stream(), from one thread at a
+// time, the scheduler's. No call waits for the device. REQUIRES: device, index, log and epochs outlive it; it is the
+// only one that drains the log.
+template <class Rules, class Log>
+class BasicReplica final : public DeviceSide {
+ public:
+  // heap: where the items lie; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
+  BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
+               const Heap* heap = nullptr);
+  ~BasicReplica() override;
+
+  // Begins to follow the index, if it is absent. Afterwards the state says what became of it.
+  ReplicaState start() noexcept override;
+  // Gives the device's memory back once the work that is queued is done, and switches the log off.
+  void stop() noexcept override;
+
+  const Shard& shard() const noexcept override { return shard_; }
+
+  // Uploads at most so many bytes, as far as the device has taken what was sent before. Between two steps writers, the
+  // growth of the host's table and drains go on. Nothing to do unless the state is `uploading`.
+  ReplicaState step(std::uint64_t budget_bytes) noexcept override;
+  bool is_busy() const noexcept override { return false; }  // its state says it
+
+  // Counts a launch, and queues the changes that the log has. REQUIRES: the batches that use the result are in their
+  // epochs, so that no item that the launch can find is reused before they end.
+  ReplicaLaunch drain() noexcept override;
+
+  // Whether the copy that a launch searched was made without a failure: what was found counts once its own mark and
+  // this are ok.
+  DeviceStatus poll(const ReplicaLaunch& launch) noexcept override;
+
+  // The stream of all changes. Others queue searches behind them, and mark those before the next call here. REQUIRES:
+  // the state has been `uploading` at least once.
+  Stream& stream() noexcept override { return *stream_; }
+
+  // Of an item with an image, at most; 0: there are to be no images.
+  std::uint32_t image_granules() const noexcept override { return images_.item_granules(); }
+
+  // For writers between two batches, in no epoch of their own and under no stripe: when wants_drain(), drains the log
+  // into pinned memory, unless somebody else is at it.
+  bool wants_drain() const noexcept override { return log_.wants_drain(shard_.number); }
+  bool wants_relief() const noexcept override { return wants_drain(); }
+  // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
+  DeviceMark waits_for() noexcept override;
+  void relieve() noexcept override;
+
+  ReplicaStats stats() noexcept override;  // those of the last call, if a call to the driver holds everything up
+
+ private:
+  struct InFlight {
+    DeviceMark mark = 0;
+    std::uint32_t copy = 0;
+    std::uint64_t queue_position = 0, images_position = 0;  // of changes
+    bool upload = false;                                    // of a chunk: they are used in turn
+  };
+  // Of marks that are not settled, oldest first.
+  struct InFlightList {
+    static constexpr std::uint64_t capacity = 64;
+    std::array<InFlight, capacity> all;
+    std::uint64_t begin = 0, end = 0;
+    std::uint64_t size() const noexcept { return end - begin; }
+    InFlight& front() noexcept { return all[begin % capacity]; }
+    void push(InFlight x) noexcept { all[end++ % capacity] = x; }
+  };
+  struct Retired {
+    std::shared_ptr<const ReplicaTable> table;
+    DeviceMark mark = 0;  // 0: not known yet
+  };
+
+  bool make_buffers() noexcept;
+  bool make_table() noexcept;
+  void age_marks() noexcept;
+  void make_images();
+  void begin_copy() noexcept;
+  void follow(const Index::Searched& table) noexcept;
+  void retire_table() noexcept;
+  Drained collect() noexcept;
+  bool send() noexcept;
+  bool send_chunk(std::uint64_t& budget_bytes) noexcept;
+  void poll_in_flight() noexcept;
+  void release_retired() noexcept;
+  // What a call or a mark said. False: it is not ok, and the state has changed.
+  bool check(DeviceStatus status) noexcept;
+  void become_absent(ReplicaAbsence why) noexcept;
+  void become_lost() noexcept;
+
+  Device& device_;
+  Index& index_;
+  Log& log_;
+  EpochDomain& epochs_;
+  const ReplicaOptions options_;
+  const Shard shard_;
+
+  std::mutex told_mutex_;
+  ReplicaStats told_;  // what stats() said last
+
+  std::mutex mutex_;  // of all that follows, but for the stream in the scheduler's hands
+  EpochDomain::Participant epoch_;
+  ReplicaStats stats_;
+  PinnedArray<DirtyCell> queue_memory_;
+  PinnedArray<std::uint64_t> chunk_memory_;
+  DirtyQueue<> queue_;
+  ReplicaImages images_;
+  std::uint64_t chunks_sent_ = 0, chunks_done_ = 0;
+  std::shared_ptr<ReplicaTable> table_;
+  std::vector<Retired> retired_;
+  std::weak_ptr<const ReplicaTable> before_;  // the one retired last
+
+  std::uint32_t serial_ = 0;                // of the host's table; 0: none yet
+  std::uint32_t mask_ = 0;                  // of the shard in that table, as are the next
+  std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
+  bool restart_log_ = false;                // it is off: no upload before it is on again
+  bool waits_ = false;                      // for the batches before stamp_
+  bool zeroed_ = false;                     // the winners of this upload's table are
+  std::uint64_t stamp_ = 0;
+  std::uint32_t copy_ = 0, broken_copy_ = 0;  // the upload's number; the last one that had a failure
+  std::uint32_t failures_in_a_row_ = 0;
+  InFlightList in_flight_;
+  DeviceMark last_mark_ = 0, settled_ = 0;
+  std::unique_ptr<Stream> stream_;  // destroyed first: then nothing that is queued names the memory above
+};
+
+using Replica = BasicReplica<ReplicaRules, ReplicaLog>;
+extern template class BasicReplica<ReplicaRules, ReplicaLog>;
+
+}  // namespace tandem

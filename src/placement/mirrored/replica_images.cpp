@@ -1,0 +1,165 @@
+#include "placement/mirrored/replica_images.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "placement/mirrored/image_kernels.hpp"
+
+namespace tandem {
+
+ReplicaImages::ReplicaImages(const Heap* heap, const ReplicaImagesOptions& options)
+    : heap_(heap),
+      options_(options),
+      item_granules_(heap == nullptr || options.bytes == 0
+                         ? 0
+                         : std::clamp(options.item_bytes / granule_bytes, 1u, image_granules_limit)) {}
+
+void ReplicaImages::make(Device& device, std::uint64_t cells) {
+  if (!is_wanted()) return;
+  const std::uint64_t count = std::min<std::uint64_t>(
+      {options_.bytes / granule_bytes, heap_->reserved_bytes() / granule_bytes, std::numeric_limits<Location>::max()});
+  const std::uint64_t queue = std::bit_ceil(cells * item_granules_);
+  const auto memory = std::make_shared<const Memory>(DeviceArray<Granule>(device, count),
+                                                     DeviceArray<std::uint32_t>(device, mark_words(count)));
+  if (queue_memory_.count() != queue) {
+    PinnedArray<Granule> queue_memory(device, queue);
+    PinnedArray<Location> at(device, queue);
+    TD_ASSERT(queue % 64 == 0);
+    part_ends_ = std::make_unique<std::uint64_t[]>(queue / 64);
+    queue_memory_ = std::move(queue_memory);
+    at_ = std::move(at);
+    queue_ = DirtyQueue<Granule>({queue_memory_.data(), queue_memory_.count()});
+  }
+  memory_ = memory;
+  is_empty_ = false;
+  images_ = {memory->granules.at(), memory->marks.at(), static_cast<std::uint32_t>(count), item_granules_};
+}
+
+DeviceStatus ReplicaImages::make_empty(Stream& stream) noexcept {
+  if (!on() || is_empty_) return DeviceStatus::ok;
+  DeviceStatus status = stream.zero(memory_->granules.bytes_at(), memory_->granules.bytes());
+  if (status == DeviceStatus::ok) status = clear_marks(stream);
+  is_empty_ = status == DeviceStatus::ok;
+  return status;
+}
+
+void ReplicaImages::release(bool gives_up) noexcept {
+  given_up_ |= gives_up;
+  drop_unsent();
+  images_ = {};
+  memory_ = nullptr;
+}
+
+std::uint64_t ReplicaImages::room_cells() const noexcept {
+  return on() ? queue_.room() / images_.item_granules : std::numeric_limits<std::uint64_t>::max();
+}
+
+void ReplicaImages::push(Location at, const Granule& granule) noexcept {
+  at_[queue_.appended() & (queue_.capacity() - 1)] = at;
+  queue_.push(granule);
+}
+
+void ReplicaImages::append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept {
+  const auto [first, second] = cells;
+  append_all(first.size() + second.size(),
+             [&](std::size_t i) { return Cell{i < first.size() ? first[i].bits : second[i - first.size()].bits}; });
+}
+
+void ReplicaImages::append(std::span<const std::uint64_t> cells) noexcept {
+  append_all(cells.size(), [&](std::size_t i) { return Cell{cells[i]}; });
+}
+
+// Items lie anywhere: they are asked for long before they are read.
+template <class CellAt>
+void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
+  constexpr std::size_t ahead = 24;
+  if (!on()) return;
+  const auto prefetch = [&](std::size_t i) {
+    if (i < count) prefetch_read(heap_->at(cell_at(i).location()));
+  };
+  for (std::size_t i = 0; i < ahead; ++i) prefetch(i);
+  const std::uint64_t begin = queue_.appended();
+  for (std::size_t i = 0; i < count; ++i) {
+    prefetch(i + ahead);
+    append_item(cell_at(i).location());
+  }
+  if (queue_.appended() == begin) return;
+  const std::uint64_t last = queue_.appended() - 1;
+  end_bits(last) |= std::uint64_t{1} << last % 64;
+}
+
+void ReplicaImages::append_item(Location l) noexcept {
+  if (l == no_location || l >= images_.count) return;
+  const Item* const item = heap_->at(l);
+  const std::uint64_t state = item->state_acquire();
+  Granule granule{};
+  // Of an item that is dead by now no other word is read: its slot is on its way to somebody else.
+  const bool live = Item::state_of(state) == ItemState::live;
+  const std::uint32_t granules = live ? image_granules(state, item->fixed_word) : 0;
+  if (granules == 0 || granules > images_.item_granules || granules > images_.count - l) return push(l, granule);
+  // Not beyond the item: what lies there of its slot is nobody's.
+  const std::uint64_t bytes = heap_->total_bytes(item);
+  std::memcpy(&granule.word[1], item->bytes() + sizeof state,
+              std::min<std::uint64_t>(bytes, granule_bytes) - sizeof state);
+  granule.word[0] = state;
+  push(l, granule);
+  for (std::uint32_t g = 1; g < granules; ++g) {
+    const std::uint64_t begin = std::uint64_t{g} * granule_bytes;
+    granule = {};
+    std::memcpy(&granule, item->bytes() + begin, std::min<std::uint64_t>(bytes - begin, granule_bytes));
+    push(l + g, granule);
+  }
+}
+
+std::uint64_t ReplicaImages::part_end() noexcept {
+  std::uint64_t position = queue_.sent();
+  for (;;) {
+    const std::uint64_t bits = end_bits(position) >> position % 64;
+    if (bits != 0) return position + static_cast<std::uint64_t>(std::countr_zero(bits)) + 1;
+    position += 64 - position % 64;
+  }
+}
+
+DeviceStatus ReplicaImages::send(Stream& stream) noexcept {
+  while (queue_.waiting() != 0) {
+    const std::uint64_t end = part_end();
+    const std::uint64_t count = std::min<std::uint64_t>(queue_.unsent().size(), end - queue_.sent());
+    const std::uint64_t at = queue_.offset();
+    const DeviceStatus status =
+        stream.launch(store_images, {images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)});
+    if (status != DeviceStatus::ok) return status;
+    queue_.send(count);
+    if (queue_.sent() == end) end_bits(end - 1) &= ~(std::uint64_t{1} << (end - 1) % 64);
+  }
+  return DeviceStatus::ok;
+}
+
+bool ReplicaImages::are_marks_old() noexcept {
+  using std::chrono::milliseconds, std::chrono::seconds, std::chrono::steady_clock;
+  if (!on()) return false;
+  const auto now = steady_clock::now();
+  if (now < look_after_) return false;
+  look_after_ = now + milliseconds(10);
+  const std::uint64_t eighths = heap_->eighths_swept();
+  if (eighths == eighths_at_clear_ && now - cleared_ < seconds(10)) return false;
+  cleared_ = now;
+  eighths_at_clear_ = eighths;
+  return true;
+}
+
+DeviceStatus ReplicaImages::clear_marks(Stream& stream) noexcept {
+  return on() ? stream.zero(memory_->marks.bytes_at(), memory_->marks.bytes()) : DeviceStatus::ok;
+}
+
+void ReplicaImages::drop_unsent() noexcept {
+  if (queue_.waiting() == 0) return;
+  for (std::uint64_t position = queue_.sent(); position != queue_.appended(); ++position)
+    end_bits(position) &= ~(std::uint64_t{1} << position % 64);
+  queue_.drop_unsent();
+}
+
+}  // namespace tandem

@@ -1,0 +1,200 @@
+// BasicReplicaLog's definitions: for replica_log.cpp, and for tests with other rules.
+#pragma once
+#include <algorithm>
+#include <bit>
+
+#include "index/cuckoo/lanes_scalar.hpp"
+#include "placement/mirrored/replica_log.hpp"
+
+namespace tandem {
+
+template <class Rules>
+BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
+    : ring_records_(options.ring_records),
+      shard_bits_(options.shard_bits),
+      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits)),
+      word_(std::uint64_t{options.first_launch} << launch_shift) {
+  TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16 && shard_bits_ <= shard_bits_max);
+}
+
+template <class Rules>
+ChangeLog::Ticket BasicReplicaLog<Rules>::reserve(std::span<const Change> changes) noexcept {
+  if (changes.empty()) return 0;
+  const std::uint32_t shard = Shard::number_of_cell(changes.front().cell_index, shard_bits_);
+  // A stale "off" is harmless: start()'s caller waits for this batch.
+  if ((word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return 0;
+#if defined(TANDEM_CANARY)
+  if (canary_strikes("skip_dirty_log", 500)) return 0;
+#endif
+  WriterRing* const rings = rings_->mine();
+  if (TD_UNLIKELY(rings == nullptr)) {
+    overflow(shard);
+    return 0;
+  }
+  WriterRing* const ring = rings + shard;
+  const std::uint64_t begin = ring->reserved.load(std::memory_order_relaxed);
+  TD_DEBUG_ASSERT(begin == ring->committed.load(std::memory_order_relaxed));
+  if (TD_UNLIKELY(begin + changes.size() - ring->head_seen > ring_records_ / 2) &&
+      !has_room(*ring, shard, begin, changes.size())) {
+    return 0;
+  }
+  std::uint64_t tail = begin;
+  for (const Change& c : changes) {
+    TD_DEBUG_ASSERT(Shard::number_of_cell(c.cell_index, shard_bits_) == shard);
+    ring->records[tail++ & ring->mask] = LogRecord::of(c).bits;
+  }
+  ring->reserved.store(tail, std::memory_order_release);
+  return std::bit_cast<std::uintptr_t>(ring);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::commit(Ticket ticket) noexcept {
+  if (ticket == 0) return;
+  WriterRing* const ring = std::bit_cast<WriterRing*>(static_cast<std::uintptr_t>(ticket));
+  ring->committed.store(ring->reserved.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+// With the fence, either this load sees the number that a drain has counted, or that drain sees the record and the
+// cells (docs/threads.md). Off, there is no drain to agree with.
+template <class Rules>
+std::uint32_t BasicReplicaLog<Rules>::launch() const noexcept {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  if ((word & recording_mask) != 0) {
+    fence_seq_cst();
+    word = word_.load(std::memory_order_relaxed);
+  }
+  return static_cast<std::uint32_t>(word >> launch_shift);
+}
+
+// The slow path of reserve(): looks where the drains are by now.
+template <class Rules>
+bool BasicReplicaLog<Rules>::has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail,
+                                      std::uint64_t records) noexcept {
+  ring.head_seen = ring.head.load(std::memory_order_acquire);
+  const std::uint64_t used = tail + records - ring.head_seen;
+  if (used > ring_records_ / 2 && !wants_drain(shard)) wants_drain_[shard].store(true, std::memory_order_relaxed);
+  if (used <= ring_records_) return true;
+  overflow(shard);
+  return false;
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
+  const std::uint64_t bit = recording_bit(shard);
+  if ((word_.fetch_and(~bit, std::memory_order_seq_cst) & bit) != 0) {
+    overflows_[shard].fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
+  for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
+    const std::uint64_t end = ring->reserved.load(std::memory_order_acquire);
+    ring->delivered = end;
+    ring->head.store(end, std::memory_order_release);
+  }
+  wants_drain_[shard].store(false, std::memory_order_relaxed);
+  word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::stop(std::uint32_t shard) noexcept {
+  word_.fetch_and(~recording_bit(shard), std::memory_order_seq_cst);
+  wants_drain_[shard].store(false, std::memory_order_relaxed);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::count(Drained& drained, std::uint32_t shard) noexcept {
+  const std::uint64_t before = word_.fetch_add(launch_one, std::memory_order_seq_cst);
+  fence_seq_cst();
+  drained.launch = static_cast<std::uint32_t>((before + launch_one) >> launch_shift);
+  drained.recording = (before & recording_bit(shard)) != 0;
+  Rules::reached(DrainPoint::counted);
+}
+
+template <class Rules>
+Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
+  Drained drained;
+  const std::uint32_t shard = extent.shard.number;
+  if constexpr (!Rules::looks_after_count) drained.table = index.searched();
+  Rules::reached(DrainPoint::begin);
+  if constexpr (Rules::counts_first) count(drained, shard);
+  if constexpr (Rules::looks_after_count) drained.table = index.searched();
+  drained.complete = true;
+  if (wants_drain(shard)) wants_drain_[shard].store(false, std::memory_order_relaxed);
+  // Of a table that is not searched any more nothing is read: it may be gone.
+  if (drained.table.serial != extent.table) extent.cells = 0;
+
+  for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
+    std::uint64_t committed = ring->committed.load(std::memory_order_acquire);
+    const std::uint64_t reserved = ring->reserved.load(std::memory_order_acquire);
+    const std::uint64_t head = ring->head.load(std::memory_order_relaxed);
+    Rules::reached(DrainPoint::noted);
+    std::uint64_t end = reserved;
+    if (extent.cells != 0) {
+      end = std::min(reserved, head + out.room());
+      drained.complete &= end == reserved;
+      drained.cells += deliver(*ring, head, end, drained.table.view, extent, out);
+    }
+    Rules::reached(DrainPoint::read);
+    const std::uint64_t repeated = std::min(ring->delivered, end) - head;
+    drained.repeats += repeated;
+    drained.records += end - head - repeated;
+    ring->delivered = std::max(ring->delivered, end);
+    if constexpr (!Rules::commits_before_cells) committed = ring->committed.load(std::memory_order_acquire);
+    if constexpr (!Rules::keeps_uncommitted) committed = reserved;
+    const std::uint64_t forget = std::min(committed, end);
+    if (forget > head) ring->head.store(forget, std::memory_order_release);
+  }
+  if constexpr (!Rules::counts_first) count(drained, shard);
+  return drained;
+}
+
+// Acquire, although the same cell's later reads could be ordered by less: whoever gets a cell that a writer has changed
+// must find that writer's stripe locked, or stamped.
+template <class Rules>
+std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end,
+                                              IndexView view, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
+  constexpr std::uint64_t ahead = 24;
+  const std::uint64_t* const cells = view.buckets->cell;
+  const std::uint64_t table_mask = (std::uint64_t{view.mask} + 1) * bucket_cells - 1;
+  const std::uint64_t wanted = LogRecord::of({extent.table, 0}).table();
+  const auto record = [&](std::uint64_t at) { return LogRecord{ring.records[at & ring.mask]}; };
+  const auto prefetch = [&](std::uint64_t at) {
+    if (at < end) prefetch_read(cells + (record(at).cell_index() & table_mask));
+  };
+  std::uint64_t delivered = 0;
+  for (std::uint64_t at = begin; at < std::min(begin + ahead, end); ++at) prefetch(at);
+  for (std::uint64_t at = begin; at < end; ++at) {
+    prefetch(at + ahead);
+    Rules::reached(DrainPoint::cell);
+    const LogRecord r = record(at);
+    const std::uint64_t i = r.cell_index();
+    const std::uint64_t local = extent.shard.local_cell(i);
+    if (r.table() != wanted || local >= extent.cells) continue;
+    out.push({local, ScalarLanes::at(cells + i).load(std::memory_order_acquire)});
+    ++delivered;
+  }
+  return delivered;
+}
+
+template <class Rules>
+std::uint64_t BasicReplicaLog<Rules>::records_waiting(std::uint32_t shard) const noexcept {
+  std::uint64_t sum = 0;
+  for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
+    const std::uint64_t head = ring->head.load(std::memory_order_acquire);
+    sum += ring->reserved.load(std::memory_order_relaxed) - head;
+  }
+  return sum;
+}
+
+template <class Rules>
+std::uint64_t BasicReplicaLog<Rules>::memory_bytes(std::uint32_t shard) const noexcept {
+  std::uint64_t sum = 0;
+  for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
+    sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t);
+  }
+  return sum;
+}
+
+}  // namespace tandem

@@ -1,0 +1,121 @@
+// For tests: a store whose index a device follows, as a rule a simulated one.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/sim/sim_device.hpp"
+#include "placement/mirrored/replica-inl.hpp"
+#include "placement/mirrored/replica_follower.hpp"
+
+namespace tandem {
+
+struct ReplicaRigOptions {
+  std::uint64_t cells = 1 << 10;
+  double load_grow = 0.9;
+  ReplicaLogOptions log = {};  // its shard_bits are the index's, too
+  SimOptions sim = {};
+  ReplicaOptions replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 10};
+};
+
+template <class Rules = ReplicaRules, class DeviceType = SimDevice>
+class ReplicaRig {
+ public:
+  using Follower = BasicReplica<Rules, ReplicaLog>;
+  static constexpr auto long_enough = std::chrono::minutes(2);  // for anything that does come
+  static constexpr std::uint32_t searches_max = 256;
+
+  explicit ReplicaRig(const ReplicaRigOptions& options = {}) : ReplicaRig(options, make_sim_device(options.sim)) {}
+  ReplicaRig(const ReplicaRigOptions& options, std::unique_ptr<DeviceType> device_to_use)
+      : log(options.log),
+        stepping(log),
+        device(std::move(device_to_use)),
+        store({.cells = options.cells,
+               .load_grow = options.load_grow,
+               .log = &stepping,
+               .shard_bits = options.log.shard_bits}),
+        worker(store),
+        replica(*device, store.index, log, store.epochs, options.replica, &store.heap),
+        keys_(*device, searches_max),
+        found_(*device, searches_max) {}
+
+  bool set(const std::string& key, std::uint64_t value = 1) {
+    return worker.set(key, value) == TestWorker::Outcome::done;
+  }
+  // Steps until there is nothing to upload any more.
+  ReplicaState upload() {
+    replica.start();
+    return finish_upload();
+  }
+  ReplicaState finish_upload() {
+    const auto end = std::chrono::steady_clock::now() + long_enough;
+    while (replica.step(1 << 12) == ReplicaState::uploading && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return replica.stats().state;
+  }
+  // Drains until the device takes it.
+  ReplicaLaunch drain() {
+    const auto end = std::chrono::steady_clock::now() + long_enough;
+    for (;;) {
+      ReplicaLaunch launch = replica.drain();
+      if (launch.status != ReplicaLaunch::Status::busy || std::chrono::steady_clock::now() > end) return launch;
+      std::this_thread::yield();
+    }
+  }
+  // At most searches_max. What the launch's copy has, or why that is not known.
+  DeviceStatus search(const ReplicaLaunch& launch, const std::vector<std::string>& keys, std::vector<Location>& found,
+                      Stream* stream = nullptr) {
+    if (stream == nullptr) stream = &replica.stream();
+    for (std::size_t i = 0; i < keys.size(); ++i) keys_[i] = replica.shard().local(store.fingerprint(keys[i]));
+    const auto count = static_cast<std::uint32_t>(keys.size());
+    DeviceStatus status = stream == &replica.stream() ? DeviceStatus::ok : stream->after(replica.stream(), launch.mark);
+    if (status == DeviceStatus::ok)
+      status = stream->launch(search_table, SearchArguments::of(launch.index, keys_.at(), found_.at(), count));
+    if (status == DeviceStatus::ok) status = stream->wait(stream->mark(), long_enough);
+    if (status == DeviceStatus::ok) status = replica.poll(launch);
+    found.assign(found_.data(), found_.data() + keys.size());
+    return status;
+  }
+  // no_location also if the search did not work.
+  Location find(const ReplicaLaunch& launch, const std::string& key) {
+    std::vector<Location> found;
+    return search(launch, {key}, found) == DeviceStatus::ok ? found[0] : no_location;
+  }
+  // What the device has, cell by cell, against the host's. REQUIRES: nobody writes.
+  std::string compare(const ReplicaLaunch& launch) {
+    if (!launch.ready()) return "the launch is not ready";
+    const Index::Searched table = store.index.searched();
+    const Shard& shard = replica.shard();
+    if (shard.local_mask(table.view.mask) != launch.index.mask) return "another table";
+    const PinnedArray<std::uint64_t> cells(*device, (std::uint64_t{launch.index.mask} + 1) * bucket_cells);
+    Stream& stream = replica.stream();
+    if (stream.copy_to_host(cells.data(), DevicePtr<std::byte>(launch.index.buckets.address()), cells.bytes()) !=
+            DeviceStatus::ok ||
+        stream.wait(stream.mark(), long_enough) != DeviceStatus::ok || replica.poll(launch) != DeviceStatus::ok) {
+      return "the device did not answer";
+    }
+    const std::uint64_t* const host = table.view.buckets->cell;
+    for (std::uint64_t i = 0; i < cells.count(); ++i) {
+      if (cells[i] != host[shard.cell(i)]) return "the device's table differs";
+    }
+    return "";
+  }
+
+  ReplicaLog log;
+  SteppingLog stepping;
+  std::unique_ptr<DeviceType> device;
+  TestStore store;
+  TestWorker worker;
+  Follower replica;
+
+ private:
+  PinnedArray<Fingerprint> keys_;
+  PinnedArray<Location> found_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+// Rings of log records, one for each thread that writes and each shard: single-producer queues, so that no two writers
+// store to one cache line, and no two drains wait for each other. Rings outlive their thread and go to the next thread
+// that needs some, records and all.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/platform.hpp"
+#include "index/change_log.hpp"
+#include "index/cuckoo/table.hpp"
+
+namespace tandem {
+
+// |63  table's serial number, modulo 2^24  40|39  cell index  0|
+struct LogRecord {
+  std::uint64_t bits;
+
+  static constexpr unsigned table_shift = 40;
+  static constexpr std::uint64_t index_mask = (std::uint64_t{1} << table_shift) - 1;
+  static constexpr LogRecord of(const Change& c) { return {std::uint64_t{c.table} << table_shift | c.cell_index}; }
+  constexpr std::uint32_t table() const { return static_cast<std::uint32_t>(bits >> table_shift); }
+  constexpr std::uint64_t cell_index() const { return bits & index_mask; }
+};
+static_assert(Table::buckets_max * bucket_cells - 1 <= LogRecord::index_mask);
+static_assert(LogRecord::of({7, 99}).table() == 7 && LogRecord::of({7, 99}).cell_index() == 99);
+
+// Positions count records since the beginning and never wrap: head <= reserved, committed <= reserved.
+struct WriterRing {
+  // Written by the ring's writer.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> reserved{0};
+  std::atomic<std::uint64_t> committed{0};  // all that is reserved up to here has been changed
+  std::uint64_t head_seen = 0;              // head as the writer last looked
+  std::uint64_t mask = 0;                   // constant, as is `records`
+  std::unique_ptr<std::uint64_t[]> records;
+  // Written by whoever drains.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // before it everything is forgotten
+  std::uint64_t delivered = 0;                                   // what lies before it was delivered at least once
+  // Written when threads come and go; of a thread's first ring alone.
+  alignas(cache_line_bytes) std::atomic<bool> taken{true};
+  WriterRing* next = nullptr;  // of the same shard, another thread's; constant
+
+  std::uint64_t capacity() const noexcept { return mask + 1; }
+};
+
+// The rings of one log. Thread safety: all calls from any thread.
+class WriterRings : public std::enable_shared_from_this<WriterRings> {
+ public:
+  // records: of each ring, a power of two.
+  explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1) noexcept : records_(records), shards_(shards) {}
+  ~WriterRings();
+  WriterRings(const WriterRings&) = delete;
+  WriterRings& operator=(const WriterRings&) = delete;
+
+  // The calling thread's rings, an array of one for each shard; nullptr: there is no memory for them, or the thread is
+  // about to end. The first call of a thread may allocate; no call waits for another thread.
+  TD_INLINE WriterRing* mine() noexcept {
+    if (TD_LIKELY(last_used.rings == id_)) return last_used.ring;
+    return find_mine();
+  }
+  // Every ring of a shard: follow `next`.
+  WriterRing* first(std::uint32_t shard = 0) const noexcept {
+    WriterRing* const rings = first_.load(std::memory_order_acquire);
+    return rings != nullptr ? rings + shard : nullptr;
+  }
+
+ private:
+  struct LastUsed {
+    std::uint64_t rings;  // id_, 0 is none
+    WriterRing* ring;
+  };
+  class OfThread;
+  static std::uint64_t next_id() noexcept;
+  TD_NOINLINE WriterRing* find_mine() noexcept;
+  WriterRing* take();
+
+  inline static constinit thread_local LastUsed last_used{};
+
+  const std::uint64_t id_ = next_id();  // never that of another object, dead ones included
+  const std::uint64_t records_;
+  const std::uint32_t shards_;
+  std::atomic<WriterRing*> first_{nullptr};  // an array, as is every `next`
+};
+
+}  // namespace tandem
