@@ -1,4 +1,4 @@
-// x86-64 with AVX2 and AES. Included inside a target region, after kernel_scalar.hpp and index/lanes_avx2.hpp. An item's
+// x86-64 with AVX2 and AES. Included inside a target region, after kernel_scalar.hpp and index/cuckoo/lanes_avx2.hpp. An item's
 // header is loaded with 8 bytes of it at once (lanes_avx2.hpp): its state is that of one moment, and what it says to be
 // live was complete before the cell that named it.
 #pragma once

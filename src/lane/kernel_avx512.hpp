@@ -1,5 +1,5 @@
 // x86-64 with AVX-512 and AES: a block of input, and a bucket, are one register. Included inside a target region, after
-// kernel_avx2.hpp and index/lanes_avx512.hpp.
+// kernel_avx2.hpp and index/cuckoo/lanes_avx512.hpp.
 #pragma once
 
 namespace tandem::lane {

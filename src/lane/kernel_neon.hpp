@@ -3,7 +3,7 @@
 #pragma once
 #include <arm_neon.h>
 
-#include "index/lanes_neon.hpp"
+#include "index/cuckoo/lanes_neon.hpp"
 #include "lane/kernel_scalar.hpp"
 
 namespace tandem::lane {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/hash.hpp"
-#include "index/lanes_scalar.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 #include "lane/state.hpp"
 #include "protocol/scan.hpp"
 

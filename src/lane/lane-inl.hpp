@@ -136,8 +136,8 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
   while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
     const binary::Request r = binary::Request::read(p);
     const std::size_t key_bytes = r.key_bytes;
-    if (binary::read<std::uint8_t>(p) != binary::request_magic ||
-        binary::rule_of(r.opcode).command != binary::Command::get)
+    const binary::Rule& rule = binary::rule_of(r.opcode);
+    if (binary::read<std::uint8_t>(p) != binary::request_magic || rule.form != binary::Form::get || rule.options != 0)
       break;
     if (TD_UNLIKELY(r.extras_bytes != 0 || r.body_bytes != key_bytes || key_bytes - 1 >= key_bytes_max)) break;
     const char* const key = p + binary::header_bytes;
@@ -193,7 +193,7 @@ TD_INLINE void prefetch_bucket(const State& s, const Strip& strip, std::uint32_t
   prefetch_read(s.view.buckets + s.view.first(strip.fingerprint[i]));
 }
 
-// As candidate() of index/cuckoo-inl.hpp.
+// As candidate() of index/cuckoo/cuckoo-inl.hpp.
 TD_INLINE Location search(const Bucket* bucket, std::uint32_t signature) noexcept {
   const K::Cells l{};
   const auto v = l.load(bucket);

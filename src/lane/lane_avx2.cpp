@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "index/target_region.hpp"
+#include "index/cuckoo/target_region.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 
 TD_TARGET_BEGIN("avx2,aes,bmi,bmi2")
-#include "index/lanes_avx2.hpp"
+#include "index/cuckoo/lanes_avx2.hpp"
 #include "lane/kernel_avx2.hpp"
 
 #define TD_LANES_NAMESPACE avx2

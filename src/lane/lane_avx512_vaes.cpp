@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-#include "index/target_region.hpp"
+#include "index/cuckoo/target_region.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 
 TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,avx2,aes,bmi,bmi2,vaes")
-#include "index/lanes_avx2.hpp"
-#include "index/lanes_avx512.hpp"
+#include "index/cuckoo/lanes_avx2.hpp"
+#include "index/cuckoo/lanes_avx512.hpp"
 #include "lane/kernel_avx2.hpp"
 #include "lane/kernel_avx512.hpp"
 #include "lane/kernel_avx512_vaes.hpp"

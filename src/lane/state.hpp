@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/short_hash.hpp"
-#include "index/cell.hpp"
+#include "index/cuckoo/cell.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
 
