@@ -1,6 +1,6 @@
-// x86-64 with AVX2 and AES. Included inside a target region, after kernel_scalar.hpp and index/cuckoo/lanes_avx2.hpp. An item's
-// header is loaded with 8 bytes of it at once (lanes_avx2.hpp): its state is that of one moment, and what it says to be
-// live was complete before the cell that named it.
+// x86-64 with AVX2 and AES. Included inside a target region, after kernel_scalar.hpp and index/cuckoo/lanes_avx2.hpp.
+// An item's header is loaded with 8 bytes of it at once (lanes_avx2.hpp): its state is that of one moment, and what it
+// says to be live was complete before the cell that named it.
 #pragma once
 
 namespace tandem::lane {
@@ -17,8 +17,7 @@ struct Avx2Kernel : ScalarKernel {
     return half(p) | std::uint64_t{half(p + 32)} << 32;
   }
   TD_INLINE static void load_key(char* to, const char* key, std::size_t key_bytes) noexcept {
-    const auto* const mask =
-        reinterpret_cast<const __m128i*>(item_masks[std::min(key_bytes, short_key_bytes_max)].key);
+    const auto* const mask = reinterpret_cast<const __m128i*>(item_masks[std::min(key_bytes, short_key_bytes_max)].key);
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(key));
     _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm_and_si128(v, _mm_load_si128(mask)));
   }
@@ -40,8 +39,8 @@ struct Avx2Kernel : ScalarKernel {
     const ItemMask& mask = item_masks[std::min(key_bytes, short_key_bytes_max)];
     const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(item));
     const __m128i words = _mm_set_epi64x(static_cast<long long>(key_bytes), static_cast<long long>(usual_state));
-    const __m256i wanted = _mm256_inserti128_si256(
-        _mm256_castsi128_si256(words), _mm_load_si128(reinterpret_cast<const __m128i*>(key16)), 1);
+    const __m256i wanted = _mm256_inserti128_si256(_mm256_castsi128_si256(words),
+                                                   _mm_load_si128(reinterpret_cast<const __m128i*>(key16)), 1);
     const __m256i differ = _mm256_xor_si256(v, wanted);
     const __m128i low = _mm256_castsi256_si128(v);
     state = static_cast<std::uint64_t>(_mm_cvtsi128_si64(low));

@@ -1,5 +1,5 @@
-// What the lane asks of a processor. Portable, and what ThreadSanitizer builds use: every access to what others change is
-// an atomic one.
+// What the lane asks of a processor. Portable, and what ThreadSanitizer builds use: every access to what others change
+// is an atomic one.
 #pragma once
 #include <cstring>
 

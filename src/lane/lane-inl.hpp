@@ -1,6 +1,6 @@
 // The lane, written once over a Kernel (kernel_scalar.hpp says what that is). Compiled once for each processor:
-// TD_LANES_NAMESPACE names the copy, TD_KERNEL the Kernel, and this file has no include guard so that each target region
-// includes its own.
+// TD_LANES_NAMESPACE names the copy, TD_KERNEL the Kernel, and this file has no include guard so that each target
+// region includes its own.
 #if !defined(TD_LANES_NAMESPACE) || !defined(TD_KERNEL)
 #error "TD_LANES_NAMESPACE and TD_KERNEL must name this copy"
 #endif
@@ -38,10 +38,10 @@ struct Words {
 // What fills a strip.
 struct Filling {
   Strip& strip;
-  std::uint32_t segment = 0;              // as info has it
+  std::uint32_t segment = 0;  // as info has it
   std::uint32_t count = 0;
-  std::uint32_t first = 0, differ = 0;    // an info, and where others are not like it
-  std::uint32_t longest = 0;              // its top bit: a key is long
+  std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
+  std::uint32_t longest = 0;            // its top bit: a key is long
 
   TD_INLINE bool full() const noexcept { return count == strip_queries; }
   TD_INLINE void put(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
@@ -184,8 +184,7 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
   if (TD_LIKELY(!strip.has_long_key)) return;
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     const std::string_view key = strip.key_of(i);
-    if (key.size() > short_key_bytes_max)
-      strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
+    if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
   }
 }
 
@@ -204,8 +203,7 @@ TD_INLINE Location search(const Bucket* bucket, std::uint32_t signature) noexcep
 TD_INLINE void prefetch_item(const State& s, Location l) noexcept {
   const char* const item = s.items + std::uint64_t{l} * granule_bytes;
   prefetch_read(item);
-  for (std::uint32_t more = 1; TD_UNLIKELY(more <= s.more_lines); ++more)
-    prefetch_read(item + more * cache_line_bytes);
+  for (std::uint32_t more = 1; TD_UNLIKELY(more <= s.more_lines); ++more) prefetch_read(item + more * cache_line_bytes);
 }
 
 TD_INLINE void search_first(const State& s, Strip& strip, std::uint32_t i) noexcept {
@@ -237,21 +235,21 @@ TD_INLINE bool is_fresh(const State& s, std::uint64_t state) noexcept {
   return task::access_age_s(state, s.now_s) < task::access_refresh_s;
 }
 
-// Whether the candidate is the usual hit: with nothing to do for it but to reply. REQUIRES: the key is short, or compared
-// beyond its first bytes.
+// Whether the candidate is the usual hit: with nothing to do for it but to reply. REQUIRES: the key is short, or
+// compared beyond its first bytes.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   const Location l = strip.location[i];
   hit.item = reinterpret_cast<const Item*>(s.items + std::uint64_t{l} * granule_bytes);
-  return TD_LIKELY(l != no_location && K::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state,
-                                                   hit.fixed)) &&
+  return TD_LIKELY(l != no_location &&
+                   K::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state, hit.fixed)) &&
          TD_LIKELY(is_fresh(s, hit.state) && !is_flushed(hit.item, hit.state, s.flush_cas));
 }
 
 TD_INLINE Found check(State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   const std::size_t key_bytes = info::key_bytes(strip.info[i]);
-  if (TD_LIKELY(is_usual_hit(s, strip, i, hit) &&
-                (key_bytes <= short_key_bytes_max ||
-                 bytes_equal(hit.item->bytes() + sizeof(Item), strip.key[i], key_bytes))))
+  if (TD_LIKELY(
+          is_usual_hit(s, strip, i, hit) &&
+          (key_bytes <= short_key_bytes_max || bytes_equal(hit.item->bytes() + sizeof(Item), strip.key[i], key_bytes))))
     return Found::hit;
   return look_closely(s, strip, i, hit);
 }
@@ -274,10 +272,10 @@ TD_INLINE bool is_too_long(Found found, const Hit& hit) noexcept {
 // Room for a strip's replies, and where the next one begins.
 class Replies {
  public:
-  TD_INLINE explicit Replies(Output& out) : out_(out) { open(); }
-  TD_INLINE void open() { p = begin_ = out_.reserve(strip_queries * protocol::small_hit_bytes_max); }
-  // Before anything else appends to the output, or asks for its size; then open() again.
-  TD_INLINE void close() noexcept { out_.commit(static_cast<std::size_t>(p - begin_)); }
+  TD_INLINE explicit Replies(Output& out) : out_(out) { resume(); }
+  TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * protocol::small_hit_bytes_max); }
+  // Before anything else appends to the output, or asks for its size; then resume() again.
+  TD_INLINE void pause() noexcept { out_.commit(static_cast<std::size_t>(p - begin_)); }
 
   char* p;
 
@@ -325,28 +323,28 @@ TD_INLINE char* put_any_hit(const State& s, const Strip& strip, std::uint32_t i,
   }
 }
 
-// What a hit or miss comes to. `replies` is closed where something else writes.
+// What a hit or miss comes to. `replies` is paused where something else writes.
 TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
   LaneSegment& segment = s.segments[s.answering];
   const std::uint8_t kind = strip.kind(i);
   if (TD_UNLIKELY((kind & kind::begins_many) != 0)) {
-    replies.close();
+    replies.pause();
     s.mark = {s.out->size(), s.hits, segment.queries};
-    replies.open();
+    replies.resume();
   }
   if (TD_LIKELY(found == Found::hit)) {
     if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= protocol::small_value_bytes_max)) {
       replies.p = put_any_hit(s, strip, i, hit, replies.p);
     } else {
-      replies.close();
+      replies.pause();
       write_long(s, strip, i, hit);
-      replies.open();
+      replies.resume();
     }
     ++s.hits;
   } else {
-    replies.close();
+    replies.pause();
     write_miss(s, strip, i);
-    replies.open();
+    replies.resume();
   }
   ++segment.queries;
   segment.commands[kind & kind::command_mask] += (kind & kind::last_of_line) != 0 ? 1 : 0;
@@ -355,9 +353,9 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
 // Whether query i is still to be answered. The segment that it belongs to is the one that is answered from now on.
 TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
   if (TD_LIKELY(strip.segment(i) == s.answering)) return true;
-  replies.close();
+  replies.pause();
   const bool goes_on = enter_segment(s, strip.segment(i));
-  replies.open();
+  replies.resume();
   return goes_on;
 }
 
@@ -418,15 +416,15 @@ TD_INLINE void answer(State& s, Strip& strip) {
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
     if constexpr (!Timed) found[i] = check(s, strip, i, hits[i]);
     if (TD_UNLIKELY(found[i] == Found::other || is_too_long(found[i], hits[i]))) {
-      replies.close();
+      replies.pause();
       stop(s, strip, i);
-      replies.open();
+      replies.resume();
       continue;
     }
     if (found[i] == Found::hit) expect_like(s, hits[i]);
     reply(s, strip, i, found[i], hits[i], replies);
   }
-  replies.close();
+  replies.pause();
   if constexpr (Timed) s.laps->lap(Task::write_response);
 }
 
@@ -435,8 +433,8 @@ TD_INLINE void answer(State& s, Strip& strip) {
 // Strips between parsing and the answers.
 inline constexpr std::uint32_t lead = 4;
 
-// The output is full: ends the run with the first query of strips from `k` on that is not answered. False: all that were
-// parsed are.
+// The output is full: ends the run with the first query of strips from `k` on that is not answered. False: all that
+// were parsed are.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
   for (const std::uint32_t end = k + lead; k != end; ++k) {
     const Strip& strip = s.ring[k % s.ring.size()];

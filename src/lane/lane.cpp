@@ -217,7 +217,8 @@ void Laps::end(std::uint64_t queries, bool tasks) noexcept {
     counters_.record(task, spent_[t], queries);
   };
   // PP is counted by whoever asked for it, along with RV and SD.
-  if (parse_) counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
+  if (parse_)
+    counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
   if (!tasks) return;
   counters_.batches_sampled.add();
   // Reads have nothing to do in MM, and RD is part of WR.

@@ -6,10 +6,10 @@
 // command, a line that is not plain or not whole, an item that has expired, been flushed, is stale, huge or long) it
 // stops there, having done nothing of that command, and the general path goes on from `rest`.
 //
-// Eight queries are a strip, and a strip is a few columns of a ring, with no query or result objects. While one strip is
-// answered, the one behind it has its second buckets searched, the next its first buckets, the next is hashed and its
-// buckets are prefetched, and the last is parsed: so what one stage prefetches arrives while others work (interleaving
-// as of P. Menon et al., Relaxed operator fusion, VLDB 2017, and of docs/decisions/0006-strips.md).
+// Eight queries are a strip, and a strip is a few columns of a ring, with no query or result objects. While one strip
+// is answered, the one behind it has its second buckets searched, the next its first buckets, the next is hashed and
+// its buckets are prefetched, and the last is parsed: so what one stage prefetches arrives while others work
+// (interleaving as of P. Menon et al., Relaxed operator fusion, VLDB 2017, and of docs/decisions/0006-strips.md).
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once

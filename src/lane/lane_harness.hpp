@@ -1,6 +1,6 @@
-// For tests and fuzzing: the same input to two stores, to one with a lane ahead of the general path, to the other without.
-// Input for the lane lies in an allocation of exactly what it may read, and behind its end stands what could be taken for
-// more of it.
+// For tests and fuzzing: the same input to two stores, to one with a lane ahead of the general path, to the other
+// without. Input for the lane lies in an allocation of exactly what it may read, and behind its end stands what could
+// be taken for more of it.
 #pragma once
 #include <cstring>
 #include <memory>
@@ -14,7 +14,8 @@ namespace tandem {
 
 // A copy of `input` and the padding that a lane wants.
 inline std::unique_ptr<char[]> padded(std::string_view input) {
-  constexpr std::string_view decoy = "\r\nget k1\r\nget k2 v\r\nmg k1 v\r\nmg k1 v K\r\n\r\n k1 k2\r\nEND\r\nget k1\r\nmg k1 v\r\n";
+  constexpr std::string_view decoy =
+      "\r\nget k1\r\nget k2 v\r\nmg k1 v\r\nmg k1 v K\r\n\r\n k1 k2\r\nEND\r\nget k1\r\nmg k1 v\r\n";
   static_assert(decoy.size() >= lane_padding_bytes);
   std::unique_ptr<char[]> copy(new char[input.size() + lane_padding_bytes]);
   std::memcpy(copy.get(), input.data(), input.size());

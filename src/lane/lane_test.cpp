@@ -188,7 +188,8 @@ TEST_P(LaneTest, NoMatterWhereTheInputIsCut) {
   const string line = "get k0 k1\r\nget aVeryLongKeyIndeed\r\nmg k2 v\r\nmg k3 v K\r\ngets k0\r\nget k1\r\n";
   for (std::size_t cut = 0; cut <= line.size(); ++cut) {
     LaneHarness harness(GetParam());
-    harness.exchange("set k0 0 0 1\r\na\r\nset k1 3 0 2\r\nbb\r\nms k2 3\r\nccc\r\nset aVeryLongKeyIndeed 0 0 1\r\nd\r\n");
+    harness.exchange(
+        "set k0 0 0 1\r\na\r\nset k1 3 0 2\r\nbb\r\nms k2 3\r\nccc\r\nset aVeryLongKeyIndeed 0 0 1\r\nd\r\n");
     const auto first = harness.exchange(line.substr(0, cut));
     EXPECT_EQ(first.with, first.without) << cut;
     const auto second = harness.exchange(line.substr(cut));

@@ -57,14 +57,14 @@ struct alignas(cache_line_bytes) Strip {
 };
 
 // An item's words and the key's bytes in 32 bytes: which bits are compared, by the key's length (at most 16), and what
-// they are to be. A hit that equals is live, was read before, does not expire, is not stale, has no client flags, is not
-// huge, and its key's first bytes are the query's.
+// they are to be. A hit that equals is live, was read before, does not expire, is not stale, has no client flags, is
+// not huge, and its key's first bytes are the query's.
 struct alignas(32) ItemMask {
   std::uint64_t state, fixed;
   std::uint8_t key[short_key_bytes_max];
 };
-inline constexpr std::uint64_t usual_state = static_cast<std::uint64_t>(ItemState::live) | word::Accessed::mask |
-                                             word::Fetched::mask;
+inline constexpr std::uint64_t usual_state =
+    static_cast<std::uint64_t>(ItemState::live) | word::Accessed::mask | word::Fetched::mask;
 inline constexpr auto item_masks = [] {
   std::array<ItemMask, short_key_bytes_max + 1> all{};
   for (std::size_t bytes = 0; bytes < all.size(); ++bytes) {
@@ -128,9 +128,9 @@ struct State {
   Laps* laps = nullptr;
 
   // Where the parser stands.
-  std::uint32_t parsing = 0;     // the segment
-  const char* at = nullptr;      // in it
-  const char* line = nullptr;    // a line with more keys from `at` on; nullptr: none
+  std::uint32_t parsing = 0;   // the segment
+  const char* at = nullptr;    // in it
+  const char* line = nullptr;  // a line with more keys from `at` on; nullptr: none
   std::uint8_t line_kind = 0;
   std::uint8_t usual_kind = 0;  // of the last query
 

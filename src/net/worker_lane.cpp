@@ -92,7 +92,8 @@ void Worker::go_on_after_lane(const LaneSegment& segment, const LaneWait& wait) 
   }
   parse(c);
   // Nothing follows in this pass.
-  if (!in_.entries.empty() && in_.entries.back().connection == &c && in_.entries.back().first_query == in_.batch->size())
+  if (!in_.entries.empty() && in_.entries.back().connection == &c &&
+      in_.entries.back().first_query == in_.batch->size())
     send_ahead(in_.entries.back());
 }
 
