@@ -22,11 +22,12 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t bat
       context_(engine.make_context()),
       runner_(make_runner(engine, plan, *context_, batch_queries)),
       parser_(options_, engine.shared().clock),
+      lane_(*context_, options_),
       places_(runner_->count()),
       arena_bytes_(batch_bytes),
       plan_(plan.plan) {
   options_.item_bytes_max = engine.options().item_bytes_max;
-  for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes);
+  for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes + lane_padding_bytes);
 }
 
 void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
@@ -47,13 +48,21 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   place.received = cycles_now();
   std::memcpy(place.arena.get(), requests.data(), requests.size());
   end_task(Task::receive, begin);
+  const char* const end = place.arena.get() + requests.size();
+  const char* const rest = run_lane(place.arena.get(), end);
+  if (rest == end) {
+    hand_over();
+    latency_.record(cycles_now() - place.received, answered_.queries);
+    sampled_ = false;
+    return answered_;
+  }
+  if (TD_UNLIKELY(sampled_)) begin = cycles_now();
   Batch& batch = runner_->filling();
   std::size_t consumed = 0;
-  const char* const end = place.arena.get() + requests.size();
-  const ParseStop stop = parser_.parse(place.arena.get(), end, batch, place.scratch, 0, consumed);
+  const ParseStop stop = parser_.parse(rest, end, batch, place.scratch, 0, consumed);
   if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
     throw std::runtime_error("the parser refused a request of the benchmark");
-  if (TD_UNLIKELY(consumed != requests.size()))
+  if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - rest)))
     throw std::runtime_error("the parser left a part of the benchmark's requests");
   end_task(Task::parse, begin);
   if (TD_UNLIKELY(sampled_)) {
@@ -64,6 +73,25 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   while (!runner_->can_fill()) answer_oldest();
   sampled_ = false;
   return answered_;
+}
+
+// As far as it goes, which is what it returns.
+const char* WireDriver::run_lane(const char* begin, const char* end) {
+  const Parser::Begins begins = parser_.begins();
+  if (plan_ != plan_cpu || begins == Parser::Begins::neither || !lane_.may_run()) return begin;
+  LaneSegment segment{.begin = begin, .end = end, .binary = begins == Parser::Begins::packet};
+  while (lane_.run({&segment, 1}, output_, net::output_flush_bytes, sampled_) == 0) {
+    if (segment.rest == segment.begin) break;
+    answered_.queries += segment.queries;
+    hand_over();
+    segment = {.begin = segment.rest, .end = end, .binary = segment.binary};
+  }
+  answered_.queries += segment.queries;
+  if (TD_UNLIKELY(sampled_)) {
+    for (const Task task : {Task::receive, Task::parse, Task::send})
+      context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
+  }
+  return segment.rest;
 }
 
 WireDriver::Answered WireDriver::finish() {

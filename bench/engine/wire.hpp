@@ -3,6 +3,7 @@
 //
 //   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
 //   PP  Parser
+//   or, where no device is asked: PP MM IN KC RD WR in one, the fast lane, as far as it goes
 //   MM to WR  the plan, with write_replies() into the output
 //   SD  the output is handed over: pinned values released, the buffer free for the next replies. Whoever sent it would
 //       read it from where it is.
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "bench/engine/plan.hpp"
+#include "lane/lane.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
 #include "protocol/protocol.hpp"
@@ -57,6 +59,7 @@ class WireDriver final : private ResponseWriter {
  private:
   bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
+  const char* run_lane(const char* begin, const char* end);
   void answer_oldest();
   void hand_over();
   void write_with_pins(const Batch& batch, Strip strip);
@@ -67,6 +70,7 @@ class WireDriver final : private ResponseWriter {
   std::unique_ptr<Runner> runner_;
   ProtocolOptions options_;
   Parser parser_;
+  Lane lane_;
   // What the queries of a batch point into until they are answered.
   struct Place {
     std::unique_ptr<char[]> arena;

@@ -1,5 +1,5 @@
-// Seeded key hashing. XXH3 (xxhash library): good quality, ~3 ns for short keys; the seed is random per process so that
-// bucket floods cannot be prepared from outside.
+// Seeded key hashing: three rounds of AES for keys of at most 16 bytes (short_hash.hpp), XXH3 (xxhash library) for
+// longer ones. The seed is random per process so that bucket floods cannot be prepared from outside.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,16 +9,17 @@
 
 #include "base/fingerprint.hpp"
 #include "base/platform.hpp"
+#include "base/short_hash.hpp"
 
 namespace tandem {
 
-// The two halves of a 64-bit hash; a signature that would be 0 becomes 1.
-TD_INLINE constexpr Fingerprint split_hash(std::uint64_t h) noexcept {
-  const auto signature = static_cast<std::uint32_t>(h >> 32);
-  return {signature != 0 ? signature : 1u, static_cast<std::uint32_t>(h)};
+TD_INLINE Fingerprint long_fingerprint_of(const char* key, std::size_t key_bytes, std::uint64_t seed) noexcept {
+  return split_hash(XXH3_64bits_withSeed(key, key_bytes, seed));
 }
 TD_INLINE Fingerprint fingerprint_of(const char* key, std::size_t key_bytes, std::uint64_t seed) noexcept {
-  return split_hash(XXH3_64bits_withSeed(key, key_bytes, seed));
+  if (TD_LIKELY(key_bytes <= short_key_bytes_max))
+    return split_hash(short_hash_of(load_short_key(key, key_bytes), key_bytes, seed));
+  return long_fingerprint_of(key, key_bytes, seed);
 }
 TD_INLINE Fingerprint fingerprint_of(std::string_view key, std::uint64_t seed) noexcept {
   return fingerprint_of(key.data(), key.size(), seed);

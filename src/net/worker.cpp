@@ -37,6 +37,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       context_(state.engine.make_context()),
       runner_(make_runner()),
       in_flight_(runner_->count()),
+      lane_(*context_, state.protocol),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
       long_pass_ticks_(static_cast<std::uint64_t>(long_pass_ns / ns_per_tick())),
@@ -130,6 +131,7 @@ void Worker::begin_pass() noexcept {
     recorder_.set_flags(flags);
     context_->observer = (flags & ~EventLog::detail_flag) != 0 ? &recorder_ : nullptr;
   }
+  pass_has_lane_ = has_lane();
 }
 
 // Receives from the UDP socket that was all there was to serve in the last pass, without asking epoll. False: not worth
@@ -184,6 +186,7 @@ void Worker::pass(int timeout_ms) {
       for (UdpPort& port : udp_) serve_udp(port);
     }
     if (count > 1 || !waiting_.empty()) udp_alone_ = nullptr;
+    run_lane();
     run_batch(false);
     if (TD_UNLIKELY(streams_due_)) send_streams();
   } else if (TD_UNLIKELY(in_flight)) {
@@ -215,6 +218,8 @@ void Worker::end_pass() noexcept {
   if (std::exchange(in_pass_, false) && TD_UNLIKELY(cycles_now() - pass_begin_ > long_pass_ticks_))
     none_still_before_s_ = state_.engine.shared().clock.now_s() + stands_still_s + 1;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
+  ahead_.clear();
+  if (TD_UNLIKELY(ahead_.capacity() > output_bytes_kept)) ahead_.release();
   if (TD_UNLIKELY(sampled_)) end_sample();
   pass_parsed_ = pass_answered_ = 0;
   if (TD_UNLIKELY(memory_reserve_missing() != 0)) save_memory();

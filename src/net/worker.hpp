@@ -23,6 +23,7 @@
 #include <mutex>
 #include <vector>
 
+#include "lane/lane.hpp"
 #include "net/connection.hpp"
 #include "net/counters.hpp"
 #include "net/recorder.hpp"
@@ -82,6 +83,15 @@ class Worker final : private ResponseWriter {
     std::uint64_t received_at = 0, sent_at = 0;     // ticks, in a sampled pass; 0: not known
     std::uint64_t controls = 0;                     // executed in this pass
     std::uint64_t messages = 0, message_bytes = 0;  // replies to a datagram
+    std::size_t ahead_begin = 0, ahead_bytes = 0;   // in ahead_: the lane's replies, not written yet
+  };
+  // Beside a segment of the lane: whose it is.
+  struct LaneWait {
+    Connection* connection;
+    std::uint64_t waits_since;  // ticks; 0: not known
+    std::uint64_t sent_at = 0;
+    std::size_t ahead_begin = 0, ahead_bytes = 0;
+    std::array<std::uint32_t, lane_command_count> commands{};
   };
   // A batch and what belongs to it from RV to SD: whose it is, and what its queries point into.
   struct Intake {
@@ -149,6 +159,16 @@ class Worker final : private ResponseWriter {
   void finish(Entry& entry);
   void log_requests(const Entry& entry) const;
 
+  // worker_lane.cpp: plain reads, ahead of the parser
+  bool has_lane() const noexcept;
+  bool wait_for_lane(Connection& c, const char* begin, const char* end, std::uint64_t waits_since);
+  void run_lane();
+  void end_lane(LaneSegment& segment, LaneWait& wait, bool done);
+  void go_on_after_lane(const LaneSegment& segment, const LaneWait& wait);
+  void send_ahead(Entry& entry);
+  void write_ahead(Entry& entry);
+  void record_lane() noexcept;
+
   // worker_device.cpp: batches that a device searches
   std::unique_ptr<Runner> make_runner();
   bool hand_over(bool goes_on);
@@ -177,7 +197,7 @@ class Worker final : private ResponseWriter {
   void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
-  void open_output(Entry& entry) noexcept;
+  void open_output(Entry& entry);
   void mark_output(Entry& entry) noexcept;
   OutputRange range_of(const Entry& entry) const noexcept {
     return {&output_, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end};
@@ -210,6 +230,12 @@ class Worker final : private ResponseWriter {
   Intake in_;                          // being filled, or answered
   std::vector<Intake> in_flight_;      // by the number of the flight
   unsigned idle_looks_ = 0;            // passes that found neither input nor answers while there are some to come
+  Lane lane_;
+  bool pass_has_lane_ = false;
+  std::vector<LaneSegment> lane_segments_;  // of this pass; whose they are:
+  std::vector<LaneWait> lane_waits_;
+  std::vector<std::string_view> lane_keys_;  // of a sampled pass
+  Output ahead_;  // the lane's replies to connections that have others to come in the same pass
   Output output_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_

@@ -33,7 +33,7 @@ bool Worker::hand_over(bool goes_on) {
 void Worker::begin_intake() {
   in_.batch = &runner_->filling();
   if (in_.arena == nullptr) {
-    in_.arena.reset(new char[input_arena_bytes]);
+    in_.arena.reset(new char[input_arena_bytes + lane_padding_bytes]);
     in_.entries.reserve(2 * events_per_pass);
   }
   in_.arena_used = 0;

@@ -61,6 +61,7 @@ void Worker::serve(Connection& c) {
   }
   c.resumes = false;
   in_.arena_used += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  if (TD_LIKELY(wait_for_lane(c, begin, begin + bytes, waits_since))) return;
   add_entry(&c, begin, begin + bytes);
   if (TD_UNLIKELY(waits_since != 0)) went_on(in_.entries.back(), waits_since);
   parse(c);
@@ -119,6 +120,7 @@ bool Worker::charge_kept(Connection& c) noexcept {
 void Worker::make_room(std::size_t bytes) {
   TD_ASSERT(bytes <= input_arena_bytes);
   if (TD_LIKELY(in_.arena_used + bytes <= input_arena_bytes)) return;
+  run_lane();
   run_batch(false);
   in_.arena_used = 0;
 }

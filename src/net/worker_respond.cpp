@@ -179,11 +179,12 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
   }
 }
 
-void Worker::open_output(Entry& entry) noexcept {
+void Worker::open_output(Entry& entry) {
   if (entry.open) return;
   entry.open = true;
   entry.output_begin = output_.size();
   entry.externals_begin = output_.externals().size();
+  if (TD_UNLIKELY(entry.ahead_bytes != 0)) write_ahead(entry);
 }
 
 void Worker::mark_output(Entry& entry) noexcept {

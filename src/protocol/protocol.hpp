@@ -87,6 +87,16 @@ class Parser {
   // Both outlive the parser.
   Parser(const ProtocolOptions& options, const Clock& clock) noexcept : options_(&options), clock_(&clock) {}
 
+  // What the next byte offered begins: a line, a packet, or neither, because a command is under way, or the client has
+  // to say first who it is or what it speaks.
+  enum class Begins : std::uint8_t { neither, line, packet };
+  TD_INLINE Begins begins() const noexcept {
+    if (TD_UNLIKELY((swallow_bytes_ | multiget_bytes_ | scanned_bytes_ | wanted_bytes_) != 0)) return Begins::neither;
+    if (TD_LIKELY(mode_ == Mode::text)) return Begins::line;
+    const bool may_ask = options_->sasl == nullptr || (session_ & protocol::session::authenticated) != 0;
+    return mode_ == Mode::binary && may_ask ? Begins::packet : Begins::neither;
+  }
+
   // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a
   // multiget, a run of its keys may be taken. Sets `consumed` to the bytes it is done with. Queries point into
   // [begin, end) and `scratch`, which stay until they are answered. Takes time linear in the bytes that are new since

@@ -2,6 +2,7 @@
 // replies.
 #pragma once
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
     options.memory_bytes = std::uint64_t{32} << 20;
     options.huge_pages = false;
     options.hash_seed = 1;
+    options.crawl = false;  // what has expired is found by who asks for it
     return options;
   }
 
@@ -41,6 +43,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
     kept_ += bytes;
     while (!closed_) {
       if (filling_ != no_location && !fill()) break;
+      if (ahead) kept_.erase(0, ahead(parser_, kept_, out_));
       std::size_t consumed = 0;
       const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, scratch_, 0, consumed);
       run();
@@ -69,6 +72,11 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   bool closed() const noexcept { return closed_; }
   Engine& engine() noexcept { return engine_; }
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }
+
+  // Another way to answer is offered the input first: returns the bytes of it that were answered.
+  std::function<std::size_t(const Parser&, std::string_view, Output&)> ahead;
+  Context& context() noexcept { return *context_; }
+  const ProtocolOptions& options() const noexcept { return options_; }
 
   std::vector<std::string> calls;  // of ServerControl
   std::string certificate_error = "Error TLS not enabled";

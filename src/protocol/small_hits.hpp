@@ -59,6 +59,13 @@ struct SmallHit {
         value_bytes(r.value_bytes),
         key_bytes(q.key_bytes),
         has_flags(r.value_offset != sizeof(Item) + q.key_bytes) {}
+  TD_INLINE SmallHit(const Item* it, const char* k, std::uint32_t of_key, std::uint32_t of_value, bool flags) noexcept
+      : item(it),
+        key(k),
+        value(it->bytes() + sizeof(Item) + (flags ? sizeof(std::uint32_t) : 0) + of_key),
+        value_bytes(of_value),
+        key_bytes(of_key),
+        has_flags(flags) {}
 };
 
 // The key as an item without flags has it: it starts in the middle of a granule, so whole halves of granules never
@@ -105,20 +112,22 @@ TD_INLINE char* put_meta_hit(char* p, const SmallHit& hit) noexcept {
 }
 
 // The same with the key: the item's own, whichever was asked for.
-TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
-  const Item* const item = r.item;
-  const std::uint64_t fixed = item->fixed();
-  const auto key_bytes = static_cast<std::uint32_t>(word::KeyBytes::get(fixed));
-  const char* const value = item->bytes() + r.value_offset;
+TD_INLINE char* put_meta_key_hit(char* p, const Item* item, std::uint32_t key_bytes, const char* value,
+                                 std::uint32_t value_bytes, bool has_flags) noexcept {
   put<2>(p, "VA");
-  p = put_length(p + 2, r.value_bytes, 2);
+  p = put_length(p + 2, value_bytes, 2);
   put<2>(p - 2, " k");  // in place of the line end
-  if (TD_LIKELY(word::HasFlags::get(fixed) == 0)) {
+  if (TD_LIKELY(!has_flags)) {
     p = put_key_without_flags(p, item, key_bytes);
   } else {
     p = copy_short(p, value - key_bytes, key_bytes);
   }
-  return write_line_end(copy_value(write_line_end(p), value, r.value_bytes));
+  return write_line_end(copy_value(write_line_end(p), value, value_bytes));
+}
+TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
+  const std::uint64_t fixed = r.item->fixed();
+  return put_meta_key_hit(p, r.item, static_cast<std::uint32_t>(word::KeyBytes::get(fixed)),
+                          r.item->bytes() + r.value_offset, r.value_bytes, word::HasFlags::get(fixed) != 0);
 }
 
 TD_INLINE char* put_binary_hit(char* p, const SmallHit& hit, const char* request, bool with_key,

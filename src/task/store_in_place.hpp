@@ -62,6 +62,8 @@ TD_INLINE bool is_rewritable(const Item* item, const ItemVersion& seen, const Pl
 TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
                                   ItemVersion& stored) noexcept {
   TD_DEBUG_ASSERT(set.value.size() <= rewritten_value_bytes_max);
+  // A reader that has judged the item copies whatever version it meets: none may have expired from the first.
+  if (TD_UNLIKELY(is_expired(word::ExpiryS::put(0, set.expiry_s), time.now_s))) return false;
   ItemVersion seen = ItemVersion::of(item);
   for (;;) {
     if (TD_UNLIKELY(is_rewriting(seen.state))) seen.state = wait_while_rewriting(item);

@@ -1,0 +1,302 @@
+#include "lane/lane.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include "lane/state.hpp"
+#include "protocol/binary.hpp"
+#include "protocol/digits.hpp"
+#include "protocol/reply.hpp"
+#include "protocol/reply_writer.hpp"
+#include "protocol/scan.hpp"
+#include "task/key_compare.hpp"
+
+namespace tandem {
+namespace lane {
+namespace {
+
+#if defined(__x86_64__)
+constexpr const Ops* built[] = {&scalar_ops, &avx2_ops, &avx512_ops, &avx512_vaes_ops};
+#elif defined(__aarch64__)
+constexpr const Ops* built[] = {&scalar_ops, &neon_ops};
+#else
+constexpr const Ops* built[] = {&scalar_ops};
+#endif
+
+// With ThreadSanitizer the scalar ones, whose every access it sees.
+constexpr bool only_scalar = TD_THREAD_SANITIZER != 0;
+
+// Those of the index's search, and AES if it can be had.
+const Ops& ops_for(std::string_view lanes) noexcept {
+  const Ops* best = &scalar_ops;
+  for (const Ops* ops : ops_built()) {
+    if (ops->name.starts_with(lanes) && ops->supported()) best = ops;
+  }
+  return *best;
+}
+
+bool is_quiet(const char* request) noexcept {
+  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode)).quiet;
+}
+bool is_with_key(const char* request) noexcept {
+  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode))
+      .with_key;
+}
+
+}  // namespace
+
+std::span<const Ops* const> ops_built() noexcept { return std::span(built).first(only_scalar ? 1 : std::size(built)); }
+
+const Ops* ops_named(std::string_view name) noexcept {
+  for (const Ops* ops : ops_built()) {
+    if (ops->name == name && ops->supported()) return ops;
+  }
+  return nullptr;
+}
+
+Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
+  Context& context = state.context;
+  const Location candidate = strip.location[i];
+  const std::uint8_t command = strip.kind(i) & kind::command_mask;
+  const bool is_meta = command == kind::meta_get || command == kind::meta_get_key;
+  const std::string_view key = strip.key_of(i);
+  Item* item = candidate != no_location ? context.shared.heap.at(candidate) : nullptr;
+  ItemVersion seen;
+  if (item != nullptr) seen = ItemVersion::of(item);
+  if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
+    item = context.shared.index.find(strip.fingerprint[i], key, seen);
+    if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
+    if (item == nullptr) return Found::miss;
+  }
+  const std::uint64_t word = seen.state;
+  hit = {item, word, seen.fixed};
+  // What memory goes back of, what a meta get would take the token of, what is shown in base64, what is pinned.
+  if (is_expired(word, state.now_s) || is_flushed(seen, state.flush_cas)) return Found::other;
+  if (is_meta && (word & (word::Stale::mask | word::Win::mask)) != 0) return Found::other;
+  if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_get_key && item->binary_key())) return Found::other;
+  task::mark_access(item, word, state.now_s);
+  return Found::hit;
+}
+
+void write_miss(State& state, const Strip& strip, std::uint32_t i) {
+  namespace binary = protocol::binary;
+  Output& out = *state.out;
+  const std::string_view key = strip.key_of(i);
+  switch (strip.kind(i) & kind::command_mask) {
+    case kind::get:
+    case kind::gets:
+      if ((strip.kind(i) & kind::last_of_line) != 0) out.append(protocol::line::end);
+      return;
+    case kind::meta_get:
+      return out.append("EN\r\n");
+    case kind::meta_get_key:
+      out.append("EN k");
+      out.append(key);
+      return out.append("\r\n");
+    default: {
+      const char* const request = strip.line[i];
+      if (is_quiet(request)) return;
+      const std::string_view body = is_with_key(request) ? key : binary::text::not_found;
+      char* const p = out.reserve(binary::header_bytes);
+      std::memset(p, 0, binary::header_bytes);
+      p[binary::at::magic] = static_cast<char>(binary::response_magic);
+      p[binary::at::opcode] = request[binary::at::opcode];
+      if (is_with_key(request)) binary::write(p + binary::at::key_bytes, static_cast<std::uint16_t>(key.size()));
+      binary::write(p + binary::at::status, static_cast<std::uint16_t>(binary::Status::not_found));
+      binary::write(p + binary::at::body_bytes, static_cast<std::uint32_t>(body.size()));
+      std::memcpy(p + binary::at::opaque, request + binary::at::opaque, sizeof(std::uint32_t));
+      out.commit(binary::header_bytes);
+      return out.append(body);
+    }
+  }
+}
+
+void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit) {
+  namespace binary = protocol::binary;
+  using namespace protocol;  // NOLINT(google-build-using-namespace): what replies are written with
+  const std::uint8_t kind = strip.kind(i), command = kind & kind::command_mask;
+  const Item& item = *hit.item;
+  const std::string_view key = strip.key_of(i);
+  const auto bytes = static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed));
+  const bool use_cas = state.options.cas;
+  constexpr std::size_t around_bytes = binary::header_bytes + key_bytes_max + 4 * (digits_max + 2) + 16;
+  char* const begin = state.out->reserve(around_bytes + bytes);
+  char* p = begin;
+  copy_validated(hit.item, hit.state, [&](const ItemVersion& seen) noexcept {
+    const std::uint64_t cas = use_cas ? seen.cas() : 0;
+    p = begin;
+    if (command == kind::binary_get) {
+      const char* const request = strip.line[i];
+      const bool with_key = is_with_key(request);
+      std::memset(p, 0, binary::header_bytes);
+      p[binary::at::magic] = static_cast<char>(binary::response_magic);
+      p[binary::at::opcode] = request[binary::at::opcode];
+      p[binary::at::extras_bytes] = binary::flags_bytes;
+      if (with_key) binary::write(p + binary::at::key_bytes, static_cast<std::uint16_t>(key.size()));
+      binary::write(p + binary::at::body_bytes, static_cast<std::uint32_t>(binary::flags_bytes) +
+                                                    (with_key ? static_cast<std::uint32_t>(key.size()) : 0) + bytes);
+      std::memcpy(p + binary::at::opaque, request + binary::at::opaque, sizeof(std::uint32_t));
+      binary::write(p + binary::at::cas, cas);
+      binary::write(p + binary::header_bytes, item.client_flags());
+      p += binary::header_bytes + binary::flags_bytes;
+      if (with_key) p = copy_short(p, key.data(), key.size());
+      p = copy_value(p, item.value(), bytes);
+    } else if (command == kind::get || command == kind::gets) {
+      p = copy_short(write_text(p, "VALUE "), key.data(), key.size());
+      *p++ = ' ';
+      p = write_digits(p, item.client_flags());
+      *p++ = ' ';
+      p = write_digits(p, bytes);
+      if (command == kind::gets) {
+        *p++ = ' ';
+        p = write_digits(p, cas);
+      }
+      p = write_line_end(copy_value(write_line_end(p), item.value(), bytes));
+      if ((kind & kind::last_of_line) != 0) p = write_text(p, line::end);
+    } else {
+      p = write_digits(write_text(p, "VA "), bytes);
+      if (command == kind::meta_get_key) p = copy_short(write_text(p, " k"), key.data(), key.size());
+      p = write_line_end(copy_value(write_line_end(p), item.value(), bytes));
+    }
+  });
+  state.out->commit(static_cast<std::size_t>(p - begin));
+}
+
+namespace {
+void leave_segment(State& state) noexcept {
+  if (state.answering != State::none) state.segments[state.answering].output_end = state.out->size();
+  state.answering = State::none;
+}
+}  // namespace
+
+bool enter_segment(State& state, std::uint32_t number) noexcept {
+  LaneSegment& segment = state.segments[number];
+  if (segment.stopped) return false;
+  leave_segment(state);
+  segment.output_begin = segment.output_end = state.out->size();
+  state.answering = number;
+  return true;
+}
+
+void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  LaneSegment& segment = state.segments[strip.segment(i)];
+  if ((strip.kind(i) & kind::continues) != 0) {
+    state.out->truncate(state.mark.output, state.out->externals().size());
+    state.hits = state.mark.hits;
+    segment.queries = state.mark.queries;
+  }
+  segment.rest = strip.line[i];
+  segment.stopped = true;
+  leave_segment(state);
+}
+
+void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t number = strip.segment(i);
+  if ((strip.kind(i) & kind::continues) != 0) {
+    stop(state, strip, i);  // a line with so many answers is for others
+    state.parsing = number + 1;
+  } else {
+    state.segments[number].rest = strip.line[i];
+    state.parsing = number;
+  }
+  for (std::size_t later = number + 1; later < state.segments.size(); ++later)
+    state.segments[later].rest = state.segments[later].begin;
+}
+
+bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept {
+  for (;;) {
+    if (end - key < 3) return false;
+    const char* const key_end = protocol::find_delimiter(key, end, begin);
+    if (static_cast<std::size_t>(key_end - key) - 1 >= key_bytes_max || end - key_end < 2) return false;
+    if (*key_end == '\r') return key_end[1] == '\n';
+    if (*key_end != ' ') return false;
+    key = key_end + 1;
+  }
+}
+
+void Laps::end(std::uint64_t queries, bool tasks) noexcept {
+  const auto record = [&](Task task) {
+    const auto t = static_cast<std::size_t>(task);
+    counters_.cycles[t].add(spent_[t]);
+    counters_.queries[t].add(queries);
+    counters_.record(task, spent_[t], queries);
+  };
+  // PP is counted by whoever asked for it, along with RV and SD.
+  if (parse_)
+    counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
+  if (!tasks) return;
+  counters_.batches_sampled.add();
+  // Reads have nothing to do in MM, and RD is part of WR.
+  for (const Task task : {Task::memory, Task::search, Task::key_compare, Task::read_value, Task::write_response})
+    record(task);
+}
+
+}  // namespace lane
+
+Lane::Lane(Context& context, const ProtocolOptions& options, std::string_view instructions)
+    : context_(context),
+      ops_([&]() -> const lane::Ops& {
+        if (instructions.empty()) return lane::ops_for(context.shared.index.lanes());
+        const lane::Ops* const named = lane::ops_named(instructions);
+        if (named == nullptr) throw std::invalid_argument("no lane of '" + std::string(instructions) + "'");
+        return *named;
+      }()),
+      state_(std::make_unique<lane::State>(context, options)) {}
+
+Lane::~Lane() = default;
+
+std::string_view Lane::instructions() const noexcept { return ops_.name; }
+
+bool Lane::may_run() const noexcept { return !context_.shared.index.on_device() && context_.observer == nullptr; }
+
+std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
+                      std::vector<std::string_view>* keys) {
+  TD_DEBUG_ASSERT(may_run() && segments.size() <= UINT16_MAX);
+  lane::State& s = *state_;
+  TaskCounters& tasks = context_.tasks;
+  const bool sampled = tasks.sampler.next();
+  lane::Laps laps(tasks, time_parse);
+  s.segments = segments;
+  s.out = &out;
+  s.output_bytes_max = output_bytes_max;
+  s.seed = context_.shared.hash_seed;
+  s.now_s = context_.shared.clock.now_s();
+  s.items = reinterpret_cast<const char*>(context_.shared.heap.at(no_location));
+  s.keys = keys;
+  s.laps = &laps;
+  s.parsing = 0;
+  s.at = segments.empty() ? nullptr : segments[0].begin;
+  s.line = nullptr;
+  s.answering = lane::State::none;
+  s.hits = 0;
+  for (LaneSegment& segment : segments) segment.rest = segment.begin;
+  context_.enter();
+  struct Exit {
+    EpochDomain::Participant& epoch;
+    ~Exit() { epoch.exit(); }
+  };
+  std::size_t done = 0;
+  if (const Exit exit{context_.epoch}; TD_LIKELY(!context_.shared.index.on_device())) {
+    s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+    s.view = context_.shared.index.searched().view;
+    if (TD_UNLIKELY(sampled || time_parse)) {
+      laps.begin();
+      ops_.run_timed(s);
+    } else {
+      ops_.run(s);
+    }
+    lane::leave_segment(s);
+    done = s.parsing;
+  }
+  std::uint64_t queries = 0;
+  for (const LaneSegment& segment : segments) queries += segment.queries;
+  tasks.batches.add();
+  tasks.queries_total.add(queries);
+  context_.counters.cmd_get.add(queries);
+  context_.counters.get_hits.add(s.hits);
+  context_.counters.get_misses.add(queries - s.hits);
+  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, sampled);
+  return done;
+}
+
+}  // namespace tandem

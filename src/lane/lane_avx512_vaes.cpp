@@ -1,0 +1,36 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "index/cuckoo/target_region.hpp"
+#include "lane/kernel_scalar.hpp"
+#include "protocol/small_hits.hpp"
+#include "task/key_compare.hpp"
+
+TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,avx2,aes,bmi,bmi2,vaes")
+#include "index/cuckoo/lanes_avx2.hpp"
+#include "index/cuckoo/lanes_avx512.hpp"
+#include "lane/kernel_avx2.hpp"
+#include "lane/kernel_avx512.hpp"
+#include "lane/kernel_avx512_vaes.hpp"
+
+#define TD_LANES_NAMESPACE avx512_vaes
+#define TD_KERNEL Avx512VaesKernel
+#include "lane/lane-inl.hpp"
+TD_TARGET_END
+
+namespace tandem::lane {
+namespace {
+bool has_avx512_vaes() noexcept {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx2") &&
+         __builtin_cpu_supports("aes") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("vaes");
+}
+}  // namespace
+
+const Ops avx512_vaes_ops = {"avx512-vaes", has_avx512_vaes, avx512_vaes::run<false>, avx512_vaes::run<true>};
+
+}  // namespace tandem::lane
+#endif

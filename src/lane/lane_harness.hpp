@@ -1,0 +1,64 @@
+// For tests and fuzzing: the same input to two stores, to one with a lane ahead of the general path, to the other
+// without. Input for the lane lies in an allocation of exactly what it may read, and behind its end stands what could
+// be taken for more of it.
+#pragma once
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lane/lane.hpp"
+#include "protocol/reply_harness.hpp"
+
+namespace tandem {
+
+// A copy of `input` and the padding that a lane wants.
+inline std::unique_ptr<char[]> padded(std::string_view input) {
+  constexpr std::string_view decoy =
+      "\r\nget k1\r\nget k2 v\r\nmg k1 v\r\nmg k1 v K\r\n\r\n k1 k2\r\nEND\r\nget k1\r\nmg k1 v\r\n";
+  static_assert(decoy.size() >= lane_padding_bytes);
+  std::unique_ptr<char[]> copy(new char[input.size() + lane_padding_bytes]);
+  std::memcpy(copy.get(), input.data(), input.size());
+  std::memcpy(copy.get() + input.size(), decoy.data(), lane_padding_bytes);
+  return copy;
+}
+
+class LaneHarness {
+ public:
+  explicit LaneHarness(std::string_view instructions, const ProtocolOptions& options = {})
+      : with_(options), without_(options), lane_(with_.context(), with_.options(), instructions) {
+    with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) { return run(parser, input, out); };
+  }
+
+  // Both answer; what they say must be equal.
+  struct Answers {
+    std::string with, without;
+  };
+  Answers exchange(std::string_view input) { return {with_.exchange(input), without_.exchange(input)}; }
+  void set_time(std::uint32_t now_s) {
+    with_.set_time(now_s);
+    without_.set_time(now_s);
+  }
+  bool closed() const noexcept { return with_.closed(); }
+  const StoreCounters& counters_with() noexcept { return with_.context().counters; }
+  const StoreCounters& counters_without() noexcept { return without_.context().counters; }
+  std::uint64_t queries_of_lane = 0;
+  std::size_t output_bytes_max = std::size_t{1} << 20;
+
+ private:
+  std::size_t run(const Parser& parser, std::string_view input, Output& out) {
+    const Parser::Begins begins = parser.begins();
+    if (begins == Parser::Begins::neither || !lane_.may_run()) return 0;
+    const auto copy = padded(input);
+    LaneSegment segment{
+        .begin = copy.get(), .end = copy.get() + input.size(), .binary = begins == Parser::Begins::packet};
+    lane_.run({&segment, 1}, out, out.size() + output_bytes_max);
+    queries_of_lane += segment.queries;
+    return static_cast<std::size_t>(segment.rest - segment.begin);
+  }
+
+  protocol::ReplyHarness with_, without_;
+  Lane lane_;
+};
+
+}  // namespace tandem

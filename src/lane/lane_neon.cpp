@@ -1,0 +1,17 @@
+#if defined(__aarch64__)
+#include <algorithm>
+
+#include "lane/kernel_neon.hpp"
+#include "protocol/small_hits.hpp"
+#include "task/key_compare.hpp"
+
+#define TD_LANES_NAMESPACE neon
+#define TD_KERNEL NeonKernel
+#include "lane/lane-inl.hpp"
+
+namespace tandem::lane {
+
+const Ops neon_ops = {"neon", []() noexcept { return true; }, neon::run<false>, neon::run<true>};
+
+}  // namespace tandem::lane
+#endif

@@ -1,0 +1,15 @@
+#include <algorithm>
+
+#include "lane/kernel_scalar.hpp"
+#include "protocol/small_hits.hpp"
+#include "task/key_compare.hpp"
+
+#define TD_LANES_NAMESPACE scalar
+#define TD_KERNEL ScalarKernel
+#include "lane/lane-inl.hpp"
+
+namespace tandem::lane {
+
+const Ops scalar_ops = {"scalar", []() noexcept { return true; }, scalar::run<false>, scalar::run<true>};
+
+}  // namespace tandem::lane

@@ -1,0 +1,186 @@
+// What a run of the lane works on. Columns of a strip are arrays of eight; a ring of strips stays in the L1 cache.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/short_hash.hpp"
+#include "index/cuckoo/cell.hpp"
+#include "lane/lane.hpp"
+#include "observe/task_counters.hpp"
+
+namespace tandem::lane {
+
+inline constexpr std::uint32_t strip_queries = strip_queries_max;
+static_assert(strip_queries == 8, "a vector of 64-bit lanes");
+
+// What a query is, for the reply; and where in its line it stands.
+namespace kind {
+inline constexpr auto get = static_cast<std::uint8_t>(LaneCommand::get),
+                      gets = static_cast<std::uint8_t>(LaneCommand::gets),
+                      meta_get = static_cast<std::uint8_t>(LaneCommand::meta_get),
+                      meta_get_key = static_cast<std::uint8_t>(LaneCommand::meta_get_key),
+                      binary_get = static_cast<std::uint8_t>(LaneCommand::binary_get);
+inline constexpr std::uint8_t command_mask = 7;
+inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
+inline constexpr std::uint8_t continues = 1 << 4;     // not the first key of its line
+inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
+}  // namespace kind
+
+// What a query is in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
+namespace info {
+inline constexpr unsigned kind_shift = 8, segment_shift = 16;
+inline constexpr std::uint32_t key_bytes_mask = 0xff;
+TD_INLINE constexpr std::uint32_t key_bytes(std::uint32_t word) noexcept { return word & key_bytes_mask; }
+TD_INLINE constexpr std::uint8_t kind(std::uint32_t word) noexcept {
+  return static_cast<std::uint8_t>(word >> kind_shift);
+}
+TD_INLINE constexpr std::uint32_t segment(std::uint32_t word) noexcept { return word >> segment_shift; }
+}  // namespace info
+
+struct alignas(cache_line_bytes) Strip {
+  char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
+  Fingerprint fingerprint[strip_queries];
+  Location location[strip_queries];
+  std::uint32_t info[strip_queries];
+  const char* key[strip_queries];
+  const char* line[strip_queries];  // where the command begins
+  std::uint32_t count = 0;          // the other places hold what was there before
+  std::uint32_t left = 0;           // bit i: the first bucket of query i has no candidate
+  bool is_uniform = false;          // full, of one segment, one kind, of one key a line, none of them long
+  bool has_long_key = false;
+
+  std::string_view key_of(std::uint32_t i) const noexcept { return {key[i], lane::info::key_bytes(info[i])}; }
+  std::uint8_t kind(std::uint32_t i) const noexcept { return lane::info::kind(info[i]); }
+  std::uint32_t segment(std::uint32_t i) const noexcept { return lane::info::segment(info[i]); }
+};
+
+// An item's words and the key's bytes in 32 bytes: which bits are compared, by the key's length (at most 16), and what
+// they are to be. A hit that equals is live, was read before, does not expire, is not stale, has no client flags, is
+// not huge, and its key's first bytes are the query's.
+struct alignas(32) ItemMask {
+  std::uint64_t state, fixed;
+  std::uint8_t key[short_key_bytes_max];
+};
+inline constexpr std::uint64_t usual_state =
+    static_cast<std::uint64_t>(ItemState::live) | word::Accessed::mask | word::Fetched::mask;
+inline constexpr auto item_masks = [] {
+  std::array<ItemMask, short_key_bytes_max + 1> all{};
+  for (std::size_t bytes = 0; bytes < all.size(); ++bytes) {
+    all[bytes].state = word::State::mask | word::Accessed::mask | word::Fetched::mask | word::Stale::mask |
+                       word::Win::mask | word::ExpiryS::mask;
+    all[bytes].fixed = word::KeyBytes::mask | word::HasFlags::mask | word::Huge::mask | word::BinaryKey::mask;
+    for (std::size_t i = 0; i < bytes; ++i) all[bytes].key[i] = 0xff;
+  }
+  return all;
+}();
+
+// A hit, or what it came to.
+enum class Found : std::uint8_t {
+  hit,
+  miss,
+  other,  // for the general path
+};
+struct Hit {
+  const Item* item;
+  std::uint64_t state, fixed;
+};
+
+// Time per task of a run, as TaskTimer has it of a batch. Not sampled: nothing.
+class Laps {
+ public:
+  Laps(TaskCounters& counters, bool parse) noexcept : counters_(counters), parse_(parse) {}
+  void begin() noexcept { last_ = cycles_now(); }
+  TD_INLINE void lap(Task task) noexcept {
+    const std::uint64_t now = cycles_now();
+    spent_[static_cast<std::size_t>(task)] += now - last_;
+    last_ = now;
+  }
+  // The counters of `queries` queries.
+  void end(std::uint64_t queries, bool tasks) noexcept;
+
+ private:
+  TaskCounters& counters_;
+  bool parse_;
+  std::uint64_t last_ = 0;
+  std::array<std::uint64_t, task_count> spent_{};
+};
+
+struct State {
+  State(Context& c, const ProtocolOptions& o) noexcept : context(c), options(o) {}
+
+  static constexpr std::uint32_t ring_strips = 8;  // a power of two, more than are under way
+  std::array<Strip, ring_strips> ring{};
+
+  Context& context;
+  const ProtocolOptions& options;
+
+  // Of a run.
+  std::span<LaneSegment> segments;
+  Output* out = nullptr;
+  std::size_t output_bytes_max = 0;
+  IndexView view{};
+  std::uint64_t seed = 0, flush_cas = 0;
+  std::uint32_t now_s = 0;
+  const char* items = nullptr;  // location 0
+  std::vector<std::string_view>* keys = nullptr;
+  Laps* laps = nullptr;
+
+  // Where the parser stands.
+  std::uint32_t parsing = 0;   // the segment
+  const char* at = nullptr;    // in it
+  const char* line = nullptr;  // a line with more keys from `at` on; nullptr: none
+  std::uint8_t line_kind = 0;
+  std::uint8_t usual_kind = 0;  // of the last query
+
+  // Where the answers stand.
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  std::uint32_t answering = none;  // the segment
+  std::uint64_t hits = 0;
+  // When the last line with several keys began.
+  struct Mark {
+    std::size_t output = 0;
+    std::uint64_t hits = 0;
+    std::uint32_t queries = 0;
+  };
+  Mark mark;
+  // Lines of an item that were worth fetching with it of late, beside the first.
+  std::uint32_t more_lines = 0;
+};
+
+// What one set of instructions offers.
+struct Ops {
+  std::string_view name;
+  bool (*supported)() noexcept;
+  void (*run)(State&);
+  void (*run_timed)(State&);  // with State::laps
+};
+extern const Ops scalar_ops;
+#if defined(__x86_64__)
+extern const Ops avx2_ops, avx512_ops, avx512_vaes_ops;
+#elif defined(__aarch64__)
+extern const Ops neon_ops;
+#endif
+// All that this program was built with, narrowest first.
+std::span<const Ops* const> ops_built() noexcept;
+// For tests: by name; nullptr: this processor or program does not have it.
+const Ops* ops_named(std::string_view name) noexcept;
+
+// --- what is the same for all processors, and rare
+
+// The candidate is not the usual hit: compares, and asks the index as Index::find() does. REQUIRES: inside the epoch.
+TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
+// A miss's reply, a long value's: appended to the output.
+TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
+TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);
+// Query i is the first of another segment. False: that has stopped before it.
+TD_NOINLINE bool enter_segment(State& state, std::uint32_t segment) noexcept;
+// Query i is not for the lane, nor what follows of its segment; takes back the replies to earlier keys of its line.
+TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// The run ends before query i: segments from its own on are to be offered again (State::parsing is the first).
+TD_NOINLINE void leave(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// Whether `key key ...\r\n` from `key` on is a line's plain end.
+TD_NOINLINE bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept;
+
+}  // namespace tandem::lane
