@@ -123,7 +123,9 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
     # One answer in twenty may be late because the machine is busy; what connections cost would delay many.
     waits.sort()
     late = waits[len(waits) * 19 // 20]
-    print(f"{CHURN} connections; another client's answers took {late * 1000:.1f} ms (p95), {waits[-1] * 1000:.1f} at most")
+    print(
+        f"{CHURN} connections; another client's answers took {late * 1000:.1f} ms (p95), {waits[-1] * 1000:.1f} at most"
+    )
     assert late < 0.1 * TIME_FACTOR and waits[-1] < 5 * TIME_FACTOR
 
 
