@@ -14,6 +14,7 @@
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
+#include "store/engine.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem::bench {

@@ -18,6 +18,8 @@
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
 #include "protocol/protocol.hpp"
+#include "store/engine.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem::bench {
 
