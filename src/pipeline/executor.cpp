@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "task/evict.hpp"
 #include "task/index_operation.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"

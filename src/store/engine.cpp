@@ -11,7 +11,9 @@
 #include "pipeline/device_batches.hpp"
 #include "pipeline/device_search.hpp"
 #include "store/on_device.hpp"
+#include "task/evict.hpp"
 #include "task/memory.hpp"
+#include "task/page_move.hpp"
 
 namespace tandem {
 namespace {
