@@ -325,7 +325,7 @@ TEST(BenchEngine, TasksAddUp) {
   for (const Json& t : tasks) ns += t["ns_per_query"].get<double>();
   const Json& wire = cells.at(0)["subjects"].at(0);
   EXPECT_NEAR(wire["tasks_of_rate"].get<double>(), ns * wire["ops_per_s"]["median"].get<double>() / 1e9, 1e-6);
-  for (const char* task : {"PP", "IN", "KC", "WR"}) {
+  for (const char* task : {"PP", "Search", "KC", "WR"}) {
     for (const Json& t : tasks) {
       if (t["task"] == task) {
         EXPECT_GT(t["ns_per_query"].get<double>(), 0) << task;

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
-#include <string_view>
 
-#include "base/copy_short.hpp"
 #include "base/spin_lock.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 #include "heap/magazine.hpp"
 #include "heap/poison.hpp"
 
@@ -88,9 +86,9 @@ class Heap::Cache {
   MagazineQueue sealed_large_;
   RetiredChain chain_;
   Magazine* large_ = nullptr;  // of retired large slots, not sealed: `left` counts them, `bytes` too
-  Magazine nothing_;           // never has a slot
-  Magazine catcher_;           // has one place: a push into it is completed by retire_slow()
-  Shelf shelves_[256];         // by SizeClass; the last is huge_class
+  Magazine nothing_;  // never has a slot
+  Magazine catcher_;  // has one place: a push into it is completed by retire_slow()
+  Shelf shelves_[256];  // by SizeClass; the last is huge_class
 };
 
 // The slot leaves the heap's hands.
@@ -127,39 +125,12 @@ TD_INLINE std::uint64_t Heap::retire(Cache& cache, Location l) noexcept {
   return shelf.slot_bytes;
 }
 
-// Header and flags without the value's length and the mark of a huge item.
-TD_INLINE void Heap::format_head(Item* item, std::uint64_t fixed, std::string_view key, std::uint32_t client_flags,
-                                 std::uint32_t expiry_s, std::uint32_t now_s) noexcept {
-  fixed |= key.size() << word::KeyBytes::lo;
-  char* to = item->bytes() + sizeof(Item);
-  if (client_flags != 0) {
-    fixed |= word::HasFlags::mask;
-    std::memcpy(to, &client_flags, sizeof client_flags);
-    to += sizeof client_flags;
-  }
-  item->fixed_word = fixed;
-  const std::uint64_t state = static_cast<std::uint64_t>(ItemState::filling) | word::AccessS::put(0, now_s) |
-                              std::uint64_t{expiry_s} << word::ExpiryS::lo;
-  item->state_word.store(state, std::memory_order_relaxed);
-  copy_short(to, key.data(), key.size());
-}
-
-TD_INLINE void Heap::write_small(Location l, std::string_view key, std::uint32_t client_flags, std::string_view value,
-                                 std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept {
-  TD_DEBUG_ASSERT(class_of(l) != huge_class);
-  Item* const item = at(l);
-  const std::uint64_t fixed = value.size() << word::ValueBytes::lo | (binary_key ? word::BinaryKey::mask : 0);
-  format_head(item, fixed, key, client_flags, expiry_s, now_s);
-  copy_short(item->bytes() + sizeof(Item) + (client_flags != 0 ? sizeof client_flags : 0) + key.size(), value.data(),
-             value.size());
-}
-
 template <class F>
 std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const {
   const std::uint16_t t = table_.tag(page);
   const auto visit = [&](Location l) {
     Item* const item = at(l);
-    if (Item::state_of(item->state_acquire()) == ItemState::live) f(l, item);
+    if (Item::state_of(settled_state(item)) == ItemState::live) f(l, item);
   };
   switch (tag::state_of(t)) {
     case PageState::open:

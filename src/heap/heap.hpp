@@ -126,9 +126,6 @@ class Heap {
   // second; cas stays 0.
   Item* format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
                std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
-  // The same with the value, inline. REQUIRES: the item is not huge; the slot was allocated for it.
-  void write_small(Location l, std::string_view key, std::uint32_t client_flags, std::string_view value,
-                   std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
 
   // --- CLOCK ---
 
@@ -242,8 +239,6 @@ class Heap {
 
   // --- allocation: heap.cpp
   void hand_out(Location l, std::uint64_t item_bytes) noexcept;
-  static void format_head(Item* item, std::uint64_t fixed, std::string_view key, std::uint32_t client_flags,
-                          std::uint32_t expiry_s, std::uint32_t now_s) noexcept;
   Location allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   Location allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept;
   Location take_from_pages(Cache& cache, SizeClass c) noexcept;

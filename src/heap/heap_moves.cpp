@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 
 namespace tandem {
 
@@ -101,7 +102,8 @@ bool Heap::close_page(PageId page) noexcept {
   const SlotShape& shape = classes_[c];
   for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
     const std::uint64_t state = at(shape.location(page, slot))->state_word.load(std::memory_order_relaxed);
-    if (Item::state_of(state) == ItemState::filling) {
+    // One that is rewritten in place is an item like others, which is evicted when it is live again.
+    if (Item::state_of(state) == ItemState::filling && !is_rewriting(state)) {
       pages_[c].reopen(page);
       return false;
     }

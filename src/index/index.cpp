@@ -53,8 +53,8 @@ void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* lo
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
-Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate) const noexcept {
-  if (on_device()) return find_over_device(f, key, state, candidate);
+Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
+  if (on_device()) return find_over_device(f, key, seen, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   const Phase& p = phase();
   SpinWait waiting;
@@ -69,11 +69,7 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Loc
           const Cell c{ScalarLanes::at(&bucket->cell[std::countr_zero(m)]).load(std::memory_order_acquire)};
           if (c.signature() != f.signature) continue;
           Item* item = heap_.at(c.location());
-          const std::uint64_t seen = item->state_acquire();
-          if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
-            state = seen;
-            return item;
-          }
+          if (is_live_item_of(item, key, seen)) return item;
         }
       }
     }

@@ -62,20 +62,13 @@ bool Index::has_unretired() const noexcept {
 
 // A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
 // stripe while the records were looked at.
-Item* Index::find_over_device(Fingerprint f, std::string_view key, std::uint64_t& state,
+Item* Index::find_over_device(Fingerprint f, std::string_view key, ItemVersion& seen,
                               Location candidate) const noexcept {
-  if (candidate != no_location) {
-    Item* const item = heap_.at(candidate);
-    const std::uint64_t seen = item->state_acquire();
-    if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
-      state = seen;
-      return item;
-    }
-  }
+  if (candidate != no_location && is_live_item_of(heap_.at(candidate), key, seen)) return heap_.at(candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   for (SpinWait waiting;; waiting.once()) {
     const StripeWord before{stripe.load(std::memory_order_acquire)};
-    if (Item* const item = overlay_of(f).find(f, key, heap_, state)) return item;
+    if (Item* const item = overlay_of(f).find(f, key, heap_, seen)) return item;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (!before.locked() && stripe.load(std::memory_order_relaxed) == before.bits) return nullptr;
   }

@@ -31,7 +31,8 @@ struct Recorder final : ResponseWriter {
       a.number = r.number;
       a.state = r.state;
       a.outcome = r.outcome;
-      if (r.item != nullptr && (r.status == Status::hit || r.status == Status::number)) {
+      if (r.status == Status::number) a.cas = r.cas;
+      if (r.status == Status::hit) {
         a.key = r.item->key();
         a.value.assign(r.item->value(), r.value_bytes);
         a.flags = r.item->client_flags();

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "task/evict.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {

@@ -1,26 +1,46 @@
 #include "task/memory.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <optional>
 #include <thread>
 
+#include "base/hash.hpp"
 #include "base/yield.hpp"
-#include "task/evict.hpp"
 #include "task/number.hpp"
-#include "task/page_move.hpp"
+#include "task/store_in_place.hpp"
 
 namespace tandem::task {
 namespace {
 
+// Victims of one sweep: enough to hide the misses of unlinking them behind each other, and one chunk of slots.
+constexpr std::size_t victims_per_sweep_max = 64;
+constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
+// A sweep looks at no more slots than this before it lets its caller try again.
+constexpr std::size_t slots_per_sweep = 16 * 1024;
+// How long an allocation waits for other workers' batches to end before the store counts as full.
+constexpr auto epoch_wait_max = std::chrono::seconds(2);
 // How long a huge item waits for what devices' indexes still name, before another goes for it.
 constexpr auto unretired_wait_max = std::chrono::milliseconds(500);
 // The same once no batch sees it any more: a scheduler looks every 2 ms.
 constexpr auto give_back_wait_max = std::chrono::milliseconds(5);
+// How long a move waits for output that points into its page.
+constexpr auto pin_wait_max = std::chrono::milliseconds(1);
 // Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
 constexpr unsigned refusals_max = 32;
+
+struct GarbageRule {
+  std::uint32_t now_s;
+  std::uint64_t flush_cas;
+};
+bool is_garbage(const GarbageRule& rule, const ItemVersion& seen) noexcept {
+  return is_over(seen, rule.now_s, rule.flush_cas);
+}
+// The heap's sweep asks by the state that it has read. Words of two versions do no harm: unlink() looks again.
+bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
+  return is_garbage(*static_cast<const GarbageRule*>(rule), {state, item->fixed()});
+}
 
 // Bytes of the item that a query will write which builds on the key's present item; 0: none. The item may change until
 // the query runs: then the strip is cut there.
@@ -29,12 +49,14 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
   const bool enters = !context.epoch.active();
   if (enters) context.enter();
   std::uint64_t need_bytes = 0;
-  std::uint64_t state = 0;
-  const Item* const old = shared.index.find(f, q.key_view(), state, candidate);
-  const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
-                    !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
+  ItemVersion seen;
+  const Item* const old = shared.index.find(f, q.key_view(), seen, candidate);
+  const bool good =
+      old != nullptr && !is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
-    if (q.has(option::vivify))
+    // What is appended needs memory although there is nothing to append it to: a full store answers so (memcached).
+    const bool piece = q.opcode == Opcode::store && !q.has(option::prefilled);
+    if (piece || q.has(option::vivify))
       need_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
   } else {
     std::uint64_t value_bytes = shared.heap.value_bytes(old);
@@ -43,7 +65,7 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
       value_bytes += q.value_bytes;
     } else if (q.opcode == Opcode::arithmetic) {
       std::uint64_t number = 0;
-      writes = !old->is_huge() && read_number({old->value(), value_bytes}, number);
+      writes = !old->is_huge() && read_item_number(old, number);
       value_bytes =
           std::max<std::uint64_t>(value_bytes, decimal_digits(apply_delta(number, q.delta, q.has(option::decrement))));
     } else {
@@ -70,70 +92,95 @@ std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location 
 // A large value that was received into the heap, to be added to another.
 TD_INLINE bool is_piece(const Query& q) noexcept { return q.concatenates() && q.has(option::prefilled); }
 
+enum class Mercy : std::uint8_t { spare_good, spare_used, none };
+
+// Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires
+// them. `probation_failed`: their keys are to be remembered. REQUIRES: inside the epoch in which they were found.
+std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy,
+                   bool probation_failed = false) noexcept {
+  Shared& shared = context.shared;
+  Fingerprint f[victims_per_sweep_max];
+  Location unlinked[victims_per_sweep_max];
+  std::size_t count = 0;
+  const Index::Prefetcher prefetch = shared.index.prefetcher();
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    const Item* const item = shared.heap.at(victims[i]);
+    if (Item::state_of(settled_state(item)) != ItemState::live) {
+      f[i] = {0, 0};
+      continue;
+    }
+    f[i] = fingerprint_of(item->key(), shared.hash_seed);
+    prefetch(f[i]);
+    shared.index.prefetch_stripe(f[i]);
+  }
+  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    if (f[i].signature == 0) continue;
+    if (TD_UNLIKELY(!shared.index.takes_changes(f[i]))) break;  // the device is behind
+    Index::Guard guard = shared.index.lock(f[i]);
+    const Item* const item = guard.find(victims[i]);
+    if (item == nullptr) continue;
+    const std::uint64_t state = guard.version().state;
+    const bool garbage = is_garbage(rule, guard.version());
+    const bool spared = mercy == Mercy::spare_good || (mercy == Mercy::spare_used && word::Accessed::get(state) != 0);
+    if (!garbage && spared) continue;
+    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
+    unlinked[count++] = victims[i];
+    if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
+    if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
+    shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
+    (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+    if (word::Fetched::get(state) == 0)
+      (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
+  }
+  if (shared.index.on_device()) return count;  // it retires them
+  const Heap::Cache::Lock lock(context.cache);
+  for (std::size_t i = 0; i < count; ++i) shared.heap.retire(context.cache, unlinked[i]);
+  return count;
+}
+
 Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept {
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.allocate(context.cache, c, item_bytes);
 }
 
-// A store whose item MM can write whole: it needs nothing of an item that is there.
-TD_INLINE bool is_whole_store(const Query& q) noexcept {
-  return q.opcode == Opcode::store && !q.concatenates() && !q.has(option::prefilled);
-}
-
-// What a query needs that is no whole store, or one that is refused.
-std::uint64_t prepare_other(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  const Heap& heap = context.shared.heap;
-  Query& q = batch.query(i);
-  const std::uint32_t at = state.at(i);
-  if (is_piece(q)) {
-    state.fill[at] = batch.filled()[i];
-    const Item* const piece = heap.at(batch.filled()[i]);
-    q.value = piece->value();
-    q.value_bytes = static_cast<std::uint32_t>(heap.value_bytes(piece));
-  } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
-    state.slot[at] = batch.filled()[i];
-  }
-  if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
-  if (state.slot[at] != no_location || state.refused[at] != Status::none) return 0;
-  return need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
-}
-
-// Items up to this size are written while the cache is locked, by few instructions and soon after their prefetch;
-// larger ones would hold the lock for long.
-constexpr std::uint64_t written_locked_max = 1024;
-
-TD_INLINE void write(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
-  context.shared.heap.write_small(slot, q.key_view(), q.client_flags, {q.value, q.value_bytes}, q.expiry_s, now_s,
-                                  q.has(option::binary_key));
+// A set that will probably rewrite the item that was found for it: it takes a slot only if it finds that it cannot.
+// Where it then gets none, the strip is cut there, and the call that begins with it prepares one outside the epoch.
+TD_INLINE bool will_store_in_place(const Context& context, const Batch& batch, std::uint32_t i) noexcept {
+  return context.epoch.active() && is_plain_set(batch.query(i)) && batch.locations()[i] != no_location &&
+         may_store_in_place(context);
 }
 
 // Gives the strip's queries from `i` on what the cache has at hand. Returns the first one that needs more, or the
-// strip's end. Of `unwritten`, bit k is set when the strip's query k has a slot that it is still to be written to.
-std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, std::uint32_t i,
-                            std::uint32_t& unwritten) noexcept {
+// strip's end.
+std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
   for (; i < state.strip.end; ++i) {
-    const Query& q = batch.query(i);
+    Query& q = batch.query(i);
     const std::uint32_t at = state.at(i);
     state.slot[at] = state.fill[at] = no_location;
     state.refused[at] = Status::none;
-    const bool whole = is_whole_store(q) && !(TD_UNLIKELY(state.refuse_first) && at == 0);
-    const std::uint64_t need_bytes = TD_LIKELY(whole) ? Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes)
-                                                      : prepare_other(context, batch, state, i);
+    if (is_piece(q)) {
+      state.fill[at] = batch.filled()[i];
+      const Item* const piece = heap.at(batch.filled()[i]);
+      q.value = piece->value();
+      q.value_bytes = static_cast<std::uint32_t>(heap.value_bytes(piece));
+    } else if (q.opcode == Opcode::store && q.has(option::prefilled)) {
+      state.slot[at] = batch.filled()[i];
+    }
+    if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
+    if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
+    if (will_store_in_place(context, batch, i)) continue;
+    const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
       state.refused[at] = Status::too_large;
       continue;
     }
-    const Location slot = heap.allocate(context.cache, heap.size_class(need_bytes), need_bytes);
-    state.slot[at] = slot;
-    if (whole && TD_LIKELY(need_bytes <= written_locked_max && slot != no_location)) {
-      write(context, q, slot, state.now_s);
-      continue;
-    }
-    if (whole) unwritten |= 1u << at;
-    if (TD_UNLIKELY(slot == no_location)) {
+    const SizeClass c = heap.size_class(need_bytes);
+    state.slot[at] = heap.allocate(context.cache, c, need_bytes);
+    if (TD_UNLIKELY(state.slot[at] == no_location)) {
       state.need_bytes = need_bytes;
       return i;
     }
@@ -157,9 +204,117 @@ void admit(Context& context, StripState& state) noexcept {
   state.published_count = 0;
 }
 
+std::size_t reclaim(Context& context) noexcept {
+  context.shared.index.settle_changes(context.cache, Overlay::Settle::all);
+  const Heap::Cache::Lock lock(context.cache);
+  return context.shared.heap.reclaim_all(context.cache);
+}
+
 std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   if (c == huge_class) return 1;
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
+}
+
+// Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an
+// epoch, no Guard held.
+bool evict_candidate(Context& context, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  Location candidates[16];
+  const std::uint32_t count = shared.index.candidates(f, candidates);
+  // An item that nobody reads first, then any.
+  for (const bool any : {false, true}) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Item* const item = shared.heap.at(candidates[i]);
+      const std::uint64_t state = settled_state(item);
+      if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
+      const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
+      {
+        Index::Guard guard = shared.index.lock(victim);
+        if (guard.find(candidates[i]) == nullptr || !guard.erase()) continue;
+      }
+      const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+      const bool garbage = is_garbage(rule, {state, item->fixed()});
+      if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(candidates[i], item, state);
+      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), garbage);
+      (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+      const Heap::Cache::Lock lock(context.cache);
+      shared.heap.retire(context.cache, candidates[i]);
+      return true;
+    }
+  }
+  return false;
+}
+
+// The devices' tables are full, or behind: some item goes, whichever.
+void make_room_on_device(Context& context) noexcept {
+  Shared& shared = context.shared;
+  shared.index.settle_changes(context.cache, Overlay::Settle::all);
+  if (!shared.index.is_device_full() || !shared.policy.evict) return;
+  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
+    if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
+  }
+  evict(context, huge_class, 1, false);
+}
+
+// Evicts the page's items and gives it to class `to`.
+bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
+  Shared& shared = context.shared;
+  context.let_go();
+  const SizeClass from = shared.heap.class_of(page_location(page));
+  if (!shared.heap.close_page(page)) return false;
+  Location batch[victims_per_sweep_max];
+  std::size_t count = 0;
+  const auto give_up = [&] {
+    unlink(context, {batch, count}, Mercy::none);
+    count = 0;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  auto pinned_since = start;
+  for (bool first = true;; first = false) {
+    context.enter();
+    shared.heap.for_each_live(page, [&](Location l) {
+      batch[count++] = l;
+      if (count == victims_per_sweep_max) give_up();
+    });
+    if (count != 0) give_up();
+    context.epoch.exit();
+    shared.epochs.synchronize();
+    reclaim(context);
+    if (shared.heap.finish_page(page, to)) {
+      if (TD_UNLIKELY(context.observer != nullptr)) context.observer->page_moved(from, to);
+      return true;
+    }
+    // A client that reads slowly keeps it for as long as it likes.
+    const auto now = std::chrono::steady_clock::now();
+    if (first || !shared.heap.is_pinned(page)) pinned_since = now;
+    if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
+    yield_processor();
+  }
+  shared.heap.reopen_page(page);
+  return false;
+}
+
+// Evicts one huge item for the budget, sparing what was used since the last look, if there is anything else. Returns
+// how many pages such an item has on average; 0: there is none, or output points to all.
+std::uint64_t evict_huge_item(Context& context) noexcept {
+  Heap& heap = context.shared.heap;
+  context.let_go();
+  constexpr int turns = 2;  // the first may only take marks of use away
+  const std::uint64_t items = heap.huge_items();
+  if (items == 0) return 0;
+  const std::uint64_t pages = heap.huge_bytes() / page_bytes / items;
+  for (int turn = 0; turn < turns; ++turn) {
+    if (evict(context, huge_class, 1, false) == 0) continue;
+    context.shared.epochs.synchronize();  // or whoever asks next would evict another one meanwhile
+    reclaim(context);
+    return std::max<std::uint64_t>(pages, 1);
+  }
+  return 0;
+}
+
+std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
+  if (donor.huge_item) return evict_huge_item(context);
+  return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
 bool has_unretired_huge(const Shared& shared) noexcept {
@@ -196,6 +351,51 @@ Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept
 }
 
 }  // namespace
+
+std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept {
+  const GarbageRule rule{context.shared.clock.now_s(), context.shared.flush_cas.load(std::memory_order_acquire)};
+  Location victims[victims_per_sweep_max];
+  const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
+  context.enter();
+  const Heap::Swept swept = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
+  const Mercy mercy = garbage_only ? Mercy::spare_good : Mercy::spare_used;
+  const std::size_t evicted =
+      swept.found == 0 ? 0 : unlink(context, wanted.first(swept.found), mercy, swept.from_probation != 0);
+  context.epoch.exit();
+  return evicted;
+}
+
+Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept {
+  Shared& shared = context.shared;
+  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
+  Location victims[victims_per_sweep_max];
+  std::size_t count = 0;
+  Reclaimed result{};
+  const auto give_back = [&] {
+    result.reclaimed += static_cast<std::uint32_t>(unlink(context, {victims, count}, Mercy::spare_good));
+    count = 0;
+  };
+  context.enter();
+  result.next_slot = shared.heap.visit_slots(page, first_slot, slots_max, [&](Location l, const Item* item) {
+    ++result.checked;
+    if (TD_LIKELY(!is_garbage(rule, ItemVersion::of(item)))) return;
+    victims[count++] = l;
+    if (count == victims_per_sweep_max) give_back();
+  });
+  if (count != 0) give_back();
+  context.epoch.exit();
+  const Heap::Cache::Lock lock(context.cache);
+  shared.heap.reclaim(context.cache);
+  return result;
+}
+
+std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept {
+  return move_from(context, context.shared.heap.pick_donor(to, rule), to);
+}
+
+bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
+  return move_from(context, {.page = context.shared.heap.pick_donor_from(from)}, to) != 0;
+}
 
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {
   Shared& shared = context.shared;
@@ -267,9 +467,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
 
 void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept {
   const bool in_epoch = context.epoch.active();
-  std::uint32_t unwritten = 0;
-  for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i, unwritten)) != state.strip.end;
-       ++i) {
+  for (std::uint32_t i = state.strip.begin; (i = prepare_slots(context, batch, state, i)) != state.strip.end; ++i) {
     const bool first = i == state.strip.begin;
     Location& slot = state.slot[state.at(i)];
     if (!in_epoch) slot = allocate(context, state.need_bytes, first);
@@ -279,16 +477,6 @@ void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept 
       break;
     }
     state.refused[0] = Status::out_of_memory;
-  }
-  for (; TD_UNLIKELY(unwritten != 0); unwritten &= unwritten - 1) {
-    const std::uint32_t i = state.strip.begin + static_cast<std::uint32_t>(std::countr_zero(unwritten));
-    if (i >= state.strip.end) break;
-    const Location slot = state.slot[state.at(i)];
-    if (slot == no_location) continue;
-    const Query& q = batch.query(i);
-    Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s,
-                                                  state.now_s, q.has(option::binary_key));
-    std::memcpy(item->value(), q.value, q.value_bytes);
   }
 }
 
@@ -314,6 +502,25 @@ std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
   return bytes;
+}
+
+bool make_index_room(Context& context, Fingerprint f) noexcept {
+  Shared& shared = context.shared;
+  context.let_go();
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    context.enter();
+    const bool on_device = shared.index.on_device();
+    const bool room = on_device ? shared.index.takes_changes(f) && !shared.index.is_device_full()
+                                : shared.index.make_room(f) || (shared.growth_refused.load(std::memory_order_relaxed) &&
+                                                                evict_candidate(context, f));
+    context.epoch.exit();
+    if (!room && on_device) make_room_on_device(context);
+    if (room) return true;
+    shared.maintenance.notify();
+    yield_processor();
+  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
+  return false;
 }
 
 }  // namespace tandem::task

@@ -32,6 +32,7 @@ class TaskTimer {
     counters_.queries[static_cast<std::size_t>(task)].add(queries);
     last_ = now;
   }
+  bool is_sampled() const noexcept { return sampled_; }
   // What a lap takes that follows another one at once, in ticks: the lowest mean of several runs on this processor,
   // measured by the process's first call. Thread safety: any thread.
   static std::uint64_t own_ticks() noexcept;
