@@ -86,9 +86,9 @@ class Heap::Cache {
   MagazineQueue sealed_large_;
   RetiredChain chain_;
   Magazine* large_ = nullptr;  // of retired large slots, not sealed: `left` counts them, `bytes` too
-  Magazine nothing_;  // never has a slot
-  Magazine catcher_;  // has one place: a push into it is completed by retire_slow()
-  Shelf shelves_[256];  // by SizeClass; the last is huge_class
+  Magazine nothing_;           // never has a slot
+  Magazine catcher_;           // has one place: a push into it is completed by retire_slow()
+  Shelf shelves_[256];         // by SizeClass; the last is huge_class
 };
 
 // The slot leaves the heap's hands.

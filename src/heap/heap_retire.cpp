@@ -125,8 +125,8 @@ Magazine* Heap::pop_safe(Cache& cache, SizeClass c, std::uint64_t safe) noexcept
 
 // Leaves in the magazine what a cache may keep: slots of closed pages go to those, slots of pinned pages are retired
 // anew: their stamp is above the `safe` of a loop that asked for it once, so the loop ends. Mostly there are neither,
-// and no slot is looked at. Returns how many slots are free now. REQUIRES: their epoch is over, so that whoever needed a pin has
-// made it.
+// and no slot is looked at. Returns how many slots are free now. REQUIRES: their epoch is over, so that whoever needed
+// a pin has made it.
 std::uint32_t Heap::make_free(Cache& cache, SizeClass c, Magazine* m) noexcept {
   const std::uint32_t slot_bytes = cache.shelves_[c].slot_bytes;
   // Acquire: what was read through pins that are gone was read before the slots' reuse.

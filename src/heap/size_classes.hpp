@@ -17,7 +17,7 @@ struct SlotShape {
   std::uint32_t slot_bytes;
   std::uint32_t slot_granules;
   std::uint32_t slots_per_page;
-  std::uint32_t reciprocal;   // ceil(2^31 / slot_granules): division by multiplication
+  std::uint32_t reciprocal;      // ceil(2^31 / slot_granules): division by multiplication
   std::uint32_t magazine_slots;  // in a cache's magazine; 0: slots so large are not cached, but pass one at a time
 
   // The slot that starts `granule` granules into a page. Exact: granule < 2^15, so the error is below 2^-16 < 1 /
