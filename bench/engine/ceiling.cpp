@@ -39,19 +39,39 @@ Ceiling::Ceiling(std::uint32_t key_bytes, std::uint32_t value_bytes, std::uint64
 std::uint32_t* Ceiling::cell(std::uint64_t key) const noexcept {
   constexpr std::uint64_t cells_per_line = cache_line_bytes / sizeof(std::uint32_t);
   const std::uint64_t h = (key + 1) * 0x9E3779B97F4A7C15U;
-  return reinterpret_cast<std::uint32_t*>(index_.data() + (h >> 20) % lines_ * cache_line_bytes) + h % cells_per_line;
+  // A line by multiplication (D. Lemire, Fast random integer generation in an interval, 2019): a division by a variable
+  // would take longer than the rest of the loop.
+  const std::uint64_t line = (h >> 32) * lines_ >> 32;
+  return reinterpret_cast<std::uint32_t*>(index_.data() + line * cache_line_bytes) + h % cells_per_line;
 }
 
+// Pipelined: an operation's cell is prefetched `lead` operations before its item is, and that as long before it is
+// read, so that the number of lines under way never falls.
 std::uint64_t Ceiling::two_lines(std::span<const WireOp> ops) const noexcept {
-  constexpr std::size_t strip = 128;
+  constexpr std::size_t lead = 16;
+  constexpr std::size_t ring = 2 * lead, mask = ring - 1;
+  static_assert((ring & mask) == 0);
   std::uint64_t sum = 0;
-  const char* item[strip];
-  for (std::size_t i = 0; i < ops.size(); i += strip) {
-    const std::size_t n = std::min(strip, ops.size() - i);
-    for (std::size_t j = 0; j < n; ++j) prefetch_read(cell(ops[i + j].key()));
-    for (std::size_t j = 0; j < n; ++j) prefetch_read(item[j] = items_.data() + *cell(ops[i + j].key()) * slot_bytes_);
-    for (std::size_t j = 0; j < n; ++j) sum += static_cast<unsigned char>(*item[j]);
+  const std::uint32_t* cells[ring];
+  const char* items[ring];
+  const std::size_t n = ops.size();
+  const auto look = [&](std::size_t i) { prefetch_read(cells[i & mask] = cell(ops[i].key())); };
+  const auto follow = [&](std::size_t i) {
+    prefetch_read(items[i & mask] = items_.data() + *cells[i & mask] * slot_bytes_);
+  };
+  const auto read = [&](std::size_t i) { sum += static_cast<unsigned char>(*items[i & mask]); };
+  for (std::size_t i = 0; i < std::min(n, lead); ++i) look(i);
+  for (std::size_t i = lead; i < std::min(n, 2 * lead); ++i) {
+    look(i);
+    follow(i - lead);
   }
+  for (std::size_t i = 2 * lead; i < n; ++i) {
+    read(i - 2 * lead);
+    look(i);
+    follow(i - lead);
+  }
+  for (std::size_t i = std::max(n, lead) - lead; i < n; ++i) follow(i);
+  for (std::size_t i = std::max(n, 2 * lead) - 2 * lead; i < n; ++i) read(i);
   return sum;
 }
 

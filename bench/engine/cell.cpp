@@ -352,7 +352,13 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   if (settings.getk) summary["other_keys"] = other_keys;
   for (const std::string& name : rounds.names) {
     Json subject{{"subject", name}, {"ops_per_s", spread_json(rounds.ops_per_s[name])}, {"runs", rounds.runs[name]}};
-    if (name == subject_wire || name == subject_wire_getk) subject["tasks"] = median_tasks(document, rounds.runs[name]);
+    if (name == subject_wire || name == subject_wire_getk) {
+      subject["tasks"] = median_tasks(document, rounds.runs[name]);
+      double ns = 0;
+      for (const Json& task : subject["tasks"]) ns += task["ns_per_query"].get<double>();
+      const double ns_by_rate = settings.threads.front() * 1e9 / subject["ops_per_s"]["median"].get<double>();
+      if (ns > 0) subject["tasks_of_rate"] = ns / ns_by_rate;
+    }
     summary["subjects"].push_back(std::move(subject));
   }
   add_comparisons(cell, rounds, document, summary);

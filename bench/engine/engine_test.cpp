@@ -321,6 +321,10 @@ TEST(BenchEngine, TasksAddUp) {
     share += tasks[t]["share"].get<double>();
   }
   EXPECT_NEAR(share, 1, 1e-9);
+  double ns = 0;
+  for (const Json& t : tasks) ns += t["ns_per_query"].get<double>();
+  const Json& wire = cells.at(0)["subjects"].at(0);
+  EXPECT_NEAR(wire["tasks_of_rate"].get<double>(), ns * wire["ops_per_s"]["median"].get<double>() / 1e9, 1e-6);
   for (const char* task : {"PP", "Search", "KC", "WR"}) {
     for (const Json& t : tasks) {
       if (t["task"] == task) {

@@ -44,22 +44,30 @@ std::string tasks(const Json& cell) {
   return text;
 }
 
+// What the tasks take together, of the time that the rate leaves for a query on a thread.
+std::string accounted(const Json& cell) {
+  const Json* const wire = find(cell.at("subjects"), "subject", subject_wire);
+  if (wire == nullptr || !wire->contains("tasks_of_rate")) return "-";
+  return fmt::format("{:.0f} %", 100 * (*wire)["tasks_of_rate"].get<double>());
+}
+
 }  // namespace
 
 std::string engine_heading() {
   return "| workload | batch | threads | wire, M ops/s | embedded, M ops/s | two-line loop, M/s | wire / loop | "
-         "embedded / loop | copy loop, M/s | wire / loop | embedded / loop | tasks, ns a query |\n"
-         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n";
+         "embedded / loop | copy loop, M/s | wire / loop | embedded / loop | tasks, ns a query | their sum / "
+         "threads by rate |\n"
+         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|\n";
 }
 
 std::string engine_row(const Json& cell) {
-  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
                      cell["workload"].get<std::string>(), cell["batch"].get<unsigned>(),
                      cell["threads"].get<unsigned>(), rate(cell, subject_wire, true),
                      rate(cell, subject_embedded, true), rate(cell, subject_two_lines, false),
                      ratio(cell, subject_wire, subject_two_lines), ratio(cell, subject_embedded, subject_two_lines),
                      rate(cell, subject_copy, false), ratio(cell, subject_wire, subject_copy),
-                     ratio(cell, subject_embedded, subject_copy), tasks(cell));
+                     ratio(cell, subject_embedded, subject_copy), tasks(cell), accounted(cell));
 }
 
 std::string engine_scaling(const Json& cells) {
