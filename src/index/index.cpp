@@ -54,7 +54,8 @@ void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* lo
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
 Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate) const noexcept {
-  if (on_device()) return find_over_device(f, key, state, candidate);
+  if (const Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
+    return find_elsewhere(*table, f, key, state, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   const Phase& p = phase();
   SpinWait waiting;
@@ -84,10 +85,31 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Loc
   }
 }
 
+// A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
+// stripe while the records were looked at.
+Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, std::uint64_t& state,
+                            Location candidate) const noexcept {
+  if (candidate != no_location) {
+    Item* const item = heap_.at(candidate);
+    const std::uint64_t seen = item->state_acquire();
+    if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
+      state = seen;
+      return item;
+    }
+  }
+  const Stripe& stripe = stripes_.of(f.signature);
+  for (SpinWait waiting;; waiting.once()) {
+    const StripeWord before{stripe.load(std::memory_order_acquire)};
+    if (Item* const item = table.find(f, key, state)) return item;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!before.locked() && stripe.load(std::memory_order_relaxed) == before.bits) return nullptr;
+  }
+}
+
 void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
 
 std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
-  if (on_device()) return 0;
+  if (elsewhere() != nullptr) return 0;
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -100,7 +122,7 @@ std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept 
 }
 
 bool Index::wants_growth() const noexcept {
-  if (on_device()) return false;
+  if (elsewhere() != nullptr) return false;
   return room_failed_.load(std::memory_order_relaxed) ||
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
 }
@@ -112,11 +134,6 @@ std::uint64_t Index::item_count() const noexcept {
 }
 
 std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
-std::uint64_t Index::bytes_kept() const noexcept {
-  std::uint64_t bytes = table_bytes();
-  for (const auto& overlay : overlays_) bytes += overlay->bytes();
-  return bytes;
-}
 
 // Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
 // line says now.

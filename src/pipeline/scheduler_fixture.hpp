@@ -73,7 +73,14 @@ struct SchedulerRig {
                .log = &log,
                .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)},
               budget, epochs, heap),
-        shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
+        placement(index, heap),
+        shared{.heap = heap,
+               .index = index,
+               .placement = placement,
+               .epochs = epochs,
+               .clock = clock,
+               .policy = {},
+               .hash_seed = 7},
         context(shared),
         executor(context),
         parts(make_parts(devices, options, replicas)),
@@ -179,6 +186,7 @@ struct SchedulerRig {
   Clock clock;
   Heap heap;
   Index index;
+  Placement placement;
   Shared shared;
   Context context;
   Executor executor;

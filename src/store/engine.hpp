@@ -188,6 +188,7 @@ class Engine {
   std::optional<Heap> heap_;
   std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
+  std::optional<Placement> placement_;
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
   std::optional<Schedulers> schedulers_;

@@ -13,6 +13,7 @@
 #include "index/index.hpp"
 #include "observe/counters.hpp"
 #include "observe/task_counters.hpp"
+#include "placement/placement.hpp"
 #include "query/batch.hpp"
 #include "task/observer.hpp"
 
@@ -28,6 +29,7 @@ struct StorePolicy {
 struct Shared {
   Heap& heap;
   Index& index;
+  Placement& placement;
   EpochDomain& epochs;
   Clock& clock;
   StorePolicy policy;
@@ -139,7 +141,7 @@ struct Context {
   // Begins an epoch in which the index may be used.
   TD_INLINE void enter() noexcept {
     epoch.enter();
-    if (TD_UNLIKELY(shared.index.place() == Index::Place::leaving)) wait_for_index();
+    if (TD_UNLIKELY(shared.placement.is_closed())) wait_for_index();
   }
   // An epoch again, when the index is there again.
   TD_NOINLINE void wait_for_index() noexcept;

@@ -42,8 +42,8 @@ struct Operation {
     return Settled::done;
   }
   void displace(const Item* old) const noexcept {
-    // While a device has the index, that retires it.
-    if (old != nullptr && !index().on_device()) strip.displaced[strip.displaced_count++] = heap().location_of(old);
+    if (old != nullptr && !context.shared.placement.retires_displaced())
+      strip.displaced[strip.displaced_count++] = heap().location_of(old);
   }
 };
 
@@ -470,7 +470,8 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
     canary_host_writes = !batch.searched_at(i);
 #endif
     const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
-    if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.index().takes_changes(op.f))) return Settled::needs_room;
+    if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.context.shared.placement.can_change(op.f)))
+      return Settled::needs_room;
     const Settled settled = run(op);
     if (TD_LIKELY(settled != Settled::flushed)) return settled;
     for (SpinWait waiting; context.shared.flush_begins.load(std::memory_order_acquire);) waiting.once();
@@ -495,7 +496,7 @@ void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
 void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
   Shared& shared = context.shared;
   Location garbage = no_location;
-  if (TD_UNLIKELY(!shared.index.takes_changes(f))) return;
+  if (TD_UNLIKELY(!shared.placement.can_change(f))) return;
   {
     Index::Guard guard = shared.index.lock(f);
     Item* const item = guard.find(key, seen);
@@ -507,9 +508,7 @@ void remove_garbage(Context& context, Fingerprint f, std::string_view key, Locat
     guard.erase();
     garbage = shared.heap.location_of(item);
   }
-  if (shared.index.on_device()) return;  // it retires it
-  const Heap::Cache::Lock lock(context.cache);
-  shared.heap.retire(context.cache, garbage);
+  shared.placement.retire(context.cache, {&garbage, 1});
 }
 
 }  // namespace tandem::task
