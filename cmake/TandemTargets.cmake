@@ -109,7 +109,7 @@ function(tandem_layer line)
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_fuzz|/main)\\.cpp$")
 
   if(name STREQUAL "monitor" AND NOT TANDEM_HTTP)
-    list(FILTER sources EXCLUDE REGEX "/(http_server|metrics|page)\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/(http_server|metrics|exporter_metrics|page)\\.cpp$")
     set(tests)
   else()
     list(FILTER sources EXCLUDE REGEX "/no_http\\.cpp$")

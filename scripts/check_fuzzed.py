@@ -59,8 +59,16 @@ def inputs(root: Path, *targets: str) -> list[bytes]:
 
 
 @functools.cache
+def commands(root: Path) -> set[str]:
+    """Names of the table of commands."""
+    return set(
+        re.findall(r'^  X\(\w+, "([a-z_]+)", Form::(?!none)', source(root, "src/query/opcode.hpp"), re.MULTILINE)
+    )
+
+
+@functools.cache
 def text_words(root: Path) -> set[str]:
-    """Words that the parsers compare with, of commands and of what follows them."""
+    """Commands of the text protocol, and words that its parsers compare with what follows them."""
     parsers = source(
         root,
         *(f"src/protocol/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
@@ -69,12 +77,13 @@ def text_words(root: Path) -> set[str]:
     )
     words = set(re.findall(r'(?:command|group|words_?\[\d\]|text) == "([a-z_]+)"', parsers))
     words |= set(re.findall(r'\{"([a-z]+)", (?:watch_event|DebugItem)::', parsers))
-    return words | set(re.findall(r'last_is\("([a-z]+)"\)', parsers))
+    words |= set(re.findall(r'last_is\("([a-z]+)"\)', parsers))
+    return words | (commands(root) - meta_commands(root))
 
 
+@functools.cache
 def meta_commands(root: Path) -> set[str]:
-    code = source(root, "src/protocol/command.hpp")
-    return set(re.findall(r"\bCommand::(m[a-z])\b", code)) | {"me", "mn"}
+    return {name for name in commands(root) if re.fullmatch("m[a-z]", name)}
 
 
 @functools.cache
@@ -100,7 +109,7 @@ def settings(root: Path) -> set[str]:
 
 @functools.cache
 def memcached_options(root: Path) -> set[str]:
-    page = source(root, "docs/options.md")
+    page = source(root, "docs/options.md").partition("## `tandem memcached`")[2]
     table = page[page.index("`-l, --listen") :]
     names = set()
     for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):

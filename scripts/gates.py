@@ -103,7 +103,8 @@ def all_steps(lint: str) -> list[Step]:
             f"""grep -lrE '^#!/(usr/bin/env bash|bin/sh)' .ci scripts deploy | xargs shellcheck -x
             build/venv/bin/hadolint Dockerfile
             {python} -m ruff check --quiet .
-            {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py""",
+            {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py
+            {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py""",
             fast=True,
         ),
         Step(

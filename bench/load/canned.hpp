@@ -138,7 +138,7 @@ class CannedReplies {
     const std::size_t bytes = b::header_bytes + b::read<std::uint32_t>(at + b::at::body_bytes);
     if (static_cast<std::size_t>(end - at) < bytes) return nullptr;
     const b::Rule& rule = b::rule_of(b::read<std::uint8_t>(at + b::at::opcode));
-    const bool is_get = rule.command == b::Command::get;
+    const bool is_get = rule.form == b::Form::get;
     if (!is_get && rule.quiet) return at + bytes;
     const std::string& reply = !is_get ? binary_success_ : rule.with_key ? binary_keyed_hit_ : binary_hit_;
     const std::size_t room = out_bytes + reply.size();

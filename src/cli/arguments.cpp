@@ -9,19 +9,54 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.hpp"
+#include "cli/suggest.hpp"
+#include "cli/value.hpp"
 
 namespace tandem::cli {
 
-std::optional<int> parse_arguments(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
+namespace {
+
+// Of the command and of its groups of options.
+void add_names(const CLI::App& app, std::vector<std::string>& names) {
+  for (const CLI::Option* known : app.get_options())
+    names.insert(names.end(), known->get_lnames().begin(), known->get_lnames().end());
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; })) add_names(*group, names);
+}
+
+[[noreturn]] void refuse(const CLI::App& app, std::string_view extra, std::string_view name) {
+  if (!extra.starts_with('-'))
+    throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", name, in_quotes(extra)));
+  const std::string_view option = extra.substr(0, extra.find('='));
+  std::vector<std::string> kept;
+  add_names(app, kept);
+  const std::vector<std::string_view> names(kept.begin(), kept.end());
+  // One letter is near to nothing.
+  const std::string hint = option.starts_with("--") ? did_you_mean(option.substr(2), names, "--") : std::string();
+  throw CommandError(EX_USAGE, fmt::format("{}: unknown option {}{}", name, in_quotes(option), hint));
+}
+
+}  // namespace
+
+void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
+  app.allow_extras();  // CLI11's own message has them in no order
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return EX_OK;
+    throw;
   } catch (const CLI::ParseError& error) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", name, error.what()));
   } catch (const std::invalid_argument& error) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", name, error.what()));
+  }
+  if (const std::vector<std::string> extras = app.remaining(); !extras.empty()) refuse(app, extras.front(), name);
+}
+
+std::optional<int> parse_arguments(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
+  try {
+    parse_or_refuse(app, arguments, name);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return EX_OK;
   }
   return std::nullopt;
 }

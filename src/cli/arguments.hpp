@@ -11,6 +11,10 @@ class App;
 
 namespace tandem::cli {
 
+// Parses `arguments`, and names the first that is not taken, with the name that was probably meant. Throws CommandError
+// with `name` in front, and CLI::CallForHelp.
+void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
+
 // The exit code when there is nothing more to do (--help was printed). Throws CommandError with `name` in front.
 std::optional<int> parse_arguments(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
 

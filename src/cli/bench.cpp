@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstdio>
+#include <vector>
 
 #include "cli/options.hpp"
+#include "cli/suggest.hpp"
 #include "cli/value.hpp"
 
 namespace tandem::cli {
@@ -46,8 +48,10 @@ int run_bench(std::span<const std::string> arguments) {
   for (const Command& command : commands) {
     if (command.name == name) return command.run(arguments.subspan(1));
   }
-  throw CommandError(EX_USAGE,
-                     fmt::format("bench: unknown command {}; `tandem bench help` lists them", in_quotes(name)));
+  std::vector<std::string_view> names;
+  for (const Command& command : commands) names.push_back(command.name);
+  throw CommandError(EX_USAGE, fmt::format("bench: unknown command {}{} (`tandem bench help` lists them)",
+                                           in_quotes(name), did_you_mean(name, names)));
 }
 
 }  // namespace tandem::cli

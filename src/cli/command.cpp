@@ -9,8 +9,10 @@
 #include <exception>
 #include <new>
 #include <system_error>
+#include <vector>
 
 #include "cli/options.hpp"
+#include "cli/suggest.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
 
@@ -114,7 +116,9 @@ int run_program(std::span<const std::string> arguments) {
   for (const Command& command : command_table) {
     if (command.name == name) return run_guarded(command, arguments.subspan(2));
   }
-  complain("tandem: unknown command ", in_quotes(name), "; `tandem help` lists them");
+  std::vector<std::string_view> names;
+  for (const Command& command : command_table) names.push_back(command.name);
+  complain("tandem: unknown command ", in_quotes(name), did_you_mean(name, names) + " (`tandem help` lists them)");
   return EX_USAGE;
 }
 

@@ -38,6 +38,8 @@ std::vector<Word> serve_words() {
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;
     words.push_back({fmt::format("--{}", o.name), std::string(o.help), value_kind(placeholder(o))});
+    if (o.serve_letter || o.kind == Kind::count)
+      words.push_back({fmt::format("-{}", o.letter), std::string(o.help), value_kind(placeholder(o))});
     if (o.kind == Kind::flag) words.push_back({fmt::format("--no-{}", o.name), fmt::format("not: {}", o.help)});
   }
   return words;

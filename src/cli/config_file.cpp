@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/suggest.hpp"
 #include "cli/toml.hpp"
 #include "cli/value.hpp"
 
@@ -130,7 +131,9 @@ void apply_table(const toml::table& table, std::string_view file, Settings& sett
     const auto line = key->source().begin.line;
     const Option* option = find_option(key->str());
     if (option == nullptr) {
-      fail(file, line, fmt::format("unknown key {} (`tandem options` lists them)", in_quotes(key->str())));
+      fail(file, line,
+           fmt::format("unknown key {}{} (`tandem options` lists them)", in_quotes(key->str()),
+                       did_you_mean(key->str(), option_names())));
     }
     try {
       set_from_node(*option, settings, *node);

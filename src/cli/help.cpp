@@ -152,8 +152,8 @@ std::string serve_help() {
     if (o.kind == Kind::flag) value = value == "true" ? "on" : "off";
     if (!value.empty() && o.kind != Kind::count) help += fmt::format(" (default: {})", value);
     add(o.kind == Kind::flag    ? fmt::format("--[no-]{}", o.name)
-        : o.kind == Kind::count ? fmt::format("-{}, --{}", o.letter, o.name)
-                                : fmt::format("--{} {}", o.name, placeholder(o)),
+        : o.kind == Kind::count ? serve_names(o)
+                                : fmt::format("{} {}", serve_names(o), placeholder(o)),
         help);
   }
   return out;
@@ -196,9 +196,9 @@ std::string options_markdown() {
       "the\n"
       "default; a list is replaced, not added to. A switch is turned off with `--no-NAME` and is `true` or `false` in "
       "a file.\n"
-      "Sizes are bytes or have a unit (`512KiB`, `1.5GiB`; powers of 1024), times are seconds or have one (`90s`, "
-      "`15m`,\n"
-      "`2h`, `1d`).\n\n"
+      "Sizes are bytes or have a unit (`512KiB`, `1.5GiB`; `1g`, `1GB` and `1GiB` are the same: powers of 1024), times "
+      "are\n"
+      "seconds or have one (`90s`, `15m`, `2h`, `1d`).\n\n"
       "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
       "nothing is\n"
       "started.\n";
@@ -210,7 +210,7 @@ std::string options_markdown() {
       out += fmt::format("\n### {}\n\n| option | default | memcached | |\n|---|---|---|---|\n", group);
     }
     const std::string_view value = placeholder(o);
-    const std::string name = fmt::format("--{}{}{}", o.name, value.empty() ? "" : " ", value);
+    const std::string name = fmt::format("{}{}{}", serve_names(o), value.empty() ? "" : " ", value);
     std::string memcached = o.letter != 0 ? fmt::format("-{}", o.letter) : std::string();
     if (!o.extended.empty()) memcached = fmt::format("-o {}", o.extended);
     out += fmt::format("| {} | {} | {} | {} |\n", code(name), shown_default(o), code(memcached), cell(o.help));
@@ -266,7 +266,10 @@ std::string options_toml() {
     if (!o.serve_default.empty()) out += fmt::format(" (default: {})", o.serve_default);
     const bool fixed = o.serve_default.empty() && !show(o, defaults).empty();
     out += fixed ? fmt::format("\n{} = {}\n", o.name, toml_value(o, defaults))
-                 : fmt::format("\n# {} = {}\n", o.name, o.kind == Kind::text ? "\"\"" : "4");
+                 : fmt::format("\n# {} = {}\n", o.name,
+                               o.kind == Kind::text   ? "\"\""
+                               : o.kind == Kind::size ? "\"1GiB\""
+                                                      : "4");
   }
   return out;
 }

@@ -65,9 +65,11 @@ std::string with_default(std::string text, std::string_view value) {
 std::string serve_tag(const Option& o) {
   if (o.kind == Kind::flag)
     return fmt::format("{}, {}", bold(fmt::format("--{}", o.name)), bold(fmt::format("--no-{}", o.name)));
-  if (o.kind == Kind::count)
-    return fmt::format("{}, {}", bold(fmt::format("-{}", o.letter)), bold(fmt::format("--{}", o.name)));
-  return fmt::format("{} \\fI{}\\fR", bold(fmt::format("--{}", o.name)), placeholder(o));
+  const std::string long_name = bold(fmt::format("--{}", o.name));
+  const std::string names = serve_names(o).starts_with("--")
+                                ? long_name
+                                : fmt::format("{}, {}", bold(fmt::format("-{}", o.letter)), long_name);
+  return o.kind == Kind::count ? names : fmt::format("{} \\fI{}\\fR", names, placeholder(o));
 }
 
 std::string serve_options() {
@@ -133,7 +135,8 @@ std::string manual_tandem() {
   out +=
       ".SH OPTIONS OF TANDEM SERVE\n"
       "The command line wins over the file, the file over the default; a list is replaced, not added to.\n"
-      "Sizes are bytes or have a unit (\\fB512KiB\\fR, \\fB1.5GiB\\fR; powers of 1024), times are seconds or have one\n"
+      "Sizes are bytes or have a unit (\\fB512KiB\\fR, \\fB1.5GiB\\fR; \\fB1g\\fR and \\fB1GB\\fR are \\fB1GiB\\fR), "
+      "times are seconds or have one\n"
       "(\\fB90s\\fR, \\fB15m\\fR, \\fB2h\\fR, \\fB1d\\fR).\n" +
       serve_options();
   out +=

@@ -13,6 +13,7 @@
 #include "cli/invocation.hpp"
 #include "cli/process.hpp"
 #include "cli/run_server.hpp"
+#include "cli/suggest.hpp"
 #include "cli/value.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
@@ -259,7 +260,10 @@ class MemcachedParser {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing numeric argument for {}", name));
       store_number(*o, what, number(what, entry.substr(equals + 1)));
     } else {
-      notice(fmt::format("-o {} has no effect, ignored", in_quotes(entry)));
+      const std::string hint =
+          o != nullptr ? std::string()
+                       : did_you_mean(negated ? name.substr(3) : name, extended_option_names(), negated ? "no_" : "");
+      notice(fmt::format("-o {} has no effect, ignored{}", in_quotes(entry), hint));
     }
   }
 

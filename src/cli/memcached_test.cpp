@@ -161,6 +161,8 @@ TEST(Memcached, ReportsWhatItIgnores) {
   const std::vector<std::pair<Arguments, std::string>> cases = {
       {{"-o", "relaxed_privileges"}, "-o \"relaxed_privileges\" has no effect, ignored"},
       {{"-o", "tail_repair_time=10"}, "-o \"tail_repair_time=10\" has no effect, ignored"},
+      {{"-o", "idle_timout=5"}, "-o \"idle_timout=5\" has no effect, ignored; did you mean idle_timeout?"},
+      {{"-o", "no_maxconn_fast"}, "-o \"no_maxconn_fast\" has no effect, ignored; did you mean no_maxconns_fast?"},
       {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
       {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
       {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},

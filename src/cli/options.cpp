@@ -1,11 +1,11 @@
 #include "cli/options.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "cli/control_group.hpp"
 #include "cli/value.hpp"
 
 namespace tandem::cli {
@@ -17,13 +17,6 @@ struct Overloaded : F... {
 };
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
-
-unsigned processor_count() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
 
 const Option* find_by(std::string_view wanted, std::string_view Option::* member) {
   if (wanted.empty()) return nullptr;
@@ -83,14 +76,21 @@ double parse_number(Kind kind, std::string_view text) {
 
 }  // namespace
 
-// 127.0.0.1 because a store without authentication should not be offered to a network by default. Four threads at most,
-// as memcached has: they saturate most networks, and a program that was told nothing should not take a large machine;
-// fewer where there are fewer processors, because workers that share one only take turns.
+std::uint64_t default_memory_bytes(std::uint64_t limit_bytes) {
+  constexpr std::uint64_t usual = std::uint64_t{1} << 30, least = std::uint64_t{4} << 20;
+  const std::uint64_t mebibytes = limit_bytes / 4 * 3 >> 20;  // the rest is connections', code and the kernel's
+  return std::clamp(mebibytes << 20, least, usual);
+}
+
+// 127.0.0.1 because a store without authentication should not be offered to a network by default. A thread for each
+// processor that the process may use: more of them only take turns. A process in a small control group that took the
+// usual memory would be ended by the kernel.
 Settings serve_defaults() {
   Settings settings;
   settings.server.listen = {"127.0.0.1"};
-  settings.server.threads = std::min(4u, processor_count());
-  settings.engine.memory_bytes = std::uint64_t{1} << 30;
+  settings.server.threads =
+      std::min(process_limits().processors, static_cast<unsigned>(find_option("threads")->maximum));
+  settings.engine.memory_bytes = default_memory_bytes(process_limits().memory_bytes);
   return settings;
 }
 
@@ -102,6 +102,11 @@ Settings memcached_defaults() {
   settings.server.threads = 4;
   settings.engine.memory_bytes = std::uint64_t{64} << 20;
   return settings;
+}
+
+std::string serve_names(const Option& option) {
+  const bool has_letter = option.serve_letter || option.kind == Kind::count;
+  return fmt::format("{}--{}", has_letter ? fmt::format("-{}, ", option.letter) : std::string(), option.name);
 }
 
 const Option* find_option(std::string_view name) { return find_by(name, &Option::name); }

@@ -48,6 +48,8 @@ struct Settings {
 
 // What `tandem serve` does when told nothing, and what memcached does.
 Settings serve_defaults();
+// The memory of the first in a control group of this limit: 1 GiB, or three quarters of the limit where that is less.
+std::uint64_t default_memory_bytes(std::uint64_t limit_bytes);
 Settings memcached_defaults();
 
 // Ends the program with a message and one of <sysexits.h>'s codes.
@@ -102,7 +104,8 @@ struct Option {
   std::string_view value_name = "FILE";  // of a text, in help
   std::string_view serve_default = {};   // said in help and docs where it depends on the machine
 
-  char letter = 0;  // memcached's
+  char letter = 0;            // memcached's
+  bool serve_letter = false;  // of `tandem serve`, too
   std::string_view long_name = {};
   Effect effect = Effect::none;
   std::string_view argument = {};        // memcached's name for the argument; empty: a switch
@@ -112,6 +115,9 @@ struct Option {
 
   bool is_serve() const noexcept { return !name.empty(); }
 };
+
+// `tandem serve`'s names with dashes, for help: `-p, --port`; a switch's is that which turns it on.
+std::string serve_names(const Option& option);
 
 std::span<const Option> all_options();
 const Option* find_option(std::string_view name);        // of `tandem serve`, or nullptr

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/config_file.hpp"
+#include "cli/control_group.hpp"
 #include "cli/help.hpp"
 #include "cli/value.hpp"
 
@@ -139,8 +140,14 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(serve.server.tcp_port, 11211);
   EXPECT_EQ(serve.server.udp_port, 0);
   EXPECT_GE(serve.server.threads, 1u);
-  EXPECT_LE(serve.server.threads, 4u);
-  EXPECT_EQ(serve.engine.memory_bytes, std::uint64_t{1} << 30);
+  EXPECT_EQ(serve.server.threads, std::min(1024u, process_limits().processors));
+  EXPECT_EQ(serve.engine.memory_bytes, default_memory_bytes(process_limits().memory_bytes));
+  constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+  EXPECT_EQ(default_memory_bytes(ProcessLimits::unlimited), 1024 * mib);
+  EXPECT_EQ(default_memory_bytes(8192 * mib), 1024 * mib);
+  EXPECT_EQ(default_memory_bytes(512 * mib), 384 * mib);
+  EXPECT_EQ(default_memory_bytes(512 * mib - 4096), 383 * mib);  // whole MiB
+  EXPECT_EQ(default_memory_bytes(1), 4 * mib);                   // the least that a store takes
   const Settings memcached = memcached_defaults();
   EXPECT_EQ(memcached.server.listen, std::vector<std::string>{"*"});
   EXPECT_EQ(memcached.server.tcp_port, 11211);
@@ -161,7 +168,6 @@ TEST(Options, ExampleFileIsTheDefaults) {
   // Values that the file must put right again.
   settings.server.tcp_port = 1;
   settings.server.listen = {"x", "y"};
-  settings.engine.memory_bytes = 1;
   settings.engine.evict = false;
   std::size_t count = 0;
   apply_config(options_toml(), "tandem.toml", settings, [&](const Option&, const std::string&) { ++count; });

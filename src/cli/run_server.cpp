@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/control_group.hpp"
 #include "cli/gpu_cycle.hpp"
 #include "cli/notify.hpp"
 #include "cli/open_gpu.hpp"
@@ -54,6 +55,12 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
     net::say("warning: serving as root, which nothing here needs: --user NAME gives that up");
+  if (const std::uint64_t limit = process_limits().memory_bytes;
+      settings.engine.memory_bytes > limit && style == ServerStyle::tandem) {
+    net::say(fmt::format(
+        "warning: memory {} is more than the control group's limit {}, at which the kernel ends the process",
+        format_size_rounded(settings.engine.memory_bytes), format_size_rounded(limit)));
+  }
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "cli/config_file.hpp"
 #include "cli/help.hpp"
@@ -31,7 +32,8 @@ class Sources {
 };
 
 CLI::Option* declare(CLI::App& app, const Option& option) {
-  const std::string name = fmt::format("--{}", option.name);
+  const std::string name =
+      fmt::format("{}--{}", option.serve_letter ? fmt::format("-{},", option.letter) : "", option.name);
   if (option.kind == Kind::flag) return app.add_flag(fmt::format("{},!--no-{}", name, option.name));
   if (option.kind == Kind::count) return app.add_flag(fmt::format("-{},{}", option.letter, name));
   return app.add_option(name)
@@ -51,6 +53,21 @@ void apply(const Option& option, const CLI::Option& given, Settings& settings) {
   for (const std::string& text : given.results()) set_from_text(option, settings, text);
 }
 
+// `-m 1024` and `-m1024` are memcached's: a number without a unit is MiB there.
+std::vector<std::string> with_mebibytes(std::span<const std::string> arguments) {
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  std::vector<std::string> out(arguments.begin(), arguments.end());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] == "-m" && i + 1 < out.size() && is_number(out[i + 1]))
+      out[++i] += "MiB";
+    else if (out[i].starts_with("-m") && is_number(std::string_view(out[i]).substr(2)))
+      out[i] += "MiB";
+  }
+  return out;
+}
+
 }  // namespace
 
 Invocation parse_serve(std::span<const std::string> arguments) {
@@ -64,12 +81,10 @@ Invocation parse_serve(std::span<const std::string> arguments) {
     if (option.is_serve()) declared.emplace_back(&option, declare(app, option));
   }
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    parse_or_refuse(app, with_mebibytes(arguments), "serve");
   } catch (const CLI::CallForHelp&) {
     result.output = serve_help();
     return result;
-  } catch (const CLI::ParseError& error) {
-    throw CommandError(EX_USAGE, fmt::format("serve: {}", error.what()));
   }
 
   Sources sources;

@@ -35,6 +35,13 @@ TEST(Serve, TakesOptions) {
   const std::vector<Accepted> cases = {
       {{}, {{"listen", "127.0.0.1"}, {"port", "11211"}, {"udp-port", "0"}, {"memory", "1GiB"}, {"verbose", "0"}}},
       {{"--port", "1234"}, {{"port", "1234"}}},
+      {{"-p", "1234", "-t", "3", "-c", "77", "-l", "::1"},
+       {{"port", "1234"}, {"threads", "3"}, {"connections", "77"}, {"listen", "::1"}}},
+      {{"-p1234", "-m2048"}, {{"port", "1234"}, {"memory", "2GiB"}}},
+      {{"-m", "64"}, {{"memory", "64MiB"}}},
+      {{"-m", "1.5g"}, {{"memory", "1536MiB"}}},
+      {{"-m", "2GB"}, {{"memory", "2GiB"}}},
+      {{"--memory", "67108864"}, {{"memory", "64MiB"}}},  // bytes, as in the file
       {{"--port=1234", "--udp-port=0"}, {{"port", "1234"}, {"udp-port", "0"}}},
       {{"--port", "-1"}, {{"port", "-1"}}},
       {{"--port", "1", "--port", "2"}, {{"port", "2"}}},
@@ -78,7 +85,7 @@ TEST(Serve, RefusesBadOptions) {
       {{"--port", "http"}, "--port: expected an integer, got \"http\""},
       {{"--port", ""}, "--port: expected an integer, got \"\""},
       {{"--port", "80", "--port", "x"}, "--port: expected an integer, got \"x\""},
-      {{"--memory", "1GB"}, "--memory: expected a size in bytes, KiB, MiB, GiB or TiB such as 512MiB, got \"1GB\""},
+      {{"--memory", "lots"}, "--memory: expected a size in bytes, KiB, MiB, GiB or TiB such as 512MiB, got \"lots\""},
       {{"--memory", "1MiB"}, "--memory: expected a size from 4MiB to 128GiB, got 1MiB"},
       {{"--memory", "64MiB", "--item-max", "33MiB"}, "--item-max: 33MiB is more than half of the memory (64MiB)"},
       {{"--memory", "4MiB", "--item-max", "3MiB"}, "--item-max: 3MiB is more than half of the memory (4MiB)"},
@@ -104,6 +111,14 @@ TEST(Serve, RefusesBadOptions) {
       {{"--gpu-batch-min", "-1"}, "--gpu-batch-min: expected an integer from 0 to 1000000, got -1"},
       {{"--gpu-latency-target", "1000001"}, "--gpu-latency-target: expected an integer from 0 to 1000000, got 1000001"},
       {{"--gpu-get-share", "101"}, "--gpu-get-share: expected a number from 0 to 100, got 101"},
+      {{"--prot", "11", "--xx"}, "serve: unknown option \"--prot\"; did you mean --port?"},
+      {{"--memory-fle=/x"}, "serve: unknown option \"--memory-fle\"; did you mean --memory-file?"},
+      {{"--port", "1", "--bogus", "2"}, "serve: unknown option \"--bogus\""},
+      {{"--no-port"}, "serve: unknown option \"--no-port\""},
+      {{"-q"}, "serve: unknown option \"-q\""},
+      {{"first", "--bogus"}, "serve: unexpected argument \"first\""},
+      {{"-m", "1"}, "--memory: expected a size from 4MiB to 128GiB, got 1MiB"},
+      {{"-m", "200g"}, "--memory: expected a size from 4MiB to 128GiB, got 200GiB"},
       {{"-vvvv"}, "--verbose: expected an integer from 0 to 3, got 4"},
       {{"--config", "/nonexistent/tandem.toml"}, "/nonexistent/tandem.toml: No such file or directory"},
       {{"--config", "/"}, "/: Is a directory"},
@@ -118,13 +133,8 @@ TEST(Serve, RefusesBadOptions) {
     }
   }
   // In CLI11's words, which differ between its versions.
-  for (const Arguments& arguments : std::vector<Arguments>{{"--bogus"},
-                                                           {"positional"},
-                                                           {"--port"},
-                                                           {"-p", "1"},
-                                                           {"--no-port"},
-                                                           {"--config"},
-                                                           {"--config", "a", "--config", "b"}}) {
+  for (const Arguments& arguments :
+       std::vector<Arguments>{{"--port"}, {"-p"}, {"--config"}, {"--config", "a", "--config", "b"}}) {
     try {
       parse_serve(arguments);
       ADD_FAILURE() << "accepted: " << testing::PrintToString(arguments);
@@ -197,7 +207,7 @@ TEST(ConfigFile, TakesEveryKind) {
 
 TEST(ConfigFile, MistakesNameFileLineAndKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"\n\nprot = 1\n", "t.toml:3: unknown key \"prot\" (`tandem options` lists them)"},
+      {"\n\nprot = 1\n", "t.toml:3: unknown key \"prot\"; did you mean port? (`tandem options` lists them)"},
       {"config = \"x\"\n", "t.toml:1: unknown key \"config\" (`tandem options` lists them)"},
       {"[port]\nx = 1\n", "t.toml:1: port: expected an integer from -1 to 65535, got a table"},
       {"[server]\nport = 1\n", "t.toml:1: unknown key \"server\" (`tandem options` lists them)"},

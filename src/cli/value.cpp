@@ -16,15 +16,19 @@ struct Unit {
   std::uint64_t factor;
 };
 constexpr std::uint64_t kibi = 1024;
-constexpr std::array<Unit, 10> size_units{{{"", 1},
+constexpr std::array<Unit, 14> size_units{{{"", 1},
                                            {"b", 1},
                                            {"k", kibi},
+                                           {"kb", kibi},
                                            {"kib", kibi},
                                            {"m", kibi* kibi},
+                                           {"mb", kibi* kibi},
                                            {"mib", kibi* kibi},
                                            {"g", kibi* kibi* kibi},
+                                           {"gb", kibi* kibi* kibi},
                                            {"gib", kibi* kibi* kibi},
                                            {"t", kibi* kibi* kibi* kibi},
+                                           {"tb", kibi* kibi* kibi* kibi},
                                            {"tib", kibi* kibi* kibi* kibi}}};
 constexpr std::array<Unit, 5> time_units{{{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
 

@@ -15,9 +15,8 @@ class ValueError : public std::invalid_argument {
 
 // All parse_* take the whole text or throw ValueError.
 
-// Bytes: 4096, 512KiB, 1.5GiB, 2m. Units are powers of 1024: B, K or KiB, M or MiB, G or GiB, T or TiB, in any case,
-// after optional blanks. MB and the like are refused because half of the world means 1000 * 1000 by them. A fraction
-// must come to whole bytes.
+// Bytes: 4096, 512KiB, 1.5GiB, 1GB, 2m. Units are powers of 1024, as in PostgreSQL and Redis: B; K, KB or KiB; M, MB or
+// MiB; G, GB or GiB; T, TB or TiB, in any case, after optional blanks. A fraction must come to whole bytes.
 std::uint64_t parse_size(std::string_view text);
 // Seconds: 90, 90s, 15m, 2h, 1d.
 std::uint64_t parse_seconds(std::string_view text);

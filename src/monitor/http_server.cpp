@@ -6,8 +6,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -27,7 +29,21 @@ constexpr int default_port = 9150;
 struct Bound {
   std::string ports;  // as civetweb has it
   bool loopback = false;
+  sockaddr_storage address{};
 };
+
+// Why the address cannot be bound, which civetweb does not say; 0: it can.
+int bind_error(const sockaddr_storage& address) {
+  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  // Without listen() a port that listens elsewhere with SO_REUSEADDR would be had.
+  const int error = is_bound && listen(fd, 1) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
 
 // The process' sockets that listen on this TCP port; 0: on any.
 std::vector<int> listening_on(int port) {
@@ -53,7 +69,14 @@ std::vector<int> listening_on(int port) {
 Bound resolve(const std::string& address) {
   const net::Endpoint endpoint = net::parse_endpoint(address);
   const int port = endpoint.port >= 0 ? endpoint.port : default_port;
-  if (endpoint.host.empty()) return {fmt::format("+{}", port), false};
+  if (endpoint.host.empty()) {
+    Bound bound{.ports = fmt::format("+{}", port)};
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_port = htons(static_cast<in_port_t>(port));
+    std::memcpy(&bound.address, &any, sizeof any);
+    return bound;
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -65,12 +88,18 @@ Bound resolve(const std::string& address) {
     sockaddr_in6 in{};
     std::memcpy(&in, found->ai_addr, sizeof in);
     inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
-    return {fmt::format("[{}]:{}", text, port), IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) != 0};
+    Bound bound{.ports = fmt::format("[{}]:{}", text, port), .loopback = IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) != 0};
+    in.sin6_port = htons(static_cast<in_port_t>(port));
+    std::memcpy(&bound.address, &in, sizeof in);
+    return bound;
   }
   sockaddr_in in{};
   std::memcpy(&in, found->ai_addr, sizeof in);
   inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-  return {fmt::format("{}:{}", text, port), ntohl(in.sin_addr.s_addr) >> 24 == 127};
+  Bound bound{.ports = fmt::format("{}:{}", text, port), .loopback = ntohl(in.sin_addr.s_addr) >> 24 == 127};
+  in.sin_port = htons(static_cast<in_port_t>(port));
+  std::memcpy(&bound.address, &in, sizeof in);
+  return bound;
 }
 
 // Where to put what civetweb says on this thread while it starts.
@@ -190,7 +219,9 @@ HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std:
   last_message = nullptr;
   if (impl_->context == nullptr) {
     mg_exit_library();
-    throw std::runtime_error(fmt::format("metrics on {}: {}", address, said));
+    const int error = bind_error(bound.address);
+    throw std::runtime_error(
+        fmt::format("metrics on {}: {}", address, error != 0 ? std::generic_category().message(error) : said));
   }
   for (const int listener : listening_on(port())) {
     if (std::find(before.begin(), before.end(), listener) == before.end()) impl_->listeners.push_back(listener);

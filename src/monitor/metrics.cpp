@@ -1,65 +1,22 @@
 #include "monitor/metrics.hpp"
 
 #include <fmt/format.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "base/ticks.hpp"
+#include "monitor/families.hpp"
 
 namespace tandem::monitor {
 namespace {
 
 using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-class Families {
- public:
-  void counter(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Counter); }
-  void gauge(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Gauge); }
-  void histogram(std::string name, std::string help) { begin(std::move(name), std::move(help), MetricType::Histogram); }
-
-  // A value of the family begun last.
-  template <class T>
-  void put(T value, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    if (families_.back().type == MetricType::Counter) {
-      metric.counter.value = static_cast<double>(value);
-    } else {
-      metric.gauge.value = static_cast<double>(value);
-    }
-    families_.back().metric.push_back(std::move(metric));
-  }
-  void put(ClientMetric::Histogram value, Labels labels) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.histogram = std::move(value);
-    families_.back().metric.push_back(std::move(metric));
-  }
-
-  std::string text() const {
-    std::ostringstream out;
-    prometheus::TextSerializer().Serialize(out, families_);
-    return std::move(out).str();
-  }
-
- private:
-  void begin(std::string name, std::string help, MetricType type) {
-    families_.push_back({std::move(name), std::move(help), type, {}});
-  }
-  std::vector<MetricFamily> families_;
-};
 
 // From a microsecond to ten seconds: 1, 2.5, 5 of each power of ten.
 constexpr std::array bounds_s = {1e-6, 2.5e-6, 5e-6,   1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3,
@@ -251,7 +208,9 @@ void put_hot_keys(Families& f, const net::ServerSnapshot& s, const HotKeys& hot)
     f.put(i < hot.keys.size() ? hot.keys[i].share : 0, {{"rank", fmt::format("{}", i + 1)}});
 }
 
-void put_process(Families& f, const net::ServerSnapshot& s) {
+void put_process(Families& f, const net::ServerSnapshot& s, std::string_view version) {
+  f.gauge("tandem_build_info", "1; the version is a label.");
+  f.put(1, {{"version", std::string(version)}});
   f.gauge("tandem_uptime_seconds", "Since the start.");
   f.put(s.uptime_s);
   rusage usage{};
@@ -270,9 +229,9 @@ void put_process(Families& f, const net::ServerSnapshot& s) {
 
 }  // namespace
 
-std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot) {
+std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version) {
   Families f;
-  put_process(f, snapshot);
+  put_process(f, snapshot, version);
   put_commands(f, snapshot.engine.counters);
   put_latencies(f, snapshot);
   put_devices(f, snapshot);

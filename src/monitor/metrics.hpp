@@ -1,6 +1,7 @@
 // The server's numbers in Prometheus' text format (docs/monitoring.md lists them).
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "net/telemetry.hpp"
 
@@ -8,6 +9,10 @@ namespace tandem::monitor {
 
 inline constexpr std::size_t hot_key_ranks = 10;
 
-std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot);
+std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot, std::string_view version);
+
+// The same under the names and labels of Prometheus' memcached_exporter 0.15, so that dashboards and alerts made for it
+// keep working: those of its metrics whose quantity exists here. `version`: memcached's, whose replies the server has.
+std::string exporter_metrics_text(const net::ServerSnapshot& snapshot, std::string_view version);
 
 }  // namespace tandem::monitor

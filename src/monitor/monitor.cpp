@@ -10,6 +10,7 @@
 #include "monitor/metrics.hpp"
 #include "monitor/page.hpp"
 #include "monitor/status_json.hpp"
+#include "protocol/protocol.hpp"
 
 namespace tandem::monitor {
 
@@ -65,13 +66,21 @@ void Monitor::note(const net::Telemetry& server) {
 HttpReply Monitor::answer(std::string_view path, std::string_view query_string) {
   if (const auto file = page_file(path))
     return {.content_type = std::string(file->type), .body = std::string(file->text)};
-  if (path != "/metrics" && path != "/api/status")
-    return {.status = 404, .body = "there are /, /metrics and /api/status\n"};
+  const bool is_known =
+      path == "/metrics" || path == "/metrics/memcached" || path == "/api/status" || path == "/healthz";
+  if (!is_known)
+    return {.status = 404, .body = "there are /, /metrics, /metrics/memcached, /api/status and /healthz\n"};
   net::Telemetry* const server = server_.load(std::memory_order_acquire);
   if (server == nullptr) return {.status = 503, .body = "starting\n"};
+  if (path == "/healthz") return {.body = "ok\n"};
+  const std::string prometheus_text = "text/plain; version=0.0.4; charset=utf-8";
   if (path == "/metrics") {
-    return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks))};
+    return {.content_type = prometheus_text,
+            .body = metrics_text(server->snapshot(), server->hot_keys(hot_key_ranks), version_)};
+  }
+  if (path == "/metrics/memcached") {
+    return {.content_type = prometheus_text,
+            .body = exporter_metrics_text(server->snapshot(), ProtocolOptions{}.version)};
   }
   const std::optional<std::uint64_t> since = since_of(query_string);
   if (!since) return {.status = 400, .body = "since must be a number\n"};

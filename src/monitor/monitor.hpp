@@ -1,4 +1,6 @@
-// The monitoring endpoint: `/` the live page, `/metrics` for Prometheus, `/api/status` the page's numbers as JSON.
+// The monitoring endpoint: `/` the live page, `/metrics` for Prometheus (`/metrics/memcached`: under
+// memcached_exporter's names), `/api/status` the page's numbers as JSON, `/healthz`: 200 while clients are served, 503
+// before.
 //
 // Threads: one that notes the server's numbers each second, and the HTTP server's. They read counters, take the
 // sketches' locks for microseconds, and touch nothing that a worker waits for.

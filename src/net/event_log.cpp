@@ -24,8 +24,6 @@ constexpr std::size_t skipped_line_bytes = 128;
 
 constexpr std::string_view lookup_names[] = {"not_found", "found", "flushed", "expired"};
 constexpr std::string_view status_names[] = {"not_stored", "stored", "exists", "not_found", "too_large", "no_memory"};
-constexpr std::string_view store_names[] = {"null", "add", "set", "replace", "append", "prepend", "cas"};
-constexpr std::string_view deletion_names[] = {"delete", "md"};
 constexpr std::string_view reason_names[] = {"error", "normal", "idle_timeout", "shutdown"};
 
 std::int64_t unix_us() noexcept {
@@ -53,12 +51,11 @@ void format_event(const Event& e, std::string_view key, std::string& to) {
     case EventType::item_store:
       put_key("item_store");
       fmt::format_to(out, " status={} cmd={} ttl={} clsid={} cfd={} size={}\n", status_names[e.status],
-                     store_names[e.command], e.ttl_s, e.size_class, e.fd, e.value_bytes);
+                     name_of(e.command), e.ttl_s, e.size_class, e.fd, e.value_bytes);
       break;
     case EventType::deleted:
       put_key("deleted");
-      fmt::format_to(out, " cmd={} clsid={} cfd={} size={}\n", deletion_names[e.command], e.size_class, e.fd,
-                     e.value_bytes);
+      fmt::format_to(out, " cmd={} clsid={} cfd={} size={}\n", name_of(e.command), e.size_class, e.fd, e.value_bytes);
       break;
     case EventType::eviction:
       put_key("eviction");

@@ -101,7 +101,7 @@ TEST(EventLog, Lines) {
             begin + "type=item_get key=k%01%FF%25z~._-%28%29%2A status=found clsid=3 cfd=7 size=100\n");
   e = event_of(EventType::item_store);
   e.status = 1;
-  e.command = 2;
+  e.command = Command::set;
   e.ttl_s = 30;
   e.size_class = 1;
   e.value_bytes = 2;

@@ -13,6 +13,7 @@
 
 #include "base/platform.hpp"
 #include "observe/counters.hpp"
+#include "query/opcode.hpp"
 
 namespace tandem::net {
 
@@ -21,7 +22,7 @@ enum class EventType : std::uint8_t { item_get, item_store, deleted, eviction, c
 struct Event {
   EventType type;
   std::uint8_t status;       // item_get: Lookup; item_store: index of the status' name; conn_close: CloseReason
-  std::uint8_t command;      // item_store, deleted: index of the command's name
+  Command command;           // item_store, deleted
   bool fetched;              // eviction
   std::uint16_t key_bytes;   // conn_*: of the address
   std::uint16_t size_class;  // 0: none. slab_move: from

@@ -13,17 +13,8 @@
 namespace tandem::net {
 namespace {
 
-// Places in the lists of names of event_log.cpp.
+// Places in the list of names of event_log.cpp.
 enum Stored : std::uint8_t { not_stored, stored_ok, exists, not_found, too_large, no_memory };
-enum RecordedCommand : std::uint8_t {
-  command_null,
-  command_add,
-  command_set,
-  command_replace,
-  command_append,
-  command_prepend,
-  command_cas
-};
 
 Stored stored_of(Status status) noexcept {
   switch (status) {
@@ -43,20 +34,10 @@ Stored stored_of(Status status) noexcept {
   }
 }
 
-RecordedCommand recorded_command_of(const Query& q) noexcept {
-  switch (q.mode) {
-    case StoreMode::add:
-      return command_add;
-    case StoreMode::append:
-      return command_append;
-    case StoreMode::prepend:
-      return command_prepend;
-    case StoreMode::set:
-    case StoreMode::replace:
-      break;
-  }
-  if (q.has(option::compare_cas)) return command_cas;
-  return q.mode == StoreMode::set ? command_set : command_replace;
+// As memcached names it: cas if it would else be set or replace.
+Command recorded_command_of(const Query& q) noexcept {
+  const bool overwrites = q.mode == StoreMode::set || q.mode == StoreMode::replace;
+  return overwrites && q.has(option::compare_cas) ? Command::cas : update_of(q.mode);
 }
 
 // The parser forgets the key of a store that it refuses: it is the line's second word.
@@ -153,7 +134,7 @@ void Recorder::fetched(const Query& q, const Seen& seen, int fd) {
   log_.note(ring_, e, q.key_view());
 }
 
-void Recorder::stored(const Query& q, const Result& r, std::uint8_t command, int fd) {
+void Recorder::stored(const Query& q, const Result& r, Command command, int fd) {
   Event e{};
   e.type = EventType::item_store;
   e.stream = watch_event::mutations;
@@ -180,7 +161,7 @@ void Recorder::removed(const Query& q, const Seen& seen, int fd) {
   Event e{};
   e.type = EventType::deleted;
   e.stream = watch_event::deletions;
-  e.command = q.has(option::meta) ? 1 : 0;
+  e.command = q.has(option::meta) ? Command::md : Command::remove;
   e.size_class = seen.size_class;
   e.value_bytes = seen.value_bytes;
   e.fd = fd;
@@ -224,7 +205,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
     }
     if ((flags_ & watch_event::mutations) != 0) {
       if (q.opcode == Opcode::store) stored(q, r, recorded_command_of(q), fd);
-      if (made_number) stored(q, r, command_add, fd);
+      if (made_number) stored(q, r, Command::add, fd);
     }
     if ((flags_ & watch_event::deletions) != 0 && q.opcode == Opcode::remove && r.status == Status::removed &&
         !q.has(option::invalidate))

@@ -46,7 +46,7 @@ class Recorder final : public Observer {
   Seen seen_by(const Query& q, const Result& r) const noexcept;
   std::uint16_t class_number(const Item* item) const noexcept;
   void fetched(const Query& q, const Seen& seen, int fd);
-  void stored(const Query& q, const Result& r, std::uint8_t command, int fd);
+  void stored(const Query& q, const Result& r, Command command, int fd);
   void removed(const Query& q, const Seen& seen, int fd);
   void count_prefix(const Query& q, const Result& r);
 

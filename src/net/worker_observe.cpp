@@ -9,22 +9,6 @@ namespace {
 
 constexpr Task pass_tasks[] = {Task::receive, Task::parse, Task::send};  // timed here; the others by the executor
 
-bool names_key(const Query& q) noexcept {
-  switch (q.opcode) {
-    case Opcode::get:
-    case Opcode::store:
-    case Opcode::remove:
-    case Opcode::arithmetic:
-    case Opcode::touch:
-      return q.key_bytes != 0;
-    case Opcode::nothing:
-    case Opcode::debug:
-    case Opcode::control:
-      break;
-  }
-  return false;
-}
-
 }  // namespace
 
 void Worker::begin_sample() noexcept {
@@ -92,7 +76,7 @@ void Worker::record_keys() noexcept {
   hot_keys_->record(state_.engine.shared().clock.now_s(), [&](HotKeyCounter& counter) {
     for (std::uint32_t i = first; i < count; i += step) {
       const Query& q = in_.batch->query(i);
-      if (names_key(q)) counter.offer(q.key_view(), step);
+      if (q.operation().is_access && q.key_bytes != 0) counter.offer(q.key_view(), step);
     }
   });
 }

@@ -8,38 +8,12 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "observe/histogram.hpp"
+#include "query/opcode.hpp"
 #include "query/plan.hpp"
 
 namespace tandem {
-
-enum class Command : std::uint8_t {
-  get,
-  gets,
-  gat,
-  gats,
-  set,
-  add,
-  replace,
-  append,
-  prepend,
-  cas,
-  remove,
-  incr,
-  decr,
-  touch,
-  mg,
-  ms,
-  md,
-  ma,
-  other,
-};
-inline constexpr std::size_t command_count = 19;
-inline constexpr std::array<std::string_view, command_count> command_names = {
-    "get",    "gets", "gat",  "gats",  "set", "add", "replace", "append", "prepend", "cas",
-    "delete", "incr", "decr", "touch", "mg",  "ms",  "md",      "ma",     "other"};
 
 // A batch that takes longer is recorded whether its pass is sampled or not.
 inline constexpr double slow_ns = 1e6;

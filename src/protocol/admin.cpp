@@ -6,6 +6,7 @@
 
 #include "protocol/admin_command.hpp"
 #include "protocol/reply.hpp"
+#include "query/opcode.hpp"
 
 namespace tandem::protocol {
 namespace {
@@ -14,24 +15,34 @@ bool read_real(std::string_view text, double& to) noexcept {
   return std::from_chars(text.data(), text.data() + text.size(), to).ec == std::errc{};
 }
 
-class Command {
+class AdminCommand {
  public:
-  Command(const Words& words, const ProtocolOptions& options, Administration& server, Output& out) noexcept
+  AdminCommand(const Words& words, const ProtocolOptions& options, Administration& server, Output& out) noexcept
       : words_(words), options_(options), server_(server), out_(out) {}
 
   StreamRequest run() {
-    const std::string_view command = words_[0];
-    if (command == "slabs") return slabs();
-    if (command == "lru") return lru();
-    if (command == "lru_crawler") return lru_crawler();
-    if (command == "watch") return watch();
-    if (command == "cache_memlimit") return memory_limit();
-    if (command == "shutdown") return shut_down();
+    switch (find_command(words_[0]).command) {
+      case Command::slabs:
+        return slabs();
+      case Command::lru:
+        return lru();
+      case Command::lru_crawler:
+        return lru_crawler();
+      case Command::watch:
+        return watch();
+      case Command::cache_memlimit:
+        return memory_limit();
+      case Command::shutdown:
+        return shut_down();
 #ifdef TANDEM_DEBUG_COMMANDS
-    if (command == "debugtime") return debug_time();
-    if (command == "debugitem") return debug_item();
+      case Command::debugtime:
+        return debug_time();
+      case Command::debugitem:
+        return debug_item();
 #endif
-    return answer(line::error);
+      default:
+        return answer(line::error);
+    }
   }
 
  private:
@@ -194,7 +205,7 @@ class Command {
 }  // namespace
 
 StreamRequest administer(const Words& words, const ProtocolOptions& options, Administration& server, Output& out) {
-  return Command(words, options, server, out).run();
+  return AdminCommand(words, options, server, out).run();
 }
 
 StreamRequest stats_cachedump(const Words& words, const ProtocolOptions& options, Output& out) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/platform.hpp"
+#include "query/opcode.hpp"
 
 namespace tandem::protocol::binary {
 
@@ -78,14 +79,12 @@ inline constexpr std::string_view authenticated = "Authenticated";
 inline constexpr std::string_view mechanisms = "PLAIN";
 }  // namespace text
 
-// What an opcode does; its quiet form does the same.
-enum class Command : std::uint8_t {
+// What stands behind an opcode's header: which function of PacketParser reads it.
+enum class Form : std::uint8_t {
   unknown,
   get,
-  get_and_touch,
   touch,
   store,
-  concatenate,
   remove,
   arithmetic,
   quit,
@@ -100,15 +99,17 @@ enum class Command : std::uint8_t {
 
 enum class Key : std::uint8_t { none, one, optional };
 
-// What a request of an opcode must look like, and how it is answered.
+// What a request of an opcode must look like, what it does, and how it is answered.
 struct Rule {
-  Command command = Command::unknown;
+  Form form = Form::unknown;
   Key key = Key::none;
   std::uint8_t extras_bytes = 0;
   bool has_value = false;  // what stands behind the key is a value
   bool quiet = false;      // a get: no answer to a miss; anything else: none to a success
   bool with_key = false;   // the answer repeats the key
   bool open = false;       // answered without authentication
+  StoreMode mode = StoreMode::set;
+  std::uint16_t options = 0;  // of the query
 };
 
 namespace opcode {
@@ -125,50 +126,53 @@ inline constexpr std::size_t rule_count = opcode::gatkq + 1;
 inline constexpr std::array<Rule, rule_count> rules = [] {
   std::array<Rule, rule_count> all{};
   namespace o = opcode;
-  all[o::get] = {.command = Command::get, .key = Key::one};
-  all[o::getq] = {.command = Command::get, .key = Key::one, .quiet = true};
-  all[o::getk] = {.command = Command::get, .key = Key::one, .with_key = true};
-  all[o::getkq] = {.command = Command::get, .key = Key::one, .quiet = true, .with_key = true};
-  for (const std::uint8_t i : {o::gat, o::gatq, o::gatk, o::gatkq}) {
-    all[i] = {.command = Command::get_and_touch,
-              .key = Key::one,
-              .extras_bytes = expiry_bytes,
-              .quiet = i == o::gatq || i == o::gatkq,
-              .with_key = i == o::gatk || i == o::gatkq};
-  }
-  all[o::touch] = {.command = Command::touch, .key = Key::one, .extras_bytes = expiry_bytes};
-  for (const std::uint8_t i : {o::set, o::add, o::replace, o::setq, o::addq, o::replaceq}) {
-    all[i] = {.command = Command::store,
-              .key = Key::one,
-              .extras_bytes = store_extras_bytes,
-              .has_value = true,
-              .quiet = i >= o::setq};
-  }
-  for (const std::uint8_t i : {o::append, o::prepend, o::appendq, o::prependq})
-    all[i] = {.command = Command::concatenate, .key = Key::one, .has_value = true, .quiet = i >= o::appendq};
-  for (const std::uint8_t i : {o::remove, o::removeq})
-    all[i] = {.command = Command::remove, .key = Key::one, .quiet = i == o::removeq};
-  for (const std::uint8_t i : {o::increment, o::decrement, o::incrementq, o::decrementq}) {
-    all[i] = {.command = Command::arithmetic,
-              .key = Key::one,
-              .extras_bytes = arithmetic_extras_bytes,
-              .quiet = i >= o::incrementq};
-  }
-  all[o::quit] = {.command = Command::quit};
-  all[o::quitq] = {.command = Command::quit, .quiet = true};
-  all[o::flush] = {.command = Command::flush, .extras_bytes = expiry_bytes};  // extras may be missing
-  all[o::flushq] = {.command = Command::flush, .extras_bytes = expiry_bytes, .quiet = true};
-  all[o::noop] = {.command = Command::noop};
-  all[o::version] = {.command = Command::version, .open = true};
-  all[o::stat] = {.command = Command::stat, .key = Key::optional};
-  all[o::sasl_list] = {.command = Command::sasl_list, .open = true};
-  all[o::sasl_auth] = {.command = Command::sasl_auth, .key = Key::one, .has_value = true, .open = true};
-  all[o::sasl_step] = {.command = Command::sasl_step, .key = Key::one, .has_value = true, .open = true};
+  // The opcode's row, and that of its quiet form.
+  const auto put = [&all](std::uint8_t opcode, std::uint8_t quiet, Rule rule) {
+    all[opcode] = rule;
+    rule.quiet = true;
+    all[quiet] = rule;
+  };
+  const auto store = [](StoreMode mode) {
+    const bool adds = mode == StoreMode::append || mode == StoreMode::prepend;
+    const std::uint8_t extras_bytes = adds ? 0 : store_extras_bytes;
+    return Rule{.form = Form::store, .key = Key::one, .extras_bytes = extras_bytes, .has_value = true, .mode = mode};
+  };
+  const auto gat = [](bool with_key) {
+    return Rule{.form = Form::get,
+                .key = Key::one,
+                .extras_bytes = expiry_bytes,
+                .with_key = with_key,
+                .options = option::touch};
+  };
+  const auto arithmetic = [](std::uint16_t options) {
+    return Rule{.form = Form::arithmetic, .key = Key::one, .extras_bytes = arithmetic_extras_bytes, .options = options};
+  };
+  put(o::get, o::getq, {.form = Form::get, .key = Key::one});
+  put(o::getk, o::getkq, {.form = Form::get, .key = Key::one, .with_key = true});
+  put(o::gat, o::gatq, gat(false));
+  put(o::gatk, o::gatkq, gat(true));
+  all[o::touch] = {.form = Form::touch, .key = Key::one, .extras_bytes = expiry_bytes};
+  put(o::set, o::setq, store(StoreMode::set));
+  put(o::add, o::addq, store(StoreMode::add));
+  put(o::replace, o::replaceq, store(StoreMode::replace));
+  put(o::append, o::appendq, store(StoreMode::append));
+  put(o::prepend, o::prependq, store(StoreMode::prepend));
+  put(o::remove, o::removeq, {.form = Form::remove, .key = Key::one});
+  put(o::increment, o::incrementq, arithmetic(0));
+  put(o::decrement, o::decrementq, arithmetic(option::decrement));
+  put(o::quit, o::quitq, {.form = Form::quit});
+  put(o::flush, o::flushq, {.form = Form::flush, .extras_bytes = expiry_bytes});  // extras may be missing
+  all[o::noop] = {.form = Form::noop};
+  all[o::version] = {.form = Form::version, .open = true};
+  all[o::stat] = {.form = Form::stat, .key = Key::optional};
+  all[o::sasl_list] = {.form = Form::sasl_list, .open = true};
+  all[o::sasl_auth] = {.form = Form::sasl_auth, .key = Key::one, .has_value = true, .open = true};
+  all[o::sasl_step] = {.form = Form::sasl_step, .key = Key::one, .has_value = true, .open = true};
   return all;
 }();
 // 0x1b (verbosity) is in memcached's protocol document and not in memcached 1.6.18.
-static_assert(rules[opcode::verbosity].command == Command::unknown && rules[0x1f].command == Command::unknown);
-static_assert(sizeof(Rule) == 7);
+static_assert(rules[opcode::verbosity].form == Form::unknown && rules[0x1f].form == Form::unknown);
+static_assert(sizeof(Rule) == 10);
 
 // A request's header, without what only the answer needs: that is read from the packet again.
 struct Request {
@@ -185,7 +189,7 @@ struct Request {
   std::uint32_t value_bytes() const noexcept { return body_bytes - before_value_bytes(); }
   bool fits(const Rule& rule) const noexcept {
     const bool good_key = key_bytes == 0 ? rule.key != Key::one : rule.key != Key::none;
-    const bool good_extras = extras_bytes == rule.extras_bytes || (rule.command == Command::flush && extras_bytes == 0);
+    const bool good_extras = extras_bytes == rule.extras_bytes || (rule.form == Form::flush && extras_bytes == 0);
     return good_key && good_extras && (rule.has_value || body_bytes == before_value_bytes());
   }
 };

@@ -1,7 +1,9 @@
 // Which command a query stands for, and where a command ends: a get of several keys is several queries.
 #pragma once
-#include "observe/latency.hpp"
+#include <array>
+
 #include "protocol/reply.hpp"
+#include "query/opcode.hpp"
 
 namespace tandem {
 
@@ -10,43 +12,51 @@ inline bool ends_command(const Query& q) noexcept {
   return q.opcode != Opcode::get || q.has(option::meta | option::last_of_line);
 }
 
+namespace protocol::detail {
+
+// What tells commands apart that make queries of one opcode.
+struct CommandShape {
+  Opcode opcode;
+  StoreMode mode;
+  std::uint16_t options;
+  bool with_cas;
+  friend constexpr bool operator==(const CommandShape&, const CommandShape&) = default;
+};
+
+constexpr CommandShape shape_of(Opcode opcode, StoreMode mode, std::uint16_t options, bool with_cas) noexcept {
+  if ((options & option::meta) != 0) return {opcode, {}, option::meta, false};
+  switch (opcode) {
+    case Opcode::get:
+      return {opcode, {}, static_cast<std::uint16_t>(options & option::touch), with_cas};
+    case Opcode::store: {
+      const bool compares = (options & option::compare_cas) != 0;
+      return {opcode, compares ? StoreMode::set : mode, compares ? option::compare_cas : std::uint16_t{0}, false};
+    }
+    case Opcode::arithmetic:
+      return {opcode, {}, static_cast<std::uint16_t>(options & option::decrement), false};
+    default:
+      return {opcode, {}, 0, false};
+  }
+}
+
+inline constexpr std::array<CommandShape, command_count> shapes = [] {
+  std::array<CommandShape, command_count> all;
+  for (std::size_t i = 0; i < command_count; ++i) {
+    const CommandRow& row = commands[i];
+    all[i] = shape_of(row.opcode, row.mode, row.options, row.with_cas);
+  }
+  return all;
+}();
+
+}  // namespace protocol::detail
+
 // For the latency histograms. What a line that was refused meant to be is not known any more: it is `other`.
 inline Command command_of(const Query& q) noexcept {
-  const bool meta = q.has(option::meta);
-  switch (q.opcode) {
-    case Opcode::get: {
-      if (meta) return Command::mg;
-      const bool with_cas = protocol::reply_of(q) == protocol::Reply::gets;
-      if (q.has(option::touch)) return with_cas ? Command::gats : Command::gat;
-      return with_cas ? Command::gets : Command::get;
-    }
-    case Opcode::store:
-      if (meta) return Command::ms;
-      if (q.has(option::compare_cas)) return Command::cas;
-      switch (q.mode) {
-        case StoreMode::set:
-          return Command::set;
-        case StoreMode::add:
-          return Command::add;
-        case StoreMode::replace:
-          return Command::replace;
-        case StoreMode::append:
-          return Command::append;
-        case StoreMode::prepend:
-          return Command::prepend;
-      }
-      break;
-    case Opcode::remove:
-      return meta ? Command::md : Command::remove;
-    case Opcode::arithmetic:
-      if (meta) return Command::ma;
-      return q.has(option::decrement) ? Command::decr : Command::incr;
-    case Opcode::touch:
-      return Command::touch;
-    case Opcode::nothing:
-    case Opcode::debug:
-    case Opcode::control:
-      break;
+  using namespace protocol::detail;  // NOLINT(google-build-using-namespace): the lines above
+  const bool with_cas = protocol::reply_of(q) == protocol::Reply::gets;
+  const CommandShape shape = shape_of(q.opcode, q.mode, q.options, with_cas);
+  for (std::size_t i = 0; i < command_count; ++i) {
+    if (shapes[i] == shape) return static_cast<Command>(i);
   }
   return Command::other;
 }

@@ -230,7 +230,7 @@ TD_INLINE bool LineParser::fast_meta(const char* rest, Step& step) {
   if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
   line_end_ = line_end;
   next_ = line_end + 2;
-  step = meta(p_[1]);
+  step = meta({p_, 2});
   return true;
 }
 

@@ -58,18 +58,18 @@ class LineParser {
   Step begin_large(const Query& query, std::uint64_t bytes);
 
   // --- text_parser.cpp
-  Step text(std::string_view command);
-  Step retrieve(Reply reply, bool touch, Tokens tokens);
-  Step update(StoreMode mode, bool compare, const Words& words);
+  Step text(std::string_view name);
+  Step retrieve(const CommandRow& command, Tokens arguments);
+  Step update(const CommandRow& command, const Words& words);
   Step remove(const Words& words);
-  Step arithmetic(bool decrement, const Words& words);
+  Step arithmetic(const CommandRow& command, const Words& words);
   Step touch(const Words& words);
   Step flush_all(const Words& words);
   Step verbosity(const Words& words);
-  Step administer();
+  Step control(Reply reply, bool no_reply);
 
   // --- meta_parser.cpp
-  Step meta(char command);
+  Step meta(std::string_view name);
   Step meta_get(std::string_view key, const char* flags);
   Step meta_set(std::string_view key, const char* rest);
   Step meta_delete(std::string_view key, const char* flags);

@@ -17,37 +17,23 @@ std::uint16_t common_options(const MetaFlags& flags) noexcept {
 }
 }  // namespace
 
-LineParser::Step LineParser::meta(char command) {
-  Tokens tokens(p_ + 2, line_end_);
-  if (p_[0] == ' ') {
-    std::string_view word;
-    tokens = Tokens(p_, line_end_);
-    tokens.next(word);
-  }
-  if (command == 'n') return answer(line::mn);
+LineParser::Step LineParser::meta(std::string_view name) {
+  const Form form = find_command(name).form;
+  if (form == Form::meta_noop) return answer(line::mn);
+  Tokens tokens(name.data() + name.size(), line_end_);
   std::string_view key;
-  const bool any = tokens.next_key(key);
-  if (TD_UNLIKELY(!any || key.size() > key_bytes_max)) {
-    switch (command) {
-      case 'g':
-      case 's':
-      case 'd':
-      case 'a':
-        return answer(any ? line::bad_format : line::error);
-      default:
-        return answer(command == 'e' ? line::bad_format : line::error);
-    }
-  }
-  switch (command) {
-    case 'g':
+  if (TD_UNLIKELY(!tokens.next_key(key))) return answer(form == Form::meta_debug ? line::bad_format : line::error);
+  if (TD_UNLIKELY(key.size() > key_bytes_max)) return answer(form == Form::none ? line::error : line::bad_format);
+  switch (form) {
+    case Form::meta_get:
       return meta_get(key, tokens.position());
-    case 's':
+    case Form::meta_set:
       return meta_set(key, tokens.position());
-    case 'd':
+    case Form::meta_delete:
       return meta_delete(key, tokens.position());
-    case 'a':
+    case Form::meta_arithmetic:
       return meta_arithmetic(key, tokens.position());
-    case 'e':
+    case Form::meta_debug:
       return meta_debug(key, tokens.position());
     default:
       return answer(line::error);

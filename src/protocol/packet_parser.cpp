@@ -51,46 +51,44 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
   if (TD_UNLIKELY(options_.sasl != nullptr) && (parser_.session_ & session::authenticated) == 0 && !rule.open)
     return answer_and_close(text::auth_error, binary::Status::auth_error);
   if (TD_UNLIKELY(r.key_bytes > key_bytes_max)) return answer_and_close(text::invalid, binary::Status::invalid);
-  if (TD_UNLIKELY(rule.command == Command::unknown)) {
+  if (TD_UNLIKELY(rule.form == Form::unknown)) {
     answer(text::unknown_command, binary::Status::unknown_command);
     return skip(r);
   }
   if (TD_UNLIKELY(!r.fits(rule))) return answer_and_close(text::invalid, binary::Status::invalid);
   if (TD_UNLIKELY(left < header_bytes + r.before_value_bytes())) return Step::need_more;
-  switch (rule.command) {
-    case Command::get:
-    case Command::get_and_touch:
+  switch (rule.form) {
+    case Form::get:
       return get(r, rule);
-    case Command::touch:
+    case Form::touch:
       return touch(r, rule);
-    case Command::store:
-    case Command::concatenate:
+    case Form::store:
       return store(r, rule);
-    case Command::remove:
+    case Form::remove:
       return remove(r, rule);
-    case Command::arithmetic:
+    case Form::arithmetic:
       return arithmetic(r, rule);
-    case Command::flush:
+    case Form::flush:
       return flush(r, rule);
-    case Command::quit:
+    case Form::quit:
       if (!rule.quiet) answer({}, binary::Status::ok);
       p_ += header_bytes;
       return Step::close;
-    case Command::noop:
+    case Form::noop:
       answer({}, binary::Status::ok);
       return skip(r);
-    case Command::version:
+    case Form::version:
       answer(options_.version, binary::Status::ok);
       return skip(r);
-    case Command::stat: {
+    case Form::stat: {
       set_key(start(Opcode::control, Reply::binary_stats, 0), r);
       return commit(r);
     }
-    case Command::sasl_list:
-    case Command::sasl_auth:
-    case Command::sasl_step:
-      return sasl(r, rule.command);
-    case Command::unknown:
+    case Form::sasl_list:
+    case Form::sasl_auth:
+    case Form::sasl_step:
+      return sasl(r, rule.form);
+    case Form::unknown:
       break;
   }
   return Step::close;
@@ -139,11 +137,10 @@ PacketParser::Step PacketParser::drop_swallowed() noexcept {
 }
 
 TD_INLINE PacketParser::Step PacketParser::get(const Request& r, const Rule& rule) {
-  const bool touches = TD_UNLIKELY(rule.command == Command::get_and_touch);
   Query& q = start(Opcode::get, rule.with_key ? Reply::binary_get_key : Reply::binary_get,
-                   static_cast<std::uint16_t>(quiet(rule) | option::last_of_line | (touches ? option::touch : 0)));
+                   static_cast<std::uint16_t>(quiet(rule) | option::last_of_line | rule.options));
   set_key(q, r);
-  if (touches) q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
+  if (TD_UNLIKELY(rule.options == option::touch)) q.expiry_s = expiry_s(read<std::uint32_t>(extras()));
   commit(r);
   run_of_gets();
   return Step::next;
@@ -162,7 +159,7 @@ TD_NOINLINE void PacketParser::run_of_gets() noexcept {
     const Request r = Request::read(p);
     if (read<std::uint8_t>(p) != request_magic || r.opcode >= rule_count) break;
     const Rule& rule = rules[r.opcode];
-    if (rule.command != Command::get || r.extras_bytes != 0 || r.body_bytes != r.key_bytes) break;
+    if (rule.form != Form::get || rule.options != 0 || r.extras_bytes != 0 || r.body_bytes != r.key_bytes) break;
     if (std::uint32_t{r.key_bytes} - 1 >= key_bytes_max) break;
     const char* const key = p + header_bytes;
     if (end - key < r.key_bytes) break;
@@ -195,35 +192,15 @@ PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
   // A CAS id of 0 compares nothing, and neither does a server that keeps none.
   q.cas = options_.cas ? read<std::uint64_t>(p_ + at::cas) : 0;
   if (q.cas != 0) q.options |= option::compare_cas;
-  if (rule.command == Command::store) {
+  if (rule.extras_bytes != 0) {
     q.client_flags = read<std::uint32_t>(extras());
     q.expiry_s = expiry_s(read<std::uint32_t>(extras() + flags_bytes));
   } else {
     q.client_flags = 0;
     q.expiry_s = Clock::never;
   }
-  switch (r.opcode) {
-    case opcode::set:
-    case opcode::setq:
-      q.mode = StoreMode::set;
-      break;
-    case opcode::add:
-    case opcode::addq:
-      // With a CAS id it is the compare and swap that a replace with one is.
-      q.mode = q.cas != 0 ? StoreMode::replace : StoreMode::add;
-      break;
-    case opcode::append:
-    case opcode::appendq:
-      q.mode = StoreMode::append;
-      break;
-    case opcode::prepend:
-    case opcode::prependq:
-      q.mode = StoreMode::prepend;
-      break;
-    default:
-      q.mode = StoreMode::replace;
-      break;
-  }
+  // An add with a CAS id is the compare and swap that a replace with one is.
+  q.mode = rule.mode == StoreMode::add && q.cas != 0 ? StoreMode::replace : rule.mode;
   return take_value(q, r);
 }
 
@@ -269,9 +246,8 @@ PacketParser::Step PacketParser::remove(const Request& r, const Rule& rule) {
 
 PacketParser::Step PacketParser::arithmetic(const Request& r, const Rule& rule) {
   constexpr std::uint32_t do_not_create = 0xffffffff;
-  const bool decrements = r.opcode == opcode::decrement || r.opcode == opcode::decrementq;
-  Query& q = start(Opcode::arithmetic, Reply::binary_arithmetic,
-                   static_cast<std::uint16_t>(quiet(rule) | (decrements ? option::decrement : 0)));
+  Query& q =
+      start(Opcode::arithmetic, Reply::binary_arithmetic, static_cast<std::uint16_t>(quiet(rule) | rule.options));
   set_key(q, r);
   q.cas = read<std::uint64_t>(p_ + at::cas);
   if (q.cas != 0) q.options |= option::compare_cas;
@@ -309,13 +285,13 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
 
 // SASL, of which Tandem knows PLAIN alone. Every request but one that fails for its form takes away what the connection
 // had authenticated for, as in memcached.
-PacketParser::Step PacketParser::sasl(const Request& r, Command command) {
+PacketParser::Step PacketParser::sasl(const Request& r, Form form) {
   if (options_.sasl == nullptr) {
     answer(text::unknown_command, binary::Status::unknown_command);
     return skip(r);
   }
   std::uint8_t& now = parser_.session_;
-  if (command == Command::sasl_list) {
+  if (form == Form::sasl_list) {
     answer(text::mechanisms, binary::Status::ok);
     now &= static_cast<std::uint8_t>(~session::authenticated);
     return skip(r);
@@ -328,7 +304,7 @@ PacketParser::Step PacketParser::sasl(const Request& r, Command command) {
   const bool readable = bytes <= sasl_message_bytes_max;  // what is longer cannot be right and is not kept
   if (readable && static_cast<std::size_t>(end_ - p_) < header_bytes + r.body_bytes) return Step::need_more;
   const std::string_view mechanism(extras(), r.key_bytes), message(extras() + r.key_bytes, readable ? bytes : 0);
-  const bool starts = command == Command::sasl_auth;
+  const bool starts = form == Form::sasl_auth;
   const bool goes_on = starts ? is_plain(mechanism) : (now & session::started) != 0;
   if (goes_on && starts && bytes == 0) {
     answer({}, binary::Status::auth_continue, Reply::binary_auth);

@@ -39,7 +39,7 @@ class PacketParser {
   Step remove(const binary::Request& r, const binary::Rule& rule);
   Step arithmetic(const binary::Request& r, const binary::Rule& rule);
   Step flush(const binary::Request& r, const binary::Rule& rule);
-  Step sasl(const binary::Request& r, binary::Command command);
+  Step sasl(const binary::Request& r, binary::Form form);
 
   // The packet's query, with what all have; the caller fills in the rest and commits.
   TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept;

@@ -208,7 +208,7 @@ LineParser::Step LineParser::dispatch() {
   Tokens tokens(p_, line_end_);
   std::string_view command;
   if (!tokens.next(command) || command.size() < 2) return answer(line::error);
-  if (command.size() == 2 && command[0] == 'm') return meta(command[1]);
+  if (command.size() == 2 && command[0] == 'm') return meta(command);
   return text(command);
 }
 

@@ -8,86 +8,42 @@ namespace {
 constexpr std::int32_t text_value_bytes_max = INT_MAX - 2;
 }  // namespace
 
-LineParser::Step LineParser::text(std::string_view command) {
-  const Tokens arguments(command.data() + command.size(), line_end_);
-  if (command[0] == 'g') {
-    if (command == "get") return retrieve(Reply::get, false, arguments);
-    if (command == "gets") return retrieve(Reply::gets, false, arguments);
-    if (command == "gat") return retrieve(Reply::get, true, arguments);
-    if (command == "gats") return retrieve(Reply::gets, true, arguments);
-    return answer(line::error);
+LineParser::Step LineParser::text(std::string_view name) {
+  const CommandRow& command = find_command(name);
+  if (command.form == Form::retrieve || command.form == Form::retrieve_touch) {
+    return retrieve(command, Tokens(name.data() + name.size(), line_end_));
   }
-  const Words words(command, line_end_);
-  switch (command[0]) {
-    case 's':
-      if (command == "set") return update(StoreMode::set, false, words);
-      if (command == "stats") {
-        set_no_key(start(Opcode::control, Reply::stats, 0));
-        return commit();
-      }
-      if (command == "shutdown" || command == "slabs") return administer();
-      break;
-    case 'a':
-      if (command == "add") return update(StoreMode::add, false, words);
-      if (command == "append") return update(StoreMode::append, false, words);
-      break;
-    case 'c':
-      if (command == "cas") return update(StoreMode::set, true, words);
-      if (command == "cache_memlimit") return administer();
-      break;
-    case 'd':
-      if (command == "delete") return remove(words);
-      if (command == "decr") return arithmetic(true, words);
-#ifdef TANDEM_DEBUG_COMMANDS
-      if (command == "debugtime" || command == "debugitem") return administer();
-#endif
-      break;
-    case 'i':
-      if (command == "incr") return arithmetic(false, words);
-      break;
-    case 't':
-      if (command == "touch") return touch(words);
-      break;
-    case 'r':
-      if (command == "replace") return update(StoreMode::replace, false, words);
-      if (command == "refresh_certs") {
-        set_no_key(start(Opcode::control, Reply::refresh_certs, words.last_is("noreply") ? option::no_reply : 0));
-        return commit();
-      }
-      break;
-    case 'p':
-      if (command == "prepend") return update(StoreMode::prepend, false, words);
-      break;
-    case 'b':
-      if (command == "bget") return retrieve(Reply::get, false, arguments);
-      break;
-    case 'f':
-      if (command == "flush_all") return flush_all(words);
-      break;
-    case 'v':
-      if (command == "version") {
-        set_no_key(start(Opcode::nothing, Reply::version, 0));
-        return commit();
-      }
-      if (command == "verbosity") return verbosity(words);
-      break;
-    case 'q':
-      if (command == "quit") {
-        p_ = next_;
-        return Step::close;
-      }
-      break;
-    case 'l':
-      if (command == "lru_crawler" || command == "lru") return administer();
-      break;
-    case 'w':
-      if (command == "watch") return administer();
-      break;
+  const Words words(name, line_end_);
+  switch (command.form) {
+    case Form::update:
+      return update(command, words);
+    case Form::remove:
+      return remove(words);
+    case Form::arithmetic:
+      return arithmetic(command, words);
+    case Form::touch:
+      return touch(words);
+    case Form::flush:
+      return flush_all(words);
+    case Form::verbosity:
+      return verbosity(words);
+    case Form::version:
+      set_no_key(start(Opcode::nothing, Reply::version, 0));
+      return commit();
+    case Form::quit:
+      p_ = next_;
+      return Step::close;
+    case Form::stats:
+      return control(Reply::stats, false);
+    case Form::certificates:
+      return control(Reply::refresh_certs, words.last_is("noreply"));
+    case Form::administer:
+      return control(Reply::administer, false);
     default:
       break;
   }
   // A web client. memcached looks for it only when no command begins with the same letter.
-  const bool other = std::string_view("gsacidt").find(command[0]) == std::string_view::npos;
+  const bool other = std::string_view("gsacidt").find(name[0]) == std::string_view::npos;
   if (other && words.last().starts_with("HTTP/")) {
     p_ = next_;
     return Step::close;
@@ -95,11 +51,12 @@ LineParser::Step LineParser::text(std::string_view command) {
   return answer(line::error);
 }
 
-LineParser::Step LineParser::retrieve(Reply reply, bool touch, Tokens arguments) {
+LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens arguments) {
+  const Reply reply = command.with_cas ? Reply::gets : Reply::get;
   std::string_view word;
   if (!arguments.more()) return answer(line::error);
   std::uint32_t expiry_s = Clock::never;
-  if (touch) {
+  if (command.form == Form::retrieve_touch) {
     arguments.next(word);
     std::int32_t exptime = 0;
     if (!number::read_i32(word, exptime)) return answer(line::bad_exptime);
@@ -116,12 +73,13 @@ LineParser::Step LineParser::retrieve(Reply reply, bool touch, Tokens arguments)
   parser_.multiget_bytes_ = static_cast<std::uint64_t>(line_end_ - first);
   parser_.multiget_tail_bytes_ = static_cast<std::uint32_t>(next_ - line_end_);
   parser_.multiget_expiry_s_ = expiry_s;
-  parser_.multiget_options_ = touch ? option::touch : 0;
+  parser_.multiget_options_ = command.options;
   parser_.multiget_reply_ = static_cast<std::uint8_t>(reply);
   return multiget(false);
 }
 
-LineParser::Step LineParser::update(StoreMode mode, bool compare, const Words& words) {
+LineParser::Step LineParser::update(const CommandRow& command, const Words& words) {
+  const bool compare = command.options == option::compare_cas;
   const std::size_t least = compare ? 6 : 5;
   if (words.count() != least && words.count() != least + 1) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
@@ -134,12 +92,12 @@ LineParser::Step LineParser::update(StoreMode mode, bool compare, const Words& w
     return answer(line::bad_format, no_reply);
   }
   Query& q = start(Opcode::store, Reply::store,
-                   static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | (compare ? option::compare_cas : 0)));
+                   static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | command.options));
   set_key(q, words[1]);
   q.client_flags = client_flags;
   q.expiry_s = clock_.expiry_s(exptime);
   q.cas = cas;
-  q.mode = mode;
+  q.mode = command.mode;
   return take_value(q, static_cast<std::uint64_t>(bytes));
 }
 
@@ -158,14 +116,14 @@ LineParser::Step LineParser::remove(const Words& words) {
   return commit();
 }
 
-LineParser::Step LineParser::arithmetic(bool decrement, const Words& words) {
+LineParser::Step LineParser::arithmetic(const CommandRow& command, const Words& words) {
   if (words.count() != 3 && words.count() != 4) return answer(line::error);
   const bool no_reply = words.last_is("noreply");
   if (words[1].size() > key_bytes_max) return answer(line::bad_format, no_reply);
   std::uint64_t delta = 0;
   if (!number::read_u64(words[2], delta)) return answer(line::bad_delta, no_reply);
   Query& q = start(Opcode::arithmetic, Reply::arithmetic,
-                   static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | (decrement ? option::decrement : 0)));
+                   static_cast<std::uint16_t>((no_reply ? option::no_reply : 0) | command.options));
   set_key(q, words[1]);
   q.delta = delta;
   return commit();
@@ -211,9 +169,9 @@ LineParser::Step LineParser::verbosity(const Words& words) {
   return commit();
 }
 
-// Looked at when it is executed (admin.cpp).
-LineParser::Step LineParser::administer() {
-  set_no_key(start(Opcode::control, Reply::administer, 0));
+// What stands behind the name is read when it is executed.
+LineParser::Step LineParser::control(Reply reply, bool no_reply) {
+  set_no_key(start(Opcode::control, reply, no_reply ? option::no_reply : 0));
   return commit();
 }
 

@@ -6,49 +6,9 @@
 #include <type_traits>
 
 #include "heap/item.hpp"
+#include "query/opcode.hpp"
 
 namespace tandem {
-
-enum class Opcode : std::uint8_t {
-  nothing,     // answered without the store: an error line, mn, a skipped query
-  get,         // get gets gat gats mg; with options touch, vivify, recache
-  store,       // set add replace append prepend cas ms; StoreMode in `mode`
-  remove,      // delete md; with option invalidate it marks stale instead
-  arithmetic,  // incr decr ma; `delta`; option decrement; with option vivify `value` is the initial number's text
-  touch,       // touch
-  debug,       // me
-  control,     // executed alone, between strips, by the owner of the batch: flush_all, stats, version, ...
-};
-
-enum class StoreMode : std::uint8_t { set, add, replace, append, prepend };
-
-// Options, a bit set.
-namespace option {
-inline constexpr std::uint16_t touch = 1 << 0;  // get, arithmetic, remove+invalidate: set the expiry to expiry_s
-inline constexpr std::uint16_t vivify =
-    1 << 1;  // get, arithmetic: on a miss create an item that expires at vivify_expiry_s
-inline constexpr std::uint16_t recache = 1 << 2;      // get: win when the remaining time is below recache_ttl_s
-inline constexpr std::uint16_t no_bump = 1 << 3;      // get: leave the access bits alone
-inline constexpr std::uint16_t compare_cas = 1 << 4;  // store, remove, arithmetic: only if the item's CAS id is `cas`
-inline constexpr std::uint16_t invalidate =
-    1 << 5;  // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
-inline constexpr std::uint16_t decrement = 1 << 6;        // arithmetic
-inline constexpr std::uint16_t caller_compares = 1 << 6;  // get, a plain read: KC need not (Mega-KV 8.1 `getk`)
-inline constexpr std::uint16_t binary_key = 1 << 7;       // the key came in base64
-inline constexpr std::uint16_t prefilled =
-    1 << 8;  // store: the item already lies in the heap in the batch's column `filled` (large values)
-inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)
-inline constexpr std::uint16_t no_reply = 1 << 10;      // noreply, or q: for the response writer
-inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not wanted (mg without v), RD is skipped
-inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
-// get: recache is decided by the expiry before this query's touch.
-inline constexpr std::uint16_t recache_first = 1 << 13;
-// nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or
-// (both) out of memory.
-inline constexpr std::uint16_t store_too_large = 1 << 14;
-inline constexpr std::uint16_t store_bad_block = 1 << 15;
-inline constexpr std::uint16_t store_no_memory = store_too_large | store_bad_block;
-}  // namespace option
 
 // 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for whoever writes the response.
 struct Query {
@@ -77,6 +37,13 @@ struct Query {
 
   std::string_view key_view() const noexcept { return {key, key_bytes}; }
   bool has(std::uint16_t o) const noexcept { return (options & o) != 0; }
+  const Operation& operation() const noexcept { return operations[static_cast<std::size_t>(opcode)]; }
+  // What MM prepares for it.
+  SlotNeed slot_need() const noexcept {
+    const Operation& o = operation();
+    if (o.slot_options != 0 && !has(o.slot_options)) return SlotNeed::none;
+    return concatenates() ? SlotNeed::change : o.slot_need;
+  }
   // A get that changes nothing but access marks: it may be executed again.
   bool is_plain_read() const noexcept {
     return opcode == Opcode::get && !has(option::touch | option::vivify | option::recache);

@@ -72,19 +72,15 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
 }
 
 std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
-  switch (q.opcode) {
-    case Opcode::store:
-      if (q.concatenates()) return need_of_change(context, q, f, candidate);
-      return Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
-    case Opcode::arithmetic:
-      return need_of_change(context, q, f, candidate);
-    case Opcode::remove:
-      return q.has(option::invalidate) ? need_of_change(context, q, f, candidate) : 0;
-    case Opcode::get:
-      return q.has(option::vivify) ? need_of_change(context, q, f, candidate) : 0;
-    default:
+  switch (q.slot_need()) {
+    case SlotNeed::none:
       return 0;
+    case SlotNeed::item:
+      return Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
+    case SlotNeed::change:
+      break;
   }
+  return need_of_change(context, q, f, candidate);
 }
 
 // A large value that was received into the heap, to be added to another.

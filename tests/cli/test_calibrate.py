@@ -81,7 +81,7 @@ def test_json_is_what_is_kept(tmp_path: Path) -> None:
         (["--gpu", "off"], EX_USAGE, "nothing to measure"),
         (["--gpu", "y"], EX_USAGE, "neither auto, off, sim nor a number"),
         (["--gpu", "99"], EX_UNAVAILABLE, "no GPU"),
-        (["--gpu", "sim", "--table", "1GB"], EX_USAGE, "--table"),
+        (["--gpu", "sim", "--table", "lots"], EX_USAGE, "--table"),
         (["--gpu", "sim", "--table", "1KiB"], EX_USAGE, "cells"),
         (["--gpu", "sim", "--load", "0.99"], EX_USAGE, "load"),
         (["--gpu", "sim", "--steps", "1"], EX_USAGE, "steps"),

@@ -172,6 +172,31 @@ def test_address_errors(alias: Path) -> None:
     assert "/nonexistent/folder/socket" in result.stderr
 
 
+def test_a_port_in_use_for_metrics_is_said(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = tandem("serve", "--port", -1, "--metrics", address)
+        assert result.returncode == EX_OSERR
+        assert result.stderr == f"tandem: metrics on {address}: Address already in use\n"
+        everywhere = tandem("serve", "--port", -1, "--metrics", f"*:{taken.getsockname()[1]}")
+        assert everywhere.stderr.endswith(": Address already in use\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serv"], 'unknown command "serv"; did you mean serve? (`tandem help` lists them)'),
+        (["bench", "laod"], 'bench: unknown command "laod"; did you mean load? (`tandem bench help` lists them)'),
+        (["bench", "load", "--therads", "1"], 'bench load: unknown option "--therads"; did you mean --threads?'),
+        (["serve", "--prot", "11"], 'serve: unknown option "--prot"; did you mean --port?'),
+        (["xyzzy"], 'unknown command "xyzzy" (`tandem help` lists them)'),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(arguments: list[str], message: str) -> None:
+    result = tandem(*arguments)
+    assert (result.returncode, result.stderr) == (EX_USAGE, f"tandem: {message}\n")
+
+
 # --- tandem serve -----------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +253,7 @@ def test_example_file_serves(start: Start) -> None:
     [
         ("\nprot = 1\n", EX_CONFIG, '{file}:2: unknown key "prot"'),
         ("port = {port}\nthreads = true\n", EX_CONFIG, "{file}:2: threads: expected an integer from 1 to 1024, got a"),
-        ("port = {port}\nmemory = '1kB'\n", EX_CONFIG, "{file}:2: memory: expected a size"),
+        ("port = {port}\nmemory = '1xB'\n", EX_CONFIG, "{file}:2: memory: expected a size"),
         ("port = 99999\n", EX_CONFIG, "{file}:1: port: expected an integer from -1 to 65535, got 99999"),
         ("port = {port}\nport = {port}\n", EX_CONFIG, "{file}:2: "),
         ("item-max = '1GiB'\n", EX_USAGE, "{file}:1: item-max: 1GiB is more than half of the memory (1GiB)"),

@@ -1,0 +1,97 @@
+"""Every example of README and docs runs, or says why it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import tandem_binary
+from harness.server import free_port
+
+from docs.examples import ROOT, RUN, Example, ExampleError, Session, commands, examples, matches
+
+pytestmark = pytest.mark.timeout(600)
+
+# Records of what was decided and measured; their commands are of that day.
+RECORDS = {"decisions", "benchmarks"}
+PAGES = sorted(
+    path
+    for pattern in ("README.md", "SECURITY.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+    if not RECORDS & set(path.relative_to(ROOT).parts)
+)
+
+
+def session(folder: Path) -> Session:
+    return Session(folder, Path(tandem_binary()).resolve(), (free_port(), free_port()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_a_page(page: Path, tmp_path: Path) -> None:
+    with session(tmp_path) as shell:
+        for example in examples(page):
+            if example.runs:
+                shell.run(example)
+
+
+def test_each_example_that_cannot_run_says_why() -> None:
+    found = [example for page in PAGES for example in examples(page)]
+    assert [f"{e.page}:{e.line}" for e in found if e.why_not is not None and len(e.why_not) < 8] == []
+    # A fence of another language would be left out without a word.
+    known = RUN | {"", "text", "ini"}
+    assert [f"{e.page}:{e.line}: {e.language}" for e in found if e.language not in known] == []
+    assert sum(e.runs for e in found) >= 30
+
+
+# --- the examples' own test -------------------------------------------------------------------------------------------
+
+
+def example(language: str, text: str) -> Example:
+    return Example("page.md", 1, language, text, None)
+
+
+def test_blocks_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "p.md"
+    page.write_text("a\n```sh\nmake\n```\n<!-- not run: needs root -->\n```sh\nb\n```\n\n```\nc\n```\n")
+    first, second, third = examples(page)
+    assert (first.language, first.text, first.runs, first.line) == ("sh", "make\n", True, 2)
+    assert (second.why_not, second.runs) == ("needs root", False)
+    assert not third.runs
+
+
+def test_console_blocks_have_commands_and_output() -> None:
+    found = commands(example("console", "$ a \\\n  b\n1\n2\n$ c\n"))
+    assert found == [("a \\\n  b", "1\n2"), ("c", "")]
+    assert matches("x 17 y\r\n", "x ... y")
+    assert not matches("x 17 z", "x ... y")
+    assert not matches("x", "")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("sh", "false | true\n"),
+        ("sh", "build/bin/tandem serve --no-such-option\n"),
+        ("sh", "make no-such-goal\n"),
+        ("console", "$ echo 1\n2\n"),
+        ("console", "1\n"),
+        ("python", "assert False\n"),
+        ("python", "import no_such_module\n"),
+        ("cpp", "int x = ;\n"),
+        ("cpp", "return 1;\n"),
+        ("toml", "prot = 1\n"),
+        ("yaml", "a: [\n"),
+        ("json", "{\n"),
+    ],
+)
+def test_an_example_that_is_wrong_is_found(language: str, text: str, tmp_path: Path) -> None:
+    with session(tmp_path) as shell, pytest.raises(ExampleError, match=r"page\.md:1: "):
+        shell.run(example(language, text))
+
+
+def test_a_server_serves_until_another_does(tmp_path: Path) -> None:
+    with session(tmp_path) as shell:
+        ask = "printf 'version\\r\\nquit\\r\\n' | nc 127.0.0.1 11211 | grep VERSION\n"
+        shell.run(example("sh", f"build/bin/tandem serve --threads 1 # a comment\n{ask}"))
+        shell.run(example("sh", 'make run ARGS="--memory 64MiB"\n'))
+        shell.run(example("console", "$ printf 'get a\\r\\nquit\\r\\n' | nc 127.0.0.1 11211\nEND\n"))
