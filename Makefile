@@ -100,14 +100,14 @@ format: ## rewrite sources in the one format
 	@scripts/format
 
 install: build ## program, manual, completions, unit, embedded library, to PREFIX (default /usr/local) under DESTDIR
-	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
 
 uninstall: ## remove what the last `make install` put in place (same DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake -DBUILD=build -P cmake/uninstall.cmake
 
 deb: build ## Debian packages, in build/packages
-	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
 	@cd build && cpack
 
 clean: ## remove everything that was built

@@ -1,4 +1,4 @@
-# Debian packages by CPack: tandem (server) and tandem-dev (the embedded store). `make deb`.
+# Debian packages by CPack: tandem (server), libtandem0 (the shared library) and tandem-dev (the embedded store). `make deb`.
 set(TANDEM_MAINTAINER "Tandem maintainers <tandem@localhost>" CACHE STRING "Name and address in Debian packages")
 
 file(STRINGS src/cli/version.hpp changelog_date REGEX "version_date")
@@ -19,7 +19,7 @@ set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
   WORLD_EXECUTE)
-set(CPACK_COMPONENTS_ALL server devel)
+set(CPACK_COMPONENTS_ALL server library devel)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian_files.cmake)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -39,8 +39,20 @@ set(CPACK_COMPONENT_SERVER_DESCRIPTION "Clients of memcached talk to it unchange
 protocol, TCP, UDP and Unix sockets. Queries flow in batches through small
 tasks, so that their cache misses overlap.")
 
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libtandem${TANDEM_ABI})
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+configure_file(deploy/debian/shlibs.in ${PROJECT_BINARY_DIR}/debian/shlibs @ONLY)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/debian/shlibs
+  ${PROJECT_SOURCE_DIR}/deploy/debian/triggers)
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The store of the tandem server as a shared library with C's interface, for
+programs that keep the data in their own process.")
+
 set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME tandem-dev)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
-set(CPACK_COMPONENT_DEVEL_DESCRIPTION "The store of the tandem server as a static library, with its headers and a
-CMake package, for programs that keep the data in their own process.")
+set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "libtandem${TANDEM_ABI} (= ${PROJECT_VERSION}-1)")
+set(CPACK_TANDEM_LIBRARY libtandem${TANDEM_ABI})
+set(CPACK_COMPONENT_DEVEL_DESCRIPTION "The store of the tandem server as a static library, with its headers, a
+CMake package and files of pkg-config, for programs that keep the data in
+their own process.")
 include(CPack)

@@ -72,6 +72,8 @@ function(tandem_net_variants)
   endforeach()
 endfunction()
 
+set_source_files_properties(src/store/c_store.cpp PROPERTIES COMPILE_DEFINITIONS TANDEM_VERSION="${PROJECT_VERSION}")
+
 # tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
 function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.

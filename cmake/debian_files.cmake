@@ -1,5 +1,5 @@
 # Run by CPack before it packs: what Debian wants of files that `make install` leaves plain.
-foreach(pair "server tandem" "devel tandem-dev")
+foreach(pair "server tandem" "library ${CPACK_TANDEM_LIBRARY}" "devel tandem-dev")
   separate_arguments(pair)
   list(GET pair 0 component)
   list(GET pair 1 name)

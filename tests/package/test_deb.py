@@ -21,6 +21,8 @@ EXPLAINED = {
     "bogus-mail-host": "TANDEM_MAINTAINER is for whoever builds packages for others",
     "bogus-mail-host-in-debian-changelog": "the same",
     "initial-upload-closes-no-bugs": "not uploaded to Debian",
+    "maintscript-calls-ldconfig": "CPack writes these scripts, beside the trigger",
+    "pkg-config-unavailable-for-cross-compilation": "libraries lie in /usr/lib: a package is for one architecture",
     "running with root privileges is not recommended": "tests may run as root",
 }
 
@@ -48,19 +50,20 @@ state() {
   say "$1: user" getent passwd tandem
 }
 cp /mnt/*.deb /tmp/
-dpkg --install /tmp/tandem_*.deb /tmp/tandem-dev_*.deb
+dpkg --install /tmp/*.deb
 state installed
 say "its version" tandem --version
 check='timeout 2 tandem serve --config /etc/tandem/tandem.toml --port -1 --udp-port 0'
 say "its settings are right" sh -c "$check; [ \$? = 124 ]"
 say "its manual is found" sh -c 'man -w 1 tandem && man -w 5 tandem.toml'
-say "nothing it installed is missing or changed" sh -c 'test -z "$(dpkg --verify tandem tandem-dev)"'
+say "its library is found" sh -c 'ldconfig -p | grep -q libtandem.so.0'
+say "nothing it installed is missing or changed" sh -c 'test -z "$(dpkg --verify tandem tandem-dev libtandem0)"'
 echo '# mine' >> /etc/tandem/tandem.toml
 rm /etc/systemd/system/multi-user.target.wants/tandem.service  # as `systemctl disable` does
 dpkg --install /tmp/tandem_*.deb
 state "installed again"
 say "own settings kept" grep -q '^# mine' /etc/tandem/tandem.toml
-dpkg --remove tandem tandem-dev
+dpkg --remove tandem tandem-dev libtandem0
 state removed
 mkdir -p /var/lib/tandem
 touch /var/lib/tandem/items
@@ -79,7 +82,13 @@ EXPECTED = {
     "removed": {"program": False, "settings": True, "enabled": False, "user": True},
     "purged": {"program": False, "settings": False, "enabled": False, "user": True},
 }
-YES = ["its version", "its settings are right", "its manual is found", "nothing it installed is missing or changed"]
+YES = [
+    "its version",
+    "its settings are right",
+    "its manual is found",
+    "its library is found",
+    "nothing it installed is missing or changed",
+]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +97,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("packages")
     run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", folder)
     found = {path.name.split("_")[0]: path for path in folder.glob("*.deb")}
-    assert sorted(found) == ["tandem", "tandem-dev"]
+    assert sorted(found) == ["libtandem0", "tandem", "tandem-dev"]
     return found
 
 
@@ -105,9 +114,9 @@ def test_what_is_in_them(packages: dict[str, Path]) -> None:
     def files(name: str) -> set[str]:
         lines = run("dpkg-deb", "--contents", packages[name]).splitlines()
         assert all(line.split()[1] == "root/root" for line in lines)
-        return {line.split()[-1].removeprefix(".") for line in lines if not line.endswith("/")}
+        return {line.partition(" -> ")[0].split()[-1].removeprefix(".") for line in lines if not line.endswith("/")}
 
-    server, devel = files("tandem"), files("tandem-dev")
+    server, devel, library = files("tandem"), files("tandem-dev"), files("libtandem0")
     assert server >= {
         "/usr/bin/tandem",
         "/etc/tandem/tandem.toml",
@@ -120,9 +129,11 @@ def test_what_is_in_them(packages: dict[str, Path]) -> None:
     }
     assert {"/usr/include/tandem/store.hpp", "/usr/lib/libtandem.a"} <= devel
     assert any(path.endswith("/cmake/tandem/tandemConfig.cmake") for path in devel)
-    assert not server & devel
+    assert {"/usr/include/tandem/tandem.h", "/usr/lib/libtandem.so", "/usr/lib/pkgconfig/tandem.pc"} <= devel
+    assert "/usr/lib/libtandem.so.0" in library
+    assert not server & devel and not library & devel
     # Debian's own copy of the licence is named, not repeated.
-    for name, found in (("tandem", server), ("tandem-dev", devel)):
+    for name, found in (("tandem", server), ("tandem-dev", devel), ("libtandem0", library)):
         assert f"/usr/share/doc/{name}/copyright" in found
         assert not any(path.endswith("LICENSE") for path in found)
 

@@ -1,6 +1,7 @@
 """The installed package: a foreign project finds it, compiles against nothing but it, and runs."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -34,6 +35,63 @@ def test_a_consumer_project_builds_and_runs(prefix: Path, tmp_path: Path) -> Non
     assert run(tmp_path / "consumer") == "stored and read back\n"
 
 
+def flags(prefix: Path, name: str) -> list[str]:
+    found = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    done = subprocess.run(["pkg-config", "--cflags", "--libs", name], capture_output=True, text=True, env=found)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+
+
+@pytest.mark.parametrize("compiler", [["cc", "-std=c99"], ["c++", "-std=c++17", "-x", "c++"]], ids=["c99", "c++17"])
+def test_a_c_program_uses_all_of_the_interface(compiler: list[str], prefix: Path, tmp_path: Path) -> None:
+    """Found by pkg-config, linked to the shared library."""
+    version = run(prefix / "bin/tandem", "version").split()[1]
+    source = CONSUMER.parent / "consumer_c/main.c"
+    if compiler[0] == "cc":
+        language = [*compiler, source]
+        run(
+            *language,
+            f'-DWANTED_VERSION="{version}"',
+            *STRICT,
+            "-o",
+            tmp_path / "c",
+            *flags(prefix, "tandem"),
+            "-pthread",
+        )
+        os.environ["LD_LIBRARY_PATH"] = str(prefix / "lib")
+        try:
+            assert run(tmp_path / "c") == "all of C's interface\n"
+        finally:
+            del os.environ["LD_LIBRARY_PATH"]
+        used = set(re.findall(r"\btandem_\w+(?=\()", source.read_text()))
+        assert used == declared(prefix), "each function is tried"
+    else:  # C++ programs may include the header, too
+        alone = tmp_path / "alone.cpp"
+        alone.write_text("#include <tandem/tandem.h>\nint main() { return tandem_version() == nullptr; }\n")
+        run(*compiler, alone, *STRICT, "-o", tmp_path / "cpp", *flags(prefix, "tandem"))
+
+
+def declared(prefix: Path) -> set[str]:
+    header = (prefix / "include/tandem/tandem.h").read_text()
+    return set(re.findall(r"^TANDEM_API [^;(]*\b(tandem_\w+)\(", header, re.MULTILINE))
+
+
+def test_the_shared_library_exports_its_header_and_nothing_else(prefix: Path) -> None:
+    library = prefix / "lib/libtandem.so"
+    exported = {line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()}
+    assert exported == declared(prefix)
+    assert len(exported) > 15
+    assert re.search(r"SONAME.*\[libtandem\.so\.0\]", run("readelf", "-d", library))
+
+
+def test_a_cpp_program_finds_the_static_library_by_pkg_config(prefix: Path, tmp_path: Path) -> None:
+    run("c++", "-std=c++20", CONSUMER / "main.cpp", "-o", tmp_path / "cpp", *flags(prefix, "tandem-cpp"))
+    assert run(tmp_path / "cpp") == "stored and read back\n"
+
+
 def test_each_public_header_compiles_alone(prefix: Path, tmp_path: Path) -> None:
     headers = sorted((prefix / "include").rglob("*.hpp"))
     assert headers
@@ -46,7 +104,7 @@ def test_each_public_header_compiles_alone(prefix: Path, tmp_path: Path) -> None
 
 def test_nothing_installed_names_the_build_tree(prefix: Path) -> None:
     for file in prefix.rglob("*"):
-        if file.suffix in {".cmake", ".hpp"}:
+        if file.suffix in {".cmake", ".hpp", ".h", ".pc"}:
             assert str(ROOT) not in file.read_text(), file
 
 
@@ -79,6 +137,9 @@ def test_install_and_uninstall(tmp_path: Path, prefix: str, settings: str) -> No
                 "bin/tandem",
                 "include/tandem/getk.hpp",
                 "include/tandem/store.hpp",
+                "include/tandem/tandem.h",
+                "lib/libtandem.so.0",
+                "lib/pkgconfig/tandem.pc",
                 "lib/systemd/system/tandem.service",
                 "share/man/man1/tandem.1",
                 "share/man/man5/tandem.toml.5",

@@ -1,0 +1,301 @@
+// include/tandem/tandem.h over the embedded store: no exception and no C++ type leaves it.
+#include <tandem/tandem.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <stdexcept>
+
+#include <tandem/store.hpp>
+
+struct tandem_store {
+  explicit tandem_store(const tandem::Options& options) : store(options) {}
+  tandem::Store store;
+};
+
+namespace tandem {
+namespace {
+
+constexpr tandem_code code_of(Code code) { return static_cast<tandem_code>(code); }
+static_assert(code_of(Code::hit) == TANDEM_HIT && code_of(Code::miss) == TANDEM_MISS &&
+              code_of(Code::stored) == TANDEM_STORED && code_of(Code::not_stored) == TANDEM_NOT_STORED &&
+              code_of(Code::exists) == TANDEM_EXISTS && code_of(Code::removed) == TANDEM_REMOVED &&
+              code_of(Code::not_a_number) == TANDEM_NOT_A_NUMBER && code_of(Code::too_large) == TANDEM_TOO_LARGE &&
+              code_of(Code::out_of_memory) == TANDEM_OUT_OF_MEMORY && code_of(Code::bad_key) == TANDEM_BAD_KEY);
+constexpr unsigned number_of(Action action) { return static_cast<unsigned>(action); }
+static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) == TANDEM_TOUCH &&
+              number_of(Action::set) == TANDEM_SET && number_of(Action::add) == TANDEM_ADD &&
+              number_of(Action::replace) == TANDEM_REPLACE && number_of(Action::append) == TANDEM_APPEND &&
+              number_of(Action::prepend) == TANDEM_PREPEND &&
+              number_of(Action::compare_and_set) == TANDEM_COMPARE_AND_SET &&
+              number_of(Action::remove) == TANDEM_REMOVE && number_of(Action::increment) == TANDEM_INCREMENT &&
+              number_of(Action::decrement) == TANDEM_DECREMENT);
+// What programs were compiled with. A change of these is another soname.
+static_assert(sizeof(tandem_options) == 56 && sizeof(tandem_value) == 40 && sizeof(tandem_request) == 64 &&
+              sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
+
+std::string_view view(const char* bytes, std::size_t size) noexcept {
+  return size == 0 ? std::string_view() : std::string_view(bytes, size);
+}
+
+// A code in place of what the store throws: all that it may throw once it is open.
+template <class F>
+tandem_code guarded(F&& f) noexcept {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return TANDEM_OUT_OF_MEMORY;
+  } catch (const std::exception&) {
+    return TANDEM_TOO_MANY_THREADS;
+  }
+}
+
+Request request_of(const tandem_request& r) noexcept {
+  return {.action = static_cast<Action>(r.action),
+          .key = view(r.key, r.key_bytes),
+          .value = view(r.value, r.value_bytes),
+          .ttl_s = r.ttl_s,
+          .flags = r.flags,
+          .cas = r.cas,
+          .delta = r.delta};
+}
+
+tandem_reply reply_of(const Reply& r) noexcept {
+  return {.code = code_of(r.code),
+          .flags = r.flags,
+          .value = r.value.data(),
+          .value_bytes = r.value.size(),
+          .cas = r.cas,
+          .number = r.number};
+}
+
+// The bytes that both sides know of a structure that may grow, over the defaults.
+tandem_options known_part(const tandem_options& given);
+
+tandem_options defaults() noexcept {
+  const Options o;
+  return {.struct_bytes = sizeof(tandem_options),
+          .memory_bytes = o.memory_bytes,
+          .item_bytes_max = o.item_bytes_max,
+          .hash_seed = o.hash_seed,
+          .memory_file = nullptr,
+          .item_bytes_expected = o.item_bytes_expected,
+          .threads_max = o.threads_max,
+          .evict = o.evict,
+          .huge_pages = o.huge_pages};
+}
+
+tandem_options known_part(const tandem_options& given) {
+  // What a newer program set must be known, or be 0.
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
+  for (std::size_t i = sizeof given; i < given.struct_bytes; ++i) {
+    if (bytes[i] != 0) throw std::invalid_argument("an option that this version of the library does not know is set");
+  }
+  tandem_options known = defaults();
+  std::memcpy(&known, &given, std::min(given.struct_bytes, sizeof known));
+  return known;
+}
+
+void say(char* error, std::size_t error_bytes, const char* what) noexcept {
+  if (error == nullptr || error_bytes == 0) return;
+  const std::size_t length = std::min(std::strlen(what), error_bytes - 1);
+  std::memcpy(error, what, length);
+  error[length] = 0;
+}
+
+// Runs one request, and hands its reply to `take`, which returns the code.
+template <class Take>
+tandem_code run_one(tandem_store* store, const Request& request, Take take) noexcept {
+  return guarded([&] {
+    tandem_code code = TANDEM_OUT_OF_MEMORY;
+    store->store.execute(std::span(&request, 1), [&](std::size_t, const Reply& reply) { code = take(reply); });
+    return code;
+  });
+}
+
+tandem_code run_one(tandem_store* store, const Request& request) noexcept {
+  return run_one(store, request, [](const Reply& reply) { return code_of(reply.code); });
+}
+
+tandem_code count(tandem_store* store, const Request& request, std::uint64_t* number) noexcept {
+  return run_one(store, request, [number](const Reply& reply) {
+    if (reply.code == Code::hit && number != nullptr) *number = reply.number;
+    return code_of(reply.code);
+  });
+}
+
+}  // namespace
+}  // namespace tandem
+
+using namespace tandem;  // NOLINT(google-build-using-namespace): what follows is C's
+
+extern "C" {
+
+const char* tandem_version(void) { return TANDEM_VERSION; }
+
+void tandem_options_init(tandem_options* options, size_t struct_bytes) {
+  std::memset(static_cast<void*>(options), 0, struct_bytes);
+  tandem_options known = defaults();
+  known.struct_bytes = struct_bytes;
+  std::memcpy(options, &known, std::min(struct_bytes, sizeof known));
+}
+
+tandem_store* tandem_open(const tandem_options* options, char* error, size_t error_bytes) {
+  try {
+    const tandem_options o = options != nullptr ? known_part(*options) : defaults();
+    return new tandem_store({.memory_bytes = o.memory_bytes,
+                             .item_bytes_max = o.item_bytes_max,
+                             .item_bytes_expected = o.item_bytes_expected,
+                             .threads_max = o.threads_max,
+                             .evict = o.evict != 0,
+                             .huge_pages = o.huge_pages != 0,
+                             .memory_file = o.memory_file != nullptr ? o.memory_file : "",
+                             .hash_seed = o.hash_seed});
+  } catch (const std::exception& failure) {
+    say(error, error_bytes, failure.what());
+    return nullptr;
+  }
+}
+
+void tandem_close(tandem_store* store) { delete store; }
+
+tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value) {
+  return run_one(store, {.action = Action::get, .key = view(key, key_bytes)}, [value](const Reply& reply) {
+    if (reply.code != Code::hit) return code_of(reply.code);
+    if (reply.value.size() > value->capacity || value->bytes == nullptr) {
+      const std::size_t capacity = std::max<std::size_t>(reply.value.size(), 16);
+      void* const bytes = std::realloc(value->bytes, capacity);
+      if (bytes == nullptr) return tandem_code{TANDEM_OUT_OF_MEMORY};
+      value->bytes = static_cast<char*>(bytes);
+      value->capacity = capacity;
+    }
+    if (!reply.value.empty()) std::memcpy(value->bytes, reply.value.data(), reply.value.size());
+    value->size = reply.value.size();
+    value->cas = reply.cas;
+    value->flags = reply.flags;
+    return tandem_code{TANDEM_HIT};
+  });
+}
+
+void tandem_value_free(tandem_value* value) {
+  std::free(value->bytes);
+  *value = {};
+}
+
+tandem_code tandem_set(tandem_store* store, const char* key, size_t key_bytes, const char* value, size_t value_bytes,
+                       int64_t ttl_s, uint32_t flags) {
+  return run_one(store, {.action = Action::set,
+                         .key = view(key, key_bytes),
+                         .value = view(value, value_bytes),
+                         .ttl_s = ttl_s,
+                         .flags = flags});
+}
+
+tandem_code tandem_add(tandem_store* store, const char* key, size_t key_bytes, const char* value, size_t value_bytes,
+                       int64_t ttl_s, uint32_t flags) {
+  return run_one(store, {.action = Action::add,
+                         .key = view(key, key_bytes),
+                         .value = view(value, value_bytes),
+                         .ttl_s = ttl_s,
+                         .flags = flags});
+}
+
+tandem_code tandem_replace(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                           size_t value_bytes, int64_t ttl_s, uint32_t flags) {
+  return run_one(store, {.action = Action::replace,
+                         .key = view(key, key_bytes),
+                         .value = view(value, value_bytes),
+                         .ttl_s = ttl_s,
+                         .flags = flags});
+}
+
+tandem_code tandem_append(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                          size_t value_bytes) {
+  return run_one(store, {.action = Action::append, .key = view(key, key_bytes), .value = view(value, value_bytes)});
+}
+
+tandem_code tandem_prepend(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                           size_t value_bytes) {
+  return run_one(store, {.action = Action::prepend, .key = view(key, key_bytes), .value = view(value, value_bytes)});
+}
+
+tandem_code tandem_compare_and_set(tandem_store* store, const char* key, size_t key_bytes, const char* value,
+                                   size_t value_bytes, uint64_t cas, int64_t ttl_s, uint32_t flags) {
+  return run_one(store, {.action = Action::compare_and_set,
+                         .key = view(key, key_bytes),
+                         .value = view(value, value_bytes),
+                         .ttl_s = ttl_s,
+                         .flags = flags,
+                         .cas = cas});
+}
+
+tandem_code tandem_remove(tandem_store* store, const char* key, size_t key_bytes) {
+  return run_one(store, {.action = Action::remove, .key = view(key, key_bytes)});
+}
+
+tandem_code tandem_touch(tandem_store* store, const char* key, size_t key_bytes, int64_t ttl_s) {
+  return run_one(store, {.action = Action::touch, .key = view(key, key_bytes), .ttl_s = ttl_s});
+}
+
+tandem_code tandem_increment(tandem_store* store, const char* key, size_t key_bytes, uint64_t delta, uint64_t* number) {
+  return count(store, {.action = Action::increment, .key = view(key, key_bytes), .delta = delta}, number);
+}
+
+tandem_code tandem_decrement(tandem_store* store, const char* key, size_t key_bytes, uint64_t delta, uint64_t* number) {
+  return count(store, {.action = Action::decrement, .key = view(key, key_bytes), .delta = delta}, number);
+}
+
+tandem_code tandem_execute(tandem_store* store, const tandem_request* requests, size_t request_count,
+                           tandem_visitor visit, void* context) {
+  const auto is_known = [](const tandem_request& r) { return r.action <= TANDEM_DECREMENT; };
+  if (!std::all_of(requests, requests + request_count, is_known)) return TANDEM_BAD_REQUEST;
+  return guarded([&] {
+    constexpr std::size_t at_once = 256;  // on the stack
+    std::array<Request, at_once> some;
+    Session& session = store->store.here();
+    for (std::size_t first = 0; first < request_count; first += at_once) {
+      const std::size_t n = std::min(at_once, request_count - first);
+      for (std::size_t i = 0; i < n; ++i) some[i] = request_of(requests[first + i]);
+      session.execute(std::span(some.data(), n), [&](std::size_t i, const Reply& reply) {
+        const tandem_reply told = reply_of(reply);
+        visit(context, first + i, &told);
+      });
+    }
+    return tandem_code{TANDEM_HIT};
+  });
+}
+
+tandem_code tandem_for_each(tandem_store* store, tandem_item_visitor visit, void* context) {
+  return guarded([&] {
+    store->store.for_each([&](std::string_view key, const Reply& item) {
+      const tandem_reply told = reply_of(item);
+      visit(context, key.data(), key.size(), &told);
+    });
+    return tandem_code{TANDEM_HIT};
+  });
+}
+
+void tandem_clear(tandem_store* store) { store->store.clear(); }
+
+void tandem_get_stats(tandem_store* store, tandem_stats* stats, size_t struct_bytes) {
+  const Stats s = store->store.stats();
+  const tandem_stats known{.struct_bytes = struct_bytes,
+                           .items = s.items,
+                           .item_bytes = s.item_bytes,
+                           .memory_used_bytes = s.memory_used_bytes,
+                           .memory_limit_bytes = s.memory_limit_bytes,
+                           .index_bytes = s.index_bytes,
+                           .gets = s.gets,
+                           .hits = s.hits,
+                           .misses = s.misses,
+                           .stores = s.stores,
+                           .evictions = s.evictions,
+                           .expired = s.expired};
+  std::memset(static_cast<void*>(stats), 0, struct_bytes);
+  std::memcpy(stats, &known, std::min(struct_bytes, sizeof known));
+}
+
+}  // extern "C"

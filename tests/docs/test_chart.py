@@ -1,0 +1,54 @@
+"""The chart of the README: scripts/chart on documents of `tandem bench compare`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.examples import ROOT
+
+
+def run(subject: str, cell: str, rate: int, number: float) -> dict:
+    result = {"ops_per_s": number, "latency_us": {"p99": number}, "server": {"foreign_share": 0.0}}
+    return {"subject": subject, "cell": cell, "settings": {"rate": rate}, "result": result}
+
+
+def document() -> dict:
+    subjects, cells = ("memcached 1.6.18", "tandem", "floor"), ("text-p1", "text-p16")
+    runs = [run(s, c, rate, 1e6) for s in subjects for c in cells for rate in (0, 1000) for _ in range(2)]
+    return {"machine": {"cpu": "a processor"}, "started": "2026-11-24T00:00:00Z", "runs": runs}
+
+
+def draw(folder: Path, document: dict) -> subprocess.CompletedProcess[str]:
+    (folder / "d.json").write_text(json.dumps(document))
+    command = [sys.executable, ROOT / "scripts/chart", folder / "d.json", folder / "p.png"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_it_is_drawn(tmp_path: Path) -> None:
+    done = draw(tmp_path, document())
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        (lambda r: r["settings"]["rate"] and r["subject"] == "tandem", "no runs at a rate of tandem in text-p1"),
+        (
+            lambda r: not r["settings"]["rate"] and r["cell"] == "text-p16",
+            "no closed loops of memcached 1.6.18 in text-p16",
+        ),
+        (lambda r: r["subject"] == "tandem", "two servers are wanted, not memcached 1.6.18"),
+    ],
+)
+def test_what_is_missing_is_said(left_out: object, message: str, tmp_path: Path) -> None:
+    whole = document()
+    whole["runs"] = [r for r in whole["runs"] if not left_out(r)]
+    done = draw(tmp_path, whole)
+    assert (done.returncode, done.stderr) == (1, f"chart: {message}\n")
+    assert not (tmp_path / "p.png").exists()

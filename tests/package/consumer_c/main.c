@@ -1,0 +1,202 @@
+/* A C program's use of every function of tandem/tandem.h. Prints what is wrong. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tandem/tandem.h>
+
+static int failures = 0;
+static int line_of(int ok, const char* what, int line) {
+  if (!ok) {
+    printf("line %d: %s\n", line, what);
+    ++failures;
+  }
+  return ok;
+}
+#define CHECK(condition) line_of((condition) != 0, #condition, __LINE__)
+
+#define KEY "answer", (size_t)6
+
+static int is_value(const tandem_value* value, const char* text) {
+  return value->size == strlen(text) && memcmp(value->bytes, text, value->size) == 0;
+}
+
+struct seen {
+  size_t count, in_order;
+  tandem_code codes[600];
+  size_t bytes;
+  uint64_t number;
+};
+
+static void see(void* context, size_t index, const tandem_reply* reply) {
+  struct seen* seen = context;
+  if (index == seen->count) ++seen->in_order;
+  seen->codes[index] = reply->code;
+  seen->bytes += reply->value_bytes;
+  seen->number = reply->number;
+  ++seen->count;
+}
+
+static void see_item(void* context, const char* key, size_t key_bytes, const tandem_reply* item) {
+  struct seen* seen = context;
+  CHECK(key_bytes != 0 && key != NULL && item->value != NULL);
+  seen->bytes += item->value_bytes;
+  ++seen->count;
+}
+
+static void values(tandem_store* store) {
+  tandem_value value;
+  uint64_t number = 0, cas;
+  memset(&value, 0, sizeof value);
+  CHECK(tandem_get(store, KEY, &value) == TANDEM_MISS);
+  CHECK(value.bytes == NULL);
+  CHECK(tandem_replace(store, KEY, "1", 1, 0, 0) == TANDEM_NOT_STORED);
+  CHECK(tandem_set(store, KEY, "42", 2, 60, 7) == TANDEM_STORED);
+  CHECK(tandem_add(store, KEY, "1", 1, 0, 0) == TANDEM_NOT_STORED);
+  CHECK(tandem_get(store, KEY, &value) == TANDEM_HIT);
+  CHECK(is_value(&value, "42") && value.flags == 7);
+  cas = value.cas;
+  CHECK(tandem_append(store, KEY, "0", 1) == TANDEM_STORED);
+  CHECK(tandem_prepend(store, KEY, "1", 1) == TANDEM_STORED);
+  CHECK(tandem_compare_and_set(store, KEY, "0", 1, cas, 0, 0) == TANDEM_EXISTS);
+  CHECK(tandem_get(store, KEY, &value) == TANDEM_HIT && is_value(&value, "1420"));
+  CHECK(tandem_compare_and_set(store, KEY, "10", 2, value.cas, 0, 0) == TANDEM_STORED);
+  CHECK(tandem_increment(store, KEY, 5, &number) == TANDEM_HIT && number == 15);
+  CHECK(tandem_decrement(store, KEY, 20, &number) == TANDEM_HIT && number == 0);
+  CHECK(tandem_increment(store, KEY, 1, NULL) == TANDEM_HIT);
+  CHECK(tandem_touch(store, KEY, 100) == TANDEM_HIT);
+  CHECK(tandem_set(store, KEY, NULL, 0, 0, 0) == TANDEM_STORED);
+  CHECK(tandem_get(store, KEY, &value) == TANDEM_HIT && value.size == 0);
+  CHECK(tandem_increment(store, KEY, 1, &number) == TANDEM_NOT_A_NUMBER);
+  CHECK(tandem_remove(store, KEY) == TANDEM_REMOVED);
+  CHECK(tandem_remove(store, KEY) == TANDEM_MISS);
+  CHECK(tandem_get(store, NULL, 0, &value) == TANDEM_BAD_KEY);
+  {
+    const size_t large = 2u << 20;
+    char* bytes = calloc(1, large);
+    CHECK(bytes != NULL && tandem_set(store, KEY, bytes, large, 0, 0) == TANDEM_TOO_LARGE);
+    free(bytes);
+  }
+  tandem_value_free(&value);
+  CHECK(value.bytes == NULL && value.capacity == 0);
+}
+
+static void batches(tandem_store* store) {
+  enum { count = 600 }; /* more than the library takes at once */
+  static char keys[count][8];
+  static tandem_request requests[count];
+  static struct seen seen;
+  tandem_stats stats;
+  size_t i;
+  memset(requests, 0, sizeof requests);
+  for (i = 0; i < count; ++i) {
+    sprintf(keys[i], "k%d", (int)i);
+    requests[i].action = TANDEM_SET;
+    requests[i].key = keys[i];
+    requests[i].key_bytes = strlen(keys[i]);
+    requests[i].value = "value";
+    requests[i].value_bytes = 5;
+  }
+  CHECK(tandem_execute(store, requests, count, see, &seen) == TANDEM_HIT);
+  CHECK(seen.count == count && seen.in_order == count && seen.codes[599] == TANDEM_STORED);
+  for (i = 0; i < count; ++i) requests[i].action = TANDEM_GET;
+  memset(&seen, 0, sizeof seen);
+  CHECK(tandem_execute(store, requests, count, see, &seen) == TANDEM_HIT);
+  CHECK(seen.count == count && seen.bytes == (size_t)5 * count && seen.codes[0] == TANDEM_HIT);
+
+  requests[1].action = 11;
+  memset(&seen, 0, sizeof seen);
+  CHECK(tandem_execute(store, requests, 2, see, &seen) == TANDEM_BAD_REQUEST && seen.count == 0);
+  CHECK(tandem_execute(store, NULL, 0, see, &seen) == TANDEM_HIT && seen.count == 0);
+
+  CHECK(tandem_for_each(store, see_item, &seen) == TANDEM_HIT);
+  CHECK(seen.count == count && seen.bytes == (size_t)5 * count);
+  tandem_get_stats(store, &stats, sizeof stats);
+  CHECK(stats.struct_bytes == sizeof stats && stats.items == count && stats.memory_limit_bytes == 64u << 20);
+  tandem_clear(store);
+  memset(&seen, 0, sizeof seen);
+  CHECK(tandem_for_each(store, see_item, &seen) == TANDEM_HIT && seen.count == 0);
+}
+
+/* Programs that were built with a smaller or a larger structure. */
+static void other_versions(void) {
+  struct {
+    tandem_options known;
+    uint64_t more;
+  } newer;
+  char error[64] = "";
+  tandem_store* store;
+  tandem_options older;
+  tandem_stats stats;
+  tandem_options_init(&newer.known, sizeof newer);
+  newer.known.memory_bytes = 64u << 20;
+  store = tandem_open(&newer.known, error, sizeof error);
+  CHECK(store != NULL);
+  tandem_close(store);
+  newer.more = 1;
+  CHECK(tandem_open(&newer.known, error, sizeof error) == NULL);
+  CHECK(strstr(error, "does not know") != NULL);
+
+  memset(&older, 0xff, sizeof older);
+  tandem_options_init(&older, offsetof(tandem_options, hash_seed));
+  CHECK(older.hash_seed == UINT64_MAX);
+  older.memory_bytes = 64u << 20;
+  store = tandem_open(&older, error, sizeof error);
+  CHECK(store != NULL);
+  memset(&stats, 0xff, sizeof stats);
+  tandem_get_stats(store, &stats, offsetof(tandem_stats, item_bytes));
+  CHECK(stats.items == 0 && stats.item_bytes == UINT64_MAX);
+  tandem_close(store);
+}
+
+static void* set_once(void* store) {
+  static tandem_code code;
+  code = tandem_set(store, KEY, "1", 1, 0, 0);
+  return &code;
+}
+
+static tandem_code in_another_thread(tandem_store* store) {
+  pthread_t thread;
+  void* code = NULL;
+  CHECK(pthread_create(&thread, NULL, set_once, store) == 0 && pthread_join(thread, &code) == 0);
+  return *(tandem_code*)code;
+}
+
+/* A thread's place in the store is free again when it has ended. */
+static void threads(void) {
+  tandem_options options;
+  tandem_store* store;
+  tandem_options_init(&options, sizeof options);
+  options.memory_bytes = 64u << 20;
+  options.threads_max = 1;
+  store = tandem_open(&options, NULL, 0);
+  CHECK(store != NULL);
+  CHECK(in_another_thread(store) == TANDEM_STORED);
+  CHECK(tandem_set(store, KEY, "2", 1, 0, 0) == TANDEM_STORED);
+  CHECK(in_another_thread(store) == TANDEM_TOO_MANY_THREADS);
+  tandem_close(store);
+}
+
+int main(void) {
+  tandem_options options;
+  char error[64] = "";
+  tandem_store* store;
+  CHECK(strcmp(tandem_version(), WANTED_VERSION) == 0);
+  tandem_options_init(&options, sizeof options);
+  options.memory_bytes = 1;
+  CHECK(tandem_open(&options, error, sizeof error) == NULL && error[0] != 0);
+  CHECK(tandem_open(&options, NULL, 0) == NULL);
+  CHECK(tandem_open(&options, error, 4) == NULL && strlen(error) == 3);
+  options.memory_bytes = 64u << 20;
+  store = tandem_open(&options, error, sizeof error);
+  if (!CHECK(store != NULL)) return 1;
+  values(store);
+  batches(store);
+  tandem_close(store);
+  tandem_close(NULL);
+  other_versions();
+  threads();
+  if (failures == 0) puts("all of C's interface");
+  return failures != 0;
+}
