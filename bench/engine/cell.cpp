@@ -39,6 +39,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
   if (on_wire) json["plan"] = settings.plan;
+  if (on_wire && settings.simulate) json["simulated"] = true;
   if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
   if (on_wire && settings.steal) json["steal"] = true;
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
@@ -78,10 +79,12 @@ Json latency_json(const HistogramTotals& ticks) {
 
 // Cost per query of each task, and its share of their sum; nothing when a turn was so short that a task was never
 // timed.
-Json tasks_json(const Measured& m, const Plan& plan, const MissCounts& misses) {
+Json tasks_json(const Measured& m, const MissCounts& misses) {
   std::array<double, task_count> ns{};
   double sum = 0;
   for (std::size_t t = 0; t < task_count; ++t) {
+    const auto task = static_cast<Task>(t);
+    if (m.tasks[t].queries == 0 && (task == Task::insert || task == Task::remove)) continue;  // no query asked for it
     if (m.tasks[t].queries == 0) return Json::array();
     ns[t] = static_cast<double>(m.tasks[t].cycles) * ns_per_tick() / static_cast<double>(m.tasks[t].queries);
     sum += ns[t];
@@ -89,7 +92,9 @@ Json tasks_json(const Measured& m, const Plan& plan, const MissCounts& misses) {
   Json tasks = Json::array();
   for (std::size_t t = 0; t < task_count; ++t) {
     Json task{{"task", std::string(task_names[t])},
-              {"processor", plan.of(static_cast<Task>(t)) == Processor::cpu ? "cpu" : "device"},
+              {"processor",
+               processor_names[index_of(m.ran.share(static_cast<Task>(t), Processor::device) > 0.5 ? Processor::device
+                                                                                                   : Processor::cpu)]},
               {"ns_per_query", ns[t]},
               {"share", sum > 0 ? ns[t] / sum : 0}};
     if (const auto per_query = misses.of(static_cast<Task>(t))) task["cache_misses_per_query"] = *per_query;
@@ -141,9 +146,11 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settin
       !settings.alternates && store.has_fixed_sizes() && specs.front().mix[workload::OpKind::insert] <= 0;
   if (has_ceiling && wants("two-lines"))
     subjects.push_back(std::make_unique<CeilingSubject>(store.ceiling(), false, space, tapes));
-  subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan), tapes));
+  subjects.push_back(
+      std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate), tapes));
   if (getk_tapes != nullptr)
-    subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan), *getk_tapes));
+    subjects.push_back(
+        std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate), *getk_tapes));
   if (!settings.alternates && wants("embedded")) {
     subjects.push_back(std::make_unique<EmbeddedSubject>(store.embedded(), space, tapes));
     if (getk_tapes != nullptr)
@@ -247,7 +254,6 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   if (settings.getk) getk_tapes = make_tapes(settings, specs, store, true);
   const std::vector<std::unique_ptr<Subject>> subjects =
       make_subjects(settings, specs, store, tapes, getk_tapes ? &*getk_tapes : nullptr);
-  const Plan& plan = engine_plan(settings.plan).plan;
   const TurnLength length{settings.seconds, settings.ops};
   store.wait_for_device();
   Rounds rounds;
@@ -306,7 +312,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
           other_keys += m.errors.other_keys;
         }
         if (on_wire) {
-          if (Json tasks = tasks_json(m, plan, name == subject_wire ? misses : MissCounts{}); !tasks.empty())
+          if (Json tasks = tasks_json(m, name == subject_wire ? misses : MissCounts{}); !tasks.empty())
             result["tasks"] = std::move(tasks);
         }
         if (on_wire && m.device) {

@@ -83,8 +83,8 @@ struct Cells {
     if (store != nullptr && store->holds(specs)) return;
     store.reset();  // before the next one takes memory
     if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
-    store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan), settings.protocol, loaders,
-                                          settings.devices, settings.steal, settings.memory_file);
+    store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan, settings.simulate), settings.protocol,
+                                          loaders, settings.devices, settings.steal, settings.memory_file);
     for (const LoadedStore::Load& l : store->loads()) {
       EngineSettings one = settings;
       one.workloads = {specs.front().name};
@@ -116,10 +116,10 @@ const std::vector<std::string>& engine_subjects() {
 
 void validate(const EngineSettings& settings) {
   if (settings.workloads.empty()) refuse("no workload was named");
-  const bool has_device = engine_plan(settings.plan).plan != plan_cpu;
+  const bool has_device = engine_plan(settings.plan).uses_devices();
   if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
     refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
-  if ((settings.devices != 1 || settings.steal) && !has_device)
+  if ((settings.devices != 1 || settings.steal || settings.simulate) && !has_device)
     refuse(fmt::format("plan {} has no devices", settings.plan));
   constexpr unsigned cycle_us_max = 5'000;
   if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
@@ -184,7 +184,8 @@ std::string command_line(const EngineSettings& settings) {
   }
   add("protocol", std::string(to_string(settings.protocol)));
   if (settings.getk) line.append(" --getk");
-  add("plan", settings.plan);
+  add("plan", settings.plan.find(' ') == std::string::npos ? settings.plan : fmt::format("'{}'", settings.plan));
+  if (settings.simulate) line.append(" --simulate");
   if (settings.devices != 1) add("devices", std::to_string(settings.devices));
   if (settings.steal) line.append(" --steal");
   if (settings.cycles_us != EngineSettings{}.cycles_us)

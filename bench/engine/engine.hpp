@@ -29,8 +29,9 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches = {1024};
   std::vector<std::uint32_t> batches_per_us;  // in place of them: requests for each microsecond of the cycle
   WireProtocol protocol = WireProtocol::text;
-  bool getk = false;  // also run everything with GETs whose keys the client compares; meta alone
-  std::string plan = "cpu";
+  bool getk = false;                      // also run everything with GETs whose keys the client compares; meta alone
+  std::string plan = "cpu";               // a name of all_engine_plans(), or a plan's text
+  bool simulate = false;                  // the plan's devices, in software
   unsigned devices = 1;                   // of the plan, each with a share of the index
   bool steal = false;                     // SchedulerOptions::steal
   std::vector<unsigned> cycles_us = {0};  // between two launches of the plan's device, at least

@@ -321,7 +321,7 @@ TEST(BenchEngine, TasksAddUp) {
     share += tasks[t]["share"].get<double>();
   }
   EXPECT_NEAR(share, 1, 1e-9);
-  for (const char* task : {"PP", "IN", "KC", "WR"}) {
+  for (const char* task : {"PP", "Search", "KC", "WR"}) {
     for (const Json& t : tasks) {
       if (t["task"] == task) {
         EXPECT_GT(t["ns_per_query"].get<double>(), 0) << task;

@@ -66,7 +66,7 @@ MissCounts count_misses(WireSubject& subject, Json& document) {
   const auto ops = static_cast<double>(subject.probe(probe, ops_max));
   static const std::array<Group, 5> groups = {{{Task::receive, {"RV"}},
                                                {Task::parse, {"PP"}},
-                                               {Task::index, {"MM", "IN", "KC", "RD"}},
+                                               {Task::key_compare, {"MM", "Search", "Insert", "Delete", "KC", "RD"}},
                                                {Task::write_response, {"WR"}},
                                                {Task::send, {"SD"}}}};
   MissCounts counts;

@@ -1,10 +1,11 @@
 // Cache misses per task of the in-process mode: one more pass over the requests, in which the counter is read wherever
-// a task ends that can be told apart from outside. MM, IN, KC and RD of a strip overlap: they are counted together.
+// a task ends that can be told apart from outside. MM, Search, Insert, Delete, KC and RD of a strip overlap: they are
+// counted together.
 #pragma once
 #include <optional>
 
 #include "bench/common/document.hpp"
-#include "query/plan.hpp"
+#include "plan/task.hpp"
 
 namespace tandem::bench {
 

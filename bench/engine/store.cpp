@@ -49,14 +49,14 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
-  engine_ =
-      std::make_unique<Engine>(EngineOptions{.memory_bytes = memory_bytes_,
-                                             .item_bytes_expected = slot_bytes_ * 2,
-                                             .memory_file = memory_file,
-                                             .devices = plan.devices(devices),
-                                             .index_on_device = plan.index_on_device,
-                                             .scheduler = {.processor = allowed_processors().back(), .steal = steal},
-                                             .device_values = {.bytes = plan.values_on_device() ? memory_bytes_ : 0}});
+  engine_ = std::make_unique<Engine>(EngineOptions{
+      .memory_bytes = memory_bytes_,
+      .item_bytes_expected = slot_bytes_ * 2,
+      .memory_file = memory_file,
+      .devices = plan.devices(devices),
+      .index_on_device = plan.placement == tandem::Placement::on_device,
+      .scheduler = {.processor = allowed_processors().back(), .steal = steal},
+      .device_values = {.bytes = plan.placement == tandem::Placement::mirrored_values ? memory_bytes_ : 0}});
   for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
   wait_for_device();
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {

@@ -49,12 +49,14 @@ struct WireSubject::Thread {
   struct Counts {
     std::uint64_t hits, stored;
     std::array<TaskCost, task_count> tasks;
+    TasksRan ran;
     HistogramTotals latency;
   };
   Counts counts() const {
     const Context& c = driver->context();
-    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}};
+    Counts counts{c.counters.get_hits.get(), c.counters.total_items.get(), {}, {}, {}};
     counts.latency.add(driver->latency());
+    counts.ran.add(c.tasks);
     for (std::size_t t = 0; t < task_count; ++t) counts.tasks[t] = {c.tasks.cycles[t].get(), c.tasks.queries[t].get()};
     return counts;
   }
@@ -138,6 +140,8 @@ Measured WireSubject::take(const TurnLength& length) {
     for (std::size_t k = 0; k < task_count; ++k) {
       m.tasks[k].cycles += after.tasks[k].cycles - before[t].tasks[k].cycles;
       m.tasks[k].queries += after.tasks[k].queries - before[t].tasks[k].queries;
+      for (std::size_t p = 0; p < processor_count; ++p)
+        m.ran.queries[k][p] += after.ran.queries[k][p] - before[t].ran.queries[k][p];
     }
     for (std::size_t l = 0; l < threads_[t]->lanes.size(); ++l) {
       const Thread::Lane& lane = threads_[t]->lanes[l];

@@ -23,7 +23,8 @@ struct Measured {
   Turn turn;
   std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
   ReplyErrors errors;                        // by counters and sizes; values are compared by verify()
-  std::array<TaskCost, task_count> tasks{};  // of the wire format alone
+  std::array<TaskCost, task_count> tasks{};  // of the wire format alone ...
+  TasksRan ran;                              // ... as this
   double bucket_s = 0;                       // of alternating workloads ...
   std::vector<std::uint64_t> timeline;       // ... operations by time
   std::array<std::uint64_t, 2> ops_of_workload{};

@@ -7,11 +7,20 @@
 #include "net/output_range.hpp"
 
 namespace tandem::bench {
+namespace {
+
+std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Context& context,
+                                    std::uint32_t batch_queries) {
+  if (plan.uses_devices()) require_feasible(engine.placement(), plan.plan);
+  return std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries);
+}
+
+}  // namespace
 
 WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes)
     : engine_(engine),
       context_(engine.make_context()),
-      runner_(plan.make(engine, *context_, batch_queries)),
+      runner_(make_runner(engine, plan, *context_, batch_queries)),
       parser_(options_, engine.shared().clock),
       places_(runner_->count()),
       arena_bytes_(batch_bytes),
@@ -38,8 +47,7 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   place.received = cycles_now();
   std::memcpy(place.arena.get(), requests.data(), requests.size());
   end_task(Task::receive, begin);
-  Batch& batch = runner_->batch();
-  batch.plan = plan_;
+  Batch& batch = runner_->filling();
   std::size_t consumed = 0;
   const char* const end = place.arena.get() + requests.size();
   const ParseStop stop = parser_.parse(place.arena.get(), end, batch, place.scratch, 0, consumed);
@@ -52,8 +60,8 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
     for (const Task task : {Task::receive, Task::parse, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
   }
-  runner_->submit();
-  while (runner_->in_flight() == runner_->count()) answer_oldest();
+  runner_->submit(plan_);
+  while (!runner_->can_fill()) answer_oldest();
   sampled_ = false;
   return answered_;
 }
@@ -68,7 +76,7 @@ void WireDriver::answer_oldest() {
   Place& place = places_[runner_->oldest()];
   const std::uint64_t queries_before = answered_.queries;
   runner_->answer_oldest(*this);
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   hand_over();
   place.scratch.clear();
   latency_.record(cycles_now() - place.received, answered_.queries - queries_before);
@@ -77,7 +85,7 @@ void WireDriver::answer_oldest() {
 
 // As a worker does it: much output is handed over before the batch ends, and then the epoch ends, too.
 bool WireDriver::write(Batch& batch, Strip strip) {
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::index);
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   answered_.queries += strip.size();
   std::uint32_t lengths = 0;
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;

@@ -3,7 +3,7 @@
 //
 //   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
 //   PP  Parser
-//   MM IN KC RD WR  the plan, with write_replies() into the output
+//   MM to WR  the plan, with write_replies() into the output
 //   SD  the output is handed over: pinned values released, the buffer free for the next replies. Whoever sent it would
 //       read it from where it is.
 #pragma once
@@ -14,11 +14,12 @@
 
 #include "bench/engine/plan.hpp"
 #include "observe/histogram.hpp"
+#include "pipeline/runner.hpp"
 #include "protocol/protocol.hpp"
 
 namespace tandem::bench {
 
-// Told which task has ended, for counters that cannot be read in the middle of the pipeline: RV, PP, WR, SD, and IN for
+// Told which task has ended, for counters that cannot be read in the middle of the pipeline: RV, PP, WR, SD, and KC for
 // all that lies between them.
 class TaskProbe {
  public:
@@ -63,7 +64,7 @@ class WireDriver final : private ResponseWriter {
 
   Engine& engine_;
   Engine::ContextPtr context_;
-  std::unique_ptr<PlanRunner> runner_;
+  std::unique_ptr<Runner> runner_;
   ProtocolOptions options_;
   Parser parser_;
   // What the queries of a batch point into until they are answered.

@@ -10,7 +10,7 @@
 
 #include "bench/engine/memory_access.hpp"
 #include "bench/papers/paper.hpp"
-#include "query/plan.hpp"
+#include "plan/task.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -21,11 +21,11 @@ using namespace mega_kv_paper;
 // there.
 struct Part {
   std::string_view name;
-  std::array<std::string_view, 3> tasks;
+  std::array<std::string_view, 4> tasks;
 };
 constexpr std::array<Part, 4> get_parts = {{{"network and parsing (RV, PP, SD)", {"RV", "PP", "SD"}},
                                             {"memory management (MM)", {"MM"}},
-                                            {"index operations (IN, KC)", {"IN", "KC"}},
+                                            {"index operations (IN, KC)", {"Search", "Insert", "Delete", "KC"}},
                                             {"value (RD, WR)", {"RD", "WR"}}}};
 
 double share_of(const Json& tasks, const Part& part) {

@@ -36,6 +36,14 @@ struct Options {
                                  // (docs/restart.md); empty: in memory alone
   std::uint64_t hash_seed = 0;   // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
                                  // that collide
+  // GPUs that run a part of batch calls; whatever becomes of them, the store goes on. 0, 1, 2, 4 or 8: several share
+  // the keys.
+  unsigned gpus = 0;
+  std::string gpu = "cuda";           // or "sim": in software, to see that it works
+  std::string preset = "auto";        // what they do (docs/gpu.md): auto, mirrored, mega-kv; cpu: nothing
+  std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; auto and mirrored
+  // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
+  std::string plan = {};
 };
 
 enum class Code : std::uint8_t {
@@ -118,6 +126,7 @@ struct Value {
 struct Stats {
   std::uint64_t items, item_bytes, memory_used_bytes, memory_limit_bytes, index_bytes;
   std::uint64_t gets, hits, misses, stores, evictions, expired;
+  std::uint64_t gpu_searches;  // keys that GPUs have searched for, of all
 };
 
 // One thread's entry to a store. Made by Store::session(); gone before the store is.
@@ -205,7 +214,8 @@ class Session {
 
 class Store {
  public:
-  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had,
+  // Throws std::invalid_argument on bad options (such as a plan that is not feasible with what they ask for),
+  // std::system_error or std::bad_alloc when memory cannot be had,
   // std::runtime_error with the reason when memory_file is in use or is no file of Tandem's. With a file it returns
   // when all items can be read.
   explicit Store(const Options& options = {});

@@ -42,7 +42,7 @@ std::string plans_help() {
   std::string text = "which processor runs which task:";
   for (const bench::EnginePlan& plan : bench::all_engine_plans())
     text += fmt::format(" {} ({})", plan.name, plan.summary);
-  return text;
+  return text + "; or a plan's text, such as " + plan_search.text();
 }
 
 void add_options(CLI::App& app, EngineArguments& g) {
@@ -72,6 +72,7 @@ void add_options(CLI::App& app, EngineArguments& g) {
                "with --protocol meta: beside each subject the same one whose GETs leave the comparison of keys to the "
                "client");
   app.add_option("--plan", s.plan, plans_help())->capture_default_str();
+  app.add_flag("--simulate", s.simulate, "the plan's devices in software, to see that it works");
   app.add_option("--devices", s.devices, "of the plan: 1, 2, 4 or 8, each with a share of the index")
       ->capture_default_str();
   app.add_flag("--steal", s.steal, "workers keep a share of their batches when the plan's device does not keep up");

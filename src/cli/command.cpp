@@ -25,6 +25,7 @@ constexpr std::array command_table{
     Command{"top", "show a server's numbers in the terminal", run_top},
     Command{"bench", "measure this store or any memcached server", run_bench},
     Command{"devices", "list the accelerators that can be used", run_devices},
+    Command{"plans", "list which processor may run which task, and why not otherwise", run_plans},
     Command{"calibrate", "measure a GPU, so that the server can choose its cycle", run_calibrate},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
     Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},

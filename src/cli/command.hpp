@@ -25,6 +25,7 @@ int run_top(std::span<const std::string> arguments);
 int run_bench(std::span<const std::string> arguments);
 int run_calibrate(std::span<const std::string> arguments);
 int run_devices(std::span<const std::string> arguments);
+int run_plans(std::span<const std::string> arguments);
 int run_options(std::span<const std::string> arguments);
 int run_manual(std::span<const std::string> arguments);
 int run_completion(std::span<const std::string> arguments);

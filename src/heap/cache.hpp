@@ -1,23 +1,31 @@
-// What one worker keeps of the heap: free slots of the classes it uses, and what it retired.
+// What one worker keeps of the heap: per size class one magazine of free slots that it takes from, one that it puts
+// retired slots in, and a queue of full ones that wait for their epoch. A full magazine whose stamp is safe becomes the
+// one to take from as it is: no slot is touched on its way round.
 #pragma once
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "base/spin_lock.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
+#include "heap/magazine.hpp"
 #include "heap/poison.hpp"
-#include "heap/retired_list.hpp"
 
 namespace tandem {
 
-// Invariants: slots in `ready` are free and of open pages (a page that closes is taken out under this cache's lock).
-// Slots too large to be cached (SlotShape::cache_slots 0) and huge items pass through. Thread safety: one thread at a
-// time, inside a Lock; the page mover, class_stats() and a worker that found nothing free elsewhere take the lock, too.
+// Invariants: slots in a `giving` magazine are free and of open pages (a page that closes is taken out under this
+// cache's lock); a sealed magazine has a stamp that was taken after its last slot was retired. Slots too large to be
+// cached (SlotShape::magazine_slots 0) and huge items share one magazine of retired slots. Thread safety: one thread at
+// a time, inside a Lock; the page mover, class_stats() and a worker that found nothing free elsewhere take the lock,
+// too.
 class Heap::Cache {
  public:
-  explicit Cache(Heap& heap);  // throws std::bad_alloc
+  // Of retired slots that are sealed, so many bytes stay for this cache's own next allocations: two epochs' worth (the
+  // executor ends an epoch at 1 MiB). What is safe beyond them goes to the classes' pages, oldest first.
+  static constexpr std::uint64_t kept_bytes_max = 2 << 20;
+
+  explicit Cache(Heap& heap) noexcept;
   // Gives everything back; what still waits for its epoch is handed to the heap. REQUIRES: not locked.
   ~Cache();
   Cache(const Cache&) = delete;
@@ -39,23 +47,29 @@ class Heap::Cache {
  private:
   friend class Heap;
 
-  struct Slots {
-    Location* ready = nullptr;  // a stack
-    std::uint32_t count = 0;
-    std::uint32_t retired = 0;                // slots of this class that wait for their epoch
-    std::atomic<std::uint64_t> allocated{0};  // ever; written inside the lock only
+  // One class's magazines. While it has no magazine of its own it has the cache's `nothing_` and `catcher_` in its
+  // place, so that the fast paths need one test each.
+  struct alignas(cache_line_bytes) Shelf {
+    Magazine* giving = nullptr;  // of free slots
+    Magazine* taking = nullptr;  // of retired slots, with a place left
+    MagazineQueue sealed;
+    std::atomic<std::uint64_t> allocated{0};  // ever, counted as slots enter `giving`; written inside the lock only
+    std::uint32_t waiting = 0;                // retired slots that are not in `taking`
+    std::uint32_t slot_bytes = 0;
+    std::uint32_t magazine_slots = 0;  // SlotShape's; 0: none is cached
   };
-  static constexpr std::uint32_t prefetch_slots = 8;        // allocate() prefetches so many ahead ...
-  static constexpr std::uint32_t prefetch_bytes_max = 256;  // ... and so much of each
+  static_assert(sizeof(Shelf) == cache_line_bytes);
+  static_assert(SizeClasses::magazine_slots_max == Magazine::slots_max);
+  static constexpr std::uint32_t prefetch_slots = 8;            // allocate() prefetches so many ahead ...
+  static constexpr std::uint32_t prefetch_bytes_max = 256;      // ... and so much of each
+  static constexpr std::uint64_t large_bytes_max = 256 * 1024;  // of large retired slots: with more they are sealed
 
-  // The slot leaves the heap's hands.
-  TD_INLINE void hand_out(SizeClass c, Location l, [[maybe_unused]] std::uint64_t item_bytes) noexcept {
-    std::atomic<std::uint64_t>& allocated = classes_[c].allocated;
-    allocated.store(allocated.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    Item* const item = heap_.at(l);
-    unpoison_memory(item, item_bytes);
-    item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::filling)),
-                           std::memory_order_relaxed);
+  std::uint32_t retired_slots(const Shelf& shelf) const noexcept {
+    return shelf.waiting + (shelf.taking != &catcher_ ? shelf.magazine_slots - shelf.taking->left : 0);
+  }
+  bool has_unsealed() const noexcept { return !unsealed_.is_empty() || large_ != nullptr || chain_.has_open(); }
+  static void count_allocated(Shelf& shelf, std::uint64_t slots) noexcept {
+    shelf.allocated.store(shelf.allocated.load(std::memory_order_relaxed) + slots, std::memory_order_relaxed);
   }
 
   Heap& heap_;
@@ -66,22 +80,49 @@ class Heap::Cache {
   std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in others
   std::uint32_t scavenges_skipped_ = 0;
   std::uint32_t reclaims_since_seal_ = 0;
-  RetiredList retired_;
-  std::unique_ptr<Location[]> storage_;
-  Slots classes_[256];  // by SizeClass; the last is huge_class
+  std::uint64_t sealed_bytes_ = 0;  // in the shelves' queues
+  ClassSet unsealed_, sealed_;      // the classes with a magazine that takes, with a queue that is not empty
+  MagazineSupply supply_;
+  MagazineQueue sealed_large_;
+  RetiredChain chain_;
+  Magazine* large_ = nullptr;  // of retired large slots, not sealed: `left` counts them, `bytes` too
+  Magazine nothing_;           // never has a slot
+  Magazine catcher_;           // has one place: a push into it is completed by retire_slow()
+  Shelf shelves_[256];         // by SizeClass; the last is huge_class
 };
+
+// The slot leaves the heap's hands.
+TD_INLINE void Heap::hand_out(Location l, [[maybe_unused]] std::uint64_t item_bytes) noexcept {
+  Item* const item = at(l);
+  unpoison_memory(item, item_bytes);
+  item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::filling)),
+                         std::memory_order_relaxed);
+}
 
 TD_INLINE Location Heap::allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept {
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
-  Cache::Slots& slots = cache.classes_[c];
-  if (TD_UNLIKELY(slots.count == 0)) return allocate_slow(cache, c, item_bytes);
-  const Location l = slots.ready[--slots.count];
-  // Storage begins with as many spare places, so no end needs a branch.
-  const char* const ahead = at(slots.ready[static_cast<std::int64_t>(slots.count) - Cache::prefetch_slots])->bytes();
-  const std::uint32_t end = std::min(classes_[c].slot_bytes, Cache::prefetch_bytes_max);
+  const Cache::Shelf& shelf = cache.shelves_[c];
+  Magazine* const m = shelf.giving;
+  if (TD_UNLIKELY(m->left == 0)) return allocate_slow(cache, c, item_bytes);
+  const std::uint32_t left = --m->left;
+  const Location l = m->slots[left];
+  const char* const ahead = at(m->slots[left > Cache::prefetch_slots ? left - Cache::prefetch_slots : 0])->bytes();
+  const std::uint32_t end = std::min(shelf.slot_bytes, Cache::prefetch_bytes_max);
   for (std::uint32_t b = 0; b < end; b += cache_line_bytes) prefetch_write(ahead + b);
-  cache.hand_out(c, l, item_bytes);
+  hand_out(l, item_bytes);
   return l;
+}
+
+TD_INLINE std::uint64_t Heap::retire(Cache& cache, Location l) noexcept {
+  TD_DEBUG_ASSERT(cache.lock_.is_locked());
+  TD_DEBUG_ASSERT(Item::state_of(at(l)->state_word.load(std::memory_order_relaxed)) == ItemState::dead);
+  const SizeClass c = class_of(l);
+  const Cache::Shelf& shelf = cache.shelves_[c];
+  Magazine* const m = shelf.taking;
+  const std::uint32_t left = --m->left;
+  m->slots[left] = l;
+  if (TD_UNLIKELY(left == 0)) return retire_slow(cache, c);
+  return shelf.slot_bytes;
 }
 
 template <class F>
@@ -89,7 +130,7 @@ std::uint32_t Heap::visit_slots(PageId page, std::uint32_t first, std::uint32_t 
   const std::uint16_t t = table_.tag(page);
   const auto visit = [&](Location l) {
     Item* const item = at(l);
-    if (Item::state_of(item->state_acquire()) == ItemState::live) f(l, item);
+    if (Item::state_of(settled_state(item)) == ItemState::live) f(l, item);
   };
   switch (tag::state_of(t)) {
     case PageState::open:

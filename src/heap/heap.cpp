@@ -1,4 +1,4 @@
-// Allocation and freeing. Moves between classes: heap_moves.cpp; CLOCK: heap_clock.cpp.
+// Allocation. Retired slots: heap_retire.cpp; moves between classes: heap_moves.cpp; CLOCK: heap_clock.cpp.
 #include "heap/heap.hpp"
 
 #include <algorithm>
@@ -34,36 +34,55 @@ Heap::~Heap() {
 
 Location Heap::allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept {
   if (c == huge_class) return allocate_huge(cache, item_bytes);
-  Cache::Slots& slots = cache.classes_[c];
-  const bool cached = classes_[c].cache_slots != 0;
+  const Cache::Shelf& shelf = cache.shelves_[c];
   const auto try_once = [&]() noexcept {
-    Location l = no_location;
-    if (!cached) {
-      pages_[c].take({&l, 1});
-    } else if (refill(cache, c)) {
-      l = slots.ready[--slots.count];
-    }
-    return l;
+    // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
+    if (shelf.giving->left == 0 && !load_safe(cache, c)) return take_from_pages(cache, c);
+    return shelf.giving->slots[--shelf.giving->left];
   };
-  // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
-  while (cached && slots.count == 0 && reclaim_sealed(cache, 1) != 0) {
-  }
   Location l = try_once();
   if (l == no_location && reclaim_sealed(cache) != 0) l = try_once();
   while (l == no_location && add_page(c)) l = try_once();  // others may take all of a new page
   if (l == no_location && scavenge(cache, c)) l = try_once();
-  if (l != no_location) cache.hand_out(c, l, item_bytes);
+  if (l != no_location) hand_out(l, item_bytes);
   return l;
 }
 
-bool Heap::refill(Cache& cache, SizeClass c) noexcept {
-  Cache::Slots& slots = cache.classes_[c];
-  if (slots.count != 0) return true;  // what was reclaimed
-  slots.count = pages_[c].take({slots.ready, classes_[c].chunk_slots});
-  for (std::uint32_t i = 0; i < std::min(slots.count, Cache::prefetch_slots); ++i) {
-    prefetch_write(at(slots.ready[slots.count - 1 - i]));
+// Fills the magazine that gives, and takes a slot from it; only that slot if there is no magazine. REQUIRES: it is
+// empty.
+Location Heap::take_from_pages(Cache& cache, SizeClass c) noexcept {
+  Cache::Shelf& shelf = cache.shelves_[c];
+  Magazine* const m = own_giving(cache, c);
+  if (m == nullptr) {
+    Location l = no_location;
+    Cache::count_allocated(shelf, pages_[c].take({&l, 1}));
+    return l;
   }
-  return slots.count != 0;
+  m->left = pages_[c].take({m->slots, shelf.magazine_slots});
+  if (m->left == 0) return no_location;
+  set_giving(cache, c, m);
+  return m->slots[--m->left];
+}
+
+void Heap::set_giving(Cache& cache, SizeClass c, Magazine* m) noexcept {
+  Cache::Shelf& shelf = cache.shelves_[c];
+  if (shelf.giving != m && shelf.giving != &cache.nothing_) cache.supply_.put(shelf.giving);
+  shelf.giving = m;
+  Cache::count_allocated(shelf, m->left);
+  for (std::uint32_t i = 0; i < std::min(m->left, Cache::prefetch_slots); ++i) {
+    prefetch_write(at(m->slots[m->left - 1 - i]));
+  }
+}
+
+// The class's magazine to take from, which may have slots, or nullptr: it has none, and there is none to be had.
+Magazine* Heap::own_giving(Cache& cache, SizeClass c) noexcept {
+  Cache::Shelf& shelf = cache.shelves_[c];
+  if (shelf.magazine_slots == 0) return nullptr;
+  if (shelf.giving != &cache.nothing_) return shelf.giving;
+  Magazine* const m = cache.supply_.take();
+  if (m == nullptr) return nullptr;
+  m->left = 0;
+  return shelf.giving = m;
 }
 
 bool Heap::add_page(SizeClass c) noexcept {
@@ -91,7 +110,8 @@ Location Heap::allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept {
   info.run_pages = pages;
   info.huge_value_bytes = 0;
   const Location l = page_location(first);
-  cache.hand_out(huge_class, l, item_bytes);
+  Cache::count_allocated(cache.shelves_[huge_class], 1);
+  hand_out(l, item_bytes);
   for (PageId p = first + 1; p < first + pages; ++p) table_.set_tag(p, PageState::huge_body, huge_class);
   table_.set_tag(first, PageState::huge_head, huge_class);
   pages_[index_of(huge_class)].link(first);
@@ -112,7 +132,7 @@ void Heap::free_huge(Location l) noexcept {
 bool Heap::scavenge(Cache& cache, SizeClass c) noexcept {
   // When no batch has ended since the last look, little can have changed: look again only now and then.
   constexpr std::uint32_t calls_between_looks = 8;
-  if (cache.retired_.has_open()) seal(cache);
+  seal_all(cache);
   const std::uint64_t safe = epochs_.safe_stamp();
   if (safe == cache.scavenged_at_ && ++cache.scavenges_skipped_ < calls_between_looks) return false;
   cache.scavenged_at_ = safe;
@@ -122,8 +142,7 @@ bool Heap::scavenge(Cache& cache, SizeClass c) noexcept {
   if (!list.owns_lock()) return false;
   for (Cache* other = caches_; other != nullptr; other = other->next_) {
     if (other == &cache || !other->lock_.try_lock()) continue;
-    if (other->retired_.has_open()) seal(*other);
-    reclaim_sealed(*other);
+    reclaim_all(*other);
     if (c != huge_class) spill(*other, c, 0);
     other->lock_.unlock();
   }
@@ -146,122 +165,29 @@ void Heap::release(Cache& cache, Location l) noexcept {
 }
 
 void Heap::put_free(Cache& cache, SizeClass c, Location l) noexcept {
-  const SlotShape& shape = classes_[c];
-  poison_slot(l, shape.slot_bytes);
-  if (shape.cache_slots == 0 || tag::state_of(table_.tag(page_of(l))) != PageState::open) {
+  Cache::Shelf& shelf = cache.shelves_[c];
+  poison_slot(l, shelf.slot_bytes);
+  Magazine* const m = tag::state_of(table_.tag(page_of(l))) == PageState::open ? own_giving(cache, c) : nullptr;
+  if (m == nullptr) {
     pages_[c].put({&l, 1});
     return;
   }
-  Cache::Slots& slots = cache.classes_[c];
-  if (slots.count == shape.cache_slots) spill(cache, c, shape.chunk_slots);
-  slots.ready[slots.count++] = l;
+  if (m->left == shelf.magazine_slots) spill(cache, c, shelf.magazine_slots / 2);
+  m->slots[m->left++] = l;
+  Cache::count_allocated(shelf, 1);
 }
 
 void Heap::spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept {
-  Cache::Slots& slots = cache.classes_[c];
-  if (slots.count <= keep) return;
-  pages_[c].put(
-      {slots.ready, slots.count - keep});  // the ones freed first: what was freed last is in the processor's cache
-  std::copy(slots.ready + slots.count - keep, slots.ready + slots.count, slots.ready);
-  slots.count = keep;
+  Magazine* const m = cache.shelves_[c].giving;
+  if (m->left <= keep) return;
+  const std::uint32_t gone = m->left - keep;
+  pages_[c].put({m->slots, gone});  // the ones freed first: what was freed last is in the processor's cache
+  std::copy(m->slots + gone, m->slots + m->left, m->slots);
+  m->left = keep;
 }
 
 std::uint64_t Heap::slot_bytes_at(SizeClass c, Location l) const noexcept {
   return c == huge_class ? table_.info(page_of(l)).run_pages * page_bytes : classes_[c].slot_bytes;
-}
-
-std::uint64_t Heap::retire(Cache& cache, Location l) noexcept {
-  TD_DEBUG_ASSERT(cache.lock_.is_locked());
-  Item* const item = at(l);
-  TD_DEBUG_ASSERT(Item::state_of(item->state_word.load(std::memory_order_relaxed)) == ItemState::dead);
-  const SizeClass c = class_of(l);
-  if (TD_UNLIKELY(c == huge_class)) {
-    // Out of sight of sweeps and visits before the stamp, so that whoever still looks at it entered its epoch before.
-    pages_[index_of(c)].unlink(page_of(l));
-    table_.set_tag(page_of(l), PageState::huge_body, huge_class);
-  }
-  const std::uint64_t bytes = slot_bytes_at(c, l);
-  cache.retired_.push(l, item, bytes);
-  ++cache.classes_[c].retired;
-  if (TD_UNLIKELY(cache.retired_.is_full())) seal(cache);
-  return bytes;
-}
-
-void Heap::seal(Cache& cache) noexcept {
-  cache.reclaims_since_seal_ = 0;
-  const std::uint64_t bytes = cache.retired_.seal(epochs_.retire_stamp());
-  retired_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-}
-
-std::size_t Heap::reclaim(Cache& cache) noexcept {
-  // A stamp is an increment that all workers share, so a few slots wait for company.
-  constexpr std::uint32_t reclaims_before_seal = 16;
-  TD_DEBUG_ASSERT(cache.lock_.is_locked());
-  if (cache.retired_.has_open() && ++cache.reclaims_since_seal_ >= reclaims_before_seal) seal(cache);
-  return reclaim_sealed(cache);
-}
-
-std::size_t Heap::reclaim_all(Cache& cache) noexcept {
-  TD_DEBUG_ASSERT(cache.lock_.is_locked());
-  if (cache.retired_.has_open()) seal(cache);
-  return reclaim_sealed(cache);
-}
-
-void Heap::reclaim_caches() noexcept {
-  const std::lock_guard list(caches_mutex_);
-  for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
-    const Cache::Lock lock(*cache);
-    reclaim_all(*cache);
-  }
-}
-
-std::size_t Heap::reclaim_sealed(Cache& cache, std::size_t slots_wanted) noexcept {
-  RetiredList& retired = cache.retired_;
-  const std::uint64_t oldest = retired.oldest_stamp();
-  if (oldest == RetiredList::no_stamp) return 0;
-  if (oldest >= cache.safe_seen_) {
-    cache.safe_seen_ = epochs_.safe_stamp();
-#if defined(TANDEM_CANARY)
-    if (canary_bites("early_reuse")) ++cache.safe_seen_;
-#endif
-    if (oldest >= cache.safe_seen_) return 0;
-  }
-  // Slots of pinned pages are retired anew, with a stamp that is not safe yet: the loops end.
-  const std::uint64_t safe = cache.safe_seen_;
-  std::size_t freed = 0;
-  while (RetiredList::Chunk* const chunk = retired.pop(safe)) {
-    retired_bytes_.fetch_sub(chunk->bytes, std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < chunk->count; ++i) freed += free_or_defer(cache, chunk->slots[i]) ? 1u : 0u;
-    retired.recycle(chunk);
-    if (freed >= slots_wanted) return freed;
-  }
-  const RetiredList::Chain chain = retired.pop_chain(safe);
-  retired_bytes_.fetch_sub(chain.bytes, std::memory_order_relaxed);
-  for (Location l = chain.head; l != no_location;) {
-    const Location next = RetiredList::next_in_chain(at(l));
-    freed += free_or_defer(cache, l) ? 1u : 0u;
-    l = next;
-  }
-  return freed;
-}
-
-// REQUIRES: the epoch of l is over, so that whoever needed a pin has made it.
-bool Heap::free_or_defer(Cache& cache, Location l) noexcept {
-  const SizeClass c = class_of(l);
-  // Acquire: what was read through pins that are gone was read before the slot's reuse.
-  if (TD_UNLIKELY(pins_.load(std::memory_order_acquire) != 0) &&
-      table_.info(page_of(l)).pins.load(std::memory_order_acquire) != 0) {
-    cache.retired_.push(l, at(l), slot_bytes_at(c, l));
-    if (cache.retired_.is_full()) seal(cache);
-    return false;
-  }
-  --cache.classes_[c].retired;
-  if (c == huge_class) {
-    free_huge(l);
-  } else {
-    put_free(cache, c, l);
-  }
-  return true;
 }
 
 void Heap::pin(Location l) noexcept {
@@ -292,7 +218,7 @@ Item* Heap::format(Location l, std::string_view key, std::uint32_t client_flags,
   }
   // The slot may be larger than what it was allocated for, and the item may use that.
   unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
-  item->fixed_word = fixed;
+  item->set_fixed(fixed);
   std::uint64_t state = word::State::put(0, static_cast<std::uint64_t>(ItemState::filling));
   state = word::AccessS::put(state, now_s);
   item->state_word.store(word::ExpiryS::put(state, expiry_s), std::memory_order_relaxed);
@@ -306,7 +232,7 @@ std::uint64_t Heap::huge_value_bytes(const Item* item) const noexcept {
 }
 
 std::uint64_t Heap::slots_at_hand(const Cache& cache, SizeClass c) const noexcept {
-  return c == huge_class ? 0 : cache.classes_[c].count + pages_[c].slots_free();
+  return c == huge_class ? 0 : cache.shelves_[c].giving->left + pages_[c].slots_free();
 }
 
 ClassStats Heap::class_stats(SizeClass c) const {
@@ -318,8 +244,8 @@ ClassStats Heap::class_stats(SizeClass c) const {
     const std::lock_guard list(caches_mutex_);
     for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
       const Cache::Lock lock(*cache);
-      cached += cache->classes_[c].count;
-      retired += cache->classes_[c].retired;
+      cached += cache->shelves_[c].giving->left;
+      retired += cache->retired_slots(cache->shelves_[c]);
     }
   }
   const ClassPages::Totals totals = pages_[i].totals();

@@ -25,11 +25,11 @@
 #include "base/memory_budget.hpp"
 #include "heap/class_pages.hpp"
 #include "heap/item.hpp"
+#include "heap/magazine.hpp"
 #include "heap/page.hpp"
 #include "heap/page_pool.hpp"
 #include "heap/poison.hpp"
 #include "heap/probation.hpp"
-#include "heap/retired_list.hpp"
 #include "heap/size_classes.hpp"
 
 namespace tandem {
@@ -91,14 +91,15 @@ class Heap {
 
   // --- one per worker or session ---
 
-  // Free slots of every class in chunks, and what this worker retired. Owned by one thread; the page mover may reach
-  // in, so a caller holds the cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock
+  // Magazines of free slots, and of slots that this worker retired. Owned by one thread; the page mover may reach in,
+  // so a caller holds the cache's lock (uncontended: one exchange) while it allocates or retires: `Cache::Lock
   // guard(cache)` once per strip.
   class Cache;
 
-  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. Takes a chunk from the
-  // class's pages, a new page from the budget, or what this cache retired and is safe by now. Never blocks on readers.
-  // Prefetches the next slot it will hand out. REQUIRES: the cache is locked; item_bytes <= item_bytes_max.
+  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. From the class's magazine;
+  // that is replaced by what this cache retired and is safe by now, or filled from the class's pages or with a new page
+  // of the budget. Never blocks on readers. Prefetches slots that it will hand out soon. REQUIRES: the cache is locked;
+  // item_bytes <= item_bytes_max.
   Location allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
@@ -108,13 +109,14 @@ class Heap {
   // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
   // batch.
   std::size_t reclaim(Cache& cache) noexcept;
-  // The same at once: retired slots are stamped a chunk (57 slots or 256 KiB) at a time, a last few after some calls of
-  // reclaim(); this stamps them now. For a caller that has run out of memory; called again when the batches in flight
-  // have ended, it has all that was retired.
+  // The same at once: retired slots are stamped a magazine at a time (57 slots, or 16 KiB of them; large ones 256 KiB),
+  // a last few after some calls of reclaim(); this stamps them now. For a caller that has run out of memory; called
+  // again when the batches in flight have ended, it has all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
   // The same for all caches, whose owners may be idle. REQUIRES: no cache is locked by the caller.
   void reclaim_caches() noexcept;
-  // Of all caches: waiting for their epoch. Counted a chunk (at most 256 KiB, or one huge item) at a time.
+  // Of all caches: waiting for their epoch. Counted a magazine (at most 256 KiB, or one huge item) at a
+  // time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
   // caches). A hint, to evict ahead.
@@ -235,14 +237,17 @@ class Heap {
   // Where pages, counters and caches of a class lie: huge items have the last place.
   std::uint32_t index_of(SizeClass c) const noexcept { return c == huge_class ? classes_.count() : c; }
 
+  // --- allocation: heap.cpp
+  void hand_out(Location l, std::uint64_t item_bytes) noexcept;
   Location allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   Location allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept;
-  bool refill(Cache& cache, SizeClass c) noexcept;
+  Location take_from_pages(Cache& cache, SizeClass c) noexcept;
+  void set_giving(Cache& cache, SizeClass c, Magazine* m) noexcept;
+  Magazine* own_giving(Cache& cache, SizeClass c) noexcept;
   bool add_page(SizeClass c) noexcept;
   void adopt(PageId page, SizeClass c, bool moved) noexcept;
   // Takes what is free or safe out of other caches; false when nothing can have changed since this cache's last try.
   bool scavenge(Cache& cache, SizeClass c) noexcept;
-
   void put_free(Cache& cache, SizeClass c, Location l) noexcept;
   void free_huge(Location l) noexcept;
   std::uint64_t slot_bytes_at(SizeClass c, Location l) const noexcept;
@@ -250,9 +255,23 @@ class Heap {
   void poison_slot(Location l, std::uint32_t bytes) const noexcept {
     poison_memory(at(l)->bytes() + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }
-  void seal(Cache& cache) noexcept;
-  // Frees sealed slots whose epoch is over, until it has freed `slots_wanted`, a chunk at a time. Returns how many.
-  std::size_t reclaim_sealed(Cache& cache, std::size_t slots_wanted = std::numeric_limits<std::size_t>::max()) noexcept;
+
+  // --- retiring: heap_retire.cpp
+  std::uint64_t retire_slow(Cache& cache, SizeClass c) noexcept;
+  void complete_push(Cache& cache, SizeClass c) noexcept;
+  void retire_again(Cache& cache, SizeClass c, Location l) noexcept;
+  void push_large(Cache& cache, SizeClass c, Location l) noexcept;
+  void push_chained(Cache& cache, SizeClass c, Location l) noexcept;
+  void seal_taking(Cache& cache, SizeClass c, std::uint64_t stamp) noexcept;
+  void seal_large(Cache& cache, std::uint64_t stamp) noexcept;
+  void seal_all(Cache& cache) noexcept;
+  std::uint64_t safe_stamp(Cache& cache, std::uint64_t stamp) noexcept;
+  static std::uint64_t oldest_stamp(const Cache& cache) noexcept;
+  Magazine* pop_safe(Cache& cache, SizeClass c, std::uint64_t safe) noexcept;
+  std::uint32_t make_free(Cache& cache, SizeClass c, Magazine* m) noexcept;
+  bool load_safe(Cache& cache, SizeClass c) noexcept;
+  void give_oldest_away(Cache& cache) noexcept;
+  std::size_t reclaim_sealed(Cache& cache) noexcept;
   bool free_or_defer(Cache& cache, Location l) noexcept;
   void spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept;
   void take_out(Cache& cache, SizeClass c, PageId page) noexcept;
@@ -260,7 +279,7 @@ class Heap {
   std::uint64_t count_allocations(SizeClass c, bool fade) noexcept;  // REQUIRES: caches_mutex_
 
   void attach(Cache& cache) noexcept;
-  void adopt_retired(Cache& to, RetiredList& from) noexcept;
+  void adopt_retired(Cache& to, Cache& from) noexcept;
   void detach(Cache& cache) noexcept;
 
   std::uint64_t huge_value_bytes(const Item* item) const noexcept;

@@ -265,7 +265,7 @@ void BM_free_slots_in_lists(benchmark::State& state) {
       const std::lock_guard lock(mutex);
       for (std::size_t k = i; k < std::min(i + 64, f.freed.size()); ++k) {
         Location& head = heads[page_of(f.freed[k])];
-        table.item(f.freed[k])->fixed_word = std::exchange(head, f.freed[k]);
+        table.item(f.freed[k])->set_fixed(std::exchange(head, f.freed[k]));
       }
     }
     for (PageId p = 1; p < table.page_limit;) {
@@ -277,7 +277,7 @@ void BM_free_slots_in_lists(benchmark::State& state) {
           continue;
         }
         chunk[n++] = heads[p];
-        heads[p] = static_cast<Location>(table.item(heads[p])->fixed_word);
+        heads[p] = static_cast<Location>(table.item(heads[p])->fixed());
       }
       write_headers(table, chunk.data(), n);
     }

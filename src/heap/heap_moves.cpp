@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 
 namespace tandem {
 
@@ -17,7 +18,7 @@ std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
   Counters& counters = counters_[index_of(c)];
   std::uint64_t allocated = counters.allocated_by_gone;
   for (const Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
-    allocated += cache->classes_[c].allocated.load(std::memory_order_relaxed);
+    allocated += cache->shelves_[c].allocated.load(std::memory_order_relaxed);
   }
   const std::uint64_t since = allocated - counters.allocated_seen;
   if (!fade) return counters.allocated_lately + since;
@@ -101,7 +102,8 @@ bool Heap::close_page(PageId page) noexcept {
   const SlotShape& shape = classes_[c];
   for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
     const std::uint64_t state = at(shape.location(page, slot))->state_word.load(std::memory_order_relaxed);
-    if (Item::state_of(state) == ItemState::filling) {
+    // One that is rewritten in place is an item like others, which is evicted when it is live again.
+    if (Item::state_of(state) == ItemState::filling && !is_rewriting(state)) {
       pages_[c].reopen(page);
       return false;
     }
@@ -109,13 +111,14 @@ bool Heap::close_page(PageId page) noexcept {
   return true;
 }
 
+// Only of the magazine that gives: retired slots are looked at when they become free (make_free).
 void Heap::take_out(Cache& cache, SizeClass c, PageId page) noexcept {
-  Cache::Slots& slots = cache.classes_[c];
-  Location* const end = slots.ready + slots.count;
-  Location* const gone = std::partition(slots.ready, end, [page](Location l) { return page_of(l) != page; });
+  Magazine* const m = cache.shelves_[c].giving;
+  Location* const end = m->slots + m->left;
+  Location* const gone = std::partition(m->slots, end, [page](Location l) { return page_of(l) != page; });
   if (gone == end) return;
   pages_[c].put({gone, end});
-  slots.count = static_cast<std::uint32_t>(gone - slots.ready);
+  m->left = static_cast<std::uint32_t>(gone - m->slots);
 }
 
 void Heap::for_each_live(PageId page, const std::function<void(Location)>& f) const {
@@ -131,8 +134,7 @@ bool Heap::finish_page(PageId page, SizeClass to) noexcept {
       const std::lock_guard list(caches_mutex_);
       for (Cache* cache = caches_; cache != nullptr; cache = cache->next_) {
         const Cache::Lock lock(*cache);
-        if (cache->retired_.has_open()) seal(*cache);
-        reclaim_sealed(*cache);
+        reclaim_all(*cache);
       }
     }
     if (!pages_[c].is_empty(page)) return false;

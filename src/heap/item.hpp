@@ -1,8 +1,8 @@
 // An item: 16-byte header, optional client flags, key, value. The same bytes in host memory and in a device's memory.
 //
-// Memory orders: `state_word` is the only field that changes while an item is live. A writer fills everything else
-// while the state is `filling`, then stores `live` with release; a reader loads the word with acquire and may then read
-// all the rest.
+// Memory orders: a writer fills an item while its state is `filling`, then stores `live` with release; a reader loads
+// the word with acquire and may then read all the rest. Of a live item the state word's marks change, and a set may
+// rewrite CAS id and value in place (item_rewrite.hpp): readers of these validate what they read.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -31,15 +31,17 @@ struct BitField {
   }
 };
 
+// filling: not published yet, or, with the mark `fetched`, locked by a thread that rewrites it (item_rewrite.hpp).
 enum class ItemState : std::uint8_t { free = 0, filling = 1, live = 2, dead = 3 };
 
 // state_word, atomic:
 //   |63       expiry_s       32|31 cas_high 21|20 access_s 6|5 win|4 stale|3 fetched|2 accessed|1 state 0|
-//   state: live -> dead is final until the slot is free, and only the holder of the key's stripe makes it.
+//   state: live -> dead is final until the slot is free, and only the holder of the key's stripe makes it. live ->
+//   filling -> live: rewritten in place.
 //   accessed: CLOCK's bit. fetched: memcached's "hit before". stale, win: the meta protocol's.
 //   access_s: the second of the last access modulo 2^15 (refreshed only when it is older than 60 s, as memcached does:
 //   hits stay reads). expiry_s: second of the store's clock at which the item expires; 0 never.
-// fixed_word, immutable while live:
+// fixed_word, of which only cas_low changes while live (rewriting in place):
 //   |63     cas_low     31|30 binary_key|29 huge|28 has_flags|27 value_bytes 8|7 key_bytes 0|
 //   has_flags: 4 bytes of client flags lie between header and key.
 //   huge: the item owns a run of whole pages; its value length is in the first page's PageInfo and value_bytes is 0.
@@ -71,21 +73,24 @@ inline constexpr std::uint64_t cas_limit = (std::uint64_t{1} << cas_bits) - 1;
 
 struct Item {
   std::atomic<std::uint64_t> state_word;
-  std::uint64_t fixed_word;
+  std::atomic<std::uint64_t> fixed_word;
 
   static ItemState state_of(std::uint64_t w) noexcept { return static_cast<ItemState>(word::State::get(w)); }
   static std::uint32_t expiry_of(std::uint64_t w) noexcept { return static_cast<std::uint32_t>(word::ExpiryS::get(w)); }
   TD_INLINE std::uint64_t state_acquire() const noexcept { return state_word.load(std::memory_order_acquire); }
+  TD_INLINE std::uint64_t fixed() const noexcept { return fixed_word.load(std::memory_order_relaxed); }
+  // Of an item that is not published.
+  TD_INLINE void set_fixed(std::uint64_t w) noexcept { fixed_word.store(w, std::memory_order_relaxed); }
 
   TD_INLINE std::uint32_t key_bytes() const noexcept {
-    return static_cast<std::uint32_t>(word::KeyBytes::get(fixed_word));
+    return static_cast<std::uint32_t>(word::KeyBytes::get(fixed()));
   }
-  TD_INLINE bool has_flags() const noexcept { return word::HasFlags::get(fixed_word) != 0; }
-  TD_INLINE bool is_huge() const noexcept { return word::Huge::get(fixed_word) != 0; }
-  TD_INLINE bool binary_key() const noexcept { return word::BinaryKey::get(fixed_word) != 0; }
+  TD_INLINE bool has_flags() const noexcept { return word::HasFlags::get(fixed()) != 0; }
+  TD_INLINE bool is_huge() const noexcept { return word::Huge::get(fixed()) != 0; }
+  TD_INLINE bool binary_key() const noexcept { return word::BinaryKey::get(fixed()) != 0; }
   // Bytes of the value of an item that is not huge; Heap::value_bytes() knows both kinds.
   TD_INLINE std::uint32_t small_value_bytes() const noexcept {
-    return static_cast<std::uint32_t>(word::ValueBytes::get(fixed_word));
+    return static_cast<std::uint32_t>(word::ValueBytes::get(fixed()));
   }
   TD_INLINE std::uint32_t key_offset() const noexcept { return has_flags() ? 20 : 16; }
   TD_INLINE const char* bytes() const noexcept { return reinterpret_cast<const char*>(this); }
@@ -102,10 +107,12 @@ struct Item {
     if (has_flags()) std::memcpy(&f, bytes() + 16, sizeof f);
     return f;
   }
-  // The CAS id, given the state word that the caller read.
-  TD_INLINE std::uint64_t cas(std::uint64_t state) const noexcept {
-    return word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed_word);
+  TD_INLINE static std::uint64_t cas_of(std::uint64_t state, std::uint64_t fixed) noexcept {
+    return word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed);
   }
+  // The CAS id, given the state word that the caller read: of an item that is not rewritten meanwhile (one that is not
+  // published, or whose lock the caller holds); else item_rewrite.hpp has both words of one version.
+  TD_INLINE std::uint64_t cas(std::uint64_t state) const noexcept { return cas_of(state, fixed()); }
   // Bytes of header, flags, key and value together.
   static constexpr std::uint64_t total_bytes(std::uint32_t client_flags, std::uint64_t key_bytes,
                                              std::uint64_t value_bytes) noexcept {

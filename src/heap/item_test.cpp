@@ -39,7 +39,7 @@ TEST(Item, CasSurvivesTheSplit) {
   Item item{};
   for (const std::uint64_t cas :
        {std::uint64_t{0}, std::uint64_t{1}, word::CasLow::limit, word::CasLow::limit + 1, cas_limit}) {
-    item.fixed_word = word::CasLow::put(word::KeyBytes::put(0, 17), cas & word::CasLow::limit);
+    item.set_fixed(word::CasLow::put(word::KeyBytes::put(0, 17), cas & word::CasLow::limit));
     const std::uint64_t state = word::CasHigh::put(word::ExpiryS::put(0, 99), cas >> word::CasLow::width);
     EXPECT_EQ(item.cas(state), cas);
     EXPECT_EQ(item.key_bytes(), 17u);
@@ -50,13 +50,13 @@ TEST(Item, CasSurvivesTheSplit) {
 TEST(Item, LayoutWithAndWithoutFlags) {
   alignas(granule_bytes) char bytes[64] = {};
   Item* item = reinterpret_cast<Item*>(bytes);
-  item->fixed_word = word::ValueBytes::put(word::KeyBytes::put(0, 3), 5);
+  item->set_fixed(word::ValueBytes::put(word::KeyBytes::put(0, 3), 5));
   std::memcpy(bytes + 16, "keyvalue", 8);
   EXPECT_EQ(item->key(), "key");
   EXPECT_EQ(std::string_view(item->value(), item->small_value_bytes()), "value");
   EXPECT_EQ(item->client_flags(), 0u);
 
-  item->fixed_word = word::HasFlags::put(item->fixed_word, 1);
+  item->set_fixed(word::HasFlags::put(item->fixed(), 1));
   const std::uint32_t flags = 0xfedcba98;
   std::memcpy(bytes + 16, &flags, sizeof flags);
   std::memcpy(bytes + 20, "keyvalue", 8);

@@ -170,7 +170,8 @@ void MemoryFile::judge(const FileHeader& wanted) {
   } else if (size < header_bytes) {
     notice_ = "is cut short";
   } else if (h.version != wanted.version) {
-    notice_ = "is of another version";
+    notice_ = "was written by another version of Tandem (format " + std::to_string(h.version) + "; this one has " +
+              std::to_string(wanted.version) + ")";
   } else if (h.layout_hash != XXH3_64bits(bytes, offsetof(FileHeader, layout_hash))) {
     notice_ = "has a damaged header";
   } else if (h.layout_hash != wanted.layout_hash) {
@@ -266,6 +267,21 @@ bool MemoryFile::discard(PageId first, PageId end) const noexcept {
                        static_cast<off_t>(std::uint64_t{end - first} * page_bytes));
   } while (result != 0 && errno == EINTR);
   return result == 0;
+}
+
+RedoRecord* MemoryFile::take_redo() noexcept {
+  const std::lock_guard lock(redo_mutex_);
+  for (std::uint32_t i = 0; i < redo_records; ++i) {
+    if (redo_taken_[i]) continue;
+    redo_taken_[i] = true;
+    return redo() + i;
+  }
+  return nullptr;
+}
+
+void MemoryFile::give_redo(RedoRecord* record) noexcept {
+  const std::lock_guard lock(redo_mutex_);
+  redo_taken_[static_cast<std::size_t>(record - redo())] = false;
 }
 
 int MemoryFile::lost_writes() noexcept {

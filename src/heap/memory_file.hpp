@@ -3,6 +3,7 @@
 //   0         FileHeader: what the file is, its layout, and what a store must remember beside its items
 //   64 KiB    the tags of all pages, 2 bytes each
 //   512 KiB   value bytes of huge items, 8 bytes a page, in the place of their first page
+//   1.5 MiB   redo records of sets in place, one a worker (redo.hpp)
 //   2 MiB     page 1, page 2, ...: sparse, blocks are allocated before pages are used and given back after it
 //
 // All of it is mapped shared: what a thread has stored is in the file, whenever the process is killed. A file that was
@@ -10,15 +11,18 @@
 //
 // Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
 //
-// Thread safety: allocate(), discard(), has() and mark_unreadable() from any thread; `saved()` holds atomics;
-// lost_writes() from one thread at a time; the rest at start and end alone.
+// Thread safety: allocate(), discard(), has(), mark_unreadable(), take_redo() and give_redo() from any thread;
+// `saved()` holds atomics; lost_writes() from one thread at a time; the rest at start and end alone.
 #pragma once
 #include <atomic>
+#include <bitset>
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
 #include "heap/page.hpp"
+#include "heap/redo.hpp"
 #include "heap/size_classes.hpp"
 
 namespace tandem {
@@ -60,7 +64,7 @@ static_assert(FlushCas::width == cas_bits);
 
 struct FileHeader {
   static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
-  static constexpr std::uint32_t version_now = 1;
+  static constexpr std::uint32_t version_now = 2;                 // 2: redo records
   // spoiled: some of it could not be written to the disk; unreadable: or not read from it.
   enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad, unreadable = 0xbadbad };
 
@@ -81,11 +85,13 @@ class MemoryFile {
  public:
   static constexpr std::uint64_t tags_at = 64 << 10;
   static constexpr std::uint64_t huge_value_bytes_at = 512 << 10;
+  static constexpr std::uint64_t redo_at = 1536 << 10;
   static constexpr std::uint64_t pages_at = 2 << 20;
+  static constexpr std::uint32_t redo_records = (pages_at - redo_at) / sizeof(RedoRecord);
   static constexpr PageId page_limit_max = std::uint32_t{1} << (32 - page_shift);
   static_assert(sizeof(FileHeader) <= tags_at &&
                 tags_at + page_limit_max * sizeof(std::uint16_t) <= huge_value_bytes_at &&
-                huge_value_bytes_at + page_limit_max * sizeof(std::uint64_t) <= pages_at);
+                huge_value_bytes_at + page_limit_max * sizeof(std::uint64_t) <= redo_at);
 
   enum class Found : std::uint8_t {
     nothing,   // no file, or an empty one
@@ -113,6 +119,10 @@ class MemoryFile {
   std::uint64_t* huge_value_bytes() const noexcept {
     return reinterpret_cast<std::uint64_t*>(metadata_ + huge_value_bytes_at);
   }
+  RedoRecord* redo() const noexcept { return reinterpret_cast<RedoRecord*>(metadata_ + redo_at); }
+  // A record for a worker of its own, or nullptr if all are taken; and back.
+  RedoRecord* take_redo() noexcept;
+  void give_redo(RedoRecord* record) noexcept;
   // One past the last page that the file has blocks for and whose tag is not that of a free page.
   PageId page_end() const noexcept { return page_end_; }
 
@@ -151,6 +161,8 @@ class MemoryFile {
   std::atomic<std::uint64_t> pages_bytes_ = 0;
   Found found_ = Found::nothing;
   PageId page_end_ = 1;
+  std::mutex redo_mutex_;
+  std::bitset<redo_records> redo_taken_;  // guarded by redo_mutex_
 };
 
 }  // namespace tandem

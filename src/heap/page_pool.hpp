@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/memory_budget.hpp"
@@ -54,6 +55,9 @@ class PagePool {
   // are given back to the file system.
   bool prepare_recovery() noexcept;
   PageId file_page_end() const noexcept { return file_->page_end(); }
+  std::span<RedoRecord, MemoryFile::redo_records> file_redo() const noexcept {
+    return std::span<RedoRecord, MemoryFile::redo_records>(file_->redo(), MemoryFile::redo_records);
+  }
   bool file_allocate(PageId first, PageId end) const noexcept { return file_->allocate(first, end); }
   bool recover_run(PageId first, std::uint32_t pages) noexcept;
   void finish_recovery() noexcept;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 namespace tandem {
@@ -14,6 +15,14 @@ HeapRecovery::HeapRecovery(Heap& heap, const Rules& rules)
       page_end_(std::min(heap.pool_.file_page_end(), table_.page_limit)),
       pages_(page_end_) {
   if (!heap.pool_.prepare_recovery()) throw std::bad_alloc();
+  for (const RedoRecord& record : heap.pool_.file_redo()) {
+    if (record.location.load(std::memory_order_relaxed) != 0) redo_.push_back(&record);
+  }
+  std::sort(redo_.begin(), redo_.end(), [](const RedoRecord* a, const RedoRecord* b) {
+    const std::uint64_t at_a = a->location.load(std::memory_order_relaxed);
+    const std::uint64_t at_b = b->location.load(std::memory_order_relaxed);
+    return at_a != at_b ? at_a < at_b : Item::cas_of(a->state, a->fixed) > Item::cas_of(b->state, b->fixed);
+  });
 }
 
 void HeapRecovery::scan(PageId page) noexcept {
@@ -48,6 +57,32 @@ bool HeapRecovery::make_resident(PageId first, std::uint32_t pages) const noexce
 
 std::uint16_t HeapRecovery::age_of(std::uint64_t state) const noexcept {
   return static_cast<std::uint16_t>((rules_.now_s - word::AccessS::get(state)) & word::AccessS::limit);
+}
+
+std::uint64_t HeapRecovery::finish_rewriting(Item* item, Location l, std::uint64_t bytes_max) noexcept {
+  std::uint64_t state =
+      word::State::put(item->state_word.load(std::memory_order_relaxed), static_cast<std::uint64_t>(ItemState::live));
+  const auto record = std::lower_bound(redo_.begin(), redo_.end(), l, [](const RedoRecord* r, Location at) {
+    return r->location.load(std::memory_order_relaxed) < at;
+  });
+  if (record != redo_.end() && (*record)->location.load(std::memory_order_relaxed) == l) {
+    const RedoRecord& redo = **record;
+    const std::uint64_t value_bytes = word::ValueBytes::get(redo.fixed);
+    if (((redo.fixed ^ item->fixed()) & ~word::CasLow::mask) != 0 || item->is_huge() ||
+        Item::state_of(redo.state) != ItemState::live || value_bytes > rewritten_value_bytes_max ||
+        item->value_offset() + value_bytes > bytes_max) {
+      item->state_word.store(0, std::memory_order_relaxed);
+      return 0;
+    }
+    // A record with a smaller id is of a version before the one that is here, whole.
+    if (Item::cas_of(redo.state, redo.fixed) >= item->cas(state)) {
+      std::memcpy(item->value(), redo.value, value_bytes);
+      item->set_fixed(redo.fixed);
+      state = redo.state;
+    }
+  }
+  item->state_word.store(state, std::memory_order_release);
+  return state;
 }
 
 bool HeapRecovery::is_wanted(const Item* item, std::uint64_t state, std::uint64_t total_bytes,
@@ -88,7 +123,11 @@ void HeapRecovery::scan_slots(PageId page, SizeClass c) noexcept {
       if (slot + ahead_slots < shape.slots_per_page)
         prefetch_read(table_.item(shape.location(page, slot + ahead_slots)));
       Item* const item = table_.item(shape.location(page, slot));
-      const std::uint64_t state = item->state_word.load(std::memory_order_relaxed);
+      std::uint64_t state = item->state_word.load(std::memory_order_relaxed);
+      if (TD_UNLIKELY(is_rewriting(state))) {
+        state = finish_rewriting(item, shape.location(page, slot), shape.slot_bytes);
+        if (state == 0) damaged_.fetch_add(1, std::memory_order_relaxed);
+      }
       const bool live = Item::state_of(state) == ItemState::live;
       if (live && !item->is_huge() &&
           is_wanted(item, state, item->value_offset() + item->small_value_bytes(), shape.slot_bytes)) {
@@ -121,7 +160,12 @@ void HeapRecovery::scan_huge(PageId page) noexcept {
     no_room_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  const std::uint64_t state = item->state_word.load(std::memory_order_relaxed);
+  std::uint64_t state = item->state_word.load(std::memory_order_relaxed);
+  // It was about to be replaced or removed; a huge item's value is never rewritten.
+  if (is_rewriting(state)) {
+    state = word::State::put(state, static_cast<std::uint64_t>(ItemState::live));
+    item->state_word.store(state, std::memory_order_relaxed);
+  }
   if (Item::state_of(state) != ItemState::live) return;
   const std::uint64_t value_bytes = table_.saved_huge_value_bytes[page];
   const std::uint64_t total_bytes = item->value_offset() + value_bytes;
@@ -177,6 +221,7 @@ void HeapRecovery::drop(Location l) {
 }
 
 void HeapRecovery::finish() {
+  for (RedoRecord& record : heap_.pool_.file_redo()) record.clear();
   heap_.pool_.finish_recovery();
   for (PageId p = 1; p < page_end_; ++p) {
     const Page& page = pages_[p];

@@ -3,7 +3,8 @@
 // Two passes over the pages, each by as many threads as there are: scan() checks every page's tag and every item in it,
 // drops what is damaged, expired or flushed, and makes the page's free slots anew; visit() hands out what is left, for
 // the index. In between choose() keeps as many pages as the memory limit has room for, those whose items were used
-// last. What a process was doing when it was killed needs no repair beside this: its slots are not live.
+// last. Of what a process was doing when it was killed only items that it rewrote in place need repair (redo.hpp):
+// scan() writes them again from their records. Other slots that it worked on are not live.
 //
 // The file's bytes are trusted in nothing. A tag, a length or a state that cannot be costs what it describes, and no
 // more.
@@ -68,6 +69,9 @@ class HeapRecovery {
   void scan_huge(PageId page) noexcept;
   bool make_resident(PageId first, std::uint32_t pages) const noexcept;
   std::uint16_t age_of(std::uint64_t state) const noexcept;
+  // Of an item that was locked when the process died: writes it again if a record says so, and makes it live. Returns
+  // its state word; 0: its record cannot be, so its value may be a mix.
+  std::uint64_t finish_rewriting(Item* item, Location l, std::uint64_t bytes_max) noexcept;
   // Whether a live item is to stay; `total_bytes` is its size as it says itself.
   bool is_wanted(const Item* item, std::uint64_t state, std::uint64_t total_bytes, std::uint64_t bytes_max) noexcept;
 
@@ -76,6 +80,7 @@ class HeapRecovery {
   const Rules rules_;
   const PageId page_end_;
   std::vector<Page> pages_;
+  std::vector<const RedoRecord*> redo_;  // those that are valid, by location, then the newest first
   std::mutex mutex_;
   std::vector<Location> gone_;  // guarded by mutex_
   std::atomic<std::uint64_t> items_found_{0}, bytes_found_{0};

@@ -17,8 +17,8 @@ SlotShape shape_of(std::uint32_t slot_bytes) {
   s.slot_granules = slot_bytes / granule_bytes;
   s.slots_per_page = static_cast<std::uint32_t>(page_bytes / slot_bytes);
   s.reciprocal = static_cast<std::uint32_t>(((std::uint64_t{1} << 31) + s.slot_granules - 1) / s.slot_granules);
-  s.chunk_slots = std::clamp(SizeClasses::chunk_bytes_max / slot_bytes, 1u, SizeClasses::chunk_slots_max);
-  s.cache_slots = s.chunk_slots == 1 ? 0 : 2 * s.chunk_slots;
+  const std::uint32_t fit = SizeClasses::magazine_bytes_max / slot_bytes;
+  s.magazine_slots = fit < 2 ? 0 : std::min(fit, SizeClasses::magazine_slots_max);
   return s;
 }
 

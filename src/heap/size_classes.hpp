@@ -17,10 +17,8 @@ struct SlotShape {
   std::uint32_t slot_bytes;
   std::uint32_t slot_granules;
   std::uint32_t slots_per_page;
-  std::uint32_t reciprocal;   // ceil(2^31 / slot_granules): division by multiplication
-  std::uint32_t chunk_slots;  // handed to a cache at once
-  std::uint32_t
-      cache_slots;  // kept by a cache at most; 0: slots so large are not cached, but taken and given back one at a time
+  std::uint32_t reciprocal;      // ceil(2^31 / slot_granules): division by multiplication
+  std::uint32_t magazine_slots;  // in a cache's magazine; 0: slots so large are not cached, but pass one at a time
 
   // The slot that starts `granule` granules into a page. Exact: granule < 2^15, so the error is below 2^-16 < 1 /
   // slot_granules.
@@ -36,8 +34,8 @@ class SizeClasses {
  public:
   static constexpr std::uint32_t classes_max = 192;
   static constexpr std::uint32_t slot_bytes_max = static_cast<std::uint32_t>(page_bytes / 2);
-  static constexpr std::uint32_t chunk_slots_max = 64;
-  static constexpr std::uint32_t chunk_bytes_max = 16 * 1024;
+  static constexpr std::uint32_t magazine_slots_max = 57;  // Magazine::slots_max
+  static constexpr std::uint32_t magazine_bytes_max = 16 * 1024;
 
   // growth_factor > 1 (raised as far as needed to stay within classes_max); sizes from slot_bytes_min to what
   // item_bytes_max needs. Throws std::invalid_argument.

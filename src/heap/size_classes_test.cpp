@@ -26,7 +26,7 @@ TEST(SizeClasses, EveryShapeFitsItsPage) {
       EXPECT_LT(page_bytes - std::uint64_t{s.slots_per_page} * s.slot_bytes,
                 std::uint64_t{s.slots_per_page} * granule_bytes)
           << "a slot of " << s.slot_bytes << " could be larger at no cost";
-      EXPECT_LE(s.chunk_slots * s.slot_bytes, std::max(SizeClasses::chunk_bytes_max, s.slot_bytes));
+      EXPECT_LE(s.magazine_slots * s.slot_bytes, SizeClasses::magazine_bytes_max);
     }
     EXPECT_EQ(previous, SizeClasses::slot_bytes_max);
     EXPECT_LE(classes.count(), SizeClasses::classes_max);

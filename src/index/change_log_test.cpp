@@ -150,7 +150,7 @@ TEST(ChangeLog, EraseAndStateChanges) {
     const TestWorker::Batch batch(worker);
     Index::Guard guard = store.index.lock(f);
     ASSERT_NE(guard.find(std::string_view("k")), nullptr);
-    guard.update_state(word::Win::mask, word::Win::put(0, 1));
+    EXPECT_TRUE(guard.update_state(word::Win::mask, word::Win::put(0, 1)));
   }
   expect_order(log.entries, before);
   ASSERT_EQ(log.entries[0].items.size(), 1u);

@@ -37,7 +37,7 @@ class Elsewhere {
 
   // A record's live item of the key. REQUIRES: the caller is in an epoch, and sees to it that nothing changes meanwhile
   // (Index::find).
-  virtual Item* find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept = 0;
+  virtual Item* find(Fingerprint f, std::string_view key, ItemVersion& seen) const noexcept = 0;
 
   // REQUIRES of the rest: the caller holds the stripe of `f`.
   virtual Found find_locked(Fingerprint f, std::string_view key) const noexcept = 0;

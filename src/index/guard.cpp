@@ -41,17 +41,29 @@ void write_cell(std::uint64_t* cell, Cell now) noexcept {
   ScalarLanes::at(cell).store(now.bits, std::memory_order_release);
 }
 
-bool is_live(const Item* item) noexcept {
-  return Item::state_of(item->state_word.load(std::memory_order_relaxed)) == ItemState::live;
+bool may_be_live(const Item* item) noexcept {
+  const std::uint64_t state = item->state_word.load(std::memory_order_relaxed);
+  return Item::state_of(state) == ItemState::live || is_rewriting(state);
 }
 
-// live (2) -> dead (3) sets one bit; a reader that sets access bits at the same time loses nothing.
-void kill(Item* item) noexcept {
-  item->state_word.fetch_or(word::State::put(0, static_cast<std::uint64_t>(ItemState::dead)),
-                            std::memory_order_release);
+// Before an item is killed: that waits for a thread that rewrites it, and fails if it has been rewritten.
+bool lock_to_kill(Item* item, ItemVersion& version) noexcept {
+#if defined(TANDEM_CANARY)
+  if (canary_bites("blind_kill")) return true;
+#endif
+  return lock_item(item, version);
 }
-static_assert((static_cast<unsigned>(ItemState::live) | static_cast<unsigned>(ItemState::dead)) ==
-              static_cast<unsigned>(ItemState::dead));
+
+// Of a locked item. A plain store: only CLOCK writes the word of a locked one, too, and takes a mark away.
+void kill(Item* item, const ItemVersion& version) noexcept {
+#if defined(TANDEM_CANARY)
+  if (canary_bites("blind_kill")) {
+    item->state_word.fetch_or(static_cast<std::uint64_t>(ItemState::dead), std::memory_order_release);
+    return;
+  }
+#endif
+  unlock_item(item, word::State::put(version.state, static_cast<std::uint64_t>(ItemState::dead)));
+}
 
 // How often a writer that adds keys during a growth looks whether the new table's cells are spoken for: every 64th
 // time, as it takes summing up all counters, but always in a table that some threads together could fill in between.
@@ -78,7 +90,10 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
         if (c.signature() != f_.signature) continue;
         if (item_ == nullptr) {
           Item* const item = index_.heap_.at(c.location());
-          if (!is_live(item) || !is_it(c, item)) continue;
+          if (!may_be_live(item) || !is_it(c, item)) continue;
+          // A thread that rewrites it makes it live again: only a holder of this stripe kills it.
+          version_ = settled_version(item);
+          if (!version_.is_live()) continue;
           item_ = item;
           mine = c;
         } else if (c != mine) {
@@ -100,7 +115,8 @@ Item* Index::Guard::find(std::string_view key, Location candidate) noexcept {
 // At most one item of a key is live: a live one at a location is the key's.
 Item* Index::Guard::find(Location l) noexcept {
   if (TD_UNLIKELY(elsewhere_ != nullptr)) {
-    item_ = is_live(index_.heap_.at(l)) ? index_.heap_.at(l) : nullptr;
+    version_ = settled_version(index_.heap_.at(l));
+    item_ = version_.is_live() ? index_.heap_.at(l) : nullptr;
     record_ = item_ != nullptr ? elsewhere_->find_locked(f_, l) : Elsewhere::no_record;
     return item_;
   }
@@ -115,13 +131,17 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   if (item_ != nullptr) {
     TD_DEBUG_ASSERT(item != item_);
     const ChangeLog::Ticket ticket = reserve();
+    if (TD_UNLIKELY(!lock_to_kill(item_, version_))) {
+      if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+      return Put::changed;
+    }
     // In this order a process that is killed in between leaves the old item or both, and both have been here before an
     // answer: after a restart the larger CAS id stands. Until its cell is written nobody reaches the new one.
 #if defined(TANDEM_CANARY)
-    if (canary_bites("dead_first")) kill(item_);
+    if (canary_bites("dead_first")) kill(item_, version_);
 #endif
     item->state_word.store(live_state, std::memory_order_release);
-    kill(item_);
+    kill(item_, version_);
     for (std::uint64_t* c : cell_) {
       if (c != nullptr) write_cell(c, cell);
     }
@@ -153,10 +173,14 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   return Put::done;
 }
 
-void Index::Guard::erase() noexcept {
+bool Index::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
   const ChangeLog::Ticket ticket = reserve();
-  kill(item_);
+  if (TD_UNLIKELY(!lock_to_kill(item_, version_))) {
+    if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+    return false;
+  }
+  kill(item_, version_);
   if (TD_UNLIKELY(elsewhere_ != nullptr)) elsewhere_->erase(f_, index_.heap_.location_of(item_), record_);
   for (std::uint64_t*& c : cell_) {
     if (c != nullptr) write_cell(c, empty_cell);
@@ -166,6 +190,7 @@ void Index::Guard::erase() noexcept {
   index_.count(-1);
   item_ = nullptr;
   changed_ = true;
+  return true;
 }
 
 // The key's record first: what the device found may have been replaced since.
@@ -176,21 +201,24 @@ Item* Index::Guard::find_elsewhere(std::string_view key, Location candidate) noe
   record_ = found.record;
   clash_ = found.clash;
   Item* const other = heap.at(candidate);
-  if (candidate == no_location || !is_live(other)) return item_;
-  if (!other->has_key(key)) {
-    clash_ = true;
-  } else if (item_ == nullptr) {
-    item_ = other;
+  if (candidate != no_location && Item::state_of(settled_state(other)) == ItemState::live) {
+    if (!other->has_key(key)) {
+      clash_ = true;
+    } else if (item_ == nullptr) {
+      item_ = other;
+    }
   }
+  if (item_ != nullptr) version_ = settled_version(item_);
   return item_;
 }
 
 Index::Put Index::Guard::put_elsewhere(Location now, std::uint64_t live_state) noexcept {
   if (item_ == nullptr && !elsewhere_->has_room_for_key()) return Put::needs_room;
   Item* const item = index_.heap_.at(now);
+  if (TD_UNLIKELY(item_ != nullptr && !lock_to_kill(item_, version_))) return Put::changed;
   item->state_word.store(live_state, std::memory_order_release);
   if (item_ != nullptr) {
-    kill(item_);
+    kill(item_, version_);
   } else {
     index_.count(1);
   }
@@ -200,16 +228,18 @@ Index::Put Index::Guard::put_elsewhere(Location now, std::uint64_t live_state) n
   return Put::done;
 }
 
-void Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
+bool Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
   TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
   const ChangeLog::Ticket ticket = reserve();
-  std::uint64_t seen = item_->state_word.load(std::memory_order_relaxed);
-  while (!item_->state_word.compare_exchange_weak(seen, (seen & ~mask) | bits, std::memory_order_release,
-                                                  std::memory_order_relaxed)) {
+  const bool locked = lock_item(item_, version_);
+  if (TD_LIKELY(locked)) {
+    version_.state = (version_.state & ~mask) | bits;
+    unlock_item(item_, version_.state);
+    changed_ = true;
   }
   if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
-  changed_ = true;
+  return locked;
 }
 
 // Announces a change of the found key's cells, or of the item that they name.

@@ -53,9 +53,9 @@ void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* lo
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
-Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Location candidate) const noexcept {
+Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
   if (const Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
-    return find_elsewhere(*table, f, key, state, candidate);
+    return find_elsewhere(*table, f, key, seen, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   const Phase& p = phase();
   SpinWait waiting;
@@ -70,11 +70,7 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Loc
           const Cell c{ScalarLanes::at(&bucket->cell[std::countr_zero(m)]).load(std::memory_order_acquire)};
           if (c.signature() != f.signature) continue;
           Item* item = heap_.at(c.location());
-          const std::uint64_t seen = item->state_acquire();
-          if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
-            state = seen;
-            return item;
-          }
+          if (is_live_item_of(item, key, seen)) return item;
         }
       }
     }
@@ -87,20 +83,13 @@ Item* Index::find(Fingerprint f, std::string_view key, std::uint64_t& state, Loc
 
 // A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
 // stripe while the records were looked at.
-Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, std::uint64_t& state,
+Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
                             Location candidate) const noexcept {
-  if (candidate != no_location) {
-    Item* const item = heap_.at(candidate);
-    const std::uint64_t seen = item->state_acquire();
-    if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
-      state = seen;
-      return item;
-    }
-  }
+  if (candidate != no_location && is_live_item_of(heap_.at(candidate), key, seen)) return heap_.at(candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   for (SpinWait waiting;; waiting.once()) {
     const StripeWord before{stripe.load(std::memory_order_acquire)};
-    if (Item* const item = table.find(f, key, state)) return item;
+    if (Item* const item = table.find(f, key, seen)) return item;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (!before.locked() && stripe.load(std::memory_order_relaxed) == before.bits) return nullptr;
   }

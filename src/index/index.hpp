@@ -16,6 +16,7 @@
 #include "base/fingerprint.hpp"
 #include "base/memory_budget.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 #include "index/change_log.hpp"
 #include "index/cuckoo/cuckoo.hpp"
 #include "index/cuckoo/table.hpp"
@@ -79,15 +80,17 @@ class Index {
   std::uint32_t search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
   void search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept;
   // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
-  // buckets under the stripe's version. `state` receives the state word that said live. Waits only while a writer holds
-  // the key's stripe. While the table is a device's, `candidate` is what it found for the key in a search that the
-  // caller's epoch covers, or no_location if it found nothing: without it only unfinished writes are found.
-  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state,
-             Location candidate = no_location) const noexcept;
+  // buckets under the stripe's version. `seen` receives the item's words, of which the state said live. Waits only
+  // while a writer holds the key's stripe or rewrites its item. While the table is a device's, `candidate` is what it
+  // found for the key in a search that the caller's epoch covers, or no_location if it found nothing: without it only
+  // unfinished writes are found.
+  Item* find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate = no_location) const noexcept;
 
   // --- writing ---
 
-  enum class Put : std::uint8_t { done, needs_room };
+  // changed: the item that was to be replaced has been rewritten in place since find(), which took no stripe. Nothing
+  // was done; whoever decided by the item's version has to look again.
+  enum class Put : std::uint8_t { done, needs_room, changed };
 
   // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss
   // the key wait. Keep it short: no allocation, no eviction, no second Guard. The destructor stamps changed_at and
@@ -102,17 +105,20 @@ class Index {
     Item* find(std::string_view key, Location candidate = no_location) noexcept;
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
+    // What find() saw of the item that it returned: both words of one version. It may be rewritten in place since; the
+    // calls below change only what is still at that version.
+    const ItemVersion& version() const noexcept { return version_; }
     // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
     // returned an item it is replaced (new -> live, old -> dead, then the cell: decision 7), else the item is
     // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
     // over. While the table is a device's, the slot of what was replaced or erased is the index's to retire.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
-    // Removes what find() returned (live -> dead, then the cell). REQUIRES: find() returned an item.
-    void erase() noexcept;
-    // Changes the live state word in place (expiry, stale, win, access). REQUIRES: find() returned an item. The bits
-    // outside `mask` are kept; readers set accessed, fetched and access_s at the same time, so this is a
-    // compare-and-swap loop.
-    void update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
+    // Removes what find() returned (live -> dead, then the cell). False: the item has been rewritten since. REQUIRES:
+    // find() returned an item.
+    [[nodiscard]] bool erase() noexcept;
+    // Changes the live state word in place (expiry, stale, win, access), under the item's lock, and keeps the bits
+    // outside `mask`. False: the item has been rewritten since. REQUIRES: find() returned an item.
+    [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
 
    private:
     friend class Index;
@@ -128,6 +134,7 @@ class Index {
     StripeLock lock_;
     const Phase& phase_;
     Item* item_ = nullptr;         // what find() returned
+    ItemVersion version_{};        // of item_
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
     Elsewhere* const elsewhere_;   // has the key's unfinished writes; nullptr: the table is here
     Elsewhere::RecordId record_ = Elsewhere::no_record;  // of item_
@@ -176,7 +183,7 @@ class Index {
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
 
-  // --- a table elsewhere: in the memory of devices, one shard each (placement/placement.hpp)
+  // --- a table elsewhere: in the memory of devices, one shard each (placement/index_placement.hpp)
 
   // From now on the table is `to`'s, which outlives the index, and the host's is given up. REQUIRES: nobody else uses
   // the index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
@@ -261,7 +268,7 @@ class Index {
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
   // The host's table is not in use; nullptr: it is.
   TD_INLINE Elsewhere* elsewhere() const noexcept { return elsewhere_.load(std::memory_order_relaxed); }
-  Item* find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, std::uint64_t& state,
+  Item* find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
                        Location candidate) const noexcept;
 
   IndexOptions options_;  // constant once made

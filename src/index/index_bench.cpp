@@ -211,7 +211,7 @@ void add_and_erase(benchmark::State& state) {
     const auto start = std::chrono::steady_clock::now();
     for (std::size_t i = at; i < at + turn; ++i) {
       Index::Guard guard = store.index.lock(store.fingerprints[i]);
-      if (guard.find(std::string_view(store.keys[i])) != nullptr) guard.erase();
+      if (guard.find(std::string_view(store.keys[i])) != nullptr) benchmark::DoNotOptimize(guard.erase());
     }
     const auto middle = std::chrono::steady_clock::now();
     for (std::size_t i = at; i < at + turn; ++i) store.put(store.fingerprints[i], store.keys[i], store.locations[i]);
@@ -241,7 +241,7 @@ void find(benchmark::State& state) {
   }
   std::size_t i = 0;
   for (auto _ : state) {
-    std::uint64_t word = 0;
+    ItemVersion word;
     benchmark::DoNotOptimize(store.index.find(f[i], keys[i], word));
     i = i + 1 == keys.size() ? 0 : i + 1;
   }

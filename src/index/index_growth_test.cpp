@@ -240,8 +240,8 @@ TEST(Growth, EvictionByLocationInEveryPhase) {
   const auto evict_some = [&](TestWorker& worker) {
     for (const std::uint64_t end = next + 20; next < end; ++next) {
       const TestWorker::Batch batch(worker);
-      std::uint64_t state = 0;
-      const Item* const item = s.store.index.find(s.store.fingerprint(key_of(next)), key_of(next), state);
+      ItemVersion seen;
+      const Item* const item = s.store.index.find(s.store.fingerprint(key_of(next)), key_of(next), seen);
       ASSERT_NE(item, nullptr);
       ASSERT_EQ(worker.evict(s.store.heap.location_of(item)), key_of(next));
       --left;

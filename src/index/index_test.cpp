@@ -204,15 +204,15 @@ TEST(Guard, ReplacingKillsTheOldItemAndKeepsItsCell) {
   TestWorker worker(store);
   worker.set("k", 1);
   const TestWorker::Batch batch(worker);
-  std::uint64_t state = 0;
-  Item* const first = store.index.find(store.fingerprint("k"), "k", state);
+  ItemVersion seen;
+  Item* const first = store.index.find(store.fingerprint("k"), "k", seen);
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(Item::state_of(state), ItemState::live);
+  EXPECT_TRUE(seen.is_live());
   std::vector<Cell> cells;
   store.index.for_each_cell([&](const Table&, std::uint64_t, Cell c) { cells.push_back(c); });
   worker.set("k", 2);
   EXPECT_EQ(Item::state_of(first->state_acquire()), ItemState::dead);
-  Item* const second = store.index.find(store.fingerprint("k"), "k", state);
+  Item* const second = store.index.find(store.fingerprint("k"), "k", seen);
   ASSERT_NE(second, nullptr);
   EXPECT_NE(second, first);
   std::size_t count = 0;
@@ -237,16 +237,17 @@ TEST(Guard, SeveralChangesUnderOneHold) {
     Item* const item = guard.find(std::string_view("k"));
     ASSERT_NE(item, nullptr);
     old = store.heap.location_of(item);
-    guard.update_state(word::Stale::mask | word::ExpiryS::mask, word::Stale::put(0, 1) | word::ExpiryS::put(0, 77));
+    EXPECT_TRUE(guard.update_state(word::Stale::mask | word::ExpiryS::mask,
+                                   word::Stale::put(0, 1) | word::ExpiryS::put(0, 77)));
     EXPECT_EQ(Item::expiry_of(item->state_acquire()), 77u);
     EXPECT_EQ(word::Stale::get(item->state_acquire()), 1u);
     EXPECT_EQ(Item::state_of(item->state_acquire()), ItemState::live);
-    guard.update_state(word::Stale::mask, 0);
+    EXPECT_TRUE(guard.update_state(word::Stale::mask, 0));
     EXPECT_EQ(Item::expiry_of(item->state_acquire()), 77u) << "bits outside the mask stay";
     EXPECT_EQ(guard.find(old), item);
     EXPECT_EQ(guard.find(old + 1), nullptr);
     EXPECT_EQ(guard.find(std::string_view("k")), item);
-    guard.erase();
+    EXPECT_TRUE(guard.erase());
     EXPECT_EQ(guard.find(std::string_view("k")), nullptr);
   }
   const StripeWord after = store.index.stripe(store.fingerprint("k"));

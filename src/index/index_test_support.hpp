@@ -158,7 +158,7 @@ class TestWorker {
       Item* const found = guard.find(std::string_view(key));
       if (found == nullptr) return false;
       old = store.heap.location_of(found);
-      guard.erase();
+      TD_ASSERT(guard.erase());
     }
     retire(old);
     return true;
@@ -169,8 +169,7 @@ class TestWorker {
     const Batch batch(*this);
     Index::Guard guard = store.index.lock(store.fingerprint(key));
     if (guard.find(std::string_view(key)) == nullptr) return false;
-    guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
-    return true;
+    return guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
   }
 
   // Adds 1 to the value, from nothing to 1. False: no room in a long time.
@@ -210,8 +209,7 @@ class TestWorker {
     std::string key(seen->key());
     {
       Index::Guard guard = store.index.lock(store.fingerprint(key));
-      if (guard.find(l) == nullptr) return std::nullopt;
-      guard.erase();
+      if (guard.find(l) == nullptr || !guard.erase()) return std::nullopt;
     }
     retire(l);
     return key;
@@ -231,8 +229,8 @@ class TestWorker {
     }
     if (item == nullptr) {
       ++second_looks;
-      std::uint64_t state = 0;
-      item = store.index.find(f, key, state);
+      ItemVersion version;
+      item = store.index.find(f, key, version);
     }
     if (item == nullptr) return std::nullopt;
     std::uint64_t value = 0;

@@ -1,10 +1,6 @@
 #include "index/stripes.hpp"
 
-#include "base/yield.hpp"
-
 namespace tandem {
-
-void SpinWait::yield() noexcept { yield_processor(); }
 
 std::uint64_t StripeLock::wait() noexcept {
   SpinWait waiting;

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/platform.hpp"
+#include "base/spin_wait.hpp"
 
 namespace tandem {
 
@@ -60,24 +61,6 @@ class Stripes {
   };
   std::unique_ptr<Line[]> lines_ = std::make_unique<Line[]>(bytes / sizeof(Line));
   Stripe* words_ = lines_[0].word;
-};
-
-// Waits for something that another thread does in a few hundred nanoseconds: spins first, then gives the processor
-// away (yield_processor()), since the other may have lost its own.
-class SpinWait {
- public:
-  void once() noexcept {
-    if (++turns_ <= spins_max) {
-      cpu_relax();
-    } else {
-      yield();
-    }
-  }
-
- private:
-  static constexpr std::uint32_t spins_max = 64;
-  static void yield() noexcept;
-  std::uint32_t turns_ = 0;
 };
 
 // Holds one stripe. Memory orders: the lock is an acquire (this holder sees all that earlier ones did), the unlock a

@@ -53,7 +53,7 @@ void History::add(net::ServerSnapshot snapshot, Time now, double unix_s) {
     if (points_.size() > points_max) points_.pop_front();
     ++points_ever_;
   }
-  moments_.push_back({now, snapshot.latency, snapshot.task_costs});
+  moments_.push_back({now, snapshot.latency, snapshot.task_costs, snapshot.ran});
   if (moments_.size() > window_intervals + 1) moments_.pop_front();
   latest_ = std::move(snapshot);
 }
@@ -68,6 +68,17 @@ std::array<CommandRecent, command_count> History::recent_commands() const {
     out[c].per_s = static_cast<double>(out[c].ticks.count()) / passed_s;
   }
   return out;
+}
+
+TasksRan History::recent_ran() const {
+  if (moments_.size() < 2) return latest_.ran;
+  TasksRan ran = moments_.back().ran;
+  const TasksRan& before = moments_.front().ran;
+  std::uint64_t any = 0;
+  for (std::size_t t = 0; t < task_count; ++t) {
+    for (std::size_t p = 0; p < processor_count; ++p) any += ran.queries[t][p] -= before.queries[t][p];
+  }
+  return any != 0 ? ran : latest_.ran;
 }
 
 std::array<TaskCost, task_count> History::recent_tasks() const {

@@ -44,12 +44,15 @@ class History {
   std::array<CommandRecent, command_count> recent_commands() const;
   // Tasks' cost in the window, cycles and queries that were sampled.
   std::array<TaskCost, task_count> recent_tasks() const;
+  // What ran where in the window; since the start, if nothing ran in it.
+  TasksRan recent_ran() const;
 
  private:
   struct Moment {
     Time time;
     LatencyTotals latency;
     std::array<TaskCost, task_count> tasks;
+    TasksRan ran;
   };
   std::deque<Moment> moments_;  // the window's
   net::ServerSnapshot latest_;

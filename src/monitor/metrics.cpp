@@ -126,12 +126,18 @@ void put_latencies(Families& f, const net::ServerSnapshot& s) {
   f.counter("tandem_task_queries_total", "Queries that the time was spent on, estimated alike.");
   for (std::size_t t = 0; t < task_count; ++t)
     f.put(s.task_costs[t].queries * Sampler::mean, {{"task", std::string(task_names[t])}});
-  f.gauge("tandem_task_processor", "1 for the processor that runs the task now.");
-  for (std::size_t t = 0; t < task_count; ++t) {
-    const bool cpu = s.plan.of(static_cast<Task>(t)) == Processor::cpu;
-    f.put(cpu ? 1 : 0, {{"task", std::string(task_names[t])}, {"processor", "cpu"}});
-    f.put(cpu ? 0 : 1, {{"task", std::string(task_names[t])}, {"processor", "device"}});
-  }
+  const auto of_each_processor = [&](auto value) {
+    for (std::size_t t = 0; t < task_count; ++t) {
+      for (std::size_t p = 0; p < processor_count; ++p) {
+        f.put(value(static_cast<Task>(t), static_cast<Processor>(p)),
+              {{"task", std::string(task_names[t])}, {"processor", std::string(processor_names[p])}});
+      }
+    }
+  };
+  f.counter("tandem_task_processor_queries_total", "Queries of all batches for which the processor ran the task.");
+  of_each_processor([&](Task t, Processor p) { return s.ran.of(t, p); });
+  f.gauge("tandem_task_processor", "The processor's share of the task's queries.");
+  of_each_processor([&](Task t, Processor p) { return s.ran.share(t, p); });
 }
 
 // Each family has a value for each GPU.

@@ -103,16 +103,20 @@ TEST(Status, SaysTheLastPointsAfterSince) {
 TEST(Status, ShowsAllTasksAndTheirProcessors) {
   History history;
   net::ServerSnapshot s = snapshot_with(0, 0);
-  s.plan.processor[static_cast<std::size_t>(Task::index)] = Processor::device;
+  s.ran.queries[index_of(Task::search)] = {90, 5};  // before the window
   history.add(s, begin, 0);
   s.task_costs[static_cast<std::size_t>(Task::send)] = {.cycles = 3000, .queries = 10};
-  s.task_costs[static_cast<std::size_t>(Task::index)] = {.cycles = 1000, .queries = 10};
+  s.task_costs[static_cast<std::size_t>(Task::search)] = {.cycles = 1000, .queries = 10};
+  s.ran.queries[index_of(Task::search)] = {91, 14};
+  s.ran.queries[index_of(Task::key_compare)] = {10, 0};
   history.add(s, begin + seconds(1), 1);
   const Json tasks = status_of(history)["tasks"];
+  EXPECT_DOUBLE_EQ(tasks[index_of(Task::search)]["device_share"], 0.9);
+  EXPECT_DOUBLE_EQ(tasks[index_of(Task::key_compare)]["device_share"], 0);
   ASSERT_EQ(tasks.size(), task_count);
   for (std::size_t t = 0; t < task_count; ++t) {
     EXPECT_EQ(tasks[t]["name"], task_names[t]);
-    EXPECT_EQ(tasks[t]["processor"], static_cast<Task>(t) == Task::index ? "device" : "cpu");
+    EXPECT_EQ(tasks[t]["processor"], static_cast<Task>(t) == Task::search ? "device" : "cpu");
   }
   EXPECT_DOUBLE_EQ(tasks[static_cast<std::size_t>(Task::send)]["share"], 0.75);
   EXPECT_NEAR(tasks[static_cast<std::size_t>(Task::send)]["ns_per_query"].get<double>(), 300 * ns_per_tick(), 0.01);
@@ -185,7 +189,7 @@ TEST(Metrics, CountersAndHistograms) {
                            "tandem_command_duration_seconds_count{command=\"mg\"} 16\n",
                            "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"2.5e-05\"} 0\n",
                            "tandem_command_duration_seconds_bucket{command=\"mg\",le=\"5e-05\"} 16\n",
-                           "tandem_task_processor{task=\"IN\",processor=\"cpu\"} 1\n",
+                           "tandem_task_processor{task=\"Search\",processor=\"cpu\"} 1\n",
                            "tandem_build_info{version=\"9.9\"} 1\n", "tandem_hot_key_share{rank=\"1\"} 0.25\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   const std::string exported = exporter_metrics_text(s, "1.6.18");

@@ -38,15 +38,17 @@ Json commands_json(const History& history) {
 
 Json tasks_json(const History& history) {
   const auto recent = history.recent_tasks();
+  const TasksRan ran = history.recent_ran();
   double cycles = 0;
   for (const TaskCost& cost : recent) cycles += static_cast<double>(cost.cycles);
   Json out = Json::array();
   for (std::size_t t = 0; t < task_count; ++t) {
     const TaskCost& cost = recent[t];
     const double each = cost.queries == 0 ? 0 : static_cast<double>(cost.cycles) / static_cast<double>(cost.queries);
-    const bool cpu = history.latest().plan.of(static_cast<Task>(t)) == Processor::cpu;
+    const double on_device = ran.share(static_cast<Task>(t), Processor::device);
     out.push_back({{"name", task_names[t]},
-                   {"processor", cpu ? "cpu" : "device"},
+                   {"processor", processor_names[index_of(on_device > 0.5 ? Processor::device : Processor::cpu)]},
+                   {"device_share", rounded(on_device)},
                    {"ns_per_query", rounded(each * ns_per_tick())},
                    {"share", cycles == 0 ? 0 : rounded(static_cast<double>(cost.cycles) / cycles)}});
   }

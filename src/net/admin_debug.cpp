@@ -60,8 +60,8 @@ bool Admin::debug_item(DebugItem how, std::string_view key, std::uint32_t count)
     case DebugItem::ref: {
       const bool enters = !epoch.active();
       if (enters) epoch.enter();
-      std::uint64_t state = 0;
-      const Item* const item = shared.index.find(f, key, state);
+      ItemVersion seen;
+      const Item* const item = shared.index.find(f, key, seen);
       if (item != nullptr) {
         const Location l = shared.heap.location_of(item);
         for (std::uint32_t i = 0; i < std::min(count, 1000u); ++i) {

@@ -57,18 +57,18 @@ class Metadump final : public KeyDump {
   using KeyDump::KeyDump;
 
  private:
-  void item(const Context& context, Location l, const Item* item, std::uint64_t state, Output& out) override {
+  void item(const Context& context, Location l, const Item* item, const ItemVersion& seen, Output& out) override {
     const Heap& heap = context.shared.heap;
     const Clock& clock = context.shared.clock;
     char key[3 * key_bytes_max];
     const char* const key_end = protocol::url_encode(item->key(), key);
-    const std::uint32_t expiry_s = Item::expiry_of(state), now_s = clock.now_s();
+    const std::uint32_t expiry_s = Item::expiry_of(seen.state), now_s = clock.now_s();
     // The header has 15 bits of the second.
-    const auto idle_s = static_cast<std::uint32_t>((now_s - word::AccessS::get(state)) & word::AccessS::limit);
+    const auto idle_s = static_cast<std::uint32_t>((now_s - word::AccessS::get(seen.state)) & word::AccessS::limit);
     append_format(out, "key={} exp={} la={} cas={} fetch={} cls={} size={}\n",
                   std::string_view(key, static_cast<std::size_t>(key_end - key)),
                   expiry_s == Clock::never ? -1 : unix_s(clock, expiry_s), clock.unix_s() - std::min(idle_s, now_s),
-                  context.shared.policy.cas ? item->cas(state) : 0, word::Fetched::get(state) != 0 ? "yes" : "no",
+                  context.shared.policy.cas ? seen.cas() : 0, word::Fetched::get(seen.state) != 0 ? "yes" : "no",
                   class_number(heap, l), heap.total_bytes(item));
   }
   void end(Output& out) override { out.append("END\r\n"); }
@@ -79,7 +79,7 @@ class Mgdump final : public KeyDump {
   using KeyDump::KeyDump;
 
  private:
-  void item(const Context&, Location, const Item* item, std::uint64_t, Output& out) override {
+  void item(const Context&, Location, const Item* item, const ItemVersion&, Output& out) override {
     out.append("mg ");
     // A key with control characters (of a binary client) would read like lines of its own.
     if (item->binary_key() || has_control(item->key())) {
@@ -102,10 +102,10 @@ class Cachedump final : public HeapWalk {
       : HeapWalk(request.classes), items_left_(request.items_max == 0 ? UINT32_MAX : request.items_max) {}
 
  private:
-  void item(const Context& context, Location, const Item* item, std::uint64_t state, Output& out) override {
+  void item(const Context& context, Location, const Item* item, const ItemVersion& seen, Output& out) override {
     if (items_left_ == 0) return;
     const std::size_t before = out.size();
-    const std::uint32_t expiry_s = Item::expiry_of(state);
+    const std::uint32_t expiry_s = Item::expiry_of(seen.state);
     append_format(out, "ITEM {} [{} b; {} s]\r\n", item->key(), context.shared.heap.value_bytes(item),
                   expiry_s == Clock::never ? 0 : unix_s(context.shared.clock, expiry_s));
     const std::size_t bytes = out.size() - before;
@@ -129,7 +129,7 @@ class Sizes final : public HeapWalk {
   Sizes() noexcept : HeapWalk(StreamRequest::Classes().set()) {}
 
  private:
-  void item(const Context& context, Location, const Item* item, std::uint64_t, Output&) override {
+  void item(const Context& context, Location, const Item* item, const ItemVersion&, Output&) override {
     ++counts_[(context.shared.heap.total_bytes(item) + size_step_bytes - 1) / size_step_bytes * size_step_bytes];
   }
   void end(Output& out) override {
@@ -179,10 +179,9 @@ Stream::Step HeapWalk::produce(Context& context, Output& out) {
     constexpr std::uint32_t step = 64;
     slots += step;
     slot_ = heap.visit_slots(page_, slot_, step, [&](Location l, const Item* live) {
-      const std::uint64_t state = live->state_acquire();
-      if (Item::state_of(state) != ItemState::live || is_expired(state, now_s) || is_flushed(live, state, flush_cas))
-        return;
-      item(context, l, live, state, out);
+      const ItemVersion seen = settled_version(live);
+      if (!seen.is_live() || is_over(seen, now_s, flush_cas)) return;
+      item(context, l, live, seen, out);
     });
     if (slot_ == 0) ++page_;
   }

@@ -35,7 +35,7 @@ class HeapWalk : public Stream {
  protected:
   explicit HeapWalk(const StreamRequest::Classes& classes) noexcept : classes_(classes) {}
   // A live item that is not over.
-  virtual void item(const Context& context, Location l, const Item* item, std::uint64_t state, Output& out) = 0;
+  virtual void item(const Context& context, Location l, const Item* item, const ItemVersion& seen, Output& out) = 0;
   // All were shown, or enough() said so.
   virtual void end(Output& out) = 0;
   virtual bool enough() const noexcept { return false; }

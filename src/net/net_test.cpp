@@ -345,7 +345,7 @@ TEST(Stats, TasksAreTimed) {
   TestServer s;
   Client c(s.port());
   for (int i = 0; i < 200; ++i) c.ask("get a\r\n");
-  for (const char* task : {"RV", "PP", "IN", "KC", "WR", "SD"}) {
+  for (const char* task : {"RV", "PP", "Search", "KC", "WR", "SD"}) {
     EXPECT_GT(c.stat(std::string(task) + ":cycles", "tandem"), 0u) << task;
     EXPECT_GT(c.stat(std::string(task) + ":queries", "tandem"), 0u) << task;
   }

@@ -198,7 +198,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
     }
     if (q.opcode == Opcode::nothing || q.opcode == Opcode::control) continue;
     const Seen seen = seen_by(q, r);
-    const bool made_number = q.opcode == Opcode::arithmetic && (r.outcome & outcome::created) != 0;
+    const bool made_number = r.status == Status::number && (r.outcome & outcome::created) != 0;
     if ((flags_ & watch_event::fetchers) != 0) {
       fetched(q, seen, fd);
       if (made_number) fetched(q, seen, fd);  // memcached looks again before it adds

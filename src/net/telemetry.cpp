@@ -89,6 +89,7 @@ ServerSnapshot Telemetry::snapshot() const {
   ServerSnapshot s;
   s.engine = state_.engine.stats();
   s.task_costs = state_.engine.task_costs();
+  s.ran = state_.engine.tasks_ran();
   s.connections = state_.connections.load(std::memory_order_relaxed);
   s.connections_max = state_.options.connections_max;
   s.total_connections = state_.total_connections.get();
@@ -97,7 +98,6 @@ ServerSnapshot Telemetry::snapshot() const {
   for (const auto& worker : *workers_) {
     s.net.add(worker->counters());
     s.worker_connections.push_back(worker->connection_count());
-    s.plan = worker->plan();
   }
   s.hot_keys_enabled = state_.options.hot_keys;
   s.devices = state_.engine.device_stats();
@@ -148,8 +148,7 @@ void Telemetry::walk() {
 
   const auto look = [&](Location, const Item* item) {
     ++walked_.items_looked_at;
-    const std::uint64_t state = item->state_acquire();
-    if (is_expired(state, now_s) || is_flushed(item, state, flush_cas)) return;
+    if (is_over(ItemVersion::of(item), now_s, flush_cas)) return;
     const std::uint64_t value_bytes = heap.value_bytes(item);
     if (found.size() == keys_told_max) {
       if (value_bytes <= found.front().value_bytes) return;
@@ -287,6 +286,11 @@ void Telemetry::stats_device(StatSink& sink) const {
   if (std::ranges::any_of(devices, has_images)) {
     stat("values_hits", counters.device_images);
     stat("values_changed", counters.device_images_changed);
+  }
+  const TasksRan ran = state_.engine.tasks_ran();
+  for (std::size_t t = 0; t < task_count; ++t) {
+    for (std::size_t p = 0; p < processor_count; ++p)
+      stat(fmt::format("{}:{}_queries", task_names[t], processor_names[p]), ran.queries[t][p]);
   }
   if (devices.size() == 1) return put_device(sink, "gpu:", devices.front());
   const auto sum = [&](std::string_view name, std::uint64_t DeviceStats::* count) {

@@ -32,7 +32,7 @@ struct ServerSnapshot {
   TaskTotals tasks;
   std::array<TaskCost, task_count> task_costs{};
   std::vector<std::uint32_t> worker_connections;
-  Plan plan;
+  TasksRan ran;  // since the start
   bool hot_keys_enabled = false;
   std::vector<DeviceStats> devices;  // none: the host does everything
 };

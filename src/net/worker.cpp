@@ -33,9 +33,10 @@ void add_to_epoll(int epoll, int fd, std::uint32_t events, void* data) {
 Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     : state_(state),
       control_(control),
-      planner_(static_cast<Preset>(state.options.preset), state.engine.schedulers()),
+      planner_(static_cast<Preset>(state.options.preset), state.engine.schedulers(), state.engine.shared().placement),
       context_(state.engine.make_context()),
-      executor_(*context_),
+      runner_(make_runner()),
+      in_flight_(runner_->count()),
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
       long_pass_ticks_(static_cast<std::uint64_t>(long_pass_ns / ns_per_tick())),
@@ -51,24 +52,24 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     add_to_epoll(epoll_.get(), port.fd(), EPOLLIN | EPOLLET,
                  reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&port) | udp_tag));
   }
-  if (planner_.uses_device()) open_device();
-  if (device_ == nullptr) batch_ = std::make_unique<Batch>(batch_queries);
   begin_intake();
 }
 
 // Without the device's memory the host does everything.
-void Worker::open_device() {
-  try {
-    device_ = std::make_unique<DeviceBatches>(*context_, *state_.engine.schedulers(), device_batch_queries);
-    in_flight_.resize(device_->count());
-  } catch (const DeviceError& error) {
-    log().warn("a worker goes without the GPU: {}", error.what());
-    planner_ = Planner(Preset::cpu, nullptr);
+std::unique_ptr<Runner> Worker::make_runner() {
+  if (planner_.uses_device()) {
+    try {
+      return std::make_unique<Runner>(*context_, state_.engine.schedulers(), device_batch_queries);
+    } catch (const DeviceError& error) {
+      log().warn("a worker goes without the GPU: {}", error.what());
+      planner_.leave_devices();
+    }
   }
+  return std::make_unique<Runner>(*context_, nullptr, batch_queries);
 }
 
 Worker::~Worker() {
-  device_.reset();
+  runner_.reset();
   for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
   end_pass();
 }
@@ -108,7 +109,7 @@ void Worker::run() {
   // Without timeouts nothing happens by itself: sleep until there is something to do.
   const int timeout_ms = has_timeouts_ ? 1000 : -1;
   while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
-  while (device_ != nullptr && device_->in_flight() != 0) answer_oldest();
+  while (runner_->in_flight() != 0) answer_oldest();
   {
     const std::lock_guard lock(connections_mutex_);
     for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c, CloseReason::shutdown);
@@ -149,12 +150,12 @@ bool Worker::pass_udp() {
 int Worker::patience_ms(int timeout_ms) const noexcept {
   constexpr unsigned looks_max = 1000;  // some hundred microseconds; a device that takes longer is looked at rarely
   if (!waiting_.empty() || udp_waits_ || streams_due_) return 0;
-  if (TD_LIKELY(device_ == nullptr) || device_->in_flight() == 0) return timeout_ms;
+  if (TD_LIKELY(runner_->in_flight() == 0)) return timeout_ms;
   return idle_looks_ < looks_max ? 0 : 1;
 }
 
 void Worker::pass(int timeout_ms) {
-  const bool in_flight = TD_UNLIKELY(device_ != nullptr) && device_->in_flight() != 0;
+  const bool in_flight = TD_UNLIKELY(runner_->in_flight() != 0);
   if (TD_UNLIKELY(udp_alone_ != nullptr) && !streams_due_ && !in_flight && pass_udp()) return;
   udp_alone_ = nullptr;
   udp_passes_ = 0;

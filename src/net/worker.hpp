@@ -30,8 +30,7 @@
 #include "net/udp_port.hpp"
 #include "observe/hot_keys.hpp"
 #include "observe/latency.hpp"
-#include "pipeline/device_batches.hpp"
-#include "pipeline/executor.hpp"
+#include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
 #include "protocol/protocol.hpp"
 
@@ -58,8 +57,7 @@ class Worker final : private ResponseWriter {
   const NetCounters& counters() const noexcept { return counters_; }
   const Context& context() const noexcept { return *context_; }
   const LatencyCounters& latency() const noexcept { return latency_; }
-  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }            // nullptr: turned off
-  Plan plan() const noexcept { return planner_.plan_for(device_batch_queries); }  // of a full batch, now
+  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
   // Calls f for every open connection, under the lock that adopting and closing take.
   void for_each_connection(const std::function<void(const Connection&)>& f) const;
   const std::vector<UdpPort>& udp_ports() const noexcept { return udp_; }
@@ -152,7 +150,7 @@ class Worker final : private ResponseWriter {
   void log_requests(const Entry& entry) const;
 
   // worker_device.cpp: batches that a device searches
-  void open_device();
+  std::unique_ptr<Runner> make_runner();
   bool hand_over(bool goes_on);
   void begin_intake();
   bool has_answers() const noexcept;
@@ -207,13 +205,11 @@ class Worker final : private ResponseWriter {
   ServerControl& control_;
   Planner planner_;
   Engine::ContextPtr context_;
-  Executor executor_;
-  std::unique_ptr<DeviceBatches> device_;  // nullptr: none; every batch but a long one is one of these
-  std::unique_ptr<Batch> batch_;           // without a device
-  std::unique_ptr<Batch> long_batch_;      // for datagrams with more commands or keys; made when the first one comes
-  Intake in_;                              // being filled, or answered
-  std::vector<Intake> in_flight_;          // by the number of the device's batch
-  unsigned idle_looks_ = 0;                // passes that found neither input nor answers while there are some to come
+  std::unique_ptr<Runner> runner_;     // every batch but a long one is of one of its flights
+  std::unique_ptr<Batch> long_batch_;  // for datagrams with more commands or keys; made when the first one comes
+  Intake in_;                          // being filled, or answered
+  std::vector<Intake> in_flight_;      // by the number of the flight
+  unsigned idle_looks_ = 0;            // passes that found neither input nor answers while there are some to come
   Output output_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_

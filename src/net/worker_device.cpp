@@ -6,19 +6,16 @@
 
 namespace tandem::net {
 
-// Hands the batch that was filled over, if the planner says so. Its last connection's further input (goes_on) waits
-// until it is answered.
+// Submits the batch that was filled, if devices begin with its plan. Its last connection's further input (goes_on)
+// waits until it is answered.
 bool Worker::hand_over(bool goes_on) {
-  Batch& batch = *in_.batch;
-  batch.plan = planner_.plan_for(batch.size());
-  if (batch.plan.of(Task::index) != Processor::device) return false;
+  const Plan& plan = planner_.plan_for(in_.batch->size());
+  in_.batch->plan = plan_cpu;
+  if (!runner_->can_begin(plan)) return false;
   // The last one that is free stays free, to fill. A device that is late is not waited for: others would wait with it.
   constexpr std::chrono::microseconds patience(1000);
-  while (device_->in_flight() + 1 == device_->count()) {
-    if (!device_->wait_for_oldest(patience)) {
-      batch.plan = plan_cpu;
-      return false;
-    }
+  while (runner_->in_flight() + 1 == runner_->count()) {
+    if (!runner_->wait_for_oldest(patience)) return false;
     answer_oldest();
   }
   if (goes_on && in_.entries.back().rest != in_.entries.back().input_end) {
@@ -26,15 +23,15 @@ bool Worker::hand_over(bool goes_on) {
     counters_.conn_yields.add();
   }
   mark_in_flight(true);
-  std::swap(in_, in_flight_[device_->next()]);
-  device_->submit();
+  std::swap(in_, in_flight_[runner_->next()]);
+  runner_->submit(plan);
   begin_intake();
   return true;
 }
 
 // REQUIRES: what was taken in before is answered or handed over.
 void Worker::begin_intake() {
-  in_.batch = device_ != nullptr ? &device_->filling() : batch_.get();
+  in_.batch = &runner_->filling();
   if (in_.arena == nullptr) {
     in_.arena.reset(new char[input_arena_bytes]);
     in_.entries.reserve(2 * events_per_pass);
@@ -46,16 +43,16 @@ void Worker::begin_intake() {
   in_.sampled = sampled_;
 }
 
-bool Worker::has_answers() const noexcept { return device_->in_flight() != 0 && device_->oldest_is_done(); }
+bool Worker::has_answers() const noexcept { return runner_->in_flight() != 0 && runner_->oldest_is_done(); }
 
 // Answers the batch that was handed over first, whatever is being taken in meanwhile.
 void Worker::answer_oldest() {
-  Intake& answered = in_flight_[device_->oldest()];
+  Intake& answered = in_flight_[runner_->oldest()];
   std::swap(in_, answered);
   mark_in_flight(false);
-  static_cast<void>(device_->begin_answer());  // it is in_.batch
+  static_cast<void>(runner_->begin_answer());  // it is in_.batch
   execute(false);
-  device_->end_answer();
+  runner_->end_answer();
   std::swap(in_, answered);
 }
 

@@ -290,16 +290,16 @@ bool Worker::finish_fill(Connection& c) {
 void Worker::run_batch(bool goes_on, bool here) {
   if (in_.entries.empty()) return;
   pass_parsed_ += in_.batch->size();
-  if (TD_UNLIKELY(device_ != nullptr) && !here && hand_over(goes_on)) return;
+  if (TD_UNLIKELY(runner_->has_devices()) && !here && hand_over(goes_on)) return;
   execute(goes_on);
-  if (TD_UNLIKELY(device_ != nullptr)) device_->relieve();
+  runner_->relieve();
 }
 
 void Worker::execute(bool goes_on) {
   if (in_.batch->size() != 0) {
     pass_answered_ += in_.batch->size();
     turn_entry_ = UINT32_MAX;
-    executor_.run(*in_.batch, *this);
+    runner_->run(*in_.batch, *this);
     TD_ASSERT(!message_open_);
     flush();
     const std::uint64_t now = cycles_now();

@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "observe/histogram.hpp"
+#include "plan/task.hpp"
 #include "query/opcode.hpp"
-#include "query/plan.hpp"
 
 namespace tandem {
 

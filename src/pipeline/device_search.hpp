@@ -3,7 +3,7 @@
 //
 // Thread safety: the context's thread.
 #pragma once
-#include "pipeline/device_batch.hpp"
+#include "pipeline/flight.hpp"
 #include "pipeline/schedulers.hpp"
 #include "task/context.hpp"
 
@@ -27,8 +27,8 @@ class DeviceSearch final : public RemoteSearch {
 
   Context& context_;
   const Schedulers schedulers_;
-  DeviceBatch own_;
-  Batch* searched_ = nullptr;  // what it found is being followed
+  Flight flight_;              // of the queries that are searched now
+  Batch* searched_ = nullptr;  // what was found for it is being followed
 };
 
 }  // namespace tandem

@@ -20,24 +20,43 @@ struct Stopped {
   task::Settled why;
 };
 
-// IN and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from the order
-// of the batch (write protocol 8).
-Stopped settle_in_order(Context& context, Batch& batch, StripState& state) noexcept {
+// Whose task it is to settle the query: writes compare the key themselves, under its stripe.
+TD_INLINE Task settled_by(const Query& q) noexcept {
+  if (q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing) return Task::key_compare;
+  return q.opcode == Opcode::remove ? Task::remove : Task::insert;
+}
+
+// Insert, Delete and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from
+// the order of the batch (write protocol 8). Timed: queries of one task that follow each other are timed together.
+template <bool Timed>
+Stopped settle_in_order(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
+  std::uint32_t timed = state.strip.begin;
+  const auto lap = [&](std::uint32_t end) {
+    if constexpr (Timed) {
+      if (end != timed) timer.lap(settled_by(batch.query(timed)), end - timed);
+      timed = end;
+    }
+  };
   for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
     const Query& q = batch.query(i);
+    if constexpr (Timed) {
+      if (settled_by(q) != settled_by(batch.query(timed))) lap(i);
+    }
     if (q.is_plain_read() || q.opcode == Opcode::debug) {
       task::key_compare_one(context, batch, state, i);
     } else if (const task::Settled s = task::write_operation(context, batch, state, i); s != task::Settled::done) {
+      lap(i);
       return {i, s};
     }
   }
+  lap(state.strip.end);
   return {state.strip.end, task::Settled::done};
 }
 
 // The strip from `begin` on: searched by a device or by the host, not in part.
 TD_INLINE Strip strip_at(const Batch& batch, std::uint32_t begin) noexcept {
   std::uint32_t end = std::min(batch.size(), begin + strip_queries_max);
-  if (TD_UNLIKELY(batch.searched_at(begin))) end = std::min(end, batch.device_end);
+  if (TD_UNLIKELY(batch.searched_at(begin))) end = std::min(end, batch.found.end);
   return {begin, end};
 }
 
@@ -46,12 +65,13 @@ TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, Task
   Stopped stopped{state.strip.end, task::Settled::done};
   if (TD_LIKELY(state.plain_reads)) {
     task::key_compare(context, batch, state);
+    timer.lap(Task::key_compare, state.strip.size());
   } else {
-    stopped = settle_in_order(context, batch, state);
+    stopped = TD_UNLIKELY(timer.is_sampled()) ? settle_in_order<true>(context, batch, state, timer)
+                                              : settle_in_order<false>(context, batch, state, timer);
     if (stopped.why != task::Settled::done) task::cut(context, batch, state, stopped.at);
   }
-  timer.lap(Task::key_compare, state.strip.size());
-  timer.count(Task::index, state.strip.size());  // what was only looked at may be looked at again
+  timer.count(Task::search, state.strip.size());  // what was only looked at may be looked at again
   task::read_value(batch, state);
   timer.lap(Task::read_value, state.strip.size());
   return stopped;
@@ -113,7 +133,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     state.now_s = now_s;
     state.refuse_first = false;
     look_at(batch, state);
-    timer.lap(Task::index, 0);
+    timer.lap(Task::search, 0);
     if (TD_UNLIKELY(state.strip.size() == 0)) return false;
     looked_end = state.strip.end;
     ++looked;
@@ -123,12 +143,12 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     if (searched == looked) return;
     StripState& state = state_of(searched++);
     if (TD_LIKELY(!batch.searched_at(state.strip.begin))) task::search(context_, batch, state);
-    timer.lap(Task::index, 0);
+    timer.lap(Task::search, 0);
   };
   const auto search_rest = [&] {
     if (found == searched) return;
     task::search_rest(context_, batch, state_of(found++));
-    timer.lap(Task::index, 0);
+    timer.lap(Task::search, 0);
   };
 
   look();
@@ -172,6 +192,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     looked_end = batch.size();
   }
   context_.epoch.exit();
+  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
   if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
   return stopped.at;
 }
@@ -183,7 +204,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   state.now_s = context_.shared.clock.now_s();
   state.refuse_first = std::exchange(refuses_next_, false);
   look_at(batch, state);
-  timer.lap(Task::index, 0);
+  timer.lap(Task::search, 0);
   task::memory(context_, batch, state);
   timer.lap(Task::memory, state.strip.size());
   context_.enter();
@@ -191,7 +212,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
   if (TD_LIKELY(!batch.searched_at(begin))) task::search(context_, batch, state);
   if (state.left != 0) task::search_rest(context_, batch, state);
-  timer.lap(Task::index, 0);
+  timer.lap(Task::search, 0);
   const Stopped stopped = settle(context_, batch, state, timer);
   if (TD_LIKELY(state.strip.size() != 0)) {
     writer.write(batch, state.strip);
@@ -199,6 +220,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   }
   task::settle_memory(context_, state);
   context_.epoch.exit();
+  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
   if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
   return stopped.at;
 }
@@ -225,6 +247,15 @@ void Executor::look_at(Batch& batch, StripState& state) noexcept {
     task::fingerprint(context_, batch, state);
   } else {
     task::take_found(context_, batch, state);
+  }
+}
+
+// The tasks of a device's stages have run there for these queries.
+TD_NOINLINE void Executor::count_device(const Batch& batch, Strip answered) noexcept {
+  for (const Stage& stage : batch.plan.stages()) {
+    if (stage.processor != Processor::device) continue;
+    for (std::size_t t = index_of(stage.first); t <= index_of(stage.last); ++t)
+      context_.tasks.on_device[t].add(answered.size());
   }
 }
 

@@ -1,5 +1,5 @@
 // Runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A): the whole pipeline of a server without an
-// accelerator, and what follows IN for a batch that a device has searched (Batch::searched).
+// accelerator, and what is left of it for a batch that a device has searched (Batch::found).
 #pragma once
 #include "query/batch.hpp"
 #include "task/context.hpp"
@@ -27,6 +27,7 @@ class Executor {
   std::uint32_t start_over(Batch& batch, StripState& state) noexcept;
   // After a write found no cell in the index. REQUIRES: no epoch.
   void make_room(const Batch& batch, std::uint32_t i) noexcept;
+  void count_device(const Batch& batch, Strip answered) noexcept;
 
   static constexpr std::uint64_t stores_per_growth_check = 256;
   static constexpr std::uint64_t retired_bytes_max = 1 << 20;  // in one epoch

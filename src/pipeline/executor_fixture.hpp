@@ -31,7 +31,8 @@ struct Recorder final : ResponseWriter {
       a.number = r.number;
       a.state = r.state;
       a.outcome = r.outcome;
-      if (r.item != nullptr && (r.status == Status::hit || r.status == Status::number)) {
+      if (r.status == Status::number) a.cas = r.cas;
+      if (r.status == Status::hit) {
         a.key = r.item->key();
         a.value.assign(r.item->value(), r.value_bytes);
         a.flags = r.item->client_flags();
@@ -121,7 +122,7 @@ class ExecutorTest : public testing::Test {
   Clock clock_;
   Heap heap_;
   Index index_;
-  Placement placement_;
+  IndexPlacement placement_;
   Shared shared_;
   Context context_;
   Executor executor_;

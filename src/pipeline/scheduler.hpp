@@ -19,7 +19,7 @@
 #include "base/wakeup.hpp"
 #include "device/device.hpp"
 #include "observe/counters.hpp"
-#include "pipeline/device_batch.hpp"
+#include "pipeline/flight.hpp"
 #include "pipeline/round_trip.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/device_side.hpp"

@@ -14,9 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/device_batches.hpp"
+#include "pipeline/runner.hpp"
 #include "placement/mirrored/replica.hpp"
 #include "placement/mirrored/replica_log.hpp"
+#include "plan/placement.hpp"
 
 namespace tandem {
 
@@ -82,13 +83,14 @@ struct SchedulerRig {
                .policy = {},
                .hash_seed = 7},
         context(shared),
-        executor(context),
         parts(make_parts(devices, options, replicas)),
         replica(parts.front()->replica),
         scheduler(parts.front()->scheduler),
         schedulers(all(parts)),
-        batches(context, schedulers, batch_queries) {
+        batches(context, &schedulers, batch_queries),
+        plan(feasible_plans(replica.image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored).front()) {
     clock.freeze_for_test(1000);
+    shared.rewrites_items = replicas.images.bytes == 0;
     shared.growth_refused = true;  // nobody grows it here but a test
     keys.resize(batches.count());
     values.resize(batches.count());
@@ -146,11 +148,11 @@ struct SchedulerRig {
   }
   void submit() {
     if (batches.filling().size() == 0) return;
-    batches.submit();
+    batches.submit(plan);
   }
   void answer() {
     writer.expected = &expected[batches.oldest()];
-    batches.answer_oldest(executor, writer);
+    batches.answer_oldest(writer);
   }
   void finish() {
     if (batches.can_fill()) submit();
@@ -186,15 +188,15 @@ struct SchedulerRig {
   Clock clock;
   Heap heap;
   Index index;
-  Placement placement;
+  IndexPlacement placement;
   Shared shared;
   Context context;
-  Executor executor;
   std::vector<std::unique_ptr<Part>> parts;
   Replica& replica;      // of the first
   Scheduler& scheduler;  // likewise
   Schedulers schedulers;
-  DeviceBatches batches;
+  Runner batches;
+  Plan plan;  // of all batches
   Comparing writer;
   std::vector<std::vector<std::string>> keys, values;
   std::vector<std::vector<Expected>> expected;

@@ -197,8 +197,7 @@ TEST(Scheduler, WorkersShareADevice) {
   for (unsigned t = 0; t < 4; ++t) {
     workers.emplace_back([&, t] {
       Context context(rig.shared);
-      Executor executor(context);
-      DeviceBatches batches(context, rig.schedulers, 64);
+      Runner batches(context, &rig.schedulers, 64);
       struct Writer final : ResponseWriter {
         bool write(Batch& batch, Strip strip) override {
           for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
@@ -219,7 +218,7 @@ TEST(Scheduler, WorkersShareADevice) {
       std::vector<std::array<std::uint64_t, 2>> keys(64 * batches.count());
       std::vector<std::uint64_t> values(200);
       for (unsigned round = 0; round < 400; ++round) {
-        while (!batches.can_fill()) batches.answer_oldest(executor, writer);
+        while (!batches.can_fill()) batches.answer_oldest(writer);
         const unsigned n = batches.next();
         Batch& batch = batches.filling();
         for (unsigned i = 0; i < 64; ++i) {
@@ -242,9 +241,9 @@ TEST(Scheduler, WorkersShareADevice) {
           }
           batch.commit();
         }
-        batches.submit();
+        batches.submit(rig.plan);
       }
-      while (batches.in_flight() != 0) batches.answer_oldest(executor, writer);
+      while (batches.in_flight() != 0) batches.answer_oldest(writer);
       wrong += writer.wrong;
     });
   }

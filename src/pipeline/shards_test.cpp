@@ -178,7 +178,7 @@ TEST(ShardsFail, AWorkerGoesWhileOneThreadIsStuck) {
   rig.wait_until_it_serves();
   {
     Context context(rig.shared);
-    DeviceBatches batches(context, rig.schedulers, 64);
+    Runner batches(context, &rig.schedulers, 64);
     devices[1]->block_calls();
     EpochDomain::Participant grower(rig.epochs);
     ASSERT_TRUE(rig.index.grow(grower));
@@ -192,7 +192,7 @@ TEST(ShardsFail, AWorkerGoesWhileOneThreadIsStuck) {
         q.key_bytes = static_cast<std::uint8_t>(key.size());
         batches.filling().commit();
       }
-      batches.submit();
+      batches.submit(rig.plan);
     }
   }
   std::mt19937_64 random(8);

@@ -33,7 +33,7 @@ struct Fixture {
   Clock clock;
   Heap heap{{}, budget, epochs};
   Index index{{.cells_initial = items / 3 * 4, .hash_seed = 7}, budget, epochs, heap};
-  Placement placement{index, heap};
+  IndexPlacement placement{index, heap};
   Shared shared{.heap = heap,
                 .index = index,
                 .placement = placement,
@@ -101,7 +101,7 @@ void floor(benchmark::State& state) {
     for (std::size_t i = 0; i + 8 < prints.size(); ++i) {
       prefetch(prints[i + 8]);
       prefetch_read(f.heap.at(locations[i + 8]));
-      sum += f.heap.at(locations[i])->fixed_word;
+      sum += f.heap.at(locations[i])->fixed();
     }
   }
   benchmark::DoNotOptimize(sum);
@@ -162,9 +162,9 @@ void direct(benchmark::State& state) {
     for (std::size_t i = 0; i < f.keys.size();) {
       const std::string_view key(reinterpret_cast<const char*>(&f.keys[i]), sizeof f.keys[i]);
       f.context.epoch.enter();
-      std::uint64_t word = 0;
+      ItemVersion word;
       const Item* const item = f.index.find(fingerprint_of(key, 7), key, word);
-      if (item == nullptr || is_expired(word, 1)) return state.SkipWithError("a key is missing");
+      if (item == nullptr || is_expired(word.state, 1)) return state.SkipWithError("a key is missing");
       sum += static_cast<unsigned char>(*item->value());
       i += item->small_value_bytes() / 8;
       f.context.epoch.exit();

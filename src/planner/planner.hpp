@@ -4,10 +4,12 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "pipeline/schedulers.hpp"
-#include "query/plan.hpp"
+#include "placement/index_placement.hpp"
+#include "plan/placement.hpp"
 
 namespace tandem {
 
@@ -20,24 +22,47 @@ enum class Preset : std::uint8_t {
 
 inline constexpr std::array<std::string_view, 4> preset_names = {"cpu", "auto", "mirrored", "mega-kv"};
 
-// A constant plan for each preset, and the schedulers' measured threshold between them.
+// As things are: an index on devices comes back to the host when one is lost. schedulers: of the devices; nullptr:
+// there are none.
+inline Placement placement_of(const Schedulers* schedulers, const IndexPlacement& placement) noexcept {
+  if (placement.wants_search()) return Placement::on_device;
+  if (schedulers == nullptr) return Placement::host;
+  return schedulers->image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored;
+}
+
+// A constant plan for each preset, and the schedulers' measured threshold between them; or one plan for all batches.
 class Planner {
  public:
-  // schedulers: of the devices; nullptr: there are none. They outlive the planner.
-  Planner(Preset preset, const Schedulers* schedulers) noexcept
-      : schedulers_(preset == Preset::cpu ? nullptr : schedulers),
-        is_forced_(preset == Preset::mirrored || preset == Preset::mega_kv) {}
+  // schedulers: of the devices; nullptr: there are none. They and the placement outlive the planner.
+  Planner(Preset preset, const Schedulers* schedulers, const IndexPlacement& placement) noexcept
+      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), placement_(placement), preset_(preset) {}
+  // Throws std::invalid_argument: it is not feasible with the placement as it is.
+  Planner(const Plan& plan, const Schedulers* schedulers, const IndexPlacement& placement)
+      : schedulers_(plan.uses(Processor::device) ? schedulers : nullptr),
+        placement_(placement),
+        preset_(placement.wants_search() ? Preset::mega_kv : Preset::mirrored),
+        given_(plan) {
+    require_feasible(placement_of(schedulers, placement), plan);
+  }
 
   bool uses_device() const noexcept { return schedulers_ != nullptr; }
+  // For who has no way to them after all.
+  void leave_devices() noexcept { schedulers_ = nullptr; }
+  // For a batch of so many queries.
   const Plan& plan_for(std::uint32_t queries) const noexcept {
-    if (schedulers_ == nullptr || queries == 0 || !schedulers_->serves()) return plan_cpu;
-    if (!is_forced_ && queries < schedulers_->queries_min()) return plan_cpu;
-    return schedulers_->image_granules() != 0 ? plan_mirrored_values : plan_mirrored;
+    if (schedulers_ == nullptr || queries == 0) return plan_cpu;
+    if (placement_.wants_search()) return plan_index;
+    if (preset_ == Preset::mega_kv || !schedulers_->serves()) return plan_cpu;
+    if (given_) return *given_;
+    if (preset_ == Preset::automatic && queries < schedulers_->queries_min()) return plan_cpu;
+    return feasible_plans(placement_of(schedulers_, placement_)).front();
   }
 
  private:
   const Schedulers* schedulers_;
-  bool is_forced_;
+  const IndexPlacement& placement_;
+  Preset preset_;
+  std::optional<Plan> given_;
 };
 
 }  // namespace tandem

@@ -152,10 +152,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // What the store could answer.
   auto* const item = new (world.item_bytes) Item{};
-  item->fixed_word = word::KeyBytes::put(0, q.key_bytes);
-  item->fixed_word = word::ValueBytes::put(item->fixed_word, shape);
-  item->fixed_word = word::HasFlags::put(item->fixed_word, shape & 1);
-  item->fixed_word = word::BinaryKey::put(item->fixed_word, shape >> 1 & 1);
+  item->set_fixed(word::KeyBytes::put(0, q.key_bytes));
+  item->set_fixed(word::ValueBytes::put(item->fixed(), shape));
+  item->set_fixed(word::HasFlags::put(item->fixed(), shape & 1));
+  item->set_fixed(word::BinaryKey::put(item->fixed(), shape >> 1 & 1));
   std::memcpy(item->bytes() + item->key_offset(), q.key, q.key_bytes);
   Result& r = batch.result(0);
   r = {item,

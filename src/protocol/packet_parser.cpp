@@ -201,6 +201,7 @@ PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
   }
   // An add with a CAS id is the compare and swap that a replace with one is.
   q.mode = rule.mode == StoreMode::add && q.cas != 0 ? StoreMode::replace : rule.mode;
+  if (q.mode == StoreMode::set) q.options |= option::refusal_removes;
   return take_value(q, r);
 }
 
@@ -223,9 +224,8 @@ PacketParser::Step PacketParser::take_value(Query& q, const Request& r) {
   return commit(r);
 }
 
-// A failed set leaves nothing of the old value, also when it had a CAS id to compare.
 void PacketParser::refuse(Query& q, std::uint16_t why) noexcept {
-  const bool removes = q.mode == StoreMode::set, too_large = why == option::store_too_large;
+  const bool removes = q.removes_if_refused(), too_large = why == option::store_too_large;
   const std::string_view body = too_large ? text::too_large : text::no_memory_store;
   q.opcode = removes ? Opcode::remove : Opcode::nothing;
   if (!removes) q.key_bytes = 0;

@@ -113,9 +113,8 @@ void Parser::refuse_large(Batch& batch, std::uint32_t connection) {
   TD_ASSERT(large_ != nullptr && !batch.full());
   const Large& large = large_->of[large_->now];
   swallow_bytes_ = large.value.value_bytes + large.value.line_end_bytes;
-  // A failed set leaves nothing of the old value, so that nobody goes on reading it (memcached does the same).
-  const bool meta = large.query.has(option::meta), mute = !meta && large.query.has(option::no_reply);
-  const bool removes = meta || (large.query.mode == StoreMode::set && !large.query.has(option::compare_cas));
+  const bool mute = !large.query.has(option::meta) && large.query.has(option::no_reply);
+  const bool removes = large.query.removes_if_refused();
   Query& q = batch.next();
   q = large.query;
   q.connection = connection;
@@ -221,17 +220,29 @@ LineParser::Step LineParser::multiget(bool continues) {
   while (!batch_.full()) {
     keys.next_key(key);
     Query& q = batch_.next();
-    q.opcode = Opcode::get;
-    set_key(q, key);
-    q.expiry_s = parser_.multiget_expiry_s_;
     q.wire = wire;
     q.wire_bytes = static_cast<std::uint32_t>(line_end - wire);
     q.connection = connection_;
-    q.reply = parser_.multiget_reply_;
     q.continues_line = continues;
     continues = true;
     const bool more = keys.more();
-    q.options = static_cast<std::uint16_t>(parser_.multiget_options_ | (more ? 0 : option::last_of_line));
+    if (TD_UNLIKELY(key.size() > key_bytes_max)) {
+      q.opcode = Opcode::nothing;
+      q.options = 0;
+      q.key = key.data();  // where rewind() begins
+      q.key_bytes = 0;
+      q.reply = static_cast<std::uint8_t>(Reply::line);
+      q.value = line::bad_format.data();
+      q.value_bytes = static_cast<std::uint32_t>(line::bad_format.size());
+    } else {
+      q.opcode = Opcode::get;
+      set_key(q, key);
+      q.expiry_s = parser_.multiget_expiry_s_;
+      q.reply = parser_.multiget_reply_;
+      q.value = q.key;  // nothing for Reply::line: an error ends the line
+      q.value_bytes = 0;
+      q.options = static_cast<std::uint16_t>(parser_.multiget_options_ | (more ? 0 : option::last_of_line));
+    }
     batch_.commit();
     if (!more) {
       p_ = line_end + parser_.multiget_tail_bytes_;
@@ -268,8 +279,8 @@ LineParser::Step LineParser::take_value(Query& query, std::uint64_t bytes) {
 }
 
 LineParser::Step LineParser::refuse_too_large(const Query& query, std::uint64_t bytes) {
-  const bool meta = query.has(option::meta), mute = !meta && query.has(option::no_reply);
-  const bool removes = meta || (query.mode == StoreMode::set && !query.has(option::compare_cas));
+  const bool mute = !query.has(option::meta) && query.has(option::no_reply);
+  const bool removes = query.removes_if_refused();
   const std::string_view key = query.key_view();
   Query& q = start_line(line::too_large);
   if (removes) {

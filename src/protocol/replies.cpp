@@ -47,7 +47,7 @@ constexpr std::size_t value_line_bytes_max =
     sizeof("VALUE ") + key_bytes_max + 3 * (1 + digits_max) + 2 + 2 + line::end.size();
 
 // "VALUE key flags bytes[ cas]\r\n" up to its line end.
-TD_INLINE char* write_value_line(char* p, const Query& q, const Result& r, bool with_cas, bool use_cas) noexcept {
+TD_INLINE char* write_value_line(char* p, const Query& q, const Result& r, bool with_cas, std::uint64_t cas) noexcept {
   p = copy_short(write_text(p, "VALUE "), q.key, q.key_bytes);
   if (TD_LIKELY(!r.item->has_flags())) {
     p = write_text(p, " 0 ");
@@ -59,25 +59,30 @@ TD_INLINE char* write_value_line(char* p, const Query& q, const Result& r, bool 
   p = write_digits(p, r.value_bytes);
   if (with_cas) {
     *p++ = ' ';
-    p = write_digits(p, use_cas ? r.item->cas(r.state) : 0);
+    p = write_digits(p, cas);
   }
   return write_line_end(p);
 }
 
 TD_INLINE void write_get(const Query& q, const Result& r, bool with_cas, const ReplyContext& context) {
   Output& out = context.out;
+  const bool use_cas = context.options.cas;
   if (TD_LIKELY(r.status == Status::hit)) {
     const std::uint32_t bytes = r.value_bytes;
     if (TD_LIKELY(bytes <= copied_value_bytes_max)) {
       char* const begin = out.reserve(value_line_bytes_max + bytes);
-      char* p = write_value_line(begin, q, r, with_cas, context.options.cas);
-      p = write_line_end(copy_value(p, r.item->value(), bytes));
-      if (q.has(option::last_of_line)) p = write_text(p, line::end);
-      out.commit(static_cast<std::size_t>(p - begin));
+      char* const end = write_validated(begin, r, [&](char* p, const ItemVersion& seen) noexcept {
+        p = write_value_line(p, q, r, with_cas, use_cas ? seen.cas() : 0);
+        p = write_line_end(copy_value(p, r.item->value(), bytes));
+        return q.has(option::last_of_line) ? write_text(p, line::end) : p;
+      });
+      out.commit(static_cast<std::size_t>(end - begin));
       return;
     }
     char* const begin = out.reserve(value_line_bytes_max);
-    out.commit(static_cast<std::size_t>(write_value_line(begin, q, r, with_cas, context.options.cas) - begin));
+    // So long a value is never rewritten in place, nor is its CAS id.
+    const std::uint64_t cas = use_cas ? r.item->cas(r.state) : 0;
+    out.commit(static_cast<std::size_t>(write_value_line(begin, q, r, with_cas, cas) - begin));
     append_pinned_value(context, r);
     out.append("\r\n");
   }

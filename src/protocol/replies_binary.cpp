@@ -40,8 +40,12 @@ void write_status(const Query& q, binary::Status status, std::string_view text, 
   write_packet(q, status, {}, text, 0, out);
 }
 
-TD_INLINE std::uint64_t cas_of(const Result& r, const ReplyContext& context) noexcept {
-  return context.options.cas ? r.item->cas(r.state) : 0;
+// The CAS id of a hit.
+std::uint64_t cas_of(const Result& r, const ReplyContext& context) noexcept {
+  std::uint64_t cas = 0;
+  if (context.options.cas)
+    copy_validated(r.item, r.state, [&cas](const ItemVersion& seen) noexcept { cas = seen.cas(); });
+  return cas;
 }
 
 TD_INLINE void write_get(const Query& q, const Result& r, bool with_key, const ReplyContext& context) {
@@ -54,12 +58,15 @@ TD_INLINE void write_get(const Query& q, const Result& r, bool with_key, const R
   const std::uint32_t bytes = r.value_bytes, key_bytes = with_key ? q.key_bytes : 0;
   const bool copied = TD_LIKELY(bytes <= copied_value_bytes_max);
   char* const begin = out.reserve(header_bytes + binary::flags_bytes + key_bytes_max + (copied ? bytes : 0));
-  char* p = write_header(begin, q, binary::Status::ok, binary::flags_bytes, key_bytes, bytes, cas_of(r, context));
-  binary::write(p, r.item->client_flags());
-  p += binary::flags_bytes;
-  if (with_key) p = copy_short(p, q.key, key_bytes);
-  if (TD_LIKELY(copied)) p = copy_value(p, r.item->value(), bytes);
-  out.commit(static_cast<std::size_t>(p - begin));
+  char* const end = write_validated(begin, r, [&](char* p, const ItemVersion& seen) noexcept {
+    const std::uint64_t cas = context.options.cas ? seen.cas() : 0;
+    p = write_header(p, q, binary::Status::ok, binary::flags_bytes, key_bytes, bytes, cas);
+    binary::write(p, r.item->client_flags());
+    p += binary::flags_bytes;
+    if (with_key) p = copy_short(p, q.key, key_bytes);
+    return copied ? copy_value(p, r.item->value(), bytes) : p;
+  });
+  out.commit(static_cast<std::size_t>(end - begin));
   if (TD_LIKELY(copied)) return;
   append_pinned_value(context, r);
 }
@@ -116,7 +123,7 @@ void write_arithmetic(const Query& q, const Result& r, const ReplyContext& conte
       if (q.has(option::no_reply)) return;
       char number[binary::number_bytes];
       binary::write(number, r.number);
-      return write_packet(q, Status::ok, {}, {number, sizeof number}, cas_of(r, context), context.out);
+      return write_packet(q, Status::ok, {}, {number, sizeof number}, context.options.cas ? r.cas : 0, context.out);
     }
     case tandem::Status::exists:
       return say(Status::exists, text::exists);
@@ -124,7 +131,7 @@ void write_arithmetic(const Query& q, const Result& r, const ReplyContext& conte
       return say(Status::not_a_number, text::not_a_number);
     case tandem::Status::out_of_memory:
     case tandem::Status::too_large:
-      return say(Status::no_memory, q.has(option::vivify) ? text::no_memory_new : text::no_memory_number);
+      return say(Status::no_memory, (r.outcome & outcome::created) != 0 ? text::no_memory_new : text::no_memory_number);
     default:
       return say(Status::not_found, text::not_found);
   }

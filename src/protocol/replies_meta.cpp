@@ -90,24 +90,10 @@ char* write_request_flags(char* p, const Query& q) noexcept {
   return write_line_end(p);
 }
 
-}  // namespace
-
-void write_meta_get(const Query& q, const Result& r, const ReplyContext& context) {
-  const bool with_value = !q.has(option::no_value);
-  if (TD_UNLIKELY(r.status != Status::hit)) {
-    if (q.has(option::no_reply)) return;
-    char* const begin = context.out.reserve(line_bytes_max);
-    context.out.commit(static_cast<std::size_t>(write_request_flags(write_text(begin, "EN"), q) - begin));
-    return;
-  }
+// The flags of a hit, from the version that is told of. When it was used is told as it was when the item was found.
+char* write_hit_flags(char* p, const Query& q, const Result& r, const ReplyContext& context,
+                      const ItemVersion& seen) noexcept {
   const Item& item = *r.item;
-  const bool copied = with_value && r.value_bytes <= copied_value_bytes_max;
-  char* const begin = context.out.reserve(line_bytes_max + (copied ? r.value_bytes : 0));
-  char* p = write_text(begin, with_value ? "VA" : "HD");
-  if (with_value) {
-    *p++ = ' ';
-    p = write_digits(p, r.value_bytes);
-  }
   const bool created = (r.outcome & outcome::created) != 0;
   Expiry expiry(q, r, context.clock);
   Tokens flags = flags_of(q);
@@ -128,7 +114,7 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
         p = write_ttl(p, expiry.at_s(), context.clock.now_s());
         break;
       case 'c':
-        p = write_digits(write_flag(p, 'c'), context.options.cas ? item.cas(r.state) : 0);
+        p = write_digits(write_flag(p, 'c'), context.options.cas ? seen.cas() : 0);
         break;
       case 'f':
         p = write_digits(write_flag(p, 'f'), item.client_flags());
@@ -153,14 +139,37 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
         break;
     }
   }
-  if (TD_UNLIKELY(r.outcome != 0)) {
-    if ((r.outcome & outcome::win_sent) != 0) p = write_flag(p, 'Z');
-    if ((r.outcome & outcome::stale) != 0) p = write_flag(p, 'X');
-    if ((r.outcome & outcome::won) != 0) p = write_flag(p, 'W');
+  return p;
+}
+
+}  // namespace
+
+void write_meta_get(const Query& q, const Result& r, const ReplyContext& context) {
+  const bool with_value = !q.has(option::no_value);
+  if (TD_UNLIKELY(r.status != Status::hit)) {
+    if (q.has(option::no_reply)) return;
+    char* const begin = context.out.reserve(line_bytes_max);
+    context.out.commit(static_cast<std::size_t>(write_request_flags(write_text(begin, "EN"), q) - begin));
+    return;
   }
-  p = write_line_end(p);
-  if (copied) p = write_line_end(copy_value(p, item.value(), r.value_bytes));
-  context.out.commit(static_cast<std::size_t>(p - begin));
+  const bool copied = with_value && r.value_bytes <= copied_value_bytes_max;
+  char* const begin = context.out.reserve(line_bytes_max + (copied ? r.value_bytes : 0));
+  char* const end = write_validated(begin, r, [&](char* p, const ItemVersion& seen) noexcept {
+    p = write_text(p, with_value ? "VA" : "HD");
+    if (with_value) {
+      *p++ = ' ';
+      p = write_digits(p, r.value_bytes);
+    }
+    p = write_hit_flags(p, q, r, context, seen);
+    if (TD_UNLIKELY(r.outcome != 0)) {
+      if ((r.outcome & outcome::win_sent) != 0) p = write_flag(p, 'Z');
+      if ((r.outcome & outcome::stale) != 0) p = write_flag(p, 'X');
+      if ((r.outcome & outcome::won) != 0) p = write_flag(p, 'W');
+    }
+    p = write_line_end(p);
+    return copied ? write_line_end(copy_value(p, r.item->value(), r.value_bytes)) : p;
+  });
+  context.out.commit(static_cast<std::size_t>(end - begin));
   if (TD_UNLIKELY(with_value && !copied)) {
     append_pinned_value(context, r);
     context.out.append("\r\n");
@@ -243,7 +252,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
       return context.out.append(line::not_a_number);
     case Status::out_of_memory:
     case Status::too_large:
-      return context.out.append(q.has(option::vivify) ? line::no_memory_new : line::no_memory);
+      return context.out.append((r.outcome & outcome::created) != 0 ? line::no_memory_new : line::no_memory);
     default:
       p = write_request_flags(write_text(p, r.status == Status::exists ? "EX" : "NF"), q);
       context.out.commit(static_cast<std::size_t>(p - begin));
@@ -262,7 +271,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
         with_value = true;
         break;
       case 'c':
-        l = write_digits(write_flag(l, 'c'), context.options.cas ? r.item->cas(r.state) : 0);
+        l = write_digits(write_flag(l, 'c'), context.options.cas ? r.cas : 0);
         break;
       case 't':
         l = write_ttl(l, expiry.at_s(), context.clock.now_s());
@@ -312,7 +321,10 @@ void write_meta_debug(const Query& q, const Result& r, const ReplyContext& conte
   put(" la=");
   p = write_digits(p, since_access_s(r, now_s));
   put(" cas=");
-  p = write_digits(p, context.options.cas ? item.cas(r.state) : 0);
+  std::uint64_t cas = 0;
+  if (context.options.cas)
+    copy_validated(r.item, r.state, [&cas](const ItemVersion& seen) noexcept { cas = seen.cas(); });
+  p = write_digits(p, cas);
   put(word::Fetched::get(r.state) != 0 ? " fetch=yes" : " fetch=no");
   put(" cls=");
   p = write_digits(p, context.heap.class_of(context.heap.location_of(&item)));

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstring>
 
+#include "heap/item_rewrite.hpp"
 #include "protocol/protocol.hpp"
 #include "protocol/scan.hpp"
 
@@ -21,11 +22,20 @@ TD_INLINE char* write_text(char* p, std::string_view text) noexcept {
 }
 TD_INLINE char* write_line_end(char* p) noexcept { return write_text(p, "\r\n"); }
 
-// A value of any length; the common short ones without a call.
+// A value of any length. A short one may be rewritten meanwhile: the caller validates the copy (copy_validated).
 TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {
-  if (TD_LIKELY(bytes <= 128)) return copy_short(to, from, bytes);
+  if (TD_LIKELY(bytes <= rewritten_value_bytes_max)) return racing_copy(to, from, bytes);
   std::memcpy(to, from, bytes);
   return to + bytes;
+}
+
+// A reply to a hit: `write` is given the version that it tells of and where to begin, and returns where it ended. It is
+// called again if the item was rewritten meanwhile.
+template <class Write>
+TD_INLINE char* write_validated(char* begin, const Result& r, Write write) noexcept {
+  char* end = begin;
+  copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept { end = write(begin, seen); });
+  return end;
 }
 
 // Pins the item, and appends its value.

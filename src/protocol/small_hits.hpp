@@ -69,8 +69,8 @@ TD_INLINE char* put_key_without_flags(char* to, const Item* item, std::uint32_t 
 #if TD_ADDRESS_SANITIZER
   return copy_short(to, from, key_bytes);  // what the item leaves of its slot is poisoned
 #else
-  put<16>(to, from);
-  for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) put<16>(to + i, from + i);
+  racing_copy16(to, from);  // a part of the value may come along
+  for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) racing_copy16(to + i, from + i);
   return to + key_bytes;
 #endif
 }
@@ -107,7 +107,7 @@ TD_INLINE char* put_meta_hit(char* p, const SmallHit& hit) noexcept {
 // The same with the key: the item's own, whichever was asked for.
 TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
   const Item* const item = r.item;
-  const std::uint64_t fixed = item->fixed_word;
+  const std::uint64_t fixed = item->fixed();
   const auto key_bytes = static_cast<std::uint32_t>(word::KeyBytes::get(fixed));
   const char* const value = item->bytes() + r.value_offset;
   put<2>(p, "VA");
@@ -170,32 +170,46 @@ TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
          (reply_of(q) != Reply::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
 }
 
+namespace detail {
+
+// nullptr: it is no hit of the common kinds.
+TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
+                              bool use_cas) noexcept {
+  const Reply reply = reply_of(q);
+  const SmallHit hit(q, r);
+  if (reply == Reply::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
+  if (reply == Reply::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
+  if (reply == Reply::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
+  if (reply == Reply::binary_get || reply == Reply::binary_get_key)
+    return put_binary_hit(p, hit, q.wire, reply == Reply::binary_get_key, use_cas ? seen.cas() : 0);
+  if (reply == Reply::gets) return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
+  return nullptr;
+}
+
+// Its item was rewritten while it was copied, or is dead by now.
+TD_NOINLINE inline char* put_small_hit_slowly(char* begin, const Query& q, const Result& r, bool use_cas) noexcept {
+  char* end = begin;
+  copy_slowly(r.item, r.state,
+              [&](const ItemVersion& seen) noexcept { end = put_small_hit(begin, q, r, seen, use_cas); });
+  return end;
+}
+
+}  // namespace detail
+
 // Answers queries from `i` on up to the first one that is something else, which it returns; `end` if there is none.
 // REQUIRES: not more than strip_queries_max queries.
 TD_INLINE std::uint32_t write_small_hits(const Batch& batch, std::uint32_t i, std::uint32_t end, bool use_cas,
                                          Output& out) {
   char* const begin = out.reserve(strip_queries_max * small_hit_bytes_max);
   char* p = begin;
-  const auto cas_of = [use_cas](const Result& hit) noexcept { return use_cas ? hit.item->cas(hit.state) : 0; };
   const Query* q = &batch.query(i);
   const Result* r = &batch.result(i);
   for (; i < end; ++i, ++q, ++r) {
     if (TD_UNLIKELY(!is_small_hit(*r))) break;
-    const Reply reply = reply_of(*q);
-    const detail::SmallHit hit(*q, *r);
-    if (reply == Reply::get) {
-      p = detail::put_text_hit(p, hit, q->has(option::last_of_line), false, 0);
-    } else if (reply == Reply::meta_get && returns_value_alone(*q, *r)) {
-      p = detail::put_meta_hit(p, hit);
-    } else if (reply == Reply::meta_get && returns_key_and_value(*q, *r)) {
-      p = detail::put_meta_key_hit(p, *r);
-    } else if (reply == Reply::binary_get || reply == Reply::binary_get_key) {
-      p = detail::put_binary_hit(p, hit, q->wire, reply == Reply::binary_get_key, cas_of(*r));
-    } else if (reply == Reply::gets) {
-      p = detail::put_text_hit(p, hit, q->has(option::last_of_line), true, cas_of(*r));
-    } else {
-      break;
-    }
+    const ItemVersion seen = ItemVersion::of(r->item);
+    char* const next = detail::put_small_hit(p, *q, *r, seen, use_cas);
+    if (TD_UNLIKELY(next == nullptr)) break;
+    p = TD_LIKELY(is_still(r->item, seen)) ? next : detail::put_small_hit_slowly(p, *q, *r, use_cas);
   }
   out.commit(static_cast<std::size_t>(p - begin));
   return i;

@@ -52,7 +52,7 @@ LineParser::Step LineParser::text(std::string_view name) {
 }
 
 LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens arguments) {
-  const Reply reply = command.with_cas ? Reply::gets : Reply::get;
+  Reply reply = command.with_cas ? Reply::gets : Reply::get;
   std::string_view word;
   if (!arguments.more()) return answer(line::error);
   std::uint32_t expiry_s = Clock::never;
@@ -63,15 +63,19 @@ LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens argument
     expiry_s = clock_.expiry_s(exptime);
     if (!arguments.more()) return answer(line::end);
   }
-  // Before any key is looked up, all are checked: a bad one leaves only the error.
+  // A key that is too long leaves only the error of the line. Those before it are fetched all the same, and touched.
   const char* const first = arguments.position();
+  const char* last = line_end_;
   while (arguments.next_key(word)) {
-    if (word.size() > key_bytes_max) return answer(line::bad_format);
+    if (word.size() <= key_bytes_max) continue;
+    last = word.data() + word.size();
+    reply = Reply::line;
+    break;
   }
   line_begin_ = p_;
   p_ = first;
-  parser_.multiget_bytes_ = static_cast<std::uint64_t>(line_end_ - first);
-  parser_.multiget_tail_bytes_ = static_cast<std::uint32_t>(next_ - line_end_);
+  parser_.multiget_bytes_ = static_cast<std::uint64_t>(last - first);
+  parser_.multiget_tail_bytes_ = static_cast<std::uint32_t>(next_ - last);
   parser_.multiget_expiry_s_ = expiry_s;
   parser_.multiget_options_ = command.options;
   parser_.multiget_reply_ = static_cast<std::uint8_t>(reply);

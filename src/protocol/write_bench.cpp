@@ -28,7 +28,7 @@ class Hits {
       std::uint64_t fixed = word::KeyBytes::put(0, q.key_bytes);
       fixed = word::ValueBytes::put(fixed, value_bytes);
       fixed = word::HasFlags::put(fixed, client_flags != 0);
-      item->fixed_word = word::CasLow::put(fixed, 1000 + i);
+      item->set_fixed(word::CasLow::put(fixed, 1000 + i));
       std::memcpy(item->bytes() + 16, &client_flags, sizeof client_flags);
       std::memcpy(item->bytes() + item->key_offset(), q.key, q.key_bytes);
       std::memset(item->value(), 'v', value_bytes);

@@ -11,7 +11,7 @@
 #include "base/platform.hpp"
 #include "index/item_images.hpp"
 #include "index/shard.hpp"
-#include "query/plan.hpp"
+#include "plan/plan.hpp"
 #include "query/query.hpp"
 
 namespace tandem {
@@ -19,6 +19,19 @@ namespace tandem {
 // Queries that a task runs over at a time. So few that the lines which a strip's prefetches ask for, and those of the
 // strips ahead of it, fit what a core can have under way (docs/decisions/0006-strips.md).
 inline constexpr std::uint32_t strip_queries_max = 8;
+
+// What devices have left in the columns of a batch's front. A location is a candidate as after a search of the host's,
+// readable in the batch's epoch; a missing one is final only if `whole` and the stripe say so (write protocol 6;
+// final_miss()).
+struct Found {
+  std::uint32_t end = 0;     // of the queries [0, end); 0: there is nothing to follow
+  std::uint32_t launch = 0;  // its number, of the replica that searched
+  bool whole = false;
+  // The items' images, as they were at that launch (ItemImages): of each query its image's place in its arena plus 1;
+  // 0: none. nullptr: RD is the host's.
+  const std::uint32_t* images = nullptr;
+  std::array<const Granule*, shards_max> arenas{};  // of each shard that a device has
+};
 
 class Batch {
  public:
@@ -37,8 +50,12 @@ class Batch {
   bool full() const noexcept { return size_ == capacity_; }
   void clear() noexcept {
     size_ = 0;
-    searched = false;
-    images = nullptr;
+    found = {};
+  }
+  // What devices have found is not to be followed any more: the host runs what is left of their stages.
+  void leave_found() noexcept {
+    found = {};
+    plan = plan_cpu;
   }
   // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write
   // to the other. Their contents are lost.
@@ -47,8 +64,7 @@ class Batch {
     own_locations_.reset(new Location[capacity_]);
     fingerprints_ = own_fingerprints_.get();
     locations_ = own_locations_.get();
-    searched = false;
-    images = nullptr;
+    found = {};
   }
 
   // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
@@ -72,24 +88,19 @@ class Batch {
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
+  // Which processor runs which task. The tasks of a device's stages have run when an executor gets the batch, or are
+  // the host's after all: `found` says so.
   Plan plan = plan_cpu;
-  // A device has searched: both columns are filled up to device_end, by launch number `launch` of the replica. A
-  // location is a candidate as after a search of the host's, readable in the batch's epoch; a missing one is final only
-  // if `whole` and the stripe say so (write protocol 6; final_miss()).
-  bool searched = false, whole = false;
-  // The device had the front of the batch up to here, the rest is the host's (stealing, write protocol 9).
-  std::uint32_t device_end = 0;
-  TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return searched && i < device_end; }
-  // What a device has found for it, if one was asked.
-  TD_INLINE Location candidate(std::uint32_t i) const noexcept { return searched_at(i) ? locations_[i] : no_location; }
-  std::uint32_t launch = 0;
-  // Then also: the items' images, as they were at that launch (ItemImages). nullptr: it has none.
-  const std::uint32_t* images = nullptr;            // of each query: its image's place in its arena plus 1; 0: none
-  std::array<const Granule*, shards_max> arenas{};  // of each shard that a device has
+  Found found{};
   std::uint32_t shard_bits = 0;
+  // Whether a device has searched for query i.
+  TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return i < found.end; }
+  // What it has found, if one was asked.
+  TD_INLINE Location candidate(std::uint32_t i) const noexcept { return searched_at(i) ? locations_[i] : no_location; }
+  // REQUIRES: found.images != nullptr.
   TD_INLINE const Item* image(std::uint32_t i) const noexcept {
-    const Granule* const arena = arenas[Shard::number_of(fingerprints_[i], shard_bits)];
-    return TD_LIKELY(images[i] != 0) ? reinterpret_cast<const Item*>(arena + (images[i] - 1)) : nullptr;
+    const Granule* const arena = found.arenas[Shard::number_of(fingerprints_[i], shard_bits)];
+    return TD_LIKELY(found.images[i] != 0) ? reinterpret_cast<const Item*>(arena + (found.images[i] - 1)) : nullptr;
   }
 
  private:

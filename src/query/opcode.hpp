@@ -34,6 +34,8 @@ inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not
 inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
 // get: recache is decided by the expiry before this query's touch.
 inline constexpr std::uint16_t recache_first = 1 << 13;
+// store with compare_cas: refused, it removes the key's item all the same (memcached's binary set).
+inline constexpr std::uint16_t refusal_removes = 1 << 13;
 // nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or
 // (both) out of memory.
 inline constexpr std::uint16_t store_too_large = 1 << 14;

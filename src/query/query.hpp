@@ -52,6 +52,12 @@ struct Query {
   bool concatenates() const noexcept {
     return opcode == Opcode::store && (mode == StoreMode::append || mode == StoreMode::prepend);
   }
+  // A store that is too large or has no memory also removes the key's item. memcached's rule: a set does, so that no
+  // client goes on reading the old value, and a meta set in every mode; a cas, whose client may have lost, does not.
+  bool removes_if_refused() const noexcept {
+    if (has(option::meta)) return true;
+    return mode == StoreMode::set && (!has(option::compare_cas) || has(option::refusal_removes));
+  }
 };
 static_assert(sizeof(Query) == 80 && std::is_trivially_copyable_v<Query>);
 
@@ -66,8 +72,8 @@ enum class Status : std::uint8_t {
   removed,        // remove (and remove+invalidate)
   number,         // arithmetic: `number`
   not_a_number,   // arithmetic on something else: "cannot increment or decrement non-numeric value"
-  too_large,      // the item would exceed item_bytes_max; any old item of the key is gone, as memcached does
-  out_of_memory,  // no slot could be freed (or eviction is off)
+  too_large,      // the item would exceed item_bytes_max (Query::removes_if_refused)
+  out_of_memory,  // no slot could be freed, or eviction is off (Query::removes_if_refused)
 };
 
 // Outcome bits beside the status.
@@ -85,7 +91,10 @@ constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
 
 // What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
 struct Result {
-  const Item* item;     // the item read or written; nullptr when there is none
+  union {
+    const Item* item;   // the item read or written; nullptr when there is none
+    std::uint64_t cas;  // arithmetic (Status::number): the new CAS id, which the item may have no more
+  };
   std::uint64_t state;  // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of
                         // an item that this query created or replaced: the word it was published with
   std::uint64_t number;       // arithmetic: the new value. store, remove+invalidate: the new CAS id

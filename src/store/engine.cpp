@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "base/memory_reserve.hpp"
-#include "pipeline/device_batches.hpp"
 #include "pipeline/device_search.hpp"
+#include "pipeline/runner.hpp"
 #include "store/on_device.hpp"
 #include "task/memory.hpp"
 
@@ -30,7 +30,7 @@ std::uint64_t random_seed() {
 std::uint32_t epochs_for(const EngineOptions& o) {
   constexpr std::uint32_t own = 2;             // of maintenance and crawler
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
-  const std::uint32_t searches = o.devices.empty() ? 0 : DeviceBatches::count_default + (o.index_on_device ? 1 : 0);
+  const std::uint32_t searches = o.devices.empty() ? 0 : Runner::flights_default + (o.index_on_device ? 1 : 0);
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
 
@@ -82,6 +82,7 @@ Engine::Engine(const EngineOptions& options)
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
                  .hash_seed = options_.hash_seed});
+  shared_->rewrites_items = options_.devices.empty() || options_.index_on_device || options_.device_values.bytes == 0;
   shared_->cas_next.store(cas_first_, std::memory_order_relaxed);
   shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
   if (file_) {
@@ -218,12 +219,14 @@ Engine::ContextPtr Engine::make_context() {
       placement_->leave();  // what its scheduler is about to do
     }
   }
+  if (file_) context->redo = file_->take_redo();
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(context.get());
   return {context.release(), {this}};
 }
 
 void Engine::retire_context(Context* context) noexcept {
+  if (context->redo != nullptr) file_->give_redo(context->redo);
   {
     const std::lock_guard lock(contexts_mutex_);
     gone_counters_.add(context->counters);
@@ -232,6 +235,7 @@ void Engine::retire_context(Context* context) noexcept {
       gone_costs_[t].queries += context->tasks.queries[t].get();
       gone_latencies_[t].add(context->tasks.cycles_per_query[t]);
     }
+    gone_ran_.add(context->tasks);
     std::erase(contexts_, context);
   }
   delete context;
@@ -401,6 +405,13 @@ TaskTotals Engine::task_latencies() const {
     for (std::size_t t = 0; t < task_count; ++t) totals[t].add(c->tasks.cycles_per_query[t]);
   }
   return totals;
+}
+
+TasksRan Engine::tasks_ran() const {
+  const std::lock_guard lock(contexts_mutex_);
+  TasksRan ran = gone_ran_;
+  for (const Context* c : contexts_) ran.add(c->tasks);
+  return ran;
 }
 
 void Engine::reset_stats() noexcept {

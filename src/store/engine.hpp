@@ -19,6 +19,7 @@
 #include "observe/latency.hpp"
 #include "pipeline/schedulers.hpp"
 #include "placement/mirrored/replica.hpp"
+#include "planner/planner.hpp"
 #include "store/crawler.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"
@@ -125,6 +126,11 @@ class Engine {
 
   // Of the devices; nullptr: there is none, or not all of them can be used.
   const Schedulers* schedulers() const noexcept { return schedulers_ ? &*schedulers_ : nullptr; }
+  // Which plans are feasible now: a lost device leaves `host`.
+  Placement placement() const noexcept {
+    const bool came_back = options_.index_on_device && !placement_->wants_search();
+    return placement_of(came_back ? nullptr : schedulers(), *placement_);
+  }
   // The scheduling cycle of all devices, from the next launch on.
   void set_cycle(std::chrono::microseconds cycle) noexcept;
   std::vector<DeviceStats> device_stats();  // one for each that is used
@@ -135,6 +141,8 @@ class Engine {
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
   TaskTotals task_latencies() const;
+  // Since the start.
+  TasksRan tasks_ran() const;
   void reset_stats() noexcept;
   // What this engine took over from a file; nothing if there was nothing to take over, or nothing usable.
   const std::optional<RestartReport>& restart() const noexcept { return restart_; }
@@ -188,18 +196,19 @@ class Engine {
   std::optional<Heap> heap_;
   std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
-  std::optional<Placement> placement_;
+  std::optional<IndexPlacement> placement_;
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
   std::optional<Schedulers> schedulers_;
   std::unique_ptr<Shared> shared_;
 
-  mutable std::mutex contexts_mutex_;  // guards the next five
+  mutable std::mutex contexts_mutex_;  // guards the next six
   std::vector<Context*> contexts_;
   StoreTotals gone_counters_{};  // of contexts that were given back
   StoreTotals reset_base_{};     // what stats() subtracts
   std::array<TaskCost, task_count> gone_costs_{};
   TaskTotals gone_latencies_{};
+  TasksRan gone_ran_{};
 
   std::optional<RestartReport> restart_;
   std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // what Shared begins with

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "device/sim/sim_device.hpp"
-#include "pipeline/device_batches.hpp"
+#include "pipeline/runner.hpp"
 #include "store/engine_fixture.hpp"
 #include "store/restart_fixture.hpp"
 
@@ -91,7 +91,7 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
     ASSERT_TRUE(soon([&] { return engine.device_stats().front().serves; }));
     {
       const Engine::ContextPtr context = engine.make_context();
-      DeviceBatches batches(*context, *engine.schedulers(), 1);
+      Runner batches(*context, engine.schedulers(), 1);
       device->block_calls();
       {
         EpochDomain::Participant grower(engine.shared().epochs);
@@ -101,7 +101,7 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
       for (int i = 0; i < 1000 && !engine.schedulers()->is_stuck(); ++i) {
         batches.filling().next() = {};
         batches.filling().commit();
-        batches.submit();
+        batches.submit(plan_search);
         static_cast<void>(batches.begin_answer());
         batches.end_answer();
       }

@@ -83,7 +83,7 @@ std::vector<DeviceStats> Engine::device_stats() {
   return all;
 }
 
-// Slots of dead items that a device's index still names (Placement) are in nobody's use, as retired ones.
+// Slots of dead items that a device's index still names (IndexPlacement) are in nobody's use, as retired ones.
 void Engine::leave_out_displaced(EngineStats& stats) const {
   placement_->for_each_unretired([&](Location l) {
     const SizeClass c = heap_->class_of(l);

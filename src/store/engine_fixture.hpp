@@ -17,8 +17,11 @@ struct NoWriter final : ResponseWriter {
 template <class F>
 bool soon(F is_so) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!is_so() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return is_so();
+  do {
+    if (is_so()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 // Runs one query; its texts are the caller's.

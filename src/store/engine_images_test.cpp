@@ -11,7 +11,7 @@
 #include "base/hash.hpp"
 #include "device/sim/sim_device.hpp"
 #include "index/cuckoo/colliding_keys.hpp"
-#include "pipeline/device_batches.hpp"
+#include "pipeline/runner.hpp"
 #include "store/engine_fixture.hpp"
 
 namespace tandem {
@@ -36,7 +36,7 @@ class EngineImages : public testing::Test {
     o.device_values = {.bytes = values_bytes};
     engine_ = std::make_unique<Engine>(o);
     context_ = engine_->make_context();
-    batches_ = std::make_unique<DeviceBatches>(*context_, *engine_->schedulers(), batch_queries);
+    batches_ = std::make_unique<Runner>(*context_, engine_->schedulers(), batch_queries);
     ASSERT_TRUE(soon([&] { return engine_->schedulers()->serves(); }));
   }
   void TearDown() override {
@@ -80,10 +80,9 @@ class EngineImages : public testing::Test {
       batches_->filling().next() = q;
       batches_->filling().commit();
     }
-    batches_->submit();
+    batches_->submit(feasible_plans(engine_->placement()).front());
     Answers writer(engine_->shared().heap);
-    Executor executor(*context_);
-    batches_->answer_oldest(executor, writer);
+    batches_->answer_oldest(writer);
     return writer.all;
   }
   Answer run(const Query& query) { return run(std::vector{query})[0]; }
@@ -106,9 +105,9 @@ class EngineImages : public testing::Test {
   const Item* item(const std::string& key) {
     EpochDomain::Participant epoch(engine_->shared().epochs);
     epoch.enter();
-    std::uint64_t state = 0;
+    ItemVersion seen;
     const Item* const found =
-        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, state);
+        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen);
     epoch.exit();
     return found;
   }
@@ -140,7 +139,7 @@ class EngineImages : public testing::Test {
 
   std::unique_ptr<Engine> engine_;
   Engine::ContextPtr context_{nullptr, {nullptr}};
-  std::unique_ptr<DeviceBatches> batches_;
+  std::unique_ptr<Runner> batches_;
 };
 
 TEST_F(EngineImages, AnswerGetsOfSmallItems) {

@@ -92,9 +92,9 @@ struct Writer {
   // Pinned if it is there, as output to a client that reads slowly.
   Location find(const std::string& key, bool pins = false) {
     Shared& shared = engine.shared();
-    std::uint64_t state = 0;
+    ItemVersion seen;
     context->enter();
-    const Item* const item = shared.index.find(fingerprint_of(key, shared.hash_seed), key, state);
+    const Item* const item = shared.index.find(fingerprint_of(key, shared.hash_seed), key, seen);
     const Location l = item == nullptr ? no_location : shared.heap.location_of(item);
     if (l != no_location && pins) shared.heap.pin(l);
     context->epoch.exit();

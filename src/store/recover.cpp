@@ -92,7 +92,7 @@ class Indexer {
         Index::Guard guard = index_.lock(e.fingerprint);
         const Item* const other = guard.find(e.item->key());
         // Two of a key: the process was killed between making the new one live and the old one dead.
-        if (other != nullptr && is_older(e.item->cas(state), other->cas(other->state_acquire()))) {
+        if (other != nullptr && is_older(e.item->cas(state), guard.version().cas())) {
           loser = e.location;
         } else if (guard.put(e.location, state) == Index::Put::done) {
           if (other == nullptr) return;

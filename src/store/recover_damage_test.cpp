@@ -25,6 +25,110 @@ TEST_F(RestartTest, AFileInUseIsRefused) {
   }
 }
 
+// A process killed while it rewrote "key" in place, and what its redo record says.
+struct RedoTest : RestartTest {
+  RedoTest() {
+    {
+      Store store(options());
+      store.set("key", "before");
+      store.set("other", "there");
+    }
+    const PageId page = page_of_state(PageState::open);
+    const SizeClasses classes(1.25, granule_bytes, std::uint64_t{1} << 20);
+    const SlotShape& shape = classes[tag::class_of(get<std::uint16_t>(tag_at(page)))];
+    for (std::uint32_t slot = 0; location == 0 && slot < shape.slots_per_page; ++slot) {
+      item_at = page_at(page) + std::uint64_t{slot} * shape.slot_bytes;
+      if (get<std::uint64_t>(item_at) != 0 && get<char>(item_at + 16) == 'k') location = shape.location(page, slot);
+    }
+    state = get<std::uint64_t>(item_at);
+    fixed = get<std::uint64_t>(item_at + 8);
+    put(item_at, rewriting_state(state));
+    put(item_at + 19, "torn!!", 6);
+    record.location = location;
+    record.state = state;
+    record.fixed = fixed + word::CasLow::put(0, 1);
+    std::memcpy(record.value, "second", 6);
+    put(offsetof(FileHeader, saved.cas_reserved), std::uint64_t{1000});
+    pretend_killed();
+  }
+  void put_record(std::uint32_t number) {
+    const std::uint64_t at = MemoryFile::redo_at + number * sizeof(RedoRecord);
+    put(at, record.location);
+    put(at + 8, record.state);
+    put(at + 16, record.fixed);
+    put(at + offsetof(RedoRecord, value), record.value, sizeof record.value);
+  }
+  std::optional<std::string> value() {
+    Store store(options());
+    EXPECT_EQ(store.get("other"), "there");
+    return store.get("key");
+  }
+  struct {
+    std::uint64_t location, state, fixed;
+    char value[rewritten_value_bytes_max];
+  } record{};
+  std::uint64_t item_at = 0, state = 0, fixed = 0;
+  Location location = 0;
+};
+
+TEST_F(RedoTest, TheRecordIsWhatTheItemGets) {
+  put_record(3);
+  EXPECT_EQ(value(), "second");
+  EXPECT_EQ(get<std::uint64_t>(MemoryFile::redo_at + 3 * sizeof(RedoRecord)), 0u) << "done";
+}
+TEST_F(RedoTest, OfTwoRecordsTheNewer) {
+  put_record(1);
+  std::memcpy(record.value, "third.", 6);
+  record.fixed += word::CasLow::put(0, 1);
+  put_record(0);
+  EXPECT_EQ(value(), "third.");
+}
+TEST_F(RedoTest, WithoutARecordTheItemIsIntact) { EXPECT_EQ(value(), "torn!!"); }
+TEST_F(RedoTest, AnOlderRecordIsOfAVersionBefore) {
+  record.fixed = word::CasLow::put(fixed, word::CasLow::get(fixed) - 1);
+  put_record(0);
+  EXPECT_EQ(value(), "torn!!");
+}
+TEST_F(RedoTest, ARecordOfAnItemThatWasFinishedIsForgotten) {
+  put(item_at, state);
+  put_record(0);
+  EXPECT_EQ(value(), "torn!!");
+}
+
+// What cannot be, and costs the item whose record it is; nothing else.
+TEST_F(RedoTest, DamagedRecordsCostTheirItem) {
+  record.fixed = word::ValueBytes::put(record.fixed, 1000);
+  put_record(0);
+  EXPECT_EQ(value(), std::nullopt);
+}
+TEST_F(RedoTest, ARecordOfADeadItemCostsIt) {
+  record.state = word::State::put(state, static_cast<std::uint64_t>(ItemState::dead));
+  put_record(0);
+  EXPECT_EQ(value(), std::nullopt);
+}
+TEST_F(RedoTest, RecordsOfNoItemAreForgotten) {
+  put(item_at, state);
+  for (const std::uint64_t l : {std::uint64_t{1}, std::uint64_t{location} + 1, ~std::uint64_t{0}}) {
+    record.location = l;
+    put_record(static_cast<std::uint32_t>(l % 7));
+  }
+  EXPECT_EQ(value(), "torn!!");
+}
+
+TEST_F(RestartTest, AFileOfTheVersionBeforeIsReplaced) {
+  {
+    Store store(options());
+  }
+  put(offsetof(FileHeader, version), std::uint32_t{1});
+  {
+    Engine engine(engine_options());
+    EXPECT_FALSE(engine.restart());
+  }
+  EXPECT_NE(said.find("written by another version of Tandem (format 1; this one has 2); starting empty"),
+            std::string::npos)
+      << said;
+}
+
 TEST_F(RestartTest, SomebodyElsesFileIsRefusedAndLeftAlone) {
   const std::string text(10'000, 'T');
   std::ofstream(file.path()) << text;

@@ -64,12 +64,21 @@ struct Original {
     // A huge item where single pages are: those of runs are far away.
     const std::uint32_t head = 4;
     Item* const item = reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + (head - 1) * page_bytes);
-    item->fixed_word = word::CasLow::put(word::Huge::put(word::KeyBytes::put(0, 4), 1), 40);
+    item->set_fixed(word::CasLow::put(word::Huge::put(word::KeyBytes::put(0, 4), 1), 40));
     item->state_word = static_cast<std::uint64_t>(ItemState::live);
     std::memcpy(item->bytes() + sizeof(Item), "huge", 4);
     for (std::uint32_t p = head; p < head + 3; ++p) {
       const std::uint16_t t = tag::make(p == head ? PageState::huge_head : PageState::huge_body, huge_class);
       std::memcpy(bytes.data() + MemoryFile::tags_at + 2 * p, &t, sizeof t);
+    }
+    // Two items that were being rewritten: one has a record.
+    for (std::uint32_t slot = 0, found = 0; slot < 64 && found < 2; ++slot) {
+      Item* const small = reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + slot * granule_bytes);
+      const std::uint64_t live = small->state_word.load();
+      if (Item::state_of(live) != ItemState::live) continue;
+      auto* const redo = reinterpret_cast<RedoRecord*>(bytes.data() + MemoryFile::redo_at);
+      if (found++ == 0) redo->write(page_location(1) + slot, {live, small->fixed()}, small->value());
+      small->state_word = rewriting_state(live);
     }
     const std::uint64_t value_bytes = 2 * page_bytes + 77;
     std::memcpy(bytes.data() + MemoryFile::huge_value_bytes_at + 8 * head, &value_bytes, sizeof value_bytes);
@@ -88,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint64_t where = std::uint64_t{data[1]} | std::uint64_t{data[2]} << 8 | std::uint64_t{data[3]} << 16;
     std::uint64_t at = 0;
     std::size_t bytes = 8;
-    switch (data[0] % 6) {
+    switch (data[0] % 7) {
       case 0:  // the header's changing words
         at = state_at() + where % (sizeof(FileHeader) - state_at() - 8);
         break;
@@ -104,6 +113,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       case 4:  // a header of an item
         at = MemoryFile::pages_at + where % used_pages * page_bytes + (where >> 3 & 0x7ff) * 16;
+        break;
+      case 5:  // a redo record's words
+        at = MemoryFile::redo_at + where % 3 * sizeof(RedoRecord) + (where >> 2) % 4 * 8;
         break;
       default:
         at = MemoryFile::pages_at + where % (used_bytes - MemoryFile::pages_at - 8);

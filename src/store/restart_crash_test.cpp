@@ -84,6 +84,8 @@ void add_record(std::string& value, std::uint32_t key, std::uint32_t sequence, s
 }
 
 std::uint32_t first_bytes(std::uint32_t key, std::uint32_t sequence, bool evict) {
+  // Most values have one length, so that sets rewrite them in place.
+  if (sequence % 4 != 0) return 80;
   TestRandom random(mixed(sequence, key));
   // With eviction the sizes that are asked for move on, so that pages change class.
   const std::uint32_t tide = evict ? sequence / 8 % 6 : 0;

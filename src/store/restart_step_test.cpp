@@ -68,6 +68,16 @@ class Observer {
     const auto& saved = reinterpret_cast<const FileHeader*>(at_)->saved;
     for (const auto* word : {&saved.flush, &saved.flush_due}) add(word->load());
     add(saved.cas_reserved.load());
+    const auto* const redo = reinterpret_cast<const RedoRecord*>(at_ + MemoryFile::redo_at);
+    for (std::uint32_t r = 0; r < MemoryFile::redo_records; ++r) {
+      if (redo[r].location.load() == 0) continue;
+      for (const std::uint64_t word : {redo[r].location.load(), redo[r].state, redo[r].fixed}) add(word);
+      for (std::uint32_t i = 0; i < sizeof redo[r].value; i += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, redo[r].value + i, 8);
+        add(word);
+      }
+    }
     for (PageId p = 1; p < page_end(); ++p) {
       add(tag_of(p));
       if (tag::state_of(tag_of(p)) != PageState::open) continue;
@@ -75,9 +85,9 @@ class Observer {
       for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
         const auto* const item = reinterpret_cast<const Item*>(page(p) + std::uint64_t{slot} * shape.slot_bytes);
         const std::uint64_t state = item->state_acquire();
-        if (Item::state_of(state) != ItemState::live) continue;
+        if (Item::state_of(state) != ItemState::live && !is_rewriting(state)) continue;
         add(state & ~(word::AccessS::mask | word::Accessed::mask | word::Fetched::mask));
-        add(item->fixed_word);
+        add(item->fixed());
         for (std::uint32_t i = 16; i + 8 <= item->value_offset() + item->small_value_bytes(); i += 8) {
           std::uint64_t word = 0;
           std::memcpy(&word, item->bytes() + i, 8);
@@ -117,7 +127,13 @@ struct Case {
 std::vector<Case> cases() {
   const std::string large(3000, 'x');
   return {
-      {"set", [](Store& s) { s.set("key", "new"); }, {"old", "new"}, "new"},
+      {"set_in_place", [](Store& s) { s.set("key", "new"); }, {"old", "new"}, "new"},
+      {"long_set_in_place",
+       [](Store& s) { s.set("key", std::string(300, 'b')); },
+       {std::string(300, 'a'), std::string(300, 'b')},
+       std::string(300, 'b'),
+       [](Store& s) { s.set("key", std::string(300, 'a')); }},
+      {"set_beside", [](Store& s) { s.set("key", "newer"); }, {"old", "newer"}, "newer"},
       {"set_of_another_class", [large](Store& s) { s.set("key", large); }, {"old", large}, large},
       {"append", [](Store& s) { s.append("key", "er"); }, {"old", "older"}, "older"},
       {"compare_and_set",

@@ -1,12 +1,19 @@
 #include "tandem/store.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <mutex>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "base/thread_owned.hpp"
-#include "pipeline/executor.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/sim/sim_device.hpp"
+#include "pipeline/runner.hpp"
+#include "placement/prove_kernels.hpp"
+#include "planner/planner.hpp"
 #include "store/engine.hpp"
 
 namespace tandem {
@@ -116,12 +123,61 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   }
 }
 
-Reply reply_of_item(const Item* item, std::uint64_t state, std::uint64_t value_bytes) noexcept {
-  return {.code = Code::hit,
-          .key_bytes = static_cast<std::uint8_t>(item->key_bytes()),
-          .value = {item->value(), value_bytes},
-          .flags = item->client_flags(),
-          .cas = item->cas(state)};
+// The largest key and value that are copied for the visitor, together.
+constexpr std::size_t copied_bytes_max = key_bytes_max + rewritten_value_bytes_max;
+
+// Tells of a hit. A set may rewrite a short value while the visitor looks at it, so that is copied, with its key before
+// it, to `*copy`, which then points behind it; a longer one lies still for as long as the batch's epoch.
+TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_state, std::uint64_t value_bytes,
+                        char** copy) noexcept {
+  const std::uint32_t key_bytes = item->key_bytes();
+  const std::uint32_t key_at = item->key_offset();
+  reply.code = Code::hit;
+  reply.key_bytes = static_cast<std::uint8_t>(key_bytes);
+  reply.flags = item->client_flags();
+  reply.number = 0;
+  if (TD_UNLIKELY(value_bytes > rewritten_value_bytes_max)) {
+    reply.value = {item->bytes() + key_at + key_bytes, value_bytes};
+    reply.cas = item->cas(found_state);
+    return;
+  }
+  char* const to = *copy;
+  const std::uint64_t bytes = key_bytes + value_bytes;
+  copy_validated(item, found_state, [&](const ItemVersion& seen) noexcept {
+    racing_copy(to, item->bytes() + key_at, bytes);
+    reply.cas = seen.cas();
+  });
+  reply.value = {to + key_bytes, value_bytes};
+  *copy = to + bytes;
+}
+
+Preset preset_of(const Options& o) {
+  const auto* const name = std::ranges::find(preset_names, o.preset);
+  if (name == preset_names.end()) throw std::invalid_argument("unknown preset: " + o.preset);
+  return static_cast<Preset>(name - preset_names.begin());
+}
+
+std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
+  std::vector<std::shared_ptr<Device>> devices;
+  if (o.gpus == 0 || preset_of(o) == Preset::cpu) return devices;
+  if (!std::has_single_bit(o.gpus) || o.gpus > shards_max)
+    throw std::invalid_argument("gpus: 1, 2, 4 or 8 share the keys");
+  if (o.gpu != "cuda" && o.gpu != "sim") throw std::invalid_argument("gpu: cuda or sim");
+  if (o.gpu == "cuda") {
+    if (const DeviceCount found = cuda_device_count(); o.gpus > found.count) {
+      throw std::runtime_error("of " + std::to_string(o.gpus) + " GPUs there are " + std::to_string(found.count) +
+                               (found.count == 0 ? ": " + found.reason : std::string()));
+    }
+  }
+  for (unsigned i = 0; i < o.gpus; ++i) {
+    if (o.gpu == "sim") {
+      devices.push_back(make_sim_device({.number = i}));
+    } else {
+      devices.push_back(make_cuda_device(i));
+      prove_kernels(*devices.back());
+    }
+  }
+  return devices;
 }
 
 }  // namespace
@@ -135,9 +191,15 @@ struct Store::Core {
                 .evict = o.evict,
                 .huge_pages = o.huge_pages,
                 .hash_seed = o.hash_seed,
-                .memory_file = o.memory_file}) {}
+                .memory_file = o.memory_file,
+                .devices = devices_of(o),
+                .index_on_device = o.gpus != 0 && preset_of(o) == Preset::mega_kv,
+                .device_values = {.bytes = o.gpu_value_bytes}}),
+        planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
+                               : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}
 
   Engine engine;
+  const Planner planner;                        // of the sessions whose devices have memory for them
   std::mutex mutex;                             // guards the rest
   std::vector<std::unique_ptr<Session>> owned;  // sessions of threads; gone before the engine is
   std::vector<Session*> idle;                   // those of threads that have ended
@@ -145,22 +207,31 @@ struct Store::Core {
 
 // WR of the embedded store: hands each result to the caller's visitor, inside the batch's epoch.
 struct Session::Impl final : ResponseWriter {
-  explicit Impl(Engine& e) : engine(e), context(e.make_context()), executor(*context), batch(batch_queries) {}
+  Impl(Engine& e, const Planner& p)
+      : engine(e), context(e.make_context()), planner(p), runner(make_runner()), batch(&runner->filling()) {}
+
+  // Without the devices' memory the host does everything.
+  std::unique_ptr<Runner> make_runner() {
+    if (planner.uses_device()) {
+      try {
+        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries);
+      } catch (const DeviceError&) {
+        planner.leave_devices();
+      }
+    }
+    return std::make_unique<Runner>(*context, nullptr, batch_queries);
+  }
 
   bool write(Batch& b, Strip strip) override {
     const Query* const queries = b.queries();
     const Result* const results = b.results();
     Reply* reply = replies.get();
+    char* copy = copies.get();
     for (std::uint32_t i = strip.begin; i < strip.end; ++i, ++reply) {
       const Query& q = queries[i];
       const Result& r = results[i];
       if (TD_LIKELY(q.opcode == Opcode::get && r.status == Status::hit)) {
-        reply->code = Code::hit;
-        reply->key_bytes = static_cast<std::uint8_t>(r.item->key_bytes());
-        reply->value = {r.item->bytes() + r.value_offset, r.value_bytes};
-        reply->flags = r.item->client_flags();
-        reply->cas = r.item->cas(r.state);
-        reply->number = 0;
+        fill_hit(*reply, r.item, r.state, r.value_bytes, &copy);
       } else {
         *reply = {};
         reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
@@ -173,20 +244,49 @@ struct Session::Impl final : ResponseWriter {
   }
   void control(Batch&, std::uint32_t) override {}
 
+  // The caller's next requests fill a batch from here on.
+  void begin(ErasedVisitor visits, void* with) noexcept {
+    visit = visits;
+    visitor = with;
+    filled = 0;
+  }
+  // The batch is full, or the caller has no more.
   void flush_batch() {
-    executor.run(batch, *this);
-    offset += batch.size();
-    batch.clear();
+    if (TD_LIKELY(!runner->has_devices())) {
+      offset = filled;
+      filled += batch->size();
+      runner->run(*batch, *this);
+      batch->clear();
+      return;
+    }
+    offsets[runner->next()] = filled;
+    filled += batch->size();
+    runner->submit(planner.plan_for(batch->size()));
+    while (!runner->can_fill()) answer_oldest();
+    batch = &runner->filling();
+  }
+  void answer_oldest() {
+    offset = offsets[runner->oldest()];
+    runner->answer_oldest(*this);
+  }
+  // All that was asked for is answered when the call returns.
+  void finish() {
+    if (batch->size() != 0) flush_batch();
+    while (TD_UNLIKELY(runner->in_flight() != 0)) answer_oldest();
   }
 
   Engine& engine;
   Engine::ContextPtr context;
-  Executor executor;
-  Batch batch;
+  Planner planner;
+  std::unique_ptr<Runner> runner;
+  Batch* batch;  // that fills
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
   std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
-  std::size_t offset = 0;  // of the batch's first query in the caller's array
+  std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
+  // Of a batch's first query in the caller's array: of the one that is being answered, those in flight, the next one.
+  std::size_t offset = 0, filled = 0;
+  std::array<std::size_t, Runner::flights_default> offsets{};
 };
 
 Session::Session(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -196,33 +296,30 @@ Session::~Session() = default;
 
 void Session::execute_erased(std::span<const Request> requests, ErasedVisitor visit, void* visitor) {
   Impl& s = *impl_;
-  s.visit = visit;
-  s.visitor = visitor;
-  s.offset = 0;
+  s.begin(visit, visitor);
   const Clock& clock = s.engine.shared().clock;
   for (const Request& request : requests) {
-    fill(s.batch.next(), request, clock);
-    s.batch.commit();
-    if (s.batch.full()) s.flush_batch();
+    fill(s.batch->next(), request, clock);
+    s.batch->commit();
+    if (s.batch->full()) s.flush_batch();
   }
-  if (s.batch.size() != 0) s.flush_batch();
+  s.finish();
 }
 
 void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck check, ErasedVisitor visit,
                                void* visitor) {
   Impl& s = *impl_;
-  s.visit = visit;
-  s.visitor = visitor;
-  s.offset = 0;
+  s.begin(visit, visitor);
   const std::uint16_t options = options_of(check);
   while (!keys.empty()) {
     const std::size_t count = std::min<std::size_t>(keys.size(), batch_queries);
-    Query* const queries = s.batch.queries();
+    Query* const queries = s.batch->queries();
     for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[i], options);
-    s.batch.resize(static_cast<std::uint32_t>(count));
+    s.batch->resize(static_cast<std::uint32_t>(count));
     s.flush_batch();
     keys = keys.subspan(count);
   }
+  s.finish();
 }
 
 Code Session::run(const Request& request, Reply* reply) {
@@ -295,7 +392,7 @@ std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint6
 Store::Store(const Options& options) : core_(std::make_shared<Core>(options)) {}
 Store::~Store() = default;
 
-Session Store::session() { return Session(std::make_unique<Session::Impl>(core_->engine)); }
+Session Store::session() { return Session(std::make_unique<Session::Impl>(core_->engine, core_->planner)); }
 
 Session& Store::here() {
   // A thread's sessions with the stores it uses. A store may be gone before the thread is, and the thread before the
@@ -341,12 +438,15 @@ void Store::for_each(const std::function<void(std::string_view key, const Reply&
   for (PageId page = 1; page < shared.heap.page_end(); ++page) {
     context.epoch.enter();
     shared.heap.visit_page(page, [&](Location, const Item* item) {
-      const std::uint64_t state = item->state_acquire();
-      if (Item::state_of(state) != ItemState::live || is_expired(state, shared.clock.now_s()) ||
-          is_flushed(item, state, shared.flush_cas.load(std::memory_order_acquire))) {
+      const ItemVersion seen = settled_version(item);
+      if (!seen.is_live() || is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire))) {
         return;
       }
-      visit(item->key(), reply_of_item(item, state, shared.heap.value_bytes(item)));
+      Reply reply;
+      char copied[copied_bytes_max];
+      char* copy = copied;
+      fill_hit(reply, item, seen.state, shared.heap.value_bytes(item), &copy);
+      visit(item->key(), reply);
     });
     context.epoch.exit();
   }
@@ -366,7 +466,8 @@ Stats Store::stats() const {
           .misses = s.counters.get_misses,
           .stores = s.counters.total_items,
           .evictions = s.counters.evictions,
-          .expired = s.counters.reclaimed};
+          .expired = s.counters.reclaimed,
+          .gpu_searches = core_->engine.tasks_ran().of(Task::search, Processor::device)};
 }
 
 }  // namespace tandem

@@ -10,10 +10,11 @@
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
 #include "heap/memory_file.hpp"
+#include "heap/redo.hpp"
 #include "index/index.hpp"
 #include "observe/counters.hpp"
 #include "observe/task_counters.hpp"
-#include "placement/placement.hpp"
+#include "placement/index_placement.hpp"
 #include "query/batch.hpp"
 #include "task/observer.hpp"
 
@@ -29,7 +30,7 @@ struct StorePolicy {
 struct Shared {
   Heap& heap;
   Index& index;
-  Placement& placement;
+  IndexPlacement& placement;
   EpochDomain& epochs;
   Clock& clock;
   StorePolicy policy;
@@ -46,6 +47,9 @@ struct Shared {
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
   SavedState* saved = nullptr;  // in the memory file, if there is one
+  // Whether sets may rewrite items in place: not where a replica has their values, too. Constant once the store is
+  // open.
+  bool rewrites_items = true;
 
   // The first of `count` CAS ids that nobody else has. With a memory file no later process gives them again either.
   std::uint64_t take_cas_ids(std::uint64_t count) noexcept {
@@ -129,7 +133,8 @@ struct Context {
   TaskCounters tasks;
   InFlight* in_flight = nullptr;         // no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
-  Observer* observer = nullptr;          // nobody watches; set by the context's thread
+  Observer* observer = nullptr;          // no watch; set by the context's thread
+  RedoRecord* redo = nullptr;            // in the memory file; nullptr: there is no file, or no record was left
   std::uint64_t waited_ticks = 0;        // for searches of devices
   std::uint64_t evicted_bytes = 0;       // since the maintenance thread was last asked to look at the classes
 
@@ -152,8 +157,12 @@ TD_INLINE bool is_expired(std::uint64_t state, std::uint32_t now_s) noexcept {
   const std::uint32_t expiry_s = Item::expiry_of(state);
   return expiry_s != Clock::never && expiry_s <= now_s;
 }
-TD_INLINE bool is_flushed(const Item* item, std::uint64_t state, std::uint64_t flush_cas) noexcept {
-  return TD_UNLIKELY(flush_cas != 0) && item->cas(state) < flush_cas;
+TD_INLINE bool is_flushed(const ItemVersion& seen, std::uint64_t flush_cas) noexcept {
+  return TD_UNLIKELY(flush_cas != 0) && seen.cas() < flush_cas;
+}
+// Good: neither.
+TD_INLINE bool is_over(const ItemVersion& seen, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+  return is_expired(seen.state, now_s) || is_flushed(seen, flush_cas);
 }
 
 }  // namespace tandem

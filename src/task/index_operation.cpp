@@ -44,7 +44,7 @@ void take_found(Context& context, Batch& batch, StripState& state) noexcept {
   const Query* const queries = batch.queries();
   const Fingerprint* const fingerprints = batch.fingerprints();
   const Location* const locations = batch.locations();
-  const bool with_images = batch.images != nullptr;
+  const bool with_images = batch.found.images != nullptr;
   bool plain = true;
   for (std::uint32_t i = state.strip.begin, end = state.strip.end; i < end; ++i) {
     const Query& q = queries[i];
@@ -52,7 +52,7 @@ void take_found(Context& context, Batch& batch, StripState& state) noexcept {
       state.strip.end = i;
       break;
     }
-    if (with_images && batch.images[i] != 0) {
+    if (with_images && batch.found.images[i] != 0) {
       prefetch_read(batch.image(i));
       index.prefetch_stripe_to_read(fingerprints[i]);
     } else {

@@ -72,16 +72,16 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   r.outcome = 0;
   r.status = Status::miss;
   if (candidate == nullptr && batch.searched_at(i) && context.shared.placement.has_final_misses()) {
-    if (final_miss(context.shared.index, f, batch.launch, batch.whole)) return;
+    if (final_miss(context.shared.index, f, batch.found.launch, batch.found.whole)) return;
     context.counters.device_rechecks.add();
   }
-  std::uint64_t word = 0;
-  Item* const item = context.shared.index.find(f, q.key_view(), word, batch.candidate(i));
+  ItemVersion seen;
+  Item* const item = context.shared.index.find(f, q.key_view(), seen, batch.candidate(i));
   if (item != candidate) context.counters.index_retries.add();
   if (item == nullptr) return;
-  const bool expired = is_expired(word, now_s);
-  if (TD_UNLIKELY(expired || is_flushed(item, word, flush_cas))) return over(context, q, f, item, expired);
-  answer<false>(context, q, r, item, word, item->fixed_word, item->key_offset(), now_s);
+  const bool expired = is_expired(seen.state, now_s);
+  if (TD_UNLIKELY(expired || is_flushed(seen, flush_cas))) return over(context, q, f, item, expired);
+  answer<false>(context, q, r, item, seen.state, seen.fixed, key_offset_of(seen.fixed), now_s);
 }
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
@@ -91,13 +91,14 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, st
                       std::uint64_t flush_cas) noexcept {
   Item* const item = heap.at(location);
   if (TD_LIKELY(location != no_location)) {
-    const std::uint64_t word = item->state_acquire();
-    const std::uint64_t fixed = item->fixed_word;
+    // The id that the two make up is not smaller than the item's was when the first was read.
+    const ItemVersion seen = ItemVersion::of(item);
+    const std::uint64_t word = seen.state, fixed = seen.fixed;
     const std::uint64_t key_offset = key_offset_of(fixed);
-    if (TD_LIKELY(Item::state_of(word) == ItemState::live &&
+    if (TD_LIKELY(seen.is_live() &&
                   (answers_any_key(q, word, !q.has(option::no_bump) && needs_mark(word, now_s)) ||
                    is_key(q, item, fixed, key_offset)) &&
-                  !is_expired(word, now_s) && (!Flushed || !is_flushed(item, word, flush_cas)))) {
+                  !is_expired(word, now_s) && (!Flushed || !is_flushed(seen, flush_cas)))) {
       return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
@@ -111,16 +112,16 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
                                Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   const Item* const image = batch.image(i);
   if (TD_UNLIKELY(image == nullptr)) return false;
-  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.launch))) {
+  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.found.launch))) {
     context.counters.device_images_changed.add();
     return false;
   }
   const std::uint64_t word = image->state_word.load(std::memory_order_relaxed);
-  const std::uint64_t fixed = image->fixed_word;
+  const std::uint64_t fixed = image->fixed();
   const std::uint64_t key_offset = key_offset_of(fixed);
   const bool marks = word::Accessed::get(word) == 0;
   if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) ||
-                  is_expired(word, now_s) || (Flushed && is_flushed(image, word, flush_cas)))) {
+                  is_expired(word, now_s) || (Flushed && is_flushed({word, fixed}, flush_cas)))) {
     return false;
   }
   found(context, r, image, word, fixed, key_offset);
@@ -177,19 +178,20 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
 }  // namespace
 
 void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
-  if (batch.images != nullptr)
+  if (batch.found.images != nullptr)
     return (state.flush_cas != 0 ? settle_all<true, true> : settle_all<false, true>)(context, batch, state);
   (state.flush_cas != 0 ? settle_all<true, false> : settle_all<false, false>)(context, batch, state);
 }
 
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  if (batch.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
-                                                       batch.result(i), state.now_s, state.flush_cas)) {
+  if (batch.found.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
+                                                             batch.result(i), state.now_s, state.flush_cas)) {
     context.counters.device_images.add();
-    return count_read(context.counters, Status::hit);
+    return count_read(context.counters, Status::hit);  // the image is the batch's own
   }
   settle<false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
                       batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
+  state.has_hits |= batch.result(i).status == Status::hit;
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);

@@ -9,6 +9,7 @@
 #include "base/hash.hpp"
 #include "base/yield.hpp"
 #include "task/number.hpp"
+#include "task/store_in_place.hpp"
 
 namespace tandem::task {
 namespace {
@@ -33,9 +34,12 @@ struct GarbageRule {
   std::uint32_t now_s;
   std::uint64_t flush_cas;
 };
+bool is_garbage(const GarbageRule& rule, const ItemVersion& seen) noexcept {
+  return is_over(seen, rule.now_s, rule.flush_cas);
+}
+// The heap's sweep asks by the state that it has read. Words of two versions do no harm: unlink() looks again.
 bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
-  const auto& r = *static_cast<const GarbageRule*>(rule);
-  return is_expired(state, r.now_s) || is_flushed(item, state, r.flush_cas);
+  return is_garbage(*static_cast<const GarbageRule*>(rule), {state, item->fixed()});
 }
 
 // Bytes of the item that a query will write which builds on the key's present item; 0: none. The item may change until
@@ -45,12 +49,14 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
   const bool enters = !context.epoch.active();
   if (enters) context.enter();
   std::uint64_t need_bytes = 0;
-  std::uint64_t state = 0;
-  const Item* const old = shared.index.find(f, q.key_view(), state, candidate);
-  const bool good = old != nullptr && !is_expired(state, shared.clock.now_s()) &&
-                    !is_flushed(old, state, shared.flush_cas.load(std::memory_order_acquire));
+  ItemVersion seen;
+  const Item* const old = shared.index.find(f, q.key_view(), seen, candidate);
+  const bool good =
+      old != nullptr && !is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
-    if (q.has(option::vivify))
+    // What is appended needs memory although there is nothing to append it to: a full store answers so (memcached).
+    const bool piece = q.opcode == Opcode::store && !q.has(option::prefilled);
+    if (piece || q.has(option::vivify))
       need_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
   } else {
     std::uint64_t value_bytes = shared.heap.value_bytes(old);
@@ -59,7 +65,7 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
       value_bytes += q.value_bytes;
     } else if (q.opcode == Opcode::arithmetic) {
       std::uint64_t number = 0;
-      writes = !old->is_huge() && read_number({old->value(), value_bytes}, number);
+      writes = !old->is_huge() && read_item_number(old, number);
       value_bytes =
           std::max<std::uint64_t>(value_bytes, decimal_digits(apply_delta(number, q.delta, q.has(option::decrement))));
     } else {
@@ -86,13 +92,6 @@ std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location 
 // A large value that was received into the heap, to be added to another.
 TD_INLINE bool is_piece(const Query& q) noexcept { return q.concatenates() && q.has(option::prefilled); }
 
-// Writes a whole item into its slot.
-TD_INLINE void fill(Context& context, const Query& q, Location slot, std::uint32_t now_s) noexcept {
-  Item* const item = context.shared.heap.format(slot, q.key_view(), q.client_flags, q.value_bytes, q.expiry_s, now_s,
-                                                q.has(option::binary_key));
-  std::memcpy(item->value(), q.value, q.value_bytes);
-}
-
 enum class Mercy : std::uint8_t { spare_good, spare_used, none };
 
 // Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires
@@ -106,7 +105,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
   const Index::Prefetcher prefetch = shared.index.prefetcher();
   for (std::size_t i = 0; i < victims.size(); ++i) {
     const Item* const item = shared.heap.at(victims[i]);
-    if (Item::state_of(item->state_acquire()) != ItemState::live) {
+    if (Item::state_of(settled_state(item)) != ItemState::live) {
       f[i] = {0, 0};
       continue;
     }
@@ -121,11 +120,11 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     Index::Guard guard = shared.index.lock(f[i]);
     const Item* const item = guard.find(victims[i]);
     if (item == nullptr) continue;
-    const std::uint64_t state = item->state_acquire();
-    const bool garbage = is_garbage(&rule, item, state);
+    const std::uint64_t state = guard.version().state;
+    const bool garbage = is_garbage(rule, guard.version());
     const bool spared = mercy == Mercy::spare_good || (mercy == Mercy::spare_used && word::Accessed::get(state) != 0);
     if (!garbage && spared) continue;
-    guard.erase();
+    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
     if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
@@ -143,9 +142,11 @@ Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) 
   return context.shared.heap.allocate(context.cache, c, item_bytes);
 }
 
-// A store whose item MM can write whole: it needs nothing of an item that is there.
-TD_INLINE bool is_whole_store(const Query& q) noexcept {
-  return q.opcode == Opcode::store && !q.concatenates() && !q.has(option::prefilled);
+// A set that will probably rewrite the item that was found for it: it takes a slot only if it finds that it cannot.
+// Where it then gets none, the strip is cut there, and the call that begins with it prepares one outside the epoch.
+TD_INLINE bool will_store_in_place(const Context& context, const Batch& batch, std::uint32_t i) noexcept {
+  return context.epoch.active() && is_plain_set(batch.query(i)) && batch.locations()[i] != no_location &&
+         may_store_in_place(context);
 }
 
 // Gives the strip's queries from `i` on what the cache has at hand. Returns the first one that needs more, or the
@@ -168,6 +169,7 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     }
     if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
+    if (will_store_in_place(context, batch, i)) continue;
     const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
@@ -221,16 +223,15 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
   for (const bool any : {false, true}) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const Item* const item = shared.heap.at(candidates[i]);
-      const std::uint64_t state = item->state_acquire();
+      const std::uint64_t state = settled_state(item);
       if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
       const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
       {
         Index::Guard guard = shared.index.lock(victim);
-        if (guard.find(candidates[i]) == nullptr) continue;
-        guard.erase();
+        if (guard.find(candidates[i]) == nullptr || !guard.erase()) continue;
       }
       const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
-      const bool garbage = is_garbage(&rule, item, state);
+      const bool garbage = is_garbage(rule, {state, item->fixed()});
       if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(candidates[i], item, state);
       shared.heap.count_eviction(shared.heap.class_of(candidates[i]), garbage);
       (garbage ? context.counters.reclaimed : context.counters.evictions).add();
@@ -373,7 +374,7 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
   context.enter();
   result.next_slot = shared.heap.visit_slots(page, first_slot, slots_max, [&](Location l, const Item* item) {
     ++result.checked;
-    if (TD_LIKELY(!is_garbage(&rule, item, item->state_acquire()))) return;
+    if (TD_LIKELY(!is_garbage(rule, ItemVersion::of(item)))) return;
     victims[count++] = l;
     if (count == victims_per_sweep_max) give_back();
   });
@@ -473,11 +474,6 @@ void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept 
       break;
     }
     state.refused[0] = Status::out_of_memory;
-  }
-  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
-    const Query& q = batch.query(i);
-    const Location slot = state.slot[state.at(i)];
-    if (slot != no_location && is_whole_store(q)) fill(context, q, slot, state.now_s);
   }
 }
 

@@ -8,13 +8,14 @@
 
 namespace tandem::task {
 
-// Prepares a slot, filled with key and value, for every query of the strip that will write an item; cuts the strip at
-// the first one that needs a slot when none can be had at once, so that what stands before it can end its epoch. Inside
-// an epoch it takes only what is free; outside it evicts, and the strip's first query is never cut: it gets its slot or
-// a reason in state.refused. REQUIRES: fingerprint() was called.
+// Prepares a slot for every query of the strip that will write an item, but for sets that will probably rewrite the
+// item that is there; cuts the strip at the first one that needs a slot when none can be had at once, so that what
+// stands before it can end its epoch. Inside an epoch it takes only what is free; outside it evicts, and the strip's
+// first query is never cut: it gets its slot or a reason in state.refused. REQUIRES: fingerprint() was called.
 void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept;
 TD_INLINE void memory(Context& context, Batch& batch, StripState& state) noexcept {
   state.displaced_count = state.published_count = 0;
+  state.has_hits = false;
   if (TD_UNLIKELY(!state.plain_reads)) prepare_writes(context, batch, state);
 }
 

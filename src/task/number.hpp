@@ -4,6 +4,8 @@
 #include <limits>
 #include <string_view>
 
+#include "heap/item_rewrite.hpp"
+
 namespace tandem::task {
 
 // Leading white space, an optional sign, digits, then the end, white space or a zero byte. False: not a number, or it
@@ -29,6 +31,15 @@ inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
   }
   number = value;
   return true;
+}
+
+// The number that the value of an item that is not huge says. It may be rewritten meanwhile: the caller validates.
+inline bool read_item_number(const Item* item, std::uint64_t& number) noexcept {
+  const std::uint32_t bytes = item->small_value_bytes();
+  if (bytes > rewritten_value_bytes_max) return read_number({item->value(), bytes}, number);
+  char copy[rewritten_value_bytes_max];
+  racing_copy(copy, item->value(), bytes);
+  return read_number({copy, bytes}, number);
 }
 
 inline std::uint32_t decimal_digits(std::uint64_t number) noexcept {

@@ -34,6 +34,9 @@ struct StripState {
   std::uint32_t published_count = 0;
   Published published[strip_queries_max];
 
+  // Whether a query of the strip had a hit so far: its value is copied when the strip is answered.
+  bool has_hits = false;
+
   std::uint32_t at(std::uint32_t query) const noexcept { return query - strip.begin; }
 };
 

@@ -28,6 +28,7 @@ class TaskTimer {
     counters_.queries[static_cast<std::size_t>(task)].add(queries);
     last_ = now;
   }
+  bool is_sampled() const noexcept { return sampled_; }
   // Counts queries whose time was accounted for before.
   TD_INLINE void count(Task task, std::uint32_t queries) noexcept {
     if (TD_UNLIKELY(sampled_)) counters_.queries[static_cast<std::size_t>(task)].add(queries);

@@ -13,6 +13,7 @@ enum class Settled : std::uint8_t {
   needs_slot,  // a slot, or a larger one than MM prepared: its key's item changed meanwhile
   needs_room,  // a cell in the index: there is no displacement path
   flushed,     // within write_operation() alone: a flush came between the look at the old item and the new one's CAS id
+  changed,     // likewise: the old item was rewritten in place since it was looked at
 };
 
 // Settles query i: anything but control and plain reads. REQUIRES: inside an epoch; all earlier queries of the batch

@@ -129,7 +129,7 @@ def test_shows_live_numbers(page_url: str, browser: webdriver.Chrome) -> None:
         "return [...document.querySelectorAll('#pipeline li')].map(e => [e.dataset.task,"
         " e.querySelector('.processor').innerText, e.querySelector('.time').innerText])"
     )
-    assert [task for task, _, _ in tasks] == ["RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD"]
+    assert [task for task, _, _ in tasks] == ["RV", "PP", "MM", "Search", "Insert", "Delete", "KC", "RD", "WR", "SD"]
     assert all(processor == "CPU" and time_text[0].isdigit() for _, processor, time_text in tasks)
     assert "user:1" in browser.execute_script("return document.querySelector('#hot td.key').title").replace("%3A", ":")
     assert count_of(browser, "#classes tbody tr") >= 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_help_lists_the_commands() -> None:
     for word in ("help", "--help", "-h"):
         result = tandem(word)
         assert result.returncode == 0
-        for command in ("serve", "memcached", "devices", "calibrate", "options", "version", "help"):
+        for command in ("serve", "memcached", "devices", "plans", "calibrate", "options", "version", "help"):
             assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), result.stdout
 
 
@@ -80,6 +81,41 @@ def test_devices_are_listed_or_the_reason_why_there_are_none() -> None:
         for number, line in enumerate(lines):
             assert re.fullmatch(rf"cuda {number}: \S.+, \d+\.\d GiB, \d+ multiprocessors", line), line
     assert "tandem devices" in tandem("devices", "--help").stdout
+
+
+def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None:
+    result = tandem("plans")
+    assert (result.returncode, result.stderr) == (0, "")
+    for text in ("mega-kv", "placement mirrored-values:", "\n  CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]\n"):
+        assert text in result.stdout, text
+    told = json.loads(tandem("plans", "--json").stdout)
+    assert [preset["name"] for preset in told["presets"]] == ["cpu", "auto", "mirrored", "mega-kv"]
+    feasible = {p["name"]: p["feasible"] for p in told["placements"]}
+    assert {name: len(plans) for name, plans in feasible.items()} == {
+        "host": 1,
+        "mirrored": 2,
+        "mirrored-values": 3,
+        "on-device": 1,
+    }
+    assert all(named in feasible for preset in told["presets"] for named in preset["placements"])
+    for placement in told["placements"]:
+        for other in placement["not_feasible"]:
+            assert other["plan"] not in placement["feasible"] and len(other["why"]) > 10, other
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "text"),
+    [
+        ("CPU[RV PP MM] GPU[IN] CPU[KC RD WR SD]", 0, "the host's index is the one that changes"),
+        ("CPU[RV PP MM] GPU[S]{0:4} CPU[S]{4:} CPU[I D KC RD WR SD]", 0, "the index is in the GPU's memory alone"),
+        ("CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]", 1, "KC on a GPU"),
+        ("CPU[RV PP]", EX_USAGE, "plan: MM is missing"),
+    ],
+)
+def test_a_plan_is_explained(plan: str, status: int, text: str) -> None:
+    result = tandem("plans", plan)
+    assert result.returncode == status
+    assert text in result.stdout + result.stderr
 
 
 def test_committed_docs_are_what_the_program_prints() -> None:

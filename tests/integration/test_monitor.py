@@ -22,6 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 pytestmark = pytest.mark.beyond_memcached("memcached has no such statistics")
 REQUESTS = 20_000
 
+TASKS = ["RV", "PP", "MM", "Search", "Insert", "Delete", "KC", "RD", "WR", "SD"]
+
 
 def stats(stream: Stream, group: str) -> dict[str, str]:
     lines = stream.exchange(f"stats {group}\r\n".encode()).data.decode().splitlines()
@@ -82,7 +84,7 @@ def test_latency(tandem: Callable[..., Server]) -> None:
                 float(latency[f"command:{command}:{q}_us"]) for q in ("p50", "p90", "p99", "p99.9", "p99.99", "max")
             ]
             assert values[0] > 0 and values == sorted(values), (command, values)
-        for task in ("RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD"):
+        for task in TASKS:
             assert float(latency[f"task:{task}:p50_ns"]) > 0, task
         assert stream.exchange(b"stats reset\r\n").data == b"RESET\r\n"
         assert not any(name.startswith("command:g") for name in stats(stream, "latency"))
@@ -196,7 +198,7 @@ def test_status(monitored: tuple[Server, int]) -> None:
                 break
             assert time.monotonic() < deadline
     assert code == 200 and headers["Content-Type"] == "application/json"
-    assert [task["name"] for task in status["tasks"]] == ["RV", "PP", "MM", "IN", "KC", "RD", "WR", "SD"]
+    assert [task["name"] for task in status["tasks"]] == TASKS
     assert status["hot_keys"]["keys"][0]["key"] == "a"
     later = json.loads(get(port, f"/api/status?since={status['sequence']}")[2])
     assert len(later["points"]) == later["sequence"] - status["sequence"]

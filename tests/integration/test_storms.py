@@ -94,12 +94,11 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
     server = tandem("-t", "2")
     hit = b"VALUE k 0 1\r\nv\r\nEND\r\n"
     reset = struct.pack("ii", 1, 0)  # SO_LINGER: ends at once, and leaves the port to others
-    worst = 0.0
+    waits: list[float] = []  # of another client
     with Stream(server.connect()) as witness:
         assert witness.exchange(b"set k 0 0 1\r\nv\r\n").data == b"STORED\r\n"
 
         def churn(count: int) -> None:
-            nonlocal worst
             for i in range(count):
                 with server.connect() as connection:
                     if i % 10 != 0:
@@ -111,7 +110,7 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
                 if i % 100 == 0:
                     began = time.monotonic()
                     assert witness.exchange(b"get k\r\n").data == hit
-                    worst = max(worst, time.monotonic() - began)
+                    waits.append(time.monotonic() - began)
             wait_until(lambda: stat(witness, "curr_connections") <= before, "all have gone")
 
         before = stat(witness, "curr_connections")
@@ -121,7 +120,13 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
         assert open_files(server.pid) <= files
         assert resident_mib(server.pid) < memory + 4
         assert stat(witness, "total_connections") >= CHURN + 500
-    print(f"{CHURN} connections; another client's answers took {worst * 1000:.1f} ms at most")
+    # One answer in twenty may be late because the machine is busy; what connections cost would delay many.
+    waits.sort()
+    late = waits[len(waits) * 19 // 20]
+    print(
+        f"{CHURN} connections; another client's answers took {late * 1000:.1f} ms (p95), {waits[-1] * 1000:.1f} at most"
+    )
+    assert late < 0.1 * TIME_FACTOR and waits[-1] < 5 * TIME_FACTOR
 
 
 @pytest.mark.skipif(TIME_FACTOR > 1, reason="what is preloaded comes before a sanitizer's own")

@@ -123,6 +123,10 @@ def apply_operation(kind: str, argument: int, value: int) -> tuple[int, "int | N
         return argument, None
     if kind == "delete":
         return 0, 1 if value else 0
+    if kind == "flush":
+        return 0, None
+    if kind == "cas":  # from the value at first, 1
+        return (argument, 1) if value == 1 else (value, 0)
     if kind == "add":
         return value or argument, 0 if value else 1
     raise ValueError(kind)

@@ -240,6 +240,13 @@ CANARIES = {
     # Two instructions long: it shows if a process dies while a thread is between them.
     "dead_first": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
     " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
+    # Sets in place (docs/decisions/0026): a version overlooked, an item killed under its writer's hands, a get that
+    # returns what a later set of its strip wrote, a value torn by the end of the process.
+    "stale_fixed": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
+    "blind_kill": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
+    "get_after_set": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --burst 6",
+    "no_redo": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
+    " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
     "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
 }
@@ -259,7 +266,7 @@ def test_planted_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> N
     clean = run_seeds(f"without-{name}", CANARIES[canary], 1, 10, "canary_schedules")
     assert clean.good, clean.text
     monkeypatch.setenv("TANDEM_CANARY", canary)
-    at_once = 100 if name == "dead_first" else 10
+    at_once = 100 if name in ("dead_first", "no_redo") else 10
     for first in range(1, 20 * at_once, at_once):
         outcome = run_seeds(f"canary-{name}", CANARIES[canary], first, at_once, "canary_schedules")
         if not outcome.good:

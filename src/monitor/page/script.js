@@ -3,7 +3,7 @@
 
 const pointsMax = 300;
 const taskTexts = {
-  RV: "receive", PP: "parse", MM: "memory", IN: "index", KC: "key compare", RD: "read value", WR: "write response", SD: "send",
+  RV: "receive", PP: "parse", MM: "memory", Search: "search", Insert: "insert", Delete: "delete", KC: "key compare", RD: "read value", WR: "write response", SD: "send",
 };
 let points = [];
 let sequence = 0;

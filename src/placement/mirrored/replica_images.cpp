@@ -95,11 +95,12 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
 void ReplicaImages::append_item(Location l) noexcept {
   if (l == no_location || l >= images_.count) return;
   const Item* const item = heap_->at(l);
-  const std::uint64_t state = item->state_acquire();
+  // No set rewrites a value while a replica has values (Shared::rewrites_items), so what is live has these words.
+  const std::uint64_t state = settled_state(item);
   Granule granule{};
   // Of an item that is dead by now no other word is read: its slot is on its way to somebody else.
   const bool live = Item::state_of(state) == ItemState::live;
-  const std::uint32_t granules = live ? image_granules(state, item->fixed_word) : 0;
+  const std::uint32_t granules = live ? image_granules(state, item->fixed()) : 0;
   if (granules == 0 || granules > images_.item_granules || granules > images_.count - l) return push(l, granule);
   // Not beyond the item: what lies there of its slot is nobody's.
   const std::uint64_t bytes = heap_->total_bytes(item);

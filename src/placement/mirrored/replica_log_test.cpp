@@ -174,7 +174,7 @@ TEST(ReplicaLog, ATouchedItemsCellIsNoted) {
     const TestWorker::Batch batch(s.worker);
     Index::Guard guard = s.store.index.lock(s.store.fingerprint("k"));
     ASSERT_NE(guard.find(std::string_view("k")), nullptr);
-    guard.update_state(word::Win::mask, word::Win::put(0, 1));
+    EXPECT_TRUE(guard.update_state(word::Win::mask, word::Win::put(0, 1)));
   }
   EXPECT_EQ(s.log.records_waiting(), 1u);
   s.replica.launch();

@@ -79,10 +79,10 @@ TEST_P(ReplicaOnDevice, EveryCompletedWriteIsInTheNextLaunch) {
     ASSERT_TRUE(rig.set(key, n));
     EXPECT_FALSE(final_miss(rig.store.index, f, before));
     const Item* item = nullptr;
-    std::uint64_t state = 0;
+    ItemVersion seen;
     {
       const TestWorker::Batch batch(rig.worker);
-      item = rig.store.index.find(f, key, state);
+      item = rig.store.index.find(f, key, seen);
     }
     const ReplicaLaunch after = rig.drain();
     EXPECT_EQ(rig.find(after, key), rig.store.heap.location_of(item));

@@ -27,7 +27,7 @@ DeviceArray<Bucket> make_buckets(Device& device, std::uint64_t cells) {
 
 }  // namespace
 
-DeviceTable::DeviceTable(Device& device, Index& index, Placement& placement, EpochDomain& epochs, Heap& heap,
+DeviceTable::DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
                          const DeviceTableOptions& options)
     : device_(device),
       index_(index),

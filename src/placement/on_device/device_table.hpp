@@ -8,7 +8,7 @@
 // table stays in the overlay, instead of displacing the other (4.2).
 //
 // What a device's own table holds cannot be told any more when one of its changes has failed: then the device counts as
-// lost, and the host makes the index again (Placement::bring_back).
+// lost, and the host makes the index again (IndexPlacement::bring_back).
 //
 // Thread safety: as DeviceSide.
 #pragma once
@@ -23,7 +23,7 @@
 #include "heap/cache.hpp"
 #include "index/index.hpp"
 #include "placement/device_side.hpp"
-#include "placement/placement.hpp"
+#include "placement/index_placement.hpp"
 
 namespace tandem {
 
@@ -39,7 +39,7 @@ struct DeviceTableOptions {
 class DeviceTable final : public DeviceSide {
  public:
   // All of them outlive it. Throws DeviceError, std::bad_alloc.
-  DeviceTable(Device& device, Index& index, Placement& placement, EpochDomain& epochs, Heap& heap,
+  DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
               const DeviceTableOptions& options);
   ~DeviceTable() override;
 
@@ -79,7 +79,7 @@ class DeviceTable final : public DeviceSide {
 
   Device& device_;
   Index& index_;
-  Placement& placement_;
+  IndexPlacement& placement_;
   EpochDomain& epochs_;
   Heap& heap_;
   const DeviceTableOptions options_;

@@ -112,7 +112,7 @@ Overlay::Found Overlay::find_locked(Fingerprint f, std::string_view key, const H
       const Location l = record.to.load(std::memory_order_relaxed);
       const Item* const item = heap.at(l);
       if (item->has_key(key)) {
-        if (Item::state_of(item->state_word.load(std::memory_order_relaxed)) == ItemState::live) {
+        if (Item::state_of(settled_state(item)) == ItemState::live) {
           found.record = r;
           found.location = l;
         }
@@ -205,7 +205,7 @@ void Overlay::erase(Fingerprint f, Location from, RecordId old) noexcept {
 
 // --- readers
 
-Item* Overlay::find(Fingerprint f, std::string_view key, const Heap& heap, std::uint64_t& state) const noexcept {
+Item* Overlay::find(Fingerprint f, std::string_view key, const Heap& heap, ItemVersion& seen) const noexcept {
   std::uint32_t steps = 0;
   for (RecordId r = chain(f.signature).load(std::memory_order_acquire); r != none && ++steps < steps_max;) {
     const Record& record = at(r);
@@ -214,11 +214,7 @@ Item* Overlay::find(Fingerprint f, std::string_view key, const Heap& heap, std::
       // no_location: the record was used again.
       const Location l = record.to.load(std::memory_order_acquire);
       Item* const item = heap.at(l);
-      const std::uint64_t seen = l != no_location ? item->state_acquire() : 0;
-      if (Item::state_of(seen) == ItemState::live && item->has_key(key)) {
-        state = seen;
-        return item;
-      }
+      if (l != no_location && is_live_item_of(item, key, seen)) return item;
     }
     r = next;
   }

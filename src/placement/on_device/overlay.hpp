@@ -39,6 +39,7 @@
 #include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 #include "index/cuckoo/cell.hpp"
 #include "index/elsewhere.hpp"
 #include "index/stripes.hpp"
@@ -97,7 +98,7 @@ class Overlay {
 
   // The record's live item of the key, if there is one now; the caller sees to it that nothing changes meanwhile
   // (Index::find).
-  Item* find(Fingerprint f, std::string_view key, const Heap& heap, std::uint64_t& state) const noexcept;
+  Item* find(Fingerprint f, std::string_view key, const Heap& heap, ItemVersion& seen) const noexcept;
 
   // --- the scheduler
 

@@ -12,7 +12,7 @@ import (
 // op is an operation by hand: the times are microseconds.
 func op(process uint64, kind string, called, returned int64, outcome string, more ...func(*operation)) *operation {
 	o := &operation{process: process, burst: uint64(called), kind: kind, key: "k", called: called * 1000,
-		returned: returned * 1000, outcome: outcome}
+		returned: returned * 1000, outcome: outcome, readFlags: notShown, left: notShown}
 	if outcome == "unknown" {
 		o.returned = never
 	}
@@ -28,6 +28,9 @@ func cas(id uint64) func(*operation)     { return func(o *operation) { o.cas = i
 func expects(id uint64) func(*operation) { return func(o *operation) { o.expected = id } }
 func by(n uint64) func(*operation)       { return func(o *operation) { o.delta = n } }
 func ttl(s int64) func(*operation)       { return func(o *operation) { o.ttl = s } }
+func left(s int64) func(*operation)      { return func(o *operation) { o.left = s } }
+func flags(n int64) func(*operation)     { return func(o *operation) { o.flags = n } }
+func flagged(n int64) func(*operation)   { return func(o *operation) { o.readFlags = n } }
 
 type example struct {
 	name string
@@ -57,6 +60,11 @@ var good = []example{
 	{"pieces at both ends", []*operation{
 		op(0, "set", 0, 1, "stored", value("a1")), op(0, "append", 2, 3, "stored", value("a2")),
 		op(0, "prepend", 4, 5, "stored", value("a3")), op(0, "get", 6, 7, "hit", reads("a3,a1,a2"))}},
+	{"times and flags that a count keeps", []*operation{
+		op(0, "set", 0, 1, "stored", value("10"), ttl(9000), flags(7)), op(0, "incr", 2, 3, "number", by(1), reads("11")),
+		op(0, "get", 3_000_000, 3_000_001, "hit", reads("11"), left(8997), flagged(7)),
+		op(0, "touch", 3_000_002, 3_000_003, "touched"),
+		op(0, "get", 3_000_004, 3_000_005, "hit", reads("11"), left(neverExpires), flagged(7))}},
 	{"a cas won and one lost", []*operation{
 		op(0, "set", 0, 1, "stored", value("a1"), cas(7)),
 		op(1, "cas", 2, 9, "stored", value("a2"), expects(7), cas(8)),
@@ -138,6 +146,17 @@ var bad = []example{
 	{"there after a flush", []*operation{
 		op(0, "set", 0, 1, "stored", value("a1")), op(1, "flush", 2, 3, "flushed"),
 		op(0, "get", 4, 5, "hit", reads("a1"))}},
+	{"a touch lost beside a count", []*operation{
+		op(0, "set", 0, 1, "stored", value("10"), ttl(5000)), op(1, "touch", 2, 9, "touched", ttl(9000)),
+		op(2, "incr", 2, 9, "number", by(1), reads("11")), op(0, "get", 10, 11, "hit", reads("11"), left(5000))}},
+	{"a touch that outlives the next set", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1")), op(1, "touch", 2, 9, "touched", ttl(9000)),
+		op(0, "set", 10, 11, "stored", value("a2")), op(0, "get", 12, 13, "hit", reads("a2"), left(9000))}},
+	{"a time that none was given", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1"), ttl(9000)), op(0, "get", 12, 13, "hit", reads("a1"), left(neverExpires))}},
+	{"flags of another write", []*operation{
+		op(0, "set", 0, 1, "stored", value("a1"), flags(3)), op(0, "append", 2, 3, "stored", value("a2")),
+		op(0, "get", 4, 5, "hit", reads("a1,a2"), flagged(0))}},
 	{"out of memory where there is enough", []*operation{op(0, "set", 0, 1, "no_memory", value("a1"))}},
 }
 
@@ -180,8 +199,8 @@ func TestItemsVanishOnlyWhereTheyMay(t *testing.T) {
 func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
 	full := rules{mayRefuse: true}
 	for _, refused := range []*operation{
-		op(0, "add", 2, 3, "no_memory", value("a2")), op(0, "append", 2, 3, "not_stored", value("a2")),
-		op(0, "incr", 2, 3, "no_memory", by(1))} {
+		op(0, "add", 2, 3, "no_memory", value("a2")), op(0, "append", 2, 3, "no_memory", value("a2")),
+		op(0, "incr", 2, 3, "no_memory", by(1)), op(0, "cas", 2, 3, "no_memory", value("a2"), expects(9))} {
 		kept := []*operation{op(0, "set", 0, 1, "stored", value("a1")), refused, op(0, "get", 4, 5, "hit", reads("a1"))}
 		if result := full.check(kept); result != porcupine.Ok {
 			t.Errorf("%s: %v", refused.kind, result)
@@ -204,29 +223,15 @@ func TestAFullStoreRefusesAndKeepsTheRest(t *testing.T) {
 	if result := full.check(old); result != porcupine.Illegal {
 		t.Errorf("set: %v", result)
 	}
-}
-
-func TestAppendsThatAStoreRefusesThoughItEvictsAreCounted(t *testing.T) {
-	refusedAppend := func(last *operation) *history {
-		return &history{keys: map[string][]*operation{"k": {
-			op(0, "set", 0, 1, "stored", value("a1")), op(0, "append", 2, 3, "not_stored", value("a2")), last}}}
+	// A meta set removes it in every mode.
+	old[1] = op(0, "add", 2, 3, "no_memory_gone", value("a2"))
+	if result := full.check(old); result != porcupine.Illegal {
+		t.Errorf("meta add: %v", result)
 	}
-	for _, c := range []struct {
-		name         string
-		last         *operation
-		bad, refused int
-	}{
-		{"evicted before it", op(0, "get", 4, 5, "miss"), 0, 0},
-		{"still there", op(0, "get", 4, 5, "hit", reads("a1")), 0, 1},
-		{"done all the same", op(0, "get", 4, 5, "hit", reads("a1,a2")), 1, 0},
-	} {
-		bad, refused := checkAll(refusedAppend(c.last), rules{mayVanish: true})
-		if len(bad) != c.bad || refused != c.refused {
-			t.Errorf("%s: %d bad, %d refused", c.name, len(bad), refused)
-		}
-		if bad, _ := checkAll(refusedAppend(c.last), rules{}); len(bad) == 0 {
-			t.Errorf("%s: nothing may vanish or be refused", c.name)
-		}
+	// Absence is said of keys that are absent.
+	old[1] = op(0, "append", 2, 3, "not_stored", value("a2"))
+	if result := full.check(old); result != porcupine.Illegal {
+		t.Errorf("append: %v", result)
 	}
 }
 
@@ -266,20 +271,20 @@ func write(t *testing.T, lines ...string) string {
 
 func TestFiles(t *testing.T) {
 	head, tail := `{"name":"x","seed":3,"clients":2,"may_vanish":false}`, `{"operations":2}`
-	set := "0 0 set k 1000 2000 stored a1 0 0 0 - 9"
+	set := "0 0 set k 1000 2000 stored a1 0 0 0 - 9 0 -2 -2"
 	for _, f := range []struct {
 		code  int
 		lines []string
 	}{
-		{0, []string{head, set, "1 0 get k 3000 4000 hit - 0 0 0 a1 9", tail}},
-		{1, []string{head, set, "1 0 get k 3000 4000 miss - 0 0 0 - 0", tail}},
-		{1, []string{head, set, "1 0 flush * 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
+		{0, []string{head, set, "1 0 get k 3000 4000 hit - 0 0 0 a1 9 0 -2 -2", tail}},
+		{1, []string{head, set, "1 0 get k 3000 4000 miss - 0 0 0 - 0 0 -2 -2", tail}},
+		{1, []string{head, set, "1 0 flush * 3000 4000 flushed - 0 0 0 - 0 0 -2 -2", "0 1 get k 5000 6000 hit - 0 0 0 a1 9 0 -2 -2", tail}},
 		// A flush of some keys alone, as seeds have in a common history.
-		{1, []string{head, set, "1 0 flush k* 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
-		{0, []string{head, set, "1 0 flush l* 3000 4000 flushed - 0 0 0 - 0", "0 1 get k 5000 6000 hit - 0 0 0 a1 9", tail}},
+		{1, []string{head, set, "1 0 flush k* 3000 4000 flushed - 0 0 0 - 0 0 -2 -2", "0 1 get k 5000 6000 hit - 0 0 0 a1 9 0 -2 -2", tail}},
+		{0, []string{head, set, "1 0 flush l* 3000 4000 flushed - 0 0 0 - 0 0 -2 -2", "0 1 get k 5000 6000 hit - 0 0 0 a1 9 0 -2 -2", tail}},
 		{2, []string{head, set}},
 		{2, []string{head, "0 0 set k 1000 2000 stored a1", tail}},
-		{2, []string{head, "0 0 set k 3000 2000 stored a1 0 0 0 - 9", tail}},
+		{2, []string{head, "0 0 set k 3000 2000 stored a1 0 0 0 - 9 0 -2 -2", tail}},
 		{2, []string{"no history"}},
 	} {
 		if code := checkFile(write(t, f.lines...), t.TempDir()); code != f.code {
@@ -293,8 +298,8 @@ func TestFiles(t *testing.T) {
 
 func TestThePictureIsDrawn(t *testing.T) {
 	folder := t.TempDir()
-	path := write(t, `{"name":"x","seed":3,"clients":2,"may_vanish":false}`, "0 0 set k 1000 2000 stored a1 0 0 0 - 9",
-		"1 0 get k 3000 4000 miss - 0 0 0 - 0", "{}")
+	path := write(t, `{"name":"x","seed":3,"clients":2,"may_vanish":false}`, "0 0 set k 1000 2000 stored a1 0 0 0 - 9 0 -2 -2",
+		"1 0 get k 3000 4000 miss - 0 0 0 - 0 0 -2 -2", "{}")
 	if code := checkFile(path, folder); code != 1 {
 		t.Fatalf("%d", code)
 	}

@@ -28,6 +28,8 @@ type operation struct {
 	ttl              int64
 	read             string
 	cas              uint64 // of the answer; 0: it has none
+	flags            int64  // to store
+	readFlags, left  int64  // what the answer shows beside the value: flags, and seconds to live; or notShown
 	end              int64  // when it was answered, also once a prefix of the history has made it unknown
 
 	// Operations on one key that one process asked for together take effect in their order: this is number `index` of
@@ -109,12 +111,19 @@ func readHistory(path string) (*history, error) {
 
 func parseOperation(line string) (*operation, error) {
 	f := strings.Split(line, " ")
-	if len(f) != 13 {
-		return nil, fmt.Errorf("%d fields, not 13", len(f))
+	if len(f) != 16 {
+		return nil, fmt.Errorf("%d fields, not 16", len(f))
 	}
 	var wrong error
 	number := func(text string) uint64 {
 		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			wrong = err
+		}
+		return n
+	}
+	signed := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			wrong = err
 		}
@@ -130,6 +139,7 @@ func parseOperation(line string) (*operation, error) {
 		process: number(f[0]), burst: number(f[1]), kind: f[2], key: f[3],
 		called: int64(number(f[4])), returned: int64(number(f[5])), outcome: f[6], value: text(f[7]),
 		delta: number(f[8]), expected: number(f[9]), ttl: int64(number(f[10])), read: text(f[11]), cas: number(f[12]),
+		flags: signed(f[13]), readFlags: signed(f[14]), left: signed(f[15]),
 	}
 	if o.outcome == "unknown" {
 		o.returned = never
@@ -158,7 +168,7 @@ func (h *history) expired() int {
 				o.outcome == "removed", o.outcome == "unknown", o.outcome == "flushed":
 				last = o
 			case o.outcome == "miss" && last != nil && last.ttl != 0 && last.outcome != "unknown" &&
-				last.returned < o.called:
+				last.returned < o.called && last.called+(last.ttl-1)*second-clockLag <= o.returned:
 				count++
 			}
 		}

@@ -13,6 +13,10 @@ const (
 	// The store's clock moves in whole seconds, by a thread that looks every quarter of one. So late may it be.
 	clockLag = second
 	slots    = 16
+
+	// of what an answer shows beside the value (history.hpp)
+	notShown     = -2
+	neverExpires = -1
 )
 
 // presence of a key.
@@ -33,16 +37,16 @@ type state struct {
 	floor uint64 // it is larger
 	// From `from` on it may have expired, and by `until` it has. 0: it does not.
 	from, until int64
-	next        [slots]uint8 // which operation of a group comes next
+	flags       int64
+	// What the item was stored or touched with is known.
+	knowsTime, knowsFlags bool
+	next                  [slots]uint8 // which operation of a group comes next
 }
 
 // rules of one history.
 type rules struct {
 	mayVanish bool // items may be evicted at any time
 	mayRefuse bool // a full store says so
-	// A store that evicts may still have no memory for an append, whose answer then is that of one without an item. Where
-	// it takes this to explain a key's answers, checkAll counts it.
-	refusesAppends bool
 	// Every answer that shows a CAS id is in the history, so that no cas can name one that none has shown.
 	allAnswers bool
 	initial    state
@@ -64,7 +68,7 @@ func (s *state) vanish() {
 
 // expires sets the times of an item that was stored or touched.
 func (s *state) expires(o *operation) {
-	s.from, s.until = 0, 0
+	s.from, s.until, s.knowsTime = 0, 0, true
 	if o.ttl == 0 {
 		return
 	}
@@ -75,6 +79,25 @@ func (s *state) expires(o *operation) {
 	if o.returned != never {
 		s.until = o.returned/second*second + o.ttl*second + clockLag
 	}
+}
+
+// stores makes the operation's value the key's, with its time and flags.
+func (r rules) stores(s *state, o *operation) bool {
+	if !r.write(s, o, o.value) {
+		return false
+	}
+	s.expires(o)
+	s.flags, s.knowsFlags = o.flags, true
+	return true
+}
+
+// mayHaveLeft says whether an answer may show that many seconds to live: the item's are known but for the clocks.
+func (s *state) mayHaveLeft(o *operation) bool {
+	if s.from == 0 || o.left < 0 {
+		return s.from == 0 && o.left == neverExpires
+	}
+	left := o.left * second
+	return left >= s.from-o.returned-2*clockLag && (s.until == 0 || left <= s.until-o.called+2*clockLag)
 }
 
 // write makes `value` the key's, under a CAS id that is new.
@@ -131,8 +154,8 @@ func (r rules) step(s *state, o *operation) bool {
 		return true
 	case "miss":
 		return r.leaveAbsent(s, o)
-	case "no_memory":
-		if o.kind == "set" || o.kind == "cas" {
+	case "no_memory", "no_memory_gone":
+		if o.kind == "set" || o.outcome == "no_memory_gone" {
 			s.vanish()
 		}
 		return r.mayVanish || r.mayRefuse
@@ -140,10 +163,8 @@ func (r rules) step(s *state, o *operation) bool {
 		switch o.kind {
 		case "add":
 			return seePresent(s, o)
-		case "replace":
+		case "replace", "append", "prepend":
 			return r.leaveAbsent(s, o)
-		case "append", "prepend": // they say it when there is no memory, too
-			return r.mayRefuse || r.refusesAppends || r.leaveAbsent(s, o)
 		}
 		return false
 	case "stored":
@@ -197,6 +218,15 @@ func read(s *state, o *operation) bool {
 		return false
 	}
 	s.is, s.value = present, o.read
+	if o.left != notShown && s.knowsTime && !s.mayHaveLeft(o) {
+		return false
+	}
+	if o.readFlags != notShown {
+		if s.knowsFlags && s.flags != o.readFlags {
+			return false
+		}
+		s.flags, s.knowsFlags = o.readFlags, true
+	}
 	if o.cas == 0 {
 		return true
 	}
@@ -223,7 +253,6 @@ func (r rules) store(s *state, o *operation) bool {
 			return false
 		}
 	}
-	value := o.value
 	if o.kind == "append" || o.kind == "prepend" {
 		if s.is == presentUnknown {
 			s.cas, s.floor = o.cas, 0
@@ -234,40 +263,35 @@ func (r rules) store(s *state, o *operation) bool {
 		}
 		return r.write(s, o, joined(s.value, o))
 	}
-	if !r.write(s, o, value) {
-		return false
-	}
-	s.expires(o)
-	return true
+	return r.stores(s, o)
 }
 
 // attempt does what an operation without an answer does if it takes effect here. That it never does, or finds the item
 // gone, is the same as taking effect after everything else.
 func (r rules) attempt(s *state, o *operation) {
 	there := s.is == present
-	if r.mayRefuse && (o.kind == "set" || o.kind == "cas" && (s.is != present || s.cas == o.expected)) {
-		*s = state{is: unknown, next: s.next} // done, or refused, which takes the old value away
-		return
+	switch o.kind {
+	case "set", "add", "replace", "cas", "append", "prepend":
+		if r.mayRefuse {
+			*s = state{is: unknown, next: s.next} // done; refused; or refused as a meta set is, which removes the item
+			return
+		}
 	}
 	switch o.kind {
 	case "set":
-		r.write(s, o, o.value)
-		s.expires(o)
+		r.stores(s, o)
 	case "add":
 		if r.canBeAbsent(s, o) {
 			s.vanish()
-			r.write(s, o, o.value)
-			s.expires(o)
+			r.stores(s, o)
 		}
 	case "replace":
 		if there {
-			r.write(s, o, o.value)
-			s.expires(o)
+			r.stores(s, o)
 		}
 	case "cas":
 		if there && s.cas == o.expected {
-			r.write(s, o, o.value)
-			s.expires(o)
+			r.stores(s, o)
 		}
 	case "delete", "flush":
 		s.vanish()
@@ -313,12 +337,21 @@ func (o *operation) describe() string {
 	if o.ttl != 0 {
 		words = append(words, fmt.Sprintf("for %d s", o.ttl))
 	}
+	if o.flags != 0 {
+		words = append(words, fmt.Sprintf("flags %d", o.flags))
+	}
 	words = append(words, "->", strings.ReplaceAll(o.outcome, "_", " "))
 	if o.read != "" {
 		words = append(words, o.read)
 	}
 	if o.cas != 0 {
 		words = append(words, fmt.Sprintf("(cas %d)", o.cas))
+	}
+	if o.readFlags > 0 {
+		words = append(words, fmt.Sprintf("flags %d", o.readFlags))
+	}
+	if o.left != notShown {
+		words = append(words, fmt.Sprintf("%d s left", o.left))
 	}
 	return strings.Join(words, " ")
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -15,8 +16,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "pause.hpp"
-#include "pipeline/device_batches.hpp"
-#include "pipeline/executor.hpp"
+#include "pipeline/runner.hpp"
 #include "store/engine.hpp"
 #include "target.hpp"
 #include "values.hpp"
@@ -39,6 +39,7 @@ void fill(Query& q, const Operation& o, const Clock& clock) {
     q.value = o.bytes.data();
     q.value_bytes = static_cast<std::uint32_t>(o.bytes.size());
     q.expiry_s = clock.expiry_s(o.ttl_s);
+    q.client_flags = o.flags;
   };
   switch (o.kind) {
     case Kind::get:
@@ -111,16 +112,17 @@ class EngineClient final : public Client, private ResponseWriter {
   EngineClient(Engine& engine, const TargetOptions& options, std::uint64_t seed)
       : engine_(engine),
         context_(engine.make_context()),
-        executor_(*context_),
-        own_(batch_queries),
         pause_(options.pause_us, seed),
         host_percent_(options.host_percent),
         random_(seed) {
+    const Schedulers* const schedulers = options.plan != "cpu" ? engine.schedulers() : nullptr;
     try {
-      if (options.plan != "cpu")
-        batches_ = std::make_unique<DeviceBatches>(*context_, *engine.schedulers(), batch_queries);
-    } catch (const DeviceError&) {  // NOLINT(bugprone-empty-catch): lost; as a server's worker, it goes on without
+      runner_ = std::make_unique<Runner>(*context_, schedulers, batch_queries);
+    } catch (const DeviceError&) {  // lost; as a server's worker, it goes on without
+      runner_ = std::make_unique<Runner>(*context_, nullptr, batch_queries);
     }
+    draws_ = options.batch_plan == "drawn";
+    if (!draws_ && !options.batch_plan.empty()) plan_ = Plan::parse(options.batch_plan);
   }
 
   void run(std::span<Operation> burst) override {
@@ -146,7 +148,7 @@ class EngineClient final : public Client, private ResponseWriter {
   // one key stay in order; the host answers some while the device has others, as a server's worker does with the
   // batches of several connections.
   void ask(std::span<const Operation> burst) {
-    const std::uint64_t batches = mixes() ? 1 + random_() % DeviceBatches::count_default : 1;
+    const std::uint64_t batches = mixes() ? 1 + random_() % Runner::flights_default : 1;
     const std::uint64_t salt = mixes() ? random_() : 0;
     for (std::uint64_t number = 0; number < batches; ++number) {
       std::vector<std::uint32_t> asked;
@@ -159,7 +161,7 @@ class EngineClient final : public Client, private ResponseWriter {
       // the middle of one.
       if (mixes() && random_() % 8 == 0)
         asked.insert(asked.begin() + static_cast<std::ptrdiff_t>(random_() % asked.size()), a_control);
-      Batch& batch = batches_ != nullptr ? batches_->filling() : own_;
+      Batch& batch = runner_->filling();
       for (const std::uint32_t i : asked) {
         if (i == a_control) {
           batch.next() = {};
@@ -169,20 +171,30 @@ class EngineClient final : public Client, private ResponseWriter {
           fill_next(batch, burst[i]);
         }
       }
-      if (batches_ != nullptr && !(mixes() && random_() % 100 < host_percent_)) {
+      if (!(mixes() && random_() % 100 < host_percent_)) {
         in_flight_.push_back(std::move(asked));
-        batches_->submit();
+        runner_->submit(plan_of_batch());
         if (mixes() && random_() % 4 == 0) answer_oldest();
       } else {
         answered_ = std::move(asked);
         path_ = Path::host;
-        executor_.run(batch, *this);
+        batch.plan = plan_cpu;
+        runner_->run(batch, *this);
         batch.clear();
       }
     }
     while (!in_flight_.empty()) answer_oldest();
   }
-  bool mixes() const { return batches_ != nullptr && host_percent_ != 0; }
+  bool mixes() const { return runner_->has_devices() && host_percent_ != 0; }
+  // The one that was given, as long as it is feasible: a lost device takes its placement along.
+  Plan plan_of_batch() {
+    const auto feasible = feasible_plans(engine_.placement());
+    if (plan_ && why_not(engine_.placement(), *plan_).empty()) return *plan_;
+    if (!draws_) return feasible.front();
+    const Plan plan = feasible[random_() % feasible.size()];
+    const Plan front = plan.split(static_cast<std::uint16_t>(1 + random_() % 3));
+    return random_() % 2 == 0 && why_not(engine_.placement(), front).empty() ? front : plan;
+  }
 
   void fill_next(Batch& batch, const Operation& o) {
     fill(batch.next(), o, engine_.shared().clock);
@@ -206,7 +218,7 @@ class EngineClient final : public Client, private ResponseWriter {
     answered_ = std::move(in_flight_.front());
     in_flight_.pop_front();
     path_ = Path::device;
-    batches_->answer_oldest(executor_, *this);
+    runner_->answer_oldest(*this);
   }
 
   bool write(Batch& batch, Strip strip) override {
@@ -224,8 +236,19 @@ class EngineClient final : public Client, private ResponseWriter {
           continue;
         }
         pause_.sometimes();
-        o.cas = r.item->cas(r.state);
-        o.read = value_of({r.item->bytes() + r.value_offset, r.value_bytes});
+        std::uint32_t expiry_s = Clock::never;
+        copied_.resize(r.value_bytes);
+        copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept {
+          o.cas = seen.cas();
+          expiry_s = Item::expiry_of(seen.state);
+          racing_copy(copied_.data(), r.item->bytes() + r.value_offset, r.value_bytes);
+        });
+        o.read = value_of(copied_);
+        if (o.kind == Kind::get) {
+          o.read_flags = r.item->client_flags();
+          o.left_s = expiry_s == Clock::never ? Operation::never_expires
+                                              : std::int64_t{expiry_s} - engine_.shared().clock.now_s();
+        }
       }
     }
     return true;
@@ -234,10 +257,11 @@ class EngineClient final : public Client, private ResponseWriter {
 
   Engine& engine_;
   Engine::ContextPtr context_;
-  Executor executor_;
-  Batch own_;
-  std::unique_ptr<DeviceBatches> batches_;
+  std::unique_ptr<Runner> runner_;
+  std::optional<Plan> plan_;
+  bool draws_ = false;  // each batch's plan
   Pause pause_;
+  std::string copied_;
   const std::uint32_t host_percent_;
   std::mt19937_64 random_;
   std::span<Operation> burst_;
@@ -290,6 +314,8 @@ class EngineTarget final : public Target {
       if (i == 2000) throw std::runtime_error("the device does not serve");
       std::this_thread::sleep_for(5ms);
     }
+    if (!o.batch_plan.empty() && o.batch_plan != "drawn")
+      require_feasible(engine_.placement(), Plan::parse(o.batch_plan));
   }
   std::unique_ptr<Client> client(std::uint64_t seed) override {
     return std::make_unique<EngineClient>(engine_, options_, seed);
@@ -319,7 +345,7 @@ class EngineTarget final : public Target {
     device.resume();
     device.slow(1);
     const std::uint64_t dice = random % 512;
-    if (dice == 0) device.lose();
+    if (dice == 0 || ++faults_ == lost_at()) device.lose();
     if (dice >= 1 && dice < 33) device.hang();
     if (dice >= 33 && dice < 161) device.refuse(nth);
     if (dice >= 161 && dice < 289) device.fail(nth);
@@ -327,9 +353,14 @@ class EngineTarget final : public Target {
   }
 
  private:
+  // Which call of fault() loses a device in any case; 0: none. One seed in four has one, among them the first, so that
+  // a few seeds are sure to have lost one, sooner or later.
+  std::uint64_t lost_at() const noexcept { return options_.seed % 4 == 1 ? 1 + options_.seed / 4 % 16 : 0; }
+
   const TargetOptions options_;
   const Devices devices_;
   Engine engine_;
+  std::uint64_t faults_ = 0;
 };
 
 }  // namespace

@@ -43,10 +43,11 @@ enum class Outcome : std::uint8_t {
   touched,
   flushed,
   no_memory,
+  no_memory_gone,  // the same, and the key has no item any more
 };
-inline constexpr std::array<std::string_view, 12> outcome_names = {"unknown",      "hit",     "miss",    "stored",
-                                                                   "not_stored",   "exists",  "removed", "number",
-                                                                   "not_a_number", "touched", "flushed", "no_memory"};
+inline constexpr std::array<std::string_view, 13> outcome_names = {
+    "unknown", "hit",          "miss",    "stored",  "not_stored", "exists",        "removed",
+    "number",  "not_a_number", "touched", "flushed", "no_memory",  "no_memory_gone"};
 
 // Who searched for an operation's key, as far as a client can tell.
 enum class Path : std::uint8_t { unknown, host, device };
@@ -64,6 +65,7 @@ struct Operation {
   std::uint64_t delta = 0;     // increment, decrement
   std::uint64_t expected = 0;  // cas: the id from an earlier answer
   std::uint32_t ttl_s = 0;     // 0: never expires
+  std::uint32_t flags = 0;     // to store
 
   std::uint64_t process = 0;  // operations of one process take effect in the order in which it asked for them
   std::uint64_t burst = 0;    // those with one number were asked for together
@@ -71,6 +73,10 @@ struct Operation {
   Outcome outcome = Outcome::unknown;
   std::string read;       // get: the value, as the model has it; increment, decrement: the number
   std::uint64_t cas = 0;  // of the answer; 0: it has none
+  // get: what the answer shows of the item beside its value.
+  static constexpr std::int64_t not_shown = -2, never_expires = -1;
+  std::int64_t read_flags = not_shown;
+  std::int64_t left_s = not_shown;  // seconds to live
   Path path = Path::unknown;
 };
 
@@ -83,13 +89,14 @@ inline std::int64_t now_ns() {
 inline void write_event(std::FILE* file, const Operation& o) {
   const std::string_view kind = kind_names[static_cast<std::size_t>(o.kind)];
   const std::string_view outcome = outcome_names[static_cast<std::size_t>(o.outcome)];
-  std::fprintf(file, "%llu %llu %.*s %s %lld %lld %.*s %s %llu %llu %u %s %llu\n",
+  std::fprintf(file, "%llu %llu %.*s %s %lld %lld %.*s %s %llu %llu %u %s %llu %u %lld %lld\n",
                static_cast<unsigned long long>(o.process), static_cast<unsigned long long>(o.burst),
                static_cast<int>(kind.size()), kind.data(), o.key.empty() ? "*" : o.key.c_str(),
                static_cast<long long>(o.called_ns), static_cast<long long>(o.returned_ns),
                static_cast<int>(outcome.size()), outcome.data(), o.value.empty() ? "-" : o.value.c_str(),
                static_cast<unsigned long long>(o.delta), static_cast<unsigned long long>(o.expected), o.ttl_s,
-               o.read.empty() ? "-" : o.read.c_str(), static_cast<unsigned long long>(o.cas));
+               o.read.empty() ? "-" : o.read.c_str(), static_cast<unsigned long long>(o.cas), o.flags,
+               static_cast<long long>(o.read_flags), static_cast<long long>(o.left_s));
 }
 
 }  // namespace tandem::record

@@ -48,7 +48,7 @@ void run(const Options& o) {
       {"operations", operations},
       {"unknown", count(histories, Outcome::unknown)},
       {"asked_again", count_asked_again(histories)},
-      {"refused", count(histories, Outcome::no_memory)},
+      {"refused", count(histories, Outcome::no_memory) + count(histories, Outcome::no_memory_gone)},
       {"evictions", after.evictions - before.evictions},
       {"pages_moved", after.pages_moved - before.pages_moved},
       {"index_bytes_before", before.index_bytes},

@@ -33,15 +33,16 @@ std::vector<Operation> Mix::burst() {
 void Mix::draw_hot(Operation& o, bool numbers) {
   const std::uint64_t dice = random_() % 100;
   o.kind = dice < 38   ? Kind::get
-           : dice < 50 ? Kind::set
-           : dice < 62 ? Kind::add
-           : dice < 66 ? Kind::replace
+           : dice < 58 ? Kind::set
+           : dice < 66 ? Kind::add
+           : dice < 69 ? Kind::replace
            : dice < 78 ? Kind::remove
            : dice < 86 ? Kind::cas
            : dice < 94 ? (numbers ? Kind::increment : Kind::append)
            : dice < 97 ? (numbers ? Kind::decrement : Kind::prepend)
            : dice < 99 ? Kind::touch
                        : Kind::increment;  // also of what is no number
+  if (options_.touch_percent != 0 && percent(options_.touch_percent)) o.kind = Kind::touch;
   if (o.kind == Kind::cas) {
     const auto seen = cas_.find(o.key);
     if (seen == cas_.end()) {
@@ -74,9 +75,25 @@ void Mix::draw_value(Operation& o, bool number) {
     // Numbers lie so far apart that increments of one do not come to the next.
     o.value = number ? std::to_string(id * 1'000'000) : piece_name(id);
     o.bytes = number ? o.value : piece_bytes(id, value_bytes());
+    if (percent(options_.rewrite_percent)) draw_rewritten_value(o, number, id);
   }
   if ((stores || o.kind == Kind::touch) && percent(options_.expiry_percent))
     o.ttl_s = 1 + static_cast<std::uint32_t>(random_() % 3);
+  // Long times are far from each other: what is left of one says which operation it is from.
+  if ((stores || o.kind == Kind::touch) && o.ttl_s == 0 && details_() % 2 == 0)
+    o.ttl_s = 3000 + 20 * static_cast<std::uint32_t>(details_() % 100'000);
+  if (stores && details_() % 2 == 0) o.flags = static_cast<std::uint32_t>(details_());
+}
+
+// Of one of two lengths in one size class: sets of the same rewrite the item, of the other one they go beside it.
+void Mix::draw_rewritten_value(Operation& o, bool number, std::uint64_t id) {
+  const std::size_t length = percent(80) ? 48 : 50;
+  if (number) {
+    o.bytes.resize(length, ' ');  // as memcached pads a number that has become shorter
+    return;
+  }
+  const std::size_t around = piece_bytes(id, 10).size() - 10;  // of lengths of two digits
+  o.bytes = piece_bytes(id, static_cast<std::uint32_t>(length - around));
 }
 
 std::uint32_t Mix::value_bytes() {

@@ -22,7 +22,9 @@ struct MixOptions {
   std::uint32_t value_sizes = 0;         // so many different ones, if it is not 0
   std::uint32_t ballast_percent = 20;    // operations on keys that are one client's: they fill the store
   std::uint32_t old_percent = 5;         // operations on hot keys of the past
+  std::uint32_t rewrite_percent = 60;    // of values that have all one length, so that sets rewrite them in place
   std::uint32_t expiry_percent = 0;      // of stores and touches
+  std::uint32_t touch_percent = 0;       // of operations on hot keys, beside those of the usual mix
   std::uint32_t flush_every = 0;         // bursts of a client; 0: never
 };
 
@@ -49,7 +51,11 @@ class HotKeys {
 class Mix {
  public:
   Mix(const MixOptions& options, HotKeys& hot, std::uint32_t client)
-      : options_(options), hot_(hot), client_(client), random_(options.seed * 1'000'003 + client) {}
+      : options_(options),
+        hot_(hot),
+        client_(client),
+        random_(options.seed * 1'000'003 + client),
+        details_(options.seed * 1'000'033 + client) {}
 
   std::vector<Operation> burst();
   // Remembers what later operations need of the answers.
@@ -67,11 +73,13 @@ class Mix {
   void draw_ballast(Operation& o);
   void draw_value(Operation& o, bool number);
   std::uint32_t value_bytes();
+  void draw_rewritten_value(Operation& o, bool number, std::uint64_t id);
 
   const MixOptions& options_;
   HotKeys& hot_;
   const std::uint32_t client_;
   std::mt19937_64 random_;
+  std::mt19937_64 details_;  // of flags and long times: what is asked for does not depend on them
   std::uint64_t generation_ = 0, bursts_ = 0, values_ = 0, ballast_ = 0;
   std::unordered_map<std::string, std::uint64_t> cas_;  // last seen
 };

@@ -79,6 +79,7 @@ class StoreClient final : public Client {
                           .key = o.key,
                           .value = o.bytes,
                           .ttl_s = o.ttl_s,
+                          .flags = o.flags,
                           .key_check = by_caller ? KeyCheck::caller : KeyCheck::store,
                           .cas = o.expected,
                           .delta = o.delta});
@@ -95,6 +96,7 @@ class StoreClient final : public Client {
       if (o.outcome == Outcome::hit) {
         pause_.sometimes();
         o.read = value_of(r.value);
+        if (o.kind == Kind::get) o.read_flags = r.flags;
       }
     };
     session_.execute(requests, [&](std::size_t i, const Reply& r) {

@@ -94,7 +94,7 @@ class TcpClient final : public Client {
     std::int64_t now = 0;
     for (const Line& line : lines_) {
       std::size_t end = 0;
-      while ((end = take(burst.subspan(line.first, line.count))) == 0) {
+      while ((end = take(burst.subspan(line.first, line.count), line.meta)) == 0) {
         socket_->receive(received_);
         now = now_ns();
       }
@@ -128,8 +128,8 @@ class TcpClient final : public Client {
     at_ = 0;
     o.burst |= asked_again;
     o.called_ns = now_ns();
-    socket_->send_all("mg " + o.key + " v c\r\n");
-    while ((at_ = take({&o, 1})) == 0) socket_->receive(received_);
+    socket_->send_all("mg " + o.key + " v c f t\r\n");
+    while ((at_ = take({&o, 1}, true)) == 0) socket_->receive(received_);
     o.returned_ns = now_ns();
   }
 
@@ -186,7 +186,7 @@ class TcpClient final : public Client {
       case Kind::touch:
         return "touch " + o.key + " " + ttl + "\r\n";
       default:
-        return name + " " + o.key + " 0 " + ttl + " " + std::to_string(o.bytes.size()) +
+        return name + " " + o.key + " " + std::to_string(o.flags) + " " + ttl + " " + std::to_string(o.bytes.size()) +
                (o.kind == Kind::cas ? " " + std::to_string(o.expected) : "") + "\r\n" + o.bytes + "\r\n";
     }
   }
@@ -195,7 +195,7 @@ class TcpClient final : public Client {
     std::string mode;
     switch (o.kind) {
       case Kind::get:
-        return "mg " + o.key + (random_() % 2 == 0 ? " v c\r\n" : " v c K\r\n");
+        return "mg " + o.key + (random_() % 2 == 0 ? " v c f t\r\n" : " v c f t K\r\n");
       case Kind::remove:
         return "md " + o.key + "\r\n";
       case Kind::increment:
@@ -225,11 +225,12 @@ class TcpClient final : public Client {
     }
     const bool adds = o.kind == Kind::append || o.kind == Kind::prepend;  // then the item keeps its time
     return "ms " + o.key + " " + std::to_string(o.bytes.size()) + " c " +
-           (adds ? "" : "T" + std::to_string(o.ttl_s) + " ") + mode + "\r\n" + o.bytes + "\r\n";
+           (adds ? "" : "T" + std::to_string(o.ttl_s) + " F" + std::to_string(o.flags) + " ") + mode + "\r\n" +
+           o.bytes + "\r\n";
   }
 
   // Takes the answer to a line of requests: where it ends, or 0 if it is not all there yet.
-  std::size_t take(std::span<Operation> line) {
+  std::size_t take(std::span<Operation> line, bool meta) {
     std::size_t at = at_, key = 0;
     for (Operation& o : line) o.outcome = Outcome::miss;
     for (;;) {
@@ -243,12 +244,12 @@ class TcpClient final : public Client {
         return at;
       }
       if (!value && !meta_value) {
-        if (text != "END") take_word(line[0], text);
+        if (text != "END") take_word(line[0], text, meta);
         return at;
       }
-      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>[ k<key>]
+      // VALUE <key> <flags> <bytes> [<cas>], VA <bytes> c<cas>[ f<flags> t<seconds>][ k<key>]
       const std::size_t name_end = text.find(' ', 6);
-      const std::string_view rest = value ? text.substr(name_end + 3) : text.substr(3);
+      const std::string_view rest = value ? text.substr(text.find(' ', name_end + 1) + 1) : text.substr(3);
       std::uint64_t bytes = 0;
       std::from_chars(rest.data(), rest.data() + rest.size(), bytes);
       if (received_.size() < at + bytes + 2) return 0;
@@ -260,6 +261,13 @@ class TcpClient final : public Client {
       o.read = value_of(std::string_view(received_).substr(at, bytes));
       o.cas = number_after(rest, value ? " "sv : " c"sv);
       o.outcome = o.kind == Kind::get ? Outcome::hit : Outcome::number;
+      if (o.kind == Kind::get) {
+        o.read_flags =
+            static_cast<std::int64_t>(value ? number_after(text.substr(name_end), " ") : number_after(rest, " f"));
+        if (meta_value)
+          o.left_s = rest.find(" t-1") != rest.npos ? Operation::never_expires
+                                                    : static_cast<std::int64_t>(number_after(rest, " t"));
+      }
       if (std::string_view(received_).substr(at + bytes, 2) != "\r\n")
         throw std::runtime_error("a value without its end: " + std::string(text));
       at += bytes + 2;
@@ -271,7 +279,7 @@ class TcpClient final : public Client {
     }
   }
 
-  static void take_word(Operation& o, std::string_view text) {
+  static void take_word(Operation& o, std::string_view text, bool meta) {
     const std::string_view word = text.substr(0, text.find(' '));
     if (word == "STORED" || word == "HD") {
       o.outcome = o.kind == Kind::remove ? Outcome::removed : Outcome::stored;
@@ -294,7 +302,10 @@ class TcpClient final : public Client {
     } else if (text.starts_with("CLIENT_ERROR cannot increment or decrement")) {
       o.outcome = Outcome::not_a_number;
     } else if (text.starts_with("SERVER_ERROR out of memory")) {
-      o.outcome = Outcome::no_memory;
+      // A meta set that is refused removes the item in every mode; a set's client knows it of its command.
+      const bool stores = o.kind == Kind::add || o.kind == Kind::replace || o.kind == Kind::append ||
+                          o.kind == Kind::prepend || o.kind == Kind::cas;
+      o.outcome = meta && stores ? Outcome::no_memory_gone : Outcome::no_memory;
     } else {
       throw std::runtime_error("an answer that fits no request: " + std::string(text));
     }

@@ -23,10 +23,10 @@
 
 namespace tandem {
 
-class Placement final : public Elsewhere {
+class IndexPlacement final : public Elsewhere {
  public:
   // On the host. Both outlive it.
-  Placement(Index& index, Heap& heap) noexcept : index_(index), heap_(heap) {}
+  IndexPlacement(Index& index, Heap& heap) noexcept : index_(index), heap_(heap) {}
 
   // --- reading
 
@@ -84,8 +84,8 @@ class Placement final : public Elsewhere {
   bool has_room_for_key() const noexcept override { return !is_full(); }
   bool takes_changes(Fingerprint f) noexcept override { return overlay_of(f).has_room(); }
   void prefetch(Fingerprint f) const noexcept override { overlay_of(f).prefetch(f); }
-  Item* find(Fingerprint f, std::string_view key, std::uint64_t& state) const noexcept override {
-    return overlay_of(f).find(f, key, heap_, state);
+  Item* find(Fingerprint f, std::string_view key, ItemVersion& seen) const noexcept override {
+    return overlay_of(f).find(f, key, heap_, seen);
   }
   Found find_locked(Fingerprint f, std::string_view key) const noexcept override {
     return overlay_of(f).find_locked(f, key, heap_);

@@ -1,4 +1,4 @@
-#include "placement/placement.hpp"
+#include "placement/index_placement.hpp"
 
 #include <algorithm>
 
@@ -9,22 +9,22 @@ constexpr double device_load_max = 0.95;
 
 }  // namespace
 
-void Placement::retire(Heap::Cache& cache, std::span<const Location> displaced) noexcept {
+void IndexPlacement::retire(Heap::Cache& cache, std::span<const Location> displaced) noexcept {
   if (!is_here()) return;
   const Heap::Cache::Lock lock(cache);
   for (const Location l : displaced) heap_.retire(cache, l);
 }
 
-void Placement::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
+void IndexPlacement::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
   if (!can_search()) return;
   for (const auto& overlay : overlays_) overlay->settle(heap_, cache, index_.stripes(), whose);
 }
 
-bool Placement::has_unretired() const noexcept {
+bool IndexPlacement::has_unretired() const noexcept {
   return !is_here() && std::ranges::any_of(overlays_, [](const auto& overlay) { return overlay->has_unretired(); });
 }
 
-void Placement::move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells) {
+void IndexPlacement::move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells) {
   TD_ASSERT(is_here() && overlays.size() == std::size_t{1} << index_.shard_bits());
   overlays_ = std::move(overlays);
   cells_ = cells;
@@ -44,12 +44,12 @@ void Placement::move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, 
   place_.store(Place::device, std::memory_order_seq_cst);
 }
 
-void Placement::leave() noexcept {
+void IndexPlacement::leave() noexcept {
   Place expected = Place::device;
   place_.compare_exchange_strong(expected, Place::leaving, std::memory_order_seq_cst);
 }
 
-void Placement::bring_back(Heap::Cache& cache, unsigned threads) noexcept {
+void IndexPlacement::bring_back(Heap::Cache& cache, unsigned threads) noexcept {
   TD_ASSERT(is_closed());
   index_.wait_for_batches();
   for (const auto& overlay : overlays_) overlay->retire_all(heap_, cache);
@@ -58,12 +58,12 @@ void Placement::bring_back(Heap::Cache& cache, unsigned threads) noexcept {
   place_.store(Place::host, std::memory_order_seq_cst);
 }
 
-void Placement::watch_load() noexcept {
+void IndexPlacement::watch_load() noexcept {
   const bool full = static_cast<double>(index_.item_count()) >= device_load_max * static_cast<double>(cells_);
   if (full != is_full()) device_full_.store(full, std::memory_order_relaxed);
 }
 
-std::uint64_t Placement::bytes() const noexcept {
+std::uint64_t IndexPlacement::bytes() const noexcept {
   std::uint64_t bytes = 0;
   for (const auto& overlay : overlays_) bytes += overlay->bytes();
   return bytes;

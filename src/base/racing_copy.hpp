@@ -1,0 +1,103 @@
+// Copies of bytes that another thread may change meanwhile: the two sides of a sequence lock.
+//
+// The copy may hold a mix of old and new bytes; the caller finds that out afterwards and throws it away. C++ has no
+// such copy yet (P1478 proposes it, after Boehm, "Can seqlocks get along with programming language memory models?",
+// 2012): a plain memcpy would be a data race. Here every access is one volatile load or store of at most 16 bytes,
+// which the compiler neither merges, repeats nor invents. ThreadSanitizer sees a relaxed atomic byte of each piece
+// instead, and so goes on to check everything else. No order among the bytes: that is for the caller's fences.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "base/platform.hpp"
+
+namespace tandem {
+namespace detail {
+
+// Types at any address, of any object's bytes. (As template arguments they would lose these attributes.)
+typedef std::uint32_t Racing4 __attribute__((may_alias, aligned(1)));
+typedef std::uint64_t Racing8 __attribute__((may_alias, aligned(1)));
+typedef std::uint64_t Racing16 __attribute__((vector_size(16), may_alias, aligned(1)));
+
+TD_INLINE void racing_1(char* to, const char* from) noexcept {
+  *static_cast<volatile char*>(to) = *static_cast<const volatile char*>(from);
+}
+TD_INLINE void racing_4(char* to, const char* from) noexcept {
+  *reinterpret_cast<volatile Racing4*>(to) = *reinterpret_cast<const volatile Racing4*>(from);
+}
+TD_INLINE void racing_8(char* to, const char* from) noexcept {
+  *reinterpret_cast<volatile Racing8*>(to) = *reinterpret_cast<const volatile Racing8*>(from);
+}
+TD_INLINE void racing_16(char* to, const char* from) noexcept {
+  *reinterpret_cast<volatile Racing16*>(to) = *reinterpret_cast<const volatile Racing16*>(from);
+}
+
+#if TD_THREAD_SANITIZER
+__attribute__((no_sanitize("thread"), noinline)) inline void racing_rest(char* to, const char* from,
+                                                                         std::size_t bytes) {
+  for (std::size_t i = 1; i < bytes; ++i) racing_1(to + i, from + i);
+}
+#endif
+
+}  // namespace detail
+
+// Copies `bytes` bytes; exactly these are read and written. Either side, or both, may be shared. Returns the end of the
+// copy. Thread safety: with any other copies by this function, as said above.
+TD_INLINE char* racing_copy(char* to, const char* from, std::size_t bytes) noexcept {
+#if TD_THREAD_SANITIZER
+  constexpr std::size_t piece = 16;
+  for (std::size_t i = 0; i < bytes; i += piece) {
+    __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    detail::racing_rest(to + i, from + i, bytes - i < piece ? bytes - i : piece);
+  }
+#else
+  using namespace detail;
+  if (TD_LIKELY(bytes >= 16)) {
+    for (std::size_t i = 0; i + 16 <= bytes; i += 16) racing_16(to + i, from + i);
+    racing_16(to + bytes - 16, from + bytes - 16);
+  } else if (bytes >= 8) {
+    racing_8(to, from);
+    racing_8(to + bytes - 8, from + bytes - 8);
+  } else if (bytes >= 4) {
+    racing_4(to, from);
+    racing_4(to + bytes - 4, from + bytes - 4);
+  } else {
+    for (std::size_t i = 0; i < bytes; ++i) racing_1(to + i, from + i);
+  }
+#endif
+  return to + bytes;
+}
+
+// 16 bytes in one access each: for copies that may read more than they need.
+TD_INLINE void racing_copy16(char* to, const char* from) noexcept {
+#if TD_THREAD_SANITIZER
+  racing_copy(to, from, 16);
+#else
+  detail::racing_16(to, from);
+#endif
+}
+
+// An acquire fence: loads behind it are not done before loads ahead of it. ThreadSanitizer does not model fences; it
+// has no need of this one, as nothing but the atomic copies above relies on it.
+TD_INLINE void fence_acquire() noexcept {
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  std::atomic_thread_fence(std::memory_order_acquire);
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+}
+TD_INLINE void fence_release() noexcept {
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  std::atomic_thread_fence(std::memory_order_release);
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+}  // namespace tandem

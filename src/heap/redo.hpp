@@ -1,0 +1,39 @@
+// What a process that is killed while it rewrites an item in place leaves for the next one (docs/restart.md): the new
+// words and value, in the memory file. One record a worker.
+//
+//   writer      the item's lock; the record, then its location: from here on it counts; the item; location 0
+//   recovery    an item that was locked, and that a record names: is written again from the record with the largest CAS
+//               id. Without a record, or with an older version's, it is intact and only unlocked
+//
+// A kill leaves the stores that the thread had done, in the program's order, so the order that the compiler keeps is
+// enough: every step but the first ends with a release store. A record of an older version may still stand while
+// another worker rewrites the same item, and is told by its id.
+//
+// Thread safety: a record has one writer.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "heap/item_rewrite.hpp"
+
+namespace tandem {
+
+struct alignas(cache_line_bytes) RedoRecord {
+  std::atomic<std::uint64_t> location;  // 0: nothing to be done again
+  std::uint64_t state, fixed;           // the item's new words; `state` says live
+  std::uint64_t reserved;
+  char value[rewritten_value_bytes_max];
+
+  TD_INLINE void write(Location at, const ItemVersion& now, const char* bytes) noexcept {
+    state = now.state;
+    fixed = now.fixed;
+    std::memcpy(value, bytes, word::ValueBytes::get(now.fixed));
+    location.store(at, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the item's change, which follows, stays behind it
+  }
+  TD_INLINE void clear() noexcept { location.store(0, std::memory_order_release); }
+};
+static_assert(sizeof(RedoRecord) == 1088);
+
+}  // namespace tandem

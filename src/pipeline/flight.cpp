@@ -1,0 +1,208 @@
+#include "pipeline/flight.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/hash.hpp"
+#include "pipeline/schedulers.hpp"
+#include "task/key_compare.hpp"
+
+namespace tandem {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+Batch batch_over(const std::vector<std::unique_ptr<DevicePart>>& parts, Fingerprint* fingerprints, Location* locations,
+                 std::uint32_t capacity) {
+  return parts.size() == 1 ? Batch(capacity, fingerprints, locations) : Batch(capacity);
+}
+
+// The items did not come along: the host reads them.
+Plan without_values(const Plan& plan) {
+  const Range range = plan.range_of(Task::search, Processor::device);
+  return range.is_whole() ? plan_search : plan_search.split(range.end);
+}
+
+}  // namespace
+
+Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity)
+    : parts_(std::move(parts)),
+      shard_bits_(parts_.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(parts_.size()) - 1)),
+      batch_(batch_over(parts_, parts_.empty() ? nullptr : parts_[0]->fingerprints_.data(),
+                        parts_.empty() ? nullptr : parts_[0]->locations_.data(), capacity)) {
+  if (parts_.empty()) return;
+  TD_ASSERT(std::has_single_bit(parts_.size()) && parts_.size() <= shards_max);
+  epoch_.emplace(epochs);
+  batch_.shard_bits = shard_bits_;
+  if (shard_bits_ != 0 && std::ranges::any_of(parts_, [](const auto& part) { return part->images_.count() != 0; }))
+    images_ = std::make_unique<std::uint32_t[]>(capacity);
+}
+
+bool Flight::is_with_schedulers() const noexcept {
+  return std::ranges::any_of(parts_, [](const auto& part) { return part->is_with_scheduler(); });
+}
+
+bool Flight::is_done() const noexcept {
+  return std::ranges::all_of(
+      parts_, [](const auto& part) { return !part->has_queries() || part->state() == DevicePart::State::done; });
+}
+
+void Flight::begin(const Schedulers& schedulers) noexcept {
+  TD_ASSERT(state_ == State::filling && has_devices());
+  scatter();
+  epoch_->enter();
+  state_ = State::searching;
+  waiting_ = {Steady::now()};
+  for (std::size_t s = 0; s < parts_.size(); ++s) {
+    if (parts_[s]->has_queries()) schedulers[s].submit(*parts_[s]);
+  }
+}
+
+void Flight::stay_here() noexcept {
+  batch_.leave_found();
+  state_ = State::host;
+}
+
+bool Flight::look(const Schedulers& schedulers) noexcept {
+  if (!is_with_schedulers()) return true;
+  if (TD_UNLIKELY(waiting_.is_late(Steady::now(), schedulers.patience()))) {
+    for (std::size_t s = 0; s < parts_.size(); ++s) {
+      if (parts_[s]->is_with_scheduler()) schedulers[s].take_back(*parts_[s]);
+    }
+  }
+  return !is_with_schedulers();
+}
+
+void Flight::land() {
+  if (state_ == State::host) return;
+  TD_ASSERT(state_ == State::searching || state_ == State::let_go);
+  const bool is_lost = std::ranges::any_of(parts_, [](const auto& p) { return p->state() == DevicePart::State::lost; });
+  const bool is_found = state_ == State::searching && is_done();
+  const Found found = is_found ? gather() : Found{};
+  if (is_lost) lose_parts();
+  state_ = is_found ? State::found : State::host;
+  if (!is_found) return batch_.leave_found();
+  batch_.found = found;
+  if (found.images == nullptr && batch_.plan.runs(Task::read_value, Processor::device))
+    batch_.plan = without_values(batch_.plan);
+}
+
+void Flight::let_go() noexcept {
+  if (!epoch_ || !epoch_->active()) return;
+  epoch_->exit();
+  if (state_ == State::searching) {
+    state_ = State::let_go;
+  } else {
+    state_ = State::host;
+    batch_.leave_found();
+  }
+}
+
+void Flight::end() noexcept {
+  if (epoch_ && epoch_->active()) epoch_->exit();
+  batch_.clear();
+  for (const auto& part : parts_) part->state_.store(DevicePart::State::filling, std::memory_order_relaxed);
+  state_ = State::filling;
+}
+
+std::vector<std::unique_ptr<DevicePart>> Flight::take_parts() noexcept {
+  return std::move(parts_.empty() ? lost_ : parts_);
+}
+
+// A device that was given up may yet write to its columns: they are not touched any more.
+void Flight::lose_parts() {
+  if (shard_bits_ == 0) batch_.use_own_columns();
+  lost_ = std::move(parts_);
+  parts_.clear();
+}
+
+void Flight::hash(std::uint64_t hash_seed) noexcept {
+  const Query* const queries = batch_.queries();
+  Fingerprint* const fingerprints = batch_.fingerprints();
+  for (std::uint32_t i = 0, end = device_end(); i < end; ++i) {
+    const Query& q = queries[i];
+    const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
+    fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, hash_seed) : Fingerprint{1, 0};
+  }
+}
+
+// What the parts' devices are to be asked, in their columns. Who asks for an image counts as having read the item, from
+// then on. REQUIRES: the queries are hashed.
+void Flight::scatter() noexcept {
+  struct Column {
+    Fingerprint* fingerprints = nullptr;
+    std::uint32_t* images = nullptr;
+    std::uint32_t filled = 0;
+  };
+  std::array<Column, shards_max> columns{};
+  for (std::size_t s = 0; s < parts_.size(); ++s) {
+    DevicePart& part = *parts_[s];
+    columns[s] = {part.fingerprints_.data(), part.images_.count() != 0 ? part.images_.data() : nullptr};
+  }
+  const bool reads_there = batch_.plan.runs(Task::read_value, Processor::device);
+  const auto asks_for_image = [&](const Query& q) -> std::uint32_t {
+    return reads_there && task::is_read_by_image(q) ? 1 : 0;
+  };
+  const std::uint32_t end = device_end();
+  const Fingerprint* const fingerprints = batch_.fingerprints();
+  const Query* const queries = batch_.queries();
+  if (shard_bits_ == 0) {
+    if (std::uint32_t* const images = columns[0].images; images != nullptr) {
+      for (std::uint32_t i = 0; i < end; ++i) images[i] = asks_for_image(queries[i]);
+      std::fill(images + end, images + batch_.size(), 0);
+    }
+    columns[0].filled = end;
+  } else {
+    for (std::uint32_t i = 0; i < end; ++i) {
+      const Shard shard{Shard::number_of(fingerprints[i], shard_bits_), shard_bits_};
+      Column& column = columns[shard.number];
+      column.fingerprints[column.filled] = shard.local(fingerprints[i]);
+      if (column.images != nullptr) column.images[column.filled] = asks_for_image(queries[i]);
+      ++column.filled;
+    }
+  }
+  for (std::size_t s = 0; s < parts_.size(); ++s)
+    parts_[s]->queries_.store(columns[s].filled, std::memory_order_relaxed);
+}
+
+// What the parts found, in the batch's columns.
+Found Flight::gather() noexcept {
+  Found found{.end = device_end(), .whole = true};
+  std::array<const std::uint32_t*, shards_max> images{};
+  const bool reads_there = batch_.plan.runs(Task::read_value, Processor::device);
+  for (std::size_t s = 0, searched = 0; s < parts_.size(); ++s) {
+    const DevicePart& part = *parts_[s];
+    if (!part.has_queries()) continue;
+    // Launches are numbered together: what was not changed since the oldest, was not since any.
+    const std::uint32_t launch = part.launch_.load(std::memory_order_relaxed);
+    if (searched++ == 0 || static_cast<std::int32_t>(launch - found.launch) < 0) found.launch = launch;
+    found.whole &= part.whole_.load(std::memory_order_relaxed);
+    found.arenas[s] = part.arena_.data();
+    if (reads_there && part.with_images_.load(std::memory_order_relaxed)) images[s] = part.images_.data();
+  }
+  if (shard_bits_ == 0) {
+    found.images = images[0];
+    return found;
+  }
+  const bool with_images = std::ranges::any_of(images, [](const auto* column) { return column != nullptr; });
+  gather_columns(images, with_images);
+  if (with_images) found.images = images_.get();
+  return found;
+}
+
+// Of several parts, in the order of the batch's queries.
+void Flight::gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept {
+  std::array<const Location*, shards_max> found{};
+  for (std::size_t s = 0; s < parts_.size(); ++s) found[s] = parts_[s]->locations_.data();
+  const std::uint32_t end = device_end();
+  const Fingerprint* const fingerprints = batch_.fingerprints();
+  Location* const locations = batch_.locations();
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const std::uint32_t s = Shard::number_of(fingerprints[i], shard_bits_);
+    locations[i] = *found[s]++;
+    if (with_images) images_[i] = images[s] != nullptr ? *images[s]++ : 0;
+  }
+  if (with_images) std::fill(images_.get() + end, images_.get() + batch_.size(), 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,216 @@
+// Sets in place, as the executor runs them: when an item is rewritten, when it is replaced, and what others see.
+#include <atomic>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "pipeline/executor_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+class StoreInPlace : public ExecutorTest {
+ protected:
+  Location location(std::string_view key) {
+    ItemVersion seen;
+    context_.enter();
+    const Item* const item = index_.find(fingerprint_of(key, 7), key, seen);
+    context_.epoch.exit();
+    return item == nullptr ? no_location : heap_.location_of(item);
+  }
+  // Whether the set rewrites the item of "k" that is there.
+  bool rewrites(const std::function<void()>& add_set) {
+    const Location before = location("k");
+    add_set();
+    EXPECT_EQ(one().status, Status::stored);
+    return location("k") == before;
+  }
+};
+
+TEST_F(StoreInPlace, AValueOfTheSameLengthGoesWhereTheOldOneIs) {
+  set("k", "old");
+  const std::uint64_t cas = get("k").cas;
+  EXPECT_TRUE(rewrites([&] { store("k", "new"); }));
+  const Answer a = get("k");
+  EXPECT_EQ(a.value, "new");
+  EXPECT_GT(a.cas, cas);
+  EXPECT_EQ(word::Fetched::get(a.state), 0u) << "a new item to its readers";
+  EXPECT_EQ(context_.counters.cmd_set.get(), 2u);
+  EXPECT_EQ(context_.counters.total_items.get(), 2u);
+  EXPECT_EQ(heap_.retired_bytes(), 0u);
+}
+
+TEST_F(StoreInPlace, ItTakesItsExpiry) {
+  set("k", "old");
+  EXPECT_TRUE(rewrites([&] { store("k", "new").expiry_s = 2000; }));
+  EXPECT_EQ(Item::expiry_of(get("k").state), 2000u);
+  EXPECT_TRUE(rewrites([&] { store("k", "two").expiry_s = 1; }));
+  EXPECT_EQ(get("k").status, Status::miss);
+}
+
+TEST_F(StoreInPlace, OtherSetsReplaceTheItem) {
+  set("k", "old");
+  EXPECT_FALSE(rewrites([&] { store("k", "older"); })) << "another length in one class";
+  EXPECT_FALSE(rewrites([&] { store("k", "newer").client_flags = 1; })) << "flags where there were none";
+  EXPECT_TRUE(rewrites([&] { store("k", "later").client_flags = 1; }));
+  EXPECT_FALSE(rewrites([&] { store("k", "later").client_flags = 2; })) << "other flags";
+  EXPECT_EQ(get("k").flags, 2u);
+  EXPECT_FALSE(rewrites([&] { store("k", "again", StoreMode::set, option::binary_key).client_flags = 2; }));
+  EXPECT_FALSE(rewrites([&] { store("k", "again", StoreMode::replace, option::binary_key).client_flags = 2; }));
+  const std::uint64_t cas = get("k").cas;
+  EXPECT_FALSE(rewrites([&] {
+    Query& q = store("k", "again", StoreMode::set, option::binary_key | option::compare_cas);
+    q.client_flags = 2;
+    q.cas = cas;
+  }));
+}
+
+TEST_F(StoreInPlace, UpToOneKibibyte) {
+  set("k", std::string(rewritten_value_bytes_max, 'a'));
+  EXPECT_TRUE(rewrites([&] { store("k", std::string(rewritten_value_bytes_max, 'b')); }));
+  EXPECT_EQ(get("k").value, std::string(rewritten_value_bytes_max, 'b'));
+  set("k", std::string(rewritten_value_bytes_max + 1, 'a'));
+  EXPECT_FALSE(rewrites([&] { store("k", std::string(rewritten_value_bytes_max + 1, 'b')); }));
+}
+
+TEST_F(StoreInPlace, NotAnItemThatIsOver) {
+  store("k", "old").expiry_s = 1001;
+  ASSERT_EQ(one().status, Status::stored);
+  clock_.freeze_for_test(1001);
+  EXPECT_FALSE(rewrites([&] { store("k", "new"); }));
+  EXPECT_EQ(get("k").value, "new");
+  shared_.flush_cas = shared_.take_cas_ids(1);
+  EXPECT_FALSE(rewrites([&] { store("k", "two"); }));
+  EXPECT_EQ(get("k").value, "two");
+}
+
+TEST_F(StoreInPlace, NotAStaleItem) {
+  set("k", "old");
+  add(Opcode::remove, "k", {}, option::invalidate);
+  ASSERT_EQ(one().status, Status::removed);
+  EXPECT_FALSE(rewrites([&] { store("k", "new"); }));
+}
+
+TEST_F(StoreInPlace, NotUnderAnObserver) {
+  struct : Observer {
+    void looked_up(const Query&, Lookup lookup, const Item*) noexcept override { found += lookup == Lookup::found; }
+    void evicted(Location, const Item*, std::uint64_t) noexcept override {}
+    void page_moved(SizeClass, SizeClass) noexcept override {}
+    int found = 0;
+  } observer;
+  set("k", "old");
+  context_.observer = &observer;
+  EXPECT_FALSE(rewrites([&] { store("k", "new"); }));
+  EXPECT_EQ(observer.found, 1);
+  context_.observer = nullptr;
+}
+
+// What KC finds is copied when the strip is answered: a set of the same strip leaves it alone.
+TEST_F(StoreInPlace, NotWhatAnEarlierGetOfItsStripHasFound) {
+  set("k", "old");
+  const Location before = location("k");
+  add(Opcode::get, "k");
+  store("k", "new");
+  add(Opcode::get, "k");
+  store("k", "two");
+  const auto a = run();
+  EXPECT_EQ(a[0].value, "old");
+  EXPECT_EQ(a[2].value, "new");
+  EXPECT_EQ(get("k").value, "two");
+  EXPECT_NE(location("k"), before);
+}
+
+// A batch of several strips: the slots of later ones are prepared only where a set does not rewrite.
+TEST_F(StoreInPlace, ManySetsInOneBatch) {
+  std::map<std::string, std::string> model;
+  for (std::size_t round = 0; round < 3; ++round) {
+    std::vector<std::optional<std::string>> expected;  // of gets; of sets nothing
+    std::vector<bool> is_get;
+    for (std::size_t i = 0; i < 200; ++i) {
+      // Some grow, some are new, some are rewritten, some are read before in their strip.
+      const std::string key = "k" + std::to_string(i % (50 + round));
+      if (i % 3 == 0) {
+        add(Opcode::get, key);
+        is_get.push_back(true);
+        expected.push_back(model.contains(key) ? std::optional(model[key]) : std::nullopt);
+      }
+      model[key] = std::to_string(100 + i) + (i % 7 == 0 ? std::string(round, '.') : "");
+      store(key, model[key]);
+      is_get.push_back(false);
+      expected.emplace_back();
+    }
+    const std::vector<Answer> answers = run();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const Status right = !is_get[i] ? Status::stored : expected[i] ? Status::hit : Status::miss;
+      ASSERT_EQ(answers[i].status, right) << i;
+      if (expected[i]) {
+        ASSERT_EQ(answers[i].value, *expected[i]) << i;
+      }
+    }
+  }
+}
+
+TEST_F(StoreInPlace, IdsGrowAcrossWorkers) {
+  Context other(shared_);
+  Executor second(other);
+  std::uint64_t last = 0;
+  for (int i = 0; i < 300; ++i) {
+    store("k", std::to_string(1000 + i));
+    if (i % 3 == 0) {
+      ASSERT_EQ(one().status, Status::stored);
+    } else {
+      Recorder recorder;
+      second.run(batch_, recorder);
+      ASSERT_EQ(recorder.answers.at(0).status, Status::stored);
+      batch_.clear();
+    }
+    const std::uint64_t cas = get("k").cas;
+    ASSERT_GT(cas, last);
+    last = cas;
+  }
+}
+
+// A compare-and-set, an append or an increment that has looked at the item before it was rewritten looks again.
+TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
+  set("n", "0000000000");
+  std::atomic<bool> stop{false};
+  std::uint64_t sets = 0;
+  // Another worker sets even numbers; this one increments by one. An increment that overlooked a set would leave the
+  // number of the set before, plus one.
+  std::thread setter([&] {
+    Context context(shared_);
+    Executor executor(context);
+    Batch batch(8);
+    for (std::uint64_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
+      char text[16];
+      std::snprintf(text, sizeof text, "%010llu", static_cast<unsigned long long>(i * 1000));
+      Query& q = batch.next();
+      q = {};
+      q.key = "n";
+      q.key_bytes = 1;
+      q.value = text;
+      q.value_bytes = 10;
+      q.opcode = Opcode::store;
+      q.mode = StoreMode::set;
+      batch.commit();
+      Recorder recorder;
+      executor.run(batch, recorder);
+      batch.clear();
+      ++sets;
+    }
+  });
+  std::uint64_t last = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    add(Opcode::arithmetic, "n");
+    const Answer a = one();
+    ASSERT_EQ(a.status, Status::number);
+    ASSERT_TRUE(a.number == last + 1 || a.number / 1000 > last / 1000) << a.number << " after " << last;
+    last = a.number;
+  }
+  stop.store(true);
+  setter.join();
+  EXPECT_GT(sets, 0u);
+}
+
+}  // namespace
+}  // namespace tandem

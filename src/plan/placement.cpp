@@ -1,0 +1,97 @@
+#include "plan/placement.hpp"
+
+#include <stdexcept>
+
+namespace tandem {
+namespace {
+
+constexpr std::array plans_host = {plan_cpu};
+constexpr std::array plans_mirrored = {plan_search, plan_cpu};
+constexpr std::array plans_mirrored_values = {plan_search_read, plan_search, plan_cpu};
+constexpr std::array plans_on_device = {plan_index};
+
+// Why no device can run the task, wherever index and items lie; empty: some placement has it there.
+std::string_view never_on_device(Task task) noexcept {
+  switch (task) {
+    case Task::receive:
+      return "RV on a GPU: the host has the sockets";
+    case Task::parse:
+      return "PP on a GPU: requests lie in the host's memory";
+    case Task::memory:
+      return "MM on a GPU: the host's heap gives out the slots of items";
+    case Task::key_compare:
+      return "KC on a GPU: it compares hashes only; the keys are the host's";
+    case Task::write_response:
+      return "WR on a GPU: replies are written in the host's memory";
+    case Task::send:
+      return "SD on a GPU: the host has the sockets";
+    case Task::search:
+    case Task::insert:
+    case Task::remove:
+    case Task::read_value:
+      break;
+  }
+  return {};
+}
+
+std::string_view why_not_mirrored(Placement placement, const Plan& plan) noexcept {
+  const auto device = [&](Task t) { return plan.range_of(t, Processor::device); };
+  if (plan.runs(Task::insert, Processor::device) || plan.runs(Task::remove, Processor::device))
+    return "I and D on a GPU: the host's index is the one that changes, a GPU's replica follows it";
+  if (device(Task::read_value).is_empty()) return {};
+  if (placement == Placement::mirrored) return "RD on a GPU: it has no copies of the items (--gpu-values)";
+  if (device(Task::read_value) != device(Task::search))
+    return "RD on a GPU: items come with the launch that searches, so S is of the same range there";
+  return {};
+}
+
+std::string_view why_not_on_device(const Plan& plan) noexcept {
+  for (const Task t : {Task::search, Task::insert, Task::remove}) {
+    if (plan.runs(t, Processor::cpu)) return "S, I or D on the CPU: the index is in the GPU's memory alone";
+  }
+  if (plan.runs(Task::read_value, Processor::device)) return "RD on a GPU: it has no copies of the items";
+  return {};
+}
+
+}  // namespace
+
+std::span<const Plan> feasible_plans(Placement placement) noexcept {
+  switch (placement) {
+    case Placement::host:
+      return plans_host;
+    case Placement::mirrored:
+      return plans_mirrored;
+    case Placement::mirrored_values:
+      return plans_mirrored_values;
+    case Placement::on_device:
+      return plans_on_device;
+  }
+  return {};
+}
+
+std::string why_not(Placement placement, const Plan& plan) {
+  for (std::size_t t = 0; t < task_count; ++t) {
+    const auto task = static_cast<Task>(t);
+    if (!plan.runs(task, Processor::device)) continue;
+    if (const std::string_view why = never_on_device(task); !why.empty()) return std::string(why);
+  }
+  switch (placement) {
+    case Placement::host:
+      return plan.uses(Processor::device) ? "a task on a GPU: none has the index" : std::string();
+    case Placement::mirrored:
+    case Placement::mirrored_values:
+      return std::string(why_not_mirrored(placement, plan));
+    case Placement::on_device:
+      return std::string(why_not_on_device(plan));
+  }
+  return {};
+}
+
+void require_feasible(Placement placement, const Plan& plan) {
+  const std::string why = why_not(placement, plan);
+  if (why.empty()) return;
+  throw std::invalid_argument("plan " + plan.text() + " is not feasible with placement " +
+                              std::string(placement_names[static_cast<std::size_t>(placement)]) + ": " + why);
+}
+
+}  // namespace tandem

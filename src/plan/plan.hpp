@@ -1,0 +1,130 @@
+// A plan: which processor runs which task of a batch, as stages. Plain data; every batch carries its own, so plans
+// change at run time without stopping anything.
+//
+// A stage is a run of tasks on one processor. It is of the whole batch, or of a range of it: then the stage that
+// follows is of the same tasks and of the rest (coarse stealing, DIDO III-B3). The stages together run every task
+// exactly once for every query.
+//
+// Written as the papers write it: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows
+// in braces, in sets of 64 queries, its end not included: `GPU[S]{0:4} CPU[S]{4:}`.
+//
+// Source: DIDO III-A (tasks and stages), III-B3 (sets of 64); Mega-KV 4.2 (IN's three operations).
+//
+// Thread safety: values.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "plan/task.hpp"
+
+namespace tandem {
+
+// A run of sets of queries: [begin, end).
+struct Range {
+  static constexpr std::uint32_t set = 64;             // queries
+  static constexpr std::uint16_t to_end = UINT16_MAX;  // of the batch, whatever its size
+  std::uint16_t begin = 0, end = to_end;
+
+  constexpr bool is_whole() const noexcept { return begin == 0 && end == to_end; }
+  constexpr bool is_empty() const noexcept { return begin == end; }
+  // In queries, of a batch of `size` queries.
+  constexpr std::uint32_t begin_query(std::uint32_t size) const noexcept { return std::min(size, begin * set); }
+  constexpr std::uint32_t end_query(std::uint32_t size) const noexcept {
+    return end == to_end ? size : std::min(size, end * set);
+  }
+  friend constexpr bool operator==(const Range&, const Range&) = default;
+};
+inline constexpr Range no_range{0, 0};
+
+struct Stage {
+  Task first = Task::receive, last = Task::send;
+  Processor processor = Processor::cpu;
+  Range range{};
+
+  constexpr bool has(Task t) const noexcept { return first <= t && t <= last; }
+  friend constexpr bool operator==(const Stage&, const Stage&) = default;
+};
+
+class Plan {
+ public:
+  static constexpr std::size_t stages_max = 12;
+
+  // The host runs everything.
+  constexpr Plan() = default;
+  // Throws std::invalid_argument that says what is wrong: a task is missing, comes twice or out of order, or a range
+  // has no rest. Neighbouring stages that could be one become one.
+  explicit Plan(std::span<const Stage> stages);
+  // The same of a text. The error names the place in it.
+  static Plan parse(std::string_view text);
+  std::string text() const;
+
+  constexpr std::span<const Stage> stages() const noexcept { return {stages_.data(), count_}; }
+  // Of what part of a batch the processor runs the task; no_range: of none.
+  constexpr Range range_of(Task t, Processor p) const noexcept {
+    for (const Stage& stage : stages()) {
+      if (stage.has(t) && stage.processor == p) return stage.range;
+    }
+    return no_range;
+  }
+  // Whether the processor runs the task for a batch or a part of it.
+  constexpr bool runs(Task t, Processor p) const noexcept { return !range_of(t, p).is_empty(); }
+  constexpr bool uses(Processor p) const noexcept {
+    return std::ranges::any_of(stages(), [p](const Stage& s) { return s.processor == p; });
+  }
+  // The same tasks, of which a device has the first `sets` sets alone, the host the rest. REQUIRES: 0 < sets <
+  // Range::to_end; no stage of a device has a range already, and there is room for one more for each of them.
+  constexpr Plan split(std::uint16_t sets) const noexcept {
+    Plan plan;
+    plan.count_ = 0;
+    for (Stage stage : stages()) {
+      if (stage.processor == Processor::device) {
+        stage.range = {0, sets};
+        plan.stages_[plan.count_++] = stage;
+        stage = {stage.first, stage.last, Processor::cpu, {sets, Range::to_end}};
+      }
+      plan.stages_[plan.count_++] = stage;
+    }
+    return plan;
+  }
+
+  friend constexpr bool operator==(const Plan& a, const Plan& b) noexcept {
+    return std::ranges::equal(a.stages(), b.stages());
+  }
+
+  // Of stages that are known to make a plan, as the constructor would leave them.
+  static constexpr Plan of(std::initializer_list<Stage> stages) noexcept {
+    Plan plan;
+    plan.count_ = static_cast<std::uint8_t>(stages.size());
+    std::ranges::copy(stages, plan.stages_.begin());
+    return plan;
+  }
+
+ private:
+  std::array<Stage, stages_max> stages_{};  // of which the first `count_` are used
+  std::uint8_t count_ = 1;
+};
+static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Stage) == 8);
+
+inline constexpr Plan plan_cpu{};
+// Devices search a replica of the index; the rest is the host's.
+inline constexpr Plan plan_search = Plan::of({{Task::receive, Task::memory, Processor::cpu},
+                                              {Task::search, Task::search, Processor::device},
+                                              {Task::insert, Task::send, Processor::cpu}});
+// They also return the items that are read: KC compares, and WR copies, what has come from their memory.
+inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory, Processor::cpu},
+                                                   {Task::search, Task::search, Processor::device},
+                                                   {Task::insert, Task::key_compare, Processor::cpu},
+                                                   {Task::read_value, Task::read_value, Processor::device},
+                                                   {Task::write_response, Task::send, Processor::cpu}});
+// They alone have the index (Mega-KV).
+inline constexpr Plan plan_index = Plan::of({{Task::receive, Task::memory, Processor::cpu},
+                                             {Task::search, Task::remove, Processor::device},
+                                             {Task::key_compare, Task::send, Processor::cpu}});
+
+}  // namespace tandem

@@ -1,0 +1,139 @@
+// What the operations of one query share (write_operation.cpp, store_operation.cpp).
+//
+// Thread safety: as write_operation().
+#pragma once
+#include <cstring>
+
+#include "task/store_in_place.hpp"
+#include "task/write_operation.hpp"
+
+namespace tandem::task {
+
+inline constexpr std::uint64_t no_cas = 0;
+
+// One query's view of the strip.
+struct Operation {
+  Context& context;
+  Batch& batch;
+  StripState& strip;
+  std::uint32_t i;
+  const Query& q;
+  Result& r;
+  Fingerprint f;
+
+  Index& index() const noexcept { return context.shared.index; }
+  Heap& heap() const noexcept { return context.shared.heap; }
+  Location& slot() const noexcept { return strip.slot[strip.at(i)]; }
+  Location candidate() const noexcept { return batch.candidate(i); }
+  Status refused() const noexcept { return strip.refused[strip.at(i)]; }
+  StoreCounters& count() const noexcept { return context.counters; }
+
+  bool is_over(const ItemVersion& seen) const noexcept { return tandem::is_over(seen, strip.now_s, strip.flush_cas); }
+  // The CAS id that clients see: with CAS off it is 0.
+  std::uint64_t cas_of(const ItemVersion& seen) const noexcept {
+    return context.shared.policy.cas ? seen.cas() : no_cas;
+  }
+  Settled finish(Status status) const noexcept {
+    r.status = status;
+    return Settled::done;
+  }
+  void displace(const Item* old) const noexcept {
+    // While a device has the index, that retires it.
+    if (old != nullptr && !context.shared.placement.retires_displaced())
+      strip.displaced[strip.displaced_count++] = heap().location_of(old);
+  }
+};
+
+// The key's item under its stripe. An item that is over is still `found` (it has a cell to reuse), but not `good`.
+struct Found {
+  Item* found = nullptr;
+  Item* good = nullptr;
+  ItemVersion seen{};
+};
+
+TD_NOINLINE inline void observe(const Operation& op, const Found& at) noexcept {
+  Lookup lookup = Lookup::found;
+  if (at.found == nullptr) {
+    lookup = Lookup::not_found;
+  } else if (at.good == nullptr) {
+    lookup = is_expired(at.seen.state, op.strip.now_s) ? Lookup::expired : Lookup::flushed;
+  }
+  op.context.observer->looked_up(op.q, lookup, at.good);
+}
+
+inline Found find(const Operation& op, Index::Guard& guard) noexcept {
+  Found at;
+  at.found = guard.find(op.q.key_view(), op.candidate());
+  if (at.found != nullptr) {
+    at.seen = guard.version();
+    if (!op.is_over(at.seen)) at.good = at.found;
+  }
+  if (TD_UNLIKELY(op.context.observer != nullptr)) observe(op, at);
+  return at;
+}
+
+// Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
+// second. `is_new`: for the statistics it is an item of its own, not the old one changed.
+inline Settled publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s,
+                       std::uint64_t keep, bool is_new = true) noexcept {
+  Item* item = op.heap().at(op.slot());
+  const std::uint64_t above = old.found != nullptr ? old.seen.cas() : no_cas;
+  const std::uint64_t cas = op.context.cas.next(op.context.shared, above);
+  // The old item was judged by the strip's mark; with an id beyond a later one its contents would outlive that flush.
+  if (TD_UNLIKELY(cas == no_cas || op.context.shared.flush_cas.load(std::memory_order_acquire) != op.strip.flush_cas))
+    return Settled::flushed;
+  item->set_fixed(word::CasLow::put(item->fixed(), cas & word::CasLow::limit));
+  std::uint64_t state = keep & (word::Accessed::mask | word::Fetched::mask | word::Stale::mask | word::Win::mask);
+  state = word::State::put(state, static_cast<std::uint64_t>(ItemState::live));
+  state = word::CasHigh::put(state, cas >> word::CasLow::width);
+  state = word::AccessS::put(state, op.strip.now_s);
+  state = word::ExpiryS::put(state, expiry_s);
+  if (const Index::Put put = guard.put(op.slot(), state); TD_UNLIKELY(put != Index::Put::done))
+    return put == Index::Put::changed ? Settled::changed : Settled::needs_room;
+  if (TD_UNLIKELY(op.heap().probation() != nullptr))
+    op.strip.published[op.strip.published_count++] = {op.f, op.slot(), old.good == nullptr};
+  op.displace(old.found);
+  op.slot() = no_location;
+  op.r.item = item;
+  op.r.state = state;
+  op.r.number = cas;
+  op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
+  op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
+  if (is_new) op.count().total_items.add();
+  return Settled::done;
+}
+
+[[nodiscard]] inline bool erase(const Operation& op, Index::Guard& guard, const Item* item) noexcept {
+  if (TD_UNLIKELY(!guard.erase())) return false;
+  op.displace(item);
+  return true;
+}
+
+// Removes an item that is over, counts and answers as for an absent key.
+template <class... Counters>
+Settled absent(const Operation& op, Index::Guard& guard, const Found& at, Status status,
+               Counters&... counters) noexcept {
+  if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
+  (counters.add(), ...);
+  return op.finish(status);
+}
+
+// The old item's value into a new one's. What is copied while it is rewritten is told by its version, under the stripe.
+inline void copy_value(char* to, const Item* old, std::uint64_t bytes) noexcept {
+  if (bytes <= rewritten_value_bytes_max) {
+    racing_copy(to, old->value(), bytes);
+  } else {
+    std::memcpy(to, old->value(), bytes);
+  }
+}
+
+inline bool slot_holds(const Operation& op, std::uint64_t item_bytes) noexcept {
+  return op.slot() != no_location && op.heap().capacity_bytes(op.slot()) >= item_bytes;
+}
+
+// store: set, add, replace, cas and ms; in store_operation.cpp.
+Settled store(const Operation& op) noexcept;
+// A store that has no memory, or is too large: what it leaves of the key's item is what memcached leaves.
+Settled refuse_store(const Operation& op) noexcept;
+
+}  // namespace tandem::task

@@ -1,0 +1,112 @@
+// store: set, add, replace, cas and ms: in place where that is possible, else a new item beside the old one.
+#include <cstring>
+
+#include "task/key_compare.hpp"
+#include "task/operation.hpp"
+
+namespace tandem::task {
+namespace {
+
+// Whether an earlier query of the strip has a hit on the item: its value is copied when the strip is answered.
+bool is_read_by_strip(const Operation& op, const Item* item) noexcept {
+#if defined(TANDEM_CANARY)
+  if (canary_bites("get_after_set")) return false;
+#endif
+  if (!op.strip.has_hits) return false;
+  const Result* const results = op.batch.results();
+  for (std::uint32_t j = op.strip.strip.begin; j < op.i; ++j) {
+    if (TD_UNLIKELY(results[j].item == item) && results[j].status == Status::hit) return true;
+  }
+  return false;
+}
+
+// The set in place, if that is possible: nothing but the item is touched.
+bool store_in_place(const Operation& op) noexcept {
+  const Location found = op.batch.locations()[op.i];
+  if (!is_plain_set(op.q) || found == no_location || !may_store_in_place(op.context)) return false;
+  Item* const item = op.heap().at(found);
+  if (TD_UNLIKELY(is_read_by_strip(op, item))) return false;
+  const PlainSet set{
+      op.q.key_view(), {op.q.value, op.q.value_bytes}, op.q.client_flags, op.q.expiry_s, op.q.has(option::binary_key)};
+  ItemVersion stored;
+  if (!try_store_in_place(op.context, item, set, {op.strip.now_s, op.strip.flush_cas}, stored)) return false;
+  // To S3-FIFO this is a new item in the old one's place, as of any set of a key that is there.
+  if (TD_UNLIKELY(op.heap().probation() != nullptr))
+    op.strip.published[op.strip.published_count++] = {op.f, found, false};
+  op.r.item = item;
+  op.r.state = stored.state;
+  op.r.number = stored.cas();
+  op.r.value_bytes = op.q.value_bytes;
+  op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
+  op.r.status = Status::stored;
+  op.count().total_items.add();
+  op.count().cmd_set.add();
+  return true;
+}
+
+// A slot with the query's whole item in it: the one that MM prepared, or one that is at hand.
+bool fill_slot(const Operation& op) noexcept {
+  const Query& q = op.q;
+  if (op.slot() == no_location) {
+    const std::uint64_t bytes = Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
+    if (bytes > op.context.shared.policy.item_bytes_max) return false;  // MM refuses it
+    const Heap::Cache::Lock lock(op.context.cache);
+    op.slot() = op.heap().allocate(op.context.cache, op.heap().size_class(bytes), bytes);
+    if (TD_UNLIKELY(op.slot() == no_location)) return false;
+  }
+  if (q.has(option::prefilled)) return true;
+  Item* const item = op.heap().format(op.slot(), q.key_view(), q.client_flags, q.value_bytes, q.expiry_s,
+                                      op.strip.now_s, q.has(option::binary_key));
+  std::memcpy(item->value(), q.value, q.value_bytes);
+  return true;
+}
+
+}  // namespace
+
+Settled refuse_store(const Operation& op) noexcept {
+  if (op.q.removes_if_refused()) {
+    Index::Guard guard = op.index().lock(op.f);
+    const Found at = find(op, guard);
+    if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
+  }
+  (op.refused() == Status::too_large ? op.count().store_too_large : op.count().store_no_memory).add();
+  return op.finish(op.refused());
+}
+
+Settled store(const Operation& op) noexcept {
+  if (op.refused() != Status::none) return refuse_store(op);
+  if (TD_LIKELY(store_in_place(op))) return Settled::done;
+  if (TD_UNLIKELY(!fill_slot(op))) return Settled::needs_slot;
+  const Query& q = op.q;
+  Index::Guard guard = op.index().lock(op.f);
+  const Found at = find(op, guard);
+  std::uint32_t expiry_s = q.expiry_s;
+  std::uint64_t keep = at.good != nullptr ? at.seen.state & word::Accessed::mask : 0;
+  const bool compare = q.has(option::compare_cas) && q.mode != StoreMode::add;
+  if (compare) {
+    if (at.good == nullptr) return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count().cas_misses);
+    const std::uint64_t cas = op.cas_of(at.seen);
+    if (cas != q.cas || q.cas == no_cas) {
+      // An older client may still leave its value behind, marked stale, with the time that is left (meta set, I).
+      if (!q.has(option::invalidate) || q.cas == no_cas || q.cas >= cas) {
+        op.count().cmd_set.add();
+        op.count().cas_badval.add();
+        return op.finish(Status::exists);
+      }
+      expiry_s = Item::expiry_of(at.seen.state);
+      keep |= word::Stale::mask | (at.seen.state & word::Win::mask);
+    }
+  } else if (q.mode == StoreMode::add && at.good != nullptr) {
+    mark_access(at.good, at.seen.state, op.strip.now_s, word::Accessed::mask);  // used, but not fetched
+    op.count().cmd_set.add();
+    return op.finish(Status::not_stored);
+  } else if (q.mode == StoreMode::replace && at.good == nullptr) {
+    return absent(op, guard, at, Status::not_stored, op.count().cmd_set);
+  }
+  if (const Settled s = publish(op, guard, at, expiry_s, keep); s != Settled::done) return s;
+  op.count().cmd_set.add();
+  if (compare) op.count().cas_hits.add();
+  return op.finish(Status::stored);
+}
+
+}  // namespace tandem::task
