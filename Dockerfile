@@ -16,10 +16,11 @@ RUN --mount=type=bind,from=build,source=/src/build/packages,target=/packages \
   && apt-get update \
   && apt-get install -y --no-install-recommends /packages/tandem_*.deb \
   && rm -rf /var/lib/apt/lists/*
+COPY deploy/docker/healthcheck /usr/local/bin/tandem-healthcheck
 # A number, so that a host can see that it is not root.
 USER 11211:11211
 EXPOSE 11211
 ENTRYPOINT ["tandem"]
 CMD ["serve", "--listen", "*"]
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
-  CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/11211 && printf 'version\\r\\n' >&3 && read -r -t 2 line <&3 && [[ $line == VERSION* ]]"]
+HEALTHCHECK --interval=10s --timeout=8s --start-period=5s \
+  CMD ["tandem-healthcheck"]

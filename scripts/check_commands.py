@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fails if a command of clients is named in more than six files of the server. Commands are the rows of TD_COMMANDS in
-src/query/opcode.hpp; a file names one by its name on the wire in a string, or by its own enumerator of Command, of the
-kinds of reply, or of the binary protocol's opcodes. Comments, tests, benchmarks and fuzz targets do not count, nor does
-what is a client itself (src/cli) or names another program's metrics. `--list` prints the files of every command. `--self-test` plants a seventh file and
-expects it to be found."""
+src/query/opcode.hpp; a file names one by its name on the wire in a string, or by its own enumerator of Command, of
+the kinds of reply, or of the binary protocol's opcodes. Comments, tests, benchmarks and fuzz targets do not count,
+nor does what is a client itself (src/cli) or names another program's metrics. `--list` prints the files of every
+command. `--self-test` plants a seventh file and expects it to be found."""
 
 import argparse
 import re

@@ -104,7 +104,8 @@ def all_steps(lint: str) -> list[Step]:
             build/venv/bin/hadolint Dockerfile
             {python} -m ruff check --quiet .
             {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py
-            {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py""",
+            {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py
+            {python} scripts/check_functions.py --self-test; {python} scripts/check_functions.py""",
             fast=True,
         ),
         Step(

@@ -24,7 +24,7 @@ class Clock {
   std::uint32_t uptime_s() const noexcept { return now_s() - start_s_; }
   // Goes on from second `now_s` of a store that was here before (warm restart). Before any other thread uses the clock.
   void resume(std::uint32_t now_s) noexcept;
-  // For debugging a running server: stands still, goes on, or is set forward or back for good. Expiry follows.
+  // For debugging a running server: pauses, resumes, or shifts the clock for good. Expiry follows.
   void pause() noexcept { paused_.store(true, std::memory_order_relaxed); }
   void resume() noexcept { paused_.store(false, std::memory_order_relaxed); }
   void advance(std::int64_t seconds) noexcept;

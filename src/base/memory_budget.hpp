@@ -1,5 +1,5 @@
-// The store's one memory limit (`-m`): heap pages, index tables and huge items draw on it; nobody allocates item memory
-// beside it. Thread safety: all calls from any thread.
+// The store's one memory limit (`-m`): heap pages, index tables and huge items draw on it; no item memory is
+// allocated beside it. Thread safety: all calls from any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -24,8 +24,8 @@ class MemoryBudget {
   void give_back(std::uint64_t bytes) noexcept { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // Sets bytes aside that are not free yet: from now on take() fails until others have given back enough. The claimer
-  // may use them once overdrawn() is false, and returns them (used or not) with give_back(). So whoever frees memory
-  // for something large (a bigger index) is not robbed of it piece by piece. False, and nothing changes, when the limit
+  // may use them once overdrawn() is false, and returns them (used or not) with give_back(). So memory freed
+  // for something large (a bigger index) is not taken away piece by piece. False, and nothing changes, when the limit
   // itself is smaller.
   bool claim(std::uint64_t bytes) noexcept {
     if (bytes > limit_bytes()) return false;

@@ -1,5 +1,5 @@
-// Memory kept for the moment when there is no more: operator new takes a block of it and tries again, so that what was
-// begun is ended. Who goes on after that gives it back first, or sheds load.
+// Memory kept for the moment when there is no more: operator new takes a block of it and tries again, so that the
+// operation under way completes. Before the next one the caller refills the reserve or sheds load.
 //
 // Thread safety: all functions may be called by any thread, but hold_memory_reserve(), which is called once, before
 // there are others.

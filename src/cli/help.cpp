@@ -239,8 +239,10 @@ std::string options_markdown() {
       "\nTaken, reported on stderr and ignored, as are all extended options (`-o`) that are not in the table above:\n\n"
       "| option | in memcached |\n|---|---|\n" +
       ignored;
-  out += "\nNot supported yet. They protect something, so each is an error:\n\n| option | in memcached |\n|---|---|\n" +
-         refused;
+  out +=
+      "\nNot supported yet. They protect something, or are the capacity that was asked for, so each is an error:\n\n| "
+      "option | in memcached |\n|---|---|\n" +
+      refused;
   out += "\n`-V` prints `" + memcached_version_line() +
          "`: scripts read the first two words and compare the version, so it is that of\n"
          "the memcached whose commands and replies Tandem has.\n\n"

@@ -145,6 +145,8 @@ constexpr std::array process_table{
            .effect = Effect::ignored_text,
            .argument = "num"},
     Option{.help = "marked sockets for firewalls", .effect = Effect::refused, .extended = "sock_cookie_id"},
+    Option{.help = "values on flash: extstore", .effect = Effect::refused, .extended = "ext_path"},
+    Option{.help = "a proxy before other servers", .effect = Effect::refused, .extended = "proxy_config"},
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace tandem::monitor {
 namespace {
 
-// Counters go back when somebody says `stats reset`: then what they have counted since.
+// `stats reset` sets counters back: then what they have counted since.
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now >= before ? now - before : now; }
 
 std::uint64_t others(const StoreTotals& c) noexcept {

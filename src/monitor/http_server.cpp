@@ -126,7 +126,7 @@ std::string_view reason(int status) noexcept {
   }
 }
 
-// Nothing from elsewhere is loaded, nobody may frame the page or guess a type.
+// The page loads nothing from elsewhere, cannot be framed, and browsers must not guess a type.
 constexpr std::string_view headers =
     "Cache-Control: no-store\r\n"
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -13,7 +13,7 @@ using Stats = std::map<std::string, std::string, std::less<>>;
 inline constexpr std::size_t stats_bytes_max = std::size_t{1} << 20;  // of a reply; a longer one is refused
 
 enum class StatsEnd : std::uint8_t {
-  more,     // the reply goes on
+  more,     // the reply is incomplete
   done,     // END
   refused,  // an error line: the server does not know the group; or no reply to `stats` at all
 };

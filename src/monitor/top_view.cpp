@@ -53,7 +53,7 @@ class View {
 
   double per_s(std::string_view name) const {
     const double is = value(name), was = number_of(before_.general, name);
-    return (is >= was ? is - was : is) / passed_s_;  // less: somebody said `stats reset`
+    return (is >= was ? is - was : is) / passed_s_;  // less: after `stats reset`
   }
   double value(std::string_view name) const { return number_of(now_.general, name); }
   double per_s(std::initializer_list<std::string_view> names) const {

@@ -41,6 +41,23 @@ std::string_view state_text(ConnectionState state) {
   return "conn_closed";
 }
 
+// Counters of the store, by memcached's names and in its order.
+using NamedCounter = std::pair<std::string_view, std::uint64_t StoreTotals::*>;
+#define TD_X(name) \
+  NamedCounter { #name, &StoreTotals::name }
+constexpr NamedCounter command_counters[] = {
+    TD_X(get_hits),        TD_X(get_misses),     TD_X(get_expired), TD_X(get_flushed), TD_X(delete_misses),
+    TD_X(delete_hits),     TD_X(incr_misses),    TD_X(incr_hits),   TD_X(decr_misses), TD_X(decr_hits),
+    TD_X(cas_misses),      TD_X(cas_hits),       TD_X(cas_badval),  TD_X(touch_hits),  TD_X(touch_misses),
+    TD_X(store_too_large), TD_X(store_no_memory)};
+constexpr NamedCounter item_counters[] = {TD_X(total_items), TD_X(expired_unfetched), TD_X(evicted_unfetched),
+                                          TD_X(evictions), TD_X(reclaimed)};
+#undef TD_X
+
+void put_counters(StatSink& sink, const StoreTotals& totals, std::span<const NamedCounter> counters) {
+  for (const auto& [name, counter] : counters) put(sink, name, totals.*counter);
+}
+
 }  // namespace
 
 void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
@@ -109,30 +126,66 @@ void Control::reset() {
   reset_base_ = totals();
 }
 
+void Control::Totals::subtract(const Totals& base) noexcept {
+  net.subtract(base.net);
+  total_connections -= base.total_connections;
+  rejected_connections -= base.rejected_connections;
+  listen_disabled -= base.listen_disabled;
+  listen_disabled_us -= base.listen_disabled_us;
+  flushes -= base.flushes;
+  log.worker_dropped -= base.log.worker_dropped;
+  log.worker_written -= base.log.worker_written;
+  log.watcher_skipped -= base.log.watcher_skipped;
+  log.watcher_sent -= base.log.watcher_sent;
+  auth_cmds -= base.auth_cmds;
+  auth_errors -= base.auth_errors;
+}
+
 void Control::general(StatSink& sink) {
   const EngineStats engine = state_.engine.stats();
-  const Clock& clock = state_.engine.shared().clock;
   Totals now = totals();
   {
     const std::lock_guard lock(mutex_);
-    now.net.subtract(reset_base_.net);
-    now.total_connections -= reset_base_.total_connections;
-    now.rejected_connections -= reset_base_.rejected_connections;
-    now.listen_disabled -= reset_base_.listen_disabled;
-    now.listen_disabled_us -= reset_base_.listen_disabled_us;
-    now.flushes -= reset_base_.flushes;
-    now.log.worker_dropped -= reset_base_.log.worker_dropped;
-    now.log.worker_written -= reset_base_.log.worker_written;
-    now.log.watcher_skipped -= reset_base_.log.watcher_skipped;
-    now.log.watcher_sent -= reset_base_.log.watcher_sent;
-    now.auth_cmds -= reset_base_.auth_cmds;
-    now.auth_errors -= reset_base_.auth_errors;
+    now.subtract(reset_base_);
   }
-  const StoreTotals& store = engine.counters;
+  process_stats(sink, now);
+  command_stats(sink, now, engine.counters);
+  put(sink, "bytes_read", now.net.bytes_read);
+  put(sink, "bytes_written", now.net.bytes_written);
+  put(sink, "limit_maxbytes", engine.memory_limit_bytes);
+  put(sink, "accepting_conns", acceptor_->is_accepting() ? 1 : 0);
+  put(sink, "listen_disabled_num", now.listen_disabled);
+  put(sink, "time_in_listen_disabled_us", now.listen_disabled_us);
+  put(sink, "threads", workers_->size());
+  put(sink, "conn_yields", now.net.conn_yields);
+  put(sink, "hash_power_level", std::bit_width(engine.index_cells) - (engine.index_cells != 0 ? 1 : 0));
+  put(sink, "hash_bytes", engine.index_bytes);
+  put(sink, "hash_is_expanding", state_.engine.shared().index.wants_growth() ? 1 : 0);
+  const CrawlerStats crawler = state_.engine.crawler().stats();
+  if (crawler.enabled) {
+    put(sink, "lru_crawler_running", crawler.running ? 1 : 0);
+    put(sink, "lru_crawler_starts", crawler.starts);
+  }
+  put(sink, "slabs_moved", engine.pages_moved);
+  put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
+  put(sink, "log_worker_dropped", now.log.worker_dropped);
+  put(sink, "log_worker_written", now.log.worker_written);
+  put(sink, "log_watcher_skipped", now.log.watcher_skipped);
+  put(sink, "log_watcher_sent", now.log.watcher_sent);
+  put(sink, "log_watchers", state_.events.watcher_count());
+  put(sink, "bytes", engine.item_bytes);
+  put(sink, "curr_items", engine.items);
+  put_counters(sink, engine.counters, item_counters);
+  put(sink, "crawler_reclaimed", std::accumulate(crawler.reclaimed.begin(), crawler.reclaimed.end(), std::uint64_t{0}));
+  put(sink, "crawler_items_checked", std::accumulate(crawler.checked.begin(), crawler.checked.end(), std::uint64_t{0}));
+  tls(sink, now);
+  if (!state_.engine.options().memory_file.empty()) restart_stats(sink);
+}
+
+void Control::process_stats(StatSink& sink, const Totals& now) const {
+  const Clock& clock = state_.engine.shared().clock;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const std::uint64_t threads = workers_->size();
-
   put(sink, "pid", getpid());
   put(sink, "uptime", clock.uptime_s());
   put(sink, "time", clock.unix_s());
@@ -146,65 +199,18 @@ void Control::general(StatSink& sink) {
   put(sink, "total_connections", now.total_connections);
   put(sink, "rejected_connections", now.rejected_connections);
   put(sink, "connection_structures", open);
+}
+
+void Control::command_stats(StatSink& sink, const Totals& now, const StoreTotals& store) const {
   put(sink, "cmd_get", store.cmd_get);
   put(sink, "cmd_set", store.cmd_set);
   put(sink, "cmd_flush", now.flushes);
   put(sink, "cmd_touch", store.cmd_touch);
   put(sink, "cmd_meta", now.net.cmd_meta);
-  put(sink, "get_hits", store.get_hits);
-  put(sink, "get_misses", store.get_misses);
-  put(sink, "get_expired", store.get_expired);
-  put(sink, "get_flushed", store.get_flushed);
-  put(sink, "delete_misses", store.delete_misses);
-  put(sink, "delete_hits", store.delete_hits);
-  put(sink, "incr_misses", store.incr_misses);
-  put(sink, "incr_hits", store.incr_hits);
-  put(sink, "decr_misses", store.decr_misses);
-  put(sink, "decr_hits", store.decr_hits);
-  put(sink, "cas_misses", store.cas_misses);
-  put(sink, "cas_hits", store.cas_hits);
-  put(sink, "cas_badval", store.cas_badval);
-  put(sink, "touch_hits", store.touch_hits);
-  put(sink, "touch_misses", store.touch_misses);
-  put(sink, "store_too_large", store.store_too_large);
-  put(sink, "store_no_memory", store.store_no_memory);
+  put_counters(sink, store, command_counters);
   put(sink, "auth_cmds", now.auth_cmds);
   put(sink, "auth_errors", now.auth_errors);
   if (state_.options.idle_timeout_s != 0) put(sink, "idle_kicks", now.net.idle_kicks);
-  put(sink, "bytes_read", now.net.bytes_read);
-  put(sink, "bytes_written", now.net.bytes_written);
-  put(sink, "limit_maxbytes", engine.memory_limit_bytes);
-  put(sink, "accepting_conns", acceptor_->is_accepting() ? 1 : 0);
-  put(sink, "listen_disabled_num", now.listen_disabled);
-  put(sink, "time_in_listen_disabled_us", now.listen_disabled_us);
-  put(sink, "threads", threads);
-  put(sink, "conn_yields", now.net.conn_yields);
-  put(sink, "hash_power_level", std::bit_width(engine.index_cells) - (engine.index_cells != 0 ? 1 : 0));
-  put(sink, "hash_bytes", engine.index_bytes);
-  put(sink, "hash_is_expanding", state_.engine.shared().index.wants_growth() ? 1 : 0);
-  if (const CrawlerStats crawler = state_.engine.crawler().stats(); crawler.enabled) {
-    put(sink, "lru_crawler_running", crawler.running ? 1 : 0);
-    put(sink, "lru_crawler_starts", crawler.starts);
-  }
-  put(sink, "slabs_moved", engine.pages_moved);
-  put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
-  put(sink, "log_worker_dropped", now.log.worker_dropped);
-  put(sink, "log_worker_written", now.log.worker_written);
-  put(sink, "log_watcher_skipped", now.log.watcher_skipped);
-  put(sink, "log_watcher_sent", now.log.watcher_sent);
-  put(sink, "log_watchers", state_.events.watcher_count());
-  put(sink, "bytes", engine.item_bytes);
-  put(sink, "curr_items", engine.items);
-  put(sink, "total_items", store.total_items);
-  put(sink, "expired_unfetched", store.expired_unfetched);
-  put(sink, "evicted_unfetched", store.evicted_unfetched);
-  put(sink, "evictions", store.evictions);
-  put(sink, "reclaimed", store.reclaimed);
-  const CrawlerStats crawler = state_.engine.crawler().stats();
-  put(sink, "crawler_reclaimed", std::accumulate(crawler.reclaimed.begin(), crawler.reclaimed.end(), std::uint64_t{0}));
-  put(sink, "crawler_items_checked", std::accumulate(crawler.checked.begin(), crawler.checked.end(), std::uint64_t{0}));
-  tls(sink, now);
-  if (!state_.engine.options().memory_file.empty()) restart_stats(sink);
 }
 
 // Lines of ours, after memcached's: only a server with a memory file has them.

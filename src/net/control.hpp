@@ -49,9 +49,12 @@ class Control final : public ServerControl {
     std::uint64_t total_connections = 0, rejected_connections = 0, listen_disabled = 0, listen_disabled_us = 0,
                   flushes = 0, auth_cmds = 0, auth_errors = 0;
     EventLog::Counts log;
+    void subtract(const Totals& base) noexcept;
   };
   Totals totals() const noexcept;
   void general(StatSink& sink);
+  void process_stats(StatSink& sink, const Totals& now) const;
+  void command_stats(StatSink& sink, const Totals& now, const StoreTotals& store) const;
   void tls(StatSink& sink, const Totals& now) const;
   void settings(StatSink& sink) const;
   void tls_settings(StatSink& sink) const;

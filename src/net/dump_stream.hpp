@@ -12,13 +12,13 @@
 
 namespace tandem::net {
 
-// One metadump or mgdump goes on at a time, as in memcached; but one whose client has not read for dump_stall_s does
-// not keep others from theirs.
+// One metadump or mgdump runs at a time, as in memcached; but a dump whose client has not read for dump_stall_s does
+// not block the next one.
 class DumpPlace {
  public:
   static constexpr std::uint32_t dump_stall_s = 5;
 
-  // False: somebody else's dump goes on.
+  // False: another dump is running.
   bool take(const void* dump, std::uint32_t now_s) noexcept;
   void progress(const void* dump, std::uint32_t now_s) noexcept;
   void leave(const void* dump) noexcept;
@@ -47,7 +47,7 @@ class HeapWalk : public Stream {
   std::uint32_t slot_ = 0;
 };
 
-// nullptr: a dump goes on. REQUIRES: the request is for one of the above.
+// nullptr: another dump is running. REQUIRES: the request is for one of the above.
 std::unique_ptr<Stream> make_dump(const StreamRequest& request, DumpPlace& place, std::uint32_t now_s);
 
 }  // namespace tandem::net

@@ -193,7 +193,7 @@ void EventLog::run() {
   }
 }
 
-// REQUIRES: mutex_ is held, by the log's thread. What one ring holds, once: whoever fills it goes on meanwhile.
+// REQUIRES: mutex_ is held, by the log's thread. Takes what one ring holds now; its worker may add more meanwhile.
 bool EventLog::drain(EventRing& ring) {
   const std::size_t events_of_ring = ring_bytes_ / sizeof(Event);
   Event event;

@@ -1,8 +1,8 @@
 // `watch`: from the events that workers note in their rings to lines in the buffers of the clients that watch. A thread
-// of its own formats them, started with the first watcher; while nobody watches it sleeps and flags() is 0.
+// of its own formats them, started with the first watcher; without watchers it sleeps and flags() is 0.
 //
-// Whoever does not read loses lines: a ring that is full, and a watcher's buffer that is full, drop what is new and
-// count it.
+// A slow watcher loses lines: a full ring and a full buffer of a watcher drop new events and
+// count them.
 //
 // Thread safety: all members from any thread, except that a Ring belongs to one thread, and Watcher::take to the one
 // that serves the watcher.

@@ -33,7 +33,7 @@ struct Event {
   std::uint64_t value_bytes;
   std::uint64_t gid;     // numbers all events of the server
   std::int64_t time_us;  // Unix time
-  std::uint32_t stream;  // the watch_event::* bit of who wants to hear of it
+  std::uint32_t stream;  // the watch_event::* bit of the watchers that get it
 };
 static_assert(std::is_trivially_copyable_v<Event>);
 

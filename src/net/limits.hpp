@@ -44,7 +44,7 @@ inline constexpr std::uint64_t queries_per_request_of_event = 64;
 // strips. A thousand small requests take a fiftieth of it, one append to a value of 1 MB some hundred microseconds.
 inline constexpr double turn_ns = 10e6;
 // Processor time of all of a pass's datagrams together once the pass has had a turn's time; what more a datagram asks
-// for is dropped, but for what its first strip does. Longer than a turn, as nothing of it can go on later.
+// for is dropped, but for what its first strip does. Longer than a turn, because a datagram cannot be resumed later.
 inline constexpr std::uint64_t datagrams_ns = 40'000'000;
 // Segments per sendmsg.
 inline constexpr std::size_t send_segments_max = 64;
@@ -69,8 +69,8 @@ inline constexpr std::uint64_t kept_bytes_total = std::uint64_t{64} * 1024 * 102
 // the memory limit, so that clients which neither read nor send cannot keep the store from storing.
 inline constexpr std::uint64_t pinned_share = 2;
 inline constexpr std::uint64_t filling_share = 2;
-// Where such a limit is reached, who has neither read nor sent for longer gives way to others. Behind a pass that took
-// longer than the second one nobody does for as long: what they sent meanwhile is still to be received.
+// When such a limit is reached, a connection that has neither read nor sent for longer is closed. After a pass that
+// took longer than the second one, none is closed for as long: what clients sent meanwhile is still to be received.
 inline constexpr std::uint32_t stands_still_s = 2;
 inline constexpr double long_pass_ns = 1e9;
 
@@ -92,8 +92,8 @@ inline constexpr std::size_t tls_input_bytes_max = 32 * 1024;
 // Handshake steps of a worker's pass. One costs up to a millisecond of processor time (the signature with an RSA key),
 // and established connections wait for it.
 inline constexpr unsigned tls_handshake_steps_per_pass = 4;
-// Handshakes that a worker has begun and not finished, each 42 KiB: past it the oldest is closed. Who has sent
-// nothing is not counted: that is a quiet connection, and closed by handshake_timeout_s.
+// Handshakes that a worker has begun and not finished, each 42 KiB: past it the oldest is closed. A client that
+// has sent nothing is not counted: it is a quiet connection, closed by handshake_timeout_s.
 inline constexpr std::size_t tls_handshakes_max = 256;
 // Of a client's certificates; ten of the largest in use.
 inline constexpr long tls_client_chain_bytes_max = 32 * 1024;

@@ -24,9 +24,9 @@ bool write_now(std::string_view text) noexcept {
   return write(STDERR_FILENO, text.data(), text.size()) >= 0;
 }
 
-// stderr may be a pipe that nobody empties, and any client can have each request logged (`verbosity`): lines for which
-// there is no room at once are left out, so that no worker waits for them. (A terminal that somebody has stopped is
-// waited for, as it says that it is ready however little room it has.)
+// stderr may be a pipe that is not read, and any client can have each request logged (`verbosity`): a line that does
+// not fit at once is dropped, so that no worker blocks on it. (A stopped terminal still blocks: poll() calls it ready
+// however little room it has.)
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;

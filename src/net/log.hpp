@@ -1,4 +1,4 @@
-// The server's log: stderr, with memcached's levels (0: warnings, 1: what goes on, 2: each request, 3: more).
+// The server's log: stderr, with memcached's levels (0: warnings, 1: events, 2: each request, 3: more).
 #pragma once
 #include <spdlog/spdlog.h>
 
@@ -10,8 +10,8 @@ namespace tandem::net {
 spdlog::logger& log();
 void set_log_verbosity(int verbosity);
 
-// A line to stderr that no level leaves out. Nobody waits for it, and nothing fails with it: where stderr has no room
-// at once, or cannot be written, it is lost (false). Thread-safe.
+// A line to stderr at every level. Never blocks and never fails: when stderr has no room at once, or cannot be
+// written, the line is lost (false). Thread-safe.
 bool say(std::string_view line) noexcept;
 
 }  // namespace tandem::net

@@ -24,7 +24,7 @@ class Recorder final : public Observer {
   void set_flags(std::uint32_t flags) noexcept { flags_ = flags; }
   std::uint32_t flags() const noexcept { return flags_; }
 
-  // The queries have been answered to the client at `fd`. REQUIRES: inside the epoch in which they were settled.
+  // The queries have been answered to the client at `fd`. REQUIRES: inside the epoch in which they were executed.
   void answered(const Batch& batch, std::uint32_t begin, std::uint32_t end, int fd);
   // What the strip's queries found is forgotten.
   void strip_done() noexcept { seen_.fill({}); }

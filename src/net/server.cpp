@@ -66,7 +66,7 @@ void Server::Parts::start() {
   const ServerOptions& options = state.options;
   set_log_verbosity(options.verbosity);
   const unsigned worker_count = std::max(options.threads, 1u);
-  // Every datagram comes from nobody.
+  // A datagram has no authenticated sender.
   if ((state.sasl != nullptr || state.auth_file != nullptr) && options.udp_port != 0 && options.unix_path.empty())
     throw std::invalid_argument("UDP cannot be authenticated");
 

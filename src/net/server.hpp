@@ -24,7 +24,7 @@ struct TlsOptions {
   unsigned key_format = 1;            // -o ssl_keyformat: 1 PEM, 2 DER
   unsigned verify_mode = 0;           // -o ssl_verify_mode: clients' certificates are 0 not asked for, 1 checked when
                                       // they come, 2 required; 3 is 2
-  std::string ca;                     // -o ssl_ca_cert: PEM file of who may sign them
+  std::string ca;                     // -o ssl_ca_cert: PEM file of trusted signers
   std::string ciphers;                // -o ssl_ciphers: of TLS 1.2 and before; empty: OpenSSL's
   unsigned min_version = 2;           // -o ssl_min_version: TLS 1.n
   bool session_cache = false;         // -o ssl_session_cache: clients may resume sessions
@@ -58,7 +58,7 @@ struct ServerOptions {
   bool watch_enabled = true;           // -W turns watch off
   std::string prefix_delimiter = ":";  // -D: the byte that ends a key's prefix for `stats detail`
   bool detail_enabled = false;         // `stats detail` counts from the start
-  unsigned worker_log_kib = 64;        // -o worker_logbuf_size: events of a worker for who watches
+  unsigned worker_log_kib = 64;        // -o worker_logbuf_size: a worker's events for watchers
   unsigned watcher_log_kib = 256;      // -o watcher_logbuf_size: lines for a client that watches
   bool hot_keys = true;                // `stats hotkeys` has something to tell
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none

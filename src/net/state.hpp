@@ -47,7 +47,7 @@ struct State {
 
   const ServerOptions options;
   Engine& engine;
-  // Who may use the binary protocol, and who text; nullptr: everybody.
+  // Users of the binary protocol, and of the text protocol; nullptr: no authentication.
   const std::unique_ptr<Credentials> sasl, auth_file;
   const ProtocolOptions protocol;
   const std::unique_ptr<TlsContext> tls;  // nullptr: without
@@ -59,7 +59,7 @@ struct State {
 
   // The acceptor's counts; it alone writes them.
   Counter total_connections, rejected_connections, listen_disabled, listen_disabled_us;
-  // Set while the acceptor has stopped listening: whoever closes a connection then wakes it.
+  // Set while the acceptor has stopped listening: the worker that closes a connection then wakes it.
   std::atomic<bool> accept_paused{false};
   EventFd acceptor_wakeup;
 

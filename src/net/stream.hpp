@@ -1,5 +1,5 @@
-// An answer that goes on: the worker asks for it piece by piece, once a pass, and only while the client's socket takes
-// what it gets. Input behind the command waits until the stream is done.
+// An answer in pieces: the worker asks for one once a pass, and only while the client's socket takes them. Input
+// behind the command waits until the stream is done.
 //
 // Thread safety: the connection's worker.
 #pragma once

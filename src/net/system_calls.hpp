@@ -1,5 +1,5 @@
 // The event loop's system calls without glibc's wrappers, which make each a cancellation point as soon as a process has
-// a second thread: two locked operations a call. Nobody cancels our threads. Results and errno are those of the
+// a second thread: two locked operations a call. Our threads are never cancelled. Results and errno are those of the
 // functions in <sys/socket.h>.
 #pragma once
 #include <sys/socket.h>
@@ -26,8 +26,8 @@ inline std::ptrdiff_t send_bytes(int fd, const char* from, std::size_t bytes) no
 }
 #endif
 
-// After EFAULT: a page of the heap that the system could not have is met as by whoever uses it, with a bus error
-// (heap/bus_error.hpp).
+// After EFAULT: touches the heap page that the system could not read, so that the fault is the bus error that any
+// other access would raise (heap/bus_error.hpp).
 inline void touch_pages(const iovec* parts, std::size_t count) noexcept {
   constexpr std::size_t smallest_page_bytes = 4096;
   for (const iovec* part = parts; part != parts + count; ++part) {

@@ -57,8 +57,8 @@ bool is_there(T* fetched) {
 }
 
 // OpenSSL makes the methods of a kind (all KDFs, all MACs, ...) when the first of them is asked for, once: those that
-// there was no memory for then are never made. So they are asked for before there are clients, who would all be
-// refused.
+// there was no memory for then are never made. So they are loaded before the first client: otherwise every handshake
+// would fail.
 void load_algorithms() {
   ERR_clear_error();
   const bool all = is_there<EVP_MD_free>(EVP_MD_fetch(nullptr, "SHA256", nullptr)) &&

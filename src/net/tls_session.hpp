@@ -2,7 +2,7 @@
 // that one which sends nothing costs no more than this object.
 //
 // receive() and send() answer as recv() and send() do, with errno: EAGAIN (an event will come), EINTR (there is more to
-// do; call again later) or EPROTO (it is over).
+// do; call again later) or EPROTO (the session has ended).
 //
 // Thread safety: the worker's thread alone.
 #pragma once

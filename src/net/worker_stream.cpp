@@ -88,7 +88,7 @@ void Worker::send_streams() {
     const Stream::Step step = c.stream->produce(*context_, output_);
     if (step == Stream::Step::wait) continue;
     ++pieces;
-    // Before its end is sent: who has read that may ask for the next one.
+    // Before its end is sent: a client that has read it may ask for the next one.
     if (step == Stream::Step::done) drop_stream(c);
     send(c, {&output_, 0, output_.size(), 0, 0});
     output_.clear();
@@ -101,7 +101,7 @@ void Worker::send_streams() {
   }
 }
 
-// The stream is over and all of it sent: the connection goes on with what follows.
+// The stream has ended and all of it is sent: the connection resumes with the input behind it.
 void Worker::end_stream(Connection& c) {
   c.state.store(ConnectionState::reading, std::memory_order_relaxed);
   if (c.closes) return close_later(c);

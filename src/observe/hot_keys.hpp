@@ -80,7 +80,7 @@ struct HotKeys {
 
 // One worker's sketch with its clock and lock.
 //
-// Thread safety: record() on the worker's thread, the rest on any. record() never waits: while somebody reads, the
+// Thread safety: record() on the worker's thread, the rest on any. record() never waits: during a read the
 // worker's samples are dropped.
 class HotKeyCounter {
  public:

@@ -172,44 +172,41 @@ TEST_F(StoreInPlace, IdsGrowAcrossWorkers) {
 
 // A compare-and-set, an append or an increment that has looked at the item before it was rewritten looks again.
 TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
-  set("n", "0000000000");
-  std::atomic<bool> stop{false};
-  std::uint64_t sets = 0;
-  // Another worker sets even numbers; this one increments by one. An increment that overlooked a set would leave the
-  // number of the set before, plus one.
-  std::thread setter([&] {
+  set("n", "0000000000000000");
+  std::atomic<std::uint64_t> sets{0};
+  // Another worker sets numbers far apart; this one increments by one. An increment that overlooked a set would leave a
+  // number below the set's.
+  constexpr std::uint64_t apart = 1'000'000;
+  std::jthread setter([&](const std::stop_token& stop) {
     Context context(shared_);
     Executor executor(context);
     Batch batch(8);
-    for (std::uint64_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
-      char text[16];
-      std::snprintf(text, sizeof text, "%010llu", static_cast<unsigned long long>(i * 1000));
+    for (std::uint64_t i = 1; !stop.stop_requested(); ++i) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%016llu", static_cast<unsigned long long>(i * apart));
       Query& q = batch.next();
       q = {};
       q.key = "n";
       q.key_bytes = 1;
       q.value = text;
-      q.value_bytes = 10;
+      q.value_bytes = 16;
       q.opcode = Opcode::store;
       q.mode = StoreMode::set;
       batch.commit();
       Recorder recorder;
       executor.run(batch, recorder);
       batch.clear();
-      ++sets;
+      sets.fetch_add(1, std::memory_order_relaxed);
     }
   });
   std::uint64_t last = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 20'000 || sets.load(std::memory_order_relaxed) < 100; ++i) {
     add(Opcode::arithmetic, "n");
     const Answer a = one();
     ASSERT_EQ(a.status, Status::number);
-    ASSERT_TRUE(a.number == last + 1 || a.number / 1000 > last / 1000) << a.number << " after " << last;
+    ASSERT_TRUE(a.number == last + 1 || a.number / apart > last / apart) << a.number << " after " << last;
     last = a.number;
   }
-  stop.store(true);
-  setter.join();
-  EXPECT_GT(sets, 0u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Commands for the people who run a server: what they may ask of it, and answers that go on for a while.
+// Commands for operators: what they may ask of the server, and answers that are streamed.
 #pragma once
 #include <bitset>
 #include <cstdint>

@@ -98,7 +98,7 @@ StreamRequest execute_control(const Query& query, const ProtocolOptions& options
       return protocol::administer_line(query, options, server, out);
     case Reply::refresh_certs:
       if (const std::string error = server.refresh_certificates(); !error.empty()) {
-        out.append(error);  // also to who wants no reply
+        out.append(error);  // also with noreply
         out.append("\r\n");
         return {};
       }

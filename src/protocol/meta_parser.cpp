@@ -40,7 +40,7 @@ LineParser::Step LineParser::meta(std::string_view name) {
   }
 }
 
-// K is ours: the key is returned, and whoever asked compares it.
+// K is Tandem's own: the reply has the item's key, and the client compares it.
 LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
   flags.read(flags_begin, line_end_, clock_, scratch_, MetaFlags::bits("K"));

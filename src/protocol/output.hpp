@@ -45,7 +45,7 @@ class Output {
     size_ += bytes;
   }
   TD_INLINE void append(std::string_view s) { append(s.data(), s.size()); }
-  // The caller has pinned the item at `pin` in the heap; whoever sends or drops the output unpins it.
+  // The caller has pinned the item at `pin` in the heap; sending or dropping the output unpins it.
   void append_pinned(const char* p, std::uint64_t bytes, Location pin);
 
   const char* data() const noexcept { return data_; }

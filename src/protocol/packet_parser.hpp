@@ -1,5 +1,5 @@
 // One call of Parser::parse() on a connection that speaks the binary protocol: walks the input packet by packet.
-// What a header says wrong is answered from the header alone, so nobody makes the server wait for, or keep, a body that
+// A wrong header is answered from the header alone, so a client cannot make the server wait for, or keep, a body that
 // it will refuse.
 #pragma once
 #include "protocol/binary.hpp"

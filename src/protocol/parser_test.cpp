@@ -165,12 +165,14 @@ TEST(Parser, MultigetOfAnyLengthThroughBatchesOfAnySize) {
       for (const std::uint32_t capacity : {1u, 2u, 3u, 23u, 128u}) {
         ASSERT_EQ(parse_whole(input, small_options(), capacity), whole) << keys << " keys, batch of " << capacity;
       }
-      // A bad last key leaves nothing but the error, however small the batch.
-      input.insert(input.size() - 6, " " + long_key);
-      for (const std::uint32_t capacity : {1u, 2u, 64u, 2048u}) {
-        const Queries refused = parse_whole(input, small_options(), capacity);
-        ASSERT_EQ(refused.size(), 2u);
-        ASSERT_NE(refused[0].find("CLIENT_ERROR bad command line format"), std::string::npos);
+      // A bad key ends the line with an error, however small the batch: the keys before it are looked up and say
+      // nothing, those behind it are not looked up.
+      input.insert(input.size() - 6, " " + long_key + " behind");
+      const Queries refused = parse_whole(input, small_options(), 2048);
+      ASSERT_EQ(refused.size(), keys + 2);
+      ASSERT_NE(refused[keys].find("CLIENT_ERROR bad command line format"), std::string::npos);
+      for (const std::uint32_t capacity : {1u, 2u, 23u, 64u}) {
+        ASSERT_EQ(parse_whole(input, small_options(), capacity), refused) << keys << " keys, batch of " << capacity;
       }
     }
   }

@@ -22,7 +22,7 @@ namespace tandem {
 
 struct ProtocolOptions {
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;
-  std::uint32_t line_bytes_max = 2048;  // without a line end after so many bytes only a get or gets may go on
+  std::uint32_t line_bytes_max = 2048;  // without a line end after so many bytes only a get or gets may continue
   std::uint64_t multiget_line_bytes_max = std::uint64_t{16} << 20;
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
@@ -31,7 +31,7 @@ struct ProtocolOptions {
   bool shutdown_enabled = false;                   // -A
   std::string_view version = "1.6.18";             // of memcached's protocol: clients choose their features by it
   Dialect dialect = Dialect::automatic;            // memcached -B
-  // Who may speak the binary protocol (-S), and who text (-Y). When one of them is set, the protocol of the other one
+  // Users of the binary protocol (-S), and of text (-Y). When one of them is set, the protocol of the other one
   // is refused unless it is set, too.
   Credentials* sasl = nullptr;
   Credentials* auth_file = nullptr;

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from dataclasses import dataclass
 
@@ -101,6 +102,20 @@ PLANS = {
         "--control-percent 10 --operations 40000",
     ),
 }
+# In process the plan of each batch, where the placement has more than one that is feasible (`tandem plans`).
+SEARCH = "'CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]'"
+HOST = "'CPU[RV PP MM IN KC RD WR SD]'"
+FRONT = "'CPU[RV PP MM] GPU[S]{0:1} CPU[S]{1:} CPU[I D KC] GPU[RD]{0:1} CPU[RD]{1:} CPU[WR SD]'"
+BATCH_PLANS = {
+    "mirrored-host": f"--plan mirrored --gpu {GPU} --batch-plan {HOST}",
+    "values-search": f"--plan values {IN_PROCESS} --batch-plan {SEARCH}",
+    "values-host": f"--plan values {IN_PROCESS} --batch-plan {HOST}",
+    "values-front": f"--plan values --gpu {GPU} --batch-plan {FRONT} --large-burst 200 --operations 40000",
+    # Each batch's is drawn among all that are feasible, with and without a range.
+    "values-drawn": f"--plan values {IN_PROCESS} --batch-plan drawn --large-burst 200 --operations 40000",
+    "mixed-drawn": f"--plan values --gpu {GPU} --batch-plan drawn --host-percent 40 --operations 40000",
+}
+PLANS |= {name: Plan("", in_process) for name, in_process in BATCH_PLANS.items()}
 if DEVICES == 1:  # one keeps up, and nothing is stolen from it
     del PLANS["stolen"]
 
@@ -115,7 +130,10 @@ SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
-ALL = [(over, plan, scenario) for over in ("tcp", "embedded") for plan in PLANS for scenario in SCENARIOS]
+SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
+SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
+ALL = [("tcp", plan, scenario) for plan in PLANS if plan not in BATCH_PLANS for scenario in SCENARIOS]
+ALL += [("embedded", plan, scenario) for plan in PLANS for scenario in SCENARIOS]
 
 
 def record(over: str, plan: str, scenario: str, seed: int) -> Result:
@@ -136,7 +154,7 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
     # The public API knows neither devices nor pages.
     api = "engine" if plan != "cpu" or s.moves else "store"
     memory = ["--memory-mib", str(s.memory_mib), "--item-expected", str(s.item_expected)]
-    in_process = [*PLANS[plan].in_process.split(), "--api", api, "--pause-us", str(s.pause_us)]
+    in_process = [*shlex.split(PLANS[plan].in_process), "--api", api, "--pause-us", str(s.pause_us)]
     return record_and_check(name, [*options, *memory, *in_process])
 
 
@@ -168,8 +186,12 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     else:
         rare = facts["operations"] / 1000 if scenario.may_vanish else 0
         assert facts["refused"] <= rare, f"{facts}\n{result.text}"
-    assert (facts["searched_batches"] > 0) == (plan != "cpu"), facts
-    if plan == "values" and scenario.memory_mib > 8:  # most items of the others have no copy: they are too large
+    assert (facts["searched_batches"] > 0) == (plan not in ("cpu", "mirrored-host", "values-host")), facts
+    if plan == "values-search":
+        assert facts["image_hits"] == 0, facts
+    if (
+        plan in ("values", "values-front", "values-drawn") and scenario.memory_mib > 8
+    ):  # most items of the others have no copy: they are too large
         assert facts["image_hits"] > 0, facts
     # What has no answer says little: that is bursts whose connection ended (0.4 %), and nothing else.
     assert (facts["unknown"] > 0) == (over == "tcp"), facts
@@ -177,6 +199,9 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     # A key's fingerprint is another's by chance once in 2^32 searches.
     assert facts["asked_again"] <= 1, facts
     assert (expired > 0) == scenario.expires, result.text
+    if plan == "values-drawn":
+        assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
+        assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts
     if plan.startswith("mixed"):
         check_mix(result, over, plan)
     if plan == "stolen" and over == "embedded":  # a server's workers need not be pressed

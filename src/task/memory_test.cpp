@@ -1,0 +1,111 @@
+// MM: who gets a slot, what lies in it, what is cut, and eviction when memory is full.
+#include "task/task_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+class Memory : public TaskTest {
+ protected:
+  using TaskTest::TaskTest;
+  // MM alone; the slots go back.
+  StripState prepare() {
+    StripState state = look();
+    task::memory(context_, batch_, state);
+    return state;
+  }
+  void give_back(StripState& state) { task::cut(context_, batch_, state, state.strip.begin); }
+};
+
+TEST_F(Memory, AStoreGetsASlotThatHoldsItsItem) {
+  Query& q = add(Opcode::store, "key", "value");
+  q.client_flags = 7;
+  q.expiry_s = now_s + 5;
+  StripState state = prepare();
+  ASSERT_NE(state.slot[0], no_location);
+  const Item* const item = heap_.at(state.slot[0]);
+  EXPECT_EQ(item->key(), "key");
+  EXPECT_EQ(std::string_view(item->value(), heap_.value_bytes(item)), "value");
+  EXPECT_EQ(item->client_flags(), 7u);
+  EXPECT_EQ(find("key"), nullptr);  // it is not in the index yet
+  give_back(state);
+}
+
+TEST_F(Memory, WhatWritesNothingGetsNone) {
+  set("there", "12");
+  add(Opcode::get, "there");
+  add(Opcode::remove, "there");
+  add(Opcode::touch, "there");
+  add(Opcode::arithmetic, "absent");
+  add(Opcode::store, "absent", "x").mode = StoreMode::append;
+  add(Opcode::get, "there", {}, option::vivify);
+  StripState state = prepare();
+  for (std::uint32_t i = 0; i < batch_.size(); ++i) {
+    EXPECT_EQ(state.slot[i], no_location) << i;
+    EXPECT_EQ(state.refused[i], Status::none) << i;
+  }
+}
+
+TEST_F(Memory, WhatChangesAnItemGetsASlotForTheChangedOne) {
+  set("text", std::string(40, 't'));
+  set("number", "99");
+  Query& q = add(Opcode::store, "text", std::string(100, 'x'));
+  q.mode = StoreMode::append;
+  add(Opcode::arithmetic, "number");
+  add(Opcode::get, "absent", {}, option::vivify);
+  StripState state = prepare();
+  for (std::uint32_t i = 0; i < batch_.size(); ++i) ASSERT_NE(state.slot[i], no_location) << i;
+  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(0, 4, 140)));
+  EXPECT_EQ(heap_.class_of(state.slot[1]), heap_.size_class(Item::total_bytes(0, 6, 3)));
+  give_back(state);
+}
+
+TEST_F(Memory, AnItemOverTheLimitIsRefused) {
+  add(Opcode::store, "k", std::string(shared_.policy.item_bytes_max, 'x'));
+  add(Opcode::store, "other", "fits");
+  StripState state = prepare();
+  EXPECT_EQ(state.refused[0], Status::too_large);
+  EXPECT_EQ(state.slot[0], no_location);
+  EXPECT_NE(state.slot[1], no_location);
+  give_back(state);
+}
+
+TEST_F(Memory, CutGivesBackTheSlotsBehindIt) {
+  for (unsigned i = 0; i < 4; ++i) add(Opcode::store, "k" + std::to_string(i), "value");
+  StripState state = prepare();
+  const Location third = state.slot[2];
+  task::cut(context_, batch_, state, 2);
+  EXPECT_EQ(state.strip.end, 2u);
+  EXPECT_NE(state.slot[0], no_location);
+  clear();
+  add(Opcode::store, "another", "value");
+  add(Opcode::store, "and one", "value");
+  StripState next = prepare();
+  EXPECT_TRUE(next.slot[0] == third || next.slot[1] == third);
+  give_back(next);
+}
+
+TEST_F(Memory, AFullStoreEvicts) {
+  const std::string value(20'000, 'v');
+  for (unsigned i = 0; i < 1000; ++i) ASSERT_EQ(set("key" + std::to_string(i), value), Status::stored) << i;
+  EXPECT_GT(context_.counters.evictions.get(), 300u);
+  EXPECT_EQ(find("key0"), nullptr);
+  EXPECT_NE(find("key999"), nullptr);
+}
+
+class NoEviction : public Memory {
+ protected:
+  NoEviction() : Memory(StorePolicy{.evict = false}) {}
+};
+
+TEST_F(NoEviction, AFullStoreRefuses) {
+  const std::string value(20'000, 'v');
+  unsigned stored = 0;
+  while (stored < 1000 && set("key" + std::to_string(stored), value) == Status::stored) ++stored;
+  EXPECT_GT(stored, 100u);
+  EXPECT_LT(stored, 500u);
+  EXPECT_EQ(context_.counters.evictions.get(), 0u);
+  EXPECT_EQ(value_of("key0"), value);
+}
+
+}  // namespace
+}  // namespace tandem

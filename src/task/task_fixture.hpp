@@ -1,0 +1,113 @@
+// A store small enough to follow by hand, and one strip over it: for tests that call tasks one by one, as the executor
+// does, and look at what each leaves for the next.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "base/hash.hpp"
+#include "task/index_operation.hpp"
+#include "task/key_compare.hpp"
+#include "task/memory.hpp"
+#include "task/write_operation.hpp"
+
+namespace tandem {
+
+class TaskTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t now_s = 1000;
+
+  explicit TaskTest(StorePolicy policy = {}, std::uint64_t memory_bytes = std::uint64_t{8} << 20)
+      : budget_(memory_bytes),
+        epochs_(8),
+        heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
+        index_({.cells_initial = 1 << 12, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
+        shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
+        context_(shared_) {
+    clock_.freeze_for_test(now_s);
+    shared_.growth_refused = true;  // maintenance does not run: a full index evicts
+  }
+
+  Query& add(Opcode opcode, std::string_view key, std::string_view value = {}, std::uint16_t options = 0) {
+    const std::string& k = texts_.emplace_back(key);
+    const std::string& v = texts_.emplace_back(value);
+    Query& q = batch_.next();
+    q = {};
+    q.key = k.data();
+    q.key_bytes = static_cast<std::uint8_t>(k.size());
+    q.value = v.data();
+    q.value_bytes = static_cast<std::uint32_t>(v.size());
+    q.opcode = opcode;
+    q.options = options;
+    q.delta = 1;
+    batch_.commit();
+    return q;
+  }
+
+  // A strip of all queries of the batch (at most strip_queries_max), with its keys hashed.
+  StripState look() {
+    StripState state;
+    state.strip = {0, batch_.size()};
+    state.now_s = clock_.now_s();
+    task::fingerprint(context_, batch_, state);
+    return state;
+  }
+  // The strip's candidates. REQUIRES: inside an epoch.
+  void search(StripState& state) {
+    state.flush_cas = shared_.flush_cas.load(std::memory_order_acquire);
+    task::search(context_, batch_, state);
+    task::search_rest(context_, batch_, state);
+  }
+  void clear() {
+    batch_.clear();
+    texts_.clear();
+  }
+
+  // One query through MM, Search and its write, as a batch of its own. Leaves the query's result in the batch.
+  task::Settled write() {
+    StripState state = look();
+    task::memory(context_, batch_, state);
+    context_.enter();
+    search(state);
+    const task::Settled settled = task::write_operation(context_, batch_, state, 0);
+    task::settle_memory(context_, state);
+    context_.epoch.exit();
+    return settled;
+  }
+  Status set(std::string_view key, std::string_view value, StoreMode mode = StoreMode::set) {
+    clear();
+    add(Opcode::store, key, value).mode = mode;
+    EXPECT_EQ(write(), task::Settled::done);
+    const Status status = batch_.result(0).status;
+    clear();
+    return status;
+  }
+
+  // The key's item, and its value; nullptr: there is none. Nothing else may run meanwhile.
+  const Item* find(std::string_view key) {
+    std::uint64_t state = 0;
+    const bool enters = !context_.epoch.active();
+    if (enters) context_.enter();
+    const Item* const item = index_.find(fingerprint_of(key, shared_.hash_seed), key, state);
+    if (enters) context_.epoch.exit();
+    return item;
+  }
+  std::string value_of(std::string_view key) {
+    const Item* const item = find(key);
+    return item == nullptr ? std::string("(none)") : std::string(item->value(), heap_.value_bytes(item));
+  }
+
+  MemoryBudget budget_;
+  EpochDomain epochs_;
+  Clock clock_;
+  Heap heap_;
+  Index index_;
+  Shared shared_;
+  Context context_;
+  Batch batch_{64};
+  std::deque<std::string> texts_;
+};
+
+}  // namespace tandem
