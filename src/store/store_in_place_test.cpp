@@ -33,12 +33,16 @@ TEST_P(StoreInPlaceTest, AVisitorsValueStaysThoughItIsSetMeanwhile) {
 
 TEST_P(StoreInPlaceTest, SoDoesWhatForEachShows) {
   ASSERT_EQ(mine.set("key", before), Code::stored);
+  std::string shown;
   store.for_each([&](std::string_view key, const Reply& r) {
+    if (!shown.empty()) return;  // a set beside made a new item, which the walk may meet, too
+    shown = key;
     EXPECT_EQ(other.set("key", after), Code::stored);
     EXPECT_EQ(key, "key");
     EXPECT_EQ(r.key(), "key");
     EXPECT_EQ(r.value, before);
   });
+  EXPECT_EQ(shown, "key");
   EXPECT_EQ(mine.get("key"), after);
 }
 

@@ -16,16 +16,13 @@ class Memory : public TaskTest {
   void give_back(StripState& state) { task::cut(context_, batch_, state, state.strip.begin); }
 };
 
+// The write fills it, if it does not rewrite the key's item in place.
 TEST_F(Memory, AStoreGetsASlotThatHoldsItsItem) {
-  Query& q = add(Opcode::store, "key", "value");
+  Query& q = add(Opcode::store, "key", std::string(100, 'v'));
   q.client_flags = 7;
-  q.expiry_s = now_s + 5;
   StripState state = prepare();
   ASSERT_NE(state.slot[0], no_location);
-  const Item* const item = heap_.at(state.slot[0]);
-  EXPECT_EQ(item->key(), "key");
-  EXPECT_EQ(std::string_view(item->value(), heap_.value_bytes(item)), "value");
-  EXPECT_EQ(item->client_flags(), 7u);
+  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(7, 3, 100)));
   EXPECT_EQ(find("key"), nullptr);  // it is not in the index yet
   give_back(state);
 }
@@ -36,13 +33,21 @@ TEST_F(Memory, WhatWritesNothingGetsNone) {
   add(Opcode::remove, "there");
   add(Opcode::touch, "there");
   add(Opcode::arithmetic, "absent");
-  add(Opcode::store, "absent", "x").mode = StoreMode::append;
   add(Opcode::get, "there", {}, option::vivify);
   StripState state = prepare();
   for (std::uint32_t i = 0; i < batch_.size(); ++i) {
     EXPECT_EQ(state.slot[i], no_location) << i;
     EXPECT_EQ(state.refused[i], Status::none) << i;
   }
+}
+
+// Memory comes first, as in memcached: a full store answers an append so, whether or not there is an item.
+TEST_F(Memory, AnAppendToNothingGetsASlotForItsPiece) {
+  add(Opcode::store, "absent", std::string(100, 'x')).mode = StoreMode::append;
+  StripState state = prepare();
+  ASSERT_NE(state.slot[0], no_location);
+  EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(0, 6, 100)));
+  give_back(state);
 }
 
 TEST_F(Memory, WhatChangesAnItemGetsASlotForTheChangedOne) {

@@ -94,10 +94,10 @@ class TaskTest : public testing::Test {
 
   // The key's item, and its value; nullptr: there is none. Nothing else may run meanwhile.
   const Item* find(std::string_view key) {
-    std::uint64_t state = 0;
+    ItemVersion seen;
     const bool enters = !context_.epoch.active();
     if (enters) context_.enter();
-    const Item* const item = index_.find(fingerprint_of(key, shared_.hash_seed), key, state);
+    const Item* const item = index_.find(fingerprint_of(key, shared_.hash_seed), key, seen);
     if (enters) context_.epoch.exit();
     return item;
   }
