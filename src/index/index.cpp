@@ -6,10 +6,12 @@
 
 #include "base/hash.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
+#include "index/index_kind.hpp"
 
 namespace tandem {
 
 static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
+static_assert(IndexKind<Index> && DeviceChanges<Index> && DeviceAnswers<Index> && !OrderedScan<Index>);
 
 Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : options_(options),

@@ -20,6 +20,7 @@
 #include "index/change_log.hpp"
 #include "index/cuckoo/cuckoo.hpp"
 #include "index/cuckoo/table.hpp"
+#include "index/cuckoo/table_kernels.hpp"
 #include "index/elsewhere.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
@@ -230,6 +231,16 @@ class Index {
   // the caller is in an epoch, or no growth goes on.
   template <class F>
   void for_each_cell(F f) const;
+  // Calls f(Location) for every item; twice for one that a growth has in both tables. REQUIRES: as for_each_cell().
+  template <class F>
+  void for_each_location(F f) const {
+    for_each_cell([&f](const Table&, std::uint64_t, Cell c) { f(c.location()); });
+  }
+
+  // What devices do with the table (IndexKind's optional parts).
+  static constexpr const Kernel<SearchArguments>& device_search = search_table;
+  static constexpr const Kernel<ChangeArguments>& device_change = change_table;
+  static constexpr bool device_answers = true;
 
  private:
   // What readers and writers do with the tables. It changes only in grow(), which waits, after each change, for the

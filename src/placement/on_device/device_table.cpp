@@ -130,7 +130,7 @@ DeviceStatus DeviceTable::poll(const ReplicaLaunch&) noexcept {
 }
 
 DeviceStatus DeviceTable::send_changes(std::uint32_t count) noexcept {
-  const DeviceStatus status = stream_->launch(change_table, {view(), changes_.at(), done_there_.at(), count});
+  const DeviceStatus status = stream_->launch(Index::device_change, {view(), changes_.at(), done_there_.at(), count});
   return status == DeviceStatus::ok ? stream_->copy_to_host(done_.data(), done_there_.bytes_at(), count) : status;
 }
 
