@@ -210,11 +210,14 @@ TEST(IdleTimeout, ClosesTheIdleAlone) {
 TEST(Stop, UnderLoad) {
   auto s = std::make_unique<TestServer>();
   std::atomic<std::uint64_t> answers{0};
+  std::atomic<int> served{0};
+  constexpr int clients = 4;
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&answers, port = s->port(), t] {
+  for (int t = 0; t < clients; ++t) {
+    threads.emplace_back([&answers, &served, port = s->port(), t] {
       Client c(port);
       const std::string value = pattern(2000, static_cast<unsigned>(t)), key = "k" + std::to_string(t);
+      if (c.set(key, value) == "STORED\r\n") served.fetch_add(1);
       while (c.set(key, value) == "STORED\r\n") answers.fetch_add(1);
     });
   }
@@ -224,7 +227,7 @@ TEST(Stop, UnderLoad) {
   for (int i = 0; i < 2000; ++i) unread.send_some("get v\r\n");
   Client filling(s->port());
   filling.send("set big 0 0 500000\r\nabc");
-  EXPECT_TRUE(eventually([&] { return answers.load() > 100; }));
+  EXPECT_TRUE(eventually([&] { return served.load() == clients && answers.load() > 100; }));
   s->server.stop();
   s->server.wait();
   EXPECT_TRUE(idle.is_closed());
