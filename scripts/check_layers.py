@@ -25,6 +25,10 @@ def read_layers(root: Path) -> dict[str, set[str]]:
     return layers
 
 
+# Code reads a column of the preset's row instead.
+ASKS_PRESET = re.compile(r"[!=]=\s*(?:\w+\()?Preset::|\bcase Preset::")
+
+
 def layer_of(shown: Path) -> str | None:
     """The layer of a file, by its path from the root; programs, tests and examples are of none."""
     if shown.parts[0] == "src":
@@ -45,6 +49,8 @@ def check_file(root: Path, path: Path, layers: dict[str, set[str]]) -> list[str]
         problems.append(f"{shown}: {in_layer} is not in cmake/layers.txt")
         return problems
     for number, line in enumerate(lines, 1):
+        if in_layer != "preset" and "_test." not in path.name and ASKS_PRESET.search(line):
+            problems.append(f"{shown}:{number}: a condition on a preset: read a column of its row (src/preset)")
         match = INCLUDE.match(line)
         if not match:
             continue
@@ -94,6 +100,7 @@ def self_test() -> list[str]:
         "too long": {"src/heap/c.cpp": "\n" * (LINES_MAX + 1)},
         "from the server up": {"src/net/c.cpp": '#include "bench/load/d.hpp"\n'},
         "between parts of bench": {"bench/load/c.cpp": '#include "bench/engine/e.hpp"\n'},
+        "a condition on a preset": {"src/net/c.cpp": "if (preset == Preset::cpu) return;\n"},
         "private include": {"include/tandem/c.hpp": '#include "base/a.hpp"\n'},
     }
     failures = []

@@ -153,7 +153,9 @@ def all_steps(lint: str) -> list[Step]:
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
             cmake --build build/cuda-objects -j {JOBS} --target tandem_cuda_programs
-            for layer in device index placement; do build/cuda-objects/test/${{layer}}_test --gtest_brief=1 || exit 1; done"""
+            for layer in device index placement; do
+                build/cuda-objects/test/${{layer}}_test --gtest_brief=1 || exit 1
+            done"""
         steps.append(Step("cuda", cuda))
     if exists("src/*/*_test.cpp", "bench/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"

@@ -17,7 +17,7 @@
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 #include "device/cuda/cuda_device.hpp"
-#include "planner/planner.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -59,7 +59,7 @@ void add_options(CLI::App& app, CalibrateArguments& g) {
 std::shared_ptr<Device> open_one(const std::string& gpu) {
   Settings settings = serve_defaults();
   settings.gpu.which = gpu;
-  settings.server.preset = static_cast<unsigned>(Preset::mega_kv);
+  settings.server.preset = number_of(Preset::mega_kv);
   if (gpu == "off") throw CommandError(EX_USAGE, "calibrate: --gpu: there is nothing to measure without a GPU");
   check_gpu(settings, "calibrate: --gpu");
   if (gpu == "auto") {

@@ -10,14 +10,14 @@
 #include "device/sim/sim_device.hpp"
 #include "index/shard.hpp"
 #include "placement/prove_kernels.hpp"
-#include "planner/planner.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 
 std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
                                                const std::function<void(std::string_view)>& say) {
   const std::string& which = settings.gpu.which;
-  if (which == "off" || settings.server.preset == static_cast<unsigned>(Preset::cpu)) return {};
+  if (which == "off" || presets[settings.server.preset].offload == Offload::never) return {};
   std::vector<std::shared_ptr<Device>> devices;
   try {
     if (which == "sim") {
@@ -25,8 +25,7 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
         devices.push_back(make_sim_device({.number = i}));
       return devices;
     }
-    const bool is_asked_for =
-        which != "auto" || settings.gpu.count > 1 || settings.server.preset == static_cast<unsigned>(Preset::mega_kv);
+    const bool is_asked_for = which != "auto" || settings.gpu.count > 1 || presets[settings.server.preset].needs_device;
     const DeviceCount found = cuda_device_count();
     if (found.count == 0) {
       if (is_asked_for) say(fmt::format("no GPU: {}", found.reason));

@@ -1,6 +1,7 @@
 // The store.
 #include "cli/gpu_cycle.hpp"
 #include "cli/options_table.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -157,8 +158,8 @@ constexpr std::array store_table{
                 "the index)",
         .field = server<&ServerOptions::preset>,
         .minimum = 0,
-        .maximum = 3,
-        .choices = "cpu|auto|mirrored|mega-kv",
+        .maximum = presets.size() - 1,
+        .choices = {preset_choices.data(), preset_choices.size()},
         .effect = Effect::strict,
         .memcached_help =
             "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a GPU that has it",

@@ -14,7 +14,7 @@
 #include "cli/arguments.hpp"
 #include "cli/command.hpp"
 #include "plan/placement.hpp"
-#include "planner/planner.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -34,17 +34,6 @@ constexpr std::array placement_texts = {
                   "--preset mega-kv"},
 };
 
-struct PresetText {
-  std::string_view what;
-  std::array<Placement, 2> placements;  // without and with --gpu-values
-};
-constexpr std::array<PresetText, preset_names.size()> preset_texts = {{
-    {"the host runs everything", {Placement::host, Placement::host}},
-    {"GPUs search for batches that are large enough for it to pay", {Placement::mirrored, Placement::mirrored_values}},
-    {"GPUs search for every batch", {Placement::mirrored, Placement::mirrored_values}},
-    {"GPUs search and change the index (Mega-KV)", {Placement::on_device, Placement::on_device}},
-}};
-
 std::string_view name_of(Placement placement) { return placement_names[static_cast<std::size_t>(placement)]; }
 
 // Those that are feasible somewhere, then those of the papers that are feasible nowhere yet.
@@ -62,12 +51,10 @@ std::vector<Plan> known_plans() {
 
 Json plans_json(const std::vector<Plan>& plans) {
   Json json;
-  for (std::size_t p = 0; p < preset_names.size(); ++p) {
-    Json placements = Json::array({name_of(preset_texts[p].placements[0])});
-    if (preset_texts[p].placements[1] != preset_texts[p].placements[0])
-      placements.push_back(name_of(preset_texts[p].placements[1]));
-    json["presets"].push_back(
-        {{"name", preset_names[p]}, {"what", preset_texts[p].what}, {"placements", std::move(placements)}});
+  for (const PresetRow& row : presets) {
+    Json placements = Json::array({name_of(row.placement)});
+    if (row.placement_with_values != row.placement) placements.push_back(name_of(row.placement_with_values));
+    json["presets"].push_back({{"name", row.name}, {"what", row.what}, {"placements", std::move(placements)}});
   }
   for (const PlacementText& text : placement_texts) {
     Json placement{{"name", name_of(text.placement)}, {"what", text.what}, {"options", text.options}};

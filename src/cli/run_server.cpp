@@ -26,7 +26,7 @@
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
-#include "planner/planner.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -188,7 +188,7 @@ int run_server(Settings settings, ServerStyle style) {
     throw CommandError(EX_USAGE,
                        "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
   }
-  settings.engine.index_on_device = settings.server.preset == static_cast<unsigned>(Preset::mega_kv);
+  settings.engine.index_on_device = presets[settings.server.preset].index_on_device();
   if (settings.engine.index_on_device && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
     throw CommandError(EX_USAGE,
                        "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "

@@ -36,7 +36,7 @@ EngineOptions beside(Devices devices, Preset preset, std::uint64_t values_bytes 
   o.huge_pages = false;
   o.item_bytes_expected = 1 << 20;  // the index begins small and has to grow
   o.devices = std::move(devices);
-  o.index_on_device = preset == Preset::mega_kv;
+  o.index_on_device = row_of(preset).index_on_device();
   o.device_values = {.bytes = values_bytes};
   o.scheduler.start_again_max = 1000ms;
   return o;
@@ -44,7 +44,7 @@ EngineOptions beside(Devices devices, Preset preset, std::uint64_t values_bytes 
 
 ServerOptions with(Preset preset) {
   ServerOptions o = any_port();
-  o.preset = static_cast<unsigned>(preset);
+  o.preset = number_of(preset);
   return o;
 }
 

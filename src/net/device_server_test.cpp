@@ -24,7 +24,7 @@ struct DeviceServer {
     ServerOptions o = any_port(threads);
     o.udp_port = -1;
     const bool is_index_there = preset == Preset::mirrored && test_index_is_on_device();
-    o.preset = static_cast<unsigned>(is_index_there ? Preset::mega_kv : preset);
+    o.preset = number_of(is_index_there ? Preset::mega_kv : preset);
     return o;
   }
   static EngineOptions engine(const std::shared_ptr<SimDevice>& device, Preset preset,

@@ -25,7 +25,7 @@
 #include "device/sim/sim_device.hpp"
 #include "net/fd.hpp"
 #include "net/server.hpp"
-#include "planner/planner.hpp"
+#include "preset/preset.hpp"
 #include "protocol/udp.hpp"
 #include "store/engine.hpp"
 
@@ -75,8 +75,7 @@ inline ServerOptions any_port(unsigned threads = 2) {
   options.tcp_port = -1;
   options.udp_port = 0;
   options.threads = threads;
-  if (!test_gpu().empty())
-    options.preset = static_cast<unsigned>(test_index_is_on_device() ? Preset::mega_kv : Preset::mirrored);
+  if (!test_gpu().empty()) options.preset = number_of(test_index_is_on_device() ? Preset::mega_kv : Preset::mirrored);
   return options;
 }
 

@@ -63,7 +63,7 @@ struct ServerOptions {
   bool hot_keys = true;                // `stats hotkeys` has something to tell
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                   // -v
-  unsigned preset = 1;                 // planner/planner.hpp: Preset
+  unsigned preset = 1;                 // number of its row (preset/preset.hpp)
   TlsOptions tls;
   std::string protocol = "auto";  // -B: auto, ascii or binary
   bool sasl = false;              // -S: the binary protocol asks for user and password

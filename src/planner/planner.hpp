@@ -2,25 +2,15 @@
 //
 // Thread safety: any thread.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "pipeline/schedulers.hpp"
 #include "placement/index_placement.hpp"
 #include "plan/placement.hpp"
+#include "preset/preset.hpp"
 
 namespace tandem {
-
-enum class Preset : std::uint8_t {
-  cpu,        // the host does everything
-  automatic,  // a device searches for batches that are large enough: what they wait for it they would have searched for
-  mirrored,   // for every batch (to try it)
-  mega_kv,    // the same, and the index is in devices' memory alone (EngineOptions::index_on_device)
-};
-
-inline constexpr std::array<std::string_view, 4> preset_names = {"cpu", "auto", "mirrored", "mega-kv"};
 
 // As things are: an index on devices comes back to the host when one is lost. schedulers: of the devices; nullptr:
 // there are none.
@@ -35,12 +25,16 @@ class Planner {
  public:
   // schedulers: of the devices; nullptr: there are none. They and the placement outlive the planner.
   Planner(Preset preset, const Schedulers* schedulers, const IndexPlacement& placement) noexcept
-      : schedulers_(preset == Preset::cpu ? nullptr : schedulers), placement_(placement), preset_(preset) {}
+      : schedulers_(row_of(preset).offload == Offload::never ? nullptr : schedulers),
+        placement_(placement),
+        offload_(row_of(preset).offload),
+        index_on_device_(row_of(preset).index_on_device()) {}
   // Throws std::invalid_argument: it is not feasible with the placement as it is.
   Planner(const Plan& plan, const Schedulers* schedulers, const IndexPlacement& placement)
       : schedulers_(plan.uses(Processor::device) ? schedulers : nullptr),
         placement_(placement),
-        preset_(placement.wants_search() ? Preset::mega_kv : Preset::mirrored),
+        offload_(Offload::always),
+        index_on_device_(placement.wants_search()),
         given_(plan) {
     require_feasible(placement_of(schedulers, placement), plan);
   }
@@ -52,16 +46,17 @@ class Planner {
   const Plan& plan_for(std::uint32_t queries) const noexcept {
     if (schedulers_ == nullptr || queries == 0) return plan_cpu;
     if (placement_.wants_search()) return plan_index;
-    if (preset_ == Preset::mega_kv || !schedulers_->serves()) return plan_cpu;
+    if (index_on_device_ || !schedulers_->serves()) return plan_cpu;
     if (given_) return *given_;
-    if (preset_ == Preset::automatic && queries < schedulers_->queries_min()) return plan_cpu;
+    if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) return plan_cpu;
     return feasible_plans(placement_of(schedulers_, placement_)).front();
   }
 
  private:
   const Schedulers* schedulers_;
   const IndexPlacement& placement_;
-  Preset preset_;
+  Offload offload_;
+  bool index_on_device_;  // at the start; it comes back to the host for good when a device is lost
   std::optional<Plan> given_;
 };
 

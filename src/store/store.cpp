@@ -152,14 +152,14 @@ TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_stat
 }
 
 Preset preset_of(const Options& o) {
-  const auto* const name = std::ranges::find(preset_names, o.preset);
-  if (name == preset_names.end()) throw std::invalid_argument("unknown preset: " + o.preset);
-  return static_cast<Preset>(name - preset_names.begin());
+  const auto* const row = std::ranges::find(presets, o.preset, &PresetRow::name);
+  if (row == presets.end()) throw std::invalid_argument("unknown preset: " + o.preset);
+  return row->preset;
 }
 
 std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
   std::vector<std::shared_ptr<Device>> devices;
-  if (o.gpus == 0 || preset_of(o) == Preset::cpu) return devices;
+  if (o.gpus == 0 || row_of(preset_of(o)).offload == Offload::never) return devices;
   if (!std::has_single_bit(o.gpus) || o.gpus > shards_max)
     throw std::invalid_argument("gpus: 1, 2, 4 or 8 share the keys");
   if (o.gpu != "cuda" && o.gpu != "sim") throw std::invalid_argument("gpu: cuda or sim");
@@ -193,7 +193,7 @@ struct Store::Core {
                 .hash_seed = o.hash_seed,
                 .memory_file = o.memory_file,
                 .devices = devices_of(o),
-                .index_on_device = o.gpus != 0 && preset_of(o) == Preset::mega_kv,
+                .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
                 .device_values = {.bytes = o.gpu_value_bytes}}),
         planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
                                : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}

@@ -20,8 +20,8 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 
 # Of each the options of the recorder for a store in process, and for one over TCP with those of the server: what the
 # bug takes to show. A device for the first; for the second a reader that looks for some time at what it has found, as
-# the public API allows (over TCP it takes a worker that is preempted in the middle of its copy: docs/reliability-tests.md);
-# for the third cells that have to make room for others.
+# the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
+# docs/reliability-tests.md); for the third cells that have to make room for others.
 CANARIES = {
     "embedded-skip_dirty_log": ("--plan mirrored --ballast-percent 60", None),
     "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 1000", None),
