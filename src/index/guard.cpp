@@ -17,7 +17,7 @@ Index::Guard::Guard(Index& index, Fingerprint f) noexcept
       f_(f),
       lock_(index.stripes_.of(f.signature)),
       phase_(index.phase()),
-      overlay_(index.on_device() ? &index.overlay_of(f) : nullptr) {}
+      elsewhere_(index.elsewhere()) {}
 
 Index::Guard::~Guard() {
   if (changed_) {
@@ -108,16 +108,16 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
 }
 
 Item* Index::Guard::find(std::string_view key, Location candidate) noexcept {
-  if (TD_UNLIKELY(overlay_ != nullptr)) return find_over_device(key, candidate);
+  if (TD_UNLIKELY(elsewhere_ != nullptr)) return find_elsewhere(key, candidate);
   return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 
 // At most one item of a key is live: a live one at a location is the key's.
 Item* Index::Guard::find(Location l) noexcept {
-  if (TD_UNLIKELY(overlay_ != nullptr)) {
+  if (TD_UNLIKELY(elsewhere_ != nullptr)) {
     version_ = settled_version(index_.heap_.at(l));
     item_ = version_.is_live() ? index_.heap_.at(l) : nullptr;
-    record_ = item_ != nullptr ? overlay_->find_locked(f_, l) : Overlay::none;
+    record_ = item_ != nullptr ? elsewhere_->find_locked(f_, l) : Elsewhere::no_record;
     return item_;
   }
   return find_cell([l](Cell c, const Item*) { return c.location() == l; });
@@ -125,7 +125,7 @@ Item* Index::Guard::find(Location l) noexcept {
 
 Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
-  if (TD_UNLIKELY(overlay_ != nullptr)) return put_over_device(now, live_state);
+  if (TD_UNLIKELY(elsewhere_ != nullptr)) return put_elsewhere(now, live_state);
   const Cell cell = Cell::of(f_.signature, now);
   Item* const item = index_.heap_.at(now);
   if (item_ != nullptr) {
@@ -181,7 +181,7 @@ bool Index::Guard::erase() noexcept {
     return false;
   }
   kill(item_, version_);
-  if (TD_UNLIKELY(overlay_ != nullptr)) overlay_->erase(f_, index_.heap_.location_of(item_), record_);
+  if (TD_UNLIKELY(elsewhere_ != nullptr)) elsewhere_->erase(f_, index_.heap_.location_of(item_), record_);
   for (std::uint64_t*& c : cell_) {
     if (c != nullptr) write_cell(c, empty_cell);
     c = nullptr;
@@ -194,9 +194,9 @@ bool Index::Guard::erase() noexcept {
 }
 
 // The key's record first: what the device found may have been replaced since.
-Item* Index::Guard::find_over_device(std::string_view key, Location candidate) noexcept {
+Item* Index::Guard::find_elsewhere(std::string_view key, Location candidate) noexcept {
   const Heap& heap = index_.heap_;
-  const Overlay::Found found = overlay_->find_locked(f_, key, heap);
+  const Elsewhere::Found found = elsewhere_->find_locked(f_, key);
   item_ = found.location != no_location ? heap.at(found.location) : nullptr;
   record_ = found.record;
   clash_ = found.clash;
@@ -212,8 +212,8 @@ Item* Index::Guard::find_over_device(std::string_view key, Location candidate) n
   return item_;
 }
 
-Index::Put Index::Guard::put_over_device(Location now, std::uint64_t live_state) noexcept {
-  if (item_ == nullptr && index_.is_device_full()) return Put::needs_room;
+Index::Put Index::Guard::put_elsewhere(Location now, std::uint64_t live_state) noexcept {
+  if (item_ == nullptr && !elsewhere_->has_room_for_key()) return Put::needs_room;
   Item* const item = index_.heap_.at(now);
   if (TD_UNLIKELY(item_ != nullptr && !lock_to_kill(item_, version_))) return Put::changed;
   item->state_word.store(live_state, std::memory_order_release);
@@ -222,7 +222,7 @@ Index::Put Index::Guard::put_over_device(Location now, std::uint64_t live_state)
   } else {
     index_.count(1);
   }
-  record_ = overlay_->put(f_, item_ != nullptr ? index_.heap_.location_of(item_) : no_location, now, record_, clash_);
+  record_ = elsewhere_->put(f_, item_ != nullptr ? index_.heap_.location_of(item_) : no_location, now, record_, clash_);
   item_ = item;
   changed_ = true;
   return Put::done;

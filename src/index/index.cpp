@@ -6,10 +6,12 @@
 
 #include "base/hash.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
+#include "index/index_kind.hpp"
 
 namespace tandem {
 
 static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
+static_assert(IndexKind<Index> && DeviceChanges<Index> && DeviceAnswers<Index> && !OrderedScan<Index>);
 
 Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : options_(options),
@@ -54,7 +56,8 @@ void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* lo
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
 Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
-  if (on_device()) return find_over_device(f, key, seen, candidate);
+  if (const Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
+    return find_elsewhere(*table, f, key, seen, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   const Phase& p = phase();
   SpinWait waiting;
@@ -80,10 +83,24 @@ Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Locati
   }
 }
 
+// A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
+// stripe while the records were looked at.
+Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
+                            Location candidate) const noexcept {
+  if (candidate != no_location && is_live_item_of(heap_.at(candidate), key, seen)) return heap_.at(candidate);
+  const Stripe& stripe = stripes_.of(f.signature);
+  for (SpinWait waiting;; waiting.once()) {
+    const StripeWord before{stripe.load(std::memory_order_acquire)};
+    if (Item* const item = table.find(f, key, seen)) return item;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (!before.locked() && stripe.load(std::memory_order_relaxed) == before.bits) return nullptr;
+  }
+}
+
 void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
 
 std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
-  if (on_device()) return 0;
+  if (elsewhere() != nullptr) return 0;
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -96,7 +113,7 @@ std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept 
 }
 
 bool Index::wants_growth() const noexcept {
-  if (on_device()) return false;
+  if (elsewhere() != nullptr) return false;
   return room_failed_.load(std::memory_order_relaxed) ||
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
 }
@@ -108,11 +125,6 @@ std::uint64_t Index::item_count() const noexcept {
 }
 
 std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
-std::uint64_t Index::bytes_kept() const noexcept {
-  std::uint64_t bytes = table_bytes();
-  for (const auto& overlay : overlays_) bytes += overlay->bytes();
-  return bytes;
-}
 
 // Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
 // line says now.

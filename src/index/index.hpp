@@ -20,7 +20,8 @@
 #include "index/change_log.hpp"
 #include "index/cuckoo/cuckoo.hpp"
 #include "index/cuckoo/table.hpp"
-#include "index/overlay.hpp"
+#include "index/cuckoo/table_kernels.hpp"
+#include "index/elsewhere.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
 
@@ -126,8 +127,8 @@ class Index {
     template <class IsIt>
     Item* find_cell(IsIt is_it) noexcept;
     ChangeLog::Ticket reserve() const noexcept;
-    Item* find_over_device(std::string_view key, Location candidate) noexcept;
-    Put put_over_device(Location now, std::uint64_t live_state) noexcept;
+    Item* find_elsewhere(std::string_view key, Location candidate) noexcept;
+    Put put_elsewhere(Location now, std::uint64_t live_state) noexcept;
 
     Index& index_;
     const Fingerprint f_;
@@ -136,9 +137,9 @@ class Index {
     Item* item_ = nullptr;         // what find() returned
     ItemVersion version_{};        // of item_
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
-    Overlay* const overlay_;  // the table is a device's, and this has the key's unfinished writes; nullptr: it is not
-    Overlay::RecordId record_ = Overlay::none;  // of item_
-    bool clash_ = false;                        // the device may have another key's cell of the same fingerprint
+    Elsewhere* const elsewhere_;   // has the key's unfinished writes; nullptr: the table is here
+    Elsewhere::RecordId record_ = Elsewhere::no_record;  // of item_
+    bool clash_ = false;  // the table elsewhere may have another key's cell of the same fingerprint
     bool changed_ = false;
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept;
@@ -147,7 +148,7 @@ class Index {
   // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
   TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
     prefetch_stripe(f);
-    if (TD_UNLIKELY(on_device())) return overlay_of(f).prefetch(f);
+    if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr)) return table->prefetch(f);
     const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed),
                          options_.shard_bits};
     prefetch_write(view.buckets + view.first(f));
@@ -183,40 +184,21 @@ class Index {
   // Whether a growth has begun and not ended.
   bool growing() const noexcept { return phase().other != nullptr; }
 
-  // --- placement `device`: the table is in the memory of devices, one shard each
-  // (docs/decisions/0020-index-on-a-device.md)
+  // --- a table elsewhere: in the memory of devices, one shard each (placement/index_placement.hpp)
 
-  // Where the table is: on devices; on its way back, from the moment when one was lost; or here.
-  enum class Place : std::uint8_t { host, device, leaving };
-  TD_INLINE Place place() const noexcept { return place_.load(std::memory_order_seq_cst); }
-  TD_INLINE bool on_device() const noexcept {
-    return TD_UNLIKELY(place_.load(std::memory_order_relaxed) != Place::host);
-  }
-  // From now on the devices have all keys, and the host's table is given up. cells: of all devices together.
-  // REQUIRES: they do, but for the clashes() of the table; nobody else uses the index yet, and no replica follows it.
-  // Throws std::bad_alloc, and nothing has changed.
-  void enter_device(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells);
-  // Calls f(Fingerprint, Location) for every item that a device is to have, and clash(Fingerprint, Location) for those
-  // whose fingerprint another one has. REQUIRES: nobody uses the index yet.
+  // From now on the table is `to`'s, which outlives the index, and the host's is given up. REQUIRES: nobody else uses
+  // the index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
+  void move_out(Elsewhere& to);
+  // Calls f(Fingerprint, Location) for every item that a table elsewhere is to have, and clash(Fingerprint, Location)
+  // for those whose fingerprint another one has. REQUIRES: nobody uses the index yet.
   template <class F, class Clash>
   void for_each_to_move(F f, Clash clash) const;
-  // A device is lost. Whoever begins an epoch from now on waits until rebuild() is done. Any thread.
-  void leave_device() noexcept;
+  // Until all batches have ended that are in their epochs now. REQUIRES: the caller is in no epoch.
+  void wait_for_batches() noexcept;
   // Makes the host's table again, from the heap's live items; items for which the system has no memory are dropped. The
-  // budget may be overdrawn afterwards. REQUIRES: place() is leaving; the caller is in no epoch; one caller.
+  // budget may be overdrawn afterwards. REQUIRES: the table is elsewhere; nobody uses the index; the caller is in no
+  // epoch; one caller.
   void rebuild(Heap::Cache& cache, unsigned threads) noexcept;
-
-  // Whether a change can be made now; asked under no stripe, once before each. Without a device it always can.
-  TD_INLINE bool takes_changes(Fingerprint f) const noexcept { return !on_device() || overlay_of(f).has_room(); }
-  // Whether the devices' tables are full, so that something has to go before a key can come.
-  bool is_device_full() const noexcept { return device_full_.load(std::memory_order_relaxed); }
-  // The schedulers look at the load now and then.
-  void watch_device_load() noexcept;
-  // Retires slots whose changes the devices have; of this thread's changes, or all.
-  void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
-  bool has_unretired() const noexcept;
-  std::size_t overlay_count() const noexcept { return overlays_.size(); }
-  Overlay& overlay(std::uint32_t shard) const noexcept { return *overlays_[shard]; }
   Stripes& stripes() noexcept { return stripes_; }
 
   // --- what a replica follows ---
@@ -238,17 +220,27 @@ class Index {
   std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
   // Of the table that takes new keys. This, item_count() and wants_growth() from outside an epoch, too.
   std::uint64_t cell_count() const noexcept {
-    return on_device() ? device_cells_ : cells_.load(std::memory_order_relaxed);
+    const Elsewhere* const table = elsewhere();
+    return TD_UNLIKELY(table != nullptr) ? table->cells() : cells_.load(std::memory_order_relaxed);
   }
   std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
   std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
-  std::uint64_t bytes_kept() const noexcept;   // of the budget, to the end: tables, and records of unfinished writes
   std::string_view lanes() const noexcept { return ops_.name; }
 
   // Calls f(const Table&, cell index, Cell) for every cell in use of all tables in use. For tests and tools. REQUIRES:
   // the caller is in an epoch, or no growth goes on.
   template <class F>
   void for_each_cell(F f) const;
+  // Calls f(Location) for every item; twice for one that a growth has in both tables. REQUIRES: as for_each_cell().
+  template <class F>
+  void for_each_location(F f) const {
+    for_each_cell([&f](const Table&, std::uint64_t, Cell c) { f(c.location()); });
+  }
+
+  // What devices do with the table (IndexKind's optional parts).
+  static constexpr const Kernel<SearchArguments>& device_search = search_table;
+  static constexpr const Kernel<ChangeArguments>& device_change = change_table;
+  static constexpr bool device_answers = true;
 
  private:
   // What readers and writers do with the tables. It changes only in grow(), which waits, after each change, for the
@@ -285,8 +277,10 @@ class Index {
   bool copy_some() noexcept;
   bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
-  Overlay& overlay_of(Fingerprint f) const noexcept { return *overlays_[Shard::number_of(f, options_.shard_bits)]; }
-  Item* find_over_device(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept;
+  // The host's table is not in use; nullptr: it is.
+  TD_INLINE Elsewhere* elsewhere() const noexcept { return elsewhere_.load(std::memory_order_relaxed); }
+  Item* find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
+                       Location candidate) const noexcept;
 
   IndexOptions options_;  // constant once made
   const CuckooOps& ops_;
@@ -307,10 +301,7 @@ class Index {
   Copying copying_;
   std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
   std::unique_ptr<Counter[]> counters_;
-  std::atomic<Place> place_{Place::host};
-  std::atomic<bool> device_full_{false};
-  std::uint64_t device_cells_ = 0;
-  std::vector<std::unique_ptr<Overlay>> overlays_;  // kept to the end: who is stuck in a driver may come back
+  std::atomic<Elsewhere*> elsewhere_{nullptr};
 };
 
 template <class F, class Clash>

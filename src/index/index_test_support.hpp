@@ -16,6 +16,7 @@
 #include "heap/cache.hpp"
 #include "index/cuckoo/cuckoo_check.hpp"
 #include "index/index.hpp"
+#include "index/index_kind.hpp"
 
 namespace tandem {
 
@@ -46,10 +47,12 @@ struct TestStoreOptions {
   std::uint32_t shard_bits = 0;
 };
 
-class TestStore {
+// Of an index of kind I.
+template <IndexKind I>
+class BasicTestStore {
  public:
   using Options = TestStoreOptions;
-  explicit TestStore(const Options& options = {})
+  explicit BasicTestStore(const Options& options = {})
       : options_(options),
         epochs(32),
         budget(options.memory_bytes),
@@ -70,15 +73,20 @@ class TestStore {
   // not live. REQUIRES: nobody writes, and no growth is unfinished.
   std::map<std::string, std::uint64_t> scan(std::string& problem) {
     std::map<std::string, std::uint64_t> all;
-    index.for_each_cell([&](const Table&, std::uint64_t, Cell c) {
-      const Item* item = heap.at(c.location());
+    index.for_each_location([&](Location l) {
+      const Item* item = heap.at(l);
       std::uint64_t value = 0;
       std::memcpy(&value, item->value(), sizeof value);
       const std::string key(item->key());
       if (Item::state_of(item->state_acquire()) != ItemState::live) problem = key + " is not live";
-      if (c.signature() != fingerprint(key).signature) problem = key + " lies under another signature";
       if (!all.emplace(key, value).second) problem = key + " is in the table twice";
     });
+    if constexpr (requires { index.for_each_cell([](const Table&, std::uint64_t, Cell) {}); }) {
+      index.for_each_cell([&](const Table&, std::uint64_t, Cell c) {
+        const std::string_view key = heap.at(c.location())->key();
+        if (c.signature() != fingerprint(key).signature) problem = std::string(key) + " lies under another signature";
+      });
+    }
     if (all.size() != index.item_count()) problem = "item_count() is " + std::to_string(index.item_count());
     return all;
   }
@@ -90,18 +98,20 @@ class TestStore {
   EpochDomain epochs;
   MemoryBudget budget;
   Heap heap;
-  Index index;
+  I index;
 };
+using TestStore = BasicTestStore<Index>;
 
 // One worker, one thread at a time. Each operation is a batch of its own unless the caller holds a Batch.
-class TestWorker {
+template <IndexKind I>
+class BasicTestWorker {
  public:
-  explicit TestWorker(TestStore& s) : store(s), epoch(s.epochs), cache(s.heap) {}
+  explicit BasicTestWorker(BasicTestStore<I>& s) : store(s), epoch(s.epochs), cache(s.heap) {}
 
   // Batches nest: the outermost is the epoch.
   class Batch {
    public:
-    explicit Batch(TestWorker& w) : w_(w) {
+    explicit Batch(BasicTestWorker& w) : w_(w) {
       if (w_.depth_++ == 0) w_.epoch.enter();
     }
     ~Batch() {
@@ -116,7 +126,7 @@ class TestWorker {
     Batch& operator=(const Batch&) = delete;
 
    private:
-    TestWorker& w_;
+    BasicTestWorker& w_;
   };
 
   enum class Outcome { done, refused, no_room };
@@ -128,15 +138,15 @@ class TestWorker {
     const Location l = allocate(key, value);
     for (;;) {
       Location old = no_location;
-      Index::Put put;
+      typename I::Put put;
       {
-        Index::Guard guard = store.index.lock(f);
+        typename I::Guard guard = store.index.lock(f);
         Item* const found = guard.find(std::string_view(key));
         if (found != nullptr && only_absent) break;
         if (found != nullptr) old = store.heap.location_of(found);
         put = guard.put(l, live);
       }
-      if (put == Index::Put::done) {
+      if (put == I::Put::done) {
         retire(old);
         return Outcome::done;
       }
@@ -154,7 +164,7 @@ class TestWorker {
     const Batch batch(*this);
     Location old = no_location;
     {
-      Index::Guard guard = store.index.lock(store.fingerprint(key));
+      typename I::Guard guard = store.index.lock(store.fingerprint(key));
       Item* const found = guard.find(std::string_view(key));
       if (found == nullptr) return false;
       old = store.heap.location_of(found);
@@ -167,7 +177,7 @@ class TestWorker {
   // Changes the key's item in place.
   bool touch(const std::string& key, std::uint32_t expiry_s) {
     const Batch batch(*this);
-    Index::Guard guard = store.index.lock(store.fingerprint(key));
+    typename I::Guard guard = store.index.lock(store.fingerprint(key));
     if (guard.find(std::string_view(key)) == nullptr) return false;
     return guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
   }
@@ -179,9 +189,9 @@ class TestWorker {
       const Batch batch(*this);
       const Location l = allocate(key, 0);
       Location old = no_location;
-      Index::Put put;
+      typename I::Put put;
       {
-        Index::Guard guard = store.index.lock(f);
+        typename I::Guard guard = store.index.lock(f);
         std::uint64_t value = 0;
         if (const Item* const found = guard.find(std::string_view(key))) {
           old = store.heap.location_of(found);
@@ -191,7 +201,7 @@ class TestWorker {
         std::memcpy(store.heap.at(l)->value(), &value, sizeof value);
         put = guard.put(l, live);
       }
-      if (put == Index::Put::done) {
+      if (put == I::Put::done) {
         retire(old);
         return true;
       }
@@ -208,7 +218,7 @@ class TestWorker {
     if (Item::state_of(seen->state_acquire()) != ItemState::live) return std::nullopt;
     std::string key(seen->key());
     {
-      Index::Guard guard = store.index.lock(store.fingerprint(key));
+      typename I::Guard guard = store.index.lock(store.fingerprint(key));
       if (guard.find(l) == nullptr || !guard.erase()) return std::nullopt;
     }
     retire(l);
@@ -221,7 +231,7 @@ class TestWorker {
     const Fingerprint f = store.fingerprint(key);
     Location l = no_location;
     store.index.prefetcher()(f);
-    store.index.search(&f, 1, &l);
+    store.index.search_second(&f, store.index.search_first(&f, 1, &l), &l);
     const Item* item = nullptr;
     if (l != no_location) {
       const Item* const candidate = store.heap.at(l);
@@ -242,7 +252,7 @@ class TestWorker {
 
   static constexpr std::uint64_t live = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
 
-  TestStore& store;
+  BasicTestStore<I>& store;
   EpochDomain::Participant epoch;
   Heap::Cache cache;
   std::uint64_t rooms = 0, second_looks = 0;
@@ -269,5 +279,6 @@ class TestWorker {
 
   int depth_ = 0;
 };
+using TestWorker = BasicTestWorker<Index>;
 
 }  // namespace tandem

@@ -33,11 +33,11 @@ void DeviceSearch::search(Batch& batch, std::uint32_t begin) noexcept {
   constexpr auto again = std::chrono::microseconds(50);
   const std::uint32_t count = std::min(batch.size() - begin, queries_max);
   end();
-  while (context_.shared.index.place() == Index::Place::device) {
+  while (context_.shared.placement.can_search()) {
     if (flight_.has_devices() && search_once(batch, begin, count)) return;
     end();
     if (!flight_.has_devices() || schedulers_.is_stuck()) {
-      context_.shared.index.leave_device();
+      context_.shared.placement.leave();
     } else {
       std::this_thread::sleep_for(again);  // the launch was refused
     }

@@ -89,7 +89,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
       timer.skip();
       continue;
     }
-    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.index.on_device() && !batch.searched_at(i)) {
+    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.placement.wants_search() && !batch.searched_at(i)) {
       const std::uint64_t from = cycles_now();
       context_.remote->search(batch, i);
       context_.waited_ticks += cycles_now() - from;
@@ -98,7 +98,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
   }
   if (TD_UNLIKELY(context_.remote != nullptr)) {
     context_.remote->end();
-    context_.shared.index.settle_changes(context_.cache);
+    context_.shared.placement.settle_changes(context_.cache);
   }
   // Asking costs a sum over counters: not for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= stores_per_growth_check)) {
@@ -227,7 +227,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
 
 // What a device had found may have been let go of for a slot, or since.
 bool Executor::is_ready(const Batch& batch, std::uint32_t begin) const noexcept {
-  return TD_LIKELY(!context_.shared.index.on_device()) || batch.searched_at(begin);
+  return !context_.shared.placement.wants_search() || batch.searched_at(begin);
 }
 
 // The slots that MM prepared are at hand for the next attempt, and what MM refused is not asked for again: waiting for

@@ -63,7 +63,14 @@ class ExecutorTest : public testing::Test {
         epochs_(8),
         heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
         index_({.cells_initial = cells, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
-        shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
+        placement_(index_, heap_),
+        shared_{.heap = heap_,
+                .index = index_,
+                .placement = placement_,
+                .epochs = epochs_,
+                .clock = clock_,
+                .policy = policy,
+                .hash_seed = 7},
         context_(shared_),
         executor_(context_) {
     clock_.freeze_for_test(1000);
@@ -115,6 +122,7 @@ class ExecutorTest : public testing::Test {
   Clock clock_;
   Heap heap_;
   Index index_;
+  IndexPlacement placement_;
   Shared shared_;
   Context context_;
   Executor executor_;

@@ -81,8 +81,9 @@ std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t
   const ReplicaLaunch launch = replica.drain();
   if (!launch.ready()) return std::nullopt;
   Stream& stream = replica.stream();
-  const bool queued = stream.launch(search_table, SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(),
-                                                                      count)) == DeviceStatus::ok;
+  const bool queued =
+      stream.launch(Index::device_search,
+                    SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(), count)) == DeviceStatus::ok;
   // Also when it was not: what is queued must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
   return queued && status == DeviceStatus::ok ? ns_since(begun) : endless;

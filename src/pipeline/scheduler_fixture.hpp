@@ -74,7 +74,14 @@ struct SchedulerRig {
                .log = &log,
                .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)},
               budget, epochs, heap),
-        shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7},
+        placement(index, heap),
+        shared{.heap = heap,
+               .index = index,
+               .placement = placement,
+               .epochs = epochs,
+               .clock = clock,
+               .policy = {},
+               .hash_seed = 7},
         context(shared),
         parts(make_parts(devices, options, replicas)),
         replica(parts.front()->replica),
@@ -181,6 +188,7 @@ struct SchedulerRig {
   Clock clock;
   Heap heap;
   Index index;
+  IndexPlacement placement;
   Shared shared;
   Context context;
   std::vector<std::unique_ptr<Part>> parts;

@@ -33,7 +33,14 @@ struct Fixture {
   Clock clock;
   Heap heap{{}, budget, epochs};
   Index index{{.cells_initial = items / 3 * 4, .hash_seed = 7}, budget, epochs, heap};
-  Shared shared{.heap = heap, .index = index, .epochs = epochs, .clock = clock, .policy = {}, .hash_seed = 7};
+  IndexPlacement placement{index, heap};
+  Shared shared{.heap = heap,
+                .index = index,
+                .placement = placement,
+                .epochs = epochs,
+                .clock = clock,
+                .policy = {},
+                .hash_seed = 7};
   Context context{shared};
   Executor executor{context};
   NoReplies writer;

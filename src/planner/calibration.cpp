@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
-#include "index/cuckoo/table_kernels.hpp"
+#include "index/index.hpp"
 #include "pipeline/waiting.hpp"
 
 namespace tandem {
@@ -78,7 +78,8 @@ class Rig {
     }
     const Steady::time_point begun = Steady::now();
     const double ns = timed(
-        begun, stream_->launch(search_table, SearchArguments::of(view(), fingerprints_.at(), locations_.at(), count)),
+        begun,
+        stream_->launch(Index::device_search, SearchArguments::of(view(), fingerprints_.at(), locations_.at(), count)),
         "a search failed");
     for (std::uint32_t i = 0; i < count; ++i) {
       if (!is_answer(wanted_[i], locations_[i]))
@@ -114,8 +115,8 @@ class Rig {
 
   double launch_changes(std::uint32_t count) {
     const Steady::time_point begun = Steady::now();
-    const double ns =
-        timed(begun, stream_->launch(change_table, {view(), changes_.at(), done_.at(), count}), "a change failed");
+    const double ns = timed(begun, stream_->launch(Index::device_change, {view(), changes_.at(), done_.at(), count}),
+                            "a change failed");
     if (std::find(done_.data(), done_.data() + count, 0) != done_.data() + count)
       throw std::runtime_error("the table has no room for its keys at this load: measure with less");
     return ns;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "index/index.hpp"
 #include "pipeline/schedulers.hpp"
+#include "placement/index_placement.hpp"
 #include "plan/placement.hpp"
 #include "preset/preset.hpp"
 
@@ -14,8 +14,8 @@ namespace tandem {
 
 // As things are: an index on devices comes back to the host when one is lost. schedulers: of the devices; nullptr:
 // there are none.
-inline Placement placement_of(const Schedulers* schedulers, const Index& index) noexcept {
-  if (index.on_device()) return Placement::on_device;
+inline Placement placement_of(const Schedulers* schedulers, const IndexPlacement& placement) noexcept {
+  if (placement.wants_search()) return Placement::on_device;
   if (schedulers == nullptr) return Placement::host;
   return schedulers->image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored;
 }
@@ -23,20 +23,20 @@ inline Placement placement_of(const Schedulers* schedulers, const Index& index) 
 // A constant plan for each preset, and the schedulers' measured threshold between them; or one plan for all batches.
 class Planner {
  public:
-  // schedulers: of the devices; nullptr: there are none. They and the index outlive the planner.
-  Planner(Preset preset, const Schedulers* schedulers, const Index& index) noexcept
+  // schedulers: of the devices; nullptr: there are none. They and the placement outlive the planner.
+  Planner(Preset preset, const Schedulers* schedulers, const IndexPlacement& placement) noexcept
       : schedulers_(row_of(preset).offload == Offload::never ? nullptr : schedulers),
-        index_(index),
+        placement_(placement),
         offload_(row_of(preset).offload),
         index_on_device_(row_of(preset).index_on_device()) {}
   // Throws std::invalid_argument: it is not feasible with the placement as it is.
-  Planner(const Plan& plan, const Schedulers* schedulers, const Index& index)
+  Planner(const Plan& plan, const Schedulers* schedulers, const IndexPlacement& placement)
       : schedulers_(plan.uses(Processor::device) ? schedulers : nullptr),
-        index_(index),
+        placement_(placement),
         offload_(Offload::always),
-        index_on_device_(index.on_device()),
+        index_on_device_(placement.wants_search()),
         given_(plan) {
-    require_feasible(placement_of(schedulers, index), plan);
+    require_feasible(placement_of(schedulers, placement), plan);
   }
 
   bool uses_device() const noexcept { return schedulers_ != nullptr; }
@@ -45,16 +45,16 @@ class Planner {
   // For a batch of so many queries.
   const Plan& plan_for(std::uint32_t queries) const noexcept {
     if (schedulers_ == nullptr || queries == 0) return plan_cpu;
-    if (index_.on_device()) return plan_index;
+    if (placement_.wants_search()) return plan_index;
     if (index_on_device_ || !schedulers_->serves()) return plan_cpu;
     if (given_) return *given_;
     if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) return plan_cpu;
-    return feasible_plans(placement_of(schedulers_, index_)).front();
+    return feasible_plans(placement_of(schedulers_, placement_)).front();
   }
 
  private:
   const Schedulers* schedulers_;
-  const Index& index_;
+  const IndexPlacement& placement_;
   Offload offload_;
   bool index_on_device_;  // at the start; it comes back to the host for good when a device is lost
   std::optional<Plan> given_;

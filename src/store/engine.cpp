@@ -73,9 +73,11 @@ EngineOptions with_seed(EngineOptions o) {
 Engine::Engine(const EngineOptions& options)
     : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(epochs_for(options_)) {
   open_heap_and_index();
+  placement_.emplace(*index_, *heap_);
   shared_ = std::unique_ptr<Shared>(
       new Shared{.heap = *heap_,
                  .index = *index_,
+                 .placement = *placement_,
                  .epochs = epochs_,
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
@@ -105,6 +107,7 @@ Engine::~Engine() {
   save_in_order();
   shared_.reset();
   index_.reset();
+  placement_.reset();
   heap_.reset();
   if (file_) file_->close_in_order();
 }
@@ -208,12 +211,12 @@ void Engine::save_clock() noexcept {
 
 Engine::ContextPtr Engine::make_context() {
   auto context = std::make_unique<Context>(*shared_);
-  if (schedulers_ && index_->on_device()) {
+  if (schedulers_ && placement_->wants_search()) {
     try {
       context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
     } catch (const DeviceError& e) {
       if (e.status() != DeviceStatus::lost) throw;
-      index_->leave_device();  // what its scheduler is about to do
+      placement_->leave();  // what its scheduler is about to do
     }
   }
   if (file_) context->redo = file_->take_redo();
@@ -355,7 +358,7 @@ bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
   // The index does not get smaller, and items need the other half.
   const std::uint64_t bytes_min = std::max<std::uint64_t>(
       {4 * page_bytes, 2 * options_.item_bytes_max,
-       static_cast<std::uint64_t>(static_cast<double>(index_->bytes_kept()) / index_share_max)});
+       static_cast<std::uint64_t>(static_cast<double>(index_->table_bytes() + placement_->bytes()) / index_share_max)});
   if (bytes < bytes_min || bytes > heap_->reserved_bytes()) return false;
   if (!options_.evict && bytes < budget_.used_bytes()) return false;
   budget_.set_limit(bytes);
@@ -433,7 +436,7 @@ void Engine::maintain() {
     drop_unwritten();
   }
   apply_due_flush();
-  if (index_->place() == Index::Place::leaving) bring_index_back();
+  if (placement_->is_closed()) bring_index_back();
   shrink();
   if (index_->wants_growth()) grow_index();
   apply_reassign();

@@ -128,8 +128,8 @@ class Engine {
   const Schedulers* schedulers() const noexcept { return schedulers_ ? &*schedulers_ : nullptr; }
   // Which plans are feasible now: a lost device leaves `host`.
   Placement placement() const noexcept {
-    const bool came_back = options_.index_on_device && !index_->on_device();
-    return placement_of(came_back ? nullptr : schedulers(), *index_);
+    const bool came_back = options_.index_on_device && !placement_->wants_search();
+    return placement_of(came_back ? nullptr : schedulers(), *placement_);
   }
   // The scheduling cycle of all devices, from the next launch on.
   void set_cycle(std::chrono::microseconds cycle) noexcept;
@@ -196,6 +196,7 @@ class Engine {
   std::optional<Heap> heap_;
   std::optional<ReplicaLog> replica_log_;
   std::optional<Index> index_;
+  std::optional<IndexPlacement> placement_;
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
   std::optional<Schedulers> schedulers_;

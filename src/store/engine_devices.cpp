@@ -35,11 +35,11 @@ void Engine::move_index_to_devices() {
     overlays.push_back(std::make_unique<Overlay>(records, options_.contexts_max + 4, budget_));
     cells += on->table->cells();
   }
-  index_->enter_device(std::move(overlays), cells);
+  placement_->move_to_devices(std::move(overlays), cells);
   try {
     for (std::uint32_t shard = 0; shard < on_devices_.size(); ++shard) on_devices_[shard]->schedule(*this, shard);
   } catch (...) {
-    index_->leave_device();
+    placement_->leave();
     throw;
   }
 }
@@ -78,30 +78,28 @@ std::vector<DeviceStats> Engine::device_stats() {
     if (on->table == nullptr) continue;
     s.has_index = true;
     s.cells = on->table->cells();
-    s.resident = index_->overlay(on->table->shard().number).stats().resident;
+    s.resident = placement_->overlay(on->table->shard().number)->stats().resident;
   }
   return all;
 }
 
-// Slots of dead items that a device's index still names (Index::Place::device) are in nobody's use, as retired ones.
+// Slots of dead items that a device's index still names (IndexPlacement) are in nobody's use, as retired ones.
 void Engine::leave_out_displaced(EngineStats& stats) const {
-  for (std::uint32_t i = 0; i < index_->overlay_count(); ++i) {
-    index_->overlay(i).for_each_displaced([&](Location l) {
-      const SizeClass c = heap_->class_of(l);
-      if (c != huge_class && c >= stats.classes.size()) return;  // its page has left the class since
-      std::uint64_t& used = c == huge_class ? stats.huge_items : stats.classes[c].slots_used;
-      if (used == 0) return;  // retired since it was counted
-      --used;
-      stats.item_bytes -= std::min(stats.item_bytes, heap_->capacity_bytes(l));
-    });
-  }
+  placement_->for_each_unretired([&](Location l) {
+    const SizeClass c = heap_->class_of(l);
+    if (c != huge_class && c >= stats.classes.size()) return;  // its page has left the class since
+    std::uint64_t& used = c == huge_class ? stats.huge_items : stats.classes[c].slots_used;
+    if (used == 0) return;  // retired since it was counted
+    --used;
+    stats.item_bytes -= std::min(stats.item_bytes, heap_->capacity_bytes(l));
+  });
 }
 
 // After a device was lost. Everybody waits for it.
 void Engine::bring_index_back() {
   constexpr unsigned threads_max = 16;
   const auto start = std::chrono::steady_clock::now();
-  index_->rebuild(maintenance_context_->cache, std::clamp(std::thread::hardware_concurrency(), 1u, threads_max));
+  placement_->bring_back(maintenance_context_->cache, std::clamp(std::thread::hardware_concurrency(), 1u, threads_max));
   index_rebuild_ms_.store(
       static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count()),

@@ -49,7 +49,7 @@ struct StoreOnDevice {
     o.scheduler.deadline = deadline;
     return o;
   }
-  bool is_on_device() { return engine.shared().index.on_device(); }
+  bool is_on_device() { return engine.shared().placement.wants_search(); }
 
   std::vector<std::shared_ptr<SimDevice>> devices;
   Engine engine;
@@ -143,7 +143,7 @@ TEST(IndexOnDevice, AnswersAsAMap) {
     std::mt19937_64 random(devices);
     act_as_a_map(caller, map, random, 300 * effort, "k");
     EXPECT_EQ(store.engine.stats().items, map.size());
-    ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+    ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
     // Also what the overlay has let go of.
     act_as_a_map(caller, map, random, 100 * effort, "k");
     std::uint64_t changes = 0;
@@ -222,7 +222,7 @@ TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
       ASSERT_TRUE(caller.set(a, "a" + n));
       // As long as the one is with the device the other stays here.
       if (round % 2 == 0) {
-        ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+        ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
       }
       ASSERT_TRUE(caller.set(b, "b" + n));
       ASSERT_EQ(caller.get(a), "a" + n);
@@ -294,7 +294,7 @@ TEST(IndexOnDevice, AHugeItemThatGrowsIsNotEvictedForItself) {
   Caller caller(store.engine);
   std::string value(700'000, 'v');
   ASSERT_TRUE(caller.set("key", value));
-  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
   store.engine.set_cycle(1ms);  // the device hears of changes every 40 ms
   for (int i = 0; i < 100; ++i, value += 'x')
     ASSERT_EQ(caller.run(Opcode::store, "key", "x", StoreMode::append), Status::stored) << i;
@@ -308,7 +308,7 @@ TEST(IndexOnDevice, AHugeItemThatGrowsWaitsForOthersBatches) {
   Caller caller(store.engine);
   std::string value(700'000, 'v');
   ASSERT_TRUE(caller.set("key", value));
-  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
   store.engine.set_cycle(1ms);
   std::jthread other([context = store.engine.make_context()](const std::stop_token& end) {
     while (!end.stop_requested()) {
@@ -344,7 +344,7 @@ TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
   StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 1'000'000);
   Caller caller(store.engine);
   ASSERT_TRUE(caller.set("first", "v"));
-  ASSERT_TRUE(soon([&] { return !store.engine.shared().index.has_unretired(); }));
+  ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
   store.engine.set_cycle(1ms);  // from now on changes wait
   std::uint64_t used = 0;
   for (const std::size_t bytes : {1000u, 400'000u}) {  // the larger in pages of its own
@@ -359,7 +359,7 @@ TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
     EXPECT_EQ(store.engine.stats().huge_items, one.huge_items);
     used = one.item_bytes;
   }
-  EXPECT_TRUE(store.engine.shared().index.has_unretired());
+  EXPECT_TRUE(store.engine.shared().placement.has_unretired());
 }
 
 TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {

@@ -20,8 +20,8 @@ struct Engine::OnDevice {
   OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
     const EngineOptions& o = engine.options_;
     if (o.index_on_device) {
-      auto own =
-          std::make_unique<DeviceTable>(on, *engine.index_, engine.epochs_, *engine.heap_, table_options(o, shard));
+      auto own = std::make_unique<DeviceTable>(on, *engine.index_, *engine.placement_, engine.epochs_, *engine.heap_,
+                                               table_options(o, shard));
       own->load(o.scheduler.deadline * 60);
       table = own.get();
       side = std::move(own);
@@ -49,7 +49,7 @@ struct Engine::OnDevice {
   static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
-    if (engine.options_.index_on_device) options.wakeup = engine.index_->overlay(shard).wakeup();
+    if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
     return options;
   }
 

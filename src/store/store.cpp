@@ -195,8 +195,8 @@ struct Store::Core {
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
                 .device_values = {.bytes = o.gpu_value_bytes}}),
-        planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().index)
-                               : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().index)) {}
+        planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
+                               : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}
 
   Engine engine;
   const Planner planner;                        // of the sessions whose devices have memory for them

@@ -10,12 +10,12 @@ void Context::wait_for_index() noexcept {
   do {
     epoch.exit();
     let_go();
-    while (shared.index.place() == Index::Place::leaving) {
+    while (shared.placement.is_closed()) {
       shared.maintenance.notify();
       std::this_thread::sleep_for(look_again);
     }
     epoch.enter();
-  } while (shared.index.place() == Index::Place::leaving);
+  } while (shared.placement.is_closed());
 }
 
 }  // namespace tandem

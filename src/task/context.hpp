@@ -14,6 +14,7 @@
 #include "index/index.hpp"
 #include "observe/counters.hpp"
 #include "observe/task_counters.hpp"
+#include "placement/index_placement.hpp"
 #include "query/batch.hpp"
 #include "task/observer.hpp"
 
@@ -29,6 +30,7 @@ struct StorePolicy {
 struct Shared {
   Heap& heap;
   Index& index;
+  IndexPlacement& placement;
   EpochDomain& epochs;
   Clock& clock;
   StorePolicy policy;
@@ -144,7 +146,7 @@ struct Context {
   // Begins an epoch in which the index may be used.
   TD_INLINE void enter() noexcept {
     epoch.enter();
-    if (TD_UNLIKELY(shared.index.place() == Index::Place::leaving)) wait_for_index();
+    if (TD_UNLIKELY(shared.placement.is_closed())) wait_for_index();
   }
   // An epoch again, when the index is there again.
   TD_NOINLINE void wait_for_index() noexcept;

@@ -71,7 +71,7 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched_at(i) && !context.shared.index.on_device()) {
+  if (candidate == nullptr && batch.searched_at(i) && context.shared.placement.has_final_misses()) {
     if (final_miss(context.shared.index, f, batch.found.launch, batch.found.whole)) return;
     context.counters.device_rechecks.add();
   }

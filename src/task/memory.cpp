@@ -116,7 +116,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
   const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
   for (std::size_t i = 0; i < victims.size(); ++i) {
     if (f[i].signature == 0) continue;
-    if (TD_UNLIKELY(!shared.index.takes_changes(f[i]))) break;  // the device is behind
+    if (TD_UNLIKELY(!shared.placement.can_change(f[i]))) break;  // the device is behind
     Index::Guard guard = shared.index.lock(f[i]);
     const Item* const item = guard.find(victims[i]);
     if (item == nullptr) continue;
@@ -133,9 +133,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     if (word::Fetched::get(state) == 0)
       (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
   }
-  if (shared.index.on_device()) return count;  // it retires them
-  const Heap::Cache::Lock lock(context.cache);
-  for (std::size_t i = 0; i < count; ++i) shared.heap.retire(context.cache, unlinked[i]);
+  shared.placement.retire(context.cache, {unlinked, count});
   return count;
 }
 
@@ -205,7 +203,7 @@ void admit(Context& context, StripState& state) noexcept {
 }
 
 std::size_t reclaim(Context& context) noexcept {
-  context.shared.index.settle_changes(context.cache, Overlay::Settle::all);
+  context.shared.placement.settle_changes(context.cache, Overlay::Settle::all);
   const Heap::Cache::Lock lock(context.cache);
   return context.shared.heap.reclaim_all(context.cache);
 }
@@ -245,11 +243,11 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
   return false;
 }
 
-// The devices' tables are full, or behind: some item goes, whichever.
-void make_room_on_device(Context& context) noexcept {
+// Where the tables are devices', and these are full or behind: some item goes, whichever.
+void make_room_elsewhere(Context& context) noexcept {
   Shared& shared = context.shared;
-  shared.index.settle_changes(context.cache, Overlay::Settle::all);
-  if (!shared.index.is_device_full() || !shared.policy.evict) return;
+  shared.placement.settle_changes(context.cache, Overlay::Settle::all);
+  if (!shared.placement.is_full() || !shared.policy.evict) return;
   for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
     if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
   }
@@ -318,11 +316,9 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
 }
 
 bool has_unretired_huge(const Shared& shared) noexcept {
-  if (!shared.index.has_unretired()) return false;
+  if (!shared.placement.has_unretired()) return false;
   bool found = false;
-  for (std::uint32_t i = 0; i < shared.index.overlay_count() && !found; ++i) {
-    shared.index.overlay(i).for_each_displaced([&](Location l) { found |= shared.heap.class_of(l) == huge_class; });
-  }
+  shared.placement.for_each_unretired([&](Location l) { found |= shared.heap.class_of(l) == huge_class; });
   return found;
 }
 
@@ -402,7 +398,8 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const SizeClass c = shared.heap.size_class(item_bytes);
   Location l = allocate_once(context, c, item_bytes);
   if (TD_LIKELY(l != no_location)) return l;
-  if (c == huge_class && shared.index.on_device() && (shared.heap.retired_bytes() != 0 || has_unretired_huge(shared))) {
+  if (c == huge_class && shared.placement.retires_displaced() &&
+      (shared.heap.retired_bytes() != 0 || has_unretired_huge(shared))) {
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
@@ -432,7 +429,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     if (!wait) return no_location;
     context.let_go();
     if (evicted + reclaimed != 0) stamp = shared.epochs.retire_stamp();
-    if (evicted + reclaimed != 0 || shared.index.has_unretired() ||
+    if (evicted + reclaimed != 0 || shared.placement.has_unretired() ||
         (shared.heap.retired_bytes() != 0 && !shared.epochs.is_safe(stamp))) {
       yield_processor();  // somebody's batch still sees what was retired
       continue;
@@ -510,12 +507,10 @@ bool make_index_room(Context& context, Fingerprint f) noexcept {
   const auto start = std::chrono::steady_clock::now();
   do {
     context.enter();
-    const bool on_device = shared.index.on_device();
-    const bool room = on_device ? shared.index.takes_changes(f) && !shared.index.is_device_full()
-                                : shared.index.make_room(f) || (shared.growth_refused.load(std::memory_order_relaxed) &&
-                                                                evict_candidate(context, f));
+    const bool room = shared.index.make_room(f) ||
+                      (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
     context.epoch.exit();
-    if (!room && on_device) make_room_on_device(context);
+    if (!room) make_room_elsewhere(context);
     if (room) return true;
     shared.maintenance.notify();
     yield_processor();

@@ -39,7 +39,8 @@ struct Operation {
   }
   void displace(const Item* old) const noexcept {
     // While a device has the index, that retires it.
-    if (old != nullptr && !index().on_device()) strip.displaced[strip.displaced_count++] = heap().location_of(old);
+    if (old != nullptr && !context.shared.placement.retires_displaced())
+      strip.displaced[strip.displaced_count++] = heap().location_of(old);
   }
 };
 

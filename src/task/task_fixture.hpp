@@ -24,7 +24,14 @@ class TaskTest : public testing::Test {
         epochs_(8),
         heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
         index_({.cells_initial = 1 << 12, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
-        shared_{.heap = heap_, .index = index_, .epochs = epochs_, .clock = clock_, .policy = policy, .hash_seed = 7},
+        placement_(index_, heap_),
+        shared_{.heap = heap_,
+                .index = index_,
+                .placement = placement_,
+                .epochs = epochs_,
+                .clock = clock_,
+                .policy = policy,
+                .hash_seed = 7},
         context_(shared_) {
     clock_.freeze_for_test(now_s);
     shared_.growth_refused = true;  // maintenance does not run: a full index evicts
@@ -104,6 +111,7 @@ class TaskTest : public testing::Test {
   Clock clock_;
   Heap heap_;
   Index index_;
+  IndexPlacement placement_;
   Shared shared_;
   Context context_;
   Batch batch_{64};

@@ -313,7 +313,8 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
     canary_host_writes = !batch.searched_at(i);
 #endif
     const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
-    if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.index().takes_changes(op.f))) return Settled::needs_room;
+    if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.context.shared.placement.can_change(op.f)))
+      return Settled::needs_room;
     const Settled settled = run(op);
     if (TD_UNLIKELY(settled == Settled::changed)) continue;
     if (TD_LIKELY(settled != Settled::flushed)) return settled;
@@ -339,7 +340,7 @@ void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
 void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
   Shared& shared = context.shared;
   Location garbage = no_location;
-  if (TD_UNLIKELY(!shared.index.takes_changes(f))) return;
+  if (TD_UNLIKELY(!shared.placement.can_change(f))) return;
   {
     Index::Guard guard = shared.index.lock(f);
     Item* const item = guard.find(key, seen);
@@ -348,9 +349,7 @@ void remove_garbage(Context& context, Fingerprint f, std::string_view key, Locat
     if (!guard.erase()) return;
     garbage = shared.heap.location_of(item);
   }
-  if (shared.index.on_device()) return;  // it retires it
-  const Heap::Cache::Lock lock(context.cache);
-  shared.heap.retire(context.cache, garbage);
+  shared.placement.retire(context.cache, {&garbage, 1});
 }
 
 }  // namespace tandem::task

@@ -8,6 +8,8 @@
 namespace tandem {
 
 bool Index::make_room(Fingerprint f) noexcept {
+  if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
+    return table->takes_changes(f) && table->has_room_for_key();
   const Phase& p = phase();
   if (p.read != p.target && target_full_.load(std::memory_order_relaxed)) {
     if (target_is_full(p)) {

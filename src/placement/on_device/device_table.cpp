@@ -27,10 +27,11 @@ DeviceArray<Bucket> make_buckets(Device& device, std::uint64_t cells) {
 
 }  // namespace
 
-DeviceTable::DeviceTable(Device& device, Index& index, EpochDomain& epochs, Heap& heap,
+DeviceTable::DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
                          const DeviceTableOptions& options)
     : device_(device),
       index_(index),
+      placement_(placement),
       epochs_(epochs),
       heap_(heap),
       options_(options),
@@ -85,12 +86,12 @@ void DeviceTable::give_up() noexcept {
   state_.store(ReplicaState::lost, std::memory_order_relaxed);
   in_flight_ = 0;
   device_.abandon();
-  index_.leave_device();
+  placement_.leave();
 }
 
 ReplicaState DeviceTable::step(std::uint64_t) noexcept {
   if (state_.load(std::memory_order_relaxed) != ReplicaState::current) return state_.load(std::memory_order_relaxed);
-  if (device_.lost() || index_.place() != Index::Place::device) {
+  if (device_.lost() || !placement_.can_search()) {
     give_up();
   } else {
     land_changes();
@@ -129,7 +130,7 @@ DeviceStatus DeviceTable::poll(const ReplicaLaunch&) noexcept {
 }
 
 DeviceStatus DeviceTable::send_changes(std::uint32_t count) noexcept {
-  const DeviceStatus status = stream_->launch(change_table, {view(), changes_.at(), done_there_.at(), count});
+  const DeviceStatus status = stream_->launch(Index::device_change, {view(), changes_.at(), done_there_.at(), count});
   return status == DeviceStatus::ok ? stream_->copy_to_host(done_.data(), done_there_.bytes_at(), count) : status;
 }
 
@@ -176,7 +177,7 @@ void DeviceTable::age() noexcept {
   if (now - last_look_ < look_every) return;
   last_look_ = now;
   overlay().settle(heap_, cache_, index_.stripes(), Overlay::Settle::idle);
-  index_.watch_device_load();
+  placement_.watch_load();
   const Heap::Cache::Lock lock(cache_);
   heap_.reclaim_all(cache_);
 }
@@ -189,7 +190,7 @@ ReplicaStats DeviceTable::stats() noexcept {
   s.failures = refused_.load(std::memory_order_relaxed);
   s.device_bytes = buckets_.bytes();
   s.pinned_bytes = changes_.bytes() + done_.bytes();
-  if (index_.overlay_count() != 0) {
+  if (placement_.overlay(shard_.number) != nullptr) {
     const OverlayStats o = overlay().stats();
     s.records = o.changes;
     s.lag = o.changes - std::min(o.taken, o.changes);

@@ -1,14 +1,14 @@
 // The index's table, or one shard of it, in a device's memory and nowhere else (placement `device`; Mega-KV 3.2, 4).
-// Searches are launched by the scheduler; what writers change waits in an overlay on the host (index/overlay.hpp), and
-// goes to the device in groups, at most one every `cycles` scheduling cycles (periodic delayed scheduling,
-// Mega-KV 5.1).
+// Searches are launched by the scheduler; what writers change waits in an overlay on the host
+// (placement/on_device/overlay.hpp), and goes to the device in groups, at most one every `cycles` scheduling cycles
+// (periodic delayed scheduling, Mega-KV 5.1).
 //
 // Departures from the paper: a SET is answered when the host has it, not when its Insert is done, since every reader
 // looks into the overlay for what the device did not have; and a key that another one's fingerprint keeps out of the
 // table stays in the overlay, instead of displacing the other (4.2).
 //
 // What a device's own table holds cannot be told any more when one of its changes has failed: then the device counts as
-// lost, and the host makes the index again (Index::rebuild).
+// lost, and the host makes the index again (IndexPlacement::bring_back).
 //
 // Thread safety: as DeviceSide.
 #pragma once
@@ -23,6 +23,7 @@
 #include "heap/cache.hpp"
 #include "index/index.hpp"
 #include "placement/device_side.hpp"
+#include "placement/index_placement.hpp"
 
 namespace tandem {
 
@@ -38,7 +39,8 @@ struct DeviceTableOptions {
 class DeviceTable final : public DeviceSide {
  public:
   // All of them outlive it. Throws DeviceError, std::bad_alloc.
-  DeviceTable(Device& device, Index& index, EpochDomain& epochs, Heap& heap, const DeviceTableOptions& options);
+  DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
+              const DeviceTableOptions& options);
   ~DeviceTable() override;
 
   std::uint64_t cells() const noexcept { return buckets_.count() * bucket_cells; }
@@ -67,7 +69,7 @@ class DeviceTable final : public DeviceSide {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
-  Overlay& overlay() const noexcept { return index_.overlay(shard_.number); }
+  Overlay& overlay() const noexcept { return *placement_.overlay(shard_.number); }
   DeviceStatus send_changes(std::uint32_t count) noexcept;
   void launch_changes() noexcept;
   void land_changes() noexcept;
@@ -77,6 +79,7 @@ class DeviceTable final : public DeviceSide {
 
   Device& device_;
   Index& index_;
+  IndexPlacement& placement_;
   EpochDomain& epochs_;
   Heap& heap_;
   const DeviceTableOptions options_;

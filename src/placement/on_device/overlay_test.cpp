@@ -1,6 +1,6 @@
 // What the scheduler and those who wait for it ask of an overlay; that a store over one is right:
 // store/index_on_device_test.cpp.
-#include "index/overlay.hpp"
+#include "placement/on_device/overlay.hpp"
 
 #include <gtest/gtest.h>
 

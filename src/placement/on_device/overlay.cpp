@@ -1,4 +1,4 @@
-#include "index/overlay.hpp"
+#include "placement/on_device/overlay.hpp"
 
 #include <algorithm>
 #include <array>

@@ -41,6 +41,7 @@
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
 #include "index/cuckoo/cell.hpp"
+#include "index/elsewhere.hpp"
 #include "index/stripes.hpp"
 
 namespace tandem {
@@ -55,12 +56,12 @@ struct OverlayStats {
 
 class Overlay {
  public:
-  using RecordId = std::uint32_t;
+  using RecordId = Elsewhere::RecordId;
   struct Taken {
     std::uint32_t lane;
     std::uint64_t place;
   };
-  static constexpr RecordId none = UINT32_MAX;
+  static constexpr RecordId none = Elsewhere::no_record;
   static constexpr std::uint32_t lane_count = 64;
   // Records of a lane that are looked at before its lock is given back.
   static constexpr std::uint32_t settle_records = 64;
@@ -84,11 +85,7 @@ class Overlay {
   TD_INLINE void prefetch(Fingerprint f) const noexcept { prefetch_write(&chain(f.signature)); }
 
   // What stands under the stripe of `f`. REQUIRES of all up to erase(): the caller holds it.
-  struct Found {
-    RecordId record = none;  // of the key's live item, or of the location
-    Location location = no_location;
-    bool clash = false;  // another key's record has the signature
-  };
+  using Found = Elsewhere::Found;
   Found find_locked(Fingerprint f, std::string_view key, const Heap& heap) const noexcept;
   RecordId find_locked(Fingerprint f, Location l) const noexcept;
   // The item at `to` is the key's, and the one at `from` no more (no_location: there was none), whose record, if any,

@@ -1,0 +1,194 @@
+// An index of the simplest kind that does what index_kind.hpp says, an ordered scan included: a sorted map under one
+// lock, with room for so many keys until it grows. For tests: what holds for it and for the cuckoo table is the
+// contract, not the table.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/hash.hpp"
+#include "index/index.hpp"
+#include "index/index_kind.hpp"
+
+namespace tandem {
+
+class PlainIndex {
+  struct Less {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const noexcept { return a < b; }  // as memcmp
+  };
+
+ public:
+  enum class Put : std::uint8_t { done, needs_room, changed };
+  struct Prefetcher {
+    void operator()(Fingerprint) const noexcept {}
+  };
+
+  PlainIndex(const IndexOptions& options, MemoryBudget&, EpochDomain&, Heap& heap) : options_(options), heap_(heap) {
+    if (options_.fingerprint == nullptr)
+      options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
+    cells_ = options.cells_initial;
+  }
+
+  Prefetcher prefetcher() const noexcept { return {}; }
+  void prefetch_stripe(Fingerprint) const noexcept {}
+  void prefetch_guard(Fingerprint) const noexcept {}
+
+  std::uint32_t search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto found = candidates_.find(bits(f[i]));
+      location[i] = found == candidates_.end() ? no_location : found->second;
+    }
+    return 0;
+  }
+  void search_second(const Fingerprint*, std::uint32_t, Location*) const noexcept {}
+  Item* find(Fingerprint, std::string_view key, ItemVersion& seen, Location = no_location) const noexcept {
+    const std::lock_guard lock(mutex_);
+    const auto found = keys_.find(key);
+    return found != keys_.end() && is_live_item_of(heap_.at(found->second), key, seen) ? heap_.at(found->second)
+                                                                                       : nullptr;
+  }
+
+  class Guard {
+   public:
+    Item* find(std::string_view key, Location = no_location) noexcept {
+      const auto found = index_.keys_.find(key);
+      const bool there = found != index_.keys_.end() && is_live_item_of(index_.heap_.at(found->second), key, version_);
+      if (there) version_ = settled_version(index_.heap_.at(found->second));
+      return item_ = there ? index_.heap_.at(found->second) : nullptr;
+    }
+    Item* find(Location l) noexcept {
+      version_ = settled_version(index_.heap_.at(l));
+      return item_ = version_.is_live() ? index_.heap_.at(l) : nullptr;
+    }
+    const ItemVersion& version() const noexcept { return version_; }
+    [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept {
+      if (item_ == nullptr && index_.keys_.size() >= index_.cells_) return Put::needs_room;
+      if (item_ != nullptr && !lock_item(item_, version_)) return Put::changed;
+      Item* const item = index_.heap_.at(now);
+      item->state_word.store(live_state, std::memory_order_release);
+      if (item_ != nullptr) kill();
+      index_.keys_.insert_or_assign(std::string(item->key()), now);
+      index_.candidates_.insert_or_assign(bits(f_), now);
+      item_ = item;
+      return Put::done;
+    }
+    [[nodiscard]] bool erase() noexcept {
+      if (!lock_item(item_, version_)) return false;
+      kill();
+      index_.keys_.erase(index_.keys_.find(item_->key()));
+      const auto found = index_.candidates_.find(bits(f_));
+      if (found->second == index_.heap_.location_of(item_)) index_.candidates_.erase(found);
+      item_ = nullptr;
+      return true;
+    }
+    [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t state) noexcept {
+      if (!lock_item(item_, version_)) return false;
+      version_.state = (version_.state & ~mask) | state;
+      unlock_item(item_, version_.state);
+      return true;
+    }
+
+   private:
+    friend class PlainIndex;
+    Guard(PlainIndex& index, Fingerprint f) noexcept : index_(index), f_(f), lock_(index.mutex_) {}
+    // Of the locked item.
+    void kill() noexcept {
+      unlock_item(item_, word::State::put(version_.state, static_cast<std::uint64_t>(ItemState::dead)));
+    }
+
+    PlainIndex& index_;
+    const Fingerprint f_;
+    const std::lock_guard<std::mutex> lock_;
+    Item* item_ = nullptr;
+    ItemVersion version_{};
+  };
+  [[nodiscard]] Guard lock(Fingerprint f) noexcept { return Guard(*this, f); }
+
+  bool make_room(Fingerprint) noexcept {
+    const std::lock_guard lock(mutex_);
+    room_failed_ = keys_.size() >= cells_;
+    return !room_failed_;
+  }
+  std::uint32_t candidates(Fingerprint, Location out[16]) const noexcept {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t n = 0;
+    for (auto at = keys_.begin(); at != keys_.end() && n < 16; ++at) out[n++] = at->second;
+    return n;
+  }
+
+  bool wants_growth() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return room_failed_ || static_cast<double>(keys_.size()) > options_.load_grow * static_cast<double>(cells_);
+  }
+  bool grow(EpochDomain::Participant&) {
+    const std::lock_guard lock(mutex_);
+    cells_ *= 2;
+    room_failed_ = false;
+    return true;
+  }
+  bool growing() const noexcept { return false; }
+  void rebuild(Heap::Cache&, unsigned) noexcept {
+    const std::lock_guard lock(mutex_);
+    keys_.clear();
+    candidates_.clear();
+    for (PageId page = 1; page < heap_.page_end(); ++page) {
+      heap_.for_each_live(page, [this](Location l) {
+        const std::string_view key = heap_.at(l)->key();
+        keys_.insert_or_assign(std::string(key), l);
+        candidates_.insert_or_assign(bits(options_.fingerprint(key, options_.hash_seed)), l);
+      });
+    }
+    cells_ = std::max<std::uint64_t>(cells_, keys_.size());
+  }
+
+  template <class F>
+  void for_each_location(F f) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, l] : keys_) f(l);
+  }
+  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits) const noexcept {
+    const std::lock_guard lock(mutex_);
+    ScanResult result;
+    auto at = range.after_begin ? keys_.upper_bound(range.begin) : keys_.lower_bound(range.begin);
+    const auto is_over = [&] { return at == keys_.end() || (!range.end.empty() && !Less()(at->first, range.end)); };
+    for (; !is_over() && result.count < hits.size(); ++at) {
+      Item* const item = heap_.at(at->second);
+      hits[result.count++] = {item, settled_version(item)};
+    }
+    result.done = is_over();
+    return result;
+  }
+
+  std::uint64_t item_count() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return keys_.size();
+  }
+  std::uint64_t cell_count() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return cells_;
+  }
+  std::uint64_t table_bytes() const noexcept { return 0; }
+  std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
+
+ private:
+  static std::uint64_t bits(Fingerprint f) noexcept { return std::uint64_t{f.signature} << 32 | f.hash; }
+
+  IndexOptions options_;
+  Heap& heap_;
+  mutable std::mutex mutex_;  // the only stripe
+  std::map<std::string, Location, Less> keys_;
+  std::unordered_map<std::uint64_t, Location> candidates_;
+  std::uint64_t cells_ = 0;
+  bool room_failed_ = false;
+};
+
+static_assert(IndexKind<PlainIndex> && OrderedScan<PlainIndex> && !DeviceSearches<PlainIndex>);
+
+}  // namespace tandem
