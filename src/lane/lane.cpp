@@ -247,7 +247,9 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
-bool Lane::may_run() const noexcept { return !context_.shared.index.on_device() && context_.observer == nullptr; }
+bool Lane::may_run() const noexcept {
+  return !context_.shared.placement.wants_search() && context_.observer == nullptr;
+}
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
                       std::vector<std::string_view>* keys) {
@@ -276,7 +278,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
     ~Exit() { epoch.exit(); }
   };
   std::size_t done = 0;
-  if (const Exit exit{context_.epoch}; TD_LIKELY(!context_.shared.index.on_device())) {
+  if (const Exit exit{context_.epoch}; TD_LIKELY(!context_.shared.placement.wants_search())) {
     s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
     s.view = context_.shared.index.searched().view;
     if (TD_UNLIKELY(sampled || time_parse)) {

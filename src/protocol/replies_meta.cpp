@@ -49,9 +49,10 @@ TD_INLINE Tokens flags_of(const Query& q) noexcept { return {q.wire + q.wire_fla
 // The expiry while the flags are walked: T and N change it for the flags behind them.
 class Expiry {
  public:
-  Expiry(const Query& q, const Result& r, const Clock& clock) noexcept
+  // state: of the version that is told of.
+  Expiry(const Query& q, const Result& r, std::uint64_t state, const Clock& clock) noexcept
       : query_(q), clock_(clock), created_((r.outcome & outcome::created) != 0) {
-    at_s_ = created_ ? Clock::never : Item::expiry_of(r.state);
+    at_s_ = created_ ? Clock::never : Item::expiry_of(state);
   }
   std::uint32_t at_s() const noexcept { return at_s_; }
   void touch() noexcept {
@@ -95,7 +96,7 @@ char* write_hit_flags(char* p, const Query& q, const Result& r, const ReplyConte
                       const ItemVersion& seen) noexcept {
   const Item& item = *r.item;
   const bool created = (r.outcome & outcome::created) != 0;
-  Expiry expiry(q, r, context.clock);
+  Expiry expiry(q, r, seen.state, context.clock);
   Tokens flags = flags_of(q);
   std::string_view flag;
   bool has_key = false;
@@ -259,7 +260,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
       return;
   }
   bool with_value = false;
-  Expiry expiry(q, r, context.clock);
+  Expiry expiry(q, r, r.state, context.clock);
   // The flags first: whether the value is wanted stands among them, and before them in the reply.
   char flags_text[line_bytes_max];
   char* l = flags_text;

@@ -1,5 +1,6 @@
 // What the tasks work on: the store's shared parts, and what one worker owns.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "base/wakeup.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
+#include "heap/item_rewrite.hpp"
 #include "heap/memory_file.hpp"
 #include "heap/redo.hpp"
 #include "index/index.hpp"
@@ -120,6 +122,12 @@ class RemoteSearch {
 };
 
 // One worker's own: a server worker thread, or a thread that uses the embedded store. One thread at a time.
+// A small item's bytes. A set may rewrite the item itself before the reply is written.
+struct alignas(granule_bytes) ItemCopy {
+  static constexpr std::uint64_t value_bytes_max = rewritten_value_bytes_max;
+  char bytes[Item::total_bytes(1, key_bytes_max, value_bytes_max)];
+};
+
 struct Context {
   explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
   Context(const Context&) = delete;
@@ -135,8 +143,10 @@ struct Context {
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
   Observer* observer = nullptr;          // no watch; set by the context's thread
   RedoRecord* redo = nullptr;            // in the memory file; nullptr: there is no file, or no record was left
-  std::uint64_t waited_ticks = 0;        // for searches of devices
-  std::uint64_t evicted_bytes = 0;       // since the maintenance thread was last asked to look at the classes
+  // Of a strip's queries, by their place in it: items as they were when the query changed them, for its reply.
+  std::array<ItemCopy, strip_queries_max> copies;
+  std::uint64_t waited_ticks = 0;   // for searches of devices
+  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
 
   // Before this thread waits for epochs to end.
   void let_go() const noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <new>
 
 #include "base/spin_wait.hpp"
 #include "task/key_compare.hpp"
@@ -240,6 +241,18 @@ void count_touching_get(const Operation& op, bool hit) noexcept {
   (hit ? c.get_hits : c.get_misses).add();
 }
 
+// The item at the version that the guard found, which the change that follows requires: so that the reply shows what
+// was changed, and not what a later set has made of it.
+const Item* copy_of(const Operation& op, const Found& at) noexcept {
+  if (op.r.value_bytes > ItemCopy::value_bytes_max) return at.good;  // not rewritten
+  char* const to = op.context.copies[op.strip.at(op.i)].bytes;
+  auto* const copy = new (to) Item;
+  copy->state_word.store(at.seen.state, std::memory_order_relaxed);
+  copy->set_fixed(at.seen.fixed);
+  racing_copy(to + sizeof(Item), at.good->bytes() + sizeof(Item), op.r.value_offset - sizeof(Item) + op.r.value_bytes);
+  return copy;
+}
+
 Settled get_and_change(const Operation& op) noexcept {
   const Query& q = op.q;
   Index::Guard guard = op.index().lock(op.f);
@@ -266,6 +279,7 @@ Settled get_and_change(const Operation& op) noexcept {
     return op.finish(Status::hit);
   }
   answer_hit(op, at);
+  op.r.item = copy_of(op, at);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
   if (word::Win::get(at.seen.state) == 0) {
     // Which expiry R looks at depends on where it stands in the line: before T or after.

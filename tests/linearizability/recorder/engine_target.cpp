@@ -236,15 +236,18 @@ class EngineClient final : public Client, private ResponseWriter {
           continue;
         }
         pause_.sometimes();
+        std::uint32_t expiry_s = Clock::never;
         copied_.resize(r.value_bytes);
         copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept {
           o.cas = seen.cas();
+          expiry_s = Item::expiry_of(seen.state);
           racing_copy(copied_.data(), r.item->bytes() + r.value_offset, r.value_bytes);
         });
         o.read = value_of(copied_);
         if (o.kind == Kind::get) {
-          // Not left_s: beside a set in place, the expiry and the value that are seen may be of two sets.
           o.read_flags = r.item->client_flags();
+          o.left_s = expiry_s == Clock::never ? Operation::never_expires
+                                              : std::int64_t{expiry_s} - engine_.shared().clock.now_s();
         }
       }
     }
