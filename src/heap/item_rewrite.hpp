@@ -95,13 +95,16 @@ TD_INLINE void unlock_item(Item* item, std::uint64_t state) noexcept {
 
 // Calls copy(ItemVersion) until what it copied was whole, the third time under the item's lock. It may be called
 // several times and has to begin anew each time. `found_state`: the state word with which the item was found; it gives
-// the high part of a dead item's CAS id, which the heap has used for something else by now.
+// the expiry of a dead item whose own has become a link: one that is stale and won, which is never rewritten, or whose
+// slot waits in a chain (retiring without memory marks it so).
 template <class Copy>
 TD_NOINLINE void copy_slowly(const Item* item, std::uint64_t found_state, Copy copy) noexcept {
   for (int failures = 0;;) {
     ItemVersion seen = settled_version(item);
     if (!seen.is_live()) {
-      seen.state = found_state;
+      // A dead item keeps the words of its last version, unless the heap has put a link in place of its expiry.
+      constexpr std::uint64_t linked = word::Stale::mask | word::Win::mask;
+      if ((seen.state & linked) == linked) seen.state = word::ExpiryS::put(seen.state, Item::expiry_of(found_state));
       return copy(seen);
     }
     if (failures < 2) {

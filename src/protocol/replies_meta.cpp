@@ -96,7 +96,8 @@ char* write_hit_flags(char* p, const Query& q, const Result& r, const ReplyConte
                       const ItemVersion& seen) noexcept {
   const Item& item = *r.item;
   const bool created = (r.outcome & outcome::created) != 0;
-  Expiry expiry(q, r, seen.state, context.clock);
+  // A long value is not rewritten in place: its item is told of as it was found.
+  Expiry expiry(q, r, r.value_bytes > rewritten_value_bytes_max ? r.state : seen.state, context.clock);
   Tokens flags = flags_of(q);
   std::string_view flag;
   bool has_key = false;

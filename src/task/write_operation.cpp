@@ -217,11 +217,40 @@ void answer_hit(const Operation& op, const Found& at) noexcept {
   op.r.outcome = outcome::of_state(at.seen.state);
 }
 
+// The item as the guard found it, in the place of the strip's query j. Whole if the item is at that version afterwards.
+const Item* copy_of(const Operation& op, const Found& at, std::uint32_t j) noexcept {
+  char* const to = op.context.copies[op.strip.at(j)].bytes;
+  auto* const copy = new (to) Item;
+  copy->state_word.store(at.seen.state, std::memory_order_relaxed);
+  copy->set_fixed(at.seen.fixed);
+  const std::uint64_t bytes = at.good->value_offset() + op.heap().value_bytes(at.good);
+  racing_copy(to + sizeof(Item), at.good->bytes() + sizeof(Item), bytes - sizeof(Item));
+  return copy;
+}
+
+// Replies are written when the strip is done. Earlier hits on the item are to show it as it was before this change, and
+// this one's own what it has changed, whatever other sets make of the item meanwhile. False: it has changed already.
+bool keep_for_replies(const Operation& op, const Found& at) noexcept {
+  if (op.heap().value_bytes(at.good) > ItemCopy::value_bytes_max) return true;  // not rewritten in place
+  if (op.q.opcode == Opcode::get) op.r.item = copy_of(op, at, op.i);
+  if (op.strip.has_hits) {
+    for (std::uint32_t j = op.strip.strip.begin; j < op.i; ++j) {
+      Result& r = op.batch.result(j);
+      if (r.item != at.good || r.status != Status::hit || op.batch.query(j).opcode != Opcode::get) continue;
+      const Item* const copy = copy_of(op, at, j);
+      if (TD_UNLIKELY(!is_still(at.good, at.seen))) return false;
+      r.item = copy;
+    }
+  }
+  return is_still(at.good, at.seen);
+}
+
 Settled touch(const Operation& op) noexcept {
   Index::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().cmd_touch, op.count().touch_misses);
   answer_hit(op, at);
+  if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
   if (!guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, op.q.expiry_s))) return Settled::changed;
   op.count().cmd_touch.add();
   op.count().touch_hits.add();
@@ -239,18 +268,6 @@ void count_touching_get(const Operation& op, bool hit) noexcept {
   }
   c.cmd_get.add();
   (hit ? c.get_hits : c.get_misses).add();
-}
-
-// The item at the version that the guard found, which the change that follows requires: so that the reply shows what
-// was changed, and not what a later set has made of it.
-const Item* copy_of(const Operation& op, const Found& at) noexcept {
-  if (op.r.value_bytes > ItemCopy::value_bytes_max) return at.good;  // not rewritten
-  char* const to = op.context.copies[op.strip.at(op.i)].bytes;
-  auto* const copy = new (to) Item;
-  copy->state_word.store(at.seen.state, std::memory_order_relaxed);
-  copy->set_fixed(at.seen.fixed);
-  racing_copy(to + sizeof(Item), at.good->bytes() + sizeof(Item), op.r.value_offset - sizeof(Item) + op.r.value_bytes);
-  return copy;
 }
 
 Settled get_and_change(const Operation& op) noexcept {
@@ -279,7 +296,7 @@ Settled get_and_change(const Operation& op) noexcept {
     return op.finish(Status::hit);
   }
   answer_hit(op, at);
-  op.r.item = copy_of(op, at);
+  if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
   if (word::Win::get(at.seen.state) == 0) {
     // Which expiry R looks at depends on where it stands in the line: before T or after.

@@ -42,7 +42,7 @@ CROSS, EMULATOR = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarc
 @pytest.mark.skipif(not (CROSS and EMULATOR), reason="needs g++-aarch64-linux-gnu and qemu-user-static")
 def test_neon_lanes_answer_like_scalar_ones(tmp_path: Path) -> None:
     program = tmp_path / "lanes_check"
-    sources = [ROOT / "src/index" / f"{name}.cpp" for name in ("cuckoo", "cuckoo_scalar", "cuckoo_neon")]
+    sources = [ROOT / "src/index/cuckoo" / f"{name}.cpp" for name in ("cuckoo", "cuckoo_scalar", "cuckoo_neon")]
     command = [
         CROSS,
         *FLAGS,

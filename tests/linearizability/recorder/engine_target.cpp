@@ -240,7 +240,8 @@ class EngineClient final : public Client, private ResponseWriter {
         copied_.resize(r.value_bytes);
         copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept {
           o.cas = seen.cas();
-          expiry_s = Item::expiry_of(seen.state);
+          // A long value is never rewritten in place: its item is told of as it was found.
+          expiry_s = Item::expiry_of(r.value_bytes > rewritten_value_bytes_max ? r.state : seen.state);
           racing_copy(copied_.data(), r.item->bytes() + r.value_offset, r.value_bytes);
         });
         o.read = value_of(copied_);
