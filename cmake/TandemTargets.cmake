@@ -150,6 +150,9 @@ function(tandem_layer line)
 
   if(TANDEM_CUDA)
     tandem_cuda(${name} ${layer})
+    if(name STREQUAL "device")  # whoever defines a kernel gives it its CUDA entry
+      target_compile_definitions(${layer} PUBLIC TANDEM_CUDA=1)
+    endif()
   endif()
 
   if(name STREQUAL "cli" AND EXISTS ${PROJECT_SOURCE_DIR}/${dir}/main.cpp)

@@ -155,7 +155,8 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
     if (TD_LIKELY(!segment.stopped)) {
       filling.segment = s.parsing << info::segment_shift;
       if (filling.count == 0) {
-        filling.first = filling.segment | (segment.binary ? kind::binary_get : s.usual_kind) << info::kind_shift;
+        filling.first = filling.segment | static_cast<std::uint32_t>(segment.binary ? kind::binary_get : s.usual_kind)
+                                              << info::kind_shift;
       }
       segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
       if (filling.full()) break;
@@ -174,7 +175,9 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
   const std::uint32_t differ = filling.differ >> info::kind_shift;
   strip.is_uniform = differ == 0 && filling.full() && !strip.has_long_key &&
                      (s.usual_kind & (kind::continues | kind::begins_many)) == 0;
-  if (s.keys != nullptr) s.keys->push_back(strip.key_of(filling.count - 1));
+  if (TD_UNLIKELY(s.keys != nullptr)) {
+    for (std::uint32_t i = 0; i < filling.count; ++i) s.keys->push_back(strip.key_of(i));
+  }
 }
 
 // --- IN
@@ -470,8 +473,9 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
 
 template <bool Timed>
 inline void run(State& s) {
-  const auto lap = [&s](Task task) {
-    if constexpr (Timed) s.laps->lap(task);
+  Laps* const laps = Timed ? s.laps : nullptr;
+  const auto lap = [laps](Task task) {
+    if (laps != nullptr) laps->lap(task);
   };
   for (Strip& strip : s.ring) strip.count = 0;
   static_assert(State::ring_strips > lead);

@@ -71,7 +71,7 @@ class Lane {
   // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or
   // more: returns how many segments are done with, so that the next one is to be offered again from its `rest` on,
   // when the output has been sent. `time_parse`: PP is timed and counted, too (the other tasks are in a sample of the
-  // runs, as batches are). keys: nullptr, or receives one key of each strip; they lie in the input.
+  // runs, as batches are). keys: nullptr, or receives the keys asked for; they lie in the input.
   // REQUIRES: may_run(), no epoch of the context's. Throws std::bad_alloc as Output does; the epoch has ended then, and
   // nothing of the segments is to be used again.
   std::size_t run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse = false,

@@ -141,13 +141,18 @@ void Recorder::stored(const Query& q, const Result& r, Command command, int fd) 
   e.status = stored_of(r.status);
   e.command = command;
   e.fd = fd;
-  const bool is_made = r.item != nullptr && (r.status == Status::stored || r.status == Status::number);
+  // A number's result has the new CAS id in the item's place; its item has no client flags.
+  const bool is_number = r.status == Status::number;
+  const bool is_made = is_number || (r.status == Status::stored && r.item != nullptr);
   std::uint32_t expiry_s = q.expiry_s;
   if (is_made) {
-    e.size_class = class_number(r.item);
+    e.size_class =
+        is_number
+            ? net::class_number(shared_.heap, shared_.heap.size_class(Item::total_bytes(0, q.key_bytes, r.value_bytes)))
+            : class_number(r.item);
     e.value_bytes = r.value_bytes;
     if (q.concatenates()) expiry_s = Clock::never;  // memcached looks at the piece that is added
-    if (r.status == Status::number) expiry_s = q.vivify_expiry_s;
+    if (is_number) expiry_s = q.vivify_expiry_s;
   } else if (e.status != too_large && e.status != no_memory) {
     e.value_bytes = q.value_bytes;
     const SizeClass c = shared_.heap.size_class(Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes));

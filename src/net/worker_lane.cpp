@@ -129,12 +129,13 @@ void Worker::record_lane() noexcept {
     in_.oldest_receipt = UINT64_MAX;
   }
   if (TD_LIKELY(lane_keys_.empty())) return;
-  // One key of each strip; of those a few.
-  const std::size_t step = std::max<std::size_t>(1, lane_keys_.size() / (4 + lane_keys_.size() / 4));
+  // A few of the keys, as evenly as a strip's are drawn.
+  constexpr std::size_t keys_per_draw = std::size_t{4} * strip_queries_max;
+  const std::size_t step = std::max<std::size_t>(1, lane_keys_.size() / (4 + lane_keys_.size() / keys_per_draw));
   const std::size_t first = step == 1 ? 0 : sampler_.draw() % step;
   hot_keys_->record(state_.engine.shared().clock.now_s(), [&](HotKeyCounter& counter) {
     for (std::size_t i = first; i < lane_keys_.size(); i += step)
-      counter.offer(lane_keys_[i], static_cast<std::uint32_t>(step * strip_queries_max));
+      counter.offer(lane_keys_[i], static_cast<std::uint32_t>(step));
   });
   lane_keys_.clear();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "device/cuda/cuda_device.hpp"
 #include "index/cuckoo/table_kernels_rig.hpp"
 
 namespace tandem {
@@ -17,6 +18,14 @@ class TableKernels : public DeviceContract {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, TableKernels, testing::ValuesIn(device_kinds()),
                          [](const testing::TestParamInfo<DeviceKind>& kind) { return kind.param.name; });
+
+// Also where there is no GPU: a program built for them that has no entries would find out beside one.
+TEST(TableKernelEntries, AreThereWhereTheProgramIsBuiltForGpus) {
+  const bool built_for_gpus = cuda_device_count().reason != "built without CUDA";
+  EXPECT_EQ(search_table.cuda != nullptr, built_for_gpus);
+  EXPECT_EQ(insert_into_table.cuda != nullptr, built_for_gpus);
+  EXPECT_EQ(change_table.cuda != nullptr, built_for_gpus);
+}
 
 TEST_P(TableKernels, SearchAnswersAsTheHostDoes) {
   for (const std::uint32_t buckets : {2u, 64u, contract_effort * 2048}) {
