@@ -8,6 +8,11 @@
 namespace tandem::lane::TD_LANES_NAMESPACE {
 
 using K = TD_KERNEL;
+#if TD_ADDRESS_SANITIZER
+using ItemKernel = ScalarKernel;  // a vector reads what the item leaves of its slot, which is poisoned
+#else
+using ItemKernel = K;
+#endif
 
 // --- PP
 
@@ -243,8 +248,8 @@ TD_INLINE bool is_fresh(const State& s, std::uint64_t state) noexcept {
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   const Location l = strip.location[i];
   hit.item = reinterpret_cast<const Item*>(s.items + std::uint64_t{l} * granule_bytes);
-  return TD_LIKELY(l != no_location &&
-                   K::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state, hit.fixed)) &&
+  return TD_LIKELY(l != no_location && ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]),
+                                                            hit.state, hit.fixed)) &&
          TD_LIKELY(is_fresh(s, hit.state) && !is_flushed({hit.state, hit.fixed}, s.flush_cas));
 }
 
