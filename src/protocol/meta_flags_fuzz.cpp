@@ -18,7 +18,7 @@ namespace {
 
 using namespace tandem;
 
-constexpr std::string_view commands = "gsda";
+constexpr std::string_view command_letters = "gsda";
 
 struct World {
   MemoryBudget budget{std::uint64_t{8} << 20};
@@ -133,8 +133,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static World world;
   world.clock.freeze_for_test(1000);
   if (size < 4) return 0;
-  const std::uint8_t command = data[0] % commands.size(), status = data[1] % 12, outcome = data[2], shape = data[3];
-  const std::string line = std::string("m") + commands[command] + " Zm9v " + (command == 1 ? "3 " : "") +
+  const std::uint8_t command = data[0] % command_letters.size(), status = data[1] % 12, outcome = data[2],
+                     shape = data[3];
+  const std::string line = std::string("m") + command_letters[command] + " Zm9v " + (command == 1 ? "3 " : "") +
                            std::string(reinterpret_cast<const char*>(data) + 4, size - 4) + "\r\n" +
                            (command == 1 ? "abc\r\n" : "");
   const std::unique_ptr<char[]> exact(new char[line.size()]);
@@ -158,7 +159,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   item->set_fixed(word::BinaryKey::put(item->fixed(), shape >> 1 & 1));
   std::memcpy(item->bytes() + item->key_offset(), q.key, q.key_bytes);
   Result& r = batch.result(0);
-  r = {item,
+  r = {{item},
        std::uint64_t{shape} << 30,
        shape,
        shape,
