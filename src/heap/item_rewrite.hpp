@@ -3,9 +3,8 @@
 //
 //   writer    lock: live -> filling, by a compare-and-swap; the mark `fetched` tells it from an item that is not
 //             published. Fixed word with the new id, value, then the new state word with release.
-//   reader    fixed word, then state word (ItemVersion); copies; both again, in the other order (is_still()). Accepted
-//   if
-//             the item was live, and the id is the same. What fails twice is copied under the lock.
+//   reader    fixed word, then state word (ItemVersion); copies; both again, in the other order (is_still()). It
+//             accepts if the item was live and the id is the same. What fails twice is copied under the lock.
 //
 // Key, client flags, lengths and slot stay. Only values of up to rewritten_value_bytes_max bytes are ever rewritten, so
 // longer ones are read without any of this. The lock is a leaf: its holder waits for nothing. An item that is locked

@@ -61,6 +61,8 @@ bool is_there(T* fetched) {
 // would fail.
 void load_algorithms() {
   ERR_clear_error();
+  // Fetching from a library that had no memory to start would follow a null pointer.
+  if (OPENSSL_init_ssl(0, nullptr) != 1) throw TlsError("Error starting TLS: OpenSSL has not started");
   const bool all = is_there<EVP_MD_free>(EVP_MD_fetch(nullptr, "SHA256", nullptr)) &&
                    is_there<EVP_CIPHER_free>(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)) &&
                    is_there<EVP_RAND_free>(EVP_RAND_fetch(nullptr, "CTR-DRBG", nullptr)) &&
