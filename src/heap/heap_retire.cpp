@@ -104,7 +104,7 @@ std::uint64_t Heap::safe_stamp(Cache& cache, std::uint64_t stamp) noexcept {
   if (stamp >= cache.safe_seen_) {
     cache.safe_seen_ = epochs_.safe_stamp();
 #if defined(TANDEM_CANARY)
-    if (canary_bites("early_reuse")) ++cache.safe_seen_;
+    if (canary_bites("early_reuse")) cache.safe_seen_ = stamp + 1;
 #endif
   }
   return cache.safe_seen_;

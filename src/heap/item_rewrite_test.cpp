@@ -84,16 +84,22 @@ TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheFixedWordTells) {
   EXPECT_TRUE(is_rewriting(r.item()->state_acquire()));
 }
 
-TEST(ItemRewrite, ADeadItemIsCopiedAsItIsWithTheStateItWasFoundWith) {
+TEST(ItemRewrite, ADeadItemIsCopiedOnceWithItsLastWords) {
   Rewritten r;
-  const std::uint64_t found = word::CasHigh::put(live, 5);
-  r.item()->state_word.store(static_cast<std::uint64_t>(ItemState::dead) | std::uint64_t{77} << 32);
-  int calls = 0;
-  copy_slowly(r.item(), found, [&](const ItemVersion& seen) {
-    ++calls;
-    EXPECT_EQ(seen.state, found);
-  });
-  EXPECT_EQ(calls, 1);
+  const std::uint64_t found = word::ExpiryS::put(live, 5);
+  const auto dead = word::ExpiryS::put(static_cast<std::uint64_t>(ItemState::dead) | word::CasHigh::put(0, 3), 77);
+  const std::uint64_t marks = word::Stale::mask | word::Win::mask;
+  // Where a link has taken the place of the expiry, that of the word it was found with.
+  for (const auto& [state, expiry] : {std::pair{dead, 77u}, std::pair{dead | marks, 5u}}) {
+    r.item()->state_word.store(state);
+    int calls = 0;
+    copy_slowly(r.item(), found, [&](const ItemVersion& seen) {
+      ++calls;
+      EXPECT_EQ(Item::expiry_of(seen.state), expiry);
+      EXPECT_EQ(word::CasHigh::get(seen.state), 3u);
+    });
+    EXPECT_EQ(calls, 1);
+  }
 }
 
 TEST(ItemRewrite, TheThirdCopyIsMadeUnderTheLock) {

@@ -161,7 +161,7 @@ def test_each_mapping_while_serving_may_fail(count: int, small_index: Callable[[
         injected += failed
         n += count if n < 6 * MULTIPLE else 5
     print(f"{injected} mappings failed, {count} at a time, in {servers} servers")
-    assert servers > 3
+    assert injected >= 6
 
 
 @pytest.mark.timeout(600)

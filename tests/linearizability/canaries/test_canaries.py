@@ -24,7 +24,7 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # docs/reliability-tests.md); for the third cells that have to make room for others.
 CANARIES = {
     "embedded-skip_dirty_log": ("--plan mirrored --ballast-percent 60", None),
-    "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 1000", None),
+    "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 6000", None),
     "embedded-drop_displacement": ("--plan cpu --item-expected 1048576 --ballast-percent 40", None),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
