@@ -9,7 +9,9 @@
 #include "protocol/reply.hpp"
 #include "protocol/reply_writer.hpp"
 #include "protocol/scan.hpp"
+#include "protocol/tokens.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 namespace tandem {
 namespace lane {
@@ -203,6 +205,42 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
     state.segments[later].rest = state.segments[later].begin;
 }
 
+const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
+                           std::uint8_t& kind) noexcept {
+  using protocol::number::read_plain;
+  std::uint32_t exptime = 0;
+  if (*p != ' ') return nullptr;
+  for (std::uint32_t* to : {&set.client_flags, &exptime}) {
+    p = read_plain(p + 1, end, *to);
+    if (p == nullptr || *p != ' ') return nullptr;
+  }
+  p = read_plain(p + 1, end, set.value_bytes);
+  if (p == nullptr) return nullptr;
+  if (*p == ' ') {
+    if (end - p < 10 || !protocol::starts_with(p, " noreply\r\n")) return nullptr;
+    kind |= kind::no_reply;
+    p += 8;
+  }
+  if (end - p < 2 || protocol::load<std::uint16_t>(p) != protocol::load<std::uint16_t>("\r\n")) return nullptr;
+  set.expiry_s = exptime == 0 ? Clock::never : state.context.shared.clock.expiry_s(exptime);
+  return p;
+}
+
+const char* read_meta_set_words(const State& state, const char* p, const char* end, SetPart& set) noexcept {
+  using protocol::number::read_plain;
+  p = read_plain(p + 1, end, set.value_bytes);
+  if (p == nullptr) return nullptr;
+  if (*p == ' ') {
+    std::uint32_t exptime = 0;
+    if (end - p < 5 || p[1] != 'T') return nullptr;
+    p = read_plain(p + 2, end, exptime);
+    if (p == nullptr) return nullptr;
+    set.expiry_s = state.context.shared.clock.expiry_s(exptime);
+  }
+  if (end - p < 2 || protocol::load<std::uint16_t>(p) != protocol::load<std::uint16_t>("\r\n")) return nullptr;
+  return p;
+}
+
 bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept {
   for (;;) {
     if (end - key < 3) return false;
@@ -214,21 +252,22 @@ bool are_plain_keys(const char* key, const char* end, const char* begin) noexcep
   }
 }
 
-void Laps::end(std::uint64_t queries, bool tasks) noexcept {
-  const auto record = [&](Task task) {
+void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
+  const auto record = [&](Task task, std::uint64_t on) {
     const auto t = static_cast<std::size_t>(task);
     counters_.cycles[t].add(spent_[t]);
-    counters_.queries[t].add(queries);
-    counters_.record(task, spent_[t], queries);
+    counters_.queries[t].add(on);
+    counters_.record(task, spent_[t], on);
   };
   // PP is counted by whoever asked for it, along with RV and SD.
   if (parse_)
     counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
   if (!tasks) return;
   counters_.batches_sampled.add();
-  // Reads have nothing to do in MM, and RD is part of WR.
-  for (const Task task : {Task::memory, Task::search, Task::key_compare, Task::read_value, Task::write_response})
-    record(task);
+  // Sets take their slots in Insert, and RD is part of WR.
+  for (const Task task : {Task::memory, Task::search, Task::read_value, Task::write_response}) record(task, queries);
+  record(Task::key_compare, queries - sets);
+  record(Task::insert, sets);
 }
 
 }  // namespace lane
@@ -270,15 +309,20 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
   s.answering = lane::State::none;
-  s.hits = 0;
+  s.hits = s.sets = 0;
+  // To S3-FIFO a set in place is a new item.
+  s.sets_in_place = task::may_store_in_place(context_) && context_.shared.heap.probation() == nullptr;
   for (LaneSegment& segment : segments) segment.rest = segment.begin;
   context_.enter();
   struct Exit {
-    EpochDomain::Participant& epoch;
-    ~Exit() { epoch.exit(); }
+    lane::State& state;
+    ~Exit() {
+      if (state.displaced != no_location) lane::retire_displaced(state);
+      state.context.epoch.exit();
+    }
   };
   std::size_t done = 0;
-  if (const Exit exit{context_.epoch}; TD_LIKELY(!context_.shared.placement.wants_search())) {
+  if (const Exit exit{s}; TD_LIKELY(!context_.shared.placement.wants_search())) {
     s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
     s.view = context_.shared.index.searched().view;
     if (TD_UNLIKELY(sampled || time_parse)) {
@@ -294,11 +338,23 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   for (const LaneSegment& segment : segments) queries += segment.queries;
   tasks.batches.add();
   tasks.queries_total.add(queries);
-  context_.counters.cmd_get.add(queries);
+  const std::uint64_t gets = queries - s.sets;
+  context_.counters.cmd_get.add(gets);
   context_.counters.get_hits.add(s.hits);
-  context_.counters.get_misses.add(queries - s.hits);
-  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, sampled);
+  context_.counters.get_misses.add(gets - s.hits);
+  if (s.sets != 0) count_sets(s.sets);
+  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
   return done;
+}
+
+// As the executor does: who stores nothing but in the lane has the index grow, too.
+void Lane::count_sets(std::uint64_t sets) noexcept {
+  StoreCounters& counters = context_.counters;
+  counters.cmd_set.add(sets);
+  counters.total_items.add(sets);
+  if (TD_LIKELY(counters.total_items.get() - stored_at_check_ < task::stores_per_growth_check)) return;
+  stored_at_check_ = counters.total_items.get();
+  if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
 }
 
 }  // namespace tandem

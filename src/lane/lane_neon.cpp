@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "lane/kernel_neon.hpp"
+#include "protocol/binary.hpp"
 #include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 #define TD_LANES_NAMESPACE neon
 #define TD_KERNEL NeonKernel
