@@ -1,5 +1,6 @@
 // What a run of the lane works on. Columns of a strip are arrays of eight; a ring of strips stays in the L1 cache.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,7 @@
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
 #include "task/store_in_place.hpp"
+#include "task/timer.hpp"
 
 namespace tandem::lane {
 
@@ -121,10 +123,13 @@ struct Hit {
 class Laps {
  public:
   Laps(TaskCounters& counters, bool parse) noexcept : counters_(counters), parse_(parse) {}
-  void begin() noexcept { last_ = cycles_now(); }
+  void begin() noexcept {
+    own_ticks_ = TaskTimer::own_ticks();
+    last_ = cycles_now();
+  }
   TD_INLINE void lap(Task task) noexcept {
-    const std::uint64_t now = cycles_now();
-    spent_[static_cast<std::size_t>(task)] += now - last_;
+    const std::uint64_t now = cycles_now(), spent = now - last_;
+    spent_[static_cast<std::size_t>(task)] += spent - std::min(spent, own_ticks_);
     last_ = now;
   }
   // The counters of `queries` queries, `sets` of them sets.
@@ -133,7 +138,7 @@ class Laps {
  private:
   TaskCounters& counters_;
   bool parse_;
-  std::uint64_t last_ = 0;
+  std::uint64_t last_ = 0, own_ticks_ = 0;
   std::array<std::uint64_t, task_count> spent_{};
 };
 
