@@ -136,10 +136,10 @@ TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, con
   };
   if constexpr (Kind == kind::get) return detail::put_text_hit(p, small, ends, false, 0);
   if constexpr (Kind == kind::gets) return detail::put_text_hit(p, small, ends, true, cas());
-  if constexpr (Kind == kind::meta_get) return detail::put_meta_hit(p, small);
-  if constexpr (Kind == kind::meta_get_key)
+  if constexpr (Kind == kind::meta_read) return detail::put_meta_hit(p, small);
+  if constexpr (Kind == kind::meta_read_key)
     return detail::put_meta_key_hit(p, hit.item, small.key_bytes, small.value, small.value_bytes, has_flags);
-  if constexpr (Kind == kind::binary_get) {
+  if constexpr (Kind == kind::binary_read) {
     const auto opcode = binary::read<std::uint8_t>(strip.line[i] + binary::at::opcode);
     return detail::put_binary_hit(p, small, strip.line[i], binary::rule_of(opcode).with_key, cas());
   }
@@ -153,12 +153,12 @@ TD_INLINE char* put_any_hit(const State& s, const Strip& strip, std::uint32_t i,
       return put_hit<kind::get>(s, strip, i, hit, has_flags, ends, p);
     case kind::gets:
       return put_hit<kind::gets>(s, strip, i, hit, has_flags, ends, p);
-    case kind::meta_get:
-      return put_hit<kind::meta_get>(s, strip, i, hit, has_flags, ends, p);
-    case kind::meta_get_key:
-      return put_hit<kind::meta_get_key>(s, strip, i, hit, has_flags, ends, p);
+    case kind::meta_read:
+      return put_hit<kind::meta_read>(s, strip, i, hit, has_flags, ends, p);
+    case kind::meta_read_key:
+      return put_hit<kind::meta_read_key>(s, strip, i, hit, has_flags, ends, p);
     default:
-      return put_hit<kind::binary_get>(s, strip, i, hit, has_flags, ends, p);
+      return put_hit<kind::binary_read>(s, strip, i, hit, has_flags, ends, p);
   }
 }
 
@@ -187,13 +187,13 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
     case kind::set:
       std::memcpy(p, "STORED\r\n", 8);
       return p + ((kind & kind::no_reply) == 0 ? 8 : 0);
-    case kind::meta_set:
+    case kind::meta_store:
       std::memcpy(p, "HD\r\n", 4);
       return p + 4;
     default: {
       const char* const request = strip.line[i];
       const char opcode = request[binary::at::opcode];
-      if (static_cast<std::uint8_t>(opcode) != binary::opcode::set) return p;
+      if (binary::rule_of(static_cast<std::uint8_t>(opcode)).quiet) return p;
       std::memset(p, 0, binary::header_bytes);
       p[binary::at::magic] = static_cast<char>(binary::response_magic);
       p[binary::at::opcode] = opcode;
@@ -319,12 +319,12 @@ TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& re
   switch (strip.gets & kind::command_mask) {
     case kind::get:
       return answer_usual<kind::get>(s, strip, replies);
-    case kind::meta_get:
-      return answer_usual<kind::meta_get>(s, strip, replies);
-    case kind::meta_get_key:
-      return answer_usual<kind::meta_get_key>(s, strip, replies);
-    case kind::binary_get:
-      return answer_usual<kind::binary_get>(s, strip, replies);
+    case kind::meta_read:
+      return answer_usual<kind::meta_read>(s, strip, replies);
+    case kind::meta_read_key:
+      return answer_usual<kind::meta_read_key>(s, strip, replies);
+    case kind::binary_read:
+      return answer_usual<kind::binary_read>(s, strip, replies);
     default:
       return 0;
   }

@@ -60,7 +60,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   Context& context = state.context;
   const Location candidate = strip.location[i];
   const std::uint8_t command = strip.kind(i) & kind::command_mask;
-  const bool is_meta = command == kind::meta_get || command == kind::meta_get_key;
+  const bool is_meta = command == kind::meta_read || command == kind::meta_read_key;
   const std::string_view key = strip.key_of(i);
   Item* item = candidate != no_location ? context.shared.heap.at(candidate) : nullptr;
   ItemVersion seen;
@@ -75,7 +75,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   // What memory goes back of, what a meta get would take the token of, what is shown in base64, what is pinned.
   if (is_expired(word, state.now_s) || is_flushed(seen, state.flush_cas)) return Found::other;
   if (is_meta && (word & (word::Stale::mask | word::Win::mask)) != 0) return Found::other;
-  if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_get_key && item->binary_key())) return Found::other;
+  if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_read_key && item->binary_key())) return Found::other;
   task::mark_access(item, word, state.now_s);
   return Found::hit;
 }
@@ -89,9 +89,9 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
     case kind::gets:
       if ((strip.kind(i) & kind::last_of_line) != 0) out.append(protocol::line::end);
       return;
-    case kind::meta_get:
+    case kind::meta_read:
       return out.append("EN\r\n");
-    case kind::meta_get_key:
+    case kind::meta_read_key:
       out.append("EN k");
       out.append(key);
       return out.append("\r\n");
@@ -127,7 +127,7 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
   copy_validated(hit.item, hit.state, [&](const ItemVersion& seen) noexcept {
     const std::uint64_t cas = use_cas ? seen.cas() : 0;
     p = begin;
-    if (command == kind::binary_get) {
+    if (command == kind::binary_read) {
       const char* const request = strip.line[i];
       const bool with_key = is_with_key(request);
       std::memset(p, 0, binary::header_bytes);
@@ -157,7 +157,7 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
       if ((kind & kind::last_of_line) != 0) p = write_text(p, line::end);
     } else {
       p = write_digits(write_text(p, "VA "), bytes);
-      if (command == kind::meta_get_key) p = copy_short(write_text(p, " k"), key.data(), key.size());
+      if (command == kind::meta_read_key) p = copy_short(write_text(p, " k"), key.data(), key.size());
       p = write_line_end(copy_value(write_line_end(p), item.value(), bytes));
     }
   });
@@ -226,7 +226,7 @@ const char* read_set_words(const State& state, const char* p, const char* end, S
   return p;
 }
 
-const char* read_meta_set_words(const State& state, const char* p, const char* end, SetPart& set) noexcept {
+const char* read_meta_store_words(const State& state, const char* p, const char* end, SetPart& set) noexcept {
   using protocol::number::read_plain;
   p = read_plain(p + 1, end, set.value_bytes);
   if (p == nullptr) return nullptr;

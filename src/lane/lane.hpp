@@ -44,13 +44,13 @@ inline constexpr std::size_t lane_padding_bytes = 64;
 enum class LaneCommand : std::uint8_t {
   get,
   gets,
-  meta_get,
-  meta_get_key,
-  binary_get,
+  meta_read,
+  meta_read_key,
+  binary_read,
   // From here on they are sets.
   set,
-  meta_set,
-  binary_set
+  meta_store,
+  binary_store
 };
 inline constexpr std::size_t lane_command_count = 8;
 

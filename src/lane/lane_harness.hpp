@@ -55,7 +55,7 @@ class LaneHarness {
         .begin = copy.get(), .end = copy.get() + input.size(), .binary = begins == Parser::Begins::packet};
     lane_.run({&segment, 1}, out, out.size() + output_bytes_max);
     queries_of_lane += segment.queries;
-    for (const LaneCommand set : {LaneCommand::set, LaneCommand::meta_set, LaneCommand::binary_set})
+    for (const LaneCommand set : {LaneCommand::set, LaneCommand::meta_store, LaneCommand::binary_store})
       sets_of_lane += segment.commands[static_cast<std::size_t>(set)];
     return static_cast<std::size_t>(segment.rest - segment.begin);
   }

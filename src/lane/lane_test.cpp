@@ -296,7 +296,7 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
     EXPECT_EQ(lane.run({&segment, 1}, out, 1 << 20, timed, &keys), 1u);
     EXPECT_EQ(segment.queries, 43u);
     EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::get)], 21u);
-    EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::meta_get)], 20u);
+    EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::meta_read)], 20u);
     EXPECT_EQ(keys.size(), 43u);
     EXPECT_EQ(tasks.cycles[static_cast<std::size_t>(Task::parse)].get() > before, timed);
   }

@@ -83,20 +83,20 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
 // plain, or not whole, or another one.
 
 // "mg key v" and "mg key v K".
-TD_INLINE const char* take_meta_get(Filling& filling, Words& words, const char* p) noexcept {
+TD_INLINE const char* take_meta_read(Filling& filling, Words& words, const char* p) noexcept {
   using protocol::load;
   const char* const key = p + 3;
   const char* const key_end = words.end_of(key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 4)) return nullptr;
   if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
-    filling.put(p, key, key_bytes, kind::meta_get | kind::last_of_line);
+    filling.put(p, key, key_bytes, kind::meta_read | kind::last_of_line);
     return key_end + 4;
   }
   if (words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
       load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n"))
     return nullptr;
-  filling.put(p, key, key_bytes, kind::meta_get_key | kind::last_of_line);
+  filling.put(p, key, key_bytes, kind::meta_read_key | kind::last_of_line);
   return key_end + 6;
 }
 
@@ -147,7 +147,7 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
 }
 
 // "ms key bytes[ Texptime]\r\nvalue\r\n".
-TD_INLINE const char* take_meta_set(const State& s, Filling& filling, Words& words, const char* p) noexcept {
+TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& words, const char* p) noexcept {
   using protocol::load;
   const char* const key = p + 3;
   const char* const key_end = words.end_of(key);
@@ -156,9 +156,9 @@ TD_INLINE const char* take_meta_set(const State& s, Filling& filling, Words& wor
   SetPart set{nullptr, 0, 0, Clock::never};
   const char* at = key_end + 1;
   if (TD_UNLIKELY(!read_length(at, set.value_bytes) || load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
-    at = read_meta_set_words(s, key_end, words.end, set);
+    at = read_meta_store_words(s, key_end, words.end, set);
   if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
-  filling.put_set(p, key, key_bytes, kind::meta_set | kind::last_of_line, set);
+  filling.put_set(p, key, key_bytes, kind::meta_store | kind::last_of_line, set);
   return set.value + set.value_bytes + 2;
 }
 
@@ -201,9 +201,9 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
       next = take_set(s, filling, words, p);
     } else if (const std::uint32_t name = word & load<std::uint32_t>("\xff\xff\xff\0");
                name == load<std::uint32_t>("mg \0")) {
-      next = take_meta_get(filling, words, p);
+      next = take_meta_read(filling, words, p);
     } else if (name == load<std::uint32_t>("ms \0")) {
-      next = take_meta_set(s, filling, words, p);
+      next = take_meta_store(s, filling, words, p);
     } else if (word == load<std::uint32_t>("gets") && p[4] == ' ') {
       next = take_keys(s, filling, words, p, true);
     }
@@ -244,14 +244,14 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
       if (TD_UNLIKELY(r.extras_bytes != 0 || r.body_bytes != key_bytes || key_bytes - 1 >= key_bytes_max)) break;
       const char* const key = p + binary::header_bytes;
       if (TD_UNLIKELY(end - key < static_cast<std::ptrdiff_t>(key_bytes))) break;
-      filling.put(p, key, key_bytes, kind::binary_get | kind::last_of_line);
+      filling.put(p, key, key_bytes, kind::binary_read | kind::last_of_line);
       p = key + key_bytes;
       continue;
     }
     SetPart set;
     if (!is_plain_set_packet(s, p, end, r, set)) break;
     const char* const key = p + binary::header_bytes + binary::store_extras_bytes;
-    filling.put_set(p, key, key_bytes, kind::binary_set | kind::last_of_line, set);
+    filling.put_set(p, key, key_bytes, kind::binary_store | kind::last_of_line, set);
     p = set.value + set.value_bytes;
   }
   s.at = p;
@@ -266,7 +266,7 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
       if (filling.count == 0) {
         filling.first =
             filling.segment |
-            static_cast<std::uint32_t>(segment.binary ? kind::binary_get | kind::last_of_line : s.usual_kind)
+            static_cast<std::uint32_t>(segment.binary ? kind::binary_read | kind::last_of_line : s.usual_kind)
                 << info::kind_shift;
       }
       segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);

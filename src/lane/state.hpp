@@ -22,12 +22,12 @@ static_assert(strip_queries == 8, "a vector of 64-bit lanes");
 namespace kind {
 inline constexpr auto get = static_cast<std::uint8_t>(LaneCommand::get),
                       gets = static_cast<std::uint8_t>(LaneCommand::gets),
-                      meta_get = static_cast<std::uint8_t>(LaneCommand::meta_get),
-                      meta_get_key = static_cast<std::uint8_t>(LaneCommand::meta_get_key),
-                      binary_get = static_cast<std::uint8_t>(LaneCommand::binary_get),
+                      meta_read = static_cast<std::uint8_t>(LaneCommand::meta_read),
+                      meta_read_key = static_cast<std::uint8_t>(LaneCommand::meta_read_key),
+                      binary_read = static_cast<std::uint8_t>(LaneCommand::binary_read),
                       set = static_cast<std::uint8_t>(LaneCommand::set),
-                      meta_set = static_cast<std::uint8_t>(LaneCommand::meta_set),
-                      binary_set = static_cast<std::uint8_t>(LaneCommand::binary_set);
+                      meta_store = static_cast<std::uint8_t>(LaneCommand::meta_store),
+                      binary_store = static_cast<std::uint8_t>(LaneCommand::binary_store);
 inline constexpr std::uint8_t command_mask = 7;
 static_assert(lane_command_count == command_mask + 1);
 inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
@@ -229,7 +229,8 @@ TD_NOINLINE void leave(State& state, const Strip& strip, std::uint32_t i) noexce
 TD_NOINLINE const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
                                        std::uint8_t& kind) noexcept;
 // " bytes[ T exptime]" likewise.
-TD_NOINLINE const char* read_meta_set_words(const State& state, const char* p, const char* end, SetPart& set) noexcept;
+TD_NOINLINE const char* read_meta_store_words(const State& state, const char* p, const char* end,
+                                              SetPart& set) noexcept;
 // Whether `key key ...\r\n` from `key` on is a line's plain end.
 TD_NOINLINE bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept;
 

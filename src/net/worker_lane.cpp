@@ -57,7 +57,7 @@ void Worker::end_lane(LaneSegment& segment, LaneWait& wait, bool done) {
   pass_answered_ += segment.queries;
   for (std::size_t command = 0; command < lane_command_count; ++command)
     wait.commands[command] += segment.commands[command];
-  for (const LaneCommand meta : {LaneCommand::meta_get, LaneCommand::meta_get_key, LaneCommand::meta_set})
+  for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
     counters_.cmd_meta.add(segment.commands[static_cast<std::size_t>(meta)]);
   const std::size_t bytes = segment.output_end - segment.output_begin;
   if (bytes == 0) return;
