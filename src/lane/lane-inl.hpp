@@ -357,8 +357,9 @@ TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
 
 template <bool Timed>
 TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
-  const auto lap = [&s](Task task) {
-    if constexpr (Timed) s.laps->lap(task);
+  Laps* const laps = Timed ? s.laps : nullptr;
+  const auto lap = [laps](Task task) {
+    if (laps != nullptr) laps->lap(task);
   };
   for (; i < strip.count; ++i) {
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
