@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "bench/engine/plan.hpp"
+#include "codec/protocol.hpp"
 #include "lane/lane.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
-#include "protocol/protocol.hpp"
 #include "store/engine.hpp"
 #include "task/write_response.hpp"
 

@@ -23,6 +23,7 @@
 #include <mutex>
 #include <vector>
 
+#include "codec/protocol.hpp"
 #include "lane/lane.hpp"
 #include "net/connection.hpp"
 #include "net/counters.hpp"
@@ -33,7 +34,6 @@
 #include "observe/latency.hpp"
 #include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tandem::net {
 

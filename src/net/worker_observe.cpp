@@ -1,8 +1,8 @@
 // What a worker notes of its own work: latencies of commands, and the keys asked for (docs/monitoring.md).
 #include <algorithm>
 
+#include "codec/command.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
 
 namespace tandem::net {
 namespace {

@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "codec/command.hpp"
+#include "codec/udp.hpp"
 #include "net/log.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
-#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {

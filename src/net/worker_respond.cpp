@@ -6,11 +6,11 @@
 #include <new>
 
 #include "base/process_meter.hpp"
+#include "codec/command.hpp"
+#include "codec/reply.hpp"
+#include "codec/udp.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
-#include "protocol/reply.hpp"
-#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {
@@ -97,7 +97,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
       if (entry.connection != nullptr) {
         begin_stream(*entry.connection, request, output_);
       } else {
-        output_.append(protocol::line::error);  // no answer goes on over UDP
+        output_.append(codec::line::error);  // no answer goes on over UDP
       }
     }
     mark_output(entry);
