@@ -5,6 +5,7 @@
 
 #include "net/limits.hpp"
 #include "net/output_range.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -25,7 +26,8 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t bat
       lane_(*context_, options_),
       places_(runner_->count()),
       arena_bytes_(batch_bytes),
-      plan_(plan.plan) {
+      plan_(plan.plan),
+      reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
   for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes + lane_padding_bytes);
 }
@@ -56,17 +58,15 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
     sampled_ = false;
     return answered_;
   }
-  if (TD_UNLIKELY(sampled_)) begin = cycles_now();
   Batch& batch = runner_->filling();
-  std::size_t consumed = 0;
-  const ParseStop stop = parser_.parse(rest, end, batch, place.scratch, 0, consumed);
+  const auto [stop, consumed] = runner_->parse(batch, {parser_, place.scratch, rest, end, 0}, sampled_);
   if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
     throw std::runtime_error("the parser refused a request of the benchmark");
   if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - rest)))
     throw std::runtime_error("the parser left a part of the benchmark's requests");
-  end_task(Task::parse, begin);
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
   if (TD_UNLIKELY(sampled_)) {
-    for (const Task task : {Task::receive, Task::parse, Task::send})
+    for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
   }
   runner_->submit(plan_);
@@ -88,7 +88,7 @@ const char* WireDriver::run_lane(const char* begin, const char* end) {
   }
   answered_.queries += segment.queries;
   if (TD_UNLIKELY(sampled_)) {
-    for (const Task task : {Task::receive, Task::parse, Task::send})
+    for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
   }
   return segment.rest;
@@ -120,7 +120,7 @@ bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
     write_with_pins(batch, strip);
   } else {
-    write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, output_);
+    task::write_response(batch, strip, reply_context_);
   }
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
   if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
@@ -130,7 +130,7 @@ bool WireDriver::write(Batch& batch, Strip strip) {
 
 void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-    write_replies(batch, i, i + 1, engine_.shared().heap, engine_.shared().clock, options_, output_);
+    task::write_response(batch, {i, i + 1}, reply_context_);
     if (output_.pinned_bytes() >= net::output_flush_bytes) hand_over();
   }
 }

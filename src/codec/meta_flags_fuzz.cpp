@@ -168,7 +168,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
        static_cast<std::uint16_t>(item->value_offset())};
   if (q.opcode == Opcode::get && r.status != Status::hit) r.item = nullptr;
   Output out;
-  write_replies(batch, 0, 1, world.heap, world.clock, world.options, out);
+  codec::write_reply(batch.query(0), batch.result(0), {world.heap, world.clock, world.options, out});
   std::string_view asked = line;
   asked = asked.substr(0, asked.find('\n'));
   if (asked.ends_with('\r')) asked.remove_suffix(1);

@@ -162,10 +162,6 @@ class Parser {
   std::uint64_t wanted_bytes_ = 0;   // the input's first command is so long
 };
 
-// WR for queries [begin, end) of one connection, in order, control queries excepted. `heap` pins large values.
-void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
-                   const ProtocolOptions& options, Output& out);
-
 // A request as the log shows it: the first KiB of its line, or opcode and key; what a terminal could take for more than
 // text as \xNN.
 std::string request_text(const Query& query);

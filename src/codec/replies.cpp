@@ -1,13 +1,10 @@
-// WR: results to replies. The text protocol's are written here, the meta protocol's in replies_meta.cpp, the binary
-// protocol's in replies_binary.cpp.
-#include <algorithm>
-
+// Results to replies, one by one. The text protocol's are written here, the meta protocol's in replies_meta.cpp, the
+// binary protocol's in replies_binary.cpp.
 #include "codec/binary.hpp"
 #include "codec/digits.hpp"
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
 #include "codec/scan.hpp"
-#include "codec/small_hits.hpp"
 
 namespace tandem {
 namespace codec {
@@ -145,37 +142,22 @@ void append_pinned_value(const ReplyContext& context, const Result& r) {
   context.out.append_pinned(r.item->value(), r.value_bytes, location);
 }
 
-}  // namespace codec
-
-void write_replies(const Batch& batch, std::uint32_t begin, std::uint32_t end, Heap& heap, const Clock& clock,
-                   const ProtocolOptions& options, Output& out) {
-  const codec::ReplyContext context{heap, clock, options, out};
-  for (std::uint32_t i = begin; i < end;) {
-    const Query& q = batch.query(i);
-    const Result& r = batch.result(i);
-    if (TD_LIKELY(codec::may_be_small_hit(q, r))) {
-      const std::uint32_t strip_end = std::min(end, i + strip_queries_max);
-      const std::uint32_t next = codec::write_small_hits(batch, i, strip_end, options.cas, out);
-      if (TD_LIKELY(next != i)) {
-        i = next;
-        continue;
-      }
-    }
-    ++i;
-    const codec::Reply reply = codec::reply_of(q);
-    if (reply == codec::Reply::get) {
-      codec::write_get(q, r, false, context);
-    } else if (reply == codec::Reply::gets) {
-      codec::write_get(q, r, true, context);
-    } else if (reply == codec::Reply::store && r.status == Status::stored && !q.has(option::no_reply)) {
-      out.append(codec::line::stored);
-    } else if (codec::is_binary(q)) {
-      codec::write_binary(q, r, context);
-    } else {
-      codec::write_other(q, r, context);
-    }
+void write_reply(const Query& q, const Result& r, const ReplyContext& context) {
+  const Reply reply = reply_of(q);
+  if (reply == Reply::get) {
+    write_get(q, r, false, context);
+  } else if (reply == Reply::gets) {
+    write_get(q, r, true, context);
+  } else if (reply == Reply::store && r.status == Status::stored && !q.has(option::no_reply)) {
+    context.out.append(line::stored);
+  } else if (is_binary(q)) {
+    write_binary(q, r, context);
+  } else {
+    write_other(q, r, context);
   }
 }
+
+}  // namespace codec
 
 std::string request_text(const Query& query) {
   constexpr std::size_t bytes_max = 1024;

@@ -8,8 +8,9 @@
 
 namespace tandem::codec {
 
+// What a reply depends on beside the query and its result, and where it goes.
 struct ReplyContext {
-  Heap& heap;
+  Heap& heap;  // pins large values
   const Clock& clock;
   const ProtocolOptions& options;
   Output& out;
@@ -37,6 +38,10 @@ TD_INLINE char* write_validated(char* begin, const Result& r, Write write) noexc
   copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept { end = write(begin, seen); });
   return end;
 }
+
+// The reply to a query, of whatever protocol, but for a control query's. REQUIRES: the item, if the result has one, is
+// readable.
+void write_reply(const Query& q, const Result& r, const ReplyContext& context);
 
 // Pins the item, and appends its value.
 void append_pinned_value(const ReplyContext& context, const Result& r);

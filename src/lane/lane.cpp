@@ -220,9 +220,11 @@ void Laps::end(std::uint64_t queries, bool tasks) noexcept {
     counters_.queries[t].add(queries);
     counters_.record(task, spent_[t], queries);
   };
-  // PP is counted by whoever asked for it, along with RV and SD.
-  if (parse_)
-    counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
+  // Its histogram is written by whoever asked for it, along with those of RV and SD.
+  if (parse_) {
+    counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
+    counters_.queries[index_of(Task::parse)].add(queries);
+  }
   if (!tasks) return;
   counters_.batches_sampled.add();
   // Reads have nothing to do in MM, and RD is part of WR.

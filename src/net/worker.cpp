@@ -38,6 +38,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       runner_(make_runner()),
       in_flight_(runner_->count()),
       lane_(*context_, state.protocol),
+      reply_context_{state.engine.shared().heap, state.engine.shared().clock, state.protocol, output_},
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
       long_pass_ticks_(static_cast<std::uint64_t>(long_pass_ns / ns_per_tick())),

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "codec/protocol.hpp"
+#include "codec/reply_writer.hpp"
 #include "lane/lane.hpp"
 #include "net/connection.hpp"
 #include "net/counters.hpp"
@@ -151,6 +152,7 @@ class Worker final : private ResponseWriter {
   bool received(Connection& c, std::ptrdiff_t bytes) noexcept;
   void add_entry(Connection* c, const char* begin, const char* end);
   void parse(Connection& c);
+  task::Parsed parse_entry(const Entry& entry, Parser& parser);
   bool take_filling(std::uint64_t bytes) noexcept;
   bool begin_large(Connection& c);
   bool finish_fill(Connection& c);
@@ -237,6 +239,7 @@ class Worker final : private ResponseWriter {
   std::vector<std::string_view> lane_keys_;  // of a sampled pass
   Output ahead_;  // the lane's replies to connections that have others to come in the same pass
   Output output_;
+  const codec::ReplyContext reply_context_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
   bool sent_ = false;                      // output was sent since the last write() began
@@ -254,6 +257,7 @@ class Worker final : private ResponseWriter {
   LatencyCounters latency_;
   std::unique_ptr<HotKeyCounter> hot_keys_;
   std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
+  std::uint64_t parsed_before_ = 0;                    // a sampled pass: queries of PP
   std::uint64_t pass_ = 0;
   std::uint32_t stood_still_s_ = 0;             // the second in which connections with half values were looked at ...
   std::uint64_t stood_still_bytes_ = 0;         // ... and what those hold that stood still

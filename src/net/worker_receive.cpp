@@ -182,7 +182,13 @@ void Worker::add_entry(Connection* c, const char* begin, const char* end) {
                          .received_at = TD_UNLIKELY(in_.sampled) ? cycles_now() : 0});
 }
 
-// PP of the last entry's input. The batch is executed on the way when it is full.
+// PP of what is left of the last entry's input.
+task::Parsed Worker::parse_entry(const Entry& entry, Parser& parser) {
+  const auto number = static_cast<std::uint32_t>(in_.entries.size() - 1);
+  return runner_->parse(*in_.batch, {parser, in_.scratch, entry.rest, entry.input_end, number}, sampled_);
+}
+
+// The last entry's input, to queries. The batch is executed on the way when it is full.
 void Worker::parse(Connection& c) {
   if (TD_UNLIKELY(c.fill != nullptr) && !finish_fill(c)) return;
   if (TD_UNLIKELY(c.large_waits) && !begin_large(c)) return;
@@ -190,16 +196,10 @@ void Worker::parse(Connection& c) {
   std::uint64_t had = 0;
   while (!in_.entries.empty()) {
     Entry& entry = in_.entries.back();
-    std::size_t consumed = 0;
-    ParseStop stop;
-    {
-      const Timed timed(sampled_, context_->tasks, Task::parse);
-      stop = c.parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
-                            static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
-    }
-    entry.rest += consumed;
+    const task::Parsed parsed = parse_entry(entry, c.parser);
+    entry.rest += parsed.consumed;
     if (TD_UNLIKELY(state_.verbosity.load(std::memory_order_relaxed) >= 2)) log_requests(entry);
-    switch (stop) {
+    switch (parsed.stop) {
       case ParseStop::need_more:
         return;
       case ParseStop::close:
@@ -396,11 +396,8 @@ unsigned Worker::serve_udp(UdpPort& port) {
 }
 
 ParseStop Worker::parse_datagram(Entry& entry) {
-  const Timed timed(sampled_, context_->tasks, Task::parse);
   Parser parser(state_.protocol, state_.engine.shared().clock);
-  std::size_t consumed = 0;
-  return parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
-                      static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
+  return parse_entry(entry, parser).stop;
 }
 
 // A datagram's reply cannot be sent in parts, so its queries go into one batch: a larger one, if need be.

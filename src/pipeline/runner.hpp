@@ -18,6 +18,7 @@
 #include "pipeline/flight.hpp"
 #include "pipeline/schedulers.hpp"
 #include "plan/plan.hpp"
+#include "task/parse.hpp"
 
 namespace tandem {
 
@@ -62,6 +63,10 @@ class Runner final : public InFlight {
   // Both, and run() between them.
   void answer_oldest(ResponseWriter& writer);
 
+  // PP of what came for a batch, of a flight or not (task::parse()).
+  task::Parsed parse(Batch& batch, const task::Received& received, bool timed) {
+    return task::parse(context_.tasks, batch, received, timed);
+  }
   // Runs the host's stages of a batch, of a flight or not, and has its queries answered.
   void run(Batch& batch, ResponseWriter& writer) { executor_.run(batch, writer); }
   // Between two batches: lends the devices a hand.

@@ -11,6 +11,7 @@
 #include "codec/reply.hpp"
 #include "pipeline/executor.hpp"
 #include "store/engine.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem::codec {
 
@@ -119,7 +120,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   }
 
   bool write(Batch& batch, Strip strip) override {
-    write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, out_);
+    task::write_response(batch, strip, {engine_.shared().heap, engine_.shared().clock, options_, out_});
     return true;
   }
   void control(Batch& batch, std::uint32_t i) override {

@@ -1,5 +1,5 @@
 // What writing replies costs per query, results given, beside the floor: only copying the values.
-//   build/bench/codec_bench --benchmark_filter=write
+//   build/bench/task_bench --benchmark_filter=write
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -7,6 +7,7 @@
 
 #include "codec/packet_builder.hpp"
 #include "codec/protocol.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem {
 namespace {
@@ -35,7 +36,7 @@ class Hits {
       batch_.result(i) = {item, 0, 0, value_bytes, Status::hit, 0, static_cast<std::uint16_t>(item->value_offset())};
     }
   }
-  void write(Output& out) { write_replies(batch_, 0, batch_.size(), heap_, clock_, options_, out); }
+  void write(Output& out) { task::write_response(batch_, {0, batch_.size()}, {heap_, clock_, options_, out}); }
   Batch& batch() noexcept { return batch_; }
 
  private:
