@@ -74,14 +74,7 @@ class WireDriver final : private ResponseWriter {
   ProtocolOptions options_;
   Parser parser_;
   Lane lane_;
-  // What the queries of a batch point into until they are answered.
-  struct Place {
-    std::unique_ptr<char[]> arena;
-    Scratch scratch;
-    std::uint64_t received = 0;  // ticks
-  };
-  std::vector<Place> places_;
-  std::uint64_t arena_bytes_;
+  std::vector<std::uint64_t> received_;  // of each flight, ticks
   Plan plan_;
   Output output_;
   const codec::ReplyContext reply_context_;

@@ -16,13 +16,11 @@ class LineParser {
   // Lines that are recognised many at a time: "get key", "mg key v", "mg key v K".
   enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
 
-  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, Scratch& scratch,
-             std::uint32_t connection) noexcept
+  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
       : parser_(parser),
         options_(*parser.options_),
         clock_(*parser.clock_),
         batch_(batch),
-        scratch_(scratch),
         begin_(begin),
         end_(end),
         p_(begin),
@@ -123,7 +121,6 @@ class LineParser {
   const ProtocolOptions& options_;
   const Clock& clock_;
   Batch& batch_;
-  Scratch& scratch_;
   const char* const begin_;
   const char* const end_;
   const char* p_;                     // where the current line starts

@@ -12,7 +12,7 @@ constexpr std::uint64_t without_argument = MetaFlags::bits("lPLkstcfvhuqI");
 
 }  // namespace
 
-void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch& scratch, std::uint64_t ours) {
+void MetaFlags::read(const char* p, const char* end, const Clock& clock, InputArena& input, std::uint64_t ours) {
   error = line::bad_format;  // what a failure without a line of its own leaves
   Tokens tokens(p, end);
   std::string_view flag;
@@ -32,12 +32,12 @@ void MetaFlags::read(const char* p, const char* end, const Clock& clock, Scratch
     if (c == 'O') {
       opaque_too_long = flag.size() > opaque_bytes_max;
     } else {
-      read_one(flag, clock, scratch);
+      read_one(flag, clock, input);
     }
   }
 }
 
-void MetaFlags::read_one(std::string_view flag, const Clock& clock, Scratch& scratch) {
+void MetaFlags::read_one(std::string_view flag, const Clock& clock, InputArena& input) {
   const std::string_view argument = flag.substr(1);
   const auto read_exptime = [&](std::uint32_t& at_s) {
     std::int32_t exptime = 0;
@@ -46,7 +46,7 @@ void MetaFlags::read_one(std::string_view flag, const Clock& clock, Scratch& scr
   };
   switch (flag[0]) {
     case 'b': {
-      char* const binary = scratch.allocate(base64_binary_bytes_max(key.size()) + 1);
+      char* const binary = input.place(base64_binary_bytes_max(key.size()) + 1);
       const std::size_t bytes = base64_decode(binary, key.data(), key.size());
       if (bytes == 0) return fail(line::bad_key);
       key = {binary, bytes};

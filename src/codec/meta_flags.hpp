@@ -15,7 +15,7 @@ struct MetaFlags {
 
   // Walks [p, end). A failure leaves `failed` and the error line that memcached's walk ends with; `count` is of all
   // flags on the line even then. `ours`: flags beyond memcached's that this command knows; without arguments.
-  void read(const char* p, const char* end, const Clock& clock, Scratch& scratch, std::uint64_t ours = 0);
+  void read(const char* p, const char* end, const Clock& clock, InputArena& input, std::uint64_t ours = 0);
 
   static constexpr std::uint64_t bit(char flag) noexcept { return std::uint64_t{1} << (flag & 63); }
   bool has(char flag) const noexcept { return (seen & bit(flag)) != 0; }
@@ -46,7 +46,7 @@ struct MetaFlags {
   std::string_view error;
 
  private:
-  void read_one(std::string_view flag, const Clock& clock, Scratch& scratch);
+  void read_one(std::string_view flag, const Clock& clock, InputArena& input);
 };
 
 }  // namespace tandem::codec

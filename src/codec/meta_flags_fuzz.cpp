@@ -143,9 +143,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   Parser parser(world.options, world.clock);
   Batch batch(64);
-  Scratch scratch;
   std::size_t consumed = 0;
-  parser.parse(exact.get(), exact.get() + line.size(), batch, scratch, 0, consumed);
+  parser.parse(exact.get(), exact.get() + line.size(), batch, 0, consumed);
   if (batch.size() == 0) return 0;
   const Query& q = batch.query(0);
   const codec::Reply reply = codec::reply_of(q);

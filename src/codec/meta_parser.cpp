@@ -43,7 +43,7 @@ LineParser::Step LineParser::meta(std::string_view name) {
 // K is Tandem's own: the reply has the item's key, and the client compares it.
 LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, scratch_, MetaFlags::bits("K"));
+  flags.read(flags_begin, line_end_, clock_, batch_.input(), MetaFlags::bits("K"));
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_are_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(flags.error);
   if (TD_UNLIKELY(flags.opaque_too_long)) {
@@ -84,7 +84,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   if (!tokens.next(length)) return answer(line::bad_format);
   const char* const flags_begin = tokens.position();
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, scratch_);
+  flags.read(flags_begin, line_end_, clock_, batch_.input());
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max - 1)) return answer(line::flags_too_long);
   std::int32_t bytes = 0;
   if (!number::read_i32(length, bytes) || bytes < 0 || bytes > meta_value_bytes_max) return answer(line::bad_format);
@@ -140,7 +140,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
 
 LineParser::Step LineParser::meta_delete(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, scratch_);
+  flags.read(flags_begin, line_end_, clock_, batch_.input());
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(line::invalid_or_duplicate_flag);
   if (TD_UNLIKELY(flags.opaque_too_long)) return answer(line::opaque_too_long);
@@ -160,7 +160,7 @@ LineParser::Step LineParser::meta_delete(std::string_view key, const char* flags
 
 LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* flags_begin) {
   MetaFlags flags(key);
-  flags.read(flags_begin, line_end_, clock_, scratch_);
+  flags.read(flags_begin, line_end_, clock_, batch_.input());
   if (TD_UNLIKELY(flags.count > MetaFlags::count_max)) return answer(line::flags_too_long);
   if (TD_UNLIKELY(flags.failed)) return answer(line::invalid_or_duplicate_flag);
   std::uint16_t options = common_options(flags);
@@ -186,7 +186,7 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   if (flags.has('N')) {
     options |= option::vivify;
     constexpr std::size_t digits_max = 20;
-    char* const digits = scratch_.allocate(digits_max);
+    char* const digits = batch_.input().place(digits_max);
     q.value = digits;
     q.value_bytes = static_cast<std::uint32_t>(std::to_chars(digits, digits + digits_max, flags.initial).ptr - digits);
     q.vivify_expiry_s = flags.created_expiry_s;
@@ -206,7 +206,7 @@ LineParser::Step LineParser::meta_debug(std::string_view key, const char* flags_
   std::string_view flag;
   std::uint16_t options = option::meta;
   if (tokens.next(flag) && flag == "b") {
-    char* const binary = scratch_.allocate(base64_binary_bytes_max(key.size()) + 1);
+    char* const binary = batch_.input().place(base64_binary_bytes_max(key.size()) + 1);
     const std::size_t bytes = base64_decode(binary, key.data(), key.size());
     if (bytes == 0) return answer(line::bad_format);
     key = {binary, bytes};

@@ -256,7 +256,7 @@ PacketParser::Step PacketParser::arithmetic(const Request& r, const Rule& rule) 
   if (exptime != do_not_create) {
     q.options |= option::vivify;
     q.vivify_expiry_s = expiry_s(exptime);
-    char* const digits = scratch_.allocate(digits_max);
+    char* const digits = batch_.input().place(digits_max);
     q.value = digits;
     q.value_bytes =
         static_cast<std::uint32_t>(write_digits(digits, read<std::uint64_t>(extras() + number_bytes)) - digits);

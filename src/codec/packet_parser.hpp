@@ -10,13 +10,11 @@ namespace tandem::codec {
 
 class PacketParser {
  public:
-  PacketParser(Parser& parser, const char* begin, const char* end, Batch& batch, Scratch& scratch,
-               std::uint32_t connection) noexcept
+  PacketParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
       : parser_(parser),
         options_(*parser.options_),
         clock_(*parser.clock_),
         batch_(batch),
-        scratch_(scratch),
         end_(end),
         p_(begin),
         connection_(connection) {}
@@ -68,7 +66,6 @@ class PacketParser {
   const ProtocolOptions& options_;
   const Clock& clock_;
   Batch& batch_;
-  Scratch& scratch_;
   const char* const end_;
   const char* p_;  // where the current packet starts
   const std::uint32_t connection_;

@@ -45,16 +45,14 @@ void parse(benchmark::State& state, const std::string& input) {
   const ProtocolOptions options;
   const Clock clock;
   Batch batch(65536);
-  Scratch scratch;
   Parser parser(options, clock);
   std::uint64_t queries = 0;
   for (auto _ : state) {
     std::size_t consumed = 0;
-    parser.parse(input.data(), input.data() + input.size(), batch, scratch, 0, consumed);
+    parser.parse(input.data(), input.data() + input.size(), batch, 0, consumed);
     if (consumed != input.size()) state.SkipWithError("the input was not taken");
     queries += batch.size();
     batch.clear();
-    scratch.clear();
   }
   state.counters["per_query"] =
       benchmark::Counter(static_cast<double>(queries), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);

@@ -75,7 +75,7 @@ class ParseHarness {
       const std::unique_ptr<char[]> exact(new char[size]);
       std::memcpy(exact.get(), kept_.data(), size);
       std::size_t consumed = 0;
-      const ParseStop stop = parser_.parse(exact.get(), exact.get() + size, batch_, scratch_, 7, consumed);
+      const ParseStop stop = parser_.parse(exact.get(), exact.get() + size, batch_, 7, consumed);
       TD_ASSERT(consumed <= size);
       if (on_batch) on_batch(parser_, batch_, exact.get(), size);
       const bool progressed = consumed != 0 || batch_.size() != 0;
@@ -153,13 +153,11 @@ class ParseHarness {
                                                               : std::string_view(q.value, q.value_bytes)));
     }
     batch_.clear();
-    scratch_.clear();
   }
 
   ProtocolOptions options_;
   Parser parser_;
   Batch batch_;
-  Scratch scratch_;
   std::string kept_, value_;
   std::uint64_t large_value_bytes_ = 0;
   bool receiving_ = false, closed_ = false;

@@ -12,18 +12,18 @@ namespace tandem {
 using codec::LineParser;
 using codec::Reply;
 
-ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
+ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                         std::size_t& consumed) {
-  if (TD_UNLIKELY(mode_ != Mode::text)) return parse_other(begin, end, batch, scratch, connection, consumed);
-  LineParser line_parser(*this, begin, end, batch, scratch, connection);
+  if (TD_UNLIKELY(mode_ != Mode::text)) return parse_other(begin, end, batch, connection, consumed);
+  LineParser line_parser(*this, begin, end, batch, connection);
   const ParseStop stop = line_parser.run();
   consumed = static_cast<std::size_t>(line_parser.position() - begin);
   return stop;
 }
 
 // A connection that has not begun, or that does not (yet) speak text.
-ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, Scratch& scratch,
-                              std::uint32_t connection, std::size_t& consumed) {
+ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
+                              std::size_t& consumed) {
   consumed = 0;
   if (TD_UNLIKELY(mode_ == Mode::undecided)) {
     if (begin == end) return ParseStop::need_more;
@@ -34,19 +34,19 @@ ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, 
     case Mode::refused:
       return ParseStop::close;
     case Mode::text:
-      return parse(begin, end, batch, scratch, connection, consumed);
+      return parse(begin, end, batch, connection, consumed);
     case Mode::authenticate: {
       const ParseStop stop = authenticate(begin, end, batch, connection, consumed);
       if (mode_ != Mode::text) return stop;
       std::size_t more = 0;
-      const ParseStop then = parse(begin + consumed, end, batch, scratch, connection, more);
+      const ParseStop then = parse(begin + consumed, end, batch, connection, more);
       consumed += more;
       return then;
     }
     case Mode::binary:
       break;
   }
-  codec::PacketParser packets(*this, begin, end, batch, scratch, connection);
+  codec::PacketParser packets(*this, begin, end, batch, connection);
   const ParseStop stop = packets.run();
   consumed = static_cast<std::size_t>(packets.position() - begin);
   return stop;

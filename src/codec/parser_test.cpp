@@ -187,17 +187,16 @@ TEST(Parser, LongMultigetInSmallPiecesTakesLinearTime) {
   const Clock clock;
   Parser parser(options, clock);
   Batch batch(1024);
-  Scratch scratch;
   std::size_t consumed = 0, keys = 0;
   for (std::size_t size = 1; size < line.size(); ++size) {
-    ASSERT_EQ(parser.parse(line.data(), line.data() + size, batch, scratch, 0, consumed), ParseStop::need_more);
+    ASSERT_EQ(parser.parse(line.data(), line.data() + size, batch, 0, consumed), ParseStop::need_more);
     ASSERT_EQ(consumed, 0u);
   }
   const char* p = line.data();
   const char* const end = p + line.size();
   ParseStop stop = ParseStop::batch_full;
   while (stop == ParseStop::batch_full) {
-    stop = parser.parse(p, end, batch, scratch, 0, consumed);
+    stop = parser.parse(p, end, batch, 0, consumed);
     p += consumed;
     keys += batch.size();
     batch.clear();
@@ -272,11 +271,10 @@ TEST(Parser, RewindToEveryQuery) {
   const auto parse_on = [&](Parser& parser, const char* p, std::uint32_t capacity, Queries& queries, Batch* kept) {
     Batch own(capacity);
     Batch& batch = kept != nullptr ? *kept : own;
-    Scratch scratch;
     const char* const end = input.data() + input.size();
     for (;;) {
       std::size_t consumed = 0;
-      const ParseStop stop = parser.parse(p, end, batch, scratch, 0, consumed);
+      const ParseStop stop = parser.parse(p, end, batch, 0, consumed);
       for (std::uint32_t i = 0; i < batch.size(); ++i) {
         const Query& q = batch.query(i);
         queries.push_back(text_of(q, {q.value, q.opcode == Opcode::store ? q.value_bytes : 0}));
@@ -284,7 +282,6 @@ TEST(Parser, RewindToEveryQuery) {
       p += consumed;
       if (stop != ParseStop::batch_full) return;
       batch.clear();
-      scratch.clear();
     }
   };
   Queries whole;
@@ -295,17 +292,15 @@ TEST(Parser, RewindToEveryQuery) {
       Parser parser(options, clock);
       // The batch that holds the query, then back to it.
       Batch batch(capacity);
-      Scratch scratch;
       const char* p = input.data();
       std::uint32_t before = 0;
       for (;;) {
         std::size_t consumed = 0;
-        parser.parse(p, input.data() + input.size(), batch, scratch, 0, consumed);
+        parser.parse(p, input.data() + input.size(), batch, 0, consumed);
         p += consumed;
         if (before + batch.size() > back_to) break;
         before += batch.size();
         batch.clear();
-        scratch.clear();
       }
       Queries again;
       parse_on(parser, parser.rewind(batch.query(back_to - before)), 3, again, nullptr);
@@ -320,29 +315,12 @@ TEST(Parser, WireIsTheRequestLine) {
   const Clock clock;
   Parser parser(options, clock);
   Batch batch(16);
-  Scratch scratch;
   std::size_t consumed = 0;
-  parser.parse(input.data(), input.data() + input.size(), batch, scratch, 0, consumed);
+  parser.parse(input.data(), input.data() + input.size(), batch, 0, consumed);
   const char* const expected[] = {"mg abc v", "get a b", "get a b", "set k 0 0 1", "nonsense here"};
   ASSERT_EQ(batch.size(), std::size(expected));
   for (std::uint32_t i = 0; i < batch.size(); ++i) {
     EXPECT_EQ(std::string(batch.query(i).wire, batch.query(i).wire_bytes), expected[i]);
-  }
-}
-
-TEST(Scratch, KeepsWhatItGave) {
-  Scratch scratch;
-  for (int round = 0; round < 3; ++round) {
-    std::vector<std::pair<char*, std::size_t>> given;
-    for (const std::size_t bytes : {1u, 4000u, 100u, 4096u, 5000u, 1u, 100000u, 200u}) {
-      char* const at = scratch.allocate(bytes);
-      std::memset(at, static_cast<int>(given.size()), bytes);
-      given.emplace_back(at, bytes);
-    }
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      for (std::size_t k = 0; k < given[i].second; ++k) ASSERT_EQ(given[i].first[k], static_cast<char>(i));
-    }
-    scratch.clear();
   }
 }
 

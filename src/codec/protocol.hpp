@@ -49,20 +49,6 @@ enum class ParseStop : std::uint8_t {
   close,        // quit, or input that memcached answers by closing: answer what is in the batch, then close
 };
 
-// What a query must keep until it is answered but does not lie in the input (decoded keys, initial numbers). Pointers
-// stay valid until clear().
-class Scratch {
- public:
-  char* allocate(std::size_t bytes);
-  void clear() noexcept;
-
- private:
-  static constexpr std::size_t block_bytes = 4096;
-  std::vector<std::unique_ptr<char[]>> blocks_;  // of block_bytes each
-  std::vector<std::unique_ptr<char[]>> larger_;  // what does not fit one
-  std::size_t used_ = block_bytes, block_ = 0;   // blocks_[block_ - 1] is filled up to used_
-};
-
 struct LargeValue {
   std::string_view key;  // the parser's own copy
   std::uint64_t value_bytes;
@@ -99,10 +85,9 @@ class Parser {
 
   // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a
   // multiget, a run of its keys may be taken. Sets `consumed` to the bytes it is done with. Queries point into
-  // [begin, end) and `scratch`, which stay until they are answered. Takes time linear in the bytes that are new since
-  // the last call, wherever commands are split.
-  ParseStop parse(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
-                  std::size_t& consumed);
+  // [begin, end), which stays until they are answered, and what the parser has placed in the batch's input. Takes time
+  // linear in the bytes that are new since the last call, wherever commands are split.
+  ParseStop parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection, std::size_t& consumed);
 
   // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
   // end, if there is to be one, is CR LF; if not, the error reply is appended and the caller keeps and abandons `l`),
@@ -138,7 +123,7 @@ class Parser {
     unsigned now = 0;
   };
 
-  ParseStop parse_other(const char* begin, const char* end, Batch& batch, Scratch& scratch, std::uint32_t connection,
+  ParseStop parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                         std::size_t& consumed);
   void choose_mode(char first) noexcept;
   ParseStop authenticate(const char* begin, const char* end, Batch& batch, std::uint32_t connection,

@@ -94,13 +94,10 @@ class Worker final : private ResponseWriter {
     std::size_t ahead_begin = 0, ahead_bytes = 0;
     std::array<std::uint32_t, lane_command_count> commands{};
   };
-  // A batch and what belongs to it from RV to SD: whose it is, and what its queries point into.
+  // A batch and what belongs to it from RV to SD: whose it is.
   struct Intake {
     Batch* batch = nullptr;
     std::vector<Entry> entries;
-    Scratch scratch;
-    std::unique_ptr<char[]> arena;
-    std::size_t arena_used = 0;
     std::uint64_t begin = 0;                    // ticks
     std::uint64_t since = 0;                    // begin of the pass that it was taken in in
     std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
@@ -141,6 +138,7 @@ class Worker final : private ResponseWriter {
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
   unsigned serve_udp(UdpPort& port);
+  std::string_view bring_datagram(std::string_view request);
   ParseStop parse_datagram(Entry& entry);
   void serve_long_datagram(Entry entry);
   void serve_long(Connection& c);

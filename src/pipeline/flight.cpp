@@ -12,11 +12,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-Batch batch_over(const std::vector<std::unique_ptr<DevicePart>>& parts, Fingerprint* fingerprints, Location* locations,
-                 std::uint32_t capacity) {
-  return parts.size() == 1 ? Batch(capacity, fingerprints, locations) : Batch(capacity);
-}
-
 // The items did not come along: the host reads them.
 Plan without_values(const Plan& plan) {
   const Range range = plan.range_of(Task::search, Processor::device);
@@ -25,17 +20,39 @@ Plan without_values(const Plan& plan) {
 
 }  // namespace
 
-Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity)
+Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
+               std::uint64_t input_bytes)
     : parts_(std::move(parts)),
       shard_bits_(parts_.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(parts_.size()) - 1)),
-      batch_(batch_over(parts_, parts_.empty() ? nullptr : parts_[0]->fingerprints_.data(),
-                        parts_.empty() ? nullptr : parts_[0]->locations_.data(), capacity)) {
+      batch_(capacity, input_of(parts_, input_bytes), columns_of(parts_)) {
   if (parts_.empty()) return;
   TD_ASSERT(std::has_single_bit(parts_.size()) && parts_.size() <= shards_max);
   epoch_.emplace(epochs);
   batch_.shard_bits = shard_bits_;
   if (shard_bits_ != 0 && std::ranges::any_of(parts_, [](const auto& part) { return part->images_.count() != 0; }))
     images_ = std::make_unique<std::uint32_t[]>(capacity);
+}
+
+InputArena Flight::input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes) {
+  if (parts.empty()) return bytes != 0 ? InputArena(bytes) : InputArena();
+  return {parts[0]->input_.data(), parts[0]->input_.count()};
+}
+
+ColumnMemory Flight::columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept {
+  if (parts.empty()) return {};
+  ColumnMemory columns{.queries = parts[0]->queries_.data()};
+  if (parts.size() == 1) {
+    columns.fingerprints = parts[0]->fingerprints_.data();
+    columns.locations = parts[0]->locations_.data();
+  }
+  return columns;
+}
+
+DeviceInput Flight::input_for_devices() const noexcept {
+  const DevicePart& part = *parts_[0];
+  TD_ASSERT(part.queries_.count() != 0);
+  return {part.queries_.at(), part.input_.at(), part.input_.count(),
+          reinterpret_cast<std::uintptr_t>(part.input_.data())};
 }
 
 bool Flight::is_with_schedulers() const noexcept {
@@ -162,7 +179,7 @@ void Flight::scatter() noexcept {
     }
   }
   for (std::size_t s = 0; s < parts_.size(); ++s)
-    parts_[s]->queries_.store(columns[s].filled, std::memory_order_relaxed);
+    parts_[s]->query_count_.store(columns[s].filled, std::memory_order_relaxed);
 }
 
 // What the parts found, in the batch's columns.

@@ -138,14 +138,13 @@ TEST_F(Sasl, RewindingGivesBackTheRightsOfThen) {
   const string input = auth("") + step(plain("user", "pass")) + noop_ + auth(plain("user", "no")) + noop_;
   const Clock clock;
   Batch batch(64);
-  Scratch scratch;
   Parser parser(options_, clock);
   std::size_t consumed = 0;
-  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, scratch, 7, consumed), ParseStop::close);
+  ASSERT_EQ(parser.parse(input.data(), input.data() + input.size(), batch, 7, consumed), ParseStop::close);
   ASSERT_EQ(batch.size(), 5u);
   for (std::uint32_t i = 0; i < batch.size(); ++i) {
     Batch again(64);
-    EXPECT_EQ(parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, scratch, 7, consumed),
+    EXPECT_EQ(parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, 7, consumed),
               ParseStop::close);
     ASSERT_EQ(again.size(), batch.size() - i);
     for (std::uint32_t k = 0; k < again.size(); ++k)
@@ -270,14 +269,13 @@ TEST_F(AuthFile, RewindingBeforeAuthenticationUndoesIt) {
   const string input = "version\r\n" + good_ + "get k\r\n";
   const Clock clock;
   Batch batch(64);
-  Scratch scratch;
   Parser parser(options_, clock);
   std::size_t consumed = 0;
-  parser.parse(input.data(), input.data() + input.size(), batch, scratch, 7, consumed);
+  parser.parse(input.data(), input.data() + input.size(), batch, 7, consumed);
   ASSERT_EQ(batch.size(), 3u);
   for (const std::uint32_t i : {0u, 1u, 2u}) {
     Batch again(64);
-    parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, scratch, 7, consumed);
+    parser.parse(parser.rewind(batch.query(i)), input.data() + input.size(), again, 7, consumed);
     ASSERT_EQ(again.size(), batch.size() - i);
     for (std::uint32_t k = 0; k < again.size(); ++k)
       EXPECT_EQ(text_of(again.query(k), {}), text_of(batch.query(i + k), {}));

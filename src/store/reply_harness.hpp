@@ -46,7 +46,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
       if (filling_ != no_location && !fill()) break;
       if (ahead) kept_.erase(0, ahead(parser_, kept_, out_));
       std::size_t consumed = 0;
-      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, scratch_, 0, consumed);
+      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, 0, consumed);
       run();
       kept_.erase(0, consumed);
       if (stop == ParseStop::need_more) break;
@@ -101,7 +101,6 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   void run() {
     executor_.run(batch_, *this);
     batch_.clear();
-    scratch_.clear();
   }
 
   std::string take_output() {
@@ -192,7 +191,6 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   Executor executor_;
   Parser parser_;
   Batch batch_;
-  Scratch scratch_;
   Output out_;
   std::string kept_;
   Location filling_ = no_location;

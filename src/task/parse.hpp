@@ -10,11 +10,9 @@
 
 namespace tandem::task {
 
-// Bytes that came, and what is known of who sent them. The bytes and what `scratch` holds stay where they are until the
-// batch is answered.
+// Bytes that came, and what is known of who sent them. The bytes stay where they are until the batch is answered.
 struct Received {
   Parser& parser;  // of that connection
-  Scratch& scratch;
   const char* begin;
   const char* end;
   std::uint32_t connection;  // Query::connection of the queries

@@ -15,8 +15,7 @@ using std::string_view;
 class ParseTask : public testing::Test {
  protected:
   Parsed parse(string_view bytes, bool timed = false, std::uint32_t connection = 0) {
-    return task::parse(counters_, batch_, {parser_, scratch_, bytes.data(), bytes.data() + bytes.size(), connection},
-                       timed);
+    return task::parse(counters_, batch_, {parser_, bytes.data(), bytes.data() + bytes.size(), connection}, timed);
   }
   std::uint64_t counted() const { return counters_.queries[index_of(Task::parse)].get(); }
   std::uint64_t cycles() const { return counters_.cycles[index_of(Task::parse)].get(); }
@@ -24,7 +23,6 @@ class ParseTask : public testing::Test {
   ProtocolOptions options_;
   Clock clock_;
   Parser parser_{options_, clock_};
-  Scratch scratch_;
   Batch batch_{4};
   TaskCounters counters_;
 };

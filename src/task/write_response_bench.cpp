@@ -21,7 +21,7 @@ class Hits {
       : epochs_(2), heap_(HeapOptions{}, budget_, epochs_), batch_(queries), items_(queries * item_stride) {
     Parser parser(options_, clock_);
     std::size_t consumed = 0;
-    parser.parse(input.data(), input.data() + input.size(), batch_, scratch_, 0, consumed);
+    parser.parse(input.data(), input.data() + input.size(), batch_, 0, consumed);
     for (std::uint32_t i = 0; i < batch_.size(); ++i) {
       const Query& q = batch_.query(i);
       char* const at = items_.data() + i * item_stride;
@@ -47,7 +47,6 @@ class Hits {
   MemoryBudget budget_{std::uint64_t{64} << 20};
   EpochDomain epochs_;
   Heap heap_;
-  Scratch scratch_;
   Batch batch_;
   std::vector<char> items_;
 };

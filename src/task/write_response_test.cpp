@@ -22,8 +22,7 @@ class WriteResponseTask : public TaskTest {
   string answer(string_view requests, std::uint32_t begin = 0, std::uint32_t end = UINT32_MAX) {
     clear();
     Parser parser(options_, clock_);
-    Scratch scratch;
-    const task::Received received{parser, scratch, requests.data(), requests.data() + requests.size(), 0};
+    const task::Received received{parser, requests.data(), requests.data() + requests.size(), 0};
     EXPECT_EQ(task::parse(context_.tasks, batch_, received, false).consumed, requests.size());
     StripState state = look();
     context_.enter();
