@@ -1,6 +1,7 @@
 // What a device can read of a batch: its queries, and keys and values in the batch's input, by the host's pointers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -21,41 +22,39 @@ constexpr std::uint64_t seed = 7;
 
 // What the kernel saw of a query.
 struct Seen {
-  Fingerprint fingerprint;
-  std::uint64_t value_bytes;
+  Fingerprint fingerprint;  // of the key that it found
   char first_of_value;
-  bool found_key, found_value;
+  Opcode opcode;
+  bool has_key, has_value;
 };
 
 struct ReadArguments {
-  DeviceInput input;
+  DevicePtr<const DeviceQuery> query;
+  DevicePtr<const char> input;
+  std::uint64_t input_bytes;
   DevicePtr<Seen> seen;
   std::uint32_t count;
 
   std::uint64_t queries() const noexcept { return count; }
   void memory(MemoryUse& use) const {
-    use.add(input.queries, count);
-    use.add(input.arena, input.arena_bytes);
+    use.add(query, count);
+    use.add(input, input_bytes);
     use.add(seen, count);
   }
 };
 
 bool read_queries(const ReadArguments& a, const HostMemory& memory) noexcept {
-  InputView view{};
-  view.queries = memory.at(a.input.queries);
-  view.arena = memory.at(a.input.arena);
-  view.arena_bytes = a.input.arena_bytes;
-  view.host_address = a.input.host_address;
+  const DeviceQuery* const queries = memory.at(a.query);
+  const char* const input = memory.at(a.input);
   Seen* const seen = memory.at(a.seen);
   for (std::uint32_t i = 0; i < a.count; ++i) {
-    const Query& q = view.queries[i];
-    const char* const key = view.key(i);
-    const char* const value = q.opcode == Opcode::store ? view.value(i) : nullptr;
-    seen[i] = {.fingerprint = key != nullptr ? fingerprint_of(key, q.key_bytes, seed) : Fingerprint{},
-               .value_bytes = q.opcode == Opcode::store ? q.value_bytes : 0,
-               .first_of_value = value != nullptr ? *value : '\0',
-               .found_key = key != nullptr,
-               .found_value = value != nullptr};
+    const DeviceQuery& q = queries[i];
+    seen[i] = {};
+    seen[i].opcode = q.opcode;
+    seen[i].has_key = q.key_at != DeviceQuery::outside;
+    seen[i].has_value = q.value_at != DeviceQuery::outside;
+    if (seen[i].has_key) seen[i].fingerprint = fingerprint_of(input + q.key_at, q.key_bytes, seed);
+    if (seen[i].has_value) seen[i].first_of_value = input[q.value_at];
   }
   return true;
 }
@@ -76,7 +75,8 @@ class DeviceInputTest : public testing::Test {
     const std::uint32_t count = flight.batch().size();
     const PinnedArray<Seen> seen(*device_, count);
     const auto stream = device_->make_stream();
-    EXPECT_EQ(stream->launch(read_kernel, {flight.input_for_devices(), seen.at(), count}), DeviceStatus::ok);
+    const ReadArguments arguments{flight.device_queries(), flight.device_input(), input_bytes, seen.at(), count};
+    EXPECT_EQ(stream->launch(read_kernel, arguments), DeviceStatus::ok);
     EXPECT_EQ(stream->wait(stream->mark(), std::chrono::seconds(60)), DeviceStatus::ok);
     return {seen.data(), seen.data() + count};
   }
@@ -109,46 +109,54 @@ TEST_F(DeviceInputTest, IsWhatTheParserLeft) {
     q.key_bytes = static_cast<std::uint8_t>(elsewhere.size());
     batch.commit();
 
+    batch.plan = Plan::parse("CPU[RV PP MM] GPU[IN KC] CPU[RD WR SD]");
+    flight.describe(seed);
     const std::vector<Seen> seen = read(flight);
     const string_view keys[] = {"first", "second", "third", "fourth", "sixth", "number"};
     ASSERT_EQ(seen.size(), std::size(keys) + 1);
-    for (std::size_t i = 0; i < std::size(keys); ++i) {
-      EXPECT_TRUE(seen[i].found_key) << keys[i];
+    for (std::uint32_t i = 0; i < std::size(keys); ++i) {
+      EXPECT_TRUE(seen[i].has_key) << keys[i];
+      EXPECT_EQ(seen[i].fingerprint, batch.fingerprints()[i]) << keys[i];
       EXPECT_EQ(seen[i].fingerprint, fingerprint_of(keys[i], seed)) << keys[i];
+      EXPECT_EQ(seen[i].opcode, batch.query(i).opcode) << keys[i];
+      EXPECT_EQ(seen[i].has_value, i == 1) << keys[i];
     }
-    EXPECT_TRUE(seen[1].found_value);
-    EXPECT_EQ(seen[1].value_bytes, 5u);
     EXPECT_EQ(seen[1].first_of_value, 'v');
-    EXPECT_FALSE(seen.back().found_key);
-    EXPECT_TRUE(batch.input().holds(batch.query(5).value, batch.query(5).value_bytes));  // the initial number
+    EXPECT_FALSE(seen.back().has_key);
   }
 }
 
-// A lost device may write to the columns that it writes, and to no others: the batch is parsed already.
-TEST_F(DeviceInputTest, StaysWhenTheColumnsThatADeviceWritesAreReplaced) {
+// Only its front is a device's, and its keys are only where the device compares them.
+TEST_F(DeviceInputTest, IsDescribedAsFarAsThePlanAsks) {
   Flight flight(epochs_, parts(*device_, 1), capacity);
-  const Query* const queries = flight.batch().queries();
-  const char* const arena = flight.batch().input().begin();
-  flight.batch().use_own_columns();
-  EXPECT_EQ(flight.batch().queries(), queries);
-  EXPECT_EQ(flight.batch().input().begin(), arena);
+  Batch& batch = flight.batch();
+  const string key = "key";
+  Query get{};
+  get.key = batch.input().bring(key).data();
+  get.key_bytes = 3;
+  get.opcode = Opcode::get;
+  std::fill_n(batch.queries(), capacity, get);
+  batch.resize(capacity);
+  const auto described = [&](std::string_view plan) {
+    Query none{};
+    none.opcode = Opcode::nothing;
+    batch.plan = Plan::parse("CPU[RV PP MM] GPU[IN KC] CPU[RD WR SD]");
+    std::fill_n(batch.queries(), capacity, none);
+    flight.describe(seed);
+    std::fill_n(batch.queries(), capacity, get);
+    batch.plan = Plan::parse(plan);
+    flight.describe(seed);
+    const std::vector<Seen> seen = read(flight);
+    return std::ranges::count_if(seen, [](const Seen& s) { return s.opcode == Opcode::get; });
+  };
+  EXPECT_EQ(described("CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]"), 0);
+  EXPECT_EQ(described("CPU[RV PP MM] GPU[IN KC] CPU[RD WR SD]"), capacity);
 }
 
 TEST_F(DeviceInputTest, WithoutADeviceIsTheBatchsOwn) {
   Flight flight(epochs_, {}, capacity, input_bytes);
   EXPECT_EQ(flight.batch().input().bytes(), input_bytes);
   EXPECT_NE(flight.batch().input().begin(), nullptr);
-}
-
-TEST(InputView, FindsNothingThatReachesOutOfTheArena) {
-  const char host[16] = {};
-  const char device[16] = {};
-  const InputView view{nullptr, device, sizeof device, reinterpret_cast<std::uintptr_t>(host)};
-  EXPECT_EQ(view.find(host, 16), device);
-  EXPECT_EQ(view.find(host + 15, 1), device + 15);
-  EXPECT_EQ(view.find(host + 15, 2), nullptr);
-  EXPECT_EQ(view.find(host - 1, 1), nullptr);
-  EXPECT_EQ(view.find(host, 17), nullptr);
 }
 
 }  // namespace

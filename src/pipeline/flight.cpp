@@ -39,20 +39,8 @@ InputArena Flight::input_of(const std::vector<std::unique_ptr<DevicePart>>& part
 }
 
 ColumnMemory Flight::columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept {
-  if (parts.empty()) return {};
-  ColumnMemory columns{.queries = parts[0]->queries_.data()};
-  if (parts.size() == 1) {
-    columns.fingerprints = parts[0]->fingerprints_.data();
-    columns.locations = parts[0]->locations_.data();
-  }
-  return columns;
-}
-
-DeviceInput Flight::input_for_devices() const noexcept {
-  const DevicePart& part = *parts_[0];
-  TD_ASSERT(part.queries_.count() != 0);
-  return {part.queries_.at(), part.input_.at(), part.input_.count(),
-          reinterpret_cast<std::uintptr_t>(part.input_.data())};
+  if (parts.size() != 1) return {};
+  return {parts[0]->fingerprints_.data(), parts[0]->locations_.data()};
 }
 
 bool Flight::is_with_schedulers() const noexcept {
@@ -133,18 +121,41 @@ void Flight::lose_parts() {
   parts_.clear();
 }
 
-void Flight::hash(std::uint64_t hash_seed) noexcept {
+void Flight::describe(std::uint64_t hash_seed) noexcept {
   const Query* const queries = batch_.queries();
   Fingerprint* const fingerprints = batch_.fingerprints();
-  for (std::uint32_t i = 0, end = device_end(); i < end; ++i) {
+  const std::uint32_t end = device_end();
+  for (std::uint32_t i = 0; i < end; ++i) {
     const Query& q = queries[i];
     const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
     fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, hash_seed) : Fingerprint{1, 0};
   }
+  if (TD_UNLIKELY(batch_.plan.runs(Task::key_compare, Processor::device))) describe_queries(end);
+}
+
+// The values of stores alone are a device's to read: of others it may be a line of the parser's.
+void Flight::describe_queries(std::uint32_t end) noexcept {
+  const InputArena& input = batch_.input();
+  const auto offset_of = [&input](const char* p, std::uint32_t bytes) {
+    return input.holds(p, bytes) ? static_cast<std::uint32_t>(input.offset_of(p)) : DeviceQuery::outside;
+  };
+  const Query* const queries = batch_.queries();
+  DeviceQuery* const to = parts_[0]->queries_.data();
+  TD_ASSERT(end <= parts_[0]->queries_.count());
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const Query& q = queries[i];
+    const bool stores = q.opcode == Opcode::store;
+    to[i] = {.key_at = offset_of(q.key, q.key_bytes),
+             .value_at = stores ? offset_of(q.value, q.value_bytes) : DeviceQuery::outside,
+             .value_bytes = stores ? q.value_bytes : 0,
+             .key_bytes = q.key_bytes,
+             .opcode = q.opcode,
+             .options = q.options};
+  }
 }
 
 // What the parts' devices are to be asked, in their columns. Who asks for an image counts as having read the item, from
-// then on. REQUIRES: the queries are hashed.
+// then on. REQUIRES: the queries are described.
 void Flight::scatter() noexcept {
   struct Column {
     Fingerprint* fingerprints = nullptr;

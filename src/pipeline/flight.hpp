@@ -16,7 +16,7 @@
 #include "pipeline/waiting.hpp"
 #include "plan/plan.hpp"
 #include "query/batch.hpp"
-#include "query/input_view.hpp"
+#include "query/device_query.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -35,8 +35,8 @@ class DevicePart {
   };
 
   // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to so many
-  // granules (0: none). input_bytes: with the queries themselves, and an arena of so many bytes for their keys and
-  // values; 0: neither. Throws DeviceError.
+  // granules (0: none). input_bytes: with the queries themselves (DeviceQuery), and an arena of so many bytes for their
+  // keys and values; 0: neither. Throws DeviceError.
   DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules, std::uint64_t input_bytes = 0)
       : fingerprints_(device, capacity),
         locations_(device, capacity),
@@ -67,7 +67,7 @@ class DevicePart {
 
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;
-  PinnedArray<Query> queries_;
+  PinnedArray<DeviceQuery> queries_;
   PinnedArray<char> input_;
   PinnedArray<std::uint32_t> images_;
   PinnedArray<Granule> arena_;
@@ -103,17 +103,19 @@ class Flight {
   Flight& operator=(const Flight&) = delete;
 
   Batch& batch() noexcept { return batch_; }
-  // The batch's queries and their input as kernels name them, whichever of the devices runs them. REQUIRES:
-  // has_devices(), with room for them.
-  DeviceInput input_for_devices() const noexcept;
+  // The queries of that front, where its plan has devices compare keys, and the batch's input: by whichever device they
+  // are read. REQUIRES: has_devices(), with room for them.
+  DevicePtr<const DeviceQuery> device_queries() const noexcept { return parts_[0]->queries_.at(); }
+  DevicePtr<const char> device_input() const noexcept { return parts_[0]->input_.at(); }
   State state() const noexcept { return state_; }
   // False: its devices are lost, or there never were any.
   bool has_devices() const noexcept { return !parts_.empty(); }
 
-  // Fills the fingerprints of the batch's front, which its plan gives to devices.
-  void hash(std::uint64_t hash_seed) noexcept;
+  // Fills the columns that devices read of the batch's front, which its plan gives to them: fingerprints, and where
+  // they compare keys the queries themselves.
+  void describe(std::uint64_t hash_seed) noexcept;
   // filling -> searching: hands that front to the schedulers. REQUIRES: has_devices(); the plan has devices search; the
-  // queries are hashed.
+  // queries are described.
   void begin(const Schedulers& schedulers) noexcept;
   // filling -> host, with the host's plan.
   void stay_here() noexcept;
@@ -139,6 +141,7 @@ class Flight {
   }
   static InputArena input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes);
   static ColumnMemory columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept;
+  void describe_queries(std::uint32_t end) noexcept;
   bool is_with_schedulers() const noexcept;
   bool is_done() const noexcept;
   void scatter() noexcept;

@@ -58,7 +58,7 @@ void Runner::submit(const Plan& plan) noexcept {
   flight.batch().plan = plan_cpu;
   if (flight.has_devices() && can_begin(plan)) flight.batch().plan = plan_to_begin(plan, flight.batch().size());
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
-  flight.hash(context_.shared.hash_seed);
+  flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
 }
 

@@ -1,5 +1,5 @@
 // A batch: queries as arrays, and the input that they point into. Tasks run over it in strips; what a device reads or
-// writes (queries and their input, fingerprints, locations) lies in pinned memory where there is one.
+// writes (input, fingerprints, locations) lies in pinned memory where there is one.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -37,7 +37,6 @@ struct Found {
 
 // Columns in memory that devices know, which outlives the batch. nullptr: the batch has its own.
 struct ColumnMemory {
-  Query* queries = nullptr;
   Fingerprint* fingerprints = nullptr;
   Location* locations = nullptr;
 };
@@ -48,8 +47,7 @@ class Batch {
       : fingerprints_(columns.fingerprints),
         locations_(columns.locations),
         capacity_(capacity),
-        own_queries_(columns.queries != nullptr ? nullptr : new Query[capacity]),
-        queries_(columns.queries != nullptr ? columns.queries : own_queries_.get()),
+        queries_(new Query[capacity]),
         filled_(new Location[capacity]),
         results_(new Result[capacity]),
         input_(std::move(input)) {
@@ -92,7 +90,7 @@ class Batch {
   InputArena& input() noexcept { return input_; }
   const InputArena& input() const noexcept { return input_; }
   // The columns.
-  TD_INLINE Query* queries() noexcept { return queries_; }
+  TD_INLINE Query* queries() noexcept { return queries_.get(); }
   TD_INLINE Result* results() noexcept { return results_.get(); }
   TD_INLINE Fingerprint* fingerprints() noexcept { return fingerprints_; }
   TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_; }
@@ -123,8 +121,7 @@ class Batch {
   Fingerprint* fingerprints_;
   Location* locations_;
   std::uint32_t capacity_;
-  std::unique_ptr<Query[]> own_queries_;
-  Query* queries_;
+  std::unique_ptr<Query[]> queries_;
   std::unique_ptr<Fingerprint[]> own_fingerprints_;
   std::unique_ptr<Location[]> own_locations_, filled_;
   std::unique_ptr<Result[]> results_;

@@ -1,6 +1,6 @@
 // Where the bytes lie that a batch's queries point to: what was received for it, and behind that what was made of it
-// (decoded keys, initial numbers). Beside a device it is memory that the device reads, too, so a pointer into it is an
-// offset that both understand (InputView).
+// (decoded keys, initial numbers). Beside a device it is memory that the device reads, too: there a pointer into it is
+// an offset (DeviceQuery).
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -26,10 +26,12 @@ class InputArena {
 
   const char* begin() const noexcept { return begin_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  std::uint64_t offset_of(const char* p) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin_);
+  }
   // Whether all of these bytes lie in it.
   bool holds(const char* p, std::size_t bytes) const noexcept {
-    const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin_);
-    return bytes <= bytes_ && offset <= bytes_ - bytes;
+    return bytes <= bytes_ && offset_of(p) <= bytes_ - bytes;
   }
 
   // --- input: received at room(), kept by take()
