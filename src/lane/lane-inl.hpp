@@ -112,7 +112,7 @@ TD_INLINE bool is_too_long(Found found, const Hit& hit) noexcept {
 class Replies {
  public:
   TD_INLINE explicit Replies(Output& out) : out_(out) { resume(); }
-  TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * protocol::small_hit_bytes_max); }
+  TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * codec::small_hit_bytes_max); }
   // Before anything else appends to the output, or asks for its size; then resume() again.
   TD_INLINE void pause() noexcept { out_.commit(static_cast<std::size_t>(p - begin_)); }
 
@@ -127,10 +127,10 @@ class Replies {
 template <std::uint8_t Kind>
 TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, const Hit& hit, bool has_flags, bool ends,
                         char* p) noexcept {
-  namespace detail = protocol::detail;
-  namespace binary = protocol::binary;
-  const protocol::detail::SmallHit small(hit.item, strip.key[i], info::key_bytes(strip.info[i]),
-                                         static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed)), has_flags);
+  namespace detail = codec::detail;
+  namespace binary = codec::binary;
+  const codec::detail::SmallHit small(hit.item, strip.key[i], info::key_bytes(strip.info[i]),
+                                      static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed)), has_flags);
   const auto cas = [&] {
     return s.options.cas ? word::CasHigh::get(hit.state) << word::CasLow::width | word::CasLow::get(hit.fixed) : 0;
   };
@@ -182,7 +182,7 @@ TD_INLINE char* put_validated(char* begin, const Hit& hit, auto put_version) noe
 // The answer to a set that was done, at `p`.
 TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, std::uint8_t kind,
                            const ItemVersion& stored, char* p) noexcept {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   switch (kind & kind::command_mask) {
     case kind::set:
       std::memcpy(p, "STORED\r\n", 8);
@@ -246,7 +246,7 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
     replies.resume();
   }
   if (TD_LIKELY(found == Found::hit)) {
-    if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= protocol::small_value_bytes_max)) {
+    if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max)) {
       replies.p = put_validated(
           replies.p, hit, [&](const Hit& version, char* p) noexcept { return put_any_hit(s, strip, i, version, p); });
     } else {
@@ -291,7 +291,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
     }
     Hit next;
     if (TD_UNLIKELY(!is_usual_hit(s, strip, i, next) ||
-                    word::ValueBytes::get(next.fixed) > protocol::small_value_bytes_max))
+                    word::ValueBytes::get(next.fixed) > codec::small_value_bytes_max))
       break;
     hit = next;
     p = put_validated(p, hit, [&](const Hit& version, char* to) noexcept {

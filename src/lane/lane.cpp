@@ -3,13 +3,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "codec/binary.hpp"
+#include "codec/digits.hpp"
+#include "codec/reply.hpp"
+#include "codec/reply_writer.hpp"
+#include "codec/scan.hpp"
+#include "codec/tokens.hpp"
 #include "lane/state.hpp"
-#include "protocol/binary.hpp"
-#include "protocol/digits.hpp"
-#include "protocol/reply.hpp"
-#include "protocol/reply_writer.hpp"
-#include "protocol/scan.hpp"
-#include "protocol/tokens.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
 
@@ -38,11 +38,10 @@ const Ops& ops_for(std::string_view lanes) noexcept {
 }
 
 bool is_quiet(const char* request) noexcept {
-  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode)).quiet;
+  return codec::binary::rule_of(codec::binary::read<std::uint8_t>(request + codec::binary::at::opcode)).quiet;
 }
 bool is_with_key(const char* request) noexcept {
-  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode))
-      .with_key;
+  return codec::binary::rule_of(codec::binary::read<std::uint8_t>(request + codec::binary::at::opcode)).with_key;
 }
 
 }  // namespace
@@ -81,13 +80,13 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
 }
 
 void write_miss(State& state, const Strip& strip, std::uint32_t i) {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   Output& out = *state.out;
   const std::string_view key = strip.key_of(i);
   switch (strip.kind(i) & kind::command_mask) {
     case kind::get:
     case kind::gets:
-      if ((strip.kind(i) & kind::last_of_line) != 0) out.append(protocol::line::end);
+      if ((strip.kind(i) & kind::last_of_line) != 0) out.append(codec::line::end);
       return;
     case kind::meta_read:
       return out.append("EN\r\n");
@@ -114,8 +113,8 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
 }
 
 void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit) {
-  namespace binary = protocol::binary;
-  using namespace protocol;  // NOLINT(google-build-using-namespace): what replies are written with
+  namespace binary = codec::binary;
+  using namespace codec;  // NOLINT(google-build-using-namespace): what replies are written with
   const std::uint8_t kind = strip.kind(i), command = kind & kind::command_mask;
   const Item& item = *hit.item;
   const std::string_view key = strip.key_of(i);
@@ -207,7 +206,7 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
 
 const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
                            std::uint8_t& kind) noexcept {
-  using protocol::number::read_plain;
+  using codec::number::read_plain;
   std::uint32_t exptime = 0;
   if (*p != ' ') return nullptr;
   for (std::uint32_t* to : {&set.client_flags, &exptime}) {
@@ -217,17 +216,17 @@ const char* read_set_words(const State& state, const char* p, const char* end, S
   p = read_plain(p + 1, end, set.value_bytes);
   if (p == nullptr) return nullptr;
   if (*p == ' ') {
-    if (end - p < 10 || !protocol::starts_with(p, " noreply\r\n")) return nullptr;
+    if (end - p < 10 || !codec::starts_with(p, " noreply\r\n")) return nullptr;
     kind |= kind::no_reply;
     p += 8;
   }
-  if (end - p < 2 || protocol::load<std::uint16_t>(p) != protocol::load<std::uint16_t>("\r\n")) return nullptr;
+  if (end - p < 2 || codec::load<std::uint16_t>(p) != codec::load<std::uint16_t>("\r\n")) return nullptr;
   set.expiry_s = exptime == 0 ? Clock::never : state.context.shared.clock.expiry_s(exptime);
   return p;
 }
 
 const char* read_meta_store_words(const State& state, const char* p, const char* end, SetPart& set) noexcept {
-  using protocol::number::read_plain;
+  using codec::number::read_plain;
   p = read_plain(p + 1, end, set.value_bytes);
   if (p == nullptr) return nullptr;
   if (*p == ' ') {
@@ -237,14 +236,14 @@ const char* read_meta_store_words(const State& state, const char* p, const char*
     if (p == nullptr) return nullptr;
     set.expiry_s = state.context.shared.clock.expiry_s(exptime);
   }
-  if (end - p < 2 || protocol::load<std::uint16_t>(p) != protocol::load<std::uint16_t>("\r\n")) return nullptr;
+  if (end - p < 2 || codec::load<std::uint16_t>(p) != codec::load<std::uint16_t>("\r\n")) return nullptr;
   return p;
 }
 
 bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept {
   for (;;) {
     if (end - key < 3) return false;
-    const char* const key_end = protocol::find_delimiter(key, end, begin);
+    const char* const key_end = codec::find_delimiter(key, end, begin);
     if (static_cast<std::size_t>(key_end - key) - 1 >= key_bytes_max || end - key_end < 2) return false;
     if (*key_end == '\r') return key_end[1] == '\n';
     if (*key_end != ' ') return false;
@@ -259,9 +258,11 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
     counters_.queries[t].add(on);
     counters_.record(task, spent_[t], on);
   };
-  // PP is counted by whoever asked for it, along with RV and SD.
-  if (parse_)
-    counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
+  // Its histogram is written by whoever asked for it, along with those of RV and SD.
+  if (parse_) {
+    counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
+    counters_.queries[index_of(Task::parse)].add(queries);
+  }
   if (!tasks) return;
   counters_.batches_sampled.add();
   // Sets take their slots in Insert, and RD is part of WR.

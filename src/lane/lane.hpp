@@ -4,7 +4,7 @@
 // It takes `get`, `gets` (of any number of keys), `mg key v`, `mg key v K`, `set` with or without noreply, and `ms key
 // bytes` with or without T of the text protocol, and GET, GETQ, GETK, GETKQ, SET and SETQ (without a CAS id) of the
 // binary one, from the input of many connections, and writes the replies straight into an Output: the same bytes as the
-// general path (protocol/, pipeline/) would. At anything else in a connection's input (another command, a line that is
+// general path (codec/, pipeline/) would. At anything else in a connection's input (another command, a line that is
 // not plain or not whole, a value that is not whole; an item that has expired, been flushed, is stale, huge or long; a
 // set for which no slot or no cell is at hand) it stops there, having done nothing of that command, and the general
 // path goes on from `rest`.
@@ -28,7 +28,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/protocol.hpp"
+#include "codec/protocol.hpp"
 #include "task/context.hpp"
 
 namespace tandem {

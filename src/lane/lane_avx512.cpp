@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "codec/binary.hpp"
+#include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/kernel_scalar.hpp"
-#include "protocol/binary.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lane/lane.hpp"
-#include "protocol/reply_harness.hpp"
+#include "store/reply_harness.hpp"
 
 namespace tandem {
 
@@ -26,7 +26,7 @@ inline std::unique_ptr<char[]> padded(std::string_view input) {
 class LaneHarness {
  public:
   explicit LaneHarness(std::string_view instructions, const ProtocolOptions& options = {},
-                       const EngineOptions& engine = protocol::ReplyHarness::small_engine())
+                       const EngineOptions& engine = codec::ReplyHarness::small_engine())
       : with_(options, engine), without_(options, engine), lane_(with_.context(), with_.options(), instructions) {
     with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) { return run(parser, input, out); };
   }
@@ -60,7 +60,7 @@ class LaneHarness {
     return static_cast<std::size_t>(segment.rest - segment.begin);
   }
 
-  protocol::ReplyHarness with_, without_;
+  codec::ReplyHarness with_, without_;
   Lane lane_;
 };
 

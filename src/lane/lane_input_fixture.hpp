@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
+#include "codec/packet_builder.hpp"
 #include "lane/lane_harness.hpp"
-#include "protocol/packet_builder.hpp"
 
 namespace tandem::lane_test {
 
@@ -136,7 +136,7 @@ inline std::string other_of(Random& random, const Mix& mix = {}) {
 }
 
 inline std::string packet_of(Random& random, const Mix& mix = {}) {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   constexpr std::uint8_t gets[] = {binary::opcode::get, binary::opcode::getq, binary::opcode::getk,
                                    binary::opcode::getkq};
   const std::string key = key_of(random, mix).substr(0, 250);

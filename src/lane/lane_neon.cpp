@@ -1,9 +1,9 @@
 #if defined(__aarch64__)
 #include <algorithm>
 
+#include "codec/binary.hpp"
+#include "codec/small_hits.hpp"
 #include "lane/kernel_neon.hpp"
-#include "protocol/binary.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
 

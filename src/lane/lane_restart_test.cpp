@@ -15,7 +15,7 @@ namespace {
 using std::string;
 
 EngineOptions options_for(const string& path) {
-  EngineOptions o = protocol::ReplyHarness::small_engine();
+  EngineOptions o = codec::ReplyHarness::small_engine();
   o.memory_bytes = FileObserver::memory_bytes;
   o.evict = false;
   o.memory_file = path;
@@ -33,7 +33,7 @@ struct LaneRestart : testing::TestWithParam<Step> {};
 std::optional<string> recovered(const FileObserver& observer) {
   const TemporaryFile copy;
   observer.copy_to(copy.path());
-  protocol::ReplyHarness store({}, options_for(copy.path()));
+  codec::ReplyHarness store({}, options_for(copy.path()));
   const string reply = store.exchange("get key\r\n");
   if (reply == "END\r\n") return std::nullopt;
   const std::size_t value = reply.find("\r\n") + 2;
@@ -49,7 +49,7 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
   const TemporaryFile file;
   const pid_t pid = fork();
   if (pid == 0) {
-    auto* const store = new protocol::ReplyHarness({}, options_for(file.path()));
+    auto* const store = new codec::ReplyHarness({}, options_for(file.path()));
     Lane lane(store->context(), store->options());
     store->exchange(set_line(step.before));
     const string input = set_line(step.after);

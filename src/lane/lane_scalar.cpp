@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "codec/binary.hpp"
+#include "codec/small_hits.hpp"
 #include "lane/kernel_scalar.hpp"
-#include "protocol/binary.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
 

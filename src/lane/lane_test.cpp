@@ -28,7 +28,7 @@ class LaneTest : public testing::TestWithParam<string> {
 
 // Generated input in random parts; `mutations` of its bytes are changed.
 void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
-  std::uint32_t now_s = protocol::ReplyHarness::start_s;
+  std::uint32_t now_s = codec::ReplyHarness::start_s;
   for (int round = 0; round < 30 && !harness.closed(); ++round) {
     string sets, input = some_input(random, binary, mix);
     for (std::size_t i = binary ? 0 : random.below(10); i != 0; --i) sets += set_of(random, mix);
@@ -53,7 +53,7 @@ TEST_P(LaneTest, AnswersAsTheGeneralPathDoes) {
   for (unsigned seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
-    EngineOptions engine = protocol::ReplyHarness::small_engine();
+    EngineOptions engine = codec::ReplyHarness::small_engine();
     if (seed % 7 == 6) engine.eviction = "s3-fifo";
     LaneHarness harness(GetParam(), {}, engine);
     harness.output_bytes_max = seed % 4 == 1 ? 300 : std::size_t{1} << 20;
@@ -83,7 +83,7 @@ TEST_P(LaneTest, NoMatterWhereTheInputIsCut) {
 }
 
 TEST_P(LaneTest, NoMatterWhereSetsAreCut) {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   const string text =
       "set k0 0 0 1\r\nb\r\nget k0\r\nset k1 3 0 10 noreply\r\n0123456789\r\nget k1\r\nms k2 3\r\nDDD\r\nms k2 4 T9\r\n"
       "EEEE\r\nmg k2 v\r\nset k0 0 100 1\r\nc\r\nset aVeryLongKeyIndeed 7 0 0\r\n\r\ngets aVeryLongKeyIndeed k0 k1\r\n";
@@ -134,7 +134,7 @@ TEST_P(LaneTest, GetsSeeTheSetsBeforeThem) {
 }
 
 TEST_P(LaneTest, FullStoresRefuseAsTheGeneralPathDoes) {
-  EngineOptions engine = protocol::ReplyHarness::small_engine();
+  EngineOptions engine = codec::ReplyHarness::small_engine();
   engine.memory_bytes = std::uint64_t{8} << 20;
   engine.evict = false;
   LaneHarness harness(GetParam(), {}, engine);
@@ -157,9 +157,9 @@ TEST_P(LaneTest, FullStoresRefuseAsTheGeneralPathDoes) {
 
 // Which items go is each store's own affair, but what a hit says is what was set last.
 TEST_P(LaneTest, FullStoresEvictAndGoOn) {
-  EngineOptions engine = protocol::ReplyHarness::small_engine();
+  EngineOptions engine = codec::ReplyHarness::small_engine();
   engine.memory_bytes = std::uint64_t{8} << 20;
-  protocol::ReplyHarness store({}, engine);
+  codec::ReplyHarness store({}, engine);
   Lane lane(store.context(), store.options(), GetParam());
   std::uint64_t in_lane = 0, hits = 0;
   store.ahead = [&](const Parser& parser, std::string_view input, Output& out) -> std::size_t {
@@ -196,7 +196,7 @@ TEST_P(LaneTest, FullStoresEvictAndGoOn) {
 
 // What sets replace is given back in time: an epoch ends after a mebibyte of it.
 TEST_P(LaneTest, EndsItsEpochWhenSetsHaveRetiredMuch) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   Lane lane(store.context(), store.options(), GetParam());
   string input;
   for (std::size_t i = 0; i < 2000; ++i)
@@ -213,9 +213,9 @@ TEST_P(LaneTest, EndsItsEpochWhenSetsHaveRetiredMuch) {
 
 // Nothing but the lane stores, and the index grows all the same.
 TEST_P(LaneTest, HasTheIndexGrow) {
-  EngineOptions engine = protocol::ReplyHarness::small_engine();
+  EngineOptions engine = codec::ReplyHarness::small_engine();
   engine.item_bytes_expected = 1 << 20;
-  protocol::ReplyHarness store({}, engine);
+  codec::ReplyHarness store({}, engine);
   Lane lane(store.context(), store.options(), GetParam());
   const Index& index = store.engine().shared().index;
   const std::uint64_t before = index.cell_count();
@@ -236,7 +236,7 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
   std::size_t bytes = 0, bytes_taken = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     Random random(seed);
-    protocol::ReplyHarness store, other;
+    codec::ReplyHarness store, other;
     Lane lane(store.context(), store.options(), GetParam());
     for (int i = 0; i < 30; ++i) {
       const string set = set_of(random);
@@ -280,7 +280,7 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
 }
 
 TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   Lane lane(store.context(), store.options(), GetParam());
   store.exchange("set a 0 0 1\r\nA\r\n");
   string input;
@@ -303,7 +303,7 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
 }
 
 TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   Lane lane(store.context(), store.options(), GetParam());
   const auto copy = padded("get a\r\n");
   const TaskCounters& tasks = store.context().tasks;
@@ -343,7 +343,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, LaneTest, testing::Values("scalar", "avx2
                          });
 
 TEST(Lane, RefusesUnknownInstructions) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   EXPECT_THROW(Lane(store.context(), store.options(), "mmx"), std::invalid_argument);
 }
 

@@ -20,7 +20,7 @@ struct Words {
     block = p;
     blanks = K::blanks(p);
     if (TD_LIKELY(blanks != 0)) return p + std::countr_zero(blanks);
-    return protocol::find_delimiter(p, end, begin);
+    return codec::find_delimiter(p, end, begin);
   }
 };
 
@@ -84,7 +84,7 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
 
 // "mg key v" and "mg key v K".
 TD_INLINE const char* take_meta_read(Filling& filling, Words& words, const char* p) noexcept {
-  using protocol::load;
+  using codec::load;
   const char* const key = p + 3;
   const char* const key_end = words.end_of(key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
@@ -119,7 +119,7 @@ TD_INLINE bool read_length(const char*& p, std::uint32_t& to) noexcept {
 // be; set.value is it. nullptr: the line is not plain.
 TD_INLINE bool has_value(const State& s, SetPart& set, const char* line_end, const char* end,
                          std::size_t key_bytes) noexcept {
-  using protocol::load;
+  using codec::load;
   if (TD_UNLIKELY(line_end == nullptr)) return false;
   set.value = line_end + 2;
   if (TD_UNLIKELY(end - set.value < std::ptrdiff_t{2} + set.value_bytes)) return false;
@@ -129,7 +129,7 @@ TD_INLINE bool has_value(const State& s, SetPart& set, const char* line_end, con
 
 // "set key flags exptime bytes[ noreply]\r\nvalue\r\n".
 TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, const char* p) noexcept {
-  using protocol::load;
+  using codec::load;
   const char* const key = p + 4;
   const char* const key_end = words.end_of(key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
@@ -148,7 +148,7 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
 
 // "ms key bytes[ Texptime]\r\nvalue\r\n".
 TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& words, const char* p) noexcept {
-  using protocol::load;
+  using codec::load;
   const char* const key = p + 3;
   const char* const key_end = words.end_of(key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
@@ -169,7 +169,7 @@ TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& word
   if (!are_plain_keys(key, words.end, words.begin)) return nullptr;
   s.line = p;
   s.line_kind = is_gets ? kind::gets : kind::get;
-  if (*protocol::find_delimiter(key, words.end, words.begin) == ' ') s.line_kind |= kind::begins_many;
+  if (*codec::find_delimiter(key, words.end, words.begin) == ' ') s.line_kind |= kind::begins_many;
   s.at = key;
   parse_keys(s, filling, words);
   return s.at;
@@ -178,7 +178,7 @@ TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& word
 // Lines from State::at on, until the strip is full; if it is not, State::at is where the lane's part of the segment
 // ends.
 TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  using protocol::load;
+  using codec::load;
   const char* const end = segment.end;
   Words words(s.at, segment.begin, end);
   if (TD_UNLIKELY(s.line != nullptr)) parse_keys(s, filling, words);
@@ -214,16 +214,16 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
 }
 
 // Whether a packet is a plain SET, whole: its value's part is `set` then.
-TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* end, const protocol::binary::Request& r,
+TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* end, const codec::binary::Request& r,
                                    SetPart& set) noexcept {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   constexpr std::size_t before_key = binary::header_bytes + binary::store_extras_bytes;
   const binary::Rule& rule = binary::rule_of(r.opcode);
   if (rule.form != binary::Form::store || rule.mode != StoreMode::set) return false;
   if (r.extras_bytes != binary::store_extras_bytes || std::size_t{r.key_bytes} - 1 >= key_bytes_max) return false;
   if (r.before_value_bytes() > r.body_bytes) return false;
   if (static_cast<std::uint64_t>(end - p) < binary::header_bytes + std::uint64_t{r.body_bytes}) return false;
-  if (s.options.cas && protocol::load<std::uint64_t>(p + binary::at::cas) != 0) return false;
+  if (s.options.cas && codec::load<std::uint64_t>(p + binary::at::cas) != 0) return false;
   const auto exptime = binary::read<std::uint32_t>(p + binary::header_bytes + binary::flags_bytes);
   set = {p + before_key + r.key_bytes, r.value_bytes(), binary::read<std::uint32_t>(p + binary::header_bytes),
          TD_LIKELY(exptime == 0) ? Clock::never : s.context.shared.clock.expiry_s(exptime)};
@@ -232,7 +232,7 @@ TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* en
 
 // As parse_lines(), of packets.
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   const char* p = s.at;
   const char* const end = segment.end;
   while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
