@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -48,7 +49,8 @@ void Monitor::run(net::Telemetry& server) {
   auto due = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
-    due += std::chrono::seconds(1);
+    // Not earlier: after the process was stopped, seconds that passed have no points.
+    due = std::max(due + std::chrono::seconds(1), std::chrono::steady_clock::now());
     if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;
     lock.unlock();
     static_cast<void>(try_note());
