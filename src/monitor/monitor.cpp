@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
 #include <new>
 #include <optional>
@@ -49,8 +48,10 @@ void Monitor::run(net::Telemetry& server) {
   auto due = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
-    // Not earlier: after the process was stopped, seconds that passed have no points.
-    due = std::max(due + std::chrono::seconds(1), std::chrono::steady_clock::now());
+    due += std::chrono::seconds(1);
+    // After the process was stopped, the seconds that were missed have no points.
+    const auto now = std::chrono::steady_clock::now();
+    if (due <= now) due = now + std::chrono::seconds(1);
     if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;
     lock.unlock();
     static_cast<void>(try_note());

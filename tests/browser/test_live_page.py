@@ -294,7 +294,10 @@ def test_shows_the_values_under_the_pointer(monitored: Monitored, browser: webdr
     assert legend == gets, "the legend tells the same moment"
     assert count_of(browser, "#hits .pointer") == 1, "the other charts mark the moment, too"
     zone_s = browser.execute_script("return -60 * new Date().getTimezoneOffset()")
-    near = [p for p in monitored.status()["points"] if int(p["time_s"] + zone_s) % 86400 == second_of_day(clock)]
+    points = monitored.status()["points"]
+    ago_s = (points[-1]["time_s"] + zone_s - second_of_day(clock)) % 86400
+    assert 3 <= ago_s <= 10, (clock, points[-1])  # 6, and what passed since
+    near = [p for p in points if int(p["time_s"] + zone_s) % 86400 == second_of_day(clock)]
     assert any(
         number_of(gets) == pytest.approx(p["gets_per_s"], rel=0.01)
         and number_of(stores) == pytest.approx(p["stores_per_s"], rel=0.01)
