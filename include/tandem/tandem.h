@@ -32,6 +32,7 @@ extern "C" {
 
 #define TANDEM_API __attribute__((visibility("default")))
 
+/* NOLINTBEGIN(readability-identifier-naming): the names of C. */
 typedef struct tandem_store tandem_store;
 
 /* What became of an operation. */
@@ -167,6 +168,7 @@ TANDEM_API tandem_code tandem_for_each(tandem_store* store, tandem_item_visitor 
 TANDEM_API void tandem_clear(tandem_store* store);
 /* struct_bytes: sizeof(tandem_stats). */
 TANDEM_API void tandem_get_stats(tandem_store* store, tandem_stats* stats, size_t struct_bytes);
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "heap/item_rewrite.hpp"
 
@@ -25,10 +26,10 @@ struct alignas(cache_line_bytes) RedoRecord {
   std::uint64_t reserved;
   char value[rewritten_value_bytes_max];
 
-  TD_INLINE void write(Location at, const ItemVersion& now, const char* bytes) noexcept {
+  TD_INLINE void write(Location at, const ItemVersion& now, std::string_view bytes) noexcept {
     state = now.state;
     fixed = now.fixed;
-    std::memcpy(value, bytes, word::ValueBytes::get(now.fixed));
+    std::memcpy(value, bytes.data(), bytes.size());
     location.store(at, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // the item's change, which follows, stays behind it
   }

@@ -232,7 +232,7 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
         replies[done + i].append(out.data() + left[i].output_begin, left[i].output_end - left[i].output_begin);
         left[i] = {.begin = left[i].rest, .end = left[i].end, .binary = false};
       }
-      ASSERT_TRUE(more != 0 || out.size() != 0);
+      ASSERT_TRUE(more != 0 || !out.empty());
       done += more;
       out.clear();
     }

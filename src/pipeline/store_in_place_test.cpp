@@ -184,7 +184,7 @@ TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
     Batch batch(8);
     for (std::uint64_t i = 1; !stop.stop_requested(); ++i) {
       char text[32];
-      std::snprintf(text, sizeof text, "%016llu", static_cast<unsigned long long>(i * apart));
+      std::snprintf(text, sizeof text, "%016llu", static_cast<unsigned long long>(i) * apart);
       Query& q = batch.next();
       q = {};
       q.key = "n";

@@ -32,7 +32,7 @@ class Hits {
       std::memcpy(item->bytes() + 16, &client_flags, sizeof client_flags);
       std::memcpy(item->bytes() + item->key_offset(), q.key, q.key_bytes);
       std::memset(item->value(), 'v', value_bytes);
-      batch_.result(i) = {item, 0, 0, value_bytes, Status::hit, 0, static_cast<std::uint16_t>(item->value_offset())};
+      batch_.result(i) = {{item}, 0, 0, value_bytes, Status::hit, 0, static_cast<std::uint16_t>(item->value_offset())};
     }
   }
   void write(Output& out) { write_replies(batch_, 0, batch_.size(), heap_, clock_, options_, out); }

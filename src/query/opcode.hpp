@@ -187,9 +187,10 @@ inline constexpr CommandsByLetter commands_by_letter = [] {
   std::uint8_t count = 0;
   for (std::size_t letter = 0; letter < 26; ++letter) {
     all.first[letter] = count;
-    for (std::uint8_t i = 0; i < std::size(commands); ++i) {
+    for (std::size_t i = 0; i < std::size(commands); ++i) {
       const CommandRow& row = commands[i];
-      if (row.form != Form::none && row.name[0] == static_cast<char>('a' + letter)) all.rows[count++] = i;
+      if (row.form == Form::none || row.name[0] != static_cast<char>('a' + letter)) continue;
+      all.rows[count++] = static_cast<std::uint8_t>(i);
     }
   }
   all.first[26] = count;

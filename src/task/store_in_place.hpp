@@ -94,7 +94,7 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
   if (!canary_bites("no_redo"))
 #endif
     if (TD_UNLIKELY(context.redo != nullptr))
-      context.redo->write(context.shared.heap.location_of(item), stored, set.value.data());
+      context.redo->write(context.shared.heap.location_of(item), stored, set.value);
   item->fixed_word.store(stored.fixed, std::memory_order_relaxed);
   racing_copy(item->value(), set.value.data(), set.value.size());
   unlock_item(item, stored.state);
