@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <functional>
 #include <span>
 #include <utility>
 
@@ -82,7 +81,10 @@ class View {
   View(const TopSample& before, const TopSample& now, const TopSize& size) : before_(before), now_(now), size_(size) {
     passed_s_ = std::max(now.time_s - before.time_s, 1e-3);
     for (std::size_t c = 0; c < command_count; ++c) add(commands_, "command", command_names[c], {});
-    std::ranges::stable_sort(commands_, std::greater{}, [](const Timed& t) { return count_of(t.ever); });
+    std::ranges::sort(commands_, [](const Timed& a, const Timed& b) {
+      const double more = count_of(a.ever), fewer = count_of(b.ever);
+      return more != fewer ? more > fewer : a.name < b.name;
+    });
     for (std::size_t t = 0; t < task_count; ++t) add(tasks_, "task", task_names[t], task_texts[t]);
   }
 

@@ -77,7 +77,8 @@ struct Original {
       const std::uint64_t live = small->state_word.load();
       if (Item::state_of(live) != ItemState::live) continue;
       auto* const redo = reinterpret_cast<RedoRecord*>(bytes.data() + MemoryFile::redo_at);
-      if (found++ == 0) redo->write(page_location(1) + slot, {live, small->fixed()}, {small->value(), small->small_value_bytes()});
+      if (found++ == 0)
+        redo->write(page_location(1) + slot, {live, small->fixed()}, {small->value(), small->small_value_bytes()});
       small->state_word = rewriting_state(live);
     }
     const std::uint64_t value_bytes = 2 * page_bytes + 77;
