@@ -5,28 +5,85 @@
 
 namespace tandem {
 namespace {
-std::int64_t seconds_of(clockid_t id) {
+
+constexpr std::int64_t ns_per_s = 1'000'000'000;
+// After the two seconds that mean something else; and the last one that an item's expiry can name.
+constexpr std::int64_t store_s_min = 2, store_s_max = UINT32_MAX;
+// A store that is taken over has time left: half of its seconds.
+constexpr std::int64_t resumed_s_max = std::int64_t{1} << 31;
+
+std::int64_t ns_of(clockid_t id) noexcept {
   timespec t{};
   clock_gettime(id, &t);
-  return t.tv_sec;
+  return std::int64_t{t.tv_sec} * ns_per_s + t.tv_nsec;
 }
+
+class OfTheSystem final : public TimeSource {
+ public:
+  SystemTime now() const noexcept override {
+    // A thread that loses its processor between the two clocks would see them apart by as long; each restart would keep
+    // that difference.
+    constexpr std::int64_t apart_ns = 20'000;
+    constexpr int attempts = 8;
+    SystemTime best{};
+    std::int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < attempts && best_ns > apart_ns; ++i) {
+      const std::int64_t before = ns_of(CLOCK_MONOTONIC);
+      const std::int64_t wall = ns_of(CLOCK_REALTIME);
+      const std::int64_t took = ns_of(CLOCK_MONOTONIC) - before;
+      if (took >= best_ns) continue;
+      best_ns = took;
+      best = {.monotonic_ns = before + took / 2, .unix_ns = wall};
+    }
+    return best;
+  }
+};
+
 }  // namespace
 
-Clock::Clock() : monotonic_base_s_(seconds_of(CLOCK_MONOTONIC) - 2) { tick(); }
+const TimeSource& TimeSource::of_the_system() noexcept {
+  static const OfTheSystem source;
+  return source;
+}
 
-void Clock::resume(std::uint32_t now_s) noexcept {
-  start_s_ = now_s;
-  monotonic_base_s_ = seconds_of(CLOCK_MONOTONIC) - now_s;
+Clock::Clock(const TimeSource& source)
+    : source_(source), monotonic_base_ns_(source.now().monotonic_ns - store_s_min * ns_per_s) {
   tick();
+}
+
+void Clock::resume(const StoreTime& saved) noexcept {
+  const SystemTime system = source_.now();
+  const std::int64_t away_ns = std::clamp<std::int64_t>(system.unix_ns - saved.unix_ns, 0, resumed_s_max * ns_per_s);
+  const std::int64_t store_ns = std::clamp(std::min(saved.store_ns, resumed_s_max * ns_per_s) + away_ns,
+                                           store_s_min * ns_per_s, resumed_s_max * ns_per_s);
+  monotonic_base_ns_ = system.monotonic_ns - store_ns;
+  tick();
+  start_s_ = now_s();
+}
+
+std::int64_t Clock::store_ns(const SystemTime& system) const noexcept {
+  const std::int64_t own_ns = system.monotonic_ns - monotonic_base_ns_;
+  const std::int64_t seconds =
+      std::clamp<std::int64_t>(own_ns / ns_per_s + ahead_s_.load(std::memory_order_relaxed), store_s_min, store_s_max);
+  return seconds * ns_per_s + own_ns % ns_per_s;
+}
+
+StoreTime Clock::moment() const noexcept {
+  const SystemTime system = source_.now();
+  const bool is_frozen = frozen_.load(std::memory_order_relaxed);
+  return {.store_ns = is_frozen ? std::int64_t{now_s()} * ns_per_s : store_ns(system), .unix_ns = system.unix_ns};
+}
+
+std::chrono::nanoseconds Clock::until_next_s() const noexcept {
+  return std::chrono::nanoseconds(ns_per_s - store_ns(source_.now()) % ns_per_s);
 }
 
 void Clock::tick() noexcept {
   if (frozen_.load(std::memory_order_relaxed) || paused_.load(std::memory_order_relaxed)) return;
-  const std::int64_t seconds =
-      seconds_of(CLOCK_MONOTONIC) - monotonic_base_s_ + ahead_s_.load(std::memory_order_relaxed);
-  const auto now = static_cast<std::uint32_t>(std::clamp<std::int64_t>(seconds, 2, UINT32_MAX));
+  const SystemTime system = source_.now();
+  const auto now = static_cast<std::uint32_t>(store_ns(system) / ns_per_s);
   now_s_.store(now, std::memory_order_relaxed);
-  unix_base_s_.store(seconds_of(CLOCK_REALTIME) - now, std::memory_order_relaxed);
+  unix_base_s_.store(system.unix_ns / ns_per_s - now, std::memory_order_relaxed);
 }
 
 std::uint32_t Clock::expiry_s(std::int64_t exptime) const noexcept {

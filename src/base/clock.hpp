@@ -1,11 +1,32 @@
 // Time as the store counts it: whole seconds since a base two seconds before it was (first) opened, so that 0 can mean
 // "never" and 1 "already over". Advanced by one thread (tick), read by all with a relaxed load: time moves on second
-// boundaries, as in memcached.
+// boundaries, as in memcached. Between them it knows the fraction, so that a store that is opened again and again
+// (warm restart) neither gains nor loses any.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace tandem {
+
+// The system's two clocks at one moment.
+struct SystemTime {
+  std::int64_t monotonic_ns;  // since some start; never steps
+  std::int64_t unix_ns;       // may step
+};
+// Where a Clock has the time from. Any thread.
+class TimeSource {
+ public:
+  virtual ~TimeSource() = default;
+  virtual SystemTime now() const noexcept = 0;
+  static const TimeSource& of_the_system() noexcept;
+};
+
+// A moment by the store's clock and by the system's, from which a later process goes on.
+struct StoreTime {
+  std::int64_t store_ns;  // since the base; its whole seconds are what now_s() shows
+  std::int64_t unix_ns;
+};
 
 class Clock {
  public:
@@ -14,7 +35,7 @@ class Clock {
   // A client's relative times end here; larger numbers are absolute Unix seconds (protocol.txt, "Expiration times").
   static constexpr std::int64_t relative_max_s = 60 * 60 * 24 * 30;
 
-  Clock();
+  explicit Clock(const TimeSource& source = TimeSource::of_the_system());
   std::uint32_t now_s() const noexcept { return now_s_.load(std::memory_order_relaxed); }
   // Reads the system's clocks. Monotonic: a step of the wall clock changes only how absolute times are translated.
   void tick() noexcept;
@@ -22,8 +43,13 @@ class Clock {
   std::uint32_t expiry_s(std::int64_t exptime) const noexcept;
   std::int64_t unix_s() const noexcept { return unix_base_s_.load(std::memory_order_relaxed) + now_s(); }
   std::uint32_t uptime_s() const noexcept { return now_s() - start_s_; }
-  // Goes on from second `now_s` of a store that was here before (warm restart). Before any other thread uses the clock.
-  void resume(std::uint32_t now_s) noexcept;
+  // What a memory file keeps for resume(). Read anew, so it may lie after the last tick. Any thread.
+  StoreTime moment() const noexcept;
+  // Goes on where a store that was here before had its clock (warm restart), with the time since then by the wall
+  // clock; if that went back, none has passed. Before any other thread uses the clock. REQUIRES: 0 <= both values.
+  void resume(const StoreTime& saved) noexcept;
+  // How long now_s() stays right. Any thread.
+  std::chrono::nanoseconds until_next_s() const noexcept;
   // For debugging a running server: pauses, resumes, or shifts the clock for good. Expiry follows.
   void pause() noexcept { paused_.store(true, std::memory_order_relaxed); }
   void resume() noexcept { paused_.store(false, std::memory_order_relaxed); }
@@ -32,9 +58,13 @@ class Clock {
   void freeze_for_test(std::uint32_t now_s) noexcept;
 
  private:
+  // The store's clock, whatever now_s() shows while it is paused.
+  std::int64_t store_ns(const SystemTime& system) const noexcept;
+
+  const TimeSource& source_;
   std::atomic<std::uint32_t> now_s_{2};
   std::atomic<std::int64_t> unix_base_s_{0};
-  std::int64_t monotonic_base_s_ = 0;
+  std::int64_t monotonic_base_ns_ = 0;
   std::uint32_t start_s_ = 2;
   std::atomic<std::int64_t> ahead_s_{0};
   std::atomic<bool> frozen_{false}, paused_{false};

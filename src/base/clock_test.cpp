@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
 #include <limits>
 
@@ -56,6 +57,129 @@ TEST_F(ClockTest, FarFutureSaturates) {
 TEST_F(ClockTest, FrozenClockIgnoresTicks) {
   clock.tick();
   EXPECT_EQ(clock.now_s(), now_s);
+}
+
+constexpr std::int64_t ms = 1'000'000;
+
+// Clocks of a system that a test moves.
+struct MovedTime final : TimeSource {
+  MovedTime(std::int64_t monotonic_ms, std::int64_t unix_ms) : time{monotonic_ms * ms, unix_ms * ms} {}
+  SystemTime now() const noexcept override { return time; }
+  void pass(std::int64_t passed_ms) {
+    time.monotonic_ns += passed_ms * ms;
+    time.unix_ns += passed_ms * ms;
+  }
+  SystemTime time;
+};
+
+// A store that is opened again and again, and the times to live of an item in it.
+struct ClockPhases : testing::Test {
+  static constexpr std::int64_t tick_ms = 250;
+  // What an item with a time to live of `ttl_s` gets when each process runs for run_ms, ends (with what it saved last:
+  // `killed`: at its last tick, else at its end), and the next one comes after away_ms.
+  static std::int64_t lifetime_ms(MovedTime& system, std::int64_t ttl_s, std::int64_t run_ms, std::int64_t away_ms,
+                                  bool killed) {
+    std::int64_t lived_ms = 0;
+    StoreTime saved = Clock(system).moment();
+    std::uint32_t expiry_s = 0;
+    for (;;) {
+      Clock clock(system);
+      clock.resume(saved);
+      if (expiry_s == 0) expiry_s = clock.expiry_s(ttl_s);
+      for (std::int64_t left_ms = run_ms;;) {
+        clock.tick();
+        saved = clock.moment();
+        if (clock.now_s() >= expiry_s) return lived_ms;
+        if (left_ms == 0) break;
+        const std::int64_t second_ms = (clock.until_next_s().count() + ms - 1) / ms;
+        const std::int64_t step_ms = std::min({tick_ms, second_ms, left_ms});
+        system.pass(step_ms);
+        lived_ms += step_ms;
+        left_ms -= step_ms;
+        if (left_ms == 0 && killed) break;
+      }
+      system.pass(away_ms);
+      lived_ms += away_ms;
+    }
+  }
+};
+
+TEST_F(ClockPhases, ItemsLiveAsLongThroughAnyRestarts) {
+  for (std::int64_t ttl_s : {2, 7, 30}) {
+    for (std::int64_t wall_ms = 0; wall_ms < 1000; wall_ms += 90) {
+      for (const auto& [run_ms, away_ms] : {std::pair{990, 20}, {20, 990}, {1, 1}, {130, 7}, {700, 1400}, {4000, 3}}) {
+        for (const bool killed : {false, true}) {
+          MovedTime system(5'000'000, 1'700'000'000'000 + wall_ms);
+          const std::int64_t lived_ms = lifetime_ms(system, ttl_s, run_ms, away_ms, killed);
+          const std::int64_t late_ms = away_ms;  // that is when it can be asked for again
+          EXPECT_GE(lived_ms, (ttl_s - 1) * 1000) << wall_ms << " " << run_ms << " " << away_ms << " " << killed;
+          EXPECT_LE(lived_ms, ttl_s * 1000 + late_ms) << wall_ms << " " << run_ms << " " << away_ms << " " << killed;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ClockPhases, NothingIsGainedOrLostByRestarts) {
+  MovedTime system(5'000'777, 1'700'000'000'123);
+  StoreTime saved = Clock(system).moment();
+  const std::int64_t begin_ns = saved.store_ns;
+  for (int i = 0; i < 10'000; ++i) {
+    system.pass(i % 997);
+    Clock clock(system);
+    clock.resume(saved);
+    system.pass(i % 3);
+    saved = clock.moment();
+  }
+  EXPECT_EQ(saved.store_ns - begin_ns, system.time.unix_ns - 1'700'000'000'123 * ms);
+}
+
+TEST_F(ClockPhases, AWallClockThatWentBackStopsNothingAndBringsNothingBack) {
+  MovedTime system(5'000'000, 1'700'000'000'000);
+  Clock before(system);
+  system.pass(12'300);
+  const StoreTime saved = before.moment();
+  system.time.unix_ns -= 86'400'000 * ms;
+  Clock clock(system);
+  clock.resume(saved);
+  EXPECT_EQ(clock.moment().store_ns, saved.store_ns);
+  system.pass(2000);
+  clock.tick();
+  EXPECT_EQ(clock.now_s(), 2u + 14);
+  EXPECT_EQ(clock.uptime_s(), 2u);
+}
+
+TEST_F(ClockPhases, WildMomentsAreBounded) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  MovedTime system(5'000'000, 1'700'000'000'000);
+  for (const StoreTime& saved : {StoreTime{most, most}, {most, 0}, {0, most}, {0, 0}, {1, 1}}) {
+    Clock clock(system);
+    clock.resume(saved);
+    EXPECT_GE(clock.now_s(), 2u);
+    EXPECT_LE(clock.now_s(), std::uint32_t{1} << 31);
+  }
+}
+
+TEST(Clock, SaysWhenItsSecondEnds) {
+  MovedTime system(5'000'000, 1'700'000'000'000);
+  Clock clock(system);
+  system.pass(240);
+  EXPECT_EQ(clock.until_next_s(), std::chrono::milliseconds(760));
+  system.pass(760);
+  EXPECT_EQ(clock.until_next_s(), std::chrono::seconds(1));
+  clock.tick();
+  EXPECT_EQ(clock.now_s(), 3u);
+}
+
+// A thread that loses its processor between the two clocks sees them apart.
+TEST(TimeSource, ReadsTheTwoClocksAtOneMoment) {
+  const auto offset = [](const SystemTime& t) { return t.unix_ns - t.monotonic_ns; };
+  const std::int64_t first = offset(TimeSource::of_the_system().now());
+  std::int64_t worst_ns = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    worst_ns = std::max(worst_ns, std::abs(offset(TimeSource::of_the_system().now()) - first));
+  }
+  EXPECT_LT(worst_ns, 5 * ms);
 }
 
 TEST(Clock, StandsAndIsMovedForDebugging) {

@@ -48,12 +48,12 @@ void read_boot_id(std::uint64_t (&id)[2]) {
 
 // No store gets beyond these.
 bool is_possible(const SavedState& s) {
-  constexpr std::uint64_t second_max = std::uint64_t{1} << 31;
   // Ids that wrap would be below the mark of a flush: some have to be left, 30 hours of ten million stores a second.
   constexpr std::uint64_t cas_max = cas_limit - (std::uint64_t{1} << 40);
   const std::uint64_t cas = s.cas_reserved.load(std::memory_order_relaxed);
+  const StoreTime time = s.clock.load();
   return cas != 0 && cas <= cas_max && saved::FlushCas::get(s.flush.load(std::memory_order_relaxed)) <= cas &&
-         saved::ClockS::get(s.clock.load(std::memory_order_relaxed)) <= second_max;
+         time.store_ns >= 0 && time.unix_ns >= 0;
 }
 
 bool is_same_boot(const std::uint64_t (&file)[2]) {

@@ -21,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/clock.hpp"
 #include "heap/page.hpp"
 #include "heap/redo.hpp"
 #include "heap/size_classes.hpp"
@@ -33,10 +34,31 @@ class MemoryFileError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A moment by two clocks, of which a kill leaves the old one or the new one, never half of each: written beside the one
+// that counts, which a last word then names. store() from one thread at a time.
+struct SavedTime {
+  struct Moment {
+    std::atomic<std::uint64_t> store_ns{0}, unix_ns{0};  // store_ns 0: none yet
+  };
+  Moment moments[2];
+  std::atomic<std::uint64_t> current{0};  // by its lowest bit
+
+  void store(const StoreTime& time) noexcept {
+    const std::uint64_t next = ~current.load(std::memory_order_relaxed) & 1;
+    moments[next].store_ns.store(static_cast<std::uint64_t>(time.store_ns), std::memory_order_relaxed);
+    moments[next].unix_ns.store(static_cast<std::uint64_t>(time.unix_ns), std::memory_order_relaxed);
+    current.store(next, std::memory_order_release);
+  }
+  StoreTime load() const noexcept {
+    const Moment& m = moments[current.load(std::memory_order_acquire) & 1];
+    return {.store_ns = static_cast<std::int64_t>(m.store_ns.load(std::memory_order_relaxed)),
+            .unix_ns = static_cast<std::int64_t>(m.unix_ns.load(std::memory_order_relaxed))};
+  }
+};
+
 // What a store remembers beside its items. Each word is changed by one store, so it is whole whenever the process dies.
 struct SavedState {
-  //   |63 second of the store's clock 32|31 the Unix second it was then, modulo 2^32 0|
-  std::atomic<std::uint64_t> clock{0};
+  SavedTime clock;
   // CAS ids below may have been handed out, none above.
   std::atomic<std::uint64_t> cas_reserved{1};
   //   |63 flush_cas 20|19 the number of the last flush that is done or was replaced 0|
@@ -54,8 +76,6 @@ struct SavedState {
   }
 };
 namespace saved {
-using ClockS = BitField<32, 32>;
-using UnixS = BitField<0, 32>;
 using FlushCas = BitField<20, 44>;
 using FlushNumber = BitField<0, 20>;
 using DueS = BitField<32, 32>;
@@ -64,7 +84,7 @@ static_assert(FlushCas::width == cas_bits);
 
 struct FileHeader {
   static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
-  static constexpr std::uint32_t version_now = 2;                 // 2: redo records
+  static constexpr std::uint32_t version_now = 3;                 // 2: redo records; 3: time in nanoseconds
   // spoiled: some of it could not be written to the disk; unreadable: or not read from it.
   enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad, unreadable = 0xbadbad };
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <random>
 #include <stdexcept>
-#include <system_error>
 
 #include "base/memory_reserve.hpp"
 #include "pipeline/device_search.hpp"
@@ -16,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// The clock advances in whole seconds; looking four times a second keeps expiry within a quarter of one.
+// Where the clock's second ends no sooner.
 constexpr auto maintenance_period = std::chrono::milliseconds(250);
 // The index may take so much of the memory limit (its growth needs old and new table together for a while).
 constexpr double index_share_max = 0.5;
@@ -71,7 +70,10 @@ EngineOptions with_seed(EngineOptions o) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(with_seed(checked(options))), budget_(options_.memory_bytes), epochs_(epochs_for(options_)) {
+    : options_(with_seed(checked(options))),
+      budget_(options_.memory_bytes),
+      epochs_(epochs_for(options_)),
+      clock_(options_.time != nullptr ? *options_.time : TimeSource::of_the_system()) {
   open_heap_and_index();
   placement_.emplace(*index_, *heap_);
   shared_ = std::unique_ptr<Shared>(
@@ -87,6 +89,7 @@ Engine::Engine(const EngineOptions& options)
   shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
   if (file_) {
     shared_->saved = &file_->saved();
+    clock_.tick();  // recovery may have taken seconds
     save_clock();
   }
   evictions_seen_.assign(heap_->class_count() + 1, 0);
@@ -137,13 +140,6 @@ void Engine::stop_maintenance() noexcept {
   maintenance_context_.reset();
 }
 
-// No ids are lost by an end in order.
-void Engine::save_in_order() noexcept {
-  if (!file_) return;
-  file_->saved().cas_reserved.store(shared_->cas_next.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  save_clock();
-}
-
 void Engine::open_heap_and_index() {
   HeapOptions heap{.growth_factor = options_.growth_factor,
                    .slot_bytes_min = options_.slot_bytes_min,
@@ -170,43 +166,6 @@ void Engine::open_heap_and_index() {
                      {.rules = rules, .threads = options_.recover_threads, .log = options_.log});
   restart_->was_killed = file_->found() == MemoryFile::Found::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
-}
-
-// Time, CAS ids and flushes go on where the process before was.
-HeapRecovery::Rules Engine::resume() {
-  SavedState& saved = file_->saved();
-  // The time that nobody was here counts, as the system's clock has it. If that went back, none has passed: the store's
-  // clock does not go back, so nothing that has expired comes to life again.
-  constexpr std::uint64_t second_max = std::uint32_t{1} << 31;
-  const std::uint64_t clock = saved.clock.load(std::memory_order_relaxed);
-  const auto away_s = static_cast<std::int32_t>(static_cast<std::uint32_t>(clock_.unix_s()) -
-                                                static_cast<std::uint32_t>(saved::UnixS::get(clock)));
-  const std::uint64_t now_s = saved::ClockS::get(clock) + static_cast<std::uint64_t>(std::max(away_s, 0));
-  clock_.resume(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(now_s, 2, second_max)));
-
-  const std::uint64_t cas_end = saved.cas_reserved.load(std::memory_order_relaxed);
-  cas_first_ = cas_end;
-  const std::uint64_t flush = saved.flush.load(std::memory_order_relaxed);
-  flush_cas_first_ = saved::FlushCas::get(flush);
-  const std::uint64_t due = saved.flush_due.load(std::memory_order_relaxed);
-  flush_number_ = saved::FlushNumber::get(due);
-  if (flush_number_ != saved::FlushNumber::get(flush)) {
-    const auto due_s = static_cast<std::uint32_t>(saved::DueS::get(due));
-    if (due_s > clock_.now_s()) {
-      flush_due_s_.store(due_s, std::memory_order_relaxed);
-    } else {
-      flush_cas_first_ = cas_first_++;  // its time came while nobody was here
-      saved.reserve_cas(cas_first_);
-      saved.flush.store(saved::FlushCas::put(flush_number_, flush_cas_first_), std::memory_order_relaxed);
-    }
-  }
-  return {.now_s = clock_.now_s(), .flush_cas = flush_cas_first_, .cas_end = cas_end};
-}
-
-void Engine::save_clock() noexcept {
-  const std::uint32_t now_s = clock_.now_s();
-  const auto unix_s = static_cast<std::uint32_t>(clock_.unix_s());
-  file_->saved().clock.store(saved::ClockS::put(unix_s, now_s), std::memory_order_relaxed);
 }
 
 Engine::ContextPtr Engine::make_context() {
@@ -422,7 +381,9 @@ void Engine::reset_stats() noexcept {
 
 void Engine::maintenance_loop() {
   while (!stopping_.load(std::memory_order_relaxed)) {
-    shared_->maintenance.wait_for(maintenance_period);
+    // Then at once: a store in a second that has passed would expire by as much too early.
+    const auto next_s = std::chrono::ceil<std::chrono::milliseconds>(clock_.until_next_s());
+    shared_->maintenance.wait_for(std::min(maintenance_period, next_s));
     maintain();
   }
 }
@@ -441,26 +402,6 @@ void Engine::maintain() {
   if (index_->wants_growth()) grow_index();
   apply_reassign();
   balance_classes();
-}
-
-// Items that the disk did not take may be read back as what was there before them: nobody gets them any more.
-void Engine::drop_unwritten() noexcept {
-  const int error = file_->lost_writes();
-  if (error == 0) return;
-  {
-    const std::lock_guard lock(flush_mutex_);
-    flush_now();
-  }
-  // A disk that fails does so again and again.
-  constexpr std::uint32_t say_again_s = 60;
-  const std::uint32_t now_s = clock_.now_s();
-  if (!options_.log || (unwritten_said_s_ != 0 && now_s < unwritten_said_s_ + say_again_s)) return;
-  unwritten_said_s_ = now_s;
-  try {
-    options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
-                 "; all items are dropped");
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): where it cannot be said, it was done all the same
-  }
 }
 
 // Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.

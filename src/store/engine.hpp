@@ -52,6 +52,7 @@ struct EngineOptions {
   ReplicaImagesOptions device_values{};  // small items that lie in each device's memory, too
   // Told what becomes of the file: by the constructor, and by a thread of the engine if it cannot be written.
   std::function<void(std::string_view)> log = nullptr;
+  const TimeSource* time = nullptr;  // outlives the engine; nullptr: the system's clocks
 };
 
 struct EngineStats {

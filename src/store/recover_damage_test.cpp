@@ -119,12 +119,12 @@ TEST_F(RestartTest, AFileOfTheVersionBeforeIsReplaced) {
   {
     Store store(options());
   }
-  put(offsetof(FileHeader, version), std::uint32_t{1});
+  put(offsetof(FileHeader, version), std::uint32_t{2});
   {
     Engine engine(engine_options());
     EXPECT_FALSE(engine.restart());
   }
-  EXPECT_NE(said.find("written by another version of Tandem (format 1; this one has 2); starting empty"),
+  EXPECT_NE(said.find("written by another version of Tandem (format 2; this one has 3); starting empty"),
             std::string::npos)
       << said;
 }

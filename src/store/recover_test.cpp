@@ -135,10 +135,8 @@ TEST_F(RestartTest, ExpiredItemsAreGoneAndTimeDoesNotGoBack) {
     store.set("long", "1", {.ttl_s = 1000});
     store.set("for ever", "1");
   }
-  const std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
-  const auto clock = get<std::uint64_t>(at);
   // The process was away for 200 seconds.
-  put(at, saved::UnixS::put(clock, saved::UnixS::get(clock) - 200));
+  age(200);
   {
     Engine engine(engine_options());
     ASSERT_TRUE(engine.restart());
@@ -149,8 +147,7 @@ TEST_F(RestartTest, ExpiredItemsAreGoneAndTimeDoesNotGoBack) {
     second = engine.shared().clock.now_s();
   }
   // The system's clock went back by a day: no time has passed, and nothing comes to life.
-  const auto later = get<std::uint64_t>(at);
-  put(at, saved::UnixS::put(later, saved::UnixS::get(later) + 86'400));
+  age(-86'400);
   {
     Engine engine(engine_options());
     EXPECT_GE(engine.shared().clock.now_s(), second);
@@ -182,9 +179,7 @@ TEST_F(RestartTest, FlushesLastOverARestart) {
     Store store(options());
     EXPECT_TRUE(store.get("after"));
   }
-  const std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
-  const auto clock = get<std::uint64_t>(at);
-  put(at, saved::UnixS::put(clock, saved::UnixS::get(clock) - 150));
+  age(150);
   {
     Store store(options());
     EXPECT_FALSE(store.get("after"));
@@ -204,9 +199,7 @@ TEST_F(RestartTest, AFlushWithADelayThatWasReplacedDoesNotCome) {
     Store store(options());
     store.set("new", "1");
   }
-  const std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
-  const auto clock = get<std::uint64_t>(at);
-  put(at, saved::UnixS::put(clock, saved::UnixS::get(clock) - 150));
+  age(150);
   Store store(options());
   EXPECT_TRUE(store.get("new"));
 }
@@ -269,9 +262,7 @@ TEST_F(RestartTest, ASmallerLimitKeepsWhatWasUsedLast) {
     EXPECT_EQ(store.stats().evictions, 0u);
   };
   fill(count / 2, count);
-  const std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
-  const auto clock = get<std::uint64_t>(at);
-  put(at, saved::UnixS::put(clock, saved::UnixS::get(clock) - 3600));
+  age(3600);
   fill(0, count / 2);  // an hour later
 
   const RestartReport report = reopened(16 * mib);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/clock.hpp"
 #include "heap/heap_fixture.hpp"
 #include "heap/memory_file.hpp"
 #include "store/engine.hpp"
@@ -81,6 +82,18 @@ struct RestartTest : testing::Test {
     }
     ADD_FAILURE() << "no such page";
     return 0;
+  }
+  // Where the saved time lies in the file, and what it is.
+  std::uint64_t saved_time_at() const {
+    constexpr std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
+    return at + (get<std::uint64_t>(at + offsetof(SavedTime, current)) & 1) * sizeof(SavedTime::Moment);
+  }
+  StoreTime saved_time() const { return get<StoreTime>(saved_time_at()); }
+  // As if the process before had ended so much earlier (negative: later) by the wall clock.
+  void age(std::int64_t seconds) const {
+    StoreTime time = saved_time();
+    time.unix_ns -= seconds * 1'000'000'000;
+    put(saved_time_at(), time);
   }
   // What a kill would leave: the state word of an open store's file.
   void pretend_killed() const { put(offsetof(FileHeader, state), std::uint64_t{FileHeader::in_use}); }

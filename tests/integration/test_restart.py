@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from conftest import start_tandem, tandem_binary
+from harness.faults import WALL_AHEAD_MS, Faults
 from harness.server import TIME_FACTOR, Server, ServerError
 from harness.wire import Stream
 
@@ -120,6 +122,58 @@ def test_killed_under_load(memory_file: Path) -> None:
             for key in writer.sent:
                 before = expected.get(key, (0, 0))[1]
                 expected[key] = (writer.acknowledged.get(key, before), writer.sent[key])
+
+
+starting = threading.Lock()  # what a child is started with is the whole process' environment
+
+
+def lives_as_long(folder: Path, ahead_ms: int, how: signal.Signals) -> None:
+    """An item with a time to live of n seconds is there until n - 1 and gone after n + 1, while a server is ended by
+    `how` once a second. What is asked is judged by when it was sent and answered: a busy machine asks less often."""
+    ttl_s = 7
+    folder.mkdir()
+    faults = Faults(folder)
+    faults.set(WALL_AHEAD_MS, ahead_ms)
+    stored_after = stored_before = 0.0
+    found = 0
+    for turn in range(1000):
+        with starting, faults.preloaded():
+            server = start_tandem("-e", str(folder / "memory"), "-t", "1")
+        with killed_at_the_end(server), Stream(server.connect()) as stream:
+            if turn == 0:
+                stored_after = time.monotonic()
+                stream.exchange(b"set key 0 %d 1\r\n1\r\n" % ttl_s)
+                stored_before = time.monotonic()
+            while time.monotonic() < stored_after + turn + 0.93:
+                asked = time.monotonic()
+                data = stream.exchange(b"get key\r\n").data
+                answered = time.monotonic()
+                if data == b"END\r\n":
+                    assert answered - stored_after >= ttl_s - 1, f"gone after {answered - stored_after:.2f} s"
+                    assert found > 0
+                    return
+                found += 1
+                # The thread that has the clock may wait for a processor.
+                assert asked - stored_before <= ttl_s + 1 + 2 * TIME_FACTOR, "stays too long"
+                time.sleep(0.01)
+            server.process.send_signal(how)
+            server.process.wait()
+    raise AssertionError("never gone")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(TIME_FACTOR > 1, reason="what is preloaded comes before a sanitizer's own")
+def test_restarts_neither_shorten_nor_prolong_lives(memory_file: Path) -> None:
+    """By phase of the wall clock's second, as the monotonic clock's is what it is."""
+    memory_file.parent.mkdir(exist_ok=True)
+    kinds = [(ahead_ms, how) for ahead_ms in (0, 250, 500, 750) for how in (signal.SIGKILL, signal.SIGTERM)]
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        runs = [
+            pool.submit(lives_as_long, memory_file.parent / f"{how.name}-{ahead_ms}", ahead_ms, how)
+            for ahead_ms, how in kinds
+        ]
+    for run in runs:
+        run.result()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.faults import WALL_AHEAD_S, Faults
+from harness.faults import WALL_AHEAD_MS, Faults
 from harness.lossy import LossyNetwork
 from harness.server import HOST, TIME_FACTOR, Server
 from harness.wire import Stream, UdpClient
@@ -140,7 +140,7 @@ def test_the_wall_clock_jumps(tandem: Callable[..., Server], tmp_path: Path) -> 
         assert stream.exchange(b"set absolute 0 %d 1\r\nv\r\n" % (time.time() + 1000)).data == b"STORED\r\n"
         began = time.monotonic()
         for ahead in (day, -2 * day, 400 * day, 0):
-            faults.set(WALL_AHEAD_S, ahead)
+            faults.set(WALL_AHEAD_MS, 1000 * ahead)
             wait_until(lambda ahead=ahead: abs(stat(stream, "time") - time.time() - ahead) <= 2, "the clock is read")
             # What is stored keeps its time to live.
             for key in (b"stays", b"absolute"):
