@@ -6,23 +6,22 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from harness.server import HOST, Server, free_port
 from harness.wire import Stream
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
+
+from browser.look import count_of, text_of
 
 WAIT_S = 60
 # Set to a file to have the picture of docs/monitoring.md taken anew, after so many seconds of traffic.
@@ -88,40 +87,6 @@ def monitored(tandem: Callable[..., Server]) -> Iterator[Monitored]:
 @pytest.fixture
 def page_url(monitored: Monitored) -> str:
     return monitored.url
-
-
-@pytest.fixture(params=["light", "dark"])
-def browser(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.fail("no chromium or chromedriver: run `make test-browser`, which installs them", pytrace=False)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",  # for root
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        f"--user-data-dir={tmp_path}",
-        "--window-size=1360,1640",
-        "--hide-scrollbars",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    with webdriver.Chrome(options=options, service=Service(driver)) as chrome:
-        chrome.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": request.param}]}
-        )
-        chrome.scheme = request.param
-        yield chrome
-
-
-def text_of(browser: webdriver.Chrome, selector: str) -> str:
-    return browser.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
-
-
-def count_of(browser: webdriver.Chrome, selector: str) -> int:
-    return browser.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
 
 
 def check_nothing_went_wrong(browser: webdriver.Chrome, page_url: str) -> None:
@@ -232,7 +197,8 @@ def test_a_gap_in_samples_is_a_gap_in_the_plot(monitored: Monitored, browser: we
             // The widest space between two runs of a line, and the areas that reach into its middle.
             const chart = document.getElementById(arguments[0]);
             const line = chart.querySelector("path.line").getAttribute("d");
-            const runs = line.slice(1).split("M").map(r => [...r.matchAll(/([\\d.]+) [\\d.]+/g)].map(m => Number(m[1])));
+            const xs = run => [...run.matchAll(/([\\d.]+) [\\d.]+/g)].map(m => Number(m[1]));
+            const runs = line.slice(1).split("M").map(xs);
             let widest = [0, 0];
             for (let i = 1; i < runs.length; ++i) {
               if (runs[i][0] - runs[i - 1].at(-1) > widest[1] - widest[0]) widest = [runs[i - 1].at(-1), runs[i][0]];

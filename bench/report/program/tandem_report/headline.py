@@ -27,7 +27,8 @@ def rank_of(entry: dict) -> tuple[bool, int]:
 
 
 def ratio_text(ratio: float) -> str:
-    return f"{ratio:.0f}×" if ratio >= 10 else f"{ratio:.1f}×" if ratio >= 1 else f"{ratio:.2f}×"
+    digits = 0 if ratio >= 10 else 1 if ratio >= 1 else 2
+    return f"{ratio:.{digits}f}\N{MULTIPLICATION SIGN}"
 
 
 def compared(results: Results, machine: int) -> str:
@@ -53,7 +54,9 @@ def compared(results: Results, machine: int) -> str:
     tail = f", p99 {ratio_text(mean(tails))}" if tails else ""
     cells = in_order(e["cell"] for e in rates)
     over = f"geometric means of {len(cells)} loads" if len(cells) > 1 else cells[0]
-    return clean(f"{who}{ratio_text(mean(rates))} {plain_name(pair[1])}’s throughput{tail} ({over})")
+    return clean(
+        f"{who}{ratio_text(mean(rates))} {plain_name(pair[1])}\N{RIGHT SINGLE QUOTATION MARK}s throughput{tail} ({over})"
+    )
 
 
 def fastest(results: Results, machine: int) -> str:

@@ -278,7 +278,8 @@ def render(
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(headline)} - Tandem benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>",
-        f'<header><div><p class="kicker">Benchmark report</p><h1 id="headline">{escape(headline)}</h1>'
+        '<header><div><p class="kicker">Benchmark report</p>'
+        f'<h1 id="headline">{escape(headline)}</h1>'
         f'<p class="muted">{escape(machines)}</p></div></header>',
         f"<nav><ul>{alarm}{nav}</ul></nav>\n<main>",
         summary(results),
