@@ -77,7 +77,7 @@ set_source_files_properties(src/store/c_store.cpp PROPERTIES COMPILE_DEFINITIONS
 # tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
 function(tandem_unity target)
   # Names of the binary protocol that mean something else in the text protocol.
-  set_source_files_properties(src/protocol/packet_parser.cpp src/protocol/replies_binary.cpp
+  set_source_files_properties(src/codec/packet_parser.cpp src/codec/replies_binary.cpp
     PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 endfunction()
@@ -176,7 +176,7 @@ function(tandem_layer line)
     return()
   endif()
   # Their tests share nothing between threads; and those of what measures run for a minute and meet nobody's bytes but our own.
-  if((TANDEM_SANITIZE STREQUAL "thread" AND name MATCHES "^(protocol|bench/workload|${measuring}|cli)$") OR
+  if((TANDEM_SANITIZE STREQUAL "thread" AND name MATCHES "^(codec|bench/workload|${measuring}|cli)$") OR
      (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^${measuring}$"))
     set(tests)
   endif()
@@ -191,7 +191,7 @@ function(tandem_layer line)
     endif()
     # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers
     # tests of fewer rounds are some of them, too.)
-    if(name MATCHES "^(protocol|net|bench/load|monitor|cli|${measuring})$" OR
+    if(name MATCHES "^(codec|net|bench/load|monitor|cli|${measuring})$" OR
        (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|device|index|placement|planner)$"))
       target_compile_options(${stem}_test PRIVATE -O0)
     elseif(name MATCHES "^(heap|device|index|placement|pipeline|store|bench/workload)$")

@@ -15,13 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = [
     *("base", "heap", "index", "query", "plan", "device", "placement", "lane", "task", "pipeline", "planner", "preset"),
-    *("store", "protocol", "net"),
+    *("store", "codec", "net"),
 ]
 LINES_MAX, PARAMETERS_MAX = 60, 7
 APART = re.compile(r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|client|witness|files)\.")
 KNOWN = {  # lines, parameters
     "src/pipeline/executor.cpp Executor::run_strips": (90, 7),
-    "src/protocol/replies_meta.cpp write_meta_arithmetic": (65, 7),
+    "src/codec/replies_meta.cpp write_meta_arithmetic": (65, 7),
     "src/task/key_compare.cpp answer": (60, 8),
     "src/task/key_compare.cpp settle_slowly": (60, 8),
     "src/task/key_compare.cpp settle": (60, 10),

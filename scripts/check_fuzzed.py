@@ -71,7 +71,7 @@ def text_words(root: Path) -> set[str]:
     """Commands of the text protocol, and words that its parsers compare with what follows them."""
     parsers = source(
         root,
-        *(f"src/protocol/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
+        *(f"src/codec/{name}.cpp" for name in ("text_parser", "admin", "control", "replies_binary")),
         "src/net/control*.cpp",
         "src/net/telemetry.cpp",
     )
@@ -89,8 +89,8 @@ def meta_commands(root: Path) -> set[str]:
 @functools.cache
 def meta_flags(root: Path) -> set[str]:
     """Flags that a meta command may have, as their walks and replies name them; of M also what it may say."""
-    parser = source(root, "src/protocol/meta_parser.cpp")
-    code = parser + source(root, "src/protocol/meta_flags.*pp", "src/protocol/replies_meta.cpp")
+    parser = source(root, "src/codec/meta_parser.cpp")
+    code = parser + source(root, "src/codec/meta_flags.*pp", "src/codec/replies_meta.cpp")
     flags = set(re.findall(r"has\('([A-Za-z])'\)", code))
     flags |= set(re.findall(r"case '([A-Za-z])'", code.replace(parser, "")))
     for group in re.findall(r'bits\("([A-Za-z]+)"\)', code):
@@ -99,7 +99,7 @@ def meta_flags(root: Path) -> set[str]:
 
 
 def opcodes(root: Path) -> set[str]:
-    codes = re.search(r"\bget = 0x00.*?;", source(root, "src/protocol/binary.hpp"), re.DOTALL)
+    codes = re.search(r"\bget = 0x00.*?;", source(root, "src/codec/binary.hpp"), re.DOTALL)
     return {f"{int(value, 16):02x}" for value in re.findall(r"= (0x[0-9a-fA-F]+)", codes[0])} if codes else set()
 
 

@@ -13,7 +13,7 @@
 #include "bench/engine/test_support.hpp"
 #include "bench/engine/wire.hpp"
 #include "bench/workload/stream.hpp"
-#include "protocol/binary.hpp"
+#include "codec/binary.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -53,20 +53,20 @@ class Formats : public testing::TestWithParam<WireProtocol> {
       case WireProtocol::binary:
         break;
     }
-    return packet(protocol::binary::opcode::get, 0, std::string(4, '\0') + value, 4);
+    return packet(codec::binary::opcode::get, 0, std::string(4, '\0') + value, 4);
   }
   std::string miss_reply() const {
     if (GetParam() == WireProtocol::text) return "END\r\n";
     if (GetParam() == WireProtocol::meta) return "EN\r\n";
-    return packet(protocol::binary::opcode::get, 1, "Not found", 0);
+    return packet(codec::binary::opcode::get, 1, "Not found", 0);
   }
   std::string stored_reply() const {
     if (GetParam() == WireProtocol::text) return "STORED\r\n";
     if (GetParam() == WireProtocol::meta) return "HD\r\n";
-    return packet(protocol::binary::opcode::set, 0, "", 0);
+    return packet(codec::binary::opcode::set, 0, "", 0);
   }
   static std::string packet(std::uint8_t opcode, std::uint16_t status, const std::string& body, std::uint8_t extras) {
-    namespace b = protocol::binary;
+    namespace b = codec::binary;
     std::string p(b::header_bytes, '\0');
     b::write<std::uint8_t>(p.data() + b::at::magic, b::response_magic);
     b::write<std::uint8_t>(p.data() + b::at::opcode, opcode);

@@ -8,14 +8,14 @@
 #include <optional>
 #include <stdexcept>
 
-#include "protocol/binary.hpp"
-#include "protocol/reply.hpp"
+#include "codec/binary.hpp"
+#include "codec/reply.hpp"
 
 namespace tandem::bench {
 namespace {
 
-namespace binary = protocol::binary;
-namespace line = protocol::line;
+namespace binary = codec::binary;
+namespace line = codec::line;
 
 constexpr std::string_view get_text = "get ", get_meta = "mg ", get_meta_end = " v\r\n", getk_meta_end = " v K\r\n";
 constexpr std::string_view set_text = "set ", set_text_flags = " 0 0 ", set_meta = "ms ";

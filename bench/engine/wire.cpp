@@ -5,14 +5,16 @@
 
 #include "net/limits.hpp"
 #include "net/output_range.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem::bench {
 namespace {
 
 std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Context& context,
-                                    std::uint32_t batch_queries) {
+                                    std::uint32_t batch_queries, std::uint64_t batch_bytes) {
   if (plan.uses_devices()) require_feasible(engine.placement(), plan.plan);
-  return std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries);
+  return std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries,
+                                  batch_bytes + lane_padding_bytes);
 }
 
 }  // namespace
@@ -20,14 +22,13 @@ std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Cont
 WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes)
     : engine_(engine),
       context_(engine.make_context()),
-      runner_(make_runner(engine, plan, *context_, batch_queries)),
+      runner_(make_runner(engine, plan, *context_, batch_queries, batch_bytes)),
       parser_(options_, engine.shared().clock),
       lane_(*context_, options_),
-      places_(runner_->count()),
-      arena_bytes_(batch_bytes),
-      plan_(plan.plan) {
+      received_(runner_->count()),
+      plan_(plan.plan),
+      reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
-  for (Place& place : places_) place.arena = std::make_unique_for_overwrite<char[]>(batch_bytes + lane_padding_bytes);
 }
 
 void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
@@ -40,33 +41,34 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
 }
 
 WireDriver::Answered WireDriver::run(std::string_view requests) {
-  TD_ASSERT(requests.size() <= arena_bytes_);
   answered_ = {};
   sampled_ = sampler_.next();
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
-  Place& place = places_[runner_->next()];
-  place.received = cycles_now();
-  std::memcpy(place.arena.get(), requests.data(), requests.size());
+  std::uint64_t& received = received_[runner_->next()];
+  received = cycles_now();
+  Batch& batch = runner_->filling();
+  batch.input().reuse();
+  TD_ASSERT(batch.input().has_room(requests.size() + lane_padding_bytes));
+  char* const input = batch.input().room();
+  std::memcpy(input, requests.data(), requests.size());
+  batch.input().take(requests.size());
   end_task(Task::receive, begin);
-  const char* const end = place.arena.get() + requests.size();
-  const char* const rest = run_lane(place.arena.get(), end);
+  const char* const end = input + requests.size();
+  const char* const rest = run_lane(input, end);
   if (rest == end) {
     hand_over();
-    latency_.record(cycles_now() - place.received, answered_.queries);
+    latency_.record(cycles_now() - received, answered_.queries);
     sampled_ = false;
     return answered_;
   }
-  if (TD_UNLIKELY(sampled_)) begin = cycles_now();
-  Batch& batch = runner_->filling();
-  std::size_t consumed = 0;
-  const ParseStop stop = parser_.parse(rest, end, batch, place.scratch, 0, consumed);
+  const auto [stop, consumed] = runner_->parse(batch, {parser_, rest, end, 0}, sampled_);
   if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
     throw std::runtime_error("the parser refused a request of the benchmark");
   if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - rest)))
     throw std::runtime_error("the parser left a part of the benchmark's requests");
-  end_task(Task::parse, begin);
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
   if (TD_UNLIKELY(sampled_)) {
-    for (const Task task : {Task::receive, Task::parse, Task::send})
+    for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
   }
   runner_->submit(plan_);
@@ -88,7 +90,7 @@ const char* WireDriver::run_lane(const char* begin, const char* end) {
   }
   answered_.queries += segment.queries;
   if (TD_UNLIKELY(sampled_)) {
-    for (const Task task : {Task::receive, Task::parse, Task::send})
+    for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
   }
   return segment.rest;
@@ -101,13 +103,12 @@ WireDriver::Answered WireDriver::finish() {
 }
 
 void WireDriver::answer_oldest() {
-  Place& place = places_[runner_->oldest()];
+  const std::uint64_t received = received_[runner_->oldest()];
   const std::uint64_t queries_before = answered_.queries;
   runner_->answer_oldest(*this);
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   hand_over();
-  place.scratch.clear();
-  latency_.record(cycles_now() - place.received, answered_.queries - queries_before);
+  latency_.record(cycles_now() - received, answered_.queries - queries_before);
   TD_ASSERT(answered_.queries != queries_before);
 }
 
@@ -120,7 +121,7 @@ bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
     write_with_pins(batch, strip);
   } else {
-    write_replies(batch, strip.begin, strip.end, engine_.shared().heap, engine_.shared().clock, options_, output_);
+    task::write_response(batch, strip, reply_context_);
   }
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
   if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
@@ -130,7 +131,7 @@ bool WireDriver::write(Batch& batch, Strip strip) {
 
 void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-    write_replies(batch, i, i + 1, engine_.shared().heap, engine_.shared().clock, options_, output_);
+    task::write_response(batch, {i, i + 1}, reply_context_);
     if (output_.pinned_bytes() >= net::output_flush_bytes) hand_over();
   }
 }

@@ -4,7 +4,7 @@
 //   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
 //   PP  Parser
 //   or, where no device is asked: PP MM IN KC RD WR in one, the fast lane, as far as it goes
-//   MM to WR  the plan, with write_replies() into the output
+//   MM to WR  the plan, with task::write_response() into the output
 //   SD  the output is handed over: pinned values released, the buffer free for the next replies. Whoever sent it would
 //       read it from where it is.
 #pragma once
@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "bench/engine/plan.hpp"
+#include "codec/protocol.hpp"
+#include "codec/reply_writer.hpp"
 #include "lane/lane.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
-#include "protocol/protocol.hpp"
 #include "store/engine.hpp"
-#include "task/write_response.hpp"
+#include "task/response_writer.hpp"
 
 namespace tandem::bench {
 
@@ -73,16 +74,10 @@ class WireDriver final : private ResponseWriter {
   ProtocolOptions options_;
   Parser parser_;
   Lane lane_;
-  // What the queries of a batch point into until they are answered.
-  struct Place {
-    std::unique_ptr<char[]> arena;
-    Scratch scratch;
-    std::uint64_t received = 0;  // ticks
-  };
-  std::vector<Place> places_;
-  std::uint64_t arena_bytes_;
+  std::vector<std::uint64_t> received_;  // of each flight, ticks
   Plan plan_;
   Output output_;
+  const codec::ReplyContext reply_context_;
   Answered answered_;
   Histogram latency_;
   std::string* replies_ = nullptr;

@@ -1,10 +1,10 @@
 #include "bench/load/codecs.hpp"
-#include "protocol/binary.hpp"
+#include "codec/binary.hpp"
 
 namespace tandem::load {
 namespace {
 
-namespace b = protocol::binary;
+namespace b = codec::binary;
 
 // The header of a response, as far as a client looks at it.
 struct Response {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/binary.hpp"
+#include "codec/binary.hpp"
 
 namespace tandem::load {
 
@@ -84,7 +84,7 @@ class CannedReplies {
   const char* answer(const char* begin, const char* end, std::vector<char>& out, std::size_t& out_bytes) const {
     const char* at = begin;
     while (at < end) {
-      const char* const next = static_cast<std::uint8_t>(*at) == protocol::binary::request_magic
+      const char* const next = static_cast<std::uint8_t>(*at) == codec::binary::request_magic
                                    ? answer_binary(at, end, out, out_bytes)
                                    : answer_line(at, end, out, out_bytes);
       if (next == nullptr) break;
@@ -133,7 +133,7 @@ class CannedReplies {
   }
 
   const char* answer_binary(const char* at, const char* end, std::vector<char>& out, std::size_t& out_bytes) const {
-    namespace b = protocol::binary;
+    namespace b = codec::binary;
     if (static_cast<std::size_t>(end - at) < b::header_bytes) return nullptr;
     const std::size_t bytes = b::header_bytes + b::read<std::uint32_t>(at + b::at::body_bytes);
     if (static_cast<std::size_t>(end - at) < bytes) return nullptr;
@@ -152,7 +152,7 @@ class CannedReplies {
   }
 
   static std::string binary_head(std::size_t extras, std::size_t key, std::size_t value) {
-    namespace b = protocol::binary;
+    namespace b = codec::binary;
     std::string head(b::header_bytes, '\0');
     b::write(head.data() + b::at::magic, b::response_magic);
     b::write(head.data() + b::at::key_bytes, static_cast<std::uint16_t>(key));

@@ -146,7 +146,7 @@ class VerifyingCodecTest : public CodecTest {};
 
 // Every byte but the CAS identifier of a binary reply, which is the server's own, and what memcached leaves open.
 TEST_P(VerifyingCodecTest, RefusesEveryChangedByte) {
-  namespace b = protocol::binary;
+  namespace b = codec::binary;
   for (int round = 0; round < 5; ++round) {
     maker_.make(batch_, 0);
     for_each_request(batch_, [&](const Request& request, const std::uint64_t* keys) {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "bench/load/plan.hpp"
-#include "protocol/binary.hpp"
+#include "codec/binary.hpp"
 
 namespace tandem::load {
 
@@ -60,7 +60,7 @@ class RightReplies {
 
   static std::string packet(std::uint8_t opcode, std::uint16_t status, std::uint32_t opaque, const std::string& extras,
                             const std::string& key, const std::string& value) {
-    namespace b = protocol::binary;
+    namespace b = codec::binary;
     std::string out(b::header_bytes, '\0');
     b::write(out.data() + b::at::magic, b::response_magic);
     b::write(out.data() + b::at::opcode, opcode);
@@ -86,7 +86,7 @@ class RightReplies {
   }
 
   std::string binary_reply(const Request& request, const std::uint64_t* numbers, std::uint32_t missing) const {
-    namespace o = protocol::binary::opcode;
+    namespace o = codec::binary::opcode;
     const std::string flags(4, '\0');
     switch (request.kind) {
       case RequestKind::set:

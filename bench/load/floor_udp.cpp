@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "bench/load/floor.hpp"
-#include "protocol/udp.hpp"
+#include "codec/udp.hpp"
 
 namespace tandem::load {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bench/load/codec.hpp"
 #include "bench/load/plan.hpp"
-#include "protocol/udp.hpp"
+#include "codec/udp.hpp"
 
 namespace tandem::load {
 namespace {

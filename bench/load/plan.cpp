@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "protocol/udp.hpp"
+#include "codec/udp.hpp"
 
 namespace tandem::load {
 

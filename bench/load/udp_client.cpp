@@ -11,7 +11,7 @@
 
 #include "bench/load/client.hpp"
 #include "bench/load/udp_reply.hpp"
-#include "protocol/udp.hpp"
+#include "codec/udp.hpp"
 
 namespace tandem::load {
 namespace {

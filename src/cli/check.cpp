@@ -8,9 +8,9 @@
 
 #include "cli/invocation.hpp"
 #include "cli/value.hpp"
+#include "codec/dialect.hpp"
 #include "net/endpoint.hpp"
 #include "preset/preset.hpp"
-#include "protocol/dialect.hpp"
 
 namespace tandem::cli {
 void check_unix_path(const Settings& settings, std::string_view where) {

@@ -9,7 +9,7 @@
 #include "cli/options.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
-#include "protocol/protocol.hpp"
+#include "codec/protocol.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -15,9 +15,9 @@
 #include "cli/run_server.hpp"
 #include "cli/suggest.hpp"
 #include "cli/value.hpp"
+#include "codec/dialect.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
-#include "protocol/dialect.hpp"
 
 namespace tandem::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/hash.hpp"
+#include "codec/scan.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
 #include "lane/state.hpp"
-#include "protocol/scan.hpp"
 
 namespace tandem::lane {
 
@@ -15,7 +15,7 @@ struct ScalarKernel {
 
   // Bit i: p[i] is a space or a control character. REQUIRES: 64 readable bytes.
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
-    using Delimiter = protocol::detail::Below<' ' + 1>;
+    using Delimiter = codec::detail::Below<' ' + 1>;
     std::uint64_t found = 0;
     for (unsigned i = 0; i < 64; ++i) found |= std::uint64_t{Delimiter::matches(p[i])} << i;
     return found;

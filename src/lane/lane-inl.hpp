@@ -36,7 +36,7 @@ struct Words {
     block = p;
     blanks = K::blanks(p);
     if (TD_LIKELY(blanks != 0)) return p + std::countr_zero(blanks);
-    return protocol::find_delimiter(p, end, begin);
+    return codec::find_delimiter(p, end, begin);
   }
 };
 
@@ -84,7 +84,7 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
 // Lines from State::at on, until the strip is full; if it is not, State::at is where the lane's part of the segment
 // ends.
 TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  using protocol::load;
+  using codec::load;
   const char* const end = segment.end;
   Words words(s.at, segment.begin, end);
   if (TD_UNLIKELY(s.line != nullptr)) parse_keys(s, filling, words);
@@ -125,7 +125,7 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
     if (!are_plain_keys(key, end, segment.begin)) break;
     s.line = p;
     s.line_kind = is_gets ? kind::gets : kind::get;
-    if (*protocol::find_delimiter(key, end, segment.begin) == ' ') s.line_kind |= kind::begins_many;
+    if (*codec::find_delimiter(key, end, segment.begin) == ' ') s.line_kind |= kind::begins_many;
     s.at = key;
     parse_keys(s, filling, words);
     p = s.at;
@@ -135,7 +135,7 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
 
 // The same of packets.
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   const char* p = s.at;
   const char* const end = segment.end;
   while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
@@ -281,7 +281,7 @@ TD_INLINE bool is_too_long(Found found, const Hit& hit) noexcept {
 class Replies {
  public:
   TD_INLINE explicit Replies(Output& out) : out_(out) { resume(); }
-  TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * protocol::small_hit_bytes_max); }
+  TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * codec::small_hit_bytes_max); }
   // Before anything else appends to the output, or asks for its size; then resume() again.
   TD_INLINE void pause() noexcept { out_.commit(static_cast<std::size_t>(p - begin_)); }
 
@@ -296,10 +296,10 @@ class Replies {
 template <std::uint8_t Kind>
 TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, const Hit& hit, bool has_flags, bool ends,
                         char* p) noexcept {
-  namespace detail = protocol::detail;
-  namespace binary = protocol::binary;
-  const protocol::detail::SmallHit small(hit.item, strip.key[i], info::key_bytes(strip.info[i]),
-                                         static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed)), has_flags);
+  namespace detail = codec::detail;
+  namespace binary = codec::binary;
+  const codec::detail::SmallHit small(hit.item, strip.key[i], info::key_bytes(strip.info[i]),
+                                      static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed)), has_flags);
   const auto cas = [&] {
     return s.options.cas ? word::CasHigh::get(hit.state) << word::CasLow::width | word::CasLow::get(hit.fixed) : 0;
   };
@@ -358,7 +358,7 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
     replies.resume();
   }
   if (TD_LIKELY(found == Found::hit)) {
-    if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= protocol::small_value_bytes_max)) {
+    if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max)) {
       replies.p = put_validated(
           replies.p, hit, [&](const Hit& version, char* p) noexcept { return put_any_hit(s, strip, i, version, p); });
     } else {
@@ -394,7 +394,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
   for (; i < strip_queries; ++i) {
     Hit next;
     if (TD_UNLIKELY(!is_usual_hit(s, strip, i, next) ||
-                    word::ValueBytes::get(next.fixed) > protocol::small_value_bytes_max))
+                    word::ValueBytes::get(next.fixed) > codec::small_value_bytes_max))
       break;
     hit = next;
     p = put_validated(p, hit, [&](const Hit& version, char* to) noexcept {

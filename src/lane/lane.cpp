@@ -3,12 +3,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "codec/binary.hpp"
+#include "codec/digits.hpp"
+#include "codec/reply.hpp"
+#include "codec/reply_writer.hpp"
+#include "codec/scan.hpp"
 #include "lane/state.hpp"
-#include "protocol/binary.hpp"
-#include "protocol/digits.hpp"
-#include "protocol/reply.hpp"
-#include "protocol/reply_writer.hpp"
-#include "protocol/scan.hpp"
 #include "task/key_compare.hpp"
 
 namespace tandem {
@@ -36,11 +36,10 @@ const Ops& ops_for(std::string_view lanes) noexcept {
 }
 
 bool is_quiet(const char* request) noexcept {
-  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode)).quiet;
+  return codec::binary::rule_of(codec::binary::read<std::uint8_t>(request + codec::binary::at::opcode)).quiet;
 }
 bool is_with_key(const char* request) noexcept {
-  return protocol::binary::rule_of(protocol::binary::read<std::uint8_t>(request + protocol::binary::at::opcode))
-      .with_key;
+  return codec::binary::rule_of(codec::binary::read<std::uint8_t>(request + codec::binary::at::opcode)).with_key;
 }
 
 }  // namespace
@@ -79,13 +78,13 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
 }
 
 void write_miss(State& state, const Strip& strip, std::uint32_t i) {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   Output& out = *state.out;
   const std::string_view key = strip.key_of(i);
   switch (strip.kind(i) & kind::command_mask) {
     case kind::get:
     case kind::gets:
-      if ((strip.kind(i) & kind::last_of_line) != 0) out.append(protocol::line::end);
+      if ((strip.kind(i) & kind::last_of_line) != 0) out.append(codec::line::end);
       return;
     case kind::meta_get:
       return out.append("EN\r\n");
@@ -112,8 +111,8 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
 }
 
 void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit) {
-  namespace binary = protocol::binary;
-  using namespace protocol;  // NOLINT(google-build-using-namespace): what replies are written with
+  namespace binary = codec::binary;
+  using namespace codec;  // NOLINT(google-build-using-namespace): what replies are written with
   const std::uint8_t kind = strip.kind(i), command = kind & kind::command_mask;
   const Item& item = *hit.item;
   const std::string_view key = strip.key_of(i);
@@ -206,7 +205,7 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
 bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept {
   for (;;) {
     if (end - key < 3) return false;
-    const char* const key_end = protocol::find_delimiter(key, end, begin);
+    const char* const key_end = codec::find_delimiter(key, end, begin);
     if (static_cast<std::size_t>(key_end - key) - 1 >= key_bytes_max || end - key_end < 2) return false;
     if (*key_end == '\r') return key_end[1] == '\n';
     if (*key_end != ' ') return false;
@@ -221,9 +220,11 @@ void Laps::end(std::uint64_t queries, bool tasks) noexcept {
     counters_.queries[t].add(queries);
     counters_.record(task, spent_[t], queries);
   };
-  // PP is counted by whoever asked for it, along with RV and SD.
-  if (parse_)
-    counters_.cycles[static_cast<std::size_t>(Task::parse)].add(spent_[static_cast<std::size_t>(Task::parse)]);
+  // Its histogram is written by whoever asked for it, along with those of RV and SD.
+  if (parse_) {
+    counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
+    counters_.queries[index_of(Task::parse)].add(queries);
+  }
   if (!tasks) return;
   counters_.batches_sampled.add();
   // Reads have nothing to do in MM, and RD is part of WR.

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/protocol.hpp"
+#include "codec/protocol.hpp"
 #include "task/context.hpp"
 
 namespace tandem {

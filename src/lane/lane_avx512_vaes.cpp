@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/kernel_scalar.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 
 TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,avx2,aes,bmi,bmi2,vaes")

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[1] & 1) != 0) harness.output_bytes_max = 1u + data[1];
   harness.exchange("set a 0 0 1\r\nA\r\nset b 7 0 2\r\nBB\r\nset aLongKeyOf20Letters 0 0 3\r\nCCC\r\n");
   const std::string_view input(reinterpret_cast<const char*>(data) + choice_bytes, size - choice_bytes);
-  std::uint32_t now_s = tandem::protocol::ReplyHarness::start_s;
+  std::uint32_t now_s = tandem::codec::ReplyHarness::start_s;
   for (std::size_t at = 0, i = 0; at < input.size() && !harness.closed(); ++i) {
     const std::size_t bytes = std::max<std::size_t>(1, data[2 + i % 4]);
     const auto answers = harness.exchange(input.substr(at, bytes));

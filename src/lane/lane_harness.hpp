@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lane/lane.hpp"
-#include "protocol/reply_harness.hpp"
+#include "store/reply_harness.hpp"
 
 namespace tandem {
 
@@ -57,7 +57,7 @@ class LaneHarness {
     return static_cast<std::size_t>(segment.rest - segment.begin);
   }
 
-  protocol::ReplyHarness with_, without_;
+  codec::ReplyHarness with_, without_;
   Lane lane_;
 };
 

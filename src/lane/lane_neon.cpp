@@ -1,8 +1,8 @@
 #if defined(__aarch64__)
 #include <algorithm>
 
+#include "codec/small_hits.hpp"
 #include "lane/kernel_neon.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 
 #define TD_LANES_NAMESPACE neon

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "codec/small_hits.hpp"
 #include "lane/kernel_scalar.hpp"
-#include "protocol/small_hits.hpp"
 #include "task/key_compare.hpp"
 
 #define TD_LANES_NAMESPACE scalar

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "codec/packet_builder.hpp"
 #include "lane/lane_harness.hpp"
 #include "lane/state.hpp"
-#include "protocol/packet_builder.hpp"
 
 namespace tandem {
 namespace {
@@ -109,7 +109,7 @@ string other_of(Random& random) {
 }
 
 string packet_of(Random& random) {
-  namespace binary = protocol::binary;
+  namespace binary = codec::binary;
   constexpr std::uint8_t gets[] = {binary::opcode::get, binary::opcode::getq, binary::opcode::getk,
                                    binary::opcode::getkq};
   const string key = key_of(random).substr(0, 250);
@@ -151,7 +151,7 @@ void expect_same_counters(LaneHarness& harness) {
 
 // Generated input in random parts; `mutations` of its bytes are changed.
 void compare(LaneHarness& harness, Random& random, bool binary, std::size_t one_odd_in, std::size_t mutations) {
-  std::uint32_t now_s = protocol::ReplyHarness::start_s;
+  std::uint32_t now_s = codec::ReplyHarness::start_s;
   for (int round = 0; round < 30 && !harness.closed(); ++round) {
     string sets, input = some_input(random, binary, one_odd_in);
     for (std::size_t i = binary ? 0 : random.below(10); i != 0; --i) sets += set_of(random);
@@ -203,7 +203,7 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
   std::size_t bytes = 0, bytes_taken = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     Random random(seed);
-    protocol::ReplyHarness store, other;
+    codec::ReplyHarness store, other;
     Lane lane(store.context(), store.options(), GetParam());
     for (int i = 0; i < 30; ++i) {
       const string set = set_of(random);
@@ -247,7 +247,7 @@ TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
 }
 
 TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   Lane lane(store.context(), store.options(), GetParam());
   store.exchange("set a 0 0 1\r\nA\r\n");
   string input;
@@ -270,7 +270,7 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
 }
 
 TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   Lane lane(store.context(), store.options(), GetParam());
   const auto copy = padded("get a\r\n");
   const TaskCounters& tasks = store.context().tasks;
@@ -297,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, LaneTest, testing::Values("scalar", "avx2
                          });
 
 TEST(Lane, RefusesUnknownInstructions) {
-  protocol::ReplyHarness store;
+  codec::ReplyHarness store;
   EXPECT_THROW(Lane(store.context(), store.options(), "mmx"), std::invalid_argument);
 }
 

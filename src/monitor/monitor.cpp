@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "codec/protocol.hpp"
 #include "monitor/metrics.hpp"
 #include "monitor/page.hpp"
 #include "monitor/status_json.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tandem::monitor {
 

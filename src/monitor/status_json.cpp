@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/ticks.hpp"
-#include "protocol/url_encode.hpp"
+#include "codec/url_encode.hpp"
 
 namespace tandem::monitor {
 namespace {
@@ -133,11 +133,11 @@ std::string status_json(const History& history, const HotKeys& hot, const net::B
   out["commands"] = commands_json(history);
   Json keys = Json::array();
   for (const HotKey& k : hot.keys)
-    keys.push_back({{"key", protocol::url_encoded(k.key)}, {"share", k.share}, {"share_error", k.share_error}});
+    keys.push_back({{"key", codec::url_encoded(k.key)}, {"share", k.share}, {"share_error", k.share_error}});
   out["hot_keys"] = {{"enabled", s.hot_keys_enabled}, {"keys", std::move(keys)}};
   Json large = Json::array();
   for (const net::BigKey& k : big.keys)
-    large.push_back({{"key", protocol::url_encoded(k.key)}, {"value_bytes", k.value_bytes}});
+    large.push_back({{"key", codec::url_encoded(k.key)}, {"value_bytes", k.value_bytes}});
   out["big_keys"] = {{"exact", big.exact}, {"keys", std::move(large)}};
   const std::uint64_t ever = history.points_ever();
   out["points"] = points_json(history.points(), ever, since);

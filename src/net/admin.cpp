@@ -1,12 +1,12 @@
 #include "net/admin.hpp"
 
+#include "codec/reply.hpp"
 #include "net/log.hpp"
-#include "protocol/reply.hpp"
 
 namespace tandem::net {
 
 std::string_view Admin::reassign(int from, int to) {
-  namespace line = protocol::line;
+  namespace line = codec::line;
   switch (state_.engine.reassign(from, to)) {
     case Engine::Reassign::ok:
       return line::ok;
@@ -50,13 +50,13 @@ std::string_view Admin::crawl(const StreamRequest::Classes& classes) {
   static_assert(Crawler::Classes().size() == StreamRequest::Classes().size());
   switch (state_.engine.crawler().crawl(classes >> 1)) {  // there they are counted from 0
     case Crawler::Asked::started:
-      return protocol::line::ok;
+      return codec::line::ok;
     case Crawler::Asked::busy:
-      return protocol::line::dump_busy;
+      return codec::line::dump_busy;
     case Crawler::Asked::disabled:
       break;
   }
-  return protocol::line::no_crawler;
+  return codec::line::no_crawler;
 }
 
 void Admin::set_crawl_sleep_us(std::uint32_t sleep_us) { state_.engine.crawler().set_sleep_us(sleep_us); }

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/admin.hpp"
 #include "net/state.hpp"
-#include "protocol/admin.hpp"
 
 namespace tandem::net {
 

@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/protocol.hpp"
 #include "heap/heap.hpp"
 #include "net/limits.hpp"
 #include "net/recorder.hpp"
 #include "net/stream.hpp"
 #include "net/tls_session.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tandem::net {
 

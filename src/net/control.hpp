@@ -9,12 +9,12 @@
 #include <mutex>
 #include <vector>
 
+#include "codec/protocol.hpp"
 #include "net/acceptor.hpp"
 #include "net/admin.hpp"
 #include "net/state.hpp"
 #include "net/telemetry.hpp"
 #include "net/worker.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tandem::net {
 

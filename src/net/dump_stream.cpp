@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "codec/base64.hpp"
+#include "codec/url_encode.hpp"
 #include "net/limits.hpp"
-#include "protocol/base64.hpp"
-#include "protocol/url_encode.hpp"
 
 namespace tandem::net {
 namespace {
@@ -61,7 +61,7 @@ class Metadump final : public KeyDump {
     const Heap& heap = context.shared.heap;
     const Clock& clock = context.shared.clock;
     char key[3 * key_bytes_max];
-    const char* const key_end = protocol::url_encode(item->key(), key);
+    const char* const key_end = codec::url_encode(item->key(), key);
     const std::uint32_t expiry_s = Item::expiry_of(seen.state), now_s = clock.now_s();
     // The header has 15 bits of the second.
     const auto idle_s = static_cast<std::uint32_t>((now_s - word::AccessS::get(seen.state)) & word::AccessS::limit);
@@ -84,8 +84,8 @@ class Mgdump final : public KeyDump {
     // A key with control characters (of a binary client) would read like lines of its own.
     if (item->binary_key() || has_control(item->key())) {
       const std::string_view key = item->key();
-      const std::size_t bytes = protocol::base64_bytes(key.size());
-      protocol::base64_encode(out.reserve(bytes), item->bytes() + item->key_offset(), key.size());
+      const std::size_t bytes = codec::base64_bytes(key.size());
+      codec::base64_encode(out.reserve(bytes), item->bytes() + item->key_offset(), key.size());
       out.commit(bytes);
       out.append(" b\r\n");
     } else {

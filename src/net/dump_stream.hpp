@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
+#include "codec/admin.hpp"
 #include "net/stream.hpp"
-#include "protocol/admin.hpp"
 
 namespace tandem::net {
 

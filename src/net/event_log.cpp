@@ -9,8 +9,8 @@
 #include <new>
 #include <utility>
 
-#include "protocol/admin.hpp"
-#include "protocol/url_encode.hpp"
+#include "codec/admin.hpp"
+#include "codec/url_encode.hpp"
 
 namespace tandem::net {
 namespace {
@@ -40,7 +40,7 @@ void format_event(const Event& e, std::string_view key, std::string& to) {
       fmt::format_to(std::back_inserter(to), "ts={}.{} gid={} ", e.time_us / 1'000'000, e.time_us % 1'000'000, e.gid);
   const auto put_key = [&](std::string_view type) {
     out = fmt::format_to(out, "type={} key=", type);
-    protocol::append_url_encoded(to, key);
+    codec::append_url_encoded(to, key);
   };
   switch (e.type) {
     case EventType::item_get:

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "protocol/admin.hpp"
+#include "codec/admin.hpp"
 
 namespace tandem::net {
 namespace {

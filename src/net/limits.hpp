@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/output.hpp"
-#include "protocol/udp.hpp"
+#include "codec/output.hpp"
+#include "codec/udp.hpp"
 #include "query/batch.hpp"
 
 namespace tandem::net {

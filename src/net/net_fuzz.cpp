@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
+#include "codec/udp.hpp"
 #include "net/acceptor.hpp"
 #include "net/control.hpp"
 #include "net/fuzz_witness.hpp"
 #include "net/worker.hpp"
-#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {

@@ -21,12 +21,12 @@
 #include <system_error>
 #include <thread>
 
+#include "codec/udp.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
 #include "net/fd.hpp"
 #include "net/server.hpp"
 #include "preset/preset.hpp"
-#include "protocol/udp.hpp"
 #include "store/engine.hpp"
 
 namespace tandem::net::test {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/output.hpp"
+#include "codec/output.hpp"
 
 namespace tandem::net {
 

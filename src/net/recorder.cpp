@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "protocol/admin.hpp"
-#include "protocol/reply.hpp"
-#include "protocol/tokens.hpp"
+#include "codec/admin.hpp"
+#include "codec/reply.hpp"
+#include "codec/tokens.hpp"
 
 namespace tandem::net {
 namespace {
@@ -43,8 +43,8 @@ Command recorded_command_of(const Query& q) noexcept {
 // The parser forgets the key of a store that it refuses: it is the line's second word.
 std::string_view key_of(const Query& q) noexcept {
   if (q.key_bytes != 0) return q.key_view();
-  if (protocol::is_binary(q)) return {};
-  protocol::Tokens words(q.wire, q.wire + q.wire_bytes);
+  if (codec::is_binary(q)) return {};
+  codec::Tokens words(q.wire, q.wire + q.wire_bytes);
   std::string_view word;
   words.next(word);
   words.next_key(word);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "protocol/protocol.hpp"
+#include "codec/protocol.hpp"
 
 namespace tandem::net {
 

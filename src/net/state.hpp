@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/memory_budget.hpp"
+#include "codec/protocol.hpp"
 #include "net/dump_stream.hpp"
 #include "net/event_log.hpp"
 #include "net/fd.hpp"
@@ -17,7 +18,6 @@
 #include "net/prefix_stats.hpp"
 #include "net/recorder.hpp"
 #include "net/server.hpp"
-#include "protocol/protocol.hpp"
 #include "store/engine.hpp"
 
 namespace tandem::net {

@@ -5,7 +5,7 @@
 #pragma once
 #include <cstdint>
 
-#include "protocol/output.hpp"
+#include "codec/output.hpp"
 #include "task/context.hpp"
 
 namespace tandem::net {

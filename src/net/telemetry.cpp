@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "base/ticks.hpp"
+#include "codec/url_encode.hpp"
 #include "net/stat_line.hpp"
-#include "protocol/url_encode.hpp"
 
 namespace tandem::net {
 namespace {
@@ -333,7 +333,7 @@ void Telemetry::stats_hot_keys(std::size_t count_max, StatSink& sink) const {
   put(sink, "hotkeys:half_life_s", fmt::format("{:.0f}", HotKeyCounter::half_life_s));
   put(sink, "hotkeys:samples", fmt::format("{:.0f}", hot.samples));
   for (std::size_t i = 0; i < hot.keys.size(); ++i) {
-    put(sink, fmt::format("hotkeys:{}:key", i + 1), protocol::url_encoded(hot.keys[i].key));
+    put(sink, fmt::format("hotkeys:{}:key", i + 1), codec::url_encoded(hot.keys[i].key));
     put(sink, fmt::format("hotkeys:{}:share", i + 1), fmt::format("{:.6f}", hot.keys[i].share));
     put(sink, fmt::format("hotkeys:{}:share_error", i + 1), fmt::format("{:.6f}", hot.keys[i].share_error));
   }
@@ -344,7 +344,7 @@ void Telemetry::stats_big_keys(std::size_t count_max, StatSink& sink) {
   put(sink, "bigkeys:items_looked_at", big.items_looked_at);
   put(sink, "bigkeys:exact", big.exact ? "yes" : "no");
   for (std::size_t i = 0; i < big.keys.size(); ++i) {
-    put(sink, fmt::format("bigkeys:{}:key", i + 1), protocol::url_encoded(big.keys[i].key));
+    put(sink, fmt::format("bigkeys:{}:key", i + 1), codec::url_encoded(big.keys[i].key));
     put(sink, fmt::format("bigkeys:{}:value_bytes", i + 1), big.keys[i].value_bytes);
   }
 }

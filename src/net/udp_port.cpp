@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "codec/udp.hpp"
 #include "net/system_calls.hpp"
-#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {

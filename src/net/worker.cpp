@@ -38,6 +38,7 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
       runner_(make_runner()),
       in_flight_(runner_->count()),
       lane_(*context_, state.protocol),
+      reply_context_{state.engine.shared().heap, state.engine.shared().clock, state.protocol, output_},
       slow_ticks_(static_cast<std::uint64_t>(slow_ns / ns_per_tick())),
       turn_ticks_(static_cast<std::uint64_t>(turn_ns / ns_per_tick())),
       long_pass_ticks_(static_cast<std::uint64_t>(long_pass_ns / ns_per_tick())),
@@ -60,13 +61,14 @@ Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
 std::unique_ptr<Runner> Worker::make_runner() {
   if (planner_.uses_device()) {
     try {
-      return std::make_unique<Runner>(*context_, state_.engine.schedulers(), device_batch_queries);
+      return std::make_unique<Runner>(*context_, state_.engine.schedulers(), device_batch_queries,
+                                      input_arena_bytes + lane_padding_bytes);
     } catch (const DeviceError& error) {
       log().warn("a worker goes without the GPU: {}", error.what());
       planner_.leave_devices();
     }
   }
-  return std::make_unique<Runner>(*context_, nullptr, batch_queries);
+  return std::make_unique<Runner>(*context_, nullptr, batch_queries, input_arena_bytes + lane_padding_bytes);
 }
 
 Worker::~Worker() {
@@ -214,7 +216,7 @@ void Worker::handle(const epoll_event& event) {
 }
 
 void Worker::end_pass() noexcept {
-  in_.arena_used = 0;
+  in_.batch->input().reuse();
   if (std::exchange(in_pass_, false) && TD_UNLIKELY(cycles_now() - pass_begin_ > long_pass_ticks_))
     none_still_before_s_ = state_.engine.shared().clock.now_s() + stands_still_s + 1;
   if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();

@@ -23,6 +23,8 @@
 #include <mutex>
 #include <vector>
 
+#include "codec/protocol.hpp"
+#include "codec/reply_writer.hpp"
 #include "lane/lane.hpp"
 #include "net/connection.hpp"
 #include "net/counters.hpp"
@@ -33,7 +35,6 @@
 #include "observe/latency.hpp"
 #include "pipeline/runner.hpp"
 #include "planner/planner.hpp"
-#include "protocol/protocol.hpp"
 
 namespace tandem::net {
 
@@ -93,13 +94,10 @@ class Worker final : private ResponseWriter {
     std::size_t ahead_begin = 0, ahead_bytes = 0;
     std::array<std::uint32_t, lane_command_count> commands{};
   };
-  // A batch and what belongs to it from RV to SD: whose it is, and what its queries point into.
+  // A batch and what belongs to it from RV to SD: whose it is.
   struct Intake {
     Batch* batch = nullptr;
     std::vector<Entry> entries;
-    Scratch scratch;
-    std::unique_ptr<char[]> arena;
-    std::size_t arena_used = 0;
     std::uint64_t begin = 0;                    // ticks
     std::uint64_t since = 0;                    // begin of the pass that it was taken in in
     std::uint64_t oldest_receipt = UINT64_MAX;  // of input that had to wait for its turn
@@ -140,6 +138,7 @@ class Worker final : private ResponseWriter {
   // worker_receive.cpp: RV and PP
   void serve(Connection& c);
   unsigned serve_udp(UdpPort& port);
+  std::string_view bring_datagram(std::string_view request);
   ParseStop parse_datagram(Entry& entry);
   void serve_long_datagram(Entry entry);
   void serve_long(Connection& c);
@@ -151,6 +150,7 @@ class Worker final : private ResponseWriter {
   bool received(Connection& c, std::ptrdiff_t bytes) noexcept;
   void add_entry(Connection* c, const char* begin, const char* end);
   void parse(Connection& c);
+  task::Parsed parse_entry(const Entry& entry, Parser& parser);
   bool take_filling(std::uint64_t bytes) noexcept;
   bool begin_large(Connection& c);
   bool finish_fill(Connection& c);
@@ -237,6 +237,7 @@ class Worker final : private ResponseWriter {
   std::vector<std::string_view> lane_keys_;  // of a sampled pass
   Output ahead_;  // the lane's replies to connections that have others to come in the same pass
   Output output_;
+  const codec::ReplyContext reply_context_;
   std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
   std::vector<Message> messages_;          // replies to datagrams that wait in output_
   bool sent_ = false;                      // output was sent since the last write() began
@@ -254,6 +255,7 @@ class Worker final : private ResponseWriter {
   LatencyCounters latency_;
   std::unique_ptr<HotKeyCounter> hot_keys_;
   std::uint64_t pass_parsed_ = 0, pass_answered_ = 0;  // queries
+  std::uint64_t parsed_before_ = 0;                    // a sampled pass: queries of PP
   std::uint64_t pass_ = 0;
   std::uint32_t stood_still_s_ = 0;             // the second in which connections with half values were looked at ...
   std::uint64_t stood_still_bytes_ = 0;         // ... and what those hold that stood still

@@ -32,11 +32,8 @@ bool Worker::hand_over(bool goes_on) {
 // REQUIRES: what was taken in before is answered or handed over.
 void Worker::begin_intake() {
   in_.batch = &runner_->filling();
-  if (in_.arena == nullptr) {
-    in_.arena.reset(new char[input_arena_bytes + lane_padding_bytes]);
-    in_.entries.reserve(2 * events_per_pass);
-  }
-  in_.arena_used = 0;
+  in_.batch->input().reuse();
+  in_.entries.reserve(2 * events_per_pass);
   in_.begin = cycles_now();
   in_.since = pass_begin_;
   in_.oldest_receipt = UINT64_MAX;

@@ -1,8 +1,8 @@
 // What a worker notes of its own work: latencies of commands, and the keys asked for (docs/monitoring.md).
 #include <algorithm>
 
+#include "codec/command.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
 
 namespace tandem::net {
 namespace {
@@ -16,14 +16,18 @@ void Worker::begin_sample() noexcept {
     const auto t = static_cast<std::size_t>(task);
     cycles_before_[t] = context_->tasks.cycles[t].get();
   }
+  parsed_before_ = context_->tasks.queries[index_of(Task::parse)].get();
 }
 
 void Worker::end_sample() noexcept {
   TaskCounters& tasks = context_->tasks;
   for (const Task task : pass_tasks) {
     const auto t = static_cast<std::size_t>(task);
-    const std::uint64_t queries = task == Task::send ? pass_answered_ : pass_parsed_;
-    tasks.queries[t].add(queries);
+    // PP counts its own.
+    const std::uint64_t queries = task == Task::parse  ? tasks.queries[t].get() - parsed_before_
+                                  : task == Task::send ? pass_answered_
+                                                       : pass_parsed_;
+    if (task != Task::parse) tasks.queries[t].add(queries);
     tasks.record(task, tasks.cycles[t].get() - cycles_before_[t], queries);
   }
   sampled_ = false;

@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "codec/command.hpp"
+#include "codec/udp.hpp"
 #include "net/log.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
-#include "protocol/udp.hpp"
 
 namespace tandem::net {
 namespace {
@@ -47,7 +47,7 @@ void Worker::serve(Connection& c) {
   const std::size_t kept = c.kept.size();
   if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return serve_long(c);
   make_room(kept + receive_bytes_max);
-  char* begin = in_.arena.get() + in_.arena_used;
+  char* begin = in_.batch->input().room();
   if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
   std::size_t bytes = kept;
   if (TD_LIKELY(!c.resumes)) {
@@ -60,7 +60,7 @@ void Worker::serve(Connection& c) {
     bytes += got;
   }
   c.resumes = false;
-  in_.arena_used += (bytes + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  in_.batch->input().take(bytes);
   if (TD_LIKELY(wait_for_lane(c, begin, begin + bytes, waits_since))) return;
   add_entry(&c, begin, begin + bytes);
   if (TD_UNLIKELY(waits_since != 0)) went_on(in_.entries.back(), waits_since);
@@ -119,10 +119,10 @@ bool Worker::charge_kept(Connection& c) noexcept {
 
 void Worker::make_room(std::size_t bytes) {
   TD_ASSERT(bytes <= input_arena_bytes);
-  if (TD_LIKELY(in_.arena_used + bytes <= input_arena_bytes)) return;
+  if (TD_LIKELY(in_.batch->input().has_room(bytes + lane_padding_bytes))) return;
   run_lane();
   run_batch(false);
-  in_.arena_used = 0;
+  in_.batch->input().reuse();
 }
 
 // False: nothing came, or the connection is to be closed.
@@ -182,7 +182,13 @@ void Worker::add_entry(Connection* c, const char* begin, const char* end) {
                          .received_at = TD_UNLIKELY(in_.sampled) ? cycles_now() : 0});
 }
 
-// PP of the last entry's input. The batch is executed on the way when it is full.
+// PP of what is left of the last entry's input.
+task::Parsed Worker::parse_entry(const Entry& entry, Parser& parser) {
+  const auto number = static_cast<std::uint32_t>(in_.entries.size() - 1);
+  return runner_->parse(*in_.batch, {parser, entry.rest, entry.input_end, number}, sampled_);
+}
+
+// The last entry's input, to queries. The batch is executed on the way when it is full.
 void Worker::parse(Connection& c) {
   if (TD_UNLIKELY(c.fill != nullptr) && !finish_fill(c)) return;
   if (TD_UNLIKELY(c.large_waits) && !begin_large(c)) return;
@@ -190,16 +196,10 @@ void Worker::parse(Connection& c) {
   std::uint64_t had = 0;
   while (!in_.entries.empty()) {
     Entry& entry = in_.entries.back();
-    std::size_t consumed = 0;
-    ParseStop stop;
-    {
-      const Timed timed(sampled_, context_->tasks, Task::parse);
-      stop = c.parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
-                            static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
-    }
-    entry.rest += consumed;
+    const task::Parsed parsed = parse_entry(entry, c.parser);
+    entry.rest += parsed.consumed;
     if (TD_UNLIKELY(state_.verbosity.load(std::memory_order_relaxed) >= 2)) log_requests(entry);
-    switch (stop) {
+    switch (parsed.stop) {
       case ParseStop::need_more:
         return;
       case ParseStop::close:
@@ -311,7 +311,6 @@ void Worker::execute(bool goes_on) {
       in_.oldest_receipt = UINT64_MAX;
     }
     in_.batch->clear();
-    in_.scratch.clear();
   }
   Entry last = in_.entries.back();
   if (goes_on && (last.skips || last.connection->is_blocked() || last.connection->is_closed() ||
@@ -383,7 +382,9 @@ unsigned Worker::serve_udp(UdpPort& port) {
       counters_.udp_requests_dropped.add();
       continue;
     }
-    add_entry(nullptr, datagram.data + udp_frame_bytes, datagram.data + datagram.bytes);
+    const std::string_view request =
+        bring_datagram({datagram.data + udp_frame_bytes, datagram.bytes - udp_frame_bytes});
+    add_entry(nullptr, request.data(), request.data() + request.size());
     in_.entries.back().reply = {&port, i, frame.request_id};
     if (TD_UNLIKELY(parse_datagram(in_.entries.back()) == ParseStop::batch_full)) {
       const Entry entry = in_.entries.back();
@@ -395,17 +396,26 @@ unsigned Worker::serve_udp(UdpPort& port) {
   return count;
 }
 
+// Where a device can read it, if there is one.
+std::string_view Worker::bring_datagram(std::string_view request) {
+  if (TD_LIKELY(!runner_->has_devices())) return request;
+  make_room(request.size());
+  return in_.batch->input().bring(request);
+}
+
 ParseStop Worker::parse_datagram(Entry& entry) {
-  const Timed timed(sampled_, context_->tasks, Task::parse);
   Parser parser(state_.protocol, state_.engine.shared().clock);
-  std::size_t consumed = 0;
-  return parser.parse(entry.rest, entry.input_end, *in_.batch, in_.scratch,
-                      static_cast<std::uint32_t>(in_.entries.size() - 1), consumed);
+  return parse_entry(entry, parser).stop;
 }
 
 // A datagram's reply cannot be sent in parts, so its queries go into one batch: a larger one, if need be.
 void Worker::serve_long_datagram(Entry entry) {
   run_batch(false);
+  // From the port's buffer: what of it was brought may lie in the arena of a batch that was handed over.
+  const UdpPort::Datagram datagram = entry.reply.port->datagram(entry.reply.datagram);
+  const std::string_view request = bring_datagram({datagram.data + udp_frame_bytes, datagram.bytes - udp_frame_bytes});
+  entry.rest = request.data();
+  entry.input_end = request.data() + request.size();
   entry.first_query = 0;
   in_.entries.push_back(entry);
   if (parse_datagram(in_.entries.back()) == ParseStop::batch_full) {

@@ -6,11 +6,12 @@
 #include <new>
 
 #include "base/process_meter.hpp"
+#include "codec/command.hpp"
+#include "codec/reply.hpp"
+#include "codec/udp.hpp"
 #include "net/system_calls.hpp"
 #include "net/worker.hpp"
-#include "protocol/command.hpp"
-#include "protocol/reply.hpp"
-#include "protocol/udp.hpp"
+#include "task/write_response.hpp"
 
 namespace tandem::net {
 namespace {
@@ -97,7 +98,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
       if (entry.connection != nullptr) {
         begin_stream(*entry.connection, request, output_);
       } else {
-        output_.append(protocol::line::error);  // no answer goes on over UDP
+        output_.append(codec::line::error);  // no answer goes on over UDP
       }
     }
     mark_output(entry);
@@ -128,7 +129,7 @@ void Worker::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
   counters_.cmd_meta.add(metas);
   if (TD_UNLIKELY(lengths > copied_value_bytes_max)) return write_run_with_pins(batch, begin, end);
   open_output(entry);
-  write_replies(batch, begin, end, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+  task::write_response(batch, {begin, end}, reply_context_);
   if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, begin, end, entry.connection->fd);
   mark_output(entry);
 }
@@ -141,7 +142,7 @@ void Worker::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_
   while (repeatable_from > begin && is_repeatable(batch.query(repeatable_from - 1))) --repeatable_from;
   for (std::uint32_t i = begin; i < end; ++i) {
     open_output(entry);
-    write_replies(batch, i, i + 1, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    task::write_response(batch, {i, i + 1}, reply_context_);
     if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, i, i + 1, entry.connection->fd);
     mark_output(entry);
     if (output_.pinned_bytes() < output_flush_bytes || i + 1 == end) continue;
@@ -166,7 +167,7 @@ void Worker::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end
     bool ends = false;
     while (next < end && !ends) ends = ends_command(batch.query(next++));
     open_message(entry);
-    write_replies(batch, i, next, state_.engine.shared().heap, state_.engine.shared().clock, state_.protocol, output_);
+    task::write_response(batch, {i, next}, reply_context_);
     if (TD_UNLIKELY(recorder_.flags() != 0)) recorder_.answered(batch, i, next, entry.reply.port->fd());
     mark_output(entry);
     message_open_ = !ends;

@@ -5,10 +5,10 @@
 #include <system_error>
 #include <utility>
 
+#include "codec/reply.hpp"
 #include "net/dump_stream.hpp"
 #include "net/log.hpp"
 #include "net/worker.hpp"
-#include "protocol/reply.hpp"
 
 namespace tandem::net {
 namespace {
@@ -51,14 +51,14 @@ void Worker::begin_stream(Connection& c, const StreamRequest& request, Output& t
       watcher = state_.events.add(request.events, [this] { wake(); });
     } catch (const std::exception& error) {  // no thread for the log, or no memory
       log().warn("a watcher is refused: {}", error.what());
-      return text.append(protocol::line::watcher_failed);
+      return text.append(codec::line::watcher_failed);
     }
-    if (watcher == nullptr) return text.append(protocol::line::too_many_watchers);
-    text.append(protocol::line::ok);
+    if (watcher == nullptr) return text.append(codec::line::too_many_watchers);
+    text.append(codec::line::ok);
     c.stream = std::make_unique<Watch>(state_.events, std::move(watcher));
   } else {
     c.stream = make_dump(request, state_.dump_place, state_.engine.shared().clock.now_s());
-    if (c.stream == nullptr) return text.append(protocol::line::dump_busy);
+    if (c.stream == nullptr) return text.append(codec::line::dump_busy);
   }
   c.state.store(ConnectionState::streaming, std::memory_order_relaxed);
   c.stream_index = static_cast<std::uint32_t>(streams_.size());

@@ -3,9 +3,9 @@
 #pragma once
 #include "query/batch.hpp"
 #include "task/context.hpp"
+#include "task/response_writer.hpp"
 #include "task/strip_state.hpp"
 #include "task/timer.hpp"
-#include "task/write_response.hpp"
 
 namespace tandem {
 

@@ -12,11 +12,6 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-Batch batch_over(const std::vector<std::unique_ptr<DevicePart>>& parts, Fingerprint* fingerprints, Location* locations,
-                 std::uint32_t capacity) {
-  return parts.size() == 1 ? Batch(capacity, fingerprints, locations) : Batch(capacity);
-}
-
 // The items did not come along: the host reads them.
 Plan without_values(const Plan& plan) {
   const Range range = plan.range_of(Task::search, Processor::device);
@@ -25,17 +20,27 @@ Plan without_values(const Plan& plan) {
 
 }  // namespace
 
-Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity)
+Flight::Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
+               std::uint64_t input_bytes)
     : parts_(std::move(parts)),
       shard_bits_(parts_.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(parts_.size()) - 1)),
-      batch_(batch_over(parts_, parts_.empty() ? nullptr : parts_[0]->fingerprints_.data(),
-                        parts_.empty() ? nullptr : parts_[0]->locations_.data(), capacity)) {
+      batch_(capacity, input_of(parts_, input_bytes), columns_of(parts_)) {
   if (parts_.empty()) return;
   TD_ASSERT(std::has_single_bit(parts_.size()) && parts_.size() <= shards_max);
   epoch_.emplace(epochs);
   batch_.shard_bits = shard_bits_;
   if (shard_bits_ != 0 && std::ranges::any_of(parts_, [](const auto& part) { return part->images_.count() != 0; }))
     images_ = std::make_unique<std::uint32_t[]>(capacity);
+}
+
+InputArena Flight::input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes) {
+  if (parts.empty()) return bytes != 0 ? InputArena(bytes) : InputArena();
+  return {parts[0]->input_.data(), parts[0]->input_.count()};
+}
+
+ColumnMemory Flight::columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept {
+  if (parts.size() != 1) return {};
+  return {parts[0]->fingerprints_.data(), parts[0]->locations_.data()};
 }
 
 bool Flight::is_with_schedulers() const noexcept {
@@ -116,18 +121,41 @@ void Flight::lose_parts() {
   parts_.clear();
 }
 
-void Flight::hash(std::uint64_t hash_seed) noexcept {
+void Flight::describe(std::uint64_t hash_seed) noexcept {
   const Query* const queries = batch_.queries();
   Fingerprint* const fingerprints = batch_.fingerprints();
-  for (std::uint32_t i = 0, end = device_end(); i < end; ++i) {
+  const std::uint32_t end = device_end();
+  for (std::uint32_t i = 0; i < end; ++i) {
     const Query& q = queries[i];
     const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
     fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, hash_seed) : Fingerprint{1, 0};
   }
+  if (TD_UNLIKELY(batch_.plan.runs(Task::key_compare, Processor::device))) describe_queries(end);
+}
+
+// The values of stores alone are a device's to read: of others it may be a line of the parser's.
+void Flight::describe_queries(std::uint32_t end) noexcept {
+  const InputArena& input = batch_.input();
+  const auto offset_of = [&input](const char* p, std::uint32_t bytes) {
+    return input.holds(p, bytes) ? static_cast<std::uint32_t>(input.offset_of(p)) : DeviceQuery::outside;
+  };
+  const Query* const queries = batch_.queries();
+  DeviceQuery* const to = parts_[0]->queries_.data();
+  TD_ASSERT(end <= parts_[0]->queries_.count());
+  for (std::uint32_t i = 0; i < end; ++i) {
+    const Query& q = queries[i];
+    const bool stores = q.opcode == Opcode::store;
+    to[i] = {.key_at = offset_of(q.key, q.key_bytes),
+             .value_at = stores ? offset_of(q.value, q.value_bytes) : DeviceQuery::outside,
+             .value_bytes = stores ? q.value_bytes : 0,
+             .key_bytes = q.key_bytes,
+             .opcode = q.opcode,
+             .options = q.options};
+  }
 }
 
 // What the parts' devices are to be asked, in their columns. Who asks for an image counts as having read the item, from
-// then on. REQUIRES: the queries are hashed.
+// then on. REQUIRES: the queries are described.
 void Flight::scatter() noexcept {
   struct Column {
     Fingerprint* fingerprints = nullptr;
@@ -162,7 +190,7 @@ void Flight::scatter() noexcept {
     }
   }
   for (std::size_t s = 0; s < parts_.size(); ++s)
-    parts_[s]->queries_.store(columns[s].filled, std::memory_order_relaxed);
+    parts_[s]->query_count_.store(columns[s].filled, std::memory_order_relaxed);
 }
 
 // What the parts found, in the batch's columns.

@@ -16,6 +16,7 @@
 #include "pipeline/waiting.hpp"
 #include "plan/plan.hpp"
 #include "query/batch.hpp"
+#include "query/device_query.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -34,9 +35,13 @@ class DevicePart {
   };
 
   // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to so many
-  // granules (0: none). Throws DeviceError.
-  DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules)
-      : fingerprints_(device, capacity), locations_(device, capacity) {
+  // granules (0: none). input_bytes: with the queries themselves (DeviceQuery), and an arena of so many bytes for their
+  // keys and values; 0: neither. Throws DeviceError.
+  DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules, std::uint64_t input_bytes = 0)
+      : fingerprints_(device, capacity),
+        locations_(device, capacity),
+        queries_(device, input_bytes != 0 ? capacity : 0),
+        input_(device, input_bytes) {
     if (image_granules == 0) return;
     try {
       PinnedArray<Granule> arena(device, std::uint64_t{capacity} * image_granules);
@@ -54,7 +59,7 @@ class DevicePart {
     const State s = state();
     return s == State::queued || s == State::running;
   }
-  bool has_queries() const noexcept { return queries_.load(std::memory_order_relaxed) != 0; }
+  bool has_queries() const noexcept { return query_count_.load(std::memory_order_relaxed) != 0; }
 
  private:
   friend class Scheduler;
@@ -62,11 +67,13 @@ class DevicePart {
 
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;
+  PinnedArray<DeviceQuery> queries_;
+  PinnedArray<char> input_;
   PinnedArray<std::uint32_t> images_;
   PinnedArray<Granule> arena_;
   std::atomic<State> state_{State::filling};
   // What the scheduler may look at when the part was taken back, and what it says of the launch that searched.
-  std::atomic<std::uint32_t> queries_{0}, launch_{0};
+  std::atomic<std::uint32_t> query_count_{0}, launch_{0};
   std::atomic<bool> whole_{false}, with_images_{false};
   DevicePart* next_ = nullptr;             // in the scheduler's queue
   std::unique_ptr<DevicePart> next_kept_;  // of those whose worker has gone
@@ -86,22 +93,29 @@ class Flight {
     host,       // what is left, or all of it, is the host's
   };
 
-  // Of one device the part's columns are the batch's; of several it has its own, and theirs are gathered there. Without
-  // parts every stage is the host's. Throws std::runtime_error (no place among the epochs), std::bad_alloc. REQUIRES: a
-  // power of two of parts, at most shards_max, or none.
-  Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity);
+  // Of one device the part's columns are the batch's; of several it has its own, and theirs are gathered there. Queries
+  // and their input lie in the first part, if it has room for them; without parts the batch has an arena of
+  // `input_bytes` of its own, and every stage is the host's. Throws std::runtime_error (no place among the epochs),
+  // std::bad_alloc. REQUIRES: a power of two of parts, at most shards_max, or none.
+  Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
+         std::uint64_t input_bytes = 0);
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
   Batch& batch() noexcept { return batch_; }
+  // The queries of that front, where its plan has devices compare keys, and the batch's input: by whichever device they
+  // are read. REQUIRES: has_devices(), with room for them.
+  DevicePtr<const DeviceQuery> device_queries() const noexcept { return parts_[0]->queries_.at(); }
+  DevicePtr<const char> device_input() const noexcept { return parts_[0]->input_.at(); }
   State state() const noexcept { return state_; }
   // False: its devices are lost, or there never were any.
   bool has_devices() const noexcept { return !parts_.empty(); }
 
-  // Fills the fingerprints of the batch's front, which its plan gives to devices.
-  void hash(std::uint64_t hash_seed) noexcept;
+  // Fills the columns that devices read of the batch's front, which its plan gives to them: fingerprints, and where
+  // they compare keys the queries themselves.
+  void describe(std::uint64_t hash_seed) noexcept;
   // filling -> searching: hands that front to the schedulers. REQUIRES: has_devices(); the plan has devices search; the
-  // queries are hashed.
+  // queries are described.
   void begin(const Schedulers& schedulers) noexcept;
   // filling -> host, with the host's plan.
   void stay_here() noexcept;
@@ -125,6 +139,9 @@ class Flight {
   std::uint32_t device_end() const noexcept {
     return batch_.plan.range_of(Task::search, Processor::device).end_query(batch_.size());
   }
+  static InputArena input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes);
+  static ColumnMemory columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept;
+  void describe_queries(std::uint32_t end) noexcept;
   bool is_with_schedulers() const noexcept;
   bool is_done() const noexcept;
   void scatter() noexcept;

@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, unsigned flights)
+Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes,
+               unsigned flights)
     : context_(context),
       executor_(context),
       schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt) {
@@ -15,10 +16,12 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
   for (unsigned i = 0; i < flights; ++i) {
     std::vector<std::unique_ptr<DevicePart>> parts;
     if (schedulers_) {
-      for (Scheduler* s : *schedulers_)
-        parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules()));
+      for (Scheduler* s : *schedulers_) {
+        const std::uint64_t bytes = parts.empty() ? input_bytes : 0;
+        parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules(), bytes));
+      }
     }
-    flights_.push_back(std::make_unique<Flight>(context.shared.epochs, std::move(parts), capacity));
+    flights_.push_back(std::make_unique<Flight>(context.shared.epochs, std::move(parts), capacity, input_bytes));
   }
   if (schedulers_) context_.in_flight = this;
 }
@@ -55,7 +58,7 @@ void Runner::submit(const Plan& plan) noexcept {
   flight.batch().plan = plan_cpu;
   if (flight.has_devices() && can_begin(plan)) flight.batch().plan = plan_to_begin(plan, flight.batch().size());
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
-  flight.hash(context_.shared.hash_seed);
+  flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
 }
 

@@ -18,6 +18,7 @@
 #include "pipeline/flight.hpp"
 #include "pipeline/schedulers.hpp"
 #include "plan/plan.hpp"
+#include "task/parse.hpp"
 
 namespace tandem {
 
@@ -25,10 +26,11 @@ class Runner final : public InFlight {
  public:
   static constexpr unsigned flights_default = 3;  // beside devices; of the host alone there is one
 
-  // Flights of `capacity` queries each. schedulers: of the devices; nullptr: there are none. The context tells it when
-  // epochs must end. Throws DeviceError (no memory that a device can read), std::runtime_error (no place among the
-  // epochs).
-  Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, unsigned flights = flights_default);
+  // Flights of `capacity` queries and `input_bytes` of input each. schedulers: of the devices; nullptr: there are none.
+  // The context tells it when epochs must end. Throws DeviceError (no memory that a device can read),
+  // std::runtime_error (no place among the epochs).
+  Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes = 0,
+         unsigned flights = flights_default);
   ~Runner() override;  // what is in flight is waited for, and not answered
 
   bool has_devices() const noexcept { return schedulers_.has_value(); }
@@ -62,6 +64,10 @@ class Runner final : public InFlight {
   // Both, and run() between them.
   void answer_oldest(ResponseWriter& writer);
 
+  // PP of what came for a batch, of a flight or not (task::parse()).
+  task::Parsed parse(Batch& batch, const task::Received& received, bool timed) {
+    return task::parse(context_.tasks, batch, received, timed);
+  }
   // Runs the host's stages of a batch, of a flight or not, and has its queries answered.
   void run(Batch& batch, ResponseWriter& writer) { executor_.run(batch, writer); }
   // Between two batches: lends the devices a hand.

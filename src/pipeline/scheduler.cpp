@@ -225,7 +225,7 @@ void Scheduler::launch() noexcept {
     const DevicePart& b = *ready_[i];
     search.part[i] = {.fingerprints = b.fingerprints_.at().address(),
                       .locations = b.locations_.at().address(),
-                      .count = b.queries_.load(std::memory_order_relaxed),
+                      .count = b.query_count_.load(std::memory_order_relaxed),
                       .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
                       .arena = b.arena_.at().address()};
   }

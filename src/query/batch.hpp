@@ -1,17 +1,19 @@
-// A batch: queries as arrays. Tasks run over it in strips; columns that a device will read or write (fingerprint,
-// location) are arrays of their own so that they can lie in pinned memory.
+// A batch: queries as arrays, and the input that they point into. Tasks run over it in strips; what a device reads or
+// writes (input, fingerprints, locations) lies in pinned memory where there is one.
 //
 // Thread safety: one thread at a time.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/fingerprint.hpp"
 #include "base/platform.hpp"
 #include "index/item_images.hpp"
 #include "index/shard.hpp"
 #include "plan/plan.hpp"
+#include "query/input_arena.hpp"
 #include "query/query.hpp"
 
 namespace tandem {
@@ -33,24 +35,33 @@ struct Found {
   std::array<const Granule*, shards_max> arenas{};  // of each shard that a device has
 };
 
+// Columns in memory that devices know, which outlives the batch. nullptr: the batch has its own.
+struct ColumnMemory {
+  Fingerprint* fingerprints = nullptr;
+  Location* locations = nullptr;
+};
+
 class Batch {
  public:
-  explicit Batch(std::uint32_t capacity) : Batch(capacity, nullptr, nullptr) { use_own_columns(); }
-  // With columns in memory that a device reads and writes, for `capacity` queries; it outlives the batch.
-  Batch(std::uint32_t capacity, Fingerprint* fingerprints, Location* locations)
-      : fingerprints_(fingerprints),
-        locations_(locations),
+  explicit Batch(std::uint32_t capacity, InputArena input = {}, const ColumnMemory& columns = {})
+      : fingerprints_(columns.fingerprints),
+        locations_(columns.locations),
         capacity_(capacity),
         queries_(new Query[capacity]),
         filled_(new Location[capacity]),
-        results_(new Result[capacity]) {}
+        results_(new Result[capacity]),
+        input_(std::move(input)) {
+    if (fingerprints_ == nullptr) use_own_columns();
+  }
 
   std::uint32_t size() const noexcept { return size_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
   bool full() const noexcept { return size_ == capacity_; }
+  // Nothing is asked any more; input stays (InputArena::reuse()).
   void clear() noexcept {
     size_ = 0;
     found = {};
+    input_.clear();
   }
   // What devices have found is not to be followed any more: the host runs what is left of their stages.
   void leave_found() noexcept {
@@ -76,6 +87,8 @@ class Batch {
   TD_INLINE const Query& query(std::uint32_t i) const noexcept { return queries_[i]; }
   // The queries up to `size` were filled in. REQUIRES: size <= capacity().
   void resize(std::uint32_t size) noexcept { size_ = size; }
+  InputArena& input() noexcept { return input_; }
+  const InputArena& input() const noexcept { return input_; }
   // The columns.
   TD_INLINE Query* queries() noexcept { return queries_.get(); }
   TD_INLINE Result* results() noexcept { return results_.get(); }
@@ -112,6 +125,7 @@ class Batch {
   std::unique_ptr<Fingerprint[]> own_fingerprints_;
   std::unique_ptr<Location[]> own_locations_, filled_;
   std::unique_ptr<Result[]> results_;
+  InputArena input_;
 };
 
 // Queries [begin, end) of a batch.

@@ -1,5 +1,6 @@
-// One operation of a client, as plain data. Keys and values point into the caller's memory (a receive buffer, or the
-// caller's own arrays in the embedded store), which stays unchanged until the query's response is written.
+// One operation of a client, as plain data. Keys and values point into the batch's input, or lie elsewhere on the host
+// (a line too long for that, the parser's copies, the arrays of who uses the embedded store); they stay unchanged until
+// the query's response is written.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -20,6 +20,8 @@ namespace tandem {
 namespace {
 
 constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
+// Of a batch beside a device: room for keys of most sizes. A key that finds none stays where the caller has it.
+constexpr std::uint64_t device_input_bytes = std::uint64_t{64} * batch_queries;
 
 Code code_of(Status status) noexcept {
   switch (status) {
@@ -214,7 +216,7 @@ struct Session::Impl final : ResponseWriter {
   std::unique_ptr<Runner> make_runner() {
     if (planner.uses_device()) {
       try {
-        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries);
+        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries, device_input_bytes);
       } catch (const DeviceError&) {
         planner.leave_devices();
       }
@@ -259,11 +261,21 @@ struct Session::Impl final : ResponseWriter {
       batch->clear();
       return;
     }
+    bring_keys();
     offsets[runner->next()] = filled;
     filled += batch->size();
     runner->submit(planner.plan_for(batch->size()));
     while (!runner->can_fill()) answer_oldest();
     batch = &runner->filling();
+  }
+  // The keys lie wherever the caller has them: where a device can read them from now on, as far as there is room.
+  void bring_keys() noexcept {
+    InputArena& input = batch->input();
+    input.reuse();
+    for (std::uint32_t i = 0; i < batch->size(); ++i) {
+      Query& q = batch->query(i);
+      if (TD_LIKELY(q.opcode != Opcode::nothing)) q.key = input.bring(q.key_view()).data();
+    }
   }
   void answer_oldest() {
     offset = offsets[runner->oldest()];

@@ -1,24 +1,14 @@
-// WR and SD as the pipeline sees them: whoever owns the batch (a server worker, the embedded store) turns results into
-// bytes.
+// WR: results of a run of queries, in order, to the bytes of their replies. Runs inside the batch's epoch: values are
+// copied, or pinned if they are large. Who gets them, and when they are sent, is the ResponseWriter's to know.
 #pragma once
+#include "codec/reply_writer.hpp"
 #include "query/batch.hpp"
 
-namespace tandem {
+namespace tandem::task {
 
-class ResponseWriter {
- public:
-  ResponseWriter() = default;
-  ResponseWriter(const ResponseWriter&) = delete;
-  ResponseWriter& operator=(const ResponseWriter&) = delete;
-  virtual ~ResponseWriter() = default;
+// Appends the replies to the run's queries to the context's output; control queries are answered elsewhere
+// (execute_control()). Values of more than copied_value_bytes_max bytes are pinned, and whoever owns the output unpins
+// them. Throws std::bad_alloc. Thread safety: one thread at a time for the batch and the output.
+void write_response(const Batch& batch, Strip run, const codec::ReplyContext& context);
 
-  // WR: answers the strip's queries, in order. Called inside the batch's epoch: copies (or pins) whatever it needs of
-  // the items. May turn later queries of the batch into Opcode::nothing (a connection that must not go on), and must
-  // then return false. False ends the batch's epoch here, and another one begins with the next query: also wanted after
-  // whatever took long, since memory that is freed during an epoch waits for its end.
-  virtual bool write(Batch& batch, Strip strip) = 0;
-  // Executes and answers the control query i. Called between strips, outside any epoch.
-  virtual void control(Batch& batch, std::uint32_t i) = 0;
-};
-
-}  // namespace tandem
+}  // namespace tandem::task

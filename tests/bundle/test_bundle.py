@@ -75,7 +75,7 @@ def test_archive_is_small_and_complete(bundle: Path) -> None:
     for name in ("run", "README.txt", "bench-format.md", "bin/tandem", "bin/bench_parts"):
         assert (bundle / name).is_file()
     names = {path.name for path in (bundle / "tests").iterdir()}
-    assert {"base_test", "heap_test", "index_test", "net_test", "protocol_test", "store_test"} <= names
+    assert {"base_test", "heap_test", "index_test", "net_test", "codec_test", "store_test"} <= names
 
 
 def test_programs_are_static_and_stripped(bundle: Path) -> None:
@@ -131,7 +131,7 @@ def test_refuses_what_it_has_not(nowhere: list[str]) -> None:
 
 
 def test_unit_tests_run_where_there_is_nothing(nowhere: list[str]) -> None:
-    for name in ("base_test", "index_test", "protocol_test"):
+    for name in ("base_test", "index_test", "codec_test"):
         # There is no /proc either, which the meter of processes reads.
         run = call(*nowhere, f"/tests/{name}", "--gtest_brief=1", "--gtest_filter=-ProcessMeter.*")
         assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]

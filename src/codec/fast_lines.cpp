@@ -1,0 +1,237 @@
+// The common commands in their plain form, each recognised in one pass over its bytes.
+#include "codec/ends.hpp"
+#include "codec/line_parser.hpp"
+#include "codec/scan.hpp"
+
+namespace tandem::codec {
+namespace {
+
+// Longer ones cost more to look through twice than waiting for their ends does.
+constexpr std::ptrdiff_t short_line_bytes = 80;
+
+TD_INLINE bool is_meta_get(std::uint32_t word) noexcept {
+  const auto letters = load<std::uint32_t>("\xff\xff\xff\0");
+  return (word & letters) == load<std::uint32_t>("mg \0");
+}
+
+}  // namespace
+
+ParseStop LineParser::run() {
+  Step step = Step::next;
+  if (TD_UNLIKELY(p_ == end_)) return ParseStop::need_more;
+  bool fast = resume(step);
+  while (step == Step::next) {
+    if (p_ == end_) return ParseStop::need_more;
+    if (TD_UNLIKELY(batch_.full())) return ParseStop::batch_full;
+    if (TD_LIKELY(fast && end_ - p_ >= 7)) {
+      const auto word = load<std::uint32_t>(p_);
+      if (word == load<std::uint32_t>("get ")) {
+        const char* const begin = p_;
+        const std::uint32_t before = batch_.size();
+        if (TD_LIKELY(fast_get(p_ + 4, Reply::get))) {
+          if (batch_.size() - before == 1 && p_ - begin <= short_line_bytes && end_ - p_ >= 4 &&
+              load<std::uint32_t>(p_) == word)
+            run_of_plain_gets<PlainGet::text>();
+          continue;
+        }
+      } else if (is_meta_get(word)) {
+        const char* const key_end = find_delimiter(p_ + 3, end_, begin_);
+        if (fast_meta_get<PlainGet::meta>(key_end)) {
+          run_of_plain_gets<PlainGet::meta>();
+          continue;
+        }
+        if (fast_meta_get<PlainGet::meta_with_key>(key_end)) {
+          run_of_plain_gets<PlainGet::meta_with_key>();
+          continue;
+        }
+        if (TD_LIKELY(fast_meta(key_end, step))) continue;
+      } else if (word == load<std::uint32_t>("set ")) {
+        if (TD_LIKELY(fast_set())) continue;
+      } else if (p_[0] == 'm' && p_[2] == ' ') {
+        if (TD_LIKELY(fast_meta(p_ + 3, step))) continue;
+      } else if (word == load<std::uint32_t>("gets") && p_[4] == ' ') {
+        if (TD_LIKELY(fast_get(p_ + 5, Reply::gets))) continue;
+      }
+    }
+    fast = true;
+    step = line();
+    scanned_bytes_ = 0;
+  }
+  switch (step) {
+    case Step::next:
+    case Step::need_more:
+      break;
+    case Step::batch_full:
+      return ParseStop::batch_full;
+    case Step::large_value:
+      return ParseStop::large_value;
+    case Step::close:
+      return ParseStop::close;
+  }
+  return ParseStop::need_more;
+}
+
+template <LineParser::PlainGet Kind>
+TD_INLINE void LineParser::put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
+                                         std::uint32_t connection) noexcept {
+  constexpr bool is_meta = Kind != PlainGet::text, with_key = Kind == PlainGet::meta_with_key;
+  constexpr std::ptrdiff_t flags_bytes = with_key ? 4 : is_meta ? 2 : 0;
+  const auto wire_bytes = static_cast<std::uint32_t>(key - line + flags_bytes) + static_cast<std::uint32_t>(key_bytes);
+  q.key = key;
+  q.key_bytes = static_cast<std::uint8_t>(key_bytes);
+  q.opcode = Opcode::get;
+  q.options = with_key ? option::meta | option::caller_compares : is_meta ? option::meta : option::last_of_line;
+  q.wire = line;
+  q.wire_bytes = wire_bytes;
+  q.connection = connection;
+  q.reply = static_cast<std::uint8_t>(is_meta ? Reply::meta_get : Reply::get);
+  q.continues_line = 0;
+  // v returns nothing beside the value.
+  if constexpr (is_meta) q.wire_flags_at = wire_bytes - (with_key ? static_cast<std::uint32_t>(flags_bytes) : 0);
+}
+
+// A line whose key ends at `key_end`. False: nothing was taken.
+template <LineParser::PlainGet Kind>
+TD_INLINE bool LineParser::fast_meta_get(const char* key_end) noexcept {
+  constexpr std::size_t behind_key = Kind == PlainGet::meta ? sizeof(" v\r\n") - 1 : sizeof(" v K\r\n") - 1;
+  const char* const key = p_ + 3;
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end_ - key_end < static_cast<std::ptrdiff_t>(behind_key)))
+    return false;
+  if constexpr (Kind == PlainGet::meta_with_key) {
+    if (load<std::uint16_t>(key_end) != load<std::uint16_t>(" v")) return false;
+  }
+  constexpr const char* line_rest = Kind == PlainGet::meta ? " v\r\n" : " K\r\n";
+  if (load<std::uint32_t>(key_end + behind_key - 4) != load<std::uint32_t>(line_rest)) return false;
+  put_plain_get<Kind>(batch_.next(), p_, key, key_bytes, connection_);
+  batch_.commit();
+  p_ = key_end + behind_key;
+  return true;
+}
+
+// As many such lines as follow each other, but for the last ones of the input.
+template <LineParser::PlainGet Kind>
+TD_INLINE void LineParser::run_of_plain_gets() noexcept {
+#if defined(__SSE2__)
+  constexpr std::size_t before_key = Kind == PlainGet::text ? sizeof("get ") - 1 : sizeof("mg ") - 1;
+  constexpr std::size_t behind_key = Kind == PlainGet::text   ? 0
+                                     : Kind == PlainGet::meta ? sizeof(" v") - 1
+                                                              : sizeof(" v K") - 1;
+  const char* line = p_;
+  const char* const end = end_;
+  const std::uint32_t connection = connection_;
+  Query* q = batch_.queries() + batch_.size();
+  Query* const q_end = batch_.queries() + batch_.capacity();
+  constexpr std::ptrdiff_t line_bytes_max = key_bytes_max;  // longer ones are not looked for, plain or not
+  // is_word() looks 16 bytes ahead.
+  for (const char* block = line; end - block >= block_bytes + 16 && block - line <= line_bytes_max;
+       block += block_bytes) {
+    for (std::uint64_t found = find_in_block<detail::Equal<'\n'>>(block); found != 0; found &= found - 1) {
+      const char* const line_end = block + std::countr_zero(found) - 1;
+      const char* const key = line + before_key;
+      const auto key_bytes = static_cast<std::size_t>(line_end - key) - behind_key;
+      if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || q == q_end)) goto done;
+      if constexpr (Kind == PlainGet::text) {
+        if (TD_UNLIKELY(load<std::uint32_t>(line) != load<std::uint32_t>("get ") || *line_end != '\r')) goto done;
+      } else {
+        if (TD_UNLIKELY(!is_meta_get(load<std::uint32_t>(line)))) goto done;
+        constexpr const char* line_rest = Kind == PlainGet::meta ? " v\r\n" : " K\r\n";
+        if (TD_UNLIKELY(load<std::uint32_t>(line_end - 2) != load<std::uint32_t>(line_rest))) goto done;
+        if constexpr (Kind == PlainGet::meta_with_key) {
+          if (TD_UNLIKELY(load<std::uint16_t>(key + key_bytes) != load<std::uint16_t>(" v"))) goto done;
+        }
+      }
+      if (TD_UNLIKELY(!is_word(key, key_bytes))) goto done;
+      put_plain_get<Kind>(*q++, line, key, key_bytes, connection);
+      line = line_end + 2;
+    }
+  }
+done:
+  batch_.resize(static_cast<std::uint32_t>(q - batch_.queries()));
+  p_ = line;
+#endif
+}
+
+// "get key key ...\r\n" without control characters and without two spaces in a row. False: nothing was taken.
+TD_INLINE bool LineParser::fast_get(const char* key, Reply reply) {
+  const char *const begin = begin_, *const end = end_, *const line = p_;
+  const std::uint32_t connection = connection_;
+  Query* const first = batch_.queries() + batch_.size();
+  Query* const last = batch_.queries() + batch_.capacity();
+  WordEnds word_ends(begin, end);
+  for (Query* q = first; q != last;) {
+    const char* const key_end = q == first ? find_delimiter(key, end, begin) : word_ends.next(key);
+    const auto key_bytes = static_cast<std::size_t>(key_end - key);
+    if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end - key_end < 2)) return false;
+    q->key = key;
+    q->key_bytes = static_cast<std::uint8_t>(key_bytes);
+    q->opcode = Opcode::get;
+    q->options = 0;
+    q->wire = line;
+    q->connection = connection;
+    q->reply = static_cast<std::uint8_t>(reply);
+    q->continues_line = q != first;
+    ++q;
+    key = key_end + 1;
+    if (TD_LIKELY(*key_end == ' ')) continue;
+    if (TD_UNLIKELY(load<std::uint16_t>(key_end) != load<std::uint16_t>("\r\n"))) return false;
+    q[-1].options = option::last_of_line;
+    const auto wire_bytes = static_cast<std::uint32_t>(key_end - line);
+    for (Query* k = first; k != q; ++k) k->wire_bytes = wire_bytes;
+    batch_.resize(static_cast<std::uint32_t>(q - batch_.queries()));
+    p_ = key_end + 2;
+    return true;
+  }
+  return false;
+}
+
+// "set key flags exptime bytes[ noreply]\r\nvalue\r\n" in plain numbers, whole in the input. False: nothing was taken.
+TD_INLINE bool LineParser::fast_set() {
+  const char* const key = p_ + 4;
+  const char* const key_end = find_delimiter(key, end_, begin_);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || key_end == end_ || *key_end != ' ')) return false;
+  std::uint32_t client_flags = 0, exptime = 0, bytes = 0;
+  const char* p = number::read_plain(key_end + 1, end_, client_flags);
+  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
+  p = number::read_plain(p + 1, end_, exptime);
+  if (TD_UNLIKELY(p == nullptr || *p != ' ')) return false;
+  p = number::read_plain(p + 1, end_, bytes);
+  if (TD_UNLIKELY(p == nullptr)) return false;
+  std::uint16_t options = 0;
+  if (TD_UNLIKELY(*p == ' ')) {
+    if (end_ - p < 10 || !starts_with(p, " noreply\r\n")) return false;
+    options = option::no_reply;
+    p += 8;
+  }
+  const char* const line_end = p;
+  const char* const value = p + 2;
+  if (TD_UNLIKELY(end_ - value < 2 + static_cast<std::ptrdiff_t>(bytes))) return false;
+  if (TD_UNLIKELY(load<std::uint16_t>(p) != load<std::uint16_t>("\r\n"))) return false;
+  if (TD_UNLIKELY(load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n"))) return false;
+  if (TD_UNLIKELY(Item::total_bytes(client_flags, key_bytes, bytes) > options_.item_bytes_max)) return false;
+  line_end_ = line_end;
+  Query& q = start(Opcode::store, Reply::store, options);
+  set_key(q, {key, key_bytes});
+  q.value = value;
+  q.value_bytes = bytes;
+  q.client_flags = client_flags;
+  q.expiry_s = exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
+  q.mode = StoreMode::set;
+  batch_.commit();
+  p_ = value + bytes + 2;
+  return true;
+}
+
+// "m? ...\r\n" without control characters, of which there are none before `rest`. False: nothing was taken.
+TD_INLINE bool LineParser::fast_meta(const char* rest, Step& step) {
+  if (TD_UNLIKELY(p_[1] <= ' ')) return false;
+  const char* const line_end = find_control(rest, end_, begin_);
+  if (TD_UNLIKELY(end_ - line_end < 2 || load<std::uint16_t>(line_end) != load<std::uint16_t>("\r\n"))) return false;
+  line_end_ = line_end;
+  next_ = line_end + 2;
+  step = meta({p_, 2});
+  return true;
+}
+
+}  // namespace tandem::codec

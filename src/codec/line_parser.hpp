@@ -1,0 +1,135 @@
+// One call of Parser::parse(): walks the input line by line. The common commands in their plain form are recognised in
+// one pass over their bytes (fast_lines.cpp); everything else goes through line(), which finds the
+// line's end first and follows memcached word by word.
+#pragma once
+#include <algorithm>
+
+#include "codec/protocol.hpp"
+#include "codec/reply.hpp"
+#include "codec/tokens.hpp"
+
+namespace tandem::codec {
+
+class LineParser {
+ public:
+  enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close };
+  // Lines that are recognised many at a time: "get key", "mg key v", "mg key v K".
+  enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
+
+  LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
+      : parser_(parser),
+        options_(*parser.options_),
+        clock_(*parser.clock_),
+        batch_(batch),
+        begin_(begin),
+        end_(end),
+        p_(begin),
+        connection_(connection) {}
+
+  ParseStop run();
+  const char* position() const noexcept { return p_; }
+
+ private:
+  // --- fast_lines.cpp
+  bool fast_get(const char* key, Reply reply);
+  template <PlainGet Kind>
+  bool fast_meta_get(const char* key_end) noexcept;
+  template <PlainGet Kind>
+  void run_of_plain_gets() noexcept;
+  bool fast_set();
+  bool fast_meta(const char* rest, Step& step);
+  template <PlainGet Kind>
+  static void put_plain_get(Query& q, const char* line, const char* key, std::size_t key_bytes,
+                            std::uint32_t connection) noexcept;
+
+  // --- framing: parser.cpp
+  bool resume(Step& step);
+  Step line();
+  Step unfinished_line();
+  Step dispatch();
+  void drop_swallowed() noexcept;
+  Step multiget(bool continues);
+  // The store query at batch.next(), complete but for its value of `bytes` behind the line: commits it when the value
+  // is there.
+  Step take_value(Query& query, std::uint64_t bytes);
+  Step refuse_too_large(const Query& query, std::uint64_t bytes);
+  Step begin_large(const Query& query, std::uint64_t bytes);
+
+  // --- text_parser.cpp
+  Step text(std::string_view name);
+  Step retrieve(const CommandRow& command, Tokens arguments);
+  Step update(const CommandRow& command, const Words& words);
+  Step remove(const Words& words);
+  Step arithmetic(const CommandRow& command, const Words& words);
+  Step touch(const Words& words);
+  Step flush_all(const Words& words);
+  Step verbosity(const Words& words);
+  Step control(Reply reply, bool no_reply);
+
+  // --- meta_parser.cpp
+  Step meta(std::string_view name);
+  Step meta_get(std::string_view key, const char* flags);
+  Step meta_set(std::string_view key, const char* rest);
+  Step meta_delete(std::string_view key, const char* flags);
+  Step meta_arithmetic(std::string_view key, const char* flags);
+  Step meta_debug(std::string_view key, const char* flags);
+
+  // --- queries of the current line
+  // The next query, with what all have; the caller fills in the rest and commits.
+  TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept {
+    Query& q = batch_.next();
+    q.opcode = opcode;
+    q.options = options;
+    q.wire = p_;
+    q.wire_bytes = static_cast<std::uint32_t>(line_end_ - p_);
+    q.connection = connection_;
+    q.reply = static_cast<std::uint8_t>(reply);
+    q.continues_line = 0;
+    return q;
+  }
+  TD_INLINE void set_key(Query& q, std::string_view key) noexcept {
+    q.key = key.data();
+    q.key_bytes = static_cast<std::uint8_t>(key.size());
+  }
+  void set_no_key(Query& q) noexcept {
+    q.key = p_;
+    q.key_bytes = 0;
+  }
+  Step done() noexcept {
+    p_ = next_;
+    return Step::next;
+  }
+  Step commit() noexcept {
+    batch_.commit();
+    return done();
+  }
+  // Answers the line with `text`, without the store.
+  Step answer(std::string_view text, bool no_reply = false) noexcept {
+    if (no_reply) return done();
+    start_line(text);
+    return commit();
+  }
+  Query& start_line(std::string_view text) noexcept {
+    Query& q = start(Opcode::nothing, Reply::line, 0);
+    set_no_key(q);
+    q.value = text.data();
+    q.value_bytes = static_cast<std::uint32_t>(text.size());
+    return q;
+  }
+
+  Parser& parser_;
+  const ProtocolOptions& options_;
+  const Clock& clock_;
+  Batch& batch_;
+  const char* const begin_;
+  const char* const end_;
+  const char* p_;                     // where the current line starts
+  const char* line_begin_ = nullptr;  // of the multiget that is being taken
+  // Of the current line: where its text ends (its line end, or a NUL before it), and where the next line starts.
+  const char* line_end_ = nullptr;
+  const char* next_ = nullptr;
+  std::uint64_t scanned_bytes_ = 0;
+  const std::uint32_t connection_;
+};
+
+}  // namespace tandem::codec

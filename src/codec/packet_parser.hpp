@@ -1,0 +1,74 @@
+// One call of Parser::parse() on a connection that speaks the binary protocol: walks the input packet by packet.
+// A wrong header is answered from the header alone, so a client cannot make the server wait for, or keep, a body that
+// it will refuse.
+#pragma once
+#include "codec/binary.hpp"
+#include "codec/protocol.hpp"
+#include "codec/reply.hpp"
+
+namespace tandem::codec {
+
+class PacketParser {
+ public:
+  PacketParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
+      : parser_(parser),
+        options_(*parser.options_),
+        clock_(*parser.clock_),
+        batch_(batch),
+        end_(end),
+        p_(begin),
+        connection_(connection) {}
+
+  ParseStop run();
+  const char* position() const noexcept { return p_; }
+
+  // Turns a store that cannot be done into its answer. `why`: option::store_too_large or option::store_no_memory.
+  static void refuse(Query& query, std::uint16_t why) noexcept;
+
+ private:
+  enum class Step : std::uint8_t { next, need_more, large_value, close };
+
+  void run_of_gets() noexcept;
+  Step packet();
+  Step get(const binary::Request& r, const binary::Rule& rule);
+  Step touch(const binary::Request& r, const binary::Rule& rule);
+  Step store(const binary::Request& r, const binary::Rule& rule);
+  Step take_value(Query& q, const binary::Request& r);
+  Step remove(const binary::Request& r, const binary::Rule& rule);
+  Step arithmetic(const binary::Request& r, const binary::Rule& rule);
+  Step flush(const binary::Request& r, const binary::Rule& rule);
+  Step sasl(const binary::Request& r, binary::Form form);
+
+  // The packet's query, with what all have; the caller fills in the rest and commits.
+  TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept;
+  TD_INLINE void set_key(Query& q, const binary::Request& r) noexcept {
+    q.key = extras() + r.extras_bytes;
+    q.key_bytes = static_cast<std::uint8_t>(r.key_bytes);
+  }
+  TD_INLINE const char* extras() const noexcept { return p_ + binary::header_bytes; }
+  TD_INLINE static std::uint16_t quiet(const binary::Rule& rule) noexcept { return rule.quiet ? option::no_reply : 0; }
+  TD_INLINE Step commit(const binary::Request& r) noexcept {
+    batch_.commit();
+    p_ += binary::header_bytes + r.body_bytes;
+    return Step::next;
+  }
+  std::uint32_t expiry_s(std::uint32_t exptime) const noexcept {
+    return exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
+  }
+  // Answers without the store; the packet stays to be stepped over.
+  void answer(std::string_view text, binary::Status status, Reply reply = Reply::binary_status) noexcept;
+  Step answer_and_close(std::string_view text, binary::Status status) noexcept;
+  // Steps over the packet, whether it is there or not.
+  Step skip(const binary::Request& r) noexcept;
+  Step drop_swallowed() noexcept;
+
+  Parser& parser_;
+  const ProtocolOptions& options_;
+  const Clock& clock_;
+  Batch& batch_;
+  const char* const end_;
+  const char* p_;  // where the current packet starts
+  const std::uint32_t connection_;
+};
+
+}  // namespace tandem::codec

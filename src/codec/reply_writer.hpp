@@ -1,0 +1,59 @@
+// What the reply writers share.
+#pragma once
+#include <cstring>
+
+#include "codec/protocol.hpp"
+#include "codec/scan.hpp"
+#include "heap/item_rewrite.hpp"
+
+namespace tandem::codec {
+
+// What a reply depends on beside the query and its result, and where it goes.
+struct ReplyContext {
+  Heap& heap;  // pins large values
+  const Clock& clock;
+  const ProtocolOptions& options;
+  Output& out;
+};
+
+// For texts whose length the compiler knows.
+TD_INLINE char* write_text(char* p, std::string_view text) noexcept {
+  std::memcpy(p, text.data(), text.size());
+  return p + text.size();
+}
+TD_INLINE char* write_line_end(char* p) noexcept { return write_text(p, "\r\n"); }
+
+// A value of any length. A short one may be rewritten meanwhile: the caller validates the copy (copy_validated).
+TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {
+  if (TD_LIKELY(bytes <= rewritten_value_bytes_max)) return racing_copy(to, from, bytes);
+  std::memcpy(to, from, bytes);
+  return to + bytes;
+}
+
+// A reply to a hit: `write` is given the version that it tells of and where to begin, and returns where it ended. It is
+// called again if the item was rewritten meanwhile.
+template <class Write>
+TD_INLINE char* write_validated(char* begin, const Result& r, Write write) noexcept {
+  char* end = begin;
+  copy_validated(r.item, r.state, [&](const ItemVersion& seen) noexcept { end = write(begin, seen); });
+  return end;
+}
+
+// The reply to a query, of whatever protocol, but for a control query's. REQUIRES: the item, if the result has one, is
+// readable.
+void write_reply(const Query& q, const Result& r, const ReplyContext& context);
+
+// Pins the item, and appends its value.
+void append_pinned_value(const ReplyContext& context, const Result& r);
+
+void write_meta_get(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_set(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_delete(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context);
+void write_meta_debug(const Query& q, const Result& r, const ReplyContext& context);
+
+// REQUIRES: is_binary(q).
+void write_binary(const Query& q, const Result& r, const ReplyContext& context);
+void execute_binary_control(const Query& query, ServerControl& server, Output& out);
+
+}  // namespace tandem::codec

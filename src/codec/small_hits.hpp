@@ -1,0 +1,227 @@
+// Replies to gets that found a small item: nearly all that most clients ask for. Room is made for
+// a whole strip of them, and then every part is stored in fixed pieces of 8 or 16 bytes, which the next part overwrites
+// where they were too long.
+#pragma once
+#include <array>
+
+#include "codec/binary.hpp"
+#include "codec/digits.hpp"
+#include "codec/reply.hpp"
+#include "codec/reply_writer.hpp"
+#include "codec/scan.hpp"
+
+namespace tandem::codec {
+
+// Lengths of three digits: with what stands around them in a reply they make a piece of 8 bytes.
+inline constexpr std::uint32_t small_value_bytes_max = 999;
+
+namespace detail {
+// " 0 LENGTH\r\n" of each length.
+inline constexpr std::size_t length_text_bytes = 8;
+inline constexpr auto length_texts = [] {
+  std::array<char, (small_value_bytes_max + 2) * length_text_bytes>
+      all{};  // one more: a piece may start inside the last
+  for (std::uint32_t length = 0; length <= small_value_bytes_max; ++length) {
+    char* p = all.data() + length * length_text_bytes;
+    for (const char c : {' ', '0', ' '}) *p++ = c;
+    if (length >= 100) *p++ = static_cast<char>('0' + length / 100);
+    if (length >= 10) *p++ = static_cast<char>('0' + length / 10 % 10);
+    for (const char c : {static_cast<char>('0' + length % 10), '\r', '\n'}) *p++ = c;
+  }
+  return all;
+}();
+
+inline constexpr std::size_t piece_bytes_max = 16;
+
+template <std::size_t Bytes>
+TD_INLINE void put(char* to, const char* from) noexcept {
+  std::memcpy(to, from, Bytes);
+}
+
+// The part of " 0 LENGTH\r\n" from `from` on.
+TD_INLINE char* put_length(char* p, std::uint32_t length, std::size_t from) noexcept {
+  put<length_text_bytes>(p, length_texts.data() + length * length_text_bytes + from);
+  // How many digits is not for a processor to guess: a difference below 0 has its top bit set.
+  return p + 6 - from + ((9u - length) >> 31) + ((99u - length) >> 31);
+}
+
+// What a reply is made of, read before the first byte is stored: a store through a char pointer may change anything.
+struct SmallHit {
+  const Item* item;
+  const char *key, *value;
+  std::uint32_t value_bytes, key_bytes;
+  bool has_flags;
+
+  TD_INLINE SmallHit(const Query& q, const Result& r) noexcept
+      : item(r.item),
+        key(q.key),
+        value(r.item->bytes() + r.value_offset),
+        value_bytes(r.value_bytes),
+        key_bytes(q.key_bytes),
+        has_flags(r.value_offset != sizeof(Item) + q.key_bytes) {}
+  TD_INLINE SmallHit(const Item* it, const char* k, std::uint32_t of_key, std::uint32_t of_value, bool flags) noexcept
+      : item(it),
+        key(k),
+        value(it->bytes() + sizeof(Item) + (flags ? sizeof(std::uint32_t) : 0) + of_key),
+        value_bytes(of_value),
+        key_bytes(of_key),
+        has_flags(flags) {}
+};
+
+// The key as an item without flags has it: it starts in the middle of a granule, so whole halves of granules never
+// leave the slot.
+TD_INLINE char* put_key_without_flags(char* to, const Item* item, std::uint32_t key_bytes) noexcept {
+  const char* const from = item->bytes() + sizeof(Item);
+  static_assert(sizeof(Item) == 16 && granule_bytes == 32);
+#if TD_ADDRESS_SANITIZER
+  return copy_short(to, from, key_bytes);  // what the item leaves of its slot is poisoned
+#else
+  racing_copy16(to, from);  // a part of the value may come along
+  for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) racing_copy16(to + i, from + i);
+  return to + key_bytes;
+#endif
+}
+TD_INLINE char* put_key(char* to, const SmallHit& hit) noexcept {
+  if (TD_UNLIKELY(hit.has_flags)) return copy_short(to, hit.key, hit.key_bytes);
+  return put_key_without_flags(to, hit.item, hit.key_bytes);
+}
+
+TD_INLINE char* put_text_hit(char* p, const SmallHit& hit, bool last_of_line, bool with_cas,
+                             std::uint64_t cas) noexcept {
+  put<8>(p, "VALUE   ");
+  p = put_key(p + 6, hit);
+  if (TD_LIKELY(!hit.has_flags)) {
+    p = put_length(p, hit.value_bytes, 0);
+  } else {
+    *p = ' ';
+    p = put_length(write_digits(p + 1, hit.item->client_flags()), hit.value_bytes, 2);
+  }
+  if (TD_UNLIKELY(with_cas)) {
+    p[-2] = ' ';  // in place of the line end
+    p = write_line_end(write_digits(p - 1, cas));
+  }
+  p = copy_value(p, hit.value, hit.value_bytes);
+  put<8>(p, "\r\nEND\r\n");
+  return p + (last_of_line ? 7 : 2);
+}
+
+TD_INLINE char* put_meta_hit(char* p, const SmallHit& hit) noexcept {
+  put<2>(p, "VA");
+  p = put_length(p + 2, hit.value_bytes, 2);
+  return write_line_end(copy_value(p, hit.value, hit.value_bytes));
+}
+
+// The same with the key: the item's own, whichever was asked for.
+TD_INLINE char* put_meta_key_hit(char* p, const Item* item, std::uint32_t key_bytes, const char* value,
+                                 std::uint32_t value_bytes, bool has_flags) noexcept {
+  put<2>(p, "VA");
+  p = put_length(p + 2, value_bytes, 2);
+  put<2>(p - 2, " k");  // in place of the line end
+  if (TD_LIKELY(!has_flags)) {
+    p = put_key_without_flags(p, item, key_bytes);
+  } else {
+    p = copy_short(p, value - key_bytes, key_bytes);
+  }
+  return write_line_end(copy_value(write_line_end(p), value, value_bytes));
+}
+TD_INLINE char* put_meta_key_hit(char* p, const Result& r) noexcept {
+  const std::uint64_t fixed = r.item->fixed();
+  return put_meta_key_hit(p, r.item, static_cast<std::uint32_t>(word::KeyBytes::get(fixed)),
+                          r.item->bytes() + r.value_offset, r.value_bytes, word::HasFlags::get(fixed) != 0);
+}
+
+TD_INLINE char* put_binary_hit(char* p, const SmallHit& hit, const char* request, bool with_key,
+                               std::uint64_t cas) noexcept {
+  namespace at = binary::at;
+  static constexpr char header[] = {'\x81', 0, 0, 0, binary::flags_bytes, 0, 0, 0};
+  static_assert(sizeof header == at::body_bytes && header[0] == static_cast<char>(binary::response_magic));
+  const std::uint32_t key_bytes = with_key ? hit.key_bytes : 0;
+  const char opcode = request[at::opcode];
+  put<sizeof header>(p, header);
+  p[at::opcode] = opcode;
+  p[at::key_bytes + 1] = static_cast<char>(key_bytes);
+  binary::write(p + at::body_bytes, static_cast<std::uint32_t>(binary::flags_bytes) + key_bytes + hit.value_bytes);
+  put<sizeof(std::uint32_t)>(p + at::opaque, request + at::opaque);
+  binary::write(p + at::cas, cas);
+  binary::write(p + binary::header_bytes, TD_LIKELY(!hit.has_flags) ? 0 : hit.item->client_flags());
+  p += binary::header_bytes + binary::flags_bytes;
+  if (with_key) p = put_key(p, hit);
+  return copy_value(p, hit.value, hit.value_bytes);
+}
+
+}  // namespace detail
+
+// A text reply's line, with flags and CAS id, is longer than a packet's header.
+inline constexpr std::size_t small_hit_bytes_max = sizeof("VALUE ") + key_bytes_max + 3 * (1 + digits_max) +
+                                                   small_value_bytes_max + line::end.size() + 4 +
+                                                   detail::piece_bytes_max;
+static_assert(sizeof("VALUE ") + 3 * (1 + digits_max) > binary::header_bytes + binary::flags_bytes);
+
+TD_INLINE bool is_small_hit(const Result& r) noexcept {
+  return r.status == Status::hit && r.value_bytes <= small_value_bytes_max;
+}
+
+// A meta get's reply is VA, length and value: the parser has seen that the other flags return nothing.
+TD_INLINE bool returns_value_alone(const Query& q, const Result& r) noexcept {
+  return q.wire_flags_at == q.wire_bytes && !q.has(option::no_value) && r.outcome == 0;
+}
+
+// "mg key v K" or "mg key K v": the item's key is returned, too.
+TD_INLINE bool returns_key_and_value(const Query& q, const Result& r) noexcept {
+  constexpr std::uint32_t flags_bytes = sizeof(" v K") - 1;  // no others fit beside v and K
+  return q.has(option::caller_compares) && q.wire_bytes - q.wire_flags_at == flags_bytes && !q.has(option::no_value) &&
+         r.outcome == 0 && !r.item->binary_key();
+}
+
+// Asked before room is made.
+TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
+  return is_small_hit(r) &&
+         (reply_of(q) != Reply::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
+}
+
+namespace detail {
+
+// nullptr: it is no hit of the common kinds.
+TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
+                              bool use_cas) noexcept {
+  const Reply reply = reply_of(q);
+  const SmallHit hit(q, r);
+  if (reply == Reply::get) return put_text_hit(p, hit, q.has(option::last_of_line), false, 0);
+  if (reply == Reply::meta_get && returns_value_alone(q, r)) return put_meta_hit(p, hit);
+  if (reply == Reply::meta_get && returns_key_and_value(q, r)) return put_meta_key_hit(p, r);
+  if (reply == Reply::binary_get || reply == Reply::binary_get_key)
+    return put_binary_hit(p, hit, q.wire, reply == Reply::binary_get_key, use_cas ? seen.cas() : 0);
+  if (reply == Reply::gets) return put_text_hit(p, hit, q.has(option::last_of_line), true, use_cas ? seen.cas() : 0);
+  return nullptr;
+}
+
+// Its item was rewritten while it was copied, or is dead by now.
+TD_NOINLINE inline char* put_small_hit_slowly(char* begin, const Query& q, const Result& r, bool use_cas) noexcept {
+  char* end = begin;
+  copy_slowly(r.item, r.state,
+              [&](const ItemVersion& seen) noexcept { end = put_small_hit(begin, q, r, seen, use_cas); });
+  return end;
+}
+
+}  // namespace detail
+
+// Answers queries from `i` on up to the first one that is something else, which it returns; `end` if there is none.
+// REQUIRES: not more than strip_queries_max queries.
+TD_INLINE std::uint32_t write_small_hits(const Batch& batch, std::uint32_t i, std::uint32_t end, bool use_cas,
+                                         Output& out) {
+  char* const begin = out.reserve(strip_queries_max * small_hit_bytes_max);
+  char* p = begin;
+  const Query* q = &batch.query(i);
+  const Result* r = &batch.result(i);
+  for (; i < end; ++i, ++q, ++r) {
+    if (TD_UNLIKELY(!is_small_hit(*r))) break;
+    const ItemVersion seen = ItemVersion::of(r->item);
+    char* const next = detail::put_small_hit(p, *q, *r, seen, use_cas);
+    if (TD_UNLIKELY(next == nullptr)) break;
+    p = TD_LIKELY(is_still(r->item, seen)) ? next : detail::put_small_hit_slowly(p, *q, *r, use_cas);
+  }
+  out.commit(static_cast<std::size_t>(p - begin));
+  return i;
+}
+
+}  // namespace tandem::codec

@@ -1,0 +1,205 @@
+// For tests: one connection to a store of its own. What goes in are requests, what comes out are the bytes of the
+// replies.
+#pragma once
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "codec/protocol.hpp"
+#include "codec/reply.hpp"
+#include "pipeline/executor.hpp"
+#include "store/engine.hpp"
+#include "task/write_response.hpp"
+
+namespace tandem::codec {
+
+class ReplyHarness : private ResponseWriter, private ServerControl, private Administration {
+ public:
+  static constexpr std::uint32_t start_s = 1000;
+
+  explicit ReplyHarness(const ProtocolOptions& options = {}, const EngineOptions& engine_options = small_engine())
+      : options_(options),
+        engine_(engine_options),
+        context_(engine_.make_context()),
+        executor_(*context_),
+        parser_(options_, engine_.shared().clock),
+        batch_(64) {
+    set_time(start_s);
+  }
+
+  static EngineOptions small_engine() {
+    EngineOptions options;
+    options.memory_bytes = std::uint64_t{32} << 20;
+    options.huge_pages = false;
+    options.hash_seed = 1;
+    options.crawl = false;  // what has expired is found by who asks for it
+    return options;
+  }
+
+  void set_time(std::uint32_t now_s) { engine_.shared().clock.freeze_for_test(now_s); }
+
+  std::string exchange(std::string_view bytes) {
+    kept_ += bytes;
+    while (!closed_) {
+      if (filling_ != no_location && !fill()) break;
+      if (ahead) kept_.erase(0, ahead(parser_, kept_, out_));
+      std::size_t consumed = 0;
+      const ParseStop stop = parser_.parse(kept_.data(), kept_.data() + kept_.size(), batch_, 0, consumed);
+      run();
+      kept_.erase(0, consumed);
+      if (stop == ParseStop::need_more) break;
+      if (stop == ParseStop::large_value) {
+        const LargeValue& large = parser_.large();
+        filling_ = engine_.begin_fill(*context_, large.key, large.client_flags, large.value_bytes, large.expiry_s,
+                                      large.binary_key);
+        if (filling_ != no_location) continue;
+        parser_.refuse_large(batch_, 0);
+        run();
+      }
+      closed_ = stop == ParseStop::close;
+    }
+    return take_output();
+  }
+
+  // The same in two parts.
+  std::string exchange(std::string_view bytes, std::size_t cut) {
+    std::string reply = exchange(bytes.substr(0, cut));
+    reply += exchange(bytes.substr(cut));
+    return reply;
+  }
+
+  bool closed() const noexcept { return closed_; }
+  Engine& engine() noexcept { return engine_; }
+  std::uint32_t pinned_values() const noexcept { return pinned_values_; }
+
+  // Another way to answer is offered the input first: returns the bytes of it that were answered.
+  std::function<std::size_t(const Parser&, std::string_view, Output&)> ahead;
+  Context& context() noexcept { return *context_; }
+  const ProtocolOptions& options() const noexcept { return options_; }
+
+  std::vector<std::string> calls;  // of ServerControl
+  std::string certificate_error = "Error TLS not enabled";
+
+ private:
+  bool fill() {
+    const LargeValue& large = parser_.large();
+    const auto bytes = static_cast<std::size_t>(large.value_bytes);
+    const std::size_t end_bytes = large.line_end_bytes;
+    if (kept_.size() < bytes + end_bytes) return false;
+    const bool ok = end_bytes == 0 || kept_.compare(bytes, end_bytes, "\r\n") == 0;
+    std::memcpy(engine_.shared().heap.at(filling_)->value(), kept_.data(), bytes);
+    kept_.erase(0, bytes + end_bytes);
+    parser_.finish_large(batch_, 0, filling_, ok);
+    if (!ok) engine_.abandon_fill(*context_, filling_);
+    filling_ = no_location;
+    run();
+    return true;
+  }
+
+  void run() {
+    executor_.run(batch_, *this);
+    batch_.clear();
+  }
+
+  std::string take_output() {
+    std::string text;
+    std::size_t at = 0;
+    for (const Output::Segment& segment : out_.externals()) {
+      text.append(out_.data() + at, segment.offset - at);
+      text.append(segment.external, segment.bytes);
+      at = segment.offset;
+      engine_.shared().heap.unpin(segment.pin);
+      ++pinned_values_;
+    }
+    if (out_.size() != at) text.append(out_.data() + at, out_.size() - at);
+    out_.clear();
+    return text;
+  }
+
+  bool write(Batch& batch, Strip strip) override {
+    task::write_response(batch, strip, {engine_.shared().heap, engine_.shared().clock, options_, out_});
+    return true;
+  }
+  void control(Batch& batch, std::uint32_t i) override {
+    const StreamRequest request = execute_control(batch.query(i), options_, *this, out_);
+    if (request.kind == StreamRequest::Kind::none) return;
+    std::string classes;
+    for (std::size_t c = 0; !request.classes.all() && c < request.classes.size(); ++c) {
+      if (request.classes[c]) classes += (classes.empty() ? "" : ",") + std::to_string(c);
+    }
+    calls.push_back("stream " + std::to_string(static_cast<int>(request.kind)) + " classes " +
+                    (request.classes.all() ? "all" : classes) + " items " + std::to_string(request.items_max) +
+                    " events " + std::to_string(request.events));
+  }
+
+  void flush_all(std::uint32_t at_s) override {
+    calls.push_back("flush_all " + std::to_string(at_s));
+    engine_.flush_all(at_s);
+  }
+  bool stats(std::string_view group, StatSink& sink) override {
+    calls.push_back("stats " + std::string(group));
+    if (group == "nosuch") return false;
+    if (group != "items") sink.stat("name", "value");
+    return true;
+  }
+  std::string refresh_certificates() override {
+    calls.emplace_back("refresh_certs");
+    return certificate_error;
+  }
+  void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
+
+  Administration& administration() override { return *this; }
+  std::string_view reassign(int from, int to) override {
+    calls.push_back("reassign " + std::to_string(from) + " " + std::to_string(to));
+    return line::ok;
+  }
+  void set_automove(unsigned level) override { calls.push_back("automove " + std::to_string(level)); }
+  bool set_memory_limit(std::uint64_t bytes) override {
+    calls.push_back("memory " + std::to_string(bytes));
+    return bytes <= std::uint64_t{1} << 40;
+  }
+  void set_detail(bool on) override { calls.emplace_back(on ? "detail on" : "detail off"); }
+  std::string detail() override { return "PREFIX a get 1 hit 0 set 0 del 0\r\n"; }
+  bool tracks_sizes() const override { return tracks_sizes_; }
+  void set_track_sizes(bool on) override { tracks_sizes_ = on; }
+  bool crawls() const override { return crawls_; }
+  bool set_crawls(bool on) override { return std::exchange(crawls_, on) != on; }
+  std::string_view crawl(const StreamRequest::Classes& classes) override {
+    calls.push_back("crawl " + std::to_string(classes.count()));
+    return line::ok;
+  }
+  void set_crawl_sleep_us(std::uint32_t sleep_us) override { calls.push_back("sleep " + std::to_string(sleep_us)); }
+  void set_crawl_items(std::uint32_t items) override { calls.push_back("tocrawl " + std::to_string(items)); }
+  void shut_down(bool graceful) override { calls.emplace_back(graceful ? "shutdown graceful" : "shutdown"); }
+#ifdef TANDEM_DEBUG_COMMANDS
+  void debug_time(DebugTime how, std::int64_t seconds) override {
+    calls.push_back("debugtime " + std::to_string(static_cast<int>(how)) + " " + std::to_string(seconds));
+  }
+  bool debug_item(DebugItem how, std::string_view key, std::uint32_t count) override {
+    calls.push_back("debugitem " + std::to_string(static_cast<int>(how)) + " " + std::string(key) + " " +
+                    std::to_string(count));
+    return key != "none";
+  }
+#endif
+
+  const ProtocolOptions options_;
+  bool tracks_sizes_ = false, crawls_ = true;
+  Engine engine_;
+  Engine::ContextPtr context_;
+  Executor executor_;
+  Parser parser_;
+  Batch batch_;
+  Output out_;
+  std::string kept_;
+  Location filling_ = no_location;
+  bool closed_ = false;
+  std::uint32_t pinned_values_ = 0;
+};
+
+struct Exchange {
+  std::string_view request, reply;
+};
+
+}  // namespace tandem::codec
