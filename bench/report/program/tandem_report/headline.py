@@ -54,9 +54,8 @@ def compared(results: Results, machine: int) -> str:
     tail = f", p99 {ratio_text(mean(tails))}" if tails else ""
     cells = in_order(e["cell"] for e in rates)
     over = f"geometric means of {len(cells)} loads" if len(cells) > 1 else cells[0]
-    return clean(
-        f"{who}{ratio_text(mean(rates))} {plain_name(pair[1])}\N{RIGHT SINGLE QUOTATION MARK}s throughput{tail} ({over})"
-    )
+    whose = f"{plain_name(pair[1])}\N{RIGHT SINGLE QUOTATION MARK}s"
+    return clean(f"{who}{ratio_text(mean(rates))} {whose} throughput{tail} ({over})")
 
 
 def fastest(results: Results, machine: int) -> str:

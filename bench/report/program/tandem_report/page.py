@@ -262,7 +262,8 @@ def render(
     sections: list[tuple[str, str, str, list[tuple[Picture, str]]]],
     missing: list[tuple[str, str]],
 ) -> str:
-    """headline: what the report comes to, a line. sections: anchor, heading, the words about the machine, and pictures with their SVG."""
+    """headline: what the report comes to, a line. sections: anchor, heading, the words about the machine,
+    and pictures with their SVG."""
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     machines = "; ".join(machine_line(machine) for machine in results.machines)
     places = [(anchor, heading) for anchor, heading, _, _ in sections]
