@@ -36,9 +36,19 @@ struct Avx2Kernel : ScalarKernel {
   }
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
-    const ItemMask& mask = item_masks[std::min(key_bytes, short_key_bytes_max)];
+    return has(item, key16, usual_state, key_bytes, item_masks[std::min(key_bytes, short_key_bytes_max)], state, fixed);
+  }
+  TD_INLINE static bool is_rewritable(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t layout,
+                                      std::uint64_t& state, std::uint64_t& fixed) noexcept {
+    return has(item, key16, static_cast<std::uint64_t>(ItemState::live), layout, set_masks[key_bytes], state, fixed);
+  }
+
+ private:
+  // Whether the item's first 32 bytes are the two words and the key, where the mask says so.
+  TD_INLINE static bool has(const Item* item, const char* key16, std::uint64_t wanted_state, std::uint64_t wanted_fixed,
+                            const ItemMask& mask, std::uint64_t& state, std::uint64_t& fixed) noexcept {
     const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(item));
-    const __m128i words = _mm_set_epi64x(static_cast<long long>(key_bytes), static_cast<long long>(usual_state));
+    const __m128i words = _mm_set_epi64x(static_cast<long long>(wanted_fixed), static_cast<long long>(wanted_state));
     const __m256i wanted = _mm256_inserti128_si256(_mm256_castsi128_si256(words),
                                                    _mm_load_si128(reinterpret_cast<const __m128i*>(key16)), 1);
     const __m256i differ = _mm256_xor_si256(v, wanted);

@@ -43,6 +43,17 @@ struct ScalarKernel {
     return (state & mask.state) == usual_state && (fixed & mask.fixed) == key_bytes &&
            bytes_equal(item->bytes() + sizeof(Item), key16, std::min(key_bytes, short_key_bytes_max));
   }
+  // Whether the item has what set_masks asks for and `layout` in its fixed word; tells its words if it has. REQUIRES:
+  // as is_usual(), and the key is short.
+  TD_INLINE static bool is_rewritable(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t layout,
+                                      std::uint64_t& state, std::uint64_t& fixed) noexcept {
+    const ItemMask& mask = set_masks[key_bytes];
+    const ItemVersion seen = ItemVersion::of(item);
+    state = seen.state;
+    fixed = seen.fixed;
+    return (state & mask.state) == static_cast<std::uint64_t>(ItemState::live) && (fixed & mask.fixed) == layout &&
+           bytes_equal(item->bytes() + sizeof(Item), key16, key_bytes);
+  }
 };
 
 }  // namespace tandem::lane

@@ -14,176 +14,7 @@ using ItemKernel = ScalarKernel;  // a vector reads what the item leaves of its 
 using ItemKernel = K;
 #endif
 
-// --- PP
-
-// Ends of words, found 64 bytes at a time.
-struct Words {
-  const char* block;
-  std::uint64_t blanks;
-  const char* const begin;
-  const char* const end;
-
-  TD_INLINE Words(const char* p, const char* b, const char* e) noexcept
-      : block(p), blanks(K::blanks(p)), begin(b), end(e) {}
-  // The first space or control character from `p` on, which may lie behind `end`. REQUIRES: p is behind the last one.
-  TD_INLINE const char* end_of(const char* p) noexcept {
-    const auto offset = static_cast<std::size_t>(p - block);
-    if (TD_LIKELY(offset < 64)) {
-      const std::uint64_t found = blanks >> offset;
-      if (TD_LIKELY(found != 0)) return p + std::countr_zero(found);
-    }
-    if (TD_UNLIKELY(p >= end)) return end;
-    block = p;
-    blanks = K::blanks(p);
-    if (TD_LIKELY(blanks != 0)) return p + std::countr_zero(blanks);
-    return codec::find_delimiter(p, end, begin);
-  }
-};
-
-// What fills a strip.
-struct Filling {
-  Strip& strip;
-  std::uint32_t segment = 0;  // as info has it
-  std::uint32_t count = 0;
-  std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
-  std::uint32_t longest = 0;            // its top bit: a key is long
-
-  TD_INLINE bool full() const noexcept { return count == strip_queries; }
-  TD_INLINE void put(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    const std::uint32_t n = count++;
-    const auto bytes = static_cast<std::uint32_t>(key_bytes);
-    const std::uint32_t word = segment | std::uint32_t{kind} << info::kind_shift | bytes;
-    strip.key[n] = key;
-    strip.line[n] = line;
-    strip.info[n] = word;
-    differ |= word ^ first;
-    longest |= static_cast<std::uint32_t>(short_key_bytes_max) - bytes;
-    K::load_key(strip.key16[n], key, key_bytes);
-  }
-};
-
-// Keys of a line with several, which are known to be plain.
-TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
-  const char* p = s.at;
-  std::uint8_t kind = s.line_kind;
-  while (!filling.full()) {
-    const char* const key_end = words.end_of(p);
-    const bool last = *key_end != ' ';
-    filling.put(s.line, p, static_cast<std::size_t>(key_end - p),
-                static_cast<std::uint8_t>(kind | (last ? kind::last_of_line : 0)));
-    kind = static_cast<std::uint8_t>((kind & ~kind::begins_many) | kind::continues);
-    p = key_end + (last ? 2 : 1);
-    if (!last) continue;
-    s.line = nullptr;
-    break;
-  }
-  s.at = p;
-  s.line_kind = kind;
-}
-
-// Lines from State::at on, until the strip is full; if it is not, State::at is where the lane's part of the segment
-// ends.
-TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  using codec::load;
-  const char* const end = segment.end;
-  Words words(s.at, segment.begin, end);
-  if (TD_UNLIKELY(s.line != nullptr)) parse_keys(s, filling, words);
-  const char* p = s.at;
-  while (!filling.full()) {
-    const auto word = load<std::uint32_t>(p);
-    if (TD_LIKELY(word == load<std::uint32_t>("get "))) {
-      const char* const key = p + 4;
-      const char* const key_end = words.end_of(key);
-      const auto key_bytes = static_cast<std::size_t>(key_end - key);
-      if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end - key_end < 2)) break;
-      if (TD_LIKELY(load<std::uint16_t>(key_end) == load<std::uint16_t>("\r\n"))) {
-        filling.put(p, key, key_bytes, kind::get | kind::last_of_line);
-        p = key_end + 2;
-        continue;
-      }
-    }
-    if ((word & load<std::uint32_t>("\xff\xff\xff\0")) == load<std::uint32_t>("mg \0")) {
-      const char* const key = p + 3;
-      const char* const key_end = words.end_of(key);
-      const auto key_bytes = static_cast<std::size_t>(key_end - key);
-      if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end - key_end < 4)) break;
-      if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
-        filling.put(p, key, key_bytes, kind::meta_get | kind::last_of_line);
-        p = key_end + 4;
-        continue;
-      }
-      if (end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
-          load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n"))
-        break;
-      filling.put(p, key, key_bytes, kind::meta_get_key | kind::last_of_line);
-      p = key_end + 6;
-      continue;
-    }
-    const bool is_gets = word == load<std::uint32_t>("gets") && p[4] == ' ';
-    if (!is_gets && word != load<std::uint32_t>("get ")) break;
-    const char* const key = p + (is_gets ? 5 : 4);
-    if (!are_plain_keys(key, end, segment.begin)) break;
-    s.line = p;
-    s.line_kind = is_gets ? kind::gets : kind::get;
-    if (*codec::find_delimiter(key, end, segment.begin) == ' ') s.line_kind |= kind::begins_many;
-    s.at = key;
-    parse_keys(s, filling, words);
-    p = s.at;
-  }
-  s.at = p;
-}
-
-// The same of packets.
-TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
-  namespace binary = codec::binary;
-  const char* p = s.at;
-  const char* const end = segment.end;
-  while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
-    const binary::Request r = binary::Request::read(p);
-    const std::size_t key_bytes = r.key_bytes;
-    const binary::Rule& rule = binary::rule_of(r.opcode);
-    if (binary::read<std::uint8_t>(p) != binary::request_magic || rule.form != binary::Form::get || rule.options != 0)
-      break;
-    if (TD_UNLIKELY(r.extras_bytes != 0 || r.body_bytes != key_bytes || key_bytes - 1 >= key_bytes_max)) break;
-    const char* const key = p + binary::header_bytes;
-    if (TD_UNLIKELY(end - key < static_cast<std::ptrdiff_t>(key_bytes))) break;
-    filling.put(p, key, key_bytes, kind::binary_get | kind::last_of_line);
-    p = key + key_bytes;
-  }
-  s.at = p;
-}
-
-TD_INLINE void parse(State& s, Strip& strip) noexcept {
-  Filling filling{strip};
-  while (s.parsing < s.segments.size()) {
-    LaneSegment& segment = s.segments[s.parsing];
-    if (TD_LIKELY(!segment.stopped)) {
-      filling.segment = s.parsing << info::segment_shift;
-      if (filling.count == 0) {
-        filling.first = filling.segment | static_cast<std::uint32_t>(segment.binary ? kind::binary_get : s.usual_kind)
-                                              << info::kind_shift;
-      }
-      segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
-      if (filling.full()) break;
-      segment.rest = s.at;
-    }
-    ++s.parsing;
-    s.line = nullptr;
-    if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
-  }
-  strip.count = filling.count;
-  strip.has_long_key = filling.longest >> 31 != 0;
-  if (TD_UNLIKELY(filling.count == 0)) return;
-  // As the last one, but for the keys' lengths: what is to come is taken to be the same kind.
-  const std::uint32_t last = strip.info[filling.count - 1];
-  s.usual_kind = info::kind(last);
-  const std::uint32_t differ = filling.differ >> info::kind_shift;
-  strip.is_uniform = differ == 0 && filling.full() && !strip.has_long_key &&
-                     (s.usual_kind & (kind::continues | kind::begins_many)) == 0;
-  if (TD_UNLIKELY(s.keys != nullptr)) {
-    for (std::uint32_t i = 0; i < filling.count; ++i) s.keys->push_back(strip.key_of(i));
-  }
-}
+#include "lane/parse-inl.hpp"
 
 // --- IN
 
@@ -305,10 +136,10 @@ TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, con
   };
   if constexpr (Kind == kind::get) return detail::put_text_hit(p, small, ends, false, 0);
   if constexpr (Kind == kind::gets) return detail::put_text_hit(p, small, ends, true, cas());
-  if constexpr (Kind == kind::meta_get) return detail::put_meta_hit(p, small);
-  if constexpr (Kind == kind::meta_get_key)
+  if constexpr (Kind == kind::meta_read) return detail::put_meta_hit(p, small);
+  if constexpr (Kind == kind::meta_read_key)
     return detail::put_meta_key_hit(p, hit.item, small.key_bytes, small.value, small.value_bytes, has_flags);
-  if constexpr (Kind == kind::binary_get) {
+  if constexpr (Kind == kind::binary_read) {
     const auto opcode = binary::read<std::uint8_t>(strip.line[i] + binary::at::opcode);
     return detail::put_binary_hit(p, small, strip.line[i], binary::rule_of(opcode).with_key, cas());
   }
@@ -322,12 +153,12 @@ TD_INLINE char* put_any_hit(const State& s, const Strip& strip, std::uint32_t i,
       return put_hit<kind::get>(s, strip, i, hit, has_flags, ends, p);
     case kind::gets:
       return put_hit<kind::gets>(s, strip, i, hit, has_flags, ends, p);
-    case kind::meta_get:
-      return put_hit<kind::meta_get>(s, strip, i, hit, has_flags, ends, p);
-    case kind::meta_get_key:
-      return put_hit<kind::meta_get_key>(s, strip, i, hit, has_flags, ends, p);
+    case kind::meta_read:
+      return put_hit<kind::meta_read>(s, strip, i, hit, has_flags, ends, p);
+    case kind::meta_read_key:
+      return put_hit<kind::meta_read_key>(s, strip, i, hit, has_flags, ends, p);
     default:
-      return put_hit<kind::binary_get>(s, strip, i, hit, has_flags, ends, p);
+      return put_hit<kind::binary_read>(s, strip, i, hit, has_flags, ends, p);
   }
 }
 
@@ -347,6 +178,63 @@ TD_INLINE char* put_validated(char* begin, const Hit& hit, auto put_version) noe
   if (TD_LIKELY(is_still(hit.item, seen))) return end;
   return put_slowly(begin, hit, put_version);
 }
+
+// The answer to a set that was done, at `p`.
+TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, std::uint8_t kind,
+                           const ItemVersion& stored, char* p) noexcept {
+  namespace binary = codec::binary;
+  switch (kind & kind::command_mask) {
+    case kind::set:
+      std::memcpy(p, "STORED\r\n", 8);
+      return p + ((kind & kind::no_reply) == 0 ? 8 : 0);
+    case kind::meta_store:
+      std::memcpy(p, "HD\r\n", 4);
+      return p + 4;
+    default: {
+      const char* const request = strip.line[i];
+      const char opcode = request[binary::at::opcode];
+      if (binary::rule_of(static_cast<std::uint8_t>(opcode)).quiet) return p;
+      std::memset(p, 0, binary::header_bytes);
+      p[binary::at::magic] = static_cast<char>(binary::response_magic);
+      p[binary::at::opcode] = opcode;
+      std::memcpy(p + binary::at::opaque, request + binary::at::opaque, sizeof(std::uint32_t));
+      binary::write(p + binary::at::cas, s.options.cas ? stored.cas() : 0);
+      return p + binary::header_bytes;
+    }
+  }
+}
+
+// --- Insert
+
+// The set in place, where that is as usual: the old item does not expire and its key is short.
+TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
+  const Location l = strip.location[i];
+  const SetPart& part = strip.set[i];
+  const std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
+  if (TD_UNLIKELY(!s.sets_in_place || l == no_location || key_bytes > short_key_bytes_max || part.client_flags != 0 ||
+                  part.value_bytes > rewritten_value_bytes_max))
+    return false;
+  const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, part.value_bytes}, 0, part.expiry_s, false};
+  auto* const item = reinterpret_cast<Item*>(const_cast<char*>(s.items) + std::uint64_t{l} * granule_bytes);
+  ItemVersion seen;
+  if (TD_UNLIKELY(
+          !ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, task::layout_of(set), seen.state, seen.fixed) ||
+          is_flushed(seen, s.flush_cas)))
+    return false;
+  return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
+}
+
+// The set, and its answer at `p`; nullptr: it is not for the lane, and not done.
+TD_INLINE char* store(State& s, const Strip& strip, std::uint32_t i, char* p) noexcept {
+  ItemVersion stored;
+  if (TD_UNLIKELY(!store_usually(s, strip, i, stored) && !store_slowly(s, strip, i, stored))) return nullptr;
+  const std::uint8_t kind = strip.kind(i);
+  ++s.sets;
+  ++s.segments[s.answering].commands[kind & kind::command_mask];
+  return put_stored(s, strip, i, kind, stored, p);
+}
+
+// --- the answers
 
 // What a hit or miss comes to. `replies` is paused where something else writes.
 TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
@@ -385,13 +273,22 @@ TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& rep
   return goes_on;
 }
 
-// A strip that is uniform, up to the first query that is not the usual small hit: which that is.
-template <std::uint8_t Kind>
+// A strip that is uniform, up to the first query that is neither a usual small hit nor a set that can be done: which
+// that is. Kind: what its gets are. Sets: there are any.
+template <std::uint8_t Kind, bool Sets>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
   char* p = replies.p;
   std::uint32_t i = 0;
   Hit hit{};
   for (; i < strip_queries; ++i) {
+    if constexpr (Sets) {
+      if (strip.is_set(i)) {
+        char* const end = store(s, strip, i, p);
+        if (TD_UNLIKELY(end == nullptr)) break;
+        p = end;
+        continue;
+      }
+    }
     Hit next;
     if (TD_UNLIKELY(!is_usual_hit(s, strip, i, next) ||
                     word::ValueBytes::get(next.fixed) > codec::small_value_bytes_max))
@@ -402,55 +299,101 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
     });
   }
   replies.p = p;
-  if (TD_UNLIKELY(i == 0)) return 0;
-  expect_like(s, hit);
+  const std::uint32_t gets = Sets ? static_cast<std::uint32_t>(std::popcount(~strip.sets & ((1u << i) - 1))) : i;
   LaneSegment& segment = s.segments[s.answering];
   segment.queries += i;
-  segment.commands[Kind] += i;
-  s.hits += i;
+  if (TD_UNLIKELY(gets == 0)) return i;
+  expect_like(s, hit);
+  segment.commands[Kind] += gets;
+  s.hits += gets;
   return i;
+}
+
+template <std::uint8_t Kind>
+TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
+  return strip.sets == 0 ? answer_usual<Kind, false>(s, strip, replies) : answer_usual<Kind, true>(s, strip, replies);
 }
 
 TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& replies) {
   if (TD_UNLIKELY(!enter(s, strip, 0, replies))) return strip_queries;
-  switch (strip.kind(0) & kind::command_mask) {
+  switch (strip.gets & kind::command_mask) {
     case kind::get:
       return answer_usual<kind::get>(s, strip, replies);
-    case kind::meta_get:
-      return answer_usual<kind::meta_get>(s, strip, replies);
-    case kind::meta_get_key:
-      return answer_usual<kind::meta_get_key>(s, strip, replies);
-    case kind::binary_get:
-      return answer_usual<kind::binary_get>(s, strip, replies);
+    case kind::meta_read:
+      return answer_usual<kind::meta_read>(s, strip, replies);
+    case kind::meta_read_key:
+      return answer_usual<kind::meta_read_key>(s, strip, replies);
+    case kind::binary_read:
+      return answer_usual<kind::binary_read>(s, strip, replies);
     default:
       return 0;
   }
 }
 
-// Timed: KC of all, then WR of all.
+// Any query. False: it is not for the lane, nor what follows of its segment.
+TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
+  if (TD_LIKELY(found != Found::other && !is_too_long(found, hit))) {
+    if (found == Found::hit) expect_like(s, hit);
+    reply(s, strip, i, found, hit, replies);
+    return true;
+  }
+  return false;
+}
+
+// Timed, without sets: KC of all, then WR of all.
+TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
+  Found found[strip_queries];
+  Hit hits[strip_queries];
+  for (std::uint32_t i = 0; i < strip.count; ++i) found[i] = check(s, strip, i, hits[i]);
+  s.laps->lap(Task::key_compare);
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
+    if (TD_LIKELY(answer_one(s, strip, i, found[i], hits[i], replies))) continue;
+    replies.pause();
+    stop(s, strip, i);
+    replies.resume();
+  }
+}
+
+template <bool Timed>
+TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
+  Laps* const laps = Timed ? s.laps : nullptr;
+  const auto lap = [laps](Task task) {
+    if (laps != nullptr) laps->lap(task);
+  };
+  for (; i < strip.count; ++i) {
+    if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
+    bool done = false;
+    if (strip.is_set(i)) {
+      char* const end = store(s, strip, i, replies.p);
+      done = end != nullptr;
+      if (TD_LIKELY(done)) {
+        replies.p = end;
+        ++s.segments[s.answering].queries;
+      }
+      lap(Task::insert);
+    } else {
+      Hit hit;
+      const Found found = check(s, strip, i, hit);
+      lap(Task::key_compare);
+      done = answer_one(s, strip, i, found, hit, replies);
+      lap(Task::write_response);
+    }
+    if (TD_LIKELY(done)) continue;
+    replies.pause();
+    stop(s, strip, i);
+    replies.resume();
+  }
+}
+
 template <bool Timed>
 TD_INLINE void answer(State& s, Strip& strip) {
   Replies replies(*s.out);
-  std::uint32_t i = 0;
-  Found found[strip_queries];
-  Hit hits[strip_queries];
-  if constexpr (Timed) {
-    for (std::uint32_t j = 0; j < strip.count; ++j) found[j] = check(s, strip, j, hits[j]);
-    s.laps->lap(Task::key_compare);
-  } else if (TD_LIKELY(strip.is_uniform)) {
-    i = answer_uniform(s, strip, replies);
-  }
-  for (; i < strip.count; ++i) {
-    if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
-    if constexpr (!Timed) found[i] = check(s, strip, i, hits[i]);
-    if (TD_UNLIKELY(found[i] == Found::other || is_too_long(found[i], hits[i]))) {
-      replies.pause();
-      stop(s, strip, i);
-      replies.resume();
-      continue;
-    }
-    if (found[i] == Found::hit) expect_like(s, hits[i]);
-    reply(s, strip, i, found[i], hits[i], replies);
+  if (Timed && strip.sets == 0) {
+    answer_timed(s, strip, replies);
+  } else {
+    const std::uint32_t i = !Timed && TD_LIKELY(strip.is_uniform) ? answer_uniform(s, strip, replies) : 0;
+    if (TD_UNLIKELY(i != strip.count)) answer_in_order<Timed>(s, strip, i, replies);
   }
   replies.pause();
   if constexpr (Timed) s.laps->lap(Task::write_response);
@@ -461,8 +404,8 @@ TD_INLINE void answer(State& s, Strip& strip) {
 // Strips between parsing and the answers.
 inline constexpr std::uint32_t lead = 4;
 
-// The output is full: ends the run with the first query of strips from `k` on that is not answered. False: all that
-// were parsed are.
+// The output or the epoch is full: ends the run with the first query of strips from `k` on that is not answered. False:
+// all that were parsed are.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
   for (const std::uint32_t end = k + lead; k != end; ++k) {
     const Strip& strip = s.ring[k % s.ring.size()];
@@ -483,6 +426,7 @@ inline void run(State& s) {
     if (laps != nullptr) laps->lap(task);
   };
   for (Strip& strip : s.ring) strip.count = 0;
+  s.retired_bytes = 0;
   static_assert(State::ring_strips > lead);
   // Turn k answers strip k - lead, and parses strip k. A strip that is not full is the last.
   std::uint32_t last = ~std::uint32_t{0};
@@ -510,7 +454,8 @@ inline void run(State& s) {
     lap(Task::search);
     if (TD_LIKELY(answered.count != 0)) {
       answer<Timed>(s, answered);
-      if (TD_UNLIKELY(s.out->size() >= s.output_bytes_max) && leave_before(s, k - lead + 1)) return;
+      const bool is_full = s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
+      if (TD_UNLIKELY(is_full) && leave_before(s, k - lead + 1)) return;
     }
   }
 }

@@ -8,8 +8,10 @@
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
 #include "codec/scan.hpp"
+#include "codec/tokens.hpp"
 #include "lane/state.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 namespace tandem {
 namespace lane {
@@ -57,7 +59,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   Context& context = state.context;
   const Location candidate = strip.location[i];
   const std::uint8_t command = strip.kind(i) & kind::command_mask;
-  const bool is_meta = command == kind::meta_get || command == kind::meta_get_key;
+  const bool is_meta = command == kind::meta_read || command == kind::meta_read_key;
   const std::string_view key = strip.key_of(i);
   Item* item = candidate != no_location ? context.shared.heap.at(candidate) : nullptr;
   ItemVersion seen;
@@ -72,7 +74,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   // What memory goes back of, what a meta get would take the token of, what is shown in base64, what is pinned.
   if (is_expired(word, state.now_s) || is_flushed(seen, state.flush_cas)) return Found::other;
   if (is_meta && (word & (word::Stale::mask | word::Win::mask)) != 0) return Found::other;
-  if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_get_key && item->binary_key())) return Found::other;
+  if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_read_key && item->binary_key())) return Found::other;
   task::mark_access(item, word, state.now_s);
   return Found::hit;
 }
@@ -86,9 +88,9 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
     case kind::gets:
       if ((strip.kind(i) & kind::last_of_line) != 0) out.append(codec::line::end);
       return;
-    case kind::meta_get:
+    case kind::meta_read:
       return out.append("EN\r\n");
-    case kind::meta_get_key:
+    case kind::meta_read_key:
       out.append("EN k");
       out.append(key);
       return out.append("\r\n");
@@ -124,7 +126,7 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
   copy_validated(hit.item, hit.state, [&](const ItemVersion& seen) noexcept {
     const std::uint64_t cas = use_cas ? seen.cas() : 0;
     p = begin;
-    if (command == kind::binary_get) {
+    if (command == kind::binary_read) {
       const char* const request = strip.line[i];
       const bool with_key = is_with_key(request);
       std::memset(p, 0, binary::header_bytes);
@@ -154,7 +156,7 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
       if ((kind & kind::last_of_line) != 0) p = write_text(p, line::end);
     } else {
       p = write_digits(write_text(p, "VA "), bytes);
-      if (command == kind::meta_get_key) p = copy_short(write_text(p, " k"), key.data(), key.size());
+      if (command == kind::meta_read_key) p = copy_short(write_text(p, " k"), key.data(), key.size());
       p = write_line_end(copy_value(write_line_end(p), item.value(), bytes));
     }
   });
@@ -202,6 +204,42 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
     state.segments[later].rest = state.segments[later].begin;
 }
 
+const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
+                           std::uint8_t& kind) noexcept {
+  using codec::number::read_plain;
+  std::uint32_t exptime = 0;
+  if (*p != ' ') return nullptr;
+  for (std::uint32_t* to : {&set.client_flags, &exptime}) {
+    p = read_plain(p + 1, end, *to);
+    if (p == nullptr || *p != ' ') return nullptr;
+  }
+  p = read_plain(p + 1, end, set.value_bytes);
+  if (p == nullptr) return nullptr;
+  if (*p == ' ') {
+    if (end - p < 10 || !codec::starts_with(p, " noreply\r\n")) return nullptr;
+    kind |= kind::no_reply;
+    p += 8;
+  }
+  if (end - p < 2 || codec::load<std::uint16_t>(p) != codec::load<std::uint16_t>("\r\n")) return nullptr;
+  set.expiry_s = exptime == 0 ? Clock::never : state.context.shared.clock.expiry_s(exptime);
+  return p;
+}
+
+const char* read_meta_store_words(const State& state, const char* p, const char* end, SetPart& set) noexcept {
+  using codec::number::read_plain;
+  p = read_plain(p + 1, end, set.value_bytes);
+  if (p == nullptr) return nullptr;
+  if (*p == ' ') {
+    std::uint32_t exptime = 0;
+    if (end - p < 5 || p[1] != 'T') return nullptr;
+    p = read_plain(p + 2, end, exptime);
+    if (p == nullptr) return nullptr;
+    set.expiry_s = state.context.shared.clock.expiry_s(exptime);
+  }
+  if (end - p < 2 || codec::load<std::uint16_t>(p) != codec::load<std::uint16_t>("\r\n")) return nullptr;
+  return p;
+}
+
 bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept {
   for (;;) {
     if (end - key < 3) return false;
@@ -213,12 +251,12 @@ bool are_plain_keys(const char* key, const char* end, const char* begin) noexcep
   }
 }
 
-void Laps::end(std::uint64_t queries, bool tasks) noexcept {
-  const auto record = [&](Task task) {
+void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
+  const auto record = [&](Task task, std::uint64_t on) {
     const auto t = static_cast<std::size_t>(task);
     counters_.cycles[t].add(spent_[t]);
-    counters_.queries[t].add(queries);
-    counters_.record(task, spent_[t], queries);
+    counters_.queries[t].add(on);
+    counters_.record(task, spent_[t], on);
   };
   // Its histogram is written by whoever asked for it, along with those of RV and SD.
   if (parse_) {
@@ -227,9 +265,10 @@ void Laps::end(std::uint64_t queries, bool tasks) noexcept {
   }
   if (!tasks) return;
   counters_.batches_sampled.add();
-  // Reads have nothing to do in MM, and RD is part of WR.
-  for (const Task task : {Task::memory, Task::search, Task::key_compare, Task::read_value, Task::write_response})
-    record(task);
+  // Sets take their slots in Insert, and RD is part of WR.
+  for (const Task task : {Task::memory, Task::search, Task::read_value, Task::write_response}) record(task, queries);
+  record(Task::key_compare, queries - sets);
+  record(Task::insert, sets);
 }
 
 }  // namespace lane
@@ -271,15 +310,20 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
   s.answering = lane::State::none;
-  s.hits = 0;
+  s.hits = s.sets = 0;
+  // To S3-FIFO a set in place is a new item.
+  s.sets_in_place = task::may_store_in_place(context_) && context_.shared.heap.probation() == nullptr;
   for (LaneSegment& segment : segments) segment.rest = segment.begin;
   context_.enter();
   struct Exit {
-    EpochDomain::Participant& epoch;
-    ~Exit() { epoch.exit(); }
+    lane::State& state;
+    ~Exit() {
+      if (state.displaced != no_location) lane::retire_displaced(state);
+      state.context.epoch.exit();
+    }
   };
   std::size_t done = 0;
-  if (const Exit exit{context_.epoch}; TD_LIKELY(!context_.shared.placement.wants_search())) {
+  if (const Exit exit{s}; TD_LIKELY(!context_.shared.placement.wants_search())) {
     s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
     s.view = context_.shared.index.searched().view;
     if (TD_UNLIKELY(sampled || time_parse)) {
@@ -295,11 +339,23 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   for (const LaneSegment& segment : segments) queries += segment.queries;
   tasks.batches.add();
   tasks.queries_total.add(queries);
-  context_.counters.cmd_get.add(queries);
+  const std::uint64_t gets = queries - s.sets;
+  context_.counters.cmd_get.add(gets);
   context_.counters.get_hits.add(s.hits);
-  context_.counters.get_misses.add(queries - s.hits);
-  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, sampled);
+  context_.counters.get_misses.add(gets - s.hits);
+  if (s.sets != 0) count_sets(s.sets);
+  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
   return done;
+}
+
+// As the executor does: who stores nothing but in the lane has the index grow, too.
+void Lane::count_sets(std::uint64_t sets) noexcept {
+  StoreCounters& counters = context_.counters;
+  counters.cmd_set.add(sets);
+  counters.total_items.add(sets);
+  if (TD_LIKELY(counters.total_items.get() - stored_at_check_ < task::stores_per_growth_check)) return;
+  stored_at_check_ = counters.total_items.get();
+  if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
 }
 
 }  // namespace tandem

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 TD_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw,avx2,aes,bmi,bmi2")
 #include "index/cuckoo/lanes_avx2.hpp"

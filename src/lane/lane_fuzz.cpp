@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const tandem::StoreCounters &with = harness.counters_with(), &without = harness.counters_without();
   TD_ASSERT(with.cmd_get.get() == without.cmd_get.get() && with.get_hits.get() == without.get_hits.get() &&
-            with.get_misses.get() == without.get_misses.get());
+            with.get_misses.get() == without.get_misses.get() && with.cmd_set.get() == without.cmd_set.get() &&
+            with.total_items.get() == without.total_items.get());
   return 0;
 }

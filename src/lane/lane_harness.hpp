@@ -25,8 +25,9 @@ inline std::unique_ptr<char[]> padded(std::string_view input) {
 
 class LaneHarness {
  public:
-  explicit LaneHarness(std::string_view instructions, const ProtocolOptions& options = {})
-      : with_(options), without_(options), lane_(with_.context(), with_.options(), instructions) {
+  explicit LaneHarness(std::string_view instructions, const ProtocolOptions& options = {},
+                       const EngineOptions& engine = codec::ReplyHarness::small_engine())
+      : with_(options, engine), without_(options, engine), lane_(with_.context(), with_.options(), instructions) {
     with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) { return run(parser, input, out); };
   }
 
@@ -42,7 +43,7 @@ class LaneHarness {
   bool closed() const noexcept { return with_.closed(); }
   const StoreCounters& counters_with() noexcept { return with_.context().counters; }
   const StoreCounters& counters_without() noexcept { return without_.context().counters; }
-  std::uint64_t queries_of_lane = 0;
+  std::uint64_t queries_of_lane = 0, sets_of_lane = 0;
   std::size_t output_bytes_max = std::size_t{1} << 20;
 
  private:
@@ -54,6 +55,8 @@ class LaneHarness {
         .begin = copy.get(), .end = copy.get() + input.size(), .binary = begins == Parser::Begins::packet};
     lane_.run({&segment, 1}, out, out.size() + output_bytes_max);
     queries_of_lane += segment.queries;
+    for (const LaneCommand set : {LaneCommand::set, LaneCommand::meta_store, LaneCommand::binary_store})
+      sets_of_lane += segment.commands[static_cast<std::size_t>(set)];
     return static_cast<std::size_t>(segment.rest - segment.begin);
   }
 

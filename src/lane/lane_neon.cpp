@@ -1,9 +1,11 @@
 #if defined(__aarch64__)
 #include <algorithm>
 
+#include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "lane/kernel_neon.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 #define TD_LANES_NAMESPACE neon
 #define TD_KERNEL NeonKernel

@@ -1,8 +1,10 @@
 #include <algorithm>
 
+#include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
+#include "task/memory.hpp"
 
 #define TD_LANES_NAMESPACE scalar
 #define TD_KERNEL ScalarKernel

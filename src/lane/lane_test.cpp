@@ -3,20 +3,21 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-#include <set>
+#include <chrono>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "codec/packet_builder.hpp"
-#include "lane/lane_harness.hpp"
+#include "lane/lane_input_fixture.hpp"
 #include "lane/state.hpp"
 
 namespace tandem {
 namespace {
 
 using std::string;
+using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's own
 
 class LaneTest : public testing::TestWithParam<string> {
  protected:
@@ -25,136 +26,12 @@ class LaneTest : public testing::TestWithParam<string> {
   }
 };
 
-class Random {
- public:
-  explicit Random(unsigned seed) : engine_(seed) {}
-  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(engine_); }
-  bool one_in(std::size_t n) { return below(n) == 0; }
-  template <std::size_t N>
-  const char* of(const char* const (&all)[N]) {
-    return all[below(N)];
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-// Of a few dozen, of all lengths.
-string key_of(Random& random) {
-  const std::size_t n = random.below(40);
-  string key = "k" + std::to_string(n);
-  if (n % 3 == 1) key.resize(1 + n % 16, 'x');
-  if (n % 3 == 2) key.resize(17 + 7 * n % 234, static_cast<char>('a' + n % 26));
-  if (random.one_in(60)) key.resize(245 + random.below(10), 'l');
-  return key;
-}
-
-string number(Random& random) { return std::to_string(random.one_in(2) ? 0 : random.below(70000)); }
-
-string set_of(Random& random) {
-  constexpr const char* exptimes[] = {"0", "0", "0", "5", "100", "-1"};
-  const std::size_t sizes[] = {0, 1, 8, 16, 64, 200, 999, 1000, 5000, 17000};
-  const string value(random.one_in(3) ? sizes[random.below(10)] : random.below(100), 'v');
-  if (random.one_in(4)) {
-    return "ms " + key_of(random) + " " + std::to_string(value.size()) + (random.one_in(3) ? " T4" : "") + "\r\n" +
-           value + "\r\n";
-  }
-  return "set " + key_of(random) + " " + number(random) + " " + random.of(exptimes) + " " +
-         std::to_string(value.size()) + (random.one_in(5) ? " noreply" : "") + "\r\n" + value + "\r\n";
-}
-
-string get_of(Random& random) {
-  switch (random.below(8)) {
-    case 0:
-    case 1:
-    case 2:
-      return "get " + key_of(random) + "\r\n";
-    case 3: {
-      string line = random.one_in(2) ? "get" : "gets";
-      for (std::size_t keys = 1 + random.below(random.one_in(5) ? 60 : 5); keys != 0; --keys)
-        line += " " + key_of(random);
-      return line + "\r\n";
-    }
-    case 4:
-      return "gets " + key_of(random) + "\r\n";
-    case 5:
-      return "mg " + key_of(random) + " v K\r\n";
-    default:
-      return "mg " + key_of(random) + " v\r\n";
-  }
-}
-
-string other_of(Random& random) {
-  constexpr const char* flags[] = {" ", " v K q", " K v", " s v t", " v N30", " k", " q v", " v h l t f c", "", " b v"};
-  switch (random.below(9)) {
-    case 0:
-      return "mg " + key_of(random) + random.of(flags) + "\r\n";
-    case 1:
-      return "md " + key_of(random) + (random.one_in(2) ? " I T9\r\n" : "\r\n");
-    case 2:
-      return "touch " + key_of(random) + " 3\r\n";
-    case 3:
-      return random.one_in(10) ? "flush_all\r\n" : "mn\r\n";
-    case 4:
-      return "delete " + key_of(random) + "\r\n";
-    case 5:
-      return "ms " + string(random.one_in(2) ? "azE=" : "Zm9v") + " 2 b\r\nhi\r\n";
-    case 6:
-      return random.one_in(2) ? "get  " + key_of(random) + "\r\n" : "get " + key_of(random) + " \r\n";
-    case 7:
-      return "get " + key_of(random) + (random.one_in(2) ? "\n" : "\r\r\n");
-    default:
-      return random.one_in(2) ? "incr " + key_of(random) + " 1\r\n" : "nonsense\r\n";
-  }
-}
-
-string packet_of(Random& random) {
-  namespace binary = codec::binary;
-  constexpr std::uint8_t gets[] = {binary::opcode::get, binary::opcode::getq, binary::opcode::getk,
-                                   binary::opcode::getkq};
-  const string key = key_of(random).substr(0, 250);
-  if (random.one_in(12)) {
-    const string value(random.one_in(3) ? random.below(3000) : 8, 'b'),
-        extras = binary::store_extras(random.one_in(2) ? 7 : 0);
-    return binary::packet(random.one_in(2) ? binary::opcode::set : binary::opcode::setq,
-                          {.key = key, .extras = extras, .value = value});
-  }
-  if (random.one_in(12)) return binary::packet(binary::opcode::noop);
-  return binary::packet(gets[random.below(4)], {.key = key, .opaque = static_cast<std::uint32_t>(random.below(99))});
-}
-
-string some_input(Random& random, bool binary, std::size_t one_odd_in) {
-  string all;
-  for (std::size_t n = random.below(120); n != 0; --n) {
-    if (binary) {
-      all += packet_of(random);
-    } else if (random.one_in(one_odd_in)) {
-      all += other_of(random);
-    } else {
-      all += random.one_in(60) ? set_of(random) : get_of(random);
-    }
-  }
-  return all;
-}
-
-void expect_same_counters(LaneHarness& harness) {
-  const StoreCounters& a = harness.counters_with();
-  const StoreCounters& b = harness.counters_without();
-  EXPECT_EQ(a.cmd_get.get(), b.cmd_get.get());
-  EXPECT_EQ(a.get_hits.get(), b.get_hits.get());
-  EXPECT_EQ(a.get_misses.get(), b.get_misses.get());
-  EXPECT_EQ(a.get_expired.get(), b.get_expired.get());
-  EXPECT_EQ(a.get_flushed.get(), b.get_flushed.get());
-  EXPECT_EQ(a.cmd_set.get(), b.cmd_set.get());
-  EXPECT_EQ(a.cmd_touch.get(), b.cmd_touch.get());
-}
-
 // Generated input in random parts; `mutations` of its bytes are changed.
-void compare(LaneHarness& harness, Random& random, bool binary, std::size_t one_odd_in, std::size_t mutations) {
+void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
   std::uint32_t now_s = codec::ReplyHarness::start_s;
   for (int round = 0; round < 30 && !harness.closed(); ++round) {
-    string sets, input = some_input(random, binary, one_odd_in);
-    for (std::size_t i = binary ? 0 : random.below(10); i != 0; --i) sets += set_of(random);
+    string sets, input = some_input(random, binary, mix);
+    for (std::size_t i = binary ? 0 : random.below(10); i != 0; --i) sets += set_of(random, mix);
     const auto stored = harness.exchange(sets);
     ASSERT_EQ(stored.with, stored.without) << sets;
     for (std::size_t i = 0; i < mutations && !input.empty(); ++i)
@@ -171,17 +48,23 @@ void compare(LaneHarness& harness, Random& random, bool binary, std::size_t one_
 }
 
 TEST_P(LaneTest, AnswersAsTheGeneralPathDoes) {
-  std::uint64_t in_lane = 0;
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  constexpr std::size_t sets_percent[] = {2, 50, 90};
+  std::uint64_t in_lane = 0, sets_in_lane = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
-    LaneHarness harness(GetParam());
+    EngineOptions engine = codec::ReplyHarness::small_engine();
+    if (seed % 7 == 6) engine.eviction = "s3-fifo";
+    LaneHarness harness(GetParam(), {}, engine);
     harness.output_bytes_max = seed % 4 == 1 ? 300 : std::size_t{1} << 20;
-    compare(harness, random, seed % 4 == 3, seed % 2 == 0 ? 1000 : 15, seed % 5 == 4 ? 3 : 0);
+    const Mix mix{seed % 2 == 0 ? 1000u : 15u, sets_percent[seed % 3], seed % 8 < 4 ? 40u : 3u};
+    compare(harness, random, seed % 4 == 3, mix, seed % 5 == 4 ? 3 : 0);
     in_lane += harness.queries_of_lane;
+    sets_in_lane += harness.sets_of_lane;
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(in_lane, 10'000u);
+  EXPECT_GT(in_lane, 20'000u);
+  EXPECT_GT(sets_in_lane, 10'000u);
 }
 
 TEST_P(LaneTest, NoMatterWhereTheInputIsCut) {
@@ -197,6 +80,156 @@ TEST_P(LaneTest, NoMatterWhereTheInputIsCut) {
     EXPECT_EQ(first.with.size() + second.with.size(), 144u);
     EXPECT_TRUE(cut != 0 || harness.queries_of_lane == 7);
   }
+}
+
+TEST_P(LaneTest, NoMatterWhereSetsAreCut) {
+  namespace binary = codec::binary;
+  const string text =
+      "set k0 0 0 1\r\nb\r\nget k0\r\nset k1 3 0 10 noreply\r\n0123456789\r\nget k1\r\nms k2 3\r\nDDD\r\nms k2 4 T9\r\n"
+      "EEEE\r\nmg k2 v\r\nset k0 0 100 1\r\nc\r\nset aVeryLongKeyIndeed 7 0 0\r\n\r\ngets aVeryLongKeyIndeed k0 k1\r\n";
+  const auto set = [](std::uint8_t opcode, string value) {
+    return binary::packet(opcode, {.key = "k0", .extras = binary::store_extras(0), .value = value, .opaque = 5});
+  };
+  const string packets = set(binary::opcode::set, "b") + binary::packet(binary::opcode::get, {.key = "k0"}) +
+                         set(binary::opcode::setq, "longer") + binary::packet(binary::opcode::getk, {.key = "k0"});
+  for (const string& input : {text, packets}) {
+    std::size_t bytes = 0;
+    for (std::size_t cut = 0; cut <= input.size(); ++cut) {
+      LaneHarness harness(GetParam());
+      harness.exchange(input == text ? "set k0 0 0 1\r\na\r\nset k1 3 0 10\r\n----------\r\n"
+                                     : binary::packet(binary::opcode::noop));
+      const std::uint64_t sets_before = harness.sets_of_lane;
+      const auto first = harness.exchange(input.substr(0, cut));
+      EXPECT_EQ(first.with, first.without) << cut;
+      const auto second = harness.exchange(input.substr(cut));
+      EXPECT_EQ(second.with, second.without) << cut;
+      if (cut == 0) {
+        bytes = second.with.size();
+        EXPECT_EQ(harness.sets_of_lane - sets_before, input == text ? 6u : 2u);
+      }
+      EXPECT_EQ(first.with.size() + second.with.size(), bytes);
+    }
+  }
+}
+
+// Whatever order: within a strip, and as far behind a set as strips that were searched before it.
+TEST_P(LaneTest, GetsSeeTheSetsBeforeThem) {
+  for (const string& second : {string("second"), string("of another length, and another class of slots")}) {
+    for (std::size_t between = 0; between < 60; ++between) {
+      LaneHarness harness(GetParam());
+      harness.exchange("mn\r\n");
+      const auto set = [](string value) {
+        return "set key 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+      };
+      string gets;
+      for (std::size_t i = 0; i < between; ++i) gets += "get other" + std::to_string(i) + "\r\n";
+      const auto [with, without] =
+          harness.exchange("get key\r\n" + gets + set("-first") + "get key\r\n" + gets + set(second) + gets +
+                           "get key\r\nget key\r\n" + gets + set("-third") + "get key\r\n");
+      ASSERT_EQ(with, without) << between;
+      EXPECT_EQ(harness.sets_of_lane, 3u);
+      EXPECT_EQ(harness.queries_of_lane, 8 + 4 * between);
+    }
+  }
+}
+
+TEST_P(LaneTest, FullStoresRefuseAsTheGeneralPathDoes) {
+  EngineOptions engine = codec::ReplyHarness::small_engine();
+  engine.memory_bytes = std::uint64_t{8} << 20;
+  engine.evict = false;
+  LaneHarness harness(GetParam(), {}, engine);
+  Random random(1);
+  std::uint64_t refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    string input;
+    for (int i = 0; i < 30; ++i) {
+      const string key = "key" + std::to_string(random.below(1500)), value(9000, static_cast<char>('a' + round % 26));
+      input += "set " + key + " 0 0 9000\r\n" + value + "\r\nget " + key + "\r\n";
+    }
+    const auto [with, without] = harness.exchange(input);
+    ASSERT_EQ(with, without) << round;
+    refused += with.find("SERVER_ERROR out of memory") != string::npos ? 1u : 0u;
+  }
+  EXPECT_GT(refused, 5u);
+  EXPECT_GT(harness.sets_of_lane, 400u);
+  expect_same_counters(harness);
+}
+
+// Which items go is each store's own affair, but what a hit says is what was set last.
+TEST_P(LaneTest, FullStoresEvictAndGoOn) {
+  EngineOptions engine = codec::ReplyHarness::small_engine();
+  engine.memory_bytes = std::uint64_t{8} << 20;
+  codec::ReplyHarness store({}, engine);
+  Lane lane(store.context(), store.options(), GetParam());
+  std::uint64_t in_lane = 0, hits = 0;
+  store.ahead = [&](const Parser& parser, std::string_view input, Output& out) -> std::size_t {
+    if (parser.begins() == Parser::Begins::neither) return 0;
+    const auto copy = padded(input);
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    lane.run({&segment, 1}, out, std::size_t{1} << 20);
+    in_lane += segment.commands[static_cast<std::size_t>(LaneCommand::set)];
+    return static_cast<std::size_t>(segment.rest - segment.begin);
+  };
+  Random random(1);
+  std::map<string, string> last;
+  for (int round = 0; round < 200; ++round) {
+    const string key = "key" + std::to_string(random.below(3000));
+    string input, expected;
+    for (int i = 0; i < 20; ++i) {
+      const string k = "key" + std::to_string(random.below(3000));
+      const string value(random.one_in(4) ? 3000 : 5000, static_cast<char>('a' + random.below(26)));
+      input += "set " + k + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+      expected += "STORED\r\n";
+      last[k] = value;
+    }
+    ASSERT_EQ(store.exchange(input), expected);
+    const string reply = store.exchange("get " + key + "\r\n");
+    if (reply == "END\r\n") continue;
+    ++hits;
+    const string& value = last[key];
+    ASSERT_EQ(reply, "VALUE " + key + " 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\nEND\r\n");
+  }
+  EXPECT_GT(store.context().counters.evictions.get(), 1000u);
+  EXPECT_GT(in_lane, 2000u);
+  EXPECT_GT(hits, 10u);
+}
+
+// What sets replace is given back in time: an epoch ends after a mebibyte of it.
+TEST_P(LaneTest, EndsItsEpochWhenSetsHaveRetiredMuch) {
+  codec::ReplyHarness store;
+  Lane lane(store.context(), store.options(), GetParam());
+  string input;
+  for (std::size_t i = 0; i < 2000; ++i)
+    input += "set key 0 0 " + std::to_string(1100 + i % 2) + "\r\n" + string(1100 + i % 2, 'v') + "\r\n";
+  const auto copy = padded(input);
+  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+  Output out;
+  EXPECT_EQ(lane.run({&segment, 1}, out, std::size_t{1} << 30), 0u);
+  EXPECT_FALSE(segment.stopped);
+  EXPECT_GT(segment.queries, 800u);
+  EXPECT_LT(segment.queries, 1100u);
+  EXPECT_FALSE(store.context().epoch.active());
+}
+
+// Nothing but the lane stores, and the index grows all the same.
+TEST_P(LaneTest, HasTheIndexGrow) {
+  EngineOptions engine = codec::ReplyHarness::small_engine();
+  engine.item_bytes_expected = 1 << 20;
+  codec::ReplyHarness store({}, engine);
+  Lane lane(store.context(), store.options(), GetParam());
+  const Index& index = store.engine().shared().index;
+  const std::uint64_t before = index.cell_count();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (std::uint64_t key = 0; index.cell_count() == before && std::chrono::steady_clock::now() < deadline;) {
+    string input;
+    for (int i = 0; i < 100; ++i) input += "set key" + std::to_string(key++) + " 0 0 1\r\nv\r\n";
+    const auto copy = padded(input);
+    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+    Output out;
+    lane.run({&segment, 1}, out, std::size_t{1} << 20);
+    if (index.item_count() > before * 95 / 100) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(index.cell_count(), before);
 }
 
 TEST_P(LaneTest, ManySegmentsEachWithItsPartOfTheOutput) {
@@ -263,7 +296,7 @@ TEST_P(LaneTest, SamplesKeysAndCountsCommands) {
     EXPECT_EQ(lane.run({&segment, 1}, out, 1 << 20, timed, &keys), 1u);
     EXPECT_EQ(segment.queries, 43u);
     EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::get)], 21u);
-    EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::meta_get)], 20u);
+    EXPECT_EQ(segment.commands[static_cast<std::size_t>(LaneCommand::meta_read)], 20u);
     EXPECT_EQ(keys.size(), 43u);
     EXPECT_EQ(tasks.cycles[static_cast<std::size_t>(Task::parse)].get() > before, timed);
   }
@@ -287,6 +320,19 @@ TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
     EXPECT_EQ(tasks.queries[static_cast<std::size_t>(task)].get(), sampled);
     EXPECT_GT(tasks.cycles[static_cast<std::size_t>(task)].get(), 0u);
   }
+  const auto insert = static_cast<std::size_t>(Task::insert), compare = static_cast<std::size_t>(Task::key_compare);
+  EXPECT_EQ(tasks.queries[insert].get(), 0u);
+  const std::uint64_t compared = tasks.queries[compare].get();
+  const auto mixed = padded("set a 0 0 1\r\nA\r\nget a\r\n");
+  for (int i = 0; i < 200; ++i) {
+    LaneSegment segment{.begin = mixed.get(), .end = mixed.get() + 23, .binary = false};
+    Output out;
+    lane.run({&segment, 1}, out, 1 << 20);
+    EXPECT_EQ(segment.queries, 2u);
+  }
+  EXPECT_EQ(tasks.queries[insert].get(), tasks.batches_sampled.get() - sampled);
+  EXPECT_EQ(tasks.queries[compare].get() - compared, tasks.batches_sampled.get() - sampled);
+  EXPECT_GT(tasks.cycles[insert].get(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Instructions, LaneTest, testing::Values("scalar", "avx2", "avx512", "avx512-vaes", "neon"),

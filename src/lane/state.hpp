@@ -1,5 +1,6 @@
 // What a run of the lane works on. Columns of a strip are arrays of eight; a ring of strips stays in the L1 cache.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,8 @@
 #include "index/cuckoo/cell.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
+#include "task/store_in_place.hpp"
+#include "task/timer.hpp"
 
 namespace tandem::lane {
 
@@ -19,13 +22,18 @@ static_assert(strip_queries == 8, "a vector of 64-bit lanes");
 namespace kind {
 inline constexpr auto get = static_cast<std::uint8_t>(LaneCommand::get),
                       gets = static_cast<std::uint8_t>(LaneCommand::gets),
-                      meta_get = static_cast<std::uint8_t>(LaneCommand::meta_get),
-                      meta_get_key = static_cast<std::uint8_t>(LaneCommand::meta_get_key),
-                      binary_get = static_cast<std::uint8_t>(LaneCommand::binary_get);
+                      meta_read = static_cast<std::uint8_t>(LaneCommand::meta_read),
+                      meta_read_key = static_cast<std::uint8_t>(LaneCommand::meta_read_key),
+                      binary_read = static_cast<std::uint8_t>(LaneCommand::binary_read),
+                      set = static_cast<std::uint8_t>(LaneCommand::set),
+                      meta_store = static_cast<std::uint8_t>(LaneCommand::meta_store),
+                      binary_store = static_cast<std::uint8_t>(LaneCommand::binary_store);
 inline constexpr std::uint8_t command_mask = 7;
+static_assert(lane_command_count == command_mask + 1);
 inline constexpr std::uint8_t last_of_line = 1 << 3;  // END follows
 inline constexpr std::uint8_t continues = 1 << 4;     // not the first key of its line
 inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
+inline constexpr std::uint8_t no_reply = 1 << 6;      // a set that is not answered
 }  // namespace kind
 
 // What a query is in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
@@ -39,6 +47,12 @@ TD_INLINE constexpr std::uint8_t kind(std::uint32_t word) noexcept {
 TD_INLINE constexpr std::uint32_t segment(std::uint32_t word) noexcept { return word >> segment_shift; }
 }  // namespace info
 
+// What a set has beside its key.
+struct SetPart {
+  const char* value;
+  std::uint32_t value_bytes, client_flags, expiry_s;
+};
+
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
   Fingerprint fingerprint[strip_queries];
@@ -46,14 +60,21 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
   const char* line[strip_queries];  // where the command begins
+  SetPart set[strip_queries];       // of sets
   std::uint32_t count = 0;          // the other places hold what was there before
   std::uint32_t left = 0;           // bit i: the first bucket of query i has no candidate
-  bool is_uniform = false;          // full, of one segment, one kind, of one key a line, none of them long
+  std::uint32_t sets = 0;           // bit i: query i is a set
+  bool is_uniform = false;          // full, of one segment, the gets of one kind, of one key a line, no key is long
   bool has_long_key = false;
+  std::uint8_t gets = 0;  // uniform: the kind of its gets
 
   std::string_view key_of(std::uint32_t i) const noexcept { return {key[i], lane::info::key_bytes(info[i])}; }
   std::uint8_t kind(std::uint32_t i) const noexcept { return lane::info::kind(info[i]); }
   std::uint32_t segment(std::uint32_t i) const noexcept { return lane::info::segment(info[i]); }
+  bool is_set(std::uint32_t i) const noexcept { return (sets >> i & 1) != 0; }
+  task::PlainSet set_of(std::uint32_t i) const noexcept {
+    return {key_of(i), {set[i].value, set[i].value_bytes}, set[i].client_flags, set[i].expiry_s, false};
+  }
 };
 
 // An item's words and the key's bytes in 32 bytes: which bits are compared, by the key's length (at most 16), and what
@@ -76,6 +97,17 @@ inline constexpr auto item_masks = [] {
   return all;
 }();
 
+// The same of an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire, is
+// not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
+inline constexpr auto set_masks = [] {
+  auto all = item_masks;
+  for (ItemMask& mask : all) {
+    mask.state = word::State::mask | word::Stale::mask | word::Win::mask | word::ExpiryS::mask;
+    mask.fixed = ~word::CasLow::mask;
+  }
+  return all;
+}();
+
 // A hit, or what it came to.
 enum class Found : std::uint8_t {
   hit,
@@ -91,19 +123,22 @@ struct Hit {
 class Laps {
  public:
   Laps(TaskCounters& counters, bool parse) noexcept : counters_(counters), parse_(parse) {}
-  void begin() noexcept { last_ = cycles_now(); }
+  void begin() noexcept {
+    own_ticks_ = TaskTimer::own_ticks();
+    last_ = cycles_now();
+  }
   TD_INLINE void lap(Task task) noexcept {
-    const std::uint64_t now = cycles_now();
-    spent_[static_cast<std::size_t>(task)] += now - last_;
+    const std::uint64_t now = cycles_now(), spent = now - last_;
+    spent_[static_cast<std::size_t>(task)] += spent - std::min(spent, own_ticks_);
     last_ = now;
   }
-  // The counters of `queries` queries.
-  void end(std::uint64_t queries, bool tasks) noexcept;
+  // The counters of `queries` queries, `sets` of them sets.
+  void end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept;
 
  private:
   TaskCounters& counters_;
   bool parse_;
-  std::uint64_t last_ = 0;
+  std::uint64_t last_ = 0, own_ticks_ = 0;
   std::array<std::uint64_t, task_count> spent_{};
 };
 
@@ -124,6 +159,7 @@ struct State {
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
   const char* items = nullptr;  // location 0
+  bool sets_in_place = false;   // the usual set may be tried; else what is not usual is looked at
   std::vector<std::string_view>* keys = nullptr;
   Laps* laps = nullptr;
 
@@ -132,12 +168,15 @@ struct State {
   const char* at = nullptr;    // in it
   const char* line = nullptr;  // a line with more keys from `at` on; nullptr: none
   std::uint8_t line_kind = 0;
-  std::uint8_t usual_kind = 0;  // of the last query
+  std::uint8_t usual_kind = 0;  // of the last get
 
   // Where the answers stand.
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   std::uint32_t answering = none;  // the segment
-  std::uint64_t hits = 0;
+  std::uint64_t hits = 0, sets = 0;
+  std::uint64_t retired_bytes = 0;
+  // The item that the last set replaced: retired when the next set takes a slot, or with the run.
+  Location displaced = no_location;
   // When the last line with several keys began.
   struct Mark {
     std::size_t output = 0;
@@ -171,6 +210,11 @@ const Ops* ops_named(std::string_view name) noexcept;
 
 // The candidate is not the usual hit: compares, and asks the index as Index::find() does. REQUIRES: inside the epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
+// The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
+// what is not at hand, and nothing has changed. `stored`: the item's new version. REQUIRES: inside the epoch.
+TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept;
+// Retires what the last set replaced.
+TD_NOINLINE void retire_displaced(State& state) noexcept;
 // A miss's reply, a long value's: appended to the output.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);
@@ -180,6 +224,13 @@ TD_NOINLINE bool enter_segment(State& state, std::uint32_t segment) noexcept;
 TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
 // The run ends before query i: segments from its own on are to be offered again (State::parsing is the first).
 TD_NOINLINE void leave(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// "flags exptime bytes[ noreply]" from `p` on, in plain numbers, whatever they are. Where the line ends, if it does so
+// within [p, end); else nullptr.
+TD_NOINLINE const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
+                                       std::uint8_t& kind) noexcept;
+// " bytes[ T exptime]" likewise.
+TD_NOINLINE const char* read_meta_store_words(const State& state, const char* p, const char* end,
+                                              SetPart& set) noexcept;
 // Whether `key key ...\r\n` from `key` on is a line's plain end.
 TD_NOINLINE bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept;
 

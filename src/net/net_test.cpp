@@ -125,6 +125,30 @@ TEST(Server, ManyConnections) {
     EXPECT_EQ(tasks.at("worker:" + std::to_string(w) + ":connections"), std::to_string(count / 4));
 }
 
+// Of one pass some inputs end with a line and some in its middle: the latter's answers wait for others.
+TEST(Server, AnswersGoToWhoAskedForThem) {
+  TestServer s(any_port(1));
+  Client busy(s.port());
+  std::vector<std::unique_ptr<Client>> clients;
+  constexpr std::size_t count = 40;
+  for (std::size_t i = 0; i < count; ++i) clients.push_back(std::make_unique<Client>(s.port()));
+  std::string flood;
+  while (flood.size() < std::size_t{1} << 20) flood += "set busy 0 0 1 noreply\r\nx\r\n";
+  for (int round = 0; round < 20; ++round) {
+    busy.send(flood);  // while it is worked off, the others' input gathers
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string key = "key" + std::to_string(100 + i);
+      clients[i]->send("set " + key + " 7 0 6\r\n" + key + "\r\nget " + key + "\r\n" + (i % 2 == 0 ? "ge" : ""));
+    }
+    for (std::size_t i = 0; i < count; i += 2) clients[i]->send("t key" + std::to_string(100 + i) + "\r\n");
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string key = "key" + std::to_string(100 + i), hit = "VALUE " + key + " 7 6\r\n" + key + "\r\nEND\r\n";
+      const std::string expected = "STORED\r\n" + hit + (i % 2 == 0 ? hit : "");
+      ASSERT_EQ(clients[i]->read(expected.size()), expected) << i;
+    }
+  }
+}
+
 TEST(Server, HalfClosedClientGetsItsAnswers) {
   TestServer s;
   Client c(s.port());

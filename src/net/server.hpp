@@ -1,5 +1,5 @@
 // The server: listeners, worker threads with an epoll loop each, connections. Built on the Engine; speaks whatever
-// protocol/ parses.
+// codec/ parses.
 //
 // Threads: one acceptor and `threads` workers (docs/threads.md). Memory beside the engine's: net/limits.hpp.
 #pragma once

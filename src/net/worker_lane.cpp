@@ -57,8 +57,8 @@ void Worker::end_lane(LaneSegment& segment, LaneWait& wait, bool done) {
   pass_answered_ += segment.queries;
   for (std::size_t command = 0; command < lane_command_count; ++command)
     wait.commands[command] += segment.commands[command];
-  counters_.cmd_meta.add(segment.commands[static_cast<std::size_t>(LaneCommand::meta_get)] +
-                         segment.commands[static_cast<std::size_t>(LaneCommand::meta_get_key)]);
+  for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
+    counters_.cmd_meta.add(segment.commands[static_cast<std::size_t>(meta)]);
   const std::size_t bytes = segment.output_end - segment.output_begin;
   if (bytes == 0) return;
   if (done && segment.rest != segment.end) {
@@ -114,7 +114,7 @@ void Worker::record_lane() noexcept {
   const bool slow = now - std::min(in_.begin, in_.oldest_receipt) > slow_ticks_;
   if (TD_UNLIKELY(in_.sampled || slow)) {
     constexpr Command command_of[lane_command_count] = {Command::get, Command::gets, Command::mg, Command::mg,
-                                                        Command::get};
+                                                        Command::get, Command::set,  Command::ms, Command::set};
     for (const LaneWait& wait : lane_waits_) {
       const std::uint64_t from = wait.waits_since != 0 ? wait.waits_since : in_.begin;
       const std::uint64_t to = wait.sent_at != 0 ? wait.sent_at : now;

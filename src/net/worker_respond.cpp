@@ -317,7 +317,7 @@ void Worker::send(Connection& c, OutputRange range) {
     return;
   }
   if (TD_LIKELY(!range.has_externals())) {
-    const char* const from = output_.data() + range.begin;
+    const char* const from = range.output->data() + range.begin;
     const std::ptrdiff_t sent =
         is_encrypted(c) ? c.tls->send(from, range.copied_bytes()) : send_bytes(c.fd, from, range.copied_bytes());
     if (TD_UNLIKELY(sent < 0 && !would_block())) return close_later(c);

@@ -101,7 +101,7 @@ void Executor::run(Batch& batch, ResponseWriter& writer) {
     context_.shared.placement.settle_changes(context_.cache);
   }
   // Asking costs a sum over counters: not for every batch.
-  if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= stores_per_growth_check)) {
+  if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= task::stores_per_growth_check)) {
     stored_at_check_ = context_.counters.total_items.get();
     if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
   }
@@ -180,7 +180,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
       timer.lap(Task::write_response, state.strip.size());
     }
     retired_bytes += task::settle_memory(context_, state);
-    goes_on &= retired_bytes < retired_bytes_max;
+    goes_on &= retired_bytes < task::retired_bytes_per_epoch_max;
     if (!goes_on || ++current == looked) break;
     StripState& next = state_of(current);
     const std::uint32_t next_end = next.strip.end;

@@ -29,9 +29,6 @@ class Executor {
   void make_room(const Batch& batch, std::uint32_t i) noexcept;
   void count_device(const Batch& batch, Strip answered) noexcept;
 
-  static constexpr std::uint64_t stores_per_growth_check = 256;
-  static constexpr std::uint64_t retired_bytes_max = 1 << 20;  // in one epoch
-
   Context& context_;
   std::uint64_t stored_at_check_ = 0;
   bool refuses_next_ = false;  // the next query is answered out_of_memory: nothing gave it a slot, or a cell

@@ -100,9 +100,9 @@ enum class Form : std::uint8_t {
   verbosity,  // <level> [noreply]
   version,
   quit,
-  stats,         // read when it is executed (protocol/control.cpp)
+  stats,         // read when it is executed (codec/control.cpp)
   certificates,  // [noreply]
-  administer,    // read when it is executed (protocol/admin.cpp)
+  administer,    // read when it is executed (codec/admin.cpp)
 };
 
 // Commands of the text and meta protocols; requests of the binary protocol count as the one that does the same. Those

@@ -186,22 +186,6 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
   return i;
 }
 
-// New keys' items go on probation; what replaces an item was asked for by its writer.
-void admit(Context& context, StripState& state) noexcept {
-  Heap& heap = context.shared.heap;
-  for (std::uint32_t i = 0; i < state.published_count; ++i) {
-    const StripState::Published& p = state.published[i];
-    const SizeClass c = heap.class_of(p.location);
-    if (c == huge_class) continue;
-    if (p.is_new_key) {
-      heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
-    } else {
-      heap.probation()->release(p.location);
-    }
-  }
-  state.published_count = 0;
-}
-
 std::size_t reclaim(Context& context) noexcept {
   context.shared.placement.settle_changes(context.cache, Overlay::Settle::all);
   const Heap::Cache::Lock lock(context.cache);
@@ -488,6 +472,16 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
+void admit(Heap& heap, const StripState::Published& p) noexcept {
+  const SizeClass c = heap.class_of(p.location);
+  if (c == huge_class) return;
+  if (p.is_new_key) {
+    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
+  } else {
+    heap.probation()->release(p.location);
+  }
+}
+
 std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
@@ -495,7 +489,8 @@ std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
     if (state.slot[i] != no_location) heap.release(context.cache, state.slot[i]);
     if (state.fill[i] != no_location) heap.release(context.cache, state.fill[i]);
   }
-  if (TD_UNLIKELY(state.published_count != 0)) admit(context, state);
+  for (std::uint32_t i = 0; TD_UNLIKELY(i < state.published_count); ++i) admit(heap, state.published[i]);
+  state.published_count = 0;
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
   return bytes;

@@ -51,6 +51,14 @@ TD_INLINE std::uint64_t settle_memory(Context& context, StripState& state) noexc
   return TD_LIKELY(state.plain_reads) ? 0 : settle_writes(context, state);
 }
 
+// A new key's item goes on probation; what replaces an item was asked for by its writer. REQUIRES: heap.probation().
+void admit(Heap& heap, const StripState::Published& p) noexcept;
+
+// With so many bytes of retired slots an epoch ends: what others could use waits for it.
+inline constexpr std::uint64_t retired_bytes_per_epoch_max = 1 << 20;
+// After so many stores somebody asks whether the index is to grow, which takes a sum over counters.
+inline constexpr std::uint64_t stores_per_growth_check = 256;
+
 // Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or,
 // if it cannot, evicts one of the items there. False: neither worked in time. REQUIRES: no epoch, no Guard held.
 bool make_index_room(Context& context, Fingerprint f) noexcept;

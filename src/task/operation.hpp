@@ -4,6 +4,7 @@
 #pragma once
 #include <cstring>
 
+#include "task/publish.hpp"
 #include "task/store_in_place.hpp"
 #include "task/write_operation.hpp"
 
@@ -76,27 +77,18 @@ inline Found find(const Operation& op, Index::Guard& guard) noexcept {
 // second. `is_new`: for the statistics it is an item of its own, not the old one changed.
 inline Settled publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s,
                        std::uint64_t keep, bool is_new = true) noexcept {
-  Item* item = op.heap().at(op.slot());
-  const std::uint64_t above = old.found != nullptr ? old.seen.cas() : no_cas;
-  const std::uint64_t cas = op.context.cas.next(op.context.shared, above);
-  // The old item was judged by the strip's mark; with an id beyond a later one its contents would outlive that flush.
-  if (TD_UNLIKELY(cas == no_cas || op.context.shared.flush_cas.load(std::memory_order_acquire) != op.strip.flush_cas))
-    return Settled::flushed;
-  item->set_fixed(word::CasLow::put(item->fixed(), cas & word::CasLow::limit));
-  std::uint64_t state = keep & (word::Accessed::mask | word::Fetched::mask | word::Stale::mask | word::Win::mask);
-  state = word::State::put(state, static_cast<std::uint64_t>(ItemState::live));
-  state = word::CasHigh::put(state, cas >> word::CasLow::width);
-  state = word::AccessS::put(state, op.strip.now_s);
-  state = word::ExpiryS::put(state, expiry_s);
-  if (const Index::Put put = guard.put(op.slot(), state); TD_UNLIKELY(put != Index::Put::done))
-    return put == Index::Put::changed ? Settled::changed : Settled::needs_room;
+  const Item* const item = op.heap().at(op.slot());
+  ItemVersion published;
+  const Settled settled = publish_slot(op.context, guard, {op.slot(), expiry_s, keep}, old.found != nullptr,
+                                       {op.strip.now_s, op.strip.flush_cas}, published);
+  if (TD_UNLIKELY(settled != Settled::done)) return settled;
   if (TD_UNLIKELY(op.heap().probation() != nullptr))
     op.strip.published[op.strip.published_count++] = {op.f, op.slot(), old.good == nullptr};
   op.displace(old.found);
   op.slot() = no_location;
   op.r.item = item;
-  op.r.state = state;
-  op.r.number = cas;
+  op.r.state = published.state;
+  op.r.number = published.cas();
   op.r.value_bytes = static_cast<std::uint32_t>(op.heap().value_bytes(item));
   op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
   if (is_new) op.count().total_items.add();

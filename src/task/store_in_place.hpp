@@ -55,24 +55,25 @@ TD_INLINE bool is_rewritable(const Item* item, const ItemVersion& seen, const Pl
          !is_over(seen, time.now_s, time.flush_cas);
 }
 
-// Rewrites `item`, the candidate of the set's key, if it can be, and tells its new version. False: nothing has changed,
-// and the set has to go the other way. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
-// which `item` was found; may_store_in_place(); at most rewritten_value_bytes_max bytes of value; no earlier query of
-// the strip has a hit on `item` that is still to be copied.
-TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
-                                  ItemVersion& stored) noexcept {
+// What came of an attempt to rewrite an item.
+enum class Rewritten : std::uint8_t {
+  done,
+  refused,  // nothing has changed: the set has to go the other way
+  changed,  // so has the item's state word: it is to be judged again
+};
+
+// Rewrites `item`, which was judged (is_rewritable) by its words `seen`, and tells its new version. changed: `seen` has
+// its present state word. REQUIRES: as try_store_in_place().
+TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen, const PlainSet& set,
+                                 const StripTime& time, ItemVersion& stored) noexcept {
   TD_DEBUG_ASSERT(set.value.size() <= rewritten_value_bytes_max);
   // A reader that has judged the item copies whatever version it meets: none may have expired from the first.
-  if (TD_UNLIKELY(is_expired(word::ExpiryS::put(0, set.expiry_s), time.now_s))) return false;
-  ItemVersion seen = ItemVersion::of(item);
-  for (;;) {
-    if (TD_UNLIKELY(is_rewriting(seen.state))) seen.state = wait_while_rewriting(item);
-    if (!is_rewritable(item, seen, set, time)) return false;
-    std::uint64_t now = seen.state;
-    if (TD_LIKELY(item->state_word.compare_exchange_strong(now, rewriting_state(now), std::memory_order_acquire,
-                                                           std::memory_order_acquire)))
-      break;
+  if (TD_UNLIKELY(is_expired(word::ExpiryS::put(0, set.expiry_s), time.now_s))) return Rewritten::refused;
+  std::uint64_t now = seen.state;
+  if (TD_UNLIKELY(!item->state_word.compare_exchange_strong(now, rewriting_state(now), std::memory_order_acquire,
+                                                            std::memory_order_acquire))) {
     seen.state = now;
+    return Rewritten::changed;
   }
   fence_release();  // who sees what follows sees the lock
   // Again: the state word may have been a later version's, and the new id must be larger than that one's.
@@ -84,7 +85,7 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
   // The old item was judged by the strip's mark, as in a set beside.
   if (TD_UNLIKELY(cas == 0 || context.shared.flush_cas.load(std::memory_order_acquire) != time.flush_cas)) {
     unlock_item(item, seen.state);
-    return false;
+    return Rewritten::refused;
   }
   stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
   stored.state = static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
@@ -99,7 +100,22 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
   racing_copy(item->value(), set.value.data(), set.value.size());
   unlock_item(item, stored.state);
   if (TD_UNLIKELY(context.redo != nullptr)) context.redo->clear();
-  return true;
+  return Rewritten::done;
+}
+
+// Rewrites `item`, the candidate of the set's key, if it can be, and tells its new version. False: nothing has changed,
+// and the set has to go the other way. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
+// which `item` was found; may_store_in_place(); at most rewritten_value_bytes_max bytes of value; no earlier query of
+// the strip has a hit on `item` that is still to be copied.
+TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
+                                  ItemVersion& stored) noexcept {
+  ItemVersion seen = ItemVersion::of(item);
+  for (;;) {
+    if (TD_UNLIKELY(is_rewriting(seen.state))) seen.state = wait_while_rewriting(item);
+    if (!is_rewritable(item, seen, set, time)) return false;
+    const Rewritten r = rewrite_item(context, item, seen, set, time, stored);
+    if (TD_LIKELY(r != Rewritten::changed)) return r == Rewritten::done;
+  }
 }
 
 }  // namespace tandem::task

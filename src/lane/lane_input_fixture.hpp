@@ -1,0 +1,186 @@
+// Input for tests of the lane: commands that it takes, and others, drawn from a seed.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "codec/packet_builder.hpp"
+#include "lane/lane_harness.hpp"
+
+namespace tandem::lane_test {
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(engine_); }
+  bool one_in(std::size_t n) { return below(n) == 0; }
+  template <std::size_t N>
+  const char* of(const char* const (&all)[N]) {
+    return all[below(N)];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// What input is made of.
+struct Mix {
+  std::size_t one_odd_in = 15;  // commands that are not for the lane
+  std::size_t sets_percent = 2;
+  std::size_t keys = 40;  // of all lengths
+};
+
+inline std::string key_of(Random& random, const Mix& mix = {}) {
+  const std::size_t n = random.below(mix.keys);
+  std::string key = "k" + std::to_string(n);
+  if (n % 3 == 1) key.resize(1 + n % 16, 'x');
+  if (n % 3 == 2) key.resize(17 + 7 * n % 234, static_cast<char>('a' + n % 26));
+  if (random.one_in(60)) key.resize(245 + random.below(10), 'l');
+  return key;
+}
+
+inline std::string number(Random& random) { return std::to_string(random.one_in(2) ? 0 : random.below(70000)); }
+
+// Mostly of the lengths that others have, too, so that a set can be done in place; and each a different one.
+inline std::string value_of(Random& random) {
+  const std::size_t sizes[] = {0, 1, 8, 8, 8, 8, 16, 64, 200, 1000, 1024, 1025, 5000, 17000};
+  std::string value(random.one_in(3) ? random.below(100) : sizes[random.below(random.one_in(9) ? 14 : 9)], 'v');
+  for (char& c : value) c = static_cast<char>('a' + random.below(26));
+  return value;
+}
+
+inline std::string set_of(Random& random, const Mix& mix = {}) {
+  constexpr const char* exptimes[] = {"0", "0", "0", "0", "0", "5", "100", "-1", "2592001", "0000"};
+  constexpr const char* meta_flags[] = {"", "", "", "", " T0", " T4", " T-1", " F0", " F7", " q", " S8", " MS", " T"};
+  const std::string value = value_of(random);
+  if (random.one_in(4)) {
+    return "ms " + key_of(random, mix) + " " + std::to_string(value.size()) + random.of(meta_flags) + "\r\n" + value +
+           "\r\n";
+  }
+  return "set " + key_of(random, mix) + " " + (random.one_in(3) ? number(random) : "0") + " " + random.of(exptimes) +
+         " " + std::to_string(value.size()) + (random.one_in(5) ? " noreply" : "") + "\r\n" + value + "\r\n";
+}
+
+// A set that something is wrong with, or odd.
+inline std::string odd_set_of(Random& random, const Mix& mix = {}) {
+  const std::string key = key_of(random, mix), value = value_of(random), length = std::to_string(value.size());
+  switch (random.below(9)) {
+    case 0:
+      return "set " + key + " 0 0 " + length + "\r\n" + value + "x\r\n";
+    case 1:
+      return "set " + key + " 0 0 " + std::to_string(value.size() + 1) + "\r\n" + value + "\r\n";
+    case 2:
+      return "set " + key + "  0 0 " + length + "\r\n" + value + "\r\n";
+    case 3:
+      return "set " + key + " 0 0 " + length + " \r\n" + value + "\r\n";
+    case 4:
+      return "set " + key + " 4294967296 0 +" + length + "\r\n" + value + "\r\n";
+    case 5:
+      return "set " + key + " 0 0 " + length + "\n" + value + "\r\n";
+    case 6:
+      return "set " + key + " 0 0 " + length + " norepl\r\n" + value + "\r\n";
+    case 7:
+      return "ms " + key + " " + length + " T1x\r\n" + value + "\r\n";
+    default:
+      return "set " + key + " 0 0 -1\r\n" + (random.one_in(2) ? "cas " : "add ") + key + " 0 0 1 1\r\nx\r\n";
+  }
+}
+
+inline std::string get_of(Random& random, const Mix& mix = {}) {
+  switch (random.below(8)) {
+    case 0:
+    case 1:
+    case 2:
+      return "get " + key_of(random, mix) + "\r\n";
+    case 3: {
+      std::string line = random.one_in(2) ? "get" : "gets";
+      for (std::size_t keys = 1 + random.below(random.one_in(5) ? 60 : 5); keys != 0; --keys)
+        line += " " + key_of(random, mix);
+      return line + "\r\n";
+    }
+    case 4:
+      return "gets " + key_of(random, mix) + "\r\n";
+    case 5:
+      return "mg " + key_of(random, mix) + " v K\r\n";
+    default:
+      return "mg " + key_of(random, mix) + " v\r\n";
+  }
+}
+
+inline std::string other_of(Random& random, const Mix& mix = {}) {
+  constexpr const char* flags[] = {" ", " v K q", " K v", " s v t", " v N30", " k", " q v", " v h l t f c", "", " b v"};
+  switch (random.below(10)) {
+    case 9:
+      return odd_set_of(random, mix);
+    case 0:
+      return "mg " + key_of(random, mix) + random.of(flags) + "\r\n";
+    case 1:
+      return "md " + key_of(random, mix) + (random.one_in(2) ? " I T9\r\n" : "\r\n");
+    case 2:
+      return "touch " + key_of(random, mix) + " 3\r\n";
+    case 3:
+      return random.one_in(10) ? "flush_all\r\n" : "mn\r\n";
+    case 4:
+      return "delete " + key_of(random, mix) + "\r\n";
+    case 5:
+      return "ms " + std::string(random.one_in(2) ? "azE=" : "Zm9v") + " 2 b\r\nhi\r\n";
+    case 6:
+      return random.one_in(2) ? "get  " + key_of(random, mix) + "\r\n" : "get " + key_of(random, mix) + " \r\n";
+    case 7:
+      return "get " + key_of(random, mix) + (random.one_in(2) ? "\n" : "\r\r\n");
+    default:
+      return random.one_in(2) ? "incr " + key_of(random, mix) + " 1\r\n" : "nonsense\r\n";
+  }
+}
+
+inline std::string packet_of(Random& random, const Mix& mix = {}) {
+  namespace binary = codec::binary;
+  constexpr std::uint8_t gets[] = {binary::opcode::get, binary::opcode::getq, binary::opcode::getk,
+                                   binary::opcode::getkq};
+  const std::string key = key_of(random, mix).substr(0, 250);
+  if (random.below(100) < std::max<std::size_t>(mix.sets_percent, 8)) {
+    const std::string value = value_of(random), extras = binary::store_extras(random.one_in(3) ? 7 : 0);
+    constexpr std::uint8_t sets[] = {binary::opcode::set,  binary::opcode::setq, binary::opcode::set,
+                                     binary::opcode::setq, binary::opcode::add,  binary::opcode::replaceq};
+    return binary::packet(sets[random.below(6)], {.key = key,
+                                                  .extras = extras,
+                                                  .value = value,
+                                                  .cas = random.one_in(9) ? random.below(9) : 0,
+                                                  .opaque = static_cast<std::uint32_t>(random.below(99))});
+  }
+  if (random.one_in(12)) return binary::packet(binary::opcode::noop);
+  return binary::packet(gets[random.below(4)], {.key = key, .opaque = static_cast<std::uint32_t>(random.below(99))});
+}
+
+inline std::string some_input(Random& random, bool binary, const Mix& mix) {
+  std::string all;
+  for (std::size_t n = random.below(120); n != 0; --n) {
+    if (binary) {
+      all += packet_of(random, mix);
+    } else if (random.one_in(mix.one_odd_in)) {
+      all += other_of(random, mix);
+    } else {
+      all += random.below(100) < mix.sets_percent ? set_of(random, mix) : get_of(random, mix);
+    }
+  }
+  return all;
+}
+
+inline void expect_same_counters(LaneHarness& harness) {
+  const StoreCounters& a = harness.counters_with();
+  const StoreCounters& b = harness.counters_without();
+  EXPECT_EQ(a.cmd_get.get(), b.cmd_get.get());
+  EXPECT_EQ(a.get_hits.get(), b.get_hits.get());
+  EXPECT_EQ(a.get_misses.get(), b.get_misses.get());
+  EXPECT_EQ(a.get_expired.get(), b.get_expired.get());
+  EXPECT_EQ(a.get_flushed.get(), b.get_flushed.get());
+  EXPECT_EQ(a.cmd_set.get(), b.cmd_set.get());
+  EXPECT_EQ(a.cmd_touch.get(), b.cmd_touch.get());
+  EXPECT_EQ(a.total_items.get(), b.total_items.get());
+  EXPECT_EQ(a.store_too_large.get(), b.store_too_large.get());
+  EXPECT_EQ(a.store_no_memory.get(), b.store_no_memory.get());
+}
+
+}  // namespace tandem::lane_test

@@ -1,0 +1,296 @@
+// PP of the lane: lines and packets into strips. A part of lane-inl.hpp, inside its namespace.
+
+// Ends of words, found 64 bytes at a time.
+struct Words {
+  const char* block;
+  std::uint64_t blanks;
+  const char* const begin;
+  const char* const end;
+
+  TD_INLINE Words(const char* p, const char* b, const char* e) noexcept
+      : block(p), blanks(K::blanks(p)), begin(b), end(e) {}
+  // The first space or control character from `p` on, which may lie behind `end`. REQUIRES: p is behind the last one.
+  TD_INLINE const char* end_of(const char* p) noexcept {
+    const auto offset = static_cast<std::size_t>(p - block);
+    if (TD_LIKELY(offset < 64)) {
+      const std::uint64_t found = blanks >> offset;
+      if (TD_LIKELY(found != 0)) return p + std::countr_zero(found);
+    }
+    if (TD_UNLIKELY(p >= end)) return end;
+    block = p;
+    blanks = K::blanks(p);
+    if (TD_LIKELY(blanks != 0)) return p + std::countr_zero(blanks);
+    return codec::find_delimiter(p, end, begin);
+  }
+};
+
+// What fills a strip.
+struct Filling {
+  Strip& strip;
+  std::uint32_t segment = 0;  // as info has it
+  std::uint32_t count = 0;
+  std::uint32_t sets = 0;
+  std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
+  std::uint32_t longest = 0;            // its top bit: a key is long
+
+  TD_INLINE bool full() const noexcept { return count == strip_queries; }
+  TD_INLINE void put(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    differ |= place(line, key, key_bytes, kind) ^ first;
+  }
+  // A set is as good as any other in a uniform strip.
+  TD_INLINE void put_set(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind,
+                         const SetPart& set) noexcept {
+    constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
+    strip.set[count] = set;
+    sets |= 1u << count;
+    differ |= (place(line, key, key_bytes, kind) ^ first) & segment_mask;
+  }
+
+ private:
+  TD_INLINE std::uint32_t place(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    const std::uint32_t n = count++;
+    const auto bytes = static_cast<std::uint32_t>(key_bytes);
+    const std::uint32_t word = segment | std::uint32_t{kind} << info::kind_shift | bytes;
+    strip.key[n] = key;
+    strip.line[n] = line;
+    strip.info[n] = word;
+    longest |= static_cast<std::uint32_t>(short_key_bytes_max) - bytes;
+    K::load_key(strip.key16[n], key, key_bytes);
+    return word;
+  }
+};
+
+// Keys of a line with several, which are known to be plain.
+TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
+  const char* p = s.at;
+  std::uint8_t kind = s.line_kind;
+  while (!filling.full()) {
+    const char* const key_end = words.end_of(p);
+    const bool last = *key_end != ' ';
+    filling.put(s.line, p, static_cast<std::size_t>(key_end - p),
+                static_cast<std::uint8_t>(kind | (last ? kind::last_of_line : 0)));
+    kind = static_cast<std::uint8_t>((kind & ~kind::begins_many) | kind::continues);
+    p = key_end + (last ? 2 : 1);
+    if (!last) continue;
+    s.line = nullptr;
+    break;
+  }
+  s.at = p;
+  s.line_kind = kind;
+}
+
+// Each of the following takes the command that begins at `p`, and returns where the next one begins; nullptr: it is not
+// plain, or not whole, or another one.
+
+// "mg key v" and "mg key v K".
+TD_INLINE const char* take_meta_read(Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const char* const key = p + 3;
+  const char* const key_end = words.end_of(key);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 4)) return nullptr;
+  if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
+    filling.put(p, key, key_bytes, kind::meta_read | kind::last_of_line);
+    return key_end + 4;
+  }
+  if (words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
+      load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n"))
+    return nullptr;
+  filling.put(p, key, key_bytes, kind::meta_read_key | kind::last_of_line);
+  return key_end + 6;
+}
+
+// A number of up to nine digits that begins at `p`, which is moved behind it. False: it is none, or longer. REQUIRES:
+// 10 readable bytes.
+TD_INLINE bool read_length(const char*& p, std::uint32_t& to) noexcept {
+  const char* const first = p;
+  const auto digit = [&p] { return static_cast<std::uint32_t>(static_cast<unsigned char>(*p)) - '0'; };
+  std::uint32_t d = digit();
+  if (TD_UNLIKELY(d > 9)) return false;
+  to = d;
+  for (++p; TD_UNLIKELY((d = digit()) <= 9); ++p) {
+    if (p - first == 9) return false;
+    to = to * 10 + d;
+  }
+  return true;
+}
+
+// Whether the value behind the line end at `line_end` is whole, with its own line end, and not larger than an item may
+// be; set.value is it. nullptr: the line is not plain.
+TD_INLINE bool has_value(const State& s, SetPart& set, const char* line_end, const char* end,
+                         std::size_t key_bytes) noexcept {
+  using codec::load;
+  if (TD_UNLIKELY(line_end == nullptr)) return false;
+  set.value = line_end + 2;
+  if (TD_UNLIKELY(end - set.value < std::ptrdiff_t{2} + set.value_bytes)) return false;
+  return TD_LIKELY(load<std::uint16_t>(set.value + set.value_bytes) == load<std::uint16_t>("\r\n")) &&
+         TD_LIKELY(Item::total_bytes(set.client_flags, key_bytes, set.value_bytes) <= s.options.item_bytes_max);
+}
+
+// "set key flags exptime bytes[ noreply]\r\nvalue\r\n".
+TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const char* const key = p + 4;
+  const char* const key_end = words.end_of(key);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 10)) return nullptr;
+  std::uint8_t kind = kind::set | kind::last_of_line;
+  SetPart set{nullptr, 0, 0, Clock::never};
+  const char* at = key_end + 5;
+  const bool usual = load<std::uint32_t>(key_end) == load<std::uint32_t>(" 0 0") && key_end[4] == ' ';
+  if (TD_UNLIKELY(!usual || !read_length(at, set.value_bytes) ||
+                  load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
+    at = read_set_words(s, key_end, words.end, set, kind);
+  if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
+  filling.put_set(p, key, key_bytes, kind, set);
+  return set.value + set.value_bytes + 2;
+}
+
+// "ms key bytes[ Texptime]\r\nvalue\r\n".
+TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const char* const key = p + 3;
+  const char* const key_end = words.end_of(key);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 6 || *key_end != ' ')) return nullptr;
+  SetPart set{nullptr, 0, 0, Clock::never};
+  const char* at = key_end + 1;
+  if (TD_UNLIKELY(!read_length(at, set.value_bytes) || load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
+    at = read_meta_store_words(s, key_end, words.end, set);
+  if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
+  filling.put_set(p, key, key_bytes, kind::meta_store | kind::last_of_line, set);
+  return set.value + set.value_bytes + 2;
+}
+
+// "get key key ...", "gets key ...": as many keys as the strip has room for.
+TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& words, const char* p,
+                                         bool is_gets) noexcept {
+  const char* const key = p + (is_gets ? 5 : 4);
+  if (!are_plain_keys(key, words.end, words.begin)) return nullptr;
+  s.line = p;
+  s.line_kind = is_gets ? kind::gets : kind::get;
+  if (*codec::find_delimiter(key, words.end, words.begin) == ' ') s.line_kind |= kind::begins_many;
+  s.at = key;
+  parse_keys(s, filling, words);
+  return s.at;
+}
+
+// Lines from State::at on, until the strip is full; if it is not, State::at is where the lane's part of the segment
+// ends.
+TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
+  using codec::load;
+  const char* const end = segment.end;
+  Words words(s.at, segment.begin, end);
+  if (TD_UNLIKELY(s.line != nullptr)) parse_keys(s, filling, words);
+  const char* p = s.at;
+  while (!filling.full()) {
+    const auto word = load<std::uint32_t>(p);
+    const char* next = nullptr;
+    if (TD_LIKELY(word == load<std::uint32_t>("get "))) {
+      const char* const key = p + 4;
+      const char* const key_end = words.end_of(key);
+      const auto key_bytes = static_cast<std::size_t>(key_end - key);
+      if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end - key_end < 2)) break;
+      if (TD_LIKELY(load<std::uint16_t>(key_end) == load<std::uint16_t>("\r\n"))) {
+        filling.put(p, key, key_bytes, kind::get | kind::last_of_line);
+        p = key_end + 2;
+        continue;
+      }
+      next = take_keys(s, filling, words, p, false);
+    } else if (word == load<std::uint32_t>("set ")) {
+      next = take_set(s, filling, words, p);
+    } else if (const std::uint32_t name = word & load<std::uint32_t>("\xff\xff\xff\0");
+               name == load<std::uint32_t>("mg \0")) {
+      next = take_meta_read(filling, words, p);
+    } else if (name == load<std::uint32_t>("ms \0")) {
+      next = take_meta_store(s, filling, words, p);
+    } else if (word == load<std::uint32_t>("gets") && p[4] == ' ') {
+      next = take_keys(s, filling, words, p, true);
+    }
+    if (TD_UNLIKELY(next == nullptr)) break;
+    p = next;
+  }
+  s.at = p;
+}
+
+// Whether a packet is a plain SET, whole: its value's part is `set` then.
+TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* end, const codec::binary::Request& r,
+                                   SetPart& set) noexcept {
+  namespace binary = codec::binary;
+  constexpr std::size_t before_key = binary::header_bytes + binary::store_extras_bytes;
+  const binary::Rule& rule = binary::rule_of(r.opcode);
+  if (rule.form != binary::Form::store || rule.mode != StoreMode::set) return false;
+  if (r.extras_bytes != binary::store_extras_bytes || std::size_t{r.key_bytes} - 1 >= key_bytes_max) return false;
+  if (r.before_value_bytes() > r.body_bytes) return false;
+  if (static_cast<std::uint64_t>(end - p) < binary::header_bytes + std::uint64_t{r.body_bytes}) return false;
+  if (s.options.cas && codec::load<std::uint64_t>(p + binary::at::cas) != 0) return false;
+  const auto exptime = binary::read<std::uint32_t>(p + binary::header_bytes + binary::flags_bytes);
+  set = {p + before_key + r.key_bytes, r.value_bytes(), binary::read<std::uint32_t>(p + binary::header_bytes),
+         TD_LIKELY(exptime == 0) ? Clock::never : s.context.shared.clock.expiry_s(exptime)};
+  return Item::total_bytes(set.client_flags, r.key_bytes, set.value_bytes) <= s.options.item_bytes_max;
+}
+
+// As parse_lines(), of packets.
+TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
+  namespace binary = codec::binary;
+  const char* p = s.at;
+  const char* const end = segment.end;
+  while (!filling.full() && end - p >= static_cast<std::ptrdiff_t>(binary::header_bytes)) {
+    if (TD_UNLIKELY(binary::read<std::uint8_t>(p) != binary::request_magic)) break;
+    const binary::Request r = binary::Request::read(p);
+    const std::size_t key_bytes = r.key_bytes;
+    const binary::Rule& rule = binary::rule_of(r.opcode);
+    if (TD_LIKELY(rule.form == binary::Form::get && rule.options == 0)) {
+      if (TD_UNLIKELY(r.extras_bytes != 0 || r.body_bytes != key_bytes || key_bytes - 1 >= key_bytes_max)) break;
+      const char* const key = p + binary::header_bytes;
+      if (TD_UNLIKELY(end - key < static_cast<std::ptrdiff_t>(key_bytes))) break;
+      filling.put(p, key, key_bytes, kind::binary_read | kind::last_of_line);
+      p = key + key_bytes;
+      continue;
+    }
+    SetPart set;
+    if (!is_plain_set_packet(s, p, end, r, set)) break;
+    const char* const key = p + binary::header_bytes + binary::store_extras_bytes;
+    filling.put_set(p, key, key_bytes, kind::binary_store | kind::last_of_line, set);
+    p = set.value + set.value_bytes;
+  }
+  s.at = p;
+}
+
+TD_INLINE void parse(State& s, Strip& strip) noexcept {
+  Filling filling{strip};
+  while (s.parsing < s.segments.size()) {
+    LaneSegment& segment = s.segments[s.parsing];
+    if (TD_LIKELY(!segment.stopped)) {
+      filling.segment = s.parsing << info::segment_shift;
+      if (filling.count == 0) {
+        filling.first =
+            filling.segment |
+            static_cast<std::uint32_t>(segment.binary ? kind::binary_read | kind::last_of_line : s.usual_kind)
+                << info::kind_shift;
+      }
+      segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
+      if (filling.full()) break;
+      segment.rest = s.at;
+    }
+    ++s.parsing;
+    s.line = nullptr;
+    if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
+  }
+  strip.count = filling.count;
+  strip.has_long_key = filling.longest >> 31 != 0;
+  if (TD_UNLIKELY(filling.count == 0)) return;
+  strip.sets = filling.sets;
+  strip.gets = info::kind(filling.first);
+  const std::uint32_t differ = filling.differ >> info::kind_shift;
+  strip.is_uniform =
+      differ == 0 && filling.full() && !strip.has_long_key && (strip.gets & (kind::continues | kind::begins_many)) == 0;
+  // What is to come is taken to be as the last get, but for the keys' lengths.
+  if (TD_UNLIKELY(differ != 0)) {
+    const std::uint32_t gets = ~filling.sets & ((2u << (filling.count - 1)) - 1);
+    if (gets != 0) s.usual_kind = strip.kind(31 - static_cast<std::uint32_t>(std::countl_zero(gets)));
+  }
+  if (TD_UNLIKELY(s.keys != nullptr)) {
+    for (std::uint32_t i = 0; i < filling.count; ++i) s.keys->push_back(strip.key_of(i));
+  }
+}
