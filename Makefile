@@ -8,8 +8,10 @@ FUZZ_SECONDS ?= 1800
 FAULTS ?= 20
 PREFIX ?= /usr/local
 export CCACHE_BASEDIR := $(CURDIR)
+# Folders are mapped out of what is compiled: copies of the sources share results.
+export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-canaries soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz tidy lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -23,7 +25,7 @@ build: ## install what building needs; leaves the program at build/bin/tandem, f
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
 
-test: ## every check; first run some 25 minutes on two cores
+test: ## every check; on two cores 20 minutes in a fresh clone, 8 after a change (TANDEM_ALL=1: what has passed with the same inputs, too)
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py
 
@@ -31,11 +33,19 @@ test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
 
+test-device: build ## all of conformance with every batch through a simulated device; a third of it, another each day, is in `make test`
+	@scripts/setup test
+	@TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges' build/venv/bin/python -m pytest -q tests/conformance
+
 test-canaries: ## the linearizability tests must find each of their planted bugs; a part of `make test`
 	@scripts/setup test
 	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
 	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
+
+test-mutants: ## each small fault of tests/mutants put in, which its test must find (ONLY="NAME ..." for some); a sample is in `make test`
+	@scripts/setup test
+	@build/venv/bin/python tests/mutants/run.py $(if $(ONLY),--only $(ONLY))
 
 soak: ## verified load at the memory limit, SOAK_SECONDS (default 3600) for each of SOAK_PLANS (cpu mirrored values mega-kv; GPU=0: on the first GPU)
 	@scripts/setup test
@@ -88,6 +98,10 @@ test-bundle: bundle ## the bundle, run without the libraries of this machine
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+tidy: ## clang-tidy over the product's sources that have changed since they were found clean; `make test` does so, but for a fresh clone
+	@scripts/setup test
+	@build/venv/bin/python scripts/gates.py --only tidy --product
 
 lint: ## format check, clang-tidy (tests and benchmarks too), script linters, a build of one source at a time
 	@scripts/setup test

@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
 """Runs the checks of `make test` one after another, clang-tidy and a soak beside them: a line with its time for each,
-its full output in build/log, the end of that output where it failed, and the number of tests at the end."""
+its full output in build/log, the end of that output where it failed, and the number of tests at the end.
+
+What has passed with the same inputs is not run again: a step or a part of the Python tests by the text of the files
+that it is about (build/passed), a unit test by its program (unit_tests.py), a source that clang-tidy found clean by its
+text. TANDEM_ALL=1 runs everything, as a fresh clone does."""
 
 import argparse
+import datetime
+import hashlib
 import os
 import platform
 import re
@@ -10,15 +16,33 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = ROOT / "build/log"
+PASSED = ROOT / "build/passed"
+# What programs are made of.
+CODE = (
+    "CMakeLists.txt",
+    "cmake",
+    "src",
+    "include",
+    "bench",
+    "examples",
+    "tests/*.cpp",
+    "tests/*.hpp",
+    "tests/schedules",
+)
+# Servers and clients of the Python tests.
+HARNESS = ("tests/harness", "tests/conftest.py", "tests/pytest.ini", "scripts/requirements.txt")
 JOBS = os.cpu_count() or 2
 FUZZ_SECONDS = 8
+MUTANTS = 2
+DEVICE_SHARES = 3
+DEVICE_OPTIONS = "-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges"
 # For what has time: it gets only what others leave of the processors.
 IDLE = "renice -n 19 -p $$ >/dev/null || true; chrt --idle --pid 0 $$ || true\n"
 
@@ -30,8 +54,34 @@ class Step:
     fast: bool = False
     beside: bool = False  # goes on beside those that follow: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
+    inputs: tuple[str, ...] = ()  # files (git's pathspecs) that decide whether it passes; none: it always runs
+    marks: dict[str, str] = field(default_factory=dict)  # of parts, for when it has passed
+    same: str = ""  # parts that are not run, as they have passed with the same inputs
     results: str = ""  # what JUnit files it leaves; without any, it counts as one test ...
     count: Callable[[str], tuple[int, int]] | None = None  # ... unless this finds in its output what passed and failed
+
+
+def key_of(script: str, inputs: Iterable[str]) -> str:
+    """Of what a step runs and the files that it is about."""
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *inputs], cwd=ROOT
+    )
+    digest = hashlib.sha256(script.encode())
+    for name in sorted(filter(None, set(listed.split(b"\0")))):
+        path = ROOT / os.fsdecode(name)
+        if path.is_file():
+            digest.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def has_passed(name: str, key: str) -> bool:
+    mark = PASSED / name
+    return not os.environ.get("TANDEM_ALL") and mark.is_file() and mark.read_text() == key
+
+
+def mark_passed(name: str, key: str) -> None:
+    PASSED.mkdir(parents=True, exist_ok=True)
+    (PASSED / name).write_text(key)
 
 
 def count_xml(pattern: str) -> tuple[int, int, dict[str, list[str]]]:
@@ -50,7 +100,7 @@ def count_xml(pattern: str) -> tuple[int, int, dict[str, list[str]]]:
     return tests - failed, failed, left_out
 
 
-def count_fuzz(output: str) -> tuple[int, int]:
+def count_lines(output: str) -> tuple[int, int]:
     return len(re.findall(r"^passed ", output, re.MULTILINE)), len(re.findall(r"^failed ", output, re.MULTILINE))
 
 
@@ -64,30 +114,71 @@ def sanitizer(kind: str, options: str, after: str) -> str:
     fixed = f"setarch {platform.machine()} -R"
     return f"""
         scripts/sanitizer_build {kind} tandem_tests {"tandem" if kind == "address" else "schedules canary_schedules"}
-        rm -f build/{kind}/test/*.xml
         fixed=; ! {fixed} true 2>/dev/null || fixed='{fixed}'
         export {options} ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-$(scripts/find_clang))
         export TSAN_OPTIONS="${{TSAN_OPTIONS:-}} external_symbolizer_path=$ASAN_SYMBOLIZER_PATH"
-        $fixed ctest --test-dir build/{kind} -j {JOBS + 1} --output-on-failure --no-tests=error
+        $fixed build/venv/bin/python scripts/unit_tests.py build/{kind} {JOBS + 1}
         {after}"""
 
 
-def python_parts() -> dict[str, str]:
-    """What pytest is called with, three at a time as servers and clients mostly wait; the longest begin first. `device`
-    is conformance again with every batch through a (simulated) device that has copies of the items, under seccomp."""
+@dataclass
+class Part:
+    """What pytest is called with; `inputs` as a step's."""
+
+    name: str
+    what: str
+    inputs: tuple[str, ...] = ()
+
+
+def python_parts() -> list[Part]:
+    """Three at a time as servers and clients mostly wait; the longest begin first. `device` is conformance again with
+    every batch through a (simulated) device that has copies of the items, under seccomp: a third of it, another each
+    day (all of it: `make test-device`)."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
-    return {
-        "histories": "tests/linearizability",
-        "bench": " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]),
-        "apart": "tests/model tests/package",
-        "report": " ".join(report),
-        "integration": "tests/integration",
-        "device": "tests/conformance",
-        "others": " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)]),
-        "conformance": "tests/conformance",
-    }
+    bench = ("bench", "tests/bench", "src/cli/bench*", "src/cli/arguments*", "docs/bench-*", *HARNESS)
+    package = ("CMakeLists.txt", "cmake", "include", "deploy", "Dockerfile", "LICENSE", "scripts", "docs", "src/cli")
+    return [
+        Part("histories", "tests/linearizability"),
+        Part("bench", " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]), bench),
+        Part("package", "tests/package", (*package, "tests/package", *HARNESS)),
+        Part("report", " ".join(report), bench),
+        Part("integration", "tests/integration"),
+        Part("model", "tests/model", ("tests/model", "src", "include", *HARNESS)),
+        Part("device", "tests/conformance"),
+        Part("others", " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)])),
+        Part("conformance", "tests/conformance"),
+    ]
+
+
+def python_step(python: str) -> Step:
+    """The Python tests, but for parts that have passed with the same inputs."""
+    parts = python_parts()
+    keys = {part.name: key_of(part.what, part.inputs) for part in parts if part.inputs}
+    todo = [part for part in parts if part.name not in keys or not has_passed(f"python-{part.name}", keys[part.name])]
+    same = [part.name for part in parts if part not in todo]
+    names = " ".join(part.name for part in todo)
+    calls = " ".join(f"'{part.name} {part.what}'" for part in todo)
+    share = datetime.datetime.now(datetime.UTC).toordinal() % DEVICE_SHARES
+    kept = " ".join(f"! -name pytest-{name}.xml" for name in same)
+    script = f"""find build/log -name 'pytest-*.xml' {kept} -delete
+        part() {{
+            name=$1
+            shift
+            [[ $name != device ]] || export TANDEM_SHARE={share}/{DEVICE_SHARES}
+            [[ $name != device ]] || export TANDEM_OPTIONS='{DEVICE_OPTIONS}'
+            {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
+        }}
+        export -f part
+        ok=0
+        printf '%s\\n' {calls} | xargs -P 3 -I{{}} bash -c 'part {{}}' || ok=$?
+        for name in {names}; do cat build/log/python-$name.log; done
+        exit $ok"""
+    marks = {f"python-{part.name}": keys[part.name] for part in todo if part.name in keys}
+    return Step(
+        "python", script, fast=True, needs="build", results="build/log/pytest-*.xml", marks=marks, same=", ".join(same)
+    )
 
 
 def all_steps(lint: str) -> list[Step]:
@@ -123,32 +214,23 @@ def all_steps(lint: str) -> list[Step]:
         ),
     ]
     if exists("src/*/*_test.cpp", "bench/*/*_test.cpp", "tests/**/*_test.cpp"):
-        ctest = f"rm -f build/test/*.xml; ctest --test-dir build -j {2 * JOBS} --output-on-failure --no-tests=error"
-        steps.append(Step("unit", ctest, fast=True, needs="build", results="build/test/*.xml"))
+        unit = f"{python} scripts/unit_tests.py build {2 * JOBS}"
+        steps.append(Step("unit", unit, fast=True, needs="build", results="build/test/*.xml"))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
         # Its short forms ask for all they can; this one for long, and little (tests/soak).
         soak = f"""export TANDEM_SOAK_SECONDS=300 TANDEM_SOAK_GENTLE=1 TANDEM_SOAK_PLANS=cpu
             {python} -m pytest -q -s --junitxml=build/log/soak.xml tests/soak/test_soak.py"""
         steps.append(Step("soak", soak, beside=True, needs="build", results="build/log/soak.xml"))
-        parts = " ".join(f"'{name} {what}'" for name, what in python_parts().items())
-        together = f"""rm -f build/log/pytest-*.xml build/log/python-*.log
-            part() {{
-                name=$1
-                shift
-                [[ $name != device ]] || export TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges'
-                {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
-            }}
-            export -f part
-            ok=0
-            printf '%s\\n' {parts} | xargs -P 3 -I{{}} bash -c 'part {{}}' || ok=$?
-            cat build/log/python-*.log
-            exit $ok"""
-        steps.append(Step("python", together, fast=True, needs="build", results="build/log/pytest-*.xml"))
+        steps.append(python_step(python))
+        histories = (*CODE, "tests/linearizability", *HARNESS)
         # Bugs planted in the recorder of tests/linearizability, each of which it must find.
         canaries = f"""cmake --build build -j {JOBS} --target tandem_canaries
             export TANDEM_CANARIES=1
             {python} -m pytest -q -s --junitxml=build/log/canaries.xml tests/linearizability/canaries"""
-        steps.append(Step("canaries", canaries, needs="build", results="build/log/canaries.xml"))
+        steps.append(Step("canaries", canaries, needs="build", inputs=histories, results="build/log/canaries.xml"))
+        # Some of `make test-mutants`, others each day.
+        mutants = f"{python} tests/mutants/run.py --sample {MUTANTS}"
+        steps.append(Step("mutants", mutants, needs="build", count=count_lines))
     if exists("src/**/*.cu"):
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""cmake -S . -B build/cuda-objects -G Ninja -DTANDEM_CUDA=ON -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
@@ -156,7 +238,7 @@ def all_steps(lint: str) -> list[Step]:
             for layer in device index placement; do
                 build/cuda-objects/test/${{layer}}_test --gtest_brief=1 || exit 1
             done"""
-        steps.append(Step("cuda", cuda))
+        steps.append(Step("cuda", cuda, inputs=(*CODE, "scripts/requirements-cuda.txt")))
     if exists("src/*/*_test.cpp", "bench/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
         debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} -m pytest -q tests/debug \\
@@ -173,15 +255,29 @@ def all_steps(lint: str) -> list[Step]:
                 schedules,
             ),
         ):
-            steps.append(Step(kind, sanitizer(kind, options, after), results=f"build/{kind}/test/*.xml"))
+            script = sanitizer(kind, options, after)
+            inputs = (*CODE, "tests/debug", "tests/linearizability", "docs/options.md", "deploy/tandem.toml", *HARNESS)
+            steps.append(Step(kind, script, inputs=inputs, results=f"build/{kind}/test/*.xml"))
     if exists("src/*/*_fuzz.cpp", "bench/*/*_fuzz.cpp"):
-        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", count=count_fuzz))
+        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", inputs=(*CODE, "scripts/fuzz"), count=count_lines))
     return steps
 
 
+def count(step: Step, text: str) -> tuple[int, int, dict[str, list[str]]]:
+    """As count_xml(), of a step's results or output."""
+    if step.count:
+        return (*step.count(text), {})
+    return count_xml(step.results) if step.results else (1, 0, {})
+
+
 def run(step: Step) -> tuple[int, int]:
-    """Runs a step and prints its line. Returns how many tests passed and failed."""
+    """Runs a step, unless it has passed with the same inputs, and prints its line. Returns how many tests passed and
+    failed."""
     log = LOG / f"{step.name}.log"
+    key = key_of(step.script, step.inputs) if step.inputs else ""
+    if key and has_passed(step.name, key) and log.is_file():
+        print(f"same {step.name:8} has passed with the same inputs", flush=True)
+        return count(step, log.read_text(errors="replace"))[:2]
     began = time.monotonic()
     with log.open("w") as out:
         command = ["bash", "-euo", "pipefail", "-c", step.script]
@@ -189,23 +285,23 @@ def run(step: Step) -> tuple[int, int]:
         _, ended, usage = os.wait4(process.pid, 0)
         status = process.returncode = os.waitstatus_to_exitcode(ended)
     text = log.read_text(errors="replace")
-    passed, failed = (1, 0)
-    left_out: dict[str, list[str]] = {}
     counts = bool(step.count or step.results)
-    if step.count:
-        passed, failed = step.count(text)
-    elif step.results:
-        passed, failed, left_out = count_xml(step.results)
+    passed, failed, left_out = count(step, text)
     if status and not failed:
         passed, failed = (passed if counts else 0), 1
     tests = f", {passed + failed} tests" if counts else ""
     used = usage.ru_utime + usage.ru_stime
     took = f"{time.monotonic() - began:7.1f} s (processor {used:.0f} s)"
     line = f"{'FAIL' if status else 'ok':4} {step.name:8} {took}{tests}\n"
+    if step.same:
+        line += f"     with the same inputs as when they passed: {step.same}\n"
     for why, names in left_out.items():
         line += f"     left out, {why}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if names[3:] else ''}\n"
     if status:
         line += f"{excerpt(text)}\n---- all of it: {log.relative_to(ROOT)}\n"
+    if not status and not failed:
+        for name, mark in (step.marks | ({step.name: key} if key else {})).items():
+            mark_passed(name, mark)
     print(line, end="", flush=True)
     return passed, failed
 
@@ -225,16 +321,22 @@ def excerpt(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="leave out tidy, sanitizers, CUDA and fuzzing")
-    parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps, whatever has passed")
+    parser.add_argument("--product", action="store_true", help="with --only tidy: without tests and benchmarks")
     options = parser.parse_args()
+    if options.only:
+        os.environ["TANDEM_ALL"] = "1"
     LOG.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
     bad = set()
     beside: list[Future[tuple[int, int]]] = []
     with ThreadPoolExecutor() as pool:
         # Tests and benchmarks take clang-tidy minutes: they are linted when asked for (`make lint`).
-        for step in all_steps(lint="" if options.only else "--product"):
+        for step in all_steps(lint="" if options.only and not options.product else "--product"):
             if (options.fast and not step.fast) or (options.only and step.name not in options.only):
+                continue
+            if step.name == "tidy" and not os.environ.get("TANDEM_ALL") and not (ROOT / "build/tidy-clean").is_dir():
+                print("none tidy     no source has been looked at yet: `make tidy` does so, later runs look at changes")
                 continue
             if step.needs in bad:
                 print(f"skip {step.name:8} {step.needs} failed")

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "bench/compare/headline.hpp"
 #include "bench/compare/peers.hpp"
 #include "bench/compare/rate_search.hpp"
 #include "bench/compare/results.hpp"
@@ -284,8 +285,10 @@ std::string render_header(const Json& document) {
 }  // namespace
 
 std::string render_tables(const Json& document) {
-  return render_header(document) + render_closed(document) + render_equal_rate(document) + render_sweep(document) +
-         render_searches(document) + render_memory(document) + render_notes(document);
+  const std::string lead = headline(document);
+  return (lead.empty() ? "" : lead + "\n\n") + render_header(document) + render_closed(document) +
+         render_equal_rate(document) + render_sweep(document) + render_searches(document) + render_memory(document) +
+         render_notes(document);
 }
 
 }  // namespace tandem::bench

@@ -1,4 +1,4 @@
-// A comparison's document as Markdown tables.
+// A comparison's document as Markdown tables, below its headline.
 #pragma once
 #include <string>
 

@@ -13,6 +13,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "bench/load/contents.hpp"
@@ -40,6 +41,8 @@ class Codec {
   // Checks the reply to `request` at the start of `data`. `partial`: more bytes are needed to tell.
   virtual ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const = 0;
 
+  const Contents& contents() const noexcept { return contents_; }
+
   static std::size_t request_bytes_max(const Request& request) noexcept {
     return (workload::key_bytes_max + request_overhead_bytes_max) * (std::size_t{request.key_count} + 1) +
            request.value_bytes;
@@ -49,6 +52,10 @@ class Codec {
   const Contents contents_;
   const bool verify_;
 };
+
+// The size of the (first) value in the reply to a get, as its head says; nullopt where it has no such head. For
+// messages: what else is wrong with the reply is not looked at.
+std::optional<std::uint32_t> announced_value_bytes(Protocol protocol, std::string_view reply);
 
 // getk: gets leave the comparison of keys to the codec. REQUIRES: only in the meta protocol.
 std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, bool verify, bool getk = false);

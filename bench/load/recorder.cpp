@@ -39,6 +39,8 @@ void Errors::add(const Errors& other) {
   if (other.first_ns < first_ns) {
     first = other.first;
     first_ns = other.first_ns;
+    other_bytes = other.other_bytes;
+    wanted_bytes = other.wanted_bytes;
   }
 }
 
@@ -202,7 +204,24 @@ std::string Recorder::describe(const Request* request, std::string_view what, st
 
 void Recorder::wrong_reply(const Request* request, std::string_view what, std::string_view data) {
   ++errors_.wrong_replies;
-  if (errors_.first_ns == UINT64_MAX) note(describe(request, what, data));
+  if (errors_.first_ns != UINT64_MAX) return;
+  const auto other = request != nullptr ? other_size(*request, data) : std::nullopt;
+  if (!other) return note(describe(request, what, data));
+  errors_.other_bytes = other->bytes;
+  errors_.wanted_bytes = other->wanted;
+  note(describe(request, fmt::format("a value of {} bytes, where this run's has {}", other->bytes, other->wanted),
+                data));
+}
+
+// The reply to a get is right but for the size of its (first) value.
+std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, std::string_view data) const {
+  const bool is_get = request.kind == RequestKind::get || request.kind == RequestKind::multiget;
+  const Contents& contents = plan_.codec_of(request).contents();
+  if (!is_get || !contents.has_known_lengths()) return std::nullopt;
+  const auto bytes = announced_value_bytes(plan_.options.protocol, data);
+  const std::uint32_t wanted = contents.value_bytes(request.key);
+  if (!bytes || *bytes == wanted) return std::nullopt;
+  return OtherSize{*bytes, wanted};
 }
 
 void Recorder::timed_out(const Request& request, std::uint64_t now, std::string_view why) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +38,8 @@ struct Errors {
   std::uint64_t wrong_values = 0, wrong_replies = 0, unexpected_misses = 0, timeouts = 0, connection = 0;
   std::string first;
   std::uint64_t first_ns = UINT64_MAX;  // when
+  // Where the first is a value of another size than this run's: that size, and this run's.
+  std::uint32_t other_bytes = 0, wanted_bytes = 0;
 
   bool none() const noexcept { return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0; }
   void add(const Errors& other);
@@ -110,6 +113,10 @@ class Recorder {
   void skip_intervals(std::uint64_t now);
   void add_latency(const Request& request, std::uint64_t now, std::uint64_t count);
   void note(std::string text);
+  struct OtherSize {
+    std::uint32_t bytes, wanted;
+  };
+  std::optional<OtherSize> other_size(const Request& request, std::string_view data) const;
   std::string describe(const Request* request, std::string_view what, std::string_view data) const;
 
   const Plan& plan_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,6 +20,23 @@ TEST(SpinLock, IsExclusive) {
   EXPECT_FALSE(lock.is_locked());
   EXPECT_TRUE(lock.try_lock());
   lock.unlock();
+}
+
+TEST(SpinLock, LockWaitsForTheHolder) {
+  SpinLock lock;
+  std::atomic<bool> asks{false}, has_it{false};
+  lock.lock();
+  std::thread other([&] {
+    asks = true;
+    const std::lock_guard guard(lock);
+    has_it = true;
+  });
+  while (!asks) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(has_it);
+  lock.unlock();
+  other.join();
+  EXPECT_TRUE(has_it);
 }
 
 TEST(SpinLock, ThreadsTakeTurns) {

@@ -268,6 +268,30 @@ void report_failure(const std::string& what, const load::Errors& errors) {
              errors.first);
 }
 
+constexpr double found_share_usual = 0.9;  // of a run that nothing is to be said about
+
+// What a run most probably lacked that found values it did not set, or none.
+void hint_at_preload(const LoadArguments& given, const load::Result& result) {
+  if (given.preload || !given.run.trace.empty()) return;
+  const load::Errors& errors = result.errors;
+  if (errors.other_bytes != 0 || errors.wanted_bytes != 0) {
+    fmt::print(stderr,
+               "  the keys hold values of another size, which another run or program set: --preload sets them\n"
+               "  anew{}\n",
+               errors.other_bytes == 0 || !given.preset.empty() || !given.alternate.empty()
+                   ? ""
+                   : fmt::format(", or ask for what is there: --value-size {}", errors.other_bytes));
+  } else if (errors.wrong_values != 0) {
+    fmt::print(stderr, "  the keys may hold values that another run or program set: --preload sets them anew\n");
+  } else if (errors.unexpected_misses != 0) {
+    fmt::print(stderr, "  the keys were not set before: --preload sets them\n");
+  } else if (errors.none() && !given.quiet && load::misses_are_errors(given.run) &&
+             static_cast<double>(result.counts.hits) < found_share_usual * static_cast<double>(result.counts.gets)) {
+    fmt::print(stderr, "tandem: bench load: only {:.1f} % of the keys were found; --preload sets all of them first\n",
+               100 * static_cast<double>(result.counts.hits) / static_cast<double>(result.counts.gets));
+  }
+}
+
 }  // namespace
 
 int run_bench_load(std::span<const std::string> arguments) {
@@ -329,9 +353,9 @@ int run_bench_load(std::span<const std::string> arguments) {
     bar.clear();
     if (prints) fmt::print("{}", bench::summarize_load_run(run, *result));
     if (!given.json.empty()) write_run(given, *result, energy, ceiling);
-    if (result->errors.none()) return EX_OK;
-    report_failure("", result->errors);
-    return 1;
+    if (!result->errors.none()) report_failure("", result->errors);
+    hint_at_preload(given, *result);
+    return result->errors.none() ? EX_OK : 1;
   });
 }
 

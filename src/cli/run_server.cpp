@@ -122,6 +122,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     is_stopped.store(true);  // either this finds the server, or the start finds that
     if (Server* const now = serving.load()) now->stop();
   });
+  settings.server.version = version;
   Server server(settings.server, engine);
   struct Ends {  // what uses the server, before it
     std::optional<monitor::Monitor>& monitor;

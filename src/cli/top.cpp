@@ -36,7 +36,8 @@ class StatsConnection {
   monitor::TopSample sample() {
     monitor::TopSample s;
     s.general = ask("stats\r\n");
-    s.latency = ask("stats latency\r\n");
+    s.own = ask("stats tandem\r\n");
+    s.histograms = ask("stats histograms\r\n");
     s.hot_keys = ask("stats hotkeys 10\r\n");
     s.time_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     if (s.general.empty()) fail("does not answer `stats`");
@@ -112,7 +113,7 @@ int run_top(std::span<const std::string> arguments) {
   const auto interval = std::chrono::duration<double>(interval_s);
   if (once) {
     std::this_thread::sleep_for(interval);
-    for (const monitor::TopLine& line : monitor::top_lines(server, before, connection.sample()))
+    for (const monitor::TopLine& line : monitor::top_lines(server, before, connection.sample(), {.rows = 1000}))
       fmt::print("{}\n", line.text);
     return EX_OK;
   }
@@ -120,7 +121,7 @@ int run_top(std::span<const std::string> arguments) {
   screen.show({{fmt::format("{}: measuring", server), true}});
   while (screen.wait(static_cast<int>(interval_s * 1000))) {
     monitor::TopSample now = connection.sample();
-    screen.show(monitor::top_lines(server, before, now));
+    screen.show(monitor::top_lines(server, before, now, screen.size()));
     before = std::move(now);
   }
   return EX_OK;

@@ -23,6 +23,8 @@ TopScreen::TopScreen() {
 
 TopScreen::~TopScreen() { endwin(); }
 
+monitor::TopSize TopScreen::size() const { return {.rows = LINES - 1, .columns = COLS}; }
+
 void TopScreen::show(const std::vector<monitor::TopLine>& lines) {
   erase();
   int y = 0;

@@ -14,6 +14,8 @@ class TopScreen {
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
+  // What show() has room for: all lines but the last, which tells the keys.
+  monitor::TopSize size() const;
   void show(const std::vector<monitor::TopLine>& lines);
   // Waits so long; false: the user wants to leave.
   bool wait(int milliseconds);

@@ -77,11 +77,22 @@ TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheFixedWordTells) {
   ItemVersion seen = ItemVersion::of(r.item());
   r.rewrite('b', 2);
   ASSERT_EQ(r.item()->state_acquire(), seen.state);
-  EXPECT_FALSE(lock_item(r.item(), seen));
+  ASSERT_FALSE(lock_item(r.item(), seen));
   EXPECT_EQ(r.item()->state_acquire(), seen.state) << "given back";
   seen = ItemVersion::of(r.item());
   EXPECT_TRUE(lock_item(r.item(), seen));
   EXPECT_TRUE(is_rewriting(r.item()->state_acquire()));
+}
+
+// And where only the state word does: the id's upper part, or that it is dead.
+TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheStateWordTells) {
+  for (const std::uint64_t now : {word::CasHigh::put(live, 1), static_cast<std::uint64_t>(ItemState::dead)}) {
+    Rewritten r;
+    ItemVersion seen = ItemVersion::of(r.item());
+    r.item()->state_word.store(now, std::memory_order_relaxed);
+    EXPECT_FALSE(lock_item(r.item(), seen));
+    EXPECT_EQ(r.item()->state_acquire(), now) << "untouched";
+  }
 }
 
 TEST(ItemRewrite, ADeadItemIsCopiedOnceWithItsLastWords) {

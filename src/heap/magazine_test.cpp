@@ -24,7 +24,10 @@ TEST(MagazineQueue, OldestFirst) {
 TEST(MagazineSupply, IsBoundedAndKeepsFew) {
   MagazineSupply supply;
   std::vector<Magazine*> all;
-  for (Magazine* m = supply.take(); m != nullptr; m = supply.take()) all.push_back(m);
+  for (Magazine* m = supply.take(); m != nullptr; m = supply.take()) {
+    all.push_back(m);
+    ASSERT_LE(all.size(), MagazineSupply::magazines_max);
+  }
   EXPECT_EQ(all.size(), MagazineSupply::magazines_max);
   EXPECT_EQ((std::set<Magazine*>(all.begin(), all.end()).size()), all.size());
   for (Magazine* m : all) supply.put(m);

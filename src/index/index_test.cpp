@@ -224,6 +224,27 @@ TEST(Guard, ReplacingKillsTheOldItemAndKeepsItsCell) {
   EXPECT_EQ(count, 1u);
 }
 
+// A reader that misses looks again if the version has moved; one that holds the location sees that the item is dead.
+TEST(Guard, EachChangeMovesTheVersionAndAnErasedItemIsDead) {
+  TestStore store;
+  TestWorker worker(store);
+  const Fingerprint f = store.fingerprint("k");
+  const std::uint32_t before = store.index.stripe(f).version();
+  worker.set("k", 1);
+  EXPECT_EQ(store.index.stripe(f).version(), before + 1);
+  const TestWorker::Batch batch(worker);
+  ItemVersion seen;
+  const Item* const item = store.index.find(f, "k", seen);
+  ASSERT_NE(item, nullptr);
+  {
+    Index::Guard guard = store.index.lock(f);
+    ASSERT_EQ(guard.find(std::string_view("k")), item);
+    EXPECT_TRUE(guard.erase());
+  }
+  EXPECT_EQ(store.index.stripe(f).version(), before + 2);
+  EXPECT_EQ(Item::state_of(item->state_acquire()), ItemState::dead);
+}
+
 TEST(Guard, SeveralChangesUnderOneHold) {
   TestStore store;
   TestWorker worker(store);

@@ -1,5 +1,6 @@
 #include "monitor/history.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/ticks.hpp"
@@ -19,43 +20,72 @@ double seconds(History::Time from, History::Time to) noexcept {
   return std::chrono::duration<double>(to - from).count();
 }
 
+// Of all commands between two moments.
+void put_percentiles(const LatencyTotals& before, const LatencyTotals& now, Point& point) {
+  HistogramTotals all;
+  for (std::size_t c = 0; c < command_count; ++c) {
+    HistogramTotals h = now.ticks[c];
+    h.subtract(before.ticks[c]);
+    all.add(h);
+  }
+  const double tick_us = ns_per_tick() / 1000;
+  point.p50_us = all.quantile(0.5) * tick_us;
+  point.p99_us = all.quantile(0.99) * tick_us;
+  point.p999_us = all.quantile(0.999) * tick_us;
+}
+
 }  // namespace
 
 void History::add(net::ServerSnapshot snapshot, Time now, double unix_s) {
-  if (!moments_.empty()) {
-    const StoreTotals& was = latest_.engine.counters;
-    const StoreTotals& is = snapshot.engine.counters;
-    const double passed_s = std::max(seconds(moments_.back().time, now), 1e-3);
-    const auto rate = [passed_s](std::uint64_t before, std::uint64_t after) {
-      return static_cast<double>(grown(before, after)) / passed_s;
-    };
-    HistogramTotals all;
-    for (std::size_t c = 0; c < command_count; ++c) {
-      HistogramTotals h = snapshot.latency.ticks[c];
-      h.subtract(moments_.back().latency.ticks[c]);
-      all.add(h);
-    }
-    const double tick_us = ns_per_tick() / 1000;
-    points_.push_back({.time_s = unix_s,
-                       .gets_per_s = rate(was.cmd_get, is.cmd_get),
-                       .hits_per_s = rate(was.get_hits, is.get_hits),
-                       .stores_per_s = rate(was.cmd_set, is.cmd_set),
-                       .others_per_s = rate(others(was), others(is)),
-                       .evictions_per_s = rate(was.evictions, is.evictions),
-                       .received_bytes_per_s = rate(latest_.net.bytes_read, snapshot.net.bytes_read),
-                       .sent_bytes_per_s = rate(latest_.net.bytes_written, snapshot.net.bytes_written),
-                       .p50_us = all.quantile(0.5) * tick_us,
-                       .p99_us = all.quantile(0.99) * tick_us,
-                       .p999_us = all.quantile(0.999) * tick_us,
-                       .items = snapshot.engine.items,
-                       .memory_used_bytes = snapshot.engine.memory_used_bytes,
-                       .connections = snapshot.connections});
-    if (points_.size() > points_max) points_.pop_front();
-    ++points_ever_;
-  }
+  if (!moments_.empty()) add_point(snapshot, now, unix_s);
   moments_.push_back({now, snapshot.latency, snapshot.task_costs, snapshot.ran});
   if (moments_.size() > window_intervals + 1) moments_.pop_front();
   latest_ = std::move(snapshot);
+  if (points_ever_ != 0 && points_ever_ % window_intervals == 0) add_coarse_point();
+}
+
+void History::add_point(const net::ServerSnapshot& snapshot, Time now, double unix_s) {
+  const StoreTotals& was = latest_.engine.counters;
+  const StoreTotals& is = snapshot.engine.counters;
+  const double passed_s = std::max(seconds(moments_.back().time, now), 1e-3);
+  const auto rate = [passed_s](std::uint64_t before, std::uint64_t after) {
+    return static_cast<double>(grown(before, after)) / passed_s;
+  };
+  Point point{.time_s = unix_s,
+              .interval_s = passed_s,
+              .gets_per_s = rate(was.cmd_get, is.cmd_get),
+              .hits_per_s = rate(was.get_hits, is.get_hits),
+              .stores_per_s = rate(was.cmd_set, is.cmd_set),
+              .others_per_s = rate(others(was), others(is)),
+              .evictions_per_s = rate(was.evictions, is.evictions),
+              .received_bytes_per_s = rate(latest_.net.bytes_read, snapshot.net.bytes_read),
+              .sent_bytes_per_s = rate(latest_.net.bytes_written, snapshot.net.bytes_written),
+              .items = snapshot.engine.items,
+              .memory_used_bytes = snapshot.engine.memory_used_bytes,
+              .connections = snapshot.connections};
+  put_percentiles(moments_.back().latency, snapshot.latency, point);
+  points_.push_back(point);
+  if (points_.size() > points_max) points_.pop_front();
+  ++points_ever_;
+}
+
+// The window is full: points and moments of the last window_intervals are there.
+void History::add_coarse_point() {
+  constexpr double Point::* rates[] = {&Point::gets_per_s,      &Point::hits_per_s,      &Point::stores_per_s,
+                                       &Point::others_per_s,    &Point::evictions_per_s, &Point::received_bytes_per_s,
+                                       &Point::sent_bytes_per_s};
+  Point coarse = points_.back();
+  coarse.interval_s = 0;
+  for (double Point::* const rate : rates) coarse.*rate = 0;
+  const auto first = points_.end() - static_cast<std::ptrdiff_t>(window_intervals);
+  for (auto p = first; p != points_.end(); ++p) {
+    coarse.interval_s += p->interval_s;
+    for (double Point::* const rate : rates) coarse.*rate += (*p).*rate * p->interval_s;
+  }
+  for (double Point::* const rate : rates) coarse.*rate /= coarse.interval_s;
+  put_percentiles(moments_.front().latency, moments_.back().latency, coarse);
+  coarse_points_.push_back(coarse);
+  if (coarse_points_.size() > coarse_points_max) coarse_points_.pop_front();
 }
 
 std::array<CommandRecent, command_count> History::recent_commands() const {

@@ -1,4 +1,5 @@
-// The last minutes of the server, one point a second, so that a page that was just opened has something to show.
+// The last five minutes of the server, one point a second, and the last hour, one point each ten seconds, so that a
+// page that was just opened has something to show.
 //
 // Thread safety: one thread at a time (Monitor holds a lock).
 #pragma once
@@ -13,7 +14,8 @@ namespace tandem::monitor {
 
 // What happened in one interval.
 struct Point {
-  double time_s = 0;  // Unix time of its end
+  double time_s = 0;      // Unix time of its end
+  double interval_s = 0;  // its length
   double gets_per_s = 0, hits_per_s = 0, stores_per_s = 0, others_per_s = 0, evictions_per_s = 0;
   double received_bytes_per_s = 0, sent_bytes_per_s = 0;
   double p50_us = 0, p99_us = 0, p999_us = 0;  // of all commands; 0: none was recorded
@@ -32,6 +34,7 @@ class History {
  public:
   static constexpr std::size_t points_max = 300;
   static constexpr std::size_t window_intervals = 10;
+  static constexpr std::size_t coarse_points_max = 360;
   using Time = std::chrono::steady_clock::time_point;
 
   // The server's numbers at `now`. The first call only sets the stage.
@@ -41,6 +44,9 @@ class History {
   const net::ServerSnapshot& latest() const noexcept { return latest_; }  // REQUIRES: !empty()
   const std::deque<Point>& points() const noexcept { return points_; }
   std::uint64_t points_ever() const noexcept { return points_ever_; }
+  // One for every window_intervals points, at the end of the last of them: their means, and percentiles over all of
+  // them. Point number n is the last of coarse point number n / window_intervals.
+  const std::deque<Point>& coarse_points() const noexcept { return coarse_points_; }
   std::array<CommandRecent, command_count> recent_commands() const;
   // Tasks' cost in the window, cycles and queries that were sampled.
   std::array<TaskCost, task_count> recent_tasks() const;
@@ -54,9 +60,12 @@ class History {
     std::array<TaskCost, task_count> tasks;
     TasksRan ran;
   };
+  void add_point(const net::ServerSnapshot& snapshot, Time now, double unix_s);
+  void add_coarse_point();
+
   std::deque<Moment> moments_;  // the window's
   net::ServerSnapshot latest_;
-  std::deque<Point> points_;
+  std::deque<Point> points_, coarse_points_;
   std::uint64_t points_ever_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 #include <stdexcept>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,38 @@ TEST(History, KeepsTheLastMinutes) {
   EXPECT_DOUBLE_EQ(history.points().front().time_s, 51);
 }
 
+TEST(History, ACoarsePointIsTheMeanOfTenSeconds) {
+  LatencyCounters counters;
+  History history;
+  const auto second = [&](std::uint64_t i, std::uint64_t gets) {
+    net::ServerSnapshot s = snapshot_with(gets, gets / 2);
+    s.latency.add(counters);
+    history.add(s, begin + seconds(i), 1000 + static_cast<double>(i));
+  };
+  const auto record_us = [&](double us, std::uint64_t times) {
+    counters.of(Command::get).record(static_cast<std::uint64_t>(us * 1000 / ns_per_tick()), times);
+  };
+  second(0, 0);
+  for (std::uint64_t i = 1; i <= 9; ++i) {
+    record_us(10, 11);
+    second(i, i * 100);
+  }
+  EXPECT_TRUE(history.coarse_points().empty());
+  record_us(500, 1);
+  second(19, 2900);  // a late one: it stands for ten seconds
+  ASSERT_EQ(history.coarse_points().size(), 1u);
+  const Point& p = history.coarse_points().back();
+  EXPECT_DOUBLE_EQ(p.time_s, 1019);
+  EXPECT_DOUBLE_EQ(p.interval_s, 19);
+  EXPECT_DOUBLE_EQ(p.gets_per_s, 2900.0 / 19);
+  EXPECT_DOUBLE_EQ(p.hits_per_s, 1450.0 / 19);
+  EXPECT_NEAR(p.p50_us, 10, 10 * histogram::error_max + 0.01);
+  EXPECT_NEAR(p.p999_us, 500, 500 * histogram::error_max + 0.01);
+  for (std::uint64_t i = 20; i < 20 + 10 * (History::coarse_points_max + 5); ++i) second(i, 3000);
+  EXPECT_EQ(history.coarse_points().size(), History::coarse_points_max);
+  EXPECT_DOUBLE_EQ(history.coarse_points().back().gets_per_s, 0);
+}
+
 TEST(History, LatenciesAreThoseOfTheInterval) {
   LatencyCounters counters;
   net::ServerSnapshot s = snapshot_with(0, 0);
@@ -98,6 +131,41 @@ TEST(Status, SaysTheLastPointsAfterSince) {
   EXPECT_EQ(status_of(history, 5)["points"].size(), 0u);
   // A page that has seen more than there is talks to a server that was started anew.
   EXPECT_EQ(status_of(history, std::numeric_limits<std::uint64_t>::max())["points"].size(), 5u);
+}
+
+TEST(Status, SaysTheCoarsePointsThatEndedAfterSince) {
+  History history;
+  for (std::uint64_t i = 0; i <= 35; ++i)
+    history.add(snapshot_with(i * 10, 0), begin + seconds(i), static_cast<double>(i));
+  const auto told = [&history](std::uint64_t since) {
+    std::vector<double> times;
+    const Json status = status_of(history, since);
+    for (const Json& point : status["points_10s"]) times.push_back(point["time_s"]);
+    return times;
+  };
+  EXPECT_EQ(told(0), (std::vector<double>{10, 20, 30}));
+  EXPECT_EQ(told(9), (std::vector<double>{10, 20, 30}));
+  EXPECT_EQ(told(10), (std::vector<double>{20, 30}));
+  EXPECT_EQ(told(29), (std::vector<double>{30}));
+  EXPECT_EQ(told(30), (std::vector<double>{}));
+  EXPECT_EQ(told(36).size(), 3u) << "a page that has seen more talks to a server that was started anew";
+}
+
+TEST(Status, PutsTheClassWithTheMostMemoryFirst) {
+  net::ServerSnapshot s = snapshot_with(0, 0);
+  const auto size_class = [](std::uint32_t slot_bytes, std::uint64_t pages) {
+    ClassStats c{};
+    c.slot_bytes = slot_bytes;
+    c.pages = pages;
+    return c;
+  };
+  s.engine.classes = {size_class(64, 1), size_class(96, 7), size_class(128, 0), size_class(192, 1), size_class(256, 2)};
+  History history;
+  history.add(s, begin, 0);
+  std::vector<int> slots;
+  const Json status = status_of(history);
+  for (const Json& c : status["memory"]["classes"]) slots.push_back(c["slot_bytes"]);
+  EXPECT_EQ(slots, (std::vector<int>{96, 256, 192, 64}));
 }
 
 TEST(Status, ShowsAllTasksAndTheirProcessors) {
@@ -164,7 +232,7 @@ TEST(HttpServer, SaysWhatIsWrongWithAnAddress) {
 }
 
 TEST(Page, HasItsFiles) {
-  for (const char* path : {"/", "/index.html", "/style.css", "/script.js"}) {
+  for (const char* path : {"/", "/index.html", "/style.css", "/script.js", "/charts.js"}) {
     const auto file = page_file(path);
     ASSERT_TRUE(file) << path;
     EXPECT_GT(file->text.size(), 500u);

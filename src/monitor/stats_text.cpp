@@ -1,7 +1,9 @@
 #include "monitor/stats_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace tandem::monitor {
 
@@ -21,6 +23,68 @@ StatsEnd parse_stats(std::string_view reply, Stats& stats) {
     stats.insert_or_assign(std::string(line.substr(0, space)), std::string(value));
   }
   return StatsEnd::more;
+}
+
+namespace {
+
+// The number that `text` begins with, which is cut off.
+std::optional<double> take_number(std::string_view& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !std::isfinite(value) || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+}  // namespace
+
+Buckets parse_buckets(std::string_view text) {
+  Buckets buckets;
+  while (!text.empty()) {
+    const auto ns = take_number(text);
+    if (!ns || !text.starts_with(':')) break;
+    text.remove_prefix(1);
+    const auto count = take_number(text);
+    if (!count) break;
+    buckets[*ns] += *count;
+    if (!text.starts_with(' ')) break;
+    text.remove_prefix(1);
+  }
+  return buckets;
+}
+
+Buckets interval_of(const Buckets& before, Buckets now) {
+  const auto is_less = [&now](const Buckets::value_type& bucket) {
+    const auto found = now.find(bucket.first);
+    return found == now.end() || found->second < bucket.second;
+  };
+  if (std::ranges::any_of(before, is_less)) return now;
+  for (const auto& [ns, count] : before) now[ns] -= count;
+  std::erase_if(now, [](const Buckets::value_type& bucket) { return bucket.second <= 0; });
+  return now;
+}
+
+double count_of(const Buckets& buckets) {
+  double count = 0;
+  for (const auto& bucket : buckets) count += bucket.second;
+  return count;
+}
+
+double mean_of(const Buckets& buckets) {
+  double sum = 0;
+  for (const auto& [ns, count] : buckets) sum += ns * count;
+  return buckets.empty() ? 0 : sum / count_of(buckets);
+}
+
+double quantile_of(const Buckets& buckets, double share) {
+  if (buckets.empty()) return 0;
+  const double rank = std::max(1.0, std::ceil(share * count_of(buckets)));
+  double seen = 0;
+  for (const auto& [ns, count] : buckets) {
+    seen += count;
+    if (seen >= rank) return ns;
+  }
+  return buckets.rbegin()->first;
 }
 
 double number_of(const Stats& stats, std::string_view name) {

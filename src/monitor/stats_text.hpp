@@ -21,6 +21,17 @@ enum class StatsEnd : std::uint8_t {
 // Reads what of the reply is there and puts the values of its whole lines into `stats`.
 StatsEnd parse_stats(std::string_view reply, Stats& stats);
 
+// A histogram of `stats histograms`: how often each duration occurred, by nanoseconds.
+using Buckets = std::map<double, double>;
+
+// Of a line's value; what is none ends it.
+Buckets parse_buckets(std::string_view text);
+// What came between two replies; all of `now` after `stats reset`.
+Buckets interval_of(const Buckets& before, Buckets now);
+double count_of(const Buckets& buckets);
+double mean_of(const Buckets& buckets);                    // 0 when it is empty
+double quantile_of(const Buckets& buckets, double share);  // share: 0 to 1; 0 when it is empty
+
 // A value as a number; 0 when it is missing or none.
 double number_of(const Stats& stats, std::string_view name);
 

@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -55,10 +60,14 @@ Json tasks_json(const History& history) {
   return out;
 }
 
+// The class with the most memory first; of equal ones, that of the largest slots.
 Json classes_json(const EngineStats& engine) {
+  std::vector<ClassStats> classes;
+  std::ranges::copy_if(engine.classes, std::back_inserter(classes),
+                       [](const ClassStats& c) { return c.pages != 0 || c.evictions != 0; });
+  std::ranges::sort(classes, std::greater{}, [](const ClassStats& c) { return std::pair(c.pages, c.slot_bytes); });
   Json out = Json::array();
-  for (const ClassStats& c : engine.classes) {
-    if (c.pages == 0 && c.evictions == 0) continue;
+  for (const ClassStats& c : classes) {
     out.push_back({{"slot_bytes", c.slot_bytes},
                    {"memory_bytes", c.pages * page_bytes},
                    {"slots_used", c.slots_used},
@@ -68,13 +77,14 @@ Json classes_json(const EngineStats& engine) {
   return out;
 }
 
-Json points_json(const History& history, std::uint64_t since) {
-  const std::uint64_t ever = history.points_ever();
+// The last of `points`: those after number `since`, of the `ever` that there have been.
+Json points_json(const std::deque<Point>& points, std::uint64_t ever, std::uint64_t since) {
   const std::uint64_t fresh = since <= ever ? ever - since : ever;  // the server may have been restarted
-  const std::size_t count = std::min<std::uint64_t>(fresh, history.points().size());
+  const std::size_t count = std::min<std::uint64_t>(fresh, points.size());
   Json out = Json::array();
-  for (auto p = history.points().end() - static_cast<std::ptrdiff_t>(count); p != history.points().end(); ++p) {
+  for (auto p = points.end() - static_cast<std::ptrdiff_t>(count); p != points.end(); ++p) {
     out.push_back({{"time_s", rounded(p->time_s)},
+                   {"interval_s", rounded(p->interval_s)},
                    {"gets_per_s", rounded(p->gets_per_s)},
                    {"hits_per_s", rounded(p->hits_per_s)},
                    {"stores_per_s", rounded(p->stores_per_s)},
@@ -129,7 +139,10 @@ std::string status_json(const History& history, const HotKeys& hot, const net::B
   for (const net::BigKey& k : big.keys)
     large.push_back({{"key", codec::url_encoded(k.key)}, {"value_bytes", k.value_bytes}});
   out["big_keys"] = {{"exact", big.exact}, {"keys", std::move(large)}};
-  out["points"] = points_json(history, since);
+  const std::uint64_t ever = history.points_ever();
+  out["points"] = points_json(history.points(), ever, since);
+  out["points_10s"] = points_json(history.coarse_points(), ever / History::window_intervals,
+                                  since <= ever ? since / History::window_intervals : since);
   return out.dump();
 }
 

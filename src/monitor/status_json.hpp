@@ -1,4 +1,5 @@
-// What the live page and scripts read: everything of one moment and the points of the history after `since`.
+// What the live page and scripts read: everything of one moment and the points of the history after `since`, each
+// second's and each ten seconds'.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -9,8 +9,13 @@ namespace tandem::monitor {
 
 // A server's statistics at one moment; groups that it does not know are empty.
 struct TopSample {
-  double time_s = 0;  // of a steady clock
-  Stats general, latency, hot_keys;
+  double time_s = 0;                         // of a steady clock
+  Stats general, own, histograms, hot_keys;  // `stats`, `stats tandem`, `histograms` and `hotkeys`
+};
+
+// A terminal's, in characters.
+struct TopSize {
+  int rows = 24, columns = 80;
 };
 
 struct TopLine {
@@ -18,7 +23,10 @@ struct TopLine {
   bool heading = false;
 };
 
-// Rates are those between the two samples. Whatever a server sends, only printable ASCII comes out.
-std::vector<TopLine> top_lines(const std::string& server, const TopSample& before, const TopSample& now);
+// All rates and times are those between the two samples. Whatever a server sends, only printable ASCII comes out, at
+// most size.rows lines of size.columns characters. At 24 rows and 80 columns all is there, but commands beyond the six
+// that were asked for most.
+std::vector<TopLine> top_lines(const std::string& server, const TopSample& before, const TopSample& now,
+                               const TopSize& size);
 
 }  // namespace tandem::monitor

@@ -302,8 +302,9 @@ void Control::connections(StatSink& sink) const {
   }
 }
 
-// Tandem's own: what each task costs, from the sampled batches.
+// Tandem's own: its version, what each task costs, from the sampled batches.
 void Control::own(StatSink& sink) const {
+  put(sink, "version", state_.options.version);
   const std::array<TaskCost, task_count> costs = state_.engine.task_costs();
   for (std::size_t t = 0; t < task_count; ++t) {
     put(sink, fmt::format("{}:cycles", task_names[t]), costs[t].cycles);

@@ -19,7 +19,7 @@ inline constexpr std::uint32_t device_batch_queries = 4 * batch_queries;
 // Ready connections taken per pass. All of a pass are received, executed together and then answered: enough to keep
 // strips following each other, few enough that the first does not wait long for its answer.
 inline constexpr int events_per_pass = 128;
-// Input of one pass; queries point into it. Held in L2.
+// Input of one pass, in the batch that it fills. Held in L2.
 inline constexpr std::size_t input_arena_bytes = 256 * 1024;
 // Output is sent at the latest when a strip ends with so much of it (pinned values counted).
 inline constexpr std::size_t output_flush_bytes = 256 * 1024;

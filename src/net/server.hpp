@@ -61,6 +61,7 @@ struct ServerOptions {
   unsigned worker_log_kib = 64;        // -o worker_logbuf_size: a worker's events for watchers
   unsigned watcher_log_kib = 256;      // -o watcher_logbuf_size: lines for a client that watches
   bool hot_keys = true;                // `stats hotkeys` has something to tell
+  std::string version;                 // Tandem's own, which `stats tandem` tells
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                   // -v
   unsigned preset = 1;                 // number of its row (preset/preset.hpp)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "base/ticks.hpp"
 #include "codec/url_encode.hpp"
@@ -196,6 +197,7 @@ void Telemetry::reset() {
     told.holds_until = {};
   };
   forget(latency_told_);
+  forget(histograms_told_);
   for (Told& told : hot_keys_told_) forget(told);
 }
 
@@ -231,6 +233,8 @@ bool Telemetry::stats(std::string_view group, StatSink& sink) {
   }
   if (group == "latency") {
     tell(latency_told_, sink, [this](StatSink& to) { stats_latency(to); });
+  } else if (group == "histograms") {
+    tell(histograms_told_, sink, [this](StatSink& to) { stats_histograms(to); });
   } else if (group == "gpu") {
     stats_device(sink);
   } else if (group == "hotkeys") {
@@ -261,6 +265,22 @@ void Telemetry::stats_latency(StatSink& sink) const {
     if (s.latency.ticks[c].count() != 0) lines("command", command_names[c], s.latency.ticks[c], "us", tick_ns / 1000);
   }
   for (std::size_t t = 0; t < task_count; ++t) lines("task", task_names[t], s.tasks[t], "ns", tick_ns);
+}
+
+// Of commands and tasks that were sampled: nanoseconds and how often, of each bucket that is not empty. The difference
+// of two replies is what happened in between.
+void Telemetry::stats_histograms(StatSink& sink) const {
+  const ServerSnapshot s = snapshot();
+  const double tick_ns = ns_per_tick();
+  const auto line = [&](std::string_view kind, std::string_view name, const HistogramTotals& h) {
+    std::string buckets;
+    h.visit([&](double ticks, std::uint64_t count) {
+      fmt::format_to(std::back_inserter(buckets), "{}{:.1f}:{}", buckets.empty() ? "" : " ", ticks * tick_ns, count);
+    });
+    if (!buckets.empty()) put(sink, fmt::format("{}:{}:ns", kind, name), buckets);
+  };
+  for (std::size_t c = 0; c < command_count; ++c) line("command", command_names[c], s.latency.ticks[c]);
+  for (std::size_t t = 0; t < task_count; ++t) line("task", task_names[t], s.tasks[t]);
 }
 
 void Telemetry::stats_device(StatSink& sink) const {

@@ -61,7 +61,8 @@ class Telemetry {
   // at a bounded number of items. Its result is given out again until the walks take a fiftieth of the time.
   BigKeys big_keys(std::size_t count_max);
 
-  // group: "latency", "gpu", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False: no such group.
+  // group: "latency", "histograms", "gpu", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False:
+  // no such group.
   bool stats(std::string_view group, StatSink& sink);
   void reset();
 
@@ -70,6 +71,7 @@ class Telemetry {
   void walk();
 
   void stats_latency(StatSink& sink) const;
+  void stats_histograms(StatSink& sink) const;
   void stats_device(StatSink& sink) const;
   void stats_hot_keys(std::size_t count_max, StatSink& sink) const;
   void stats_big_keys(std::size_t count_max, StatSink& sink);
@@ -80,8 +82,8 @@ class Telemetry {
   LatencyTotals latency_base_;
   TaskTotals tasks_base_;
 
-  // What `stats latency` and `stats hotkeys` have said, said again for a while: clients that ask all the time cost a
-  // worker little of its.
+  // What `stats latency`, `histograms` and `hotkeys` have said, said again for a while: clients that ask all the time
+  // cost a worker little of its.
   struct Told {
     std::mutex mutex;
     std::chrono::steady_clock::time_point holds_until;
@@ -89,7 +91,7 @@ class Telemetry {
   };
   template <class F>
   void tell(Told& told, StatSink& sink, F make);
-  Told latency_told_;
+  Told latency_told_, histograms_told_;
   Told hot_keys_told_[keys_told_max + 1];  // by how many were asked for
 
   std::mutex walk_mutex_;  // guards the rest

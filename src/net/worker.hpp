@@ -1,7 +1,7 @@
 // A worker: one thread with an epoll loop that owns connections and runs the CPU pipeline over their requests.
 //
 // A pass: epoll_wait; every ready connection is received from once (RV) and parsed (PP) into one batch, whose queries
-// point into the pass's input arena; the executor runs the batch strip by strip, which has write() append the replies
+// point into the batch's input; the executor runs the batch strip by strip, which has write() append the replies
 // (WR) to one output; then one send per connection (SD), from that output. Nothing else enters the kernel: descriptors
 // are registered once, and a worker without work sleeps outside any epoch. docs/threads.md says what other threads may
 // touch.

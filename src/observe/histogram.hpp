@@ -64,6 +64,14 @@ class HistogramTotals {
   // highest bucket left.
   void subtract(const HistogramTotals& t) noexcept;
 
+  // Calls to(ticks, count) for each bucket that is not empty, the smallest first; ticks: what its values are taken to
+  // be.
+  template <class F>
+  void visit(F to) const {
+    for (std::uint32_t b = 0; b < counts_.size(); ++b)
+      if (counts_[b] != 0) to(histogram::middle(b), counts_[b]);
+  }
+
   std::uint64_t count() const noexcept;
   std::uint64_t sum() const noexcept { return sum_; }
   std::uint64_t max() const noexcept { return max_; }  // exact, but after subtract() perhaps its bucket's largest value

@@ -21,7 +21,7 @@ void KeySketch::clear() noexcept {
   std::fill_n(table_.get(), slots, none);
 }
 
-void KeySketch::offer(std::string_view key, double weight) noexcept {
+void KeySketch::offer(std::string_view key, double weight, std::uint32_t now_s) noexcept {
   key = key.substr(0, key_bytes_kept);
   total_ += weight;
   const auto hash = static_cast<std::uint32_t>(XXH3_64bits_withSeed(key.data(), key.size(), seed_));
@@ -29,6 +29,7 @@ void KeySketch::offer(std::string_view key, double weight) noexcept {
     Entry& e = entries_[table_[slot]];
     if (e.hash != hash || std::string_view(e.key, e.key_bytes) != key) continue;
     e.count += weight;
+    e.last_s = now_s;
     return sift_down(e.place);
   }
   std::uint16_t index;
@@ -49,6 +50,7 @@ void KeySketch::offer(std::string_view key, double weight) noexcept {
   }
   Entry& e = entries_[index];
   e.hash = hash;
+  e.last_s = now_s;
   e.key_bytes = static_cast<std::uint8_t>(key.size());
   std::memcpy(e.key, key.data(), key.size());
   insert_slot(index);
@@ -67,7 +69,7 @@ std::vector<KeySketch::Counted> KeySketch::counted() const {
   out.reserve(size_);
   for (std::uint32_t i = 0; i < size_; ++i) {
     const Entry& e = entries_[i];
-    out.push_back({.key = std::string(e.key, e.key_bytes), .count = e.count, .error = e.error});
+    out.push_back({.key = std::string(e.key, e.key_bytes), .count = e.count, .error = e.error, .last_s = e.last_s});
   }
   return out;
 }
@@ -143,7 +145,8 @@ HotKeyCounter::Snapshot HotKeyCounter::read(std::uint32_t now_s) {
   Snapshot s{.keys = sketch_.counted(),
              .total = sketch_.total() / growth_,
              .squares = squares_ / (growth_ * growth_),
-             .absent_max = sketch_.absent_max() / growth_};
+             .absent_max = sketch_.absent_max() / growth_,
+             .now_s = now_s_};
   for (KeySketch::Counted& c : s.keys) {
     c.count /= growth_;
     c.error /= growth_;
@@ -156,6 +159,7 @@ HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std:
   // elsewhere.
   struct Sum {
     double high = 0, low = 0, absent = 0;  // absent: what the workers that count it add to absent_max of all
+    bool is_seen = false;                  // lately
   };
   std::unordered_map<std::string_view, Sum> sums;
   double total = 0, squares = 0, absent_max = 0;
@@ -168,6 +172,8 @@ HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std:
       s.high += c.count;
       s.low += c.count - c.error;
       s.absent += w.absent_max;
+      // A clock that went back makes no key old.
+      s.is_seen |= w.now_s <= c.last_s || w.now_s - c.last_s <= HotKeyCounter::unseen_max_s;
     }
   }
   HotKeys out;
@@ -176,6 +182,7 @@ HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std:
   std::vector<std::pair<double, std::string_view>> order;
   order.reserve(sums.size());
   for (auto& [key, s] : sums) {
+    if (!s.is_seen) continue;
     s.high = std::min(s.high + absent_max - s.absent, total);
     order.emplace_back((s.low + s.high) / 2, key);
   }

@@ -4,7 +4,9 @@
 // takes over the smallest counter and what it counted, as its error. With W the weight of all that was offered:
 // - a key's count is at least its true weight, and too large by at most its error, which is at most W / keys_max;
 // - every key whose true weight exceeds W / keys_max has a counter, whatever order the keys come in.
-// Weights fade by half each `half_life_s`, so that hot means now; scaling all of them leaves both bounds true.
+// Weights fade by half each `half_life_s`, so that hot means now; scaling all of them leaves both bounds true. Fading
+// alone keeps a key's share while nothing else is asked for: a key that no sample showed for `unseen_max_s` is not
+// told.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,11 +28,13 @@ class KeySketch {
   struct Counted {
     std::string key;
     double count, error;
+    std::uint32_t last_s;  // when the key was offered last
   };
 
   explicit KeySketch(std::uint64_t seed);
 
-  void offer(std::string_view key, double weight) noexcept;
+  // now_s: seconds of any clock.
+  void offer(std::string_view key, double weight, std::uint32_t now_s) noexcept;
   // Multiplies all weights.
   void scale(double factor) noexcept;
   void clear() noexcept;
@@ -47,6 +51,7 @@ class KeySketch {
   struct Entry {
     double count, error;
     std::uint32_t hash;
+    std::uint32_t last_s;
     std::uint16_t place;  // in heap_
     std::uint8_t key_bytes;
     char key[key_bytes_kept];
@@ -85,6 +90,7 @@ struct HotKeys {
 class HotKeyCounter {
  public:
   static constexpr double half_life_s = 30;
+  static constexpr std::uint32_t unseen_max_s = 60;
 
   explicit HotKeyCounter(std::uint64_t seed) : sketch_(seed) {}
 
@@ -98,7 +104,7 @@ class HotKeyCounter {
   }
   // REQUIRES: within record().
   void offer(std::string_view key, double weight) noexcept {
-    sketch_.offer(key, weight * growth_);
+    sketch_.offer(key, weight * growth_, now_s_);
     squares_ += weight * weight * growth_ * growth_;
   }
 
@@ -107,6 +113,7 @@ class HotKeyCounter {
   struct Snapshot {
     std::vector<KeySketch::Counted> keys;
     double total = 0, squares = 0, absent_max = 0;
+    std::uint32_t now_s = 0;
   };
   Snapshot read(std::uint32_t now_s);
 
@@ -121,7 +128,8 @@ class HotKeyCounter {
   std::uint32_t now_s_ = 0;
 };
 
-// All workers' sketches as one, at most `count_max` keys.
+// All workers' sketches as one: at most `count_max` keys, none that all workers have not seen for longer than
+// HotKeyCounter::unseen_max_s.
 HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std::size_t count_max);
 
 }  // namespace tandem

@@ -43,7 +43,7 @@ void expect_bounds(const KeySketch& sketch, const Truth& truth) {
 
 struct Both {
   void offer(const std::string& key, double weight) {
-    sketch.offer(key, weight);
+    sketch.offer(key, weight, 0);
     truth[key] += weight;
   }
   KeySketch sketch{1};
@@ -102,10 +102,10 @@ TEST(KeySketch, BoundsSurviveScaling) {
 TEST(KeySketch, KeysOfAnyBytesAndLength) {
   KeySketch sketch(9);
   const std::string longest(KeySketch::key_bytes_kept, '\xff'), binary("\0\r\n ", 4);
-  sketch.offer(longest, 1);
-  sketch.offer(binary, 2);
-  sketch.offer("", 3);
-  sketch.offer(longest + "more", 1);  // cut to what is kept
+  sketch.offer(longest, 1, 0);
+  sketch.offer(binary, 2, 0);
+  sketch.offer("", 3, 0);
+  sketch.offer(longest + "more", 1, 0);  // cut to what is kept
   std::map<std::string, double> counts;
   for (const KeySketch::Counted& c : sketch.counted()) counts[c.key] = c.count;
   EXPECT_EQ(counts, (std::map<std::string, double>{{longest, 2}, {binary, 2}, {"", 3}}));
@@ -122,12 +122,33 @@ void record(HotKeyCounter& counter, std::uint32_t now_s, const std::string& key,
 
 TEST(HotKeys, HotMeansNow) {
   HotKeyCounter counter(1);
-  record(counter, 1000, "old", 1000);
-  record(counter, 1300, "new", 10);  // ten half-lives later
-  const HotKeys hot = merge_hot_keys({counter.read(1300)}, 10);
+  record(counter, 1000, "old", 32);
+  record(counter, 1060, "new", 10);  // two half-lives later
+  const HotKeys hot = merge_hot_keys({counter.read(1060)}, 10);
   ASSERT_EQ(hot.keys.size(), 2u);
   EXPECT_EQ(hot.keys[0].key, "new");
-  EXPECT_NEAR(hot.keys[0].share, 10 / (10 + 1000.0 / 1024), 1e-9);
+  EXPECT_NEAR(hot.keys[0].share, 10 / (10 + 32.0 / 4), 1e-9);
+}
+
+std::vector<std::string> told(const std::vector<HotKeyCounter::Snapshot>& workers) {
+  std::vector<std::string> keys;
+  for (const HotKey& key : merge_hot_keys(workers, 10).keys) keys.push_back(key.key);
+  return keys;
+}
+
+TEST(HotKeys, AKeyThatCoolsLeaves) {
+  constexpr std::uint32_t unseen_s = HotKeyCounter::unseen_max_s;
+  HotKeyCounter one(1), two(2);
+  record(one, 1000, "cools", 1'000'000);
+  record(two, 1000, "cools", 10);
+  record(two, 1000 + unseen_s, "warm", 1);  // the only other key: it cannot push the first one out
+  EXPECT_EQ(told({one.read(1000 + unseen_s), two.read(1000 + unseen_s)}), (std::vector<std::string>{"cools", "warm"}));
+  EXPECT_EQ(told({one.read(1001 + unseen_s), two.read(1001 + unseen_s)}), (std::vector<std::string>{"warm"}));
+  // One worker that sees it is enough.
+  record(two, 1001 + unseen_s, "cools", 1);
+  EXPECT_EQ(told({one.read(1001 + unseen_s), two.read(1001 + unseen_s)}), (std::vector<std::string>{"cools", "warm"}));
+  // Without any traffic nothing is hot.
+  EXPECT_EQ(told({one.read(1500), two.read(1500)}), std::vector<std::string>{});
 }
 
 TEST(HotKeys, YearsOfSilenceOverflowNothing) {

@@ -112,5 +112,19 @@ TEST_F(NoEviction, AFullStoreRefuses) {
   EXPECT_EQ(value_of("key0"), value);
 }
 
+// What memcached leaves of the key when there is no memory: nothing for a set, everything for a cas.
+TEST_F(NoEviction, ARefusedCasKeepsTheItemAndARefusedSetDoesNot) {
+  const std::string value(20'000, 'v'), longer(30'000, 'w');
+  for (unsigned i = 0; i < 1000 && set("key" + std::to_string(i), value) == Status::stored; ++i) {
+  }
+  clear();
+  add(Opcode::store, "key0", longer, option::compare_cas).cas = 999'999;
+  EXPECT_EQ(write(), task::Settled::done);
+  EXPECT_EQ(batch_.result(0).status, Status::out_of_memory);
+  EXPECT_EQ(value_of("key0"), value);
+  EXPECT_EQ(set("key1", longer), Status::out_of_memory);
+  EXPECT_EQ(find("key1"), nullptr);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -47,6 +47,18 @@ TEST_F(WriteOperation, CompareAndSwapTakesTheIdThatTheItemHas) {
   EXPECT_EQ(run().status, Status::exists);
 }
 
+TEST_F(WriteOperation, RemoveComparesTheId) {
+  set("k", "v");
+  const Item* const item = find("k");
+  const std::uint64_t cas = item->cas(item->state_acquire());
+  add(Opcode::remove, "k", {}, option::compare_cas).cas = cas + 1;
+  EXPECT_EQ(run().status, Status::exists);
+  EXPECT_EQ(value_of("k"), "v");
+  add(Opcode::remove, "k", {}, option::compare_cas).cas = cas;
+  EXPECT_EQ(run().status, Status::removed);
+  EXPECT_EQ(find("k"), nullptr);
+}
+
 TEST_F(WriteOperation, RemoveTakesTheItemOrMarksItStale) {
   add(Opcode::remove, "k");
   EXPECT_EQ(run().status, Status::miss);

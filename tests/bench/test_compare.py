@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -123,6 +124,10 @@ def test_all_servers_get_the_same_loads_in_turns(tmp_path: Path) -> None:
     }
     expected = statistics.median(of_round["tandem", r] / of_round["floor", r] for r in range(3))
     assert ratios(document, "server_cpu_us_per_op", "tandem", "floor")[0]["median"] == pytest.approx(expected)
+    # One line first: what it comes to.
+    lead = run.stdout.splitlines()[0]
+    assert re.fullmatch(r"[\d.]+x (memcached|floor|redis)'s throughput, p99 .*\(text-p16\)", lead), lead
+    assert len(lead) <= 80
     rows = [line for line in run.stdout.splitlines() if line.startswith("| text-p16")]
     assert len(rows) == 4
     assert "<= 1.40" in rows[0]

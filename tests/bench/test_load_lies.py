@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from conftest import tandem_binary
 from harness.server import Server
 
 from bench.load_runs import all_errors, load, stats_of
@@ -293,3 +295,33 @@ def test_a_datagram_without_a_frame_is_wrong() -> None:
     udp.close()
     assert status == 1
     assert result["errors"]["wrong_replies"] == 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("shape", [[], ["--multiget", "3"]], ids=["get", "multiget"])
+def test_values_of_another_size_are_explained(protocol: str, shape: list[str]) -> None:
+    """Keys that a run with other sizes has set: the message says both sizes, and what to do."""
+    options = ["--protocol", protocol, "--distribution", "sequential", *shape]
+    with serve_tcp(Store()) as port:
+        assert load(port, "--preload", "--seconds", "0", "--value-size", "100", *options, keys=300)[0] == 0
+        status, result = load(port, "--get-ratio", "1", *options, keys=300)
+        assert status == 1
+        assert result["errors"]["first"].startswith("a value of 100 bytes, where this run's has 64; asked ")
+        assert "--preload sets them" in result["stderr"] and "--value-size 100" in result["stderr"]
+        # With --preload, or the size that is there, it is right.
+        assert load(port, "--get-ratio", "1", "--value-size", "100", *options, keys=300)[0] == 0
+        status, result = load(port, "--preload", "--get-ratio", "1", *options, keys=300)
+        assert (status, result["stderr"]) == (0, "")
+
+
+def test_keys_that_nothing_set_are_explained() -> None:
+    with serve_tcp(Store()) as port:
+        status, result = load(port, "--get-ratio", "1", "--require-hits", keys=300)
+        assert status == 1 and "the keys were not set before: --preload sets them" in result["stderr"]
+        command = [str(tandem_binary()), "bench", "load", "--connect", f"127.0.0.1:{port}", "--seconds", "0.2"]
+        command += ["--keys", "300", "--get-ratio", "1"]
+        run = subprocess.run([*command], capture_output=True, text=True, timeout=120, check=False)
+        assert run.returncode == 0
+        assert "only 0.0 % of the keys were found; --preload sets all of them first" in run.stderr
+        run = subprocess.run([*command, "--preload"], capture_output=True, text=True, timeout=120, check=False)
+        assert run.returncode == 0 and "--preload" not in run.stderr

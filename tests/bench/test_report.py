@@ -4,6 +4,7 @@ documents that are refused, a page that loads nothing."""
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import math
@@ -106,30 +107,45 @@ def runs_of(name: str, **wanted: object) -> list[dict]:
 
 # --- pictures and their numbers ---------------------------------------------------------------------------------------
 
+# By the document that alone makes a report which draws it.
 PICTURES = {
-    "throughput": "throughput of servers",
-    "server-cpu": "CPU time of servers",
-    "ratio-server-cpu-us-per-op-floor-closed": "ratios",
-    "latency-p99-9": "latency at an equal rate",
-    "latency-throughput-text-c50": "throughput against latency",
-    "latency-distribution-1": "distributions, six in one",
-    "latency-distribution-2-text-c50": "distributions, one",
-    "threads": "scaling",
-    "pipeline": "pipeline depth",
-    "batch": "batch size",
-    "engine-throughput": "in process",
-    "tasks": "stacked bars of tasks",
-    "paper-mega-kv-figure-1": "a paper's figure with names on its axis",
-    "paper-mega-kv-figure-2": "a paper's figure with numbers on its axis",
-    "memory-per-item": "memory",
-    "memory-limit": "memory beside the limit",
-    "energy-rapl": "energy",
-    "timeline-alternate-256ms": "a timeline",
+    "throughput": ("compare", "throughput of servers"),
+    "server-cpu": ("compare", "CPU time of servers"),
+    "latency-p99-9": ("compare", "latency at an equal rate"),
+    "latency-distribution": ("compare", "distributions, six in one"),
+    "pipeline": ("compare", "pipeline depth"),
+    "latency-throughput-text-c50": ("sweep", "throughput against latency"),
+    "latency-distribution-text-c50": ("sweep", "distributions, one"),
+    "threads": ("engine", "scaling"),
+    "batch": ("engine", "batch size"),
+    "engine-throughput": ("engine", "in process"),
+    "ratio-ops-per-s-copy": ("engine", "ratios"),
+    "tasks": ("engine", "stacked bars of tasks"),
+    "paper-mega-kv-figure-1": ("paper", "a paper's figure with names on its axis"),
+    "paper-mega-kv-figure-2": ("paper", "a paper's figure with numbers on its axis"),
+    "memory-per-item": ("memory", "memory"),
+    "memory-limit": ("memory", "memory beside the limit"),
+    "energy-rapl": ("alternate", "energy"),
+    "timeline-alternate-256ms": ("alternate", "a timeline"),
 }
 
 
-@pytest.mark.parametrize("slug", PICTURES, ids=PICTURES.values())
-def test_every_kind_of_picture_appears(page: Page, slug: str) -> None:
+@pytest.fixture(scope="module")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
+    """The report of one document, made once."""
+
+    @functools.cache
+    def make(name: str) -> Page:
+        out = tmp_path_factory.mktemp(name)
+        assert report(out, DOCUMENTS / f"{name}.json").returncode == 0
+        return Page(out)
+
+    return make
+
+
+@pytest.mark.parametrize("slug", PICTURES, ids=[told for _, told in PICTURES.values()])
+def test_every_kind_of_picture_appears(page_of: Callable[[str], Page], slug: str) -> None:
+    page = page_of(PICTURES[slug][0])
     figure = page.element(slug)
     assert figure.tag == "figure"
     assert next(figure.iter(f"{SVG}svg")).get("role") == "img"
@@ -148,6 +164,73 @@ def test_files_are_those_of_the_page(page: Page) -> None:
     drawn = {f.get("id") for f in page.root.iter("figure") if next(f.iter(f"{SVG}svg"), None) is not None}
     assert {p.stem for p in page.folder.glob("*.png")} == {p.stem for p in page.folder.glob("*.svg")} == drawn
     assert len(list(page.folder.iterdir())) == 2 * len(drawn) + 1
+
+
+def drawn_in(page: Page) -> list[str]:
+    return [f.get("id") for f in page.root.iter("figure") if next(f.iter(f"{SVG}svg"), None) is not None]
+
+
+def test_at_most_eight_are_drawn(page: Page, page_of: Callable[[str], Page]) -> None:
+    drawn = drawn_in(page)
+    assert len(drawn) == 8
+    # Of each section the first, of as many as there is room for; ratios of one base come last.
+    assert {"throughput", "latency-throughput-text-c50", "resident", "timeline-alternate-256ms"} <= set(drawn)
+    assert not any(slug.startswith("ratio") for slug in [*drawn, *drawn_in(page_of("compare"))])
+    others = [slug for slug in page.anchors("figure") if slug not in drawn]
+    assert {"server-cpu-2", "threads", "memory-limit"} <= set(others)
+    for slug in others:
+        assert page.table(slug), f"{slug} is neither drawn nor a table"
+    assert sum("Not drawn: a report draws the 8 pictures" in page.words(slug) for slug in others) >= 10
+
+
+def test_all_servers_are_on_one_axis(page_of: Callable[[str], Page]) -> None:
+    page = page_of("compare")
+    for slug in ("throughput", "server-cpu", "latency-p50", "latency-p99", "latency-p99-9", "resident"):
+        svg = (page.folder / f"{slug}.svg").read_text()
+        assert svg.count('id="axes_') == 1, slug
+        for server in ("memcached 1.6.18", "tandem"):
+            assert f">{server}<" in svg or server in page.words(slug), (slug, server)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("engine", r"wire: [\d.]+ M operations per second in process \(K\S+\)"),
+        ("sweep", r"tandem: [\d.]+ k operations per second \(text-c50\)"),
+        ("memory", r"Bytes of memory per item: [\d.]+ \(tandem\), [\d.]+ \(\S.*"),
+    ],
+)
+def test_headline_of_what_was_not_compared(page_of: Callable[[str], Page], name: str, expected: str) -> None:
+    assert re.fullmatch(expected, page_of(name).words("headline")), page_of(name).words("headline")
+
+
+def test_headline_is_that_of_bench_compare(page_of: Callable[[str], Page], page: Page) -> None:
+    """The geometric mean over the loads, of Tandem beside memcached; the same that `bench compare` prints."""
+
+    def mean(metric: str, phase: str) -> float:
+        ratios = [
+            entry["ratio"]["median"]
+            for entry in document("compare")["comparisons"]
+            if (entry["metric"], entry["phase"], entry["subject"]) == (metric, phase, "tandem")
+            and entry["base"].startswith("memcached")
+        ]
+        return math.exp(statistics.fmean(map(math.log, ratios)))
+
+    line = page_of("compare").words("headline")
+    assert line == page.words("headline")
+    rate, tail = mean("ops_per_s", "closed"), mean("latency_p99_us", "equal rate")
+    assert line == f"{rate:.1f}\N{MULTIPLICATION SIGN} memcached\N{RIGHT SINGLE QUOTATION MARK}s throughput, " + (
+        f"p99 {tail:.2f}\N{MULTIPLICATION SIGN} (geometric means of 6 loads)"
+    )
+    command = [str(tandem_binary()), "bench", "compare", "--render", str(DOCUMENTS / "compare.json")]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
+    plain = line.replace("\N{MULTIPLICATION SIGN}", "x").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    assert printed.splitlines()[0] == plain
+    assert len(plain) <= 80
+    assert (
+        plain.split(",")[0].replace("x", "\N{MULTIPLICATION SIGN}", 1)[:4]
+        in page_of("compare").text.split("</title>")[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,7 +353,7 @@ def test_tasks_are_the_engines(page: Page) -> None:
         assert row["cache misses per query"] == "–"  # noqa: RUF001 (null in the document)
 
 
-def test_papers_values_stand_beside_ours(page: Page) -> None:
+def test_papers_values_stand_beside_ours(page: Page, page_of: Callable[[str], Page]) -> None:
     for figure in document("paper")["figures"][:2]:
         slug = f"paper-mega-kv-figure-{figure['figure']}"
         points = [
@@ -289,7 +372,7 @@ def test_papers_values_stand_beside_ours(page: Page) -> None:
             assert text in words
         # Marks in the picture: one for each point, and one in the legend for each series (bars have no marks).
         if figure["figure"] == "2":
-            marks = [e for e in page.element(slug).iter(f"{SVG}use") if "stroke" in (e.get("style") or "")]
+            marks = [e for e in page_of("paper").element(slug).iter(f"{SVG}use") if "stroke" in (e.get("style") or "")]
             assert len([m for m in marks if float(m.get("x")) > 0]) >= len(points) + len(figure["series"])
 
 

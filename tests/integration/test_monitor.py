@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import select
+import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -205,9 +207,28 @@ def test_status(monitored: tuple[Server, int]) -> None:
     assert get(port, "/api/status?since=x")[0] == 400
 
 
+def test_seconds_that_the_process_was_stopped_have_no_points(monitored: tuple[Server, int]) -> None:
+    server, port = monitored
+
+    def points(count: int) -> list[dict]:
+        deadline = time.monotonic() + 30 * TIME_FACTOR
+        while len(found := json.loads(get(port, "/api/status")[2])["points"]) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        return found
+
+    before = len(points(2))
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(5)
+    server.process.send_signal(signal.SIGCONT)
+    intervals = [point["interval_s"] for point in points(before + 4)]
+    assert max(intervals) > 4, intervals
+    assert min(intervals) > 0.5, intervals
+
+
 def test_answers_nobody_else(monitored: tuple[Server, int]) -> None:
     _, port = monitored
-    for path in ("/", "/style.css", "/script.js"):
+    for path in ("/", "/style.css", "/script.js", "/charts.js"):
         status, headers, _ = get(port, path)
         assert status == 200
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -277,8 +298,45 @@ def test_top_once(tandem: Callable[..., Server]) -> None:
         ask_often(stream, b"get hot\r\nset a 0 0 1\r\nx\r\n", 1000)
         top = run_top("--once", "--interval", "0.2", "--connect", f"{HOST}:{server.port}")
     assert (top.returncode, top.stderr) == (0, "")
-    for text in ("requests/s", "hit ratio", "latency (us)", "task (ns per query)", "RV", "SD", "hot keys", "hot  "):
+    for text in (
+        "requests/s",
+        "hit ratio",
+        "latency (us)",
+        "\nRV     receive ",
+        "\nSD     send ",
+        "hot key ",
+        "  hot  ",
+    ):
         assert text in top.stdout, top.stdout
+    assert max(map(len, top.stdout.splitlines())) <= 80
+    version = subprocess.run([str(tandem_binary()), "version"], capture_output=True, text=True, timeout=60).stdout
+    assert top.stdout.startswith(f"Tandem {version.split()[-1]} at {HOST}:{server.port} "), (top.stdout, version)
+
+
+def test_top_shows_latencies_of_the_interval(tandem: Callable[..., Server]) -> None:
+    """What was slow before the interval is not in its percentiles, nor is what nothing asked for."""
+    server = tandem("-t", "1")
+    with Stream(server.connect()) as stream:
+        slow = b"get " + b" ".join(b"%d" % i for i in range(100_000)) + b"\r\n"
+        for _ in range(20):
+            stream.exchange(slow)
+        ask_often(stream, b"touch a 0\r\n", 500)
+        stopping = threading.Event()
+
+        def ask() -> None:
+            while not stopping.is_set():
+                stream.exchange(b"get hot\r\n")
+
+        client = threading.Thread(target=ask)
+        client.start()
+        top = run_top("--once", "--interval", "2", "--connect", f"{HOST}:{server.port}")
+        stopping.set()
+        client.join()
+        since_start = stats(stream, "latency")
+    assert float(since_start["command:get:max_us"]) > 1000
+    rows = {line.split()[0]: line.split()[1:] for line in top.stdout.splitlines() if line.strip()}
+    assert rows["touch"] == ["0", "-", "-", "-", "-", "-"], top.stdout
+    assert 0 < float(rows["get"][1]) < 1000 and float(rows["get"][1]) < float(since_start["command:get:p99_us"])
 
 
 def test_top_of_memcached() -> None:
@@ -288,7 +346,7 @@ def test_top_of_memcached() -> None:
     finally:
         server.discard()
     assert (top.returncode, top.stderr) == (0, "")
-    assert "version 1.6.18" in top.stdout and "latency" not in top.stdout
+    assert top.stdout.startswith("memcached 1.6.18 at ") and "latency" not in top.stdout
 
 
 def test_top_without_a_server() -> None:

@@ -1,11 +1,12 @@
-// The live page: asks the server for what is new once a second and draws it. No libraries, nothing from elsewhere.
+// The live page: asks the server for what is new once a second and draws it, charts by charts.js. No libraries, nothing
+// from elsewhere.
 "use strict";
 
-const pointsMax = 300;
+const secondsKept = 300; // in points of one second, as the server keeps them
 const taskTexts = {
   RV: "receive", PP: "parse", MM: "memory", Search: "search", Insert: "insert", Delete: "delete", KC: "key compare", RD: "read value", WR: "write response", SD: "send",
 };
-let points = [];
+let points = [], coarse = []; // of one and of ten seconds
 let sequence = 0;
 let uptime = 0;
 
@@ -15,13 +16,6 @@ function element(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, value);
   e.append(...children);
-  return e;
-}
-
-function svg(tag, attributes = {}, text = "") {
-  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, value);
-  if (text !== "") e.textContent = text;
   return e;
 }
 
@@ -50,6 +44,9 @@ function nanos(ns) {
   return ns >= 1e3 ? micros(ns / 1e3) : ns === 0 ? "–" : `${ns.toPrecision(3)} ns`;
 }
 
+// For ticks: 50.0 µs as 50 µs.
+const trimmed = (show) => (v) => show(v).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
 function duration(s) {
@@ -61,6 +58,19 @@ function duration(s) {
 
 const requests = (p) => p.gets_per_s + p.stores_per_s + p.others_per_s;
 const hitRatio = (p) => (p.gets_per_s > 0 ? p.hits_per_s / p.gets_per_s : null);
+
+// What is new behind what was there, of the last seconds.
+function joined(old, more, seconds) {
+  const last = old.at(-1)?.time_s ?? -Infinity;
+  const both = [...old, ...more.filter((p) => p.time_s > last)];
+  return both.filter((p) => p.time_s >= both.at(-1).time_s - seconds);
+}
+
+// Keys come URL-encoded; those of printable ASCII are shown as they are.
+function keyText(key) {
+  const text = key.replace(/%([2-7][0-9A-F])/g, (_, hex) => String.fromCharCode(parseInt(hex, 16)));
+  return /^[!-~]*$/.test(text) && !/%[89A-F01]/.test(key) ? text : key;
+}
 
 function tile(name, value, more) {
   return element("div", { class: "tile" }, element("dl", {},
@@ -92,7 +102,7 @@ function drawPipeline(tasks) {
     element("span", { class: "task" }, t.name),
     element("span", { class: "what" }, taskTexts[t.name] ?? ""),
     element("span", { class: "time" }, nanos(t.ns_per_query)),
-    element("span", { class: "what" }, `${percent(t.share, 0)} of the time`),
+    element("span", { class: "what" }, `${percent(t.share, 0)} of time`),
     bar(t.share))));
 }
 
@@ -106,7 +116,7 @@ function rows(id, cells, empty) {
 }
 
 const td = (text) => element("td", {}, text);
-const keyCell = (key) => element("td", { class: "key", title: key }, key);
+const keyCell = (key) => element("td", { class: "key", title: keyText(key) }, keyText(key));
 const meter = (share) => element("td", { class: "meter" }, bar(share));
 
 function drawTables(status) {
@@ -117,77 +127,42 @@ function drawTables(status) {
   const hot = status.hot_keys;
   const hottest = hot.keys.length > 0 ? hot.keys[0].share : 1;
   rows("hot", hot.keys.map((k) => [keyCell(k.key), meter(k.share / hottest), td(percent(k.share, 2)), td(percent(k.share_error, 2))]),
-    hot.enabled ? "no requests were sampled yet" : "turned off (--no-hot-keys)");
+    hot.enabled ? "no requests in the last minute" : "turned off (--no-hot-keys)");
   rows("big", status.big_keys.keys.map((k) => [keyCell(k.key), td(bytes(k.value_bytes))]), "no items yet");
 }
 
-// Lines over the last five minutes. series: {name, color, of: point -> number or null}
-function drawChart(id, series, show, { log = false, top = null } = {}) {
-  const chart = $(id);
-  const width = chart.clientWidth || 600, height = chart.clientHeight || 190;
-  const left = 58, right = 8, above = 6, below = 20;
-  chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const values = points.flatMap((p) => series.map((s) => s.of(p))).filter((v) => v !== null && (!log || v > 0));
-  let high = top ?? Math.max(1, ...values) * (log ? 1.3 : 1.08), low = 0;
-  if (log) {
-    low = 10 ** Math.floor(Math.log10(values.length > 0 ? Math.min(...values) : 1));
-    high = Math.max(10 * low, 10 ** Math.ceil(Math.log10(high)));
-  }
-  const end = points.length > 0 ? points.at(-1).time_s : 0;
-  const span = points.length <= 60 ? 60 : points.length <= 150 ? 150 : pointsMax;
-  const x = (time) => left + (width - left - right) * (1 - (end - time) / span);
-  const y = (v) => {
-    const share = log ? (Math.log10(Math.max(v, low)) - Math.log10(low)) / (Math.log10(high) - Math.log10(low)) : (v - low) / (high - low);
-    return height - below - (height - above - below) * Math.min(1, Math.max(0, share));
-  };
-  const parts = [];
-  const marks = log
-    ? Array.from({ length: Math.round(Math.log10(high / low)) + 1 }, (_, i) => low * 10 ** i)
-    : [0, 0.25, 0.5, 0.75, 1].map((share) => share * high);
-  for (const v of marks) {
-    parts.push(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }));
-    parts.push(svg("text", { x: left - 8, y: y(v) + 4, "text-anchor": "end" }, show(v)));
-  }
-  for (let ago = 0; ago < span; ago += span === pointsMax ? 60 : span / 5) {
-    const text = ago === 0 ? "now" : span === pointsMax ? `−${ago / 60} min` : `−${ago} s`;
-    parts.push(svg("text", { x: x(end - ago), y: height - 4, "text-anchor": ago === 0 ? "end" : "middle" }, text));
-  }
-  for (const s of series) {
-    let line = "", begin = null, last = null, area = "";
-    for (const p of points) {
-      const v = s.of(p);
-      if (v === null || (log && v <= 0) || x(p.time_s) < left) continue;
-      const gap = last !== null && p.time_s - last > 3;
-      line += `${line === "" || gap ? "M" : "L"}${x(p.time_s).toFixed(1)} ${y(v).toFixed(1)}`;
-      begin ??= p.time_s;
-      last = p.time_s;
-    }
-    if (line === "") continue;
-    if (!log && series.length === 1) area = `${line}L${x(last).toFixed(1)} ${y(0)}L${x(begin).toFixed(1)} ${y(0)}Z`;
-    if (area !== "") parts.push(svg("path", { class: `area ${s.color}`, d: area }));
-    parts.push(svg("path", { class: `line ${s.color}`, d: line }));
-  }
-  chart.replaceChildren(...parts);
-  const latest = points.at(-1);
-  const legend = document.querySelector(`.legend[data-for="${id}"]`);
-  legend.replaceChildren(...series.map((s) => {
-    const v = latest ? s.of(latest) : null;
-    return element("li", {}, element("i", { class: s.color }), `${s.name} `, element("b", {}, v === null ? "–" : show(v)));
-  }));
+charts.add("throughput", [
+  { name: "gets", color: "blue", of: (p) => p.gets_per_s },
+  { name: "stores", color: "teal", of: (p) => p.stores_per_s },
+  { name: "others", color: "violet", of: (p) => p.others_per_s }], short, { tick: trimmed(short) });
+const recorded = (us) => (us > 0 ? us : null); // 0: no command was sampled
+charts.add("latency", [
+  { name: "p50", color: "teal", of: (p) => recorded(p.p50_us) },
+  { name: "p99", color: "amber", of: (p) => recorded(p.p99_us) },
+  { name: "p99.9", color: "red", of: (p) => recorded(p.p99_9_us) }], micros, { tick: trimmed(micros), log: true });
+charts.add("hits", [{ name: "hits", color: "teal", of: hitRatio }], percent, { tick: (v) => percent(v, 0), top: 1 });
+charts.add("evictions", [{ name: "evicted", color: "amber", of: (p) => p.evictions_per_s }], short, { tick: trimmed(short) });
+
+// Long ranges are drawn from points of ten seconds each.
+function drawCharts() {
+  const span_s = Number(document.querySelector("#range input:checked").value);
+  const isCoarse = span_s > secondsKept && coarse.length > 0;
+  charts.show({ points: isCoarse ? coarse : points, interval_s: isCoarse ? 10 : 1, span_s, end_s: points.at(-1)?.time_s ?? Date.now() / 1000 });
 }
 
-function drawCharts() {
-  drawChart("throughput", [
-    { name: "gets", color: "blue", of: (p) => p.gets_per_s },
-    { name: "stores", color: "teal", of: (p) => p.stores_per_s },
-    { name: "others", color: "violet", of: (p) => p.others_per_s }], short);
-  drawChart("latency", [
-    { name: "p50", color: "teal", of: (p) => p.p50_us },
-    { name: "p99", color: "amber", of: (p) => p.p99_us },
-    { name: "p99.9", color: "red", of: (p) => p.p99_9_us }], micros, { log: true });
-  drawChart("hits", [{ name: "hits", color: "teal", of: hitRatio }], (v) => percent(v, 0), { top: 1 });
-  drawChart("evictions", [{ name: "evicted", color: "amber", of: (p) => p.evictions_per_s }], short);
+// The range stays with the address: a page that is loaded again, or whose address is passed on, shows the same.
+function readRange() {
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("range");
+  const input = [...document.querySelectorAll("#range input")].find((i) => i.value === wanted);
+  if (input) input.checked = true;
+  drawCharts();
 }
+
+$("range").addEventListener("change", (event) => {
+  history.replaceState(null, "", `#range=${event.target.value}`);
+  drawCharts();
+});
+addEventListener("hashchange", readRange);
 
 function say(state, text) {
   if ($("state").dataset.state === state) return;
@@ -200,10 +175,11 @@ async function update() {
     const reply = await fetch(`/api/status?since=${sequence}`, { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!reply.ok) throw new Error(`status ${reply.status}`);
     const status = await reply.json();
-    if (status.uptime_s < uptime) points = []; // the server was started anew
+    const isNew = status.uptime_s < uptime; // the server was started anew: the next update fetches all that it has
     uptime = status.uptime_s;
-    sequence = status.sequence;
-    points = [...points, ...status.points].slice(-pointsMax);
+    sequence = isNew ? 0 : status.sequence;
+    points = joined(points, status.points, secondsKept);
+    coarse = joined(coarse, status.points_10s, 3600);
     $("about").textContent = `version ${status.version} · up ${duration(status.uptime_s)}`;
     drawTiles(status);
     drawPipeline(status.tasks);
@@ -216,5 +192,6 @@ async function update() {
   setTimeout(update, 1000);
 }
 
-addEventListener("resize", drawCharts);
+addEventListener("resize", charts.redraw);
+readRange();
 update();

@@ -124,7 +124,7 @@ def figure(picture: Picture, svg: str, where: str) -> str:
         f"<figcaption>{escape(picture.caption)} {files if svg else ''}<br><small>{escape(where)}</small></figcaption>",
         f'<p class="bad">Includes runs with errors: {links(wrong)}</p>' if wrong else "",
         f'<ul class="notes">{notes}</ul>' if notes else "",
-        folded("Numbers", table(picture.header, picture.rows), len(picture.rows) <= OPEN_ROWS),
+        folded("Numbers", table(picture.header, picture.rows), bool(svg) and len(picture.rows) <= OPEN_ROWS),
         folded(f"Command lines ({lines})", commands(runs)) if runs else "",
         "</figure>",
     ]
@@ -257,9 +257,13 @@ def all_runs(runs: list[Run]) -> str:
 
 
 def render(
-    results: Results, sections: list[tuple[str, str, str, list[tuple[Picture, str]]]], missing: list[tuple[str, str]]
+    results: Results,
+    headline: str,
+    sections: list[tuple[str, str, str, list[tuple[Picture, str]]]],
+    missing: list[tuple[str, str]],
 ) -> str:
-    """sections: anchor, heading, the words about the machine, and pictures with their SVG."""
+    """headline: what the report comes to, a line. sections: anchor, heading, the words about the machine,
+    and pictures with their SVG."""
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     machines = "; ".join(machine_line(machine) for machine in results.machines)
     places = [(anchor, heading) for anchor, heading, _, _ in sections]
@@ -274,8 +278,10 @@ def render(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Tandem benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>",
-        f'<header><div><h1>Benchmark report</h1><p class="muted">{escape(machines)}</p></div></header>',
+        f"<title>{escape(headline)} - Tandem benchmark report</title>\n<style>\n{css}</style>\n</head>\n<body>",
+        '<header><div><p class="kicker">Benchmark report</p>'
+        f'<h1 id="headline">{escape(headline)}</h1>'
+        f'<p class="muted">{escape(machines)}</p></div></header>',
         f"<nav><ul>{alarm}{nav}</ul></nav>\n<main>",
         summary(results),
     ]

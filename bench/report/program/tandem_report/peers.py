@@ -159,6 +159,7 @@ def ratio_picture(
         lines,
         f"{better.capitalize()} is better. Ratios are taken within a round. {medians}",
         behind,
+        is_minor=True,  # of one base; the values themselves stand on one axis for all
     )
 
 

@@ -27,6 +27,7 @@ class Picture:
     caption: str
     runs: list[Run]
     notes: list[str] = field(default_factory=list)
+    is_minor: bool = False  # drawn only where there is room
 
 
 def slug_of(*words: str) -> str:

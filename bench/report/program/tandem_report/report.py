@@ -8,8 +8,12 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .schema import DocumentError, read
+
+if TYPE_CHECKING:  # without matplotlib there is a message in place of a report
+    from .picture import Picture
 
 EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT = 64, 65, 66, 69, 73
 PNG_DPI = 144
@@ -35,16 +39,28 @@ def write(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
+def draw(picture: Picture, folder: Path) -> str:
+    """Writes a picture's files; returns its SVG."""
+    figure = picture.draw()
+    svg = io.StringIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    write(folder / f"{picture.slug}.svg", svg.getvalue().encode())
+    write(folder / f"{picture.slug}.png", png.getvalue())
+    return svg.getvalue()
+
+
 def build(files: list[tuple[str, dict]], folder: Path) -> str:
     """Writes the report; returns what to say about it."""
-    from . import engine, latency, memory, page, papers, peers, style, sweeps
+    from . import engine, headline, latency, memory, page, papers, peers, style, sweeps
     from .model import Results, clean
     from .picture import slug_of
 
     style.apply()
     results = Results(files)
     looks = style.Looks(results.subjects)
-    sections = []
+    planned: list[tuple[str, str, list[Picture]]] = []  # heading, the words about the machine, pictures
     taken: set[str] = {"summary", "errors", "runs", "not-measured"}
 
     def unique(slug: str) -> str:
@@ -84,23 +100,18 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
             latency.TIMELINES,
         ]
         for section in order:
-            drawn = []
-            for picture in (p for p in found if p.section == section):
-                picture.slug = unique(slug_of(picture.slug))
-                if picture.draw is None:
-                    drawn.append((picture, ""))
-                    continue
-                figure = picture.draw()
-                svg = io.StringIO()
-                figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-                png = io.BytesIO()
-                figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
-                write(folder / f"{picture.slug}.svg", svg.getvalue().encode())
-                write(folder / f"{picture.slug}.png", png.getvalue())
-                drawn.append((picture, svg.getvalue()))
-            if drawn:
-                heading = f"{section}, {machine.name}" if machine.name else section
-                sections.append((unique(slug_of("section", heading)), heading, where, drawn))
+            heading = f"{section}, {machine.name}" if machine.name else section
+            if some := [picture for picture in found if picture.section == section]:
+                planned.append((heading, where, some))
+    headline.choose([some for _, _, some in planned])
+
+    sections = []
+    for heading, where, some in planned:
+        drawn = []
+        for picture in some:
+            picture.slug = unique(slug_of(picture.slug))
+            drawn.append((picture, draw(picture, folder) if picture.draw else ""))
+        sections.append((unique(slug_of("section", heading)), heading, where, drawn))
 
     missing = [
         (clean(note), document.path.rsplit("/", 1)[-1])
@@ -109,7 +120,7 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
     ]
     missing += [(text, "no value yet") for text in papers.without_values(results)]
     missing += memory.without_energy(results) + results.disturbance()
-    text = page.render(results, sections, missing)
+    text = page.render(results, headline.headline(results), sections, missing)
     write(folder / "index.html", text.encode())
     pictures = sum(bool(svg) for *_, drawn in sections for _, svg in drawn)
     told = f"{folder / 'index.html'}: {pictures} pictures of {len(results.runs)} runs"
