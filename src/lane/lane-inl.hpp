@@ -70,26 +70,28 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
 
 // --- KC
 
-TD_INLINE bool is_fresh(const State& s, std::uint64_t state) noexcept {
-  return task::access_age_s(state, s.now_s) < task::access_refresh_s;
-}
-
-// Whether the candidate is the usual hit: with nothing to do for it but to reply. REQUIRES: the key is short, or
-// compared beyond its first bytes.
+// Whether the candidate is the usual hit: with nothing to do for it but to mark it, if it has not been read since it
+// was set, or not lately, and to reply. REQUIRES: the key is short, or compared beyond its first bytes.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   const Location l = strip.location[i];
   hit.item = reinterpret_cast<const Item*>(s.items + std::uint64_t{l} * granule_bytes);
   return TD_LIKELY(l != no_location && ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]),
                                                             hit.state, hit.fixed)) &&
-         TD_LIKELY(is_fresh(s, hit.state) && !is_flushed({hit.state, hit.fixed}, s.flush_cas));
+         TD_LIKELY(!is_flushed({hit.state, hit.fixed}, s.flush_cas));
+}
+
+TD_INLINE void mark(const State& s, const Hit& hit) noexcept {
+  task::mark_access(const_cast<Item*>(hit.item), hit.state, s.now_s);
 }
 
 TD_INLINE Found check(State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   const std::size_t key_bytes = info::key_bytes(strip.info[i]);
-  if (TD_LIKELY(
-          is_usual_hit(s, strip, i, hit) &&
-          (key_bytes <= short_key_bytes_max || bytes_equal(hit.item->bytes() + sizeof(Item), strip.key[i], key_bytes))))
+  if (TD_LIKELY(is_usual_hit(s, strip, i, hit) &&
+                (key_bytes <= short_key_bytes_max ||
+                 bytes_equal(hit.item->bytes() + sizeof(Item), strip.key[i], key_bytes)))) {
+    mark(s, hit);
     return Found::hit;
+  }
   return look_closely(s, strip, i, hit);
 }
 
@@ -294,6 +296,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
                     word::ValueBytes::get(next.fixed) > codec::small_value_bytes_max))
       break;
     hit = next;
+    mark(s, hit);
     p = put_validated(p, hit, [&](const Hit& version, char* to) noexcept {
       return put_hit<Kind>(s, strip, i, version, false, true, to);
     });

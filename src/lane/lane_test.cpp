@@ -133,6 +133,26 @@ TEST_P(LaneTest, GetsSeeTheSetsBeforeThem) {
   }
 }
 
+// One alone, and one of a whole strip of its kind.
+TEST_P(LaneTest, MarksWhatIsReadAfterASet) {
+  for (const string& key : {string("key"), string("aKeyLongerThan16Bytes")}) {
+    for (const std::size_t gets : {1u, 16u}) {
+      LaneHarness harness(GetParam());
+      harness.exchange("mn\r\n");
+      string input = "set " + key + " 0 0 1\r\nv\r\n";
+      EXPECT_EQ(harness.exchange(input + "mg " + key + " h\r\n").with, "STORED\r\nHD h0\r\n");
+      for (std::size_t i = 0; i < gets; ++i) input += "get " + key + "\r\n";
+      const std::uint64_t before = harness.queries_of_lane;
+      const auto read = harness.exchange(input);
+      EXPECT_EQ(read.with, read.without);
+      EXPECT_EQ(harness.queries_of_lane - before, 1 + gets);
+      const auto [with, without] = harness.exchange("mg " + key + " h\r\n");
+      EXPECT_EQ(with, without);
+      EXPECT_EQ(with, "HD h1\r\n");
+    }
+  }
+}
+
 TEST_P(LaneTest, FullStoresRefuseAsTheGeneralPathDoes) {
   EngineOptions engine = codec::ReplyHarness::small_engine();
   engine.memory_bytes = std::uint64_t{8} << 20;

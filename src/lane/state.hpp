@@ -78,19 +78,17 @@ struct alignas(cache_line_bytes) Strip {
 };
 
 // An item's words and the key's bytes in 32 bytes: which bits are compared, by the key's length (at most 16), and what
-// they are to be. A hit that equals is live, was read before, does not expire, is not stale, has no client flags, is
-// not huge, and its key's first bytes are the query's.
+// they are to be. A hit that equals is live, does not expire, is not stale, has no client flags, is not huge, and its
+// key's first bytes are the query's.
 struct alignas(32) ItemMask {
   std::uint64_t state, fixed;
   std::uint8_t key[short_key_bytes_max];
 };
-inline constexpr std::uint64_t usual_state =
-    static_cast<std::uint64_t>(ItemState::live) | word::Accessed::mask | word::Fetched::mask;
+inline constexpr std::uint64_t usual_state = static_cast<std::uint64_t>(ItemState::live);
 inline constexpr auto item_masks = [] {
   std::array<ItemMask, short_key_bytes_max + 1> all{};
   for (std::size_t bytes = 0; bytes < all.size(); ++bytes) {
-    all[bytes].state = word::State::mask | word::Accessed::mask | word::Fetched::mask | word::Stale::mask |
-                       word::Win::mask | word::ExpiryS::mask;
+    all[bytes].state = word::State::mask | word::Stale::mask | word::Win::mask | word::ExpiryS::mask;
     all[bytes].fixed = word::KeyBytes::mask | word::HasFlags::mask | word::Huge::mask | word::BinaryKey::mask;
     for (std::size_t i = 0; i < bytes; ++i) all[bytes].key[i] = 0xff;
   }
