@@ -262,7 +262,7 @@ def test_liar_is_caught(name: str, memcached: Callable[..., Server]) -> None:
 
 
 def test_memcached_behind_an_honest_proxy_passes(memcached: Callable[..., Server]) -> None:
-    server = memcached("-t", "4")
+    server = memcached("-t", "1")  # with several, under load, memcached 1.6.18 has shown a value with another's CAS id
     with Proxy(server, lambda data: data) as proxy:
         violation = first_violation(proxy.connect, rounds=40, seed=0)
     assert violation is None, violation
