@@ -71,9 +71,8 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
   {
     const FileObserver observer(file.path());
     std::map<std::uint64_t, std::optional<string>> seen;  // by print
-    std::uint64_t last = 0, steps = 0;
-    const auto look = [&] {
-      ++steps;
+    std::uint64_t last = 0;
+    const auto look = [&](std::uint64_t steps) {
       last = observer.print();
       if (seen.contains(last)) return;
       const std::optional<string> value = recovered(observer);
@@ -81,10 +80,10 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
           << value.value_or("(nothing)") << " after " << steps << " instructions";
       seen.emplace(last, value);
     };
-    look();
-    step_through(pid, status, look);
+    look(0);
+    const std::uint64_t steps = step_through(pid, status, look);
     ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) << status;
-    look();
+    look(steps);
     EXPECT_EQ(seen[last], step.after);
     EXPECT_GE(seen.size(), 2u);
   }

@@ -74,7 +74,7 @@ std::unique_ptr<Runner> Worker::make_runner() {
 Worker::~Worker() {
   runner_.reset();
   for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c);
-  end_pass();
+  free_closed();
 }
 
 void Worker::adopt(Fd socket, bool tls) {
@@ -225,7 +225,10 @@ void Worker::end_pass() noexcept {
   if (TD_UNLIKELY(sampled_)) end_sample();
   pass_parsed_ = pass_answered_ = 0;
   if (TD_UNLIKELY(memory_reserve_missing() != 0)) save_memory();
-  if (TD_LIKELY(closed_.empty())) return;
+  if (TD_UNLIKELY(!closed_.empty())) free_closed();
+}
+
+void Worker::free_closed() noexcept {
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
     if (TD_UNLIKELY((state_.events.flags() & watch_event::connevents) != 0)) recorder_.closed(c->fd, c->close_reason);

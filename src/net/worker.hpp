@@ -119,6 +119,7 @@ class Worker final : private ResponseWriter {
   int patience_ms(int timeout_ms) const noexcept;
   void handle(const epoll_event& event);
   void end_pass() noexcept;
+  void free_closed() noexcept;
   void save_memory() noexcept;
   bool stands_still(const Connection& c) const noexcept;
   Connection* longest_still_filling(std::uint64_t bytes) noexcept;

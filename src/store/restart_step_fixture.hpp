@@ -100,20 +100,20 @@ class FileObserver {
 };
 
 #if defined(__x86_64__)
-// Calls look() after each instruction of a stopped child (with a sanitizer after some), until it ends or stops by
-// itself.
+// Calls look(instructions so far) after each instruction of a stopped child (with a sanitizer after some), until it
+// ends or stops by itself. Returns how many instructions there were.
 template <class Look>
-void step_through(pid_t pid, int& status, Look look) {
+std::uint64_t step_through(pid_t pid, int& status, Look look) {
 #if defined(TANDEM_SANITIZED)
   constexpr std::uint64_t look_every = 32;  // most instructions are the sanitizer's
 #else
   constexpr std::uint64_t look_every = 1;
 #endif
   for (std::uint64_t steps = 1;; ++steps) {
-    ASSERT_EQ(ptrace(PTRACE_SINGLESTEP, pid, nullptr, nullptr), 0);
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) return;
-    if (steps % look_every == 0) look();
+    const bool stepped = ptrace(PTRACE_SINGLESTEP, pid, nullptr, nullptr) == 0 && waitpid(pid, &status, 0) == pid;
+    EXPECT_TRUE(stepped) << "at instruction " << steps;
+    if (!stepped || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) return steps - 1;
+    if (steps % look_every == 0) look(steps);
   }
 }
 #endif

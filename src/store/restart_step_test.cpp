@@ -123,22 +123,18 @@ TEST_P(RestartStep, AnyMomentIsBeforeOrAfter) {
     const FileObserver observer(file.path());
     std::map<std::uint64_t, std::optional<std::string>> seen;  // by print
     std::uint64_t last = 0;
-    std::uint64_t steps = 0;
-    const auto look = [&] {
+    const auto look = [&](std::uint64_t steps) {
       const std::uint64_t print = observer.print();
       last = print;
       if (seen.contains(print)) return;
       const std::optional<std::string> value = recovered(observer, c.name == "clear");
-      EXPECT_TRUE(c.allowed.contains(value)) << value.value_or("(nothing)") << " at step " << steps;
+      EXPECT_TRUE(c.allowed.contains(value)) << value.value_or("(nothing)") << " after " << steps << " instructions";
       seen.emplace(print, value);
     };
-    look();
-    step_through(pid, status, [&] {
-      ++steps;
-      look();
-    });
+    look(0);
+    const std::uint64_t steps = step_through(pid, status, look);
     ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) << status;
-    look();
+    look(steps);
     EXPECT_GT(steps, 100u);
     EXPECT_EQ(seen[last], c.after);
     EXPECT_GE(seen.size(), 2u);
