@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "monitor/http_server.hpp"
 #include "monitor/status_json.hpp"
@@ -17,9 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Stats part;
   const StatsEnd early = parse_stats(text.substr(0, size / 2), part);
   if (early != StatsEnd::more && early != end) std::abort();
-  now.latency = now.general;
-  now.hot_keys = now.general;
-  for (const TopLine& line : top_lines("server", before, now)) {
+  now.own = now.histograms = now.hot_keys = now.general;
+  const TopSize terminal{.rows = static_cast<int>(1 + size % 50), .columns = static_cast<int>(1 + size % 200)};
+  const std::vector<TopLine> lines = top_lines("server", before, now, terminal);
+  if (lines.size() > static_cast<std::size_t>(terminal.rows)) std::abort();
+  for (const TopLine& line : lines) {
+    if (line.text.size() > static_cast<std::size_t>(terminal.columns)) std::abort();
     for (const char c : line.text) {
       if (c < ' ' || c > '~') std::abort();
     }
