@@ -119,7 +119,8 @@ def test_thousands_of_connections_one_after_the_other(tandem: Callable[..., Serv
         churn(CHURN)
         assert open_files(server.pid) <= files
         assert resident_mib(server.pid) < memory + 4
-        assert stat(witness, "total_connections") >= CHURN + 500
+        # One that is reset before it is accepted need not be there any more.
+        assert stat(witness, "total_connections") >= (CHURN + 500) * 99 // 100
     # One answer in twenty may be late because the machine is busy; what connections cost would delay many.
     waits.sort()
     late = waits[len(waits) * 19 // 20]
