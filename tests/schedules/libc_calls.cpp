@@ -34,6 +34,8 @@ std::int64_t until(clockid_t clock, const timespec& t) noexcept {
   return is_real_time(clock) ? of(t) - unix_ns : of(t);
 }
 
+std::int64_t dated_since_ns = 0;  // of the system's monotonic clock; 0: threads outside have the system's date
+
 int lock(pthread_mutex_t* mutex, const void* at) noexcept {
   static auto* const try_lock = libc<int(pthread_mutex_t*)>("pthread_mutex_trylock");
   point(at);
@@ -89,6 +91,14 @@ void* run_thread(void* argument) noexcept {
 }
 
 }  // namespace
+
+void keep_date() noexcept {
+  static auto* const own = libc<int(clockid_t, timespec*)>("clock_gettime");
+  timespec now{};
+  own(CLOCK_MONOTONIC, &now);
+  dated_since_ns = of(now);
+}
+
 }  // namespace tandem::schedules
 
 using namespace tandem::schedules;
@@ -168,7 +178,12 @@ int sched_yield() noexcept {
 
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static auto* const own = libc<int(clockid_t, timespec*)>("clock_gettime");
-  if (self == nullptr) return own(clock, time);
+  if (self == nullptr) {
+    const bool is_dated = dated_since_ns != 0 && is_real_time(clock);
+    const int error = own(is_dated ? CLOCK_MONOTONIC : clock, time);
+    if (is_dated) *time = to_timespec(unix_ns + of(*time) - dated_since_ns);
+    return error;
+  }
   *time = to_timespec(now_ns() + (is_real_time(clock) ? unix_ns : 0));
   return 0;
 }
