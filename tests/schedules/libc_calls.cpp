@@ -34,7 +34,7 @@ std::int64_t until(clockid_t clock, const timespec& t) noexcept {
   return is_real_time(clock) ? of(t) - unix_ns : of(t);
 }
 
-std::int64_t dated_since_ns = 0;  // of the system's monotonic clock; 0: threads outside have the system's date
+std::int64_t dated_since_ns = 0;  // by the monotonic clock; 0: threads outside have the system's date
 
 int lock(pthread_mutex_t* mutex, const void* at) noexcept {
   static auto* const try_lock = libc<int(pthread_mutex_t*)>("pthread_mutex_trylock");
@@ -92,11 +92,11 @@ void* run_thread(void* argument) noexcept {
 
 }  // namespace
 
-void keep_date() noexcept {
+void keep_date(std::int64_t now_ns) noexcept {
   static auto* const own = libc<int(clockid_t, timespec*)>("clock_gettime");
   timespec now{};
   own(CLOCK_MONOTONIC, &now);
-  dated_since_ns = of(now);
+  dated_since_ns = of(now) - now_ns;
 }
 
 }  // namespace tandem::schedules

@@ -244,7 +244,7 @@ void run(const Options& o, std::uint64_t seed, std::FILE* trace, Totals& totals)
 // The process that comes after the one that died, on the same memory file: every key is looked at, twice.
 void look_after_death(const Options& o, std::uint64_t seed, Totals& totals) {
   const std::vector<std::string> keys = read_keys(o);
-  keep_date();  // items expire by the date that the process before had
+  keep_date(seed_ns / 2);  // items expire by the date that the process before had, as the history has it
   const std::unique_ptr<Target> target = record::open_engine(o.target);
   std::vector<Operation> operations;
   for (const std::uint64_t process : {900u, 901u}) record::look_at(*target->client(seed), keys, process, operations);

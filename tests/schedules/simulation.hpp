@@ -41,9 +41,9 @@ void begin(std::uint64_t seed, std::uint64_t points_max, std::FILE* trace);
 // does not return, is called on whatever thread has the turn, as one outside the simulation.
 void die_within(std::uint64_t within, void (*last_words)());
 void die_never();
-// Threads outside have the simulation's date from now on, from its beginning. REQUIRES: this process has no other
+// Threads outside have the simulation's date, which goes on from its time now_ns. REQUIRES: this process has no other
 // thread.
-void keep_date() noexcept;
+void keep_date(std::int64_t now_ns) noexcept;
 // Of a simulation that goes on.
 Report so_far();
 // REQUIRES: all other threads have ended.
