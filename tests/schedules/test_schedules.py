@@ -234,7 +234,7 @@ def test_every_schedule_is_linearizable_and_ends(plan: str, kind: str) -> None:
         return
     shares = total["host_operations"], total["device_operations"]
     # Devices that fail, and indexes that grow, leave more to the host.
-    assert min(shares) > total["operations"] / (4 if kind == "calm" else 20), total
+    assert min(shares) > total["operations"] / (5 if kind == "calm" else 20), total
     assert total["keys_answered_by_both"] > 0, total
     assert plan != "stolen" or total["stolen"] > 0, total
 
@@ -255,12 +255,14 @@ CANARIES = {
     " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
     # Sets in place (docs/decisions/0026): a version overlooked, an item killed under its writer's hands, a get that
     # returns what a later set of its strip wrote, a value torn by the end of the process.
-    "stale_fixed": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
+    # Without flags and times to live: versions must have equal state words for it to matter.
+    "stale_fixed": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0"
+    " --details 0 --clients 8 --rewrite-percent 100",
     "blind_kill": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --ballast-percent 0",
     "get_after_set": f"{BASE} --plan cpu --operations 1000 --operations-a-key 1000 --hot-keys 2 --burst 6",
     "no_redo": f"{BASE} --plan cpu --memory-mib 32 --clients 8 --hot-keys 4 --operations-a-key 1000 --burst 3"
     " --ballast-percent 0 --crash-serving 1 --crash-within 20000",
-    "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000",
+    "early_reuse": f"{BASE} --plan cpu --operations 3000 --pause-us 200 --operations-a-key 1000 --value-bytes 6000",
     "drop_displacement:3": f"{BASE} --plan cpu --operations 1000 --item-expected 1048576 --ballast-percent 80",
 }
 

@@ -80,9 +80,9 @@ void Mix::draw_value(Operation& o, bool number) {
   if ((stores || o.kind == Kind::touch) && percent(options_.expiry_percent))
     o.ttl_s = 1 + static_cast<std::uint32_t>(random_() % 3);
   // Long times are far from each other: what is left of one says which operation it is from.
-  if ((stores || o.kind == Kind::touch) && o.ttl_s == 0 && details_() % 2 == 0)
+  if ((stores || o.kind == Kind::touch) && o.ttl_s == 0 && details_() % 2 == 0 && options_.details != 0)
     o.ttl_s = 3000 + 20 * static_cast<std::uint32_t>(details_() % 100'000);
-  if (stores && details_() % 2 == 0) o.flags = static_cast<std::uint32_t>(details_());
+  if (stores && details_() % 2 == 0 && options_.details != 0) o.flags = static_cast<std::uint32_t>(details_());
 }
 
 // Of one of two lengths in one size class: sets of the same rewrite the item, of the other one they go beside it.

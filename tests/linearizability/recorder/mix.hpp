@@ -24,6 +24,7 @@ struct MixOptions {
   std::uint32_t old_percent = 5;         // operations on hot keys of the past
   std::uint32_t rewrite_percent = 60;    // of values that have all one length, so that sets rewrite them in place
   std::uint32_t expiry_percent = 0;      // of stores and touches
+  std::uint32_t details = 1;             // some stores have flags and long times to live; 0: none
   std::uint32_t touch_percent = 0;       // of operations on hot keys, beside those of the usual mix
   std::uint32_t flush_every = 0;         // bursts of a client; 0: never
 };

@@ -48,6 +48,7 @@ Options parse(std::span<char* const> words) {
       {"--old-percent", number(o.mix.old_percent)},
       {"--rewrite-percent", number(o.mix.rewrite_percent)},
       {"--expiry-percent", number(o.mix.expiry_percent)},
+      {"--details", number(o.mix.details)},
       {"--touch-percent", number(o.mix.touch_percent)},
       {"--flush-every", number(o.mix.flush_every)},
       {"--operations", number(o.operations)},
