@@ -47,48 +47,24 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
   if (TD_THREAD_SANITIZER != 0) GTEST_SKIP() << "one thread, step by step: ThreadSanitizer has nothing to find";
   const Step& step = GetParam();
   const TemporaryFile file;
-  const pid_t pid = fork();
-  if (pid == 0) {
-    auto* const store = new codec::ReplyHarness({}, options_for(file.path()));
-    Lane lane(store->context(), store->options());
-    store->exchange(set_line(step.before));
-    const string input = set_line(step.after);
-    const auto copy = padded(input);
-    LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
-    Output out;
-    out.reserve(1 << 16);
-    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
-    raise(SIGSTOP);
-    lane.run({&segment, 1}, out, 1 << 20);
-    if (segment.queries != 1) _exit(1);
-    raise(SIGSTOP);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "ptrace is not allowed here";
-  ASSERT_TRUE(WIFSTOPPED(status));
-  {
-    const FileObserver observer(file.path());
-    std::map<std::uint64_t, std::optional<string>> seen;  // by print
-    std::uint64_t last = 0;
-    const auto look = [&](std::uint64_t steps) {
-      last = observer.print();
-      if (seen.contains(last)) return;
-      const std::optional<string> value = recovered(observer);
-      EXPECT_TRUE(value == step.before || value == step.after)
-          << value.value_or("(nothing)") << " after " << steps << " instructions";
-      seen.emplace(last, value);
-    };
-    look(0);
-    const std::uint64_t steps = step_through(pid, status, look);
-    ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) << status;
-    look(steps);
-    EXPECT_EQ(seen[last], step.after);
-    EXPECT_GE(seen.size(), 2u);
-  }
-  kill(pid, SIGKILL);
-  waitpid(pid, &status, 0);
+  std::uint64_t steps = 0;
+  step_by_step(
+      file.path(),
+      [&](auto trace) {
+        auto* const store = new codec::ReplyHarness({}, options_for(file.path()));
+        Lane lane(store->context(), store->options());
+        store->exchange(set_line(step.before));
+        const string input = set_line(step.after);
+        const auto copy = padded(input);
+        LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+        Output out;
+        out.reserve(1 << 16);
+        trace();
+        lane.run({&segment, 1}, out, 1 << 20);
+        if (segment.queries != 1) _exit(1);
+      },
+      recovered, [&](const std::optional<string>& value) { return value == step.before || value == step.after; },
+      step.after, steps);
 #endif
 }
 

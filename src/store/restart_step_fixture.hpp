@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "base/platform.hpp"
@@ -115,6 +118,47 @@ std::uint64_t step_through(pid_t pid, int& status, Look look) {
     if (!stepped || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) return steps - 1;
     if (steps % look_every == 0) look(steps);
   }
+}
+
+// Runs child(trace) in a process of its own, which calls trace() before what is to be looked at: after each of its
+// instructions recovered(observer) has to be one of what `allowed` says, and `after` at the end. Skips the test where a
+// process may not be traced. `steps` receives how many instructions there were.
+template <class Child, class Recovered, class Allowed>
+void step_by_step(const std::string& path, Child child, Recovered recovered, Allowed allowed,
+                  const std::optional<std::string>& after, std::uint64_t& steps) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    child([] {
+      if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
+      raise(SIGSTOP);
+    });
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "ptrace is not allowed here";
+  ASSERT_TRUE(WIFSTOPPED(status));
+  {
+    const FileObserver observer(path);
+    std::map<std::uint64_t, std::optional<std::string>> seen;  // by print
+    std::uint64_t last = 0;
+    const auto look = [&](std::uint64_t at) {
+      last = observer.print();
+      if (seen.contains(last)) return;
+      const std::optional<std::string> value = recovered(observer);
+      EXPECT_TRUE(allowed(value)) << value.value_or("(nothing)") << " after " << at << " instructions";
+      seen.emplace(last, value);
+    };
+    look(0);
+    steps = step_through(pid, status, look);
+    ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) << status;
+    look(steps);
+    EXPECT_EQ(seen[last], after);
+    EXPECT_GE(seen.size(), 2u);
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, &status, 0);
 }
 #endif
 

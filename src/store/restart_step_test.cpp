@@ -104,43 +104,20 @@ TEST_P(RestartStep, AnyMomentIsBeforeOrAfter) {
     GTEST_SKIP() << "one thread, step by step: ThreadSanitizer has nothing to find, and minutes to step through";
   const Case& c = GetParam();
   const TemporaryFile file;
-  const pid_t pid = fork();
-  if (pid == 0) {
-    auto* const store = new Store(options_for(file.path()));
-    store->set("other", "here");
-    c.prepare(*store);
-    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
-    raise(SIGSTOP);
-    c.operation(*store);
-    raise(SIGSTOP);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "ptrace is not allowed here";
-  ASSERT_TRUE(WIFSTOPPED(status));
-  {
-    const FileObserver observer(file.path());
-    std::map<std::uint64_t, std::optional<std::string>> seen;  // by print
-    std::uint64_t last = 0;
-    const auto look = [&](std::uint64_t steps) {
-      const std::uint64_t print = observer.print();
-      last = print;
-      if (seen.contains(print)) return;
-      const std::optional<std::string> value = recovered(observer, c.name == "clear");
-      EXPECT_TRUE(c.allowed.contains(value)) << value.value_or("(nothing)") << " after " << steps << " instructions";
-      seen.emplace(print, value);
-    };
-    look(0);
-    const std::uint64_t steps = step_through(pid, status, look);
-    ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP) << status;
-    look(steps);
-    EXPECT_GT(steps, 100u);
-    EXPECT_EQ(seen[last], c.after);
-    EXPECT_GE(seen.size(), 2u);
-  }
-  kill(pid, SIGKILL);
-  waitpid(pid, &status, 0);
+  std::uint64_t steps = 0;
+  step_by_step(
+      file.path(),
+      [&](auto trace) {
+        auto* const store = new Store(options_for(file.path()));
+        store->set("other", "here");
+        c.prepare(*store);
+        trace();
+        c.operation(*store);
+      },
+      [&](const FileObserver& observer) { return recovered(observer, c.name == "clear"); },
+      [&](const std::optional<std::string>& value) { return c.allowed.contains(value); }, c.after, steps);
+  if (IsSkipped()) return;
+  EXPECT_GT(steps, 100u);
 #endif
 }
 
