@@ -53,12 +53,12 @@ void check_latency_target(const Settings& settings, const std::function<std::str
     if (gpu.which == "off") fail("gpu-latency-target", "without a GPU (gpu) there are no cycles");
   }
   const bool asks = gpu.latency_target_us != 0 || !gpu.calibration.empty();
-  if (asks && !presets[settings.server.preset].sets_cycle)
+  if (asks && !presets()[settings.server.preset].sets_cycle)
     fail(gpu.latency_target_us != 0 ? "gpu-latency-target" : "gpu-calibration", "is of use with preset mega-kv alone");
 }
 
 void check_batch_min(const Settings& settings, const std::function<std::string(const Option&)>& where) {
-  if (settings.gpu.batch_min == 0 || presets[settings.server.preset].has_threshold) return;
+  if (settings.gpu.batch_min == 0 || presets()[settings.server.preset].has_threshold) return;
   throw CommandError(EX_USAGE,
                      fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
 }

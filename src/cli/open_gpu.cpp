@@ -17,7 +17,7 @@ namespace tandem::cli {
 std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
                                                const std::function<void(std::string_view)>& say) {
   const std::string& which = settings.gpu.which;
-  if (which == "off" || presets[settings.server.preset].offload == Offload::never) return {};
+  if (which == "off" || presets()[settings.server.preset].offload == Offload::never) return {};
   std::vector<std::shared_ptr<Device>> devices;
   try {
     if (which == "sim") {
@@ -25,7 +25,8 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
         devices.push_back(make_sim_device({.number = i}));
       return devices;
     }
-    const bool is_asked_for = which != "auto" || settings.gpu.count > 1 || presets[settings.server.preset].needs_device;
+    const bool is_asked_for =
+        which != "auto" || settings.gpu.count > 1 || presets()[settings.server.preset].needs_device;
     const DeviceCount found = cuda_device_count();
     if (found.count == 0) {
       if (is_asked_for) say(fmt::format("no GPU: {}", found.reason));

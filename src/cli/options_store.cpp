@@ -157,9 +157,6 @@ constexpr std::array store_table{
                 "(a GPU, which alone has "
                 "the index)",
         .field = server<&ServerOptions::preset>,
-        .minimum = 0,
-        .maximum = presets.size() - 1,
-        .choices = {preset_choices.data(), preset_choices.size()},
         .effect = Effect::strict,
         .memcached_help =
             "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a GPU that has it",

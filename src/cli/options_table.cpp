@@ -1,6 +1,9 @@
 #include "cli/options_table.hpp"
 
+#include <algorithm>
 #include <vector>
+
+#include "preset/preset.hpp"
 
 namespace tandem::cli {
 
@@ -9,6 +12,10 @@ std::span<const Option> all_options() {
     std::vector<Option> options;
     for (const auto part : {network_options(), store_options(), process_options()})
       options.insert(options.end(), part.begin(), part.end());
+    // Whatever rows there are.
+    Option& preset = *std::ranges::find(options, "preset", &Option::name);
+    preset.maximum = static_cast<double>(presets().size() - 1);
+    preset.choices = preset_choices();
     return options;
   }();
   return all;

@@ -51,7 +51,7 @@ std::vector<Plan> known_plans() {
 
 Json plans_json(const std::vector<Plan>& plans) {
   Json json;
-  for (const PresetRow& row : presets) {
+  for (const PresetRow& row : presets()) {
     Json placements = Json::array({name_of(row.placement)});
     if (row.placement_with_values != row.placement) placements.push_back(name_of(row.placement_with_values));
     json["presets"].push_back({{"name", row.name}, {"what", row.what}, {"placements", std::move(placements)}});

@@ -189,7 +189,8 @@ int run_server(Settings settings, ServerStyle style) {
     throw CommandError(EX_USAGE,
                        "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
   }
-  settings.engine.index_on_device = presets[settings.server.preset].index_on_device();
+  settings.engine.index_kind = presets()[settings.server.preset].index_kind;
+  settings.engine.index_on_device = presets()[settings.server.preset].index_on_device();
   if (settings.engine.index_on_device && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
     throw CommandError(EX_USAGE,
                        "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {
@@ -148,7 +148,7 @@ TEST(ChangeLog, EraseAndStateChanges) {
   StripeWord before = store.index.stripe(f);
   {
     const TestWorker::Batch batch(worker);
-    Index::Guard guard = store.index.lock(f);
+    CuckooIndex::Guard guard = store.index.lock(f);
     ASSERT_NE(guard.find(std::string_view("k")), nullptr);
     EXPECT_TRUE(guard.update_state(word::Win::mask, word::Win::put(0, 1)));
   }

@@ -36,7 +36,7 @@ class Elsewhere {
   virtual void prefetch(Fingerprint f) const noexcept = 0;
 
   // A record's live item of the key. REQUIRES: the caller is in an epoch, and sees to it that nothing changes meanwhile
-  // (Index::find).
+  // (CuckooIndex::find).
   virtual Item* find(Fingerprint f, std::string_view key, ItemVersion& seen) const noexcept = 0;
 
   // REQUIRES of the rest: the caller holds the stripe of `f`.

@@ -1,34 +1,23 @@
-// The index: fingerprints to locations, a bucketed cuckoo hash table with its write protocol (Mega-KV 4;
-// docs/threads.md has every memory order). This header is the contract the tasks are written against.
+// An index of any kind: what the parts of the store ask that need not know which kind they have. The tasks and the
+// executor are compiled for each kind (index_kind.hpp), and get from here to it once a batch.
 //
-// Readers: any thread inside an epoch; lock nothing and write nothing. Writers: any thread inside an epoch, one key's
-// stripe at a time.
+// Thread safety: any thread, but for what a call says.
 #pragma once
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "base/epoch.hpp"
 #include "base/fingerprint.hpp"
-#include "base/memory_budget.hpp"
-#include "heap/heap.hpp"
+#include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
-#include "index/change_log.hpp"
-#include "index/cuckoo/cuckoo.hpp"
-#include "index/cuckoo/table.hpp"
-#include "index/cuckoo/table_kernels.hpp"
-#include "index/elsewhere.hpp"
-#include "index/shard.hpp"
-#include "index/stripes.hpp"
 
 namespace tandem {
 
+class ChangeLog;
+
 struct IndexOptions {
-  std::uint64_t cells_initial = 1 << 16;  // rounded up to a power of two, at least 512 (one page of memory)
+  std::uint64_t cells_initial = 1 << 16;  // rounded up as the kind needs it
   std::uint64_t hash_seed = 0;
   double load_grow = 0.90;  // growth starts above this load
   bool huge_pages = true;
@@ -39,303 +28,58 @@ struct IndexOptions {
   Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of
 };
 
-struct DisplacementMove;
+// What a guard's put() came to.
+//   needs_room  nothing has changed: the caller drops the guard, calls make_room() and starts over
+//   changed     likewise: the item that was to be replaced has been rewritten in place since find(), which took no
+//               stripe. A caller that decided by the item's version has to look again
+enum class IndexPut : std::uint8_t { done, needs_room, changed };
 
-class Index {
-  struct Phase;
-
+// A key that is held as a Guard holds it, until the object's end.
+class KeyHold {
  public:
-  // Throws std::bad_alloc past the budget, std::invalid_argument for unknown lanes.
-  Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
-  ~Index();
-  Index(const Index&) = delete;
-  Index& operator=(const Index&) = delete;
-
-  // --- reading, a strip at a time ---
-
-  // Prefetches the buckets that search() will read. A copy of the table's place as it was a moment ago: a hint, for one
-  // strip, that needs no epoch.
-  class Prefetcher {
-   public:
-    TD_INLINE void operator()(Fingerprint f) const noexcept {
-      if (TD_UNLIKELY(both_)) prefetch_read(view_.buckets + view_.second(f));
-      prefetch_read(view_.buckets + view_.first(f));
-    }
-
-   private:
-    friend class Index;
-    Prefetcher(IndexView view, bool both) noexcept : view_(view), both_(both) {}
-    IndexView view_;
-    bool both_;
-  };
-  TD_INLINE Prefetcher prefetcher() const noexcept {
-    const std::uint32_t mask = hint_mask_.load(std::memory_order_relaxed);
-    return {{hint_buckets_.load(std::memory_order_relaxed), mask, options_.shard_bits}, Table::reads_both(mask)};
-  }
-  // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
-  // compares the key, and on a mismatch or a miss asks find(). Prefetches the items it names. Runs on the widest lanes
-  // of this processor, chosen once.
-  void search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
-  // The same in two steps, for who has something else to do while the second buckets come: the first returns the
-  // queries that are left for the second, bit i for f[i]. REQUIRES: count <= 32; both inside one epoch.
-  std::uint32_t search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
-  void search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept;
-  // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
-  // buckets under the stripe's version. `seen` receives the item's words, of which the state said live. Waits only
-  // while a writer holds the key's stripe or rewrites its item. While the table is a device's, `candidate` is what it
-  // found for the key in a search that the caller's epoch covers, or no_location if it found nothing: without it only
-  // unfinished writes are found.
-  Item* find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate = no_location) const noexcept;
-
-  // --- writing ---
-
-  // changed: the item that was to be replaced has been rewritten in place since find(), which took no stripe. Nothing
-  // was done; whoever decided by the item's version has to look again.
-  enum class Put : std::uint8_t { done, needs_room, changed };
-
-  // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss
-  // the key wait. Keep it short: no allocation, no eviction, no second Guard. The destructor stamps changed_at and
-  // bumps the version if anything changed, then unlocks; only after that may the caller retire what was displaced.
-  class Guard {
-   public:
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-    ~Guard();
-    // The key's live item (expired and flushed ones too: that is the caller's judgement), or nullptr. Remembers its
-    // cell for put() and erase(). candidate: as of Index::find().
-    Item* find(std::string_view key, Location candidate = no_location) noexcept;
-    // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
-    Item* find(Location l) noexcept;
-    // What find() saw of the item that it returned: both words of one version. It may be rewritten in place since; the
-    // calls below change only what is still at that version.
-    const ItemVersion& version() const noexcept { return version_; }
-    // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
-    // returned an item it is replaced (new -> live, old -> dead, then the cell: decision 7), else the item is
-    // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
-    // over. While the table is a device's, the slot of what was replaced or erased is the index's to retire.
-    [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
-    // Removes what find() returned (live -> dead, then the cell). False: the item has been rewritten since. REQUIRES:
-    // find() returned an item.
-    [[nodiscard]] bool erase() noexcept;
-    // Changes the live state word in place (expiry, stale, win, access), under the item's lock, and keeps the bits
-    // outside `mask`. False: the item has been rewritten since. REQUIRES: find() returned an item.
-    [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
-
-   private:
-    friend class Index;
-    Guard(Index& index, Fingerprint f) noexcept;
-    template <class IsIt>
-    Item* find_cell(IsIt is_it) noexcept;
-    ChangeLog::Ticket reserve() const noexcept;
-    Item* find_elsewhere(std::string_view key, Location candidate) noexcept;
-    Put put_elsewhere(Location now, std::uint64_t live_state) noexcept;
-
-    Index& index_;
-    const Fingerprint f_;
-    StripeLock lock_;
-    const Phase& phase_;
-    Item* item_ = nullptr;         // what find() returned
-    ItemVersion version_{};        // of item_
-    std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
-    Elsewhere* const elsewhere_;   // has the key's unfinished writes; nullptr: the table is here
-    Elsewhere::RecordId record_ = Elsewhere::no_record;  // of item_
-    bool clash_ = false;  // the table elsewhere may have another key's cell of the same fingerprint
-    bool changed_ = false;
-  };
-  [[nodiscard]] Guard lock(Fingerprint f) noexcept;
-  void prefetch_stripe(Fingerprint f) const noexcept;
-  TD_INLINE void prefetch_stripe_to_read(Fingerprint f) const noexcept { prefetch_read(&stripes_.of(f.signature)); }
-  // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
-  TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
-    prefetch_stripe(f);
-    if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr)) return table->prefetch(f);
-    const IndexView view{hint_buckets_.load(std::memory_order_relaxed), hint_mask_.load(std::memory_order_relaxed),
-                         options_.shard_bits};
-    prefetch_write(view.buckets + view.first(f));
-    prefetch_write(view.buckets + view.second(f));
-  }
-
-  // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).
-  StripeWord stripe(Fingerprint f) const noexcept { return {stripes_.of(f.signature).load(std::memory_order_acquire)}; }
-
-  // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
-  // f's buckets has a free cell (somebody else may take it: start over). False: there is no path within the bound, or a
-  // growth goes on and the cells left are needed for the keys that it has still to copy; then evict one of
-  // candidates(), or leave the epoch, let the growth go on, and try again (while it copies, each call copies a part).
-  // REQUIRES: the caller is in an epoch and holds no Guard.
-  bool make_room(Fingerprint f) noexcept;
-  // The locations in f's two buckets (at most 16), for an eviction that makes room.
-  std::uint32_t candidates(Fingerprint f, Location out[16]) const noexcept;
-
-  // --- growth ---
-
-  // True when the load passed load_grow or make_room() failed since the last growth.
-  bool wants_growth() const noexcept;
-  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile).
-  // Only writers that add keys faster than the old table is copied wait: once the new one has cells for no more than
-  // the old one's keys, put() answers needs_room. Returns false when the budget has no room (the caller frees pages
-  // first and tries again). One caller at a time. REQUIRES: the caller is in no epoch. Also false when more keys than
-  // two buckets hold share both buckets of the doubled table, which a seeded hash makes next to impossible: the growth
-  // stays open, everything goes on working, and the next call finishes it if some of them have gone.
-  bool grow(EpochDomain::Participant& self);
-  // The last grow() failed because the system had no memory for the table: pages freed within the budget do not help.
-  // REQUIRES: the caller is who calls grow().
-  bool table_unmapped() const noexcept { return table_unmapped_; }
-  // Whether a growth has begun and not ended.
-  bool growing() const noexcept { return phase().other != nullptr; }
-
-  // --- a table elsewhere: in the memory of devices, one shard each (placement/index_placement.hpp)
-
-  // From now on the table is `to`'s, which outlives the index, and the host's is given up. REQUIRES: nobody else uses
-  // the index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
-  void move_out(Elsewhere& to);
-  // Calls f(Fingerprint, Location) for every item that a table elsewhere is to have, and clash(Fingerprint, Location)
-  // for those whose fingerprint another one has. REQUIRES: nobody uses the index yet.
-  template <class F, class Clash>
-  void for_each_to_move(F f, Clash clash) const;
-  // Until all batches have ended that are in their epochs now. REQUIRES: the caller is in no epoch.
-  void wait_for_batches() noexcept;
-  // Makes the host's table again, from the heap's live items; items for which the system has no memory are dropped. The
-  // budget may be overdrawn afterwards. REQUIRES: the table is elsewhere; nobody uses the index; the caller is in no
-  // epoch; one caller.
-  void rebuild(Heap::Cache& cache, unsigned threads) noexcept;
-  Stripes& stripes() noexcept { return stripes_; }
-
-  // --- what a replica follows ---
-
-  // The table that strips search at this moment. whole: no key can be in another table alone; false while a growth
-  // copies, when only a search of both tables tells that a key is absent.
-  struct Searched {
-    IndexView view;
-    std::uint32_t serial;
-    bool whole;
-  };
-  // REQUIRES: the caller is in an epoch; the view is good until it ends.
-  Searched searched() const noexcept {
-    const Phase& p = phase();
-    return {p.read->view(), p.read->serial(), p.read == p.target};
-  }
-
-  std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
-  std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
-  // Of the table that takes new keys. This, item_count() and wants_growth() from outside an epoch, too.
-  std::uint64_t cell_count() const noexcept {
-    const Elsewhere* const table = elsewhere();
-    return TD_UNLIKELY(table != nullptr) ? table->cells() : cells_.load(std::memory_order_relaxed);
-  }
-  std::uint64_t item_count() const noexcept;   // exact when no writer is active; sums 64 counters
-  std::uint64_t table_bytes() const noexcept;  // of all tables now allocated
-  std::string_view lanes() const noexcept { return ops_.name; }
-
-  // Calls f(const Table&, cell index, Cell) for every cell in use of all tables in use. For tests and tools. REQUIRES:
-  // the caller is in an epoch, or no growth goes on.
-  template <class F>
-  void for_each_cell(F f) const;
-  // Calls f(Location) for every item; twice for one that a growth has in both tables. REQUIRES: as for_each_cell().
-  template <class F>
-  void for_each_location(F f) const {
-    for_each_cell([&f](const Table&, std::uint64_t, Cell c) { f(c.location()); });
-  }
-
-  // What devices do with the table (IndexKind's optional parts).
-  static constexpr const Kernel<SearchArguments>& device_search = search_table;
-  static constexpr const Kernel<ChangeArguments>& device_change = change_table;
-  static constexpr bool device_answers = true;
-
- private:
-  // What readers and writers do with the tables. It changes only in grow(), which waits, after each change, for the
-  // batches that knew the one before: so batches of at most two neighbouring phases run together, and each pair of
-  // neighbours is safe together (grow.cpp).
-  struct Phase {
-    Table* read;    // strips search it
-    Table* other;   // nullptr, or: searched when a key is not found, and changed wherever it has a cell of the key
-    Table* target;  // one of the two: has room for new keys, by displacement; the one that is not gets them only while
-                    // cells are free
-  };
-  struct alignas(cache_line_bytes) Counter {
-    std::atomic<std::int64_t> items{0};
-  };
-  static constexpr std::uint32_t counter_count = 64;
-  // The copy of a growth: chunks of buckets, claimed by the grower and by whoever waits for it.
-  struct alignas(cache_line_bytes) Copying {
-    static constexpr std::uint64_t closed = std::uint64_t{1} << 40;  // past every chunk
-    std::atomic<std::uint64_t> next_chunk{closed};
-    std::atomic<std::uint64_t> chunks_done{0};
-    std::atomic<bool> missed{false};  // a cell found no room
-  };
-
-  TD_INLINE const Phase& phase() const noexcept { return *phase_.load(std::memory_order_seq_cst); }
-  void publish(Phase next) noexcept;
-  std::int64_t count(std::int64_t items) noexcept;
-  std::uint32_t launch() const noexcept { return options_.log != nullptr ? options_.log->launch() : 0; }
-  std::uint64_t* add_cell(const Table& table, Fingerprint f, Cell now, ChangeLog* log) noexcept;
-  bool target_is_full(const Phase& p) const noexcept;
-  bool make_room_in(const Table& table, Fingerprint f) noexcept;
-  bool move_cell(const Table& table, const DisplacementMove& move) noexcept;
-  bool holds(IndexView view, Fingerprint f, Cell wanted) const noexcept;
-  bool copy_all(EpochDomain::Participant& self) noexcept;
-  bool copy_some() noexcept;
-  bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
-  bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
-  // The host's table is not in use; nullptr: it is.
-  TD_INLINE Elsewhere* elsewhere() const noexcept { return elsewhere_.load(std::memory_order_relaxed); }
-  Item* find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
-                       Location candidate) const noexcept;
-
-  IndexOptions options_;  // constant once made
-  const CuckooOps& ops_;
-  MemoryBudget& budget_;
-  EpochDomain& epochs_;
-  Heap& heap_;
-  Stripes stripes_;
-  std::unique_ptr<Table> table_, next_;  // next_: while growing. Touched by grow() alone
-  bool table_unmapped_ = false;          // touched by grow()'s caller alone
-  std::array<Phase, 4> phases_{};        // a ring: only the last two can be in use
-  std::uint32_t phase_number_ = 0;
-  alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};
-  // Of the table that strips search; read apart from each other and without an epoch, so good for nothing but a hint.
-  std::atomic<Bucket*> hint_buckets_{nullptr};
-  std::atomic<std::uint32_t> hint_mask_{0};
-  std::atomic<bool> room_failed_{false};
-  std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are spoken for
-  Copying copying_;
-  std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
-  std::unique_ptr<Counter[]> counters_;
-  std::atomic<Elsewhere*> elsewhere_{nullptr};
+  KeyHold() = default;
+  KeyHold(const KeyHold&) = delete;
+  KeyHold& operator=(const KeyHold&) = delete;
+  virtual ~KeyHold() = default;
 };
 
-template <class F, class Clash>
-void Index::for_each_to_move(F f, Clash clash) const {
-  const IndexView view = phase().read->view();
-  for_each_cell([&](const Table&, std::uint64_t, Cell c) {
-    const Fingerprint mine = options_.fingerprint(heap_.at(c.location())->key(), options_.hash_seed);
-    bool is_first = true;
-    for (const std::uint32_t b : {view.first(mine), view.second(mine)}) {
-      for (const std::uint64_t bits : view.buckets[b].cell) {
-        const Cell other{bits};
-        if (other.signature() == c.signature() && other.location() < c.location()) is_first = false;
-      }
-    }
-    if (is_first) {
-      f(mine, c.location());
-    } else {
-      clash(mine, c.location());
-    }
-  });
-}
+class Index {
+ public:
+  // Locations that compete for the room of a new key, at most.
+  static constexpr std::uint32_t candidates_max = 16;
 
-template <class F>
-void Index::for_each_cell(F f) const {
-  const Phase& p = phase();
-  for (const Table* table : {p.read, p.other}) {
-    if (table == nullptr) continue;
-    const std::uint64_t* cells = table->view().buckets->cell;
-    for (std::uint64_t i = 0; i < table->cells(); ++i) {
-      const Cell c{
-          std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(cells[i])).load(std::memory_order_acquire)};
-      if (!c.empty()) f(*table, i, c);
-    }
-  }
-}
+  Index() = default;
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
+  virtual ~Index() = default;
+
+  // The key's live item and the words that said so, or nullptr: a miss is final. Waits only while a writer holds the
+  // key or rewrites its item. candidate: what a device found, where the table is a device's; else no_location.
+  // REQUIRES: the caller is in an epoch.
+  virtual Item* find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept = 0;
+  // Holds the key. REQUIRES: the caller is in an epoch until the hold's end. Throws std::bad_alloc.
+  virtual std::unique_ptr<KeyHold> hold(Fingerprint f) = 0;
+
+  // Room for a new key of this fingerprint. False: evict one of candidates(), or leave the epoch, let the growth go on,
+  // and try again. REQUIRES: the caller is in an epoch and holds no Guard.
+  virtual bool make_room(Fingerprint f) noexcept = 0;
+  virtual std::uint32_t candidates(Fingerprint f, Location out[candidates_max]) const noexcept = 0;
+
+  // From outside an epoch, too, as are the four after growing().
+  virtual bool wants_growth() const noexcept = 0;
+  // Grows from the calling thread while readers and writers go on. False: the budget has no room (the caller frees
+  // pages first and tries again), or the growth stays open and the next call finishes it. One caller at a time.
+  // REQUIRES: the caller is in no epoch.
+  virtual bool grow(EpochDomain::Participant& self) = 0;
+  // The last grow() failed because the system had no memory: pages freed within the budget do not help. REQUIRES: the
+  // caller is the one of grow().
+  virtual bool is_memory_refused() const noexcept { return false; }
+  // Whether a growth has begun and not ended. REQUIRES: the caller is in an epoch.
+  virtual bool growing() const noexcept = 0;
+  virtual std::uint64_t cell_count() const noexcept = 0;              // of the table that takes new keys
+  virtual std::uint64_t item_count() const noexcept = 0;              // exact when no writer is active
+  virtual std::uint64_t table_bytes() const noexcept = 0;             // now allocated
+  virtual std::string_view lanes() const noexcept { return "none"; }  // instructions of its search
+};
 
 }  // namespace tandem

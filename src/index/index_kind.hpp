@@ -1,5 +1,6 @@
-// What an index is to the tasks. A kind is a class that does this; nothing derives from anything, so that a strip's
-// search is a direct call (CacheLib's traits are the model). Its keys are the items' own; it holds locations.
+// What an index is to the tasks. A kind is a final class that does this and derives from Index, for what is not hot:
+// the tasks are compiled for each kind, so that a strip's search is a direct call (CacheLib's traits are the model).
+// Its keys are the items' own; it holds locations.
 //
 // Readers: any thread inside an epoch; what they find stays until the epoch ends. Writers: any thread inside an epoch,
 // one key at a time, under a Guard, which is the only thing that others wait for.
@@ -10,18 +11,22 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "base/epoch.hpp"
 #include "base/fingerprint.hpp"
+#include "base/memory_budget.hpp"
 #include "device/kernel.hpp"
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
 #include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/index.hpp"
 
 namespace tandem {
 
-// One writer's hold on one key, in C++'s manner: it ends with the object. Index::Guard has the words of each call.
+// One writer's hold on one key, in C++'s manner: it ends with the object. CuckooIndex::Guard has the words of each
+// call.
 //
 //   find(key, candidate)   the key's live item, or nullptr
 //   find(l)                the item at `l` if it is the key's and live, or nullptr
@@ -30,56 +35,50 @@ namespace tandem {
 //   erase()                what find() returned is gone; false: it has been rewritten since, and nothing was done
 //   update_state(m, bits)  its state word's bits `m`; false likewise
 //
-// Whatever put() or erase() displaced is dead when they return, and retired by the caller after the guard has ended.
-template <class G, class Put>
+// What put() or erase() displaced is dead when they return, and retired by the caller after the guard has ended.
+template <class G>
 concept IndexGuard = requires(G& guard, std::string_view key, Location l, std::uint64_t word) {
   { guard.find(key, l) } noexcept -> std::same_as<Item*>;
   { guard.find(l) } noexcept -> std::same_as<Item*>;
-  { guard.put(l, word) } noexcept -> std::same_as<Put>;
+  { guard.put(l, word) } noexcept -> std::same_as<IndexPut>;
   { guard.version() } noexcept -> std::convertible_to<ItemVersion>;
   { guard.erase() } noexcept -> std::same_as<bool>;
   { guard.update_state(word, word) } noexcept -> std::same_as<bool>;
-} && requires {
-  Put::done;
-  Put::needs_room;  // nothing changed: the caller drops the guard, calls make_room() and starts over
-  Put::changed;     // likewise, and looks again: the item has been rewritten since find()
 };
 
 //   prefetcher()(f)         hints for a strip, outside an epoch
 //   search_first(f, n, l)   l[i]: a candidate for f[i], or no_location. The caller compares the key, and asks find()
-//   upon
-//                           a miss. Returns the queries that are left (bit i is f[i]); n <= 32
+//                           upon a miss. Returns the queries that are left (bit i is f[i]); n <= 32
 //   search_second(f, left, l)  those
-//   find(f, key, version, candidate)  the key's live item and the words that said so, or nullptr: a miss is final.
-//   It
-//                           waits only while a writer holds the key
-//   make_room(f)            false: evict one of candidates(f), at most 16, or let the growth go on. No guard is held
-//   wants_growth(), grow(participant), growing()  one caller at a time, in no epoch; readers and writers go on
-//   rebuild(cache, threads) the same keys again, from the heap's live items; nobody else uses the index
-//   for_each_location(f)    every item of the index, for recovery, tests and tools; REQUIRES an epoch, or no growth
+//   prefetch_guard(f)       hint: what a guard of a key that the index does not have looks at
+//   prefetch_stripe(f)      hint: what each guard looks at first
+//   for_each_location(f)    every item of the index, for recovery, tests and tools. REQUIRES: an epoch, or no growth
 template <class I>
-concept IndexKind = IndexGuard<typename I::Guard, typename I::Put> &&
-                    requires(I& index, const I& seen, Fingerprint f, const Fingerprint* strip, std::uint32_t n,
-                             Location* found, std::string_view key, ItemVersion& version, Location l,
-                             EpochDomain::Participant& self, Heap::Cache& cache, void (*each)(Location)) {
-                      { seen.prefetcher()(f) } noexcept;
-                      { seen.search_first(strip, n, found) } noexcept -> std::same_as<std::uint32_t>;
-                      { seen.search_second(strip, n, found) } noexcept;
-                      { seen.find(f, key, version, l) } noexcept -> std::same_as<Item*>;
-                      { seen.prefetch_stripe(f) } noexcept;
-                      { seen.prefetch_guard(f) } noexcept;
-                      { index.lock(f) } noexcept -> std::same_as<typename I::Guard>;
-                      { index.make_room(f) } noexcept -> std::same_as<bool>;
-                      { seen.candidates(f, found) } noexcept -> std::same_as<std::uint32_t>;
-                      { seen.wants_growth() } noexcept -> std::same_as<bool>;
-                      { index.grow(self) } -> std::same_as<bool>;
-                      { seen.growing() } noexcept -> std::same_as<bool>;
-                      { index.rebuild(cache, n) } noexcept;
-                      seen.for_each_location(each);
-                      { seen.item_count() } noexcept -> std::same_as<std::uint64_t>;
-                      { seen.cell_count() } noexcept -> std::same_as<std::uint64_t>;
-                      { seen.table_bytes() } noexcept -> std::same_as<std::uint64_t>;
-                    };
+concept IndexKind =
+    std::derived_from<I, Index> && IndexGuard<typename I::Guard> &&
+    requires(I& index, const I& seen, Fingerprint f, const Fingerprint* strip, std::uint32_t n, Location* found,
+             std::string_view key, ItemVersion& version, Location l, void (*each)(Location)) {
+      { I::kind } -> std::convertible_to<std::string_view>;
+      { seen.prefetcher()(f) } noexcept;
+      { seen.search_first(strip, n, found) } noexcept -> std::same_as<std::uint32_t>;
+      { seen.search_second(strip, n, found) } noexcept;
+      { seen.find(f, key, version, l) } noexcept -> std::same_as<Item*>;
+      { seen.prefetch_stripe(f) } noexcept;
+      { seen.prefetch_guard(f) } noexcept;
+      { index.lock(f) } noexcept -> std::same_as<typename I::Guard>;
+      seen.for_each_location(each);
+    } &&
+    std::is_constructible_v<I, const IndexOptions&, MemoryBudget&, EpochDomain&, Heap&>;
+
+// Index::hold() of a kind.
+template <class I>
+class GuardHold final : public KeyHold {
+ public:
+  GuardHold(I& index, Fingerprint f) noexcept : guard_(index.lock(f)) {}
+
+ private:
+  typename I::Guard guard_;
+};
 
 // --- optional: an ordered scan (HeteroKV's trees)
 

@@ -5,7 +5,7 @@
 // each other share it. (The design page chooses by the unordered pair of buckets. The pair changes with the table's
 // size; its fixed low bits add nothing to the signature's 32.)
 //
-// A stripe is also the sequence lock of the readers that miss: see Index::find.
+// A stripe is also the sequence lock of the readers that miss: see CuckooIndex::find.
 #pragma once
 #include <atomic>
 #include <cstdint>

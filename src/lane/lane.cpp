@@ -65,7 +65,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   ItemVersion seen;
   if (item != nullptr) seen = ItemVersion::of(item);
   if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
-    item = context.shared.index.find(strip.fingerprint[i], key, seen);
+    item = state.index->find(strip.fingerprint[i], key, seen);
     if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
     if (item == nullptr) return Found::miss;
   }
@@ -288,7 +288,7 @@ Lane::~Lane() = default;
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
 bool Lane::may_run() const noexcept {
-  return !context_.shared.placement.wants_search() && context_.observer == nullptr;
+  return state_->index != nullptr && !context_.shared.placement.wants_search() && context_.observer == nullptr;
 }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
@@ -325,7 +325,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   std::size_t done = 0;
   if (const Exit exit{s}; TD_LIKELY(!context_.shared.placement.wants_search())) {
     s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-    s.view = context_.shared.index.searched().view;
+    s.view = s.index->searched().view;
     if (TD_UNLIKELY(sampled || time_parse)) {
       laps.begin();
       ops_.run_timed(s);

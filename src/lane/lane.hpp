@@ -83,7 +83,7 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Whether a run may begin: the host has the index, and nobody is to be told of single look-ups.
+  // Whether a run may begin: the index is a cuckoo one, the host has it, and nobody is to be told of single look-ups.
   bool may_run() const noexcept;
 
   // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/short_hash.hpp"
-#include "index/cuckoo/cell.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
 #include "task/store_in_place.hpp"
@@ -141,12 +141,14 @@ class Laps {
 };
 
 struct State {
-  State(Context& c, const ProtocolOptions& o) noexcept : context(c), options(o) {}
+  State(Context& c, const ProtocolOptions& o) noexcept
+      : context(c), index(dynamic_cast<CuckooIndex*>(&c.shared.index)), options(o) {}
 
   static constexpr std::uint32_t ring_strips = 8;  // a power of two, more than are under way
   std::array<Strip, ring_strips> ring{};
 
   Context& context;
+  CuckooIndex* const index;  // nullptr: the store has one of another kind
   const ProtocolOptions& options;
 
   // Of a run.
@@ -206,7 +208,8 @@ const Ops* ops_named(std::string_view name) noexcept;
 
 // --- what is the same for all processors, and rare
 
-// The candidate is not the usual hit: compares, and asks the index as Index::find() does. REQUIRES: inside the epoch.
+// The candidate is not the usual hit: compares, and asks the index as CuckooIndex::find() does. REQUIRES: inside
+// the epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
 // The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
 // what is not at hand, and nothing has changed. `stored`: the item's new version. REQUIRES: inside the epoch.

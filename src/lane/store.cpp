@@ -3,7 +3,7 @@
 
 #include "lane/state.hpp"
 #include "task/memory.hpp"
-#include "task/publish.hpp"
+#include "task/publish-inl.hpp"
 
 namespace tandem::lane {
 namespace {
@@ -49,7 +49,7 @@ Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, Loc
   Context& context = state.context;
   const task::StripTime time{state.now_s, state.flush_cas};
   for (;;) {
-    Index::Guard guard = context.shared.index.lock(f);
+    CuckooIndex::Guard guard = state.index->lock(f);
     Item* const old = guard.find(set.key, candidate);
     const bool is_good = old != nullptr && !is_over(guard.version(), time.now_s, time.flush_cas);
     const std::uint64_t keep = is_good ? guard.version().state & word::Accessed::mask : 0;

@@ -23,7 +23,7 @@ struct Admin::Debug {
 
   Engine& engine;
   Engine::ContextPtr context;  // in an epoch while a lock is held
-  std::map<std::string, std::unique_ptr<Index::Guard>, std::less<>> locks;
+  std::map<std::string, std::unique_ptr<KeyHold>, std::less<>> locks;
   std::map<std::string, std::vector<Location>, std::less<>> refs;
 };
 
@@ -48,7 +48,7 @@ bool Admin::debug_item(DebugItem how, std::string_view key, std::uint32_t count)
     case DebugItem::lock:
       if (debug.locks.contains(key)) return true;
       if (!epoch.active()) epoch.enter();
-      debug.locks.emplace(key, new Index::Guard(shared.index.lock(f)));
+      debug.locks.emplace(key, shared.index.hold(f));
       return true;
     case DebugItem::unlock: {
       const auto held = debug.locks.find(key);
@@ -61,7 +61,7 @@ bool Admin::debug_item(DebugItem how, std::string_view key, std::uint32_t count)
       const bool enters = !epoch.active();
       if (enters) epoch.enter();
       ItemVersion seen;
-      const Item* const item = shared.index.find(f, key, seen);
+      const Item* const item = shared.index.find(f, key, seen, no_location);
       if (item != nullptr) {
         const Location l = shared.heap.location_of(item);
         for (std::uint32_t i = 0; i < std::min(count, 1000u); ++i) {

@@ -292,7 +292,7 @@ void Telemetry::stats_device(StatSink& sink) const {
   if (devices.empty()) return;
   stat("count", devices.size());
   const Schedulers& schedulers = *state_.engine.schedulers();
-  stat("preset", presets[state_.options.preset].name);
+  stat("preset", presets()[state_.options.preset].name);
   stat("serves", schedulers.serves() ? "yes" : "no");
   if (schedulers.queries_min() == RoundTrip::never) {
     stat("queries_min", "never");

@@ -33,7 +33,7 @@ void add_to_epoll(int epoll, int fd, std::uint32_t events, void* data) {
 Worker::Worker(State& state, ServerControl& control, std::vector<Fd> udp)
     : state_(state),
       control_(control),
-      planner_(presets[state.options.preset].preset, state.engine.schedulers(), state.engine.shared().placement),
+      planner_(presets()[state.options.preset].preset, state.engine.schedulers(), state.engine.shared().placement),
       context_(state.engine.make_context()),
       runner_(make_runner()),
       in_flight_(runner_->count()),

@@ -1,6 +1,7 @@
 // Runs MM, IN, KC, RD and WR over a batch, strip by strip (DIDO III-A): the whole pipeline of a server without an
 // accelerator, and what is left of it for a batch that a device has searched (Batch::found).
 #pragma once
+#include "index/index_kind.hpp"
 #include "query/batch.hpp"
 #include "task/context.hpp"
 #include "task/response_writer.hpp"
@@ -15,13 +16,19 @@ class Executor {
   // Executes every query of the batch in order and has each answered by the writer. The batch's keys and values may be
   // released afterwards. Never blocks on I/O; may wait briefly (yielding) for other workers' epochs when slots run out.
   void run(Batch& batch, ResponseWriter& writer);
+  // The same for a known kind of index (executor-inl.hpp). REQUIRES: the store's index is of this kind.
+  template <IndexKind I>
+  void run_as(Batch& batch, ResponseWriter& writer);
 
  private:
   // Runs strips from `begin` on in one epoch, and returns where it stopped: at the end of the batch, a control query, a
   // query that needs what can only be had outside an epoch (`begin` itself at the worst), or because the epoch should
   // end: the writer says so, or much memory waits for it.
+  template <IndexKind I>
   std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  template <IndexKind I>
   std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
+  template <IndexKind I>
   void look_at(Batch& batch, StripState& state) noexcept;
   bool is_ready(const Batch& batch, std::uint32_t begin) const noexcept;
   std::uint32_t start_over(Batch& batch, StripState& state) noexcept;
@@ -33,5 +40,7 @@ class Executor {
   std::uint64_t stored_at_check_ = 0;
   bool refuses_next_ = false;  // the next query is answered out_of_memory: nothing gave it a slot, or a cell
 };
+
+extern const KindCode cuckoo_code;
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "pipeline/executor.hpp"
 #include "task/memory.hpp"
 
@@ -66,6 +67,7 @@ class ExecutorTest : public testing::Test {
         placement_(index_, heap_),
         shared_{.heap = heap_,
                 .index = index_,
+                .code = cuckoo_code,
                 .placement = placement_,
                 .epochs = epochs_,
                 .clock = clock_,
@@ -121,7 +123,7 @@ class ExecutorTest : public testing::Test {
   EpochDomain epochs_;
   Clock clock_;
   Heap heap_;
-  Index index_;
+  CuckooIndex index_;
   IndexPlacement placement_;
   Shared shared_;
   Context context_;

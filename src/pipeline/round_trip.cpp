@@ -23,7 +23,7 @@ double ns_since(Steady::time_point begun) {
 
 }  // namespace
 
-RoundTrip::RoundTrip(Device& device, const Index& index, EpochDomain& epochs)
+RoundTrip::RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epochs)
     : device_(device), index_(index), epoch_(epochs), fingerprints_(device, many), locations_(device, many) {}
 
 std::optional<std::uint32_t> RoundTrip::measure(DeviceSide& replica, std::chrono::milliseconds deadline,
@@ -82,7 +82,7 @@ std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t
   if (!launch.ready()) return std::nullopt;
   Stream& stream = replica.stream();
   const bool queued =
-      stream.launch(Index::device_search,
+      stream.launch(OffloadIndex::device_search,
                     SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(), count)) == DeviceStatus::ok;
   // Also when it was not: what is queued must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
@@ -94,7 +94,7 @@ double RoundTrip::on_host_ns(std::uint32_t count) noexcept {
   constexpr std::uint32_t lead = 4 * strip_queries_max;
   draw(count);
   const Fingerprint* const f = fingerprints_.data();
-  const Index::Prefetcher prefetch = index_.prefetcher();
+  const OffloadIndex::Prefetcher prefetch = index_.prefetcher();
   epoch_.enter();
   const Steady::time_point begun = Steady::now();
   for (std::uint32_t i = 0; i < lead; ++i) prefetch(f[i]);

@@ -8,8 +8,8 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
-#include "index/index.hpp"
 #include "placement/device_side.hpp"
+#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -18,7 +18,7 @@ class RoundTrip {
   static constexpr std::uint32_t never = UINT32_MAX;
 
   // All of them outlive it. Throws DeviceError, std::runtime_error (no place among the epochs).
-  RoundTrip(Device& device, const Index& index, EpochDomain& epochs);
+  RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epochs);
 
   // The smallest batch whose search by the device takes no longer, launch and all, than by one thread of the host, both
   // for random keys in the table as it is now; `never` if the device's would take longer for any, fails, or does not
@@ -45,7 +45,7 @@ class RoundTrip {
   void draw(std::uint32_t count) noexcept;
 
   Device& device_;
-  const Index& index_;
+  const OffloadIndex& index_;
   EpochDomain::Participant epoch_;
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;

@@ -35,7 +35,7 @@ struct Followed {
   EpochDomain epochs{8};
   ReplicaLog log;
   Heap heap{{.huge_pages = false}, budget, epochs};
-  Index index{{.cells_initial = 1 << 14, .hash_seed = 7, .huge_pages = false, .log = &log}, budget, epochs, heap};
+  CuckooIndex index{{.cells_initial = 1 << 14, .hash_seed = 7, .huge_pages = false, .log = &log}, budget, epochs, heap};
   Replica replica{*device, index, log, epochs};
 };
 

@@ -230,7 +230,7 @@ void Scheduler::launch() noexcept {
                       .arena = b.arena_.at().address()};
   }
   const std::uint64_t queries = search.queries();
-  if (stream.launch(Index::device_search, search) != DeviceStatus::ok) {
+  if (stream.launch(OffloadIndex::device_search, search) != DeviceStatus::ok) {
     // A device that was lost in the middle may have it all the same.
     if (device_.lost()) {
       for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/executor.hpp"
 #include "pipeline/runner.hpp"
 #include "placement/mirrored/replica.hpp"
 #include "placement/mirrored/replica_log.hpp"
@@ -77,6 +78,7 @@ struct SchedulerRig {
         placement(index, heap),
         shared{.heap = heap,
                .index = index,
+               .code = cuckoo_code,
                .placement = placement,
                .epochs = epochs,
                .clock = clock,
@@ -187,7 +189,7 @@ struct SchedulerRig {
   EpochDomain epochs;
   Clock clock;
   Heap heap;
-  Index index;
+  CuckooIndex index;
   IndexPlacement placement;
   Shared shared;
   Context context;

@@ -12,8 +12,8 @@
 
 #include "base/hash.hpp"
 #include "pipeline/executor.hpp"
-#include "task/index_operation.hpp"
-#include "task/key_compare.hpp"
+#include "task/index_operation-inl.hpp"
+#include "task/key_compare-inl.hpp"
 
 namespace tandem {
 namespace {
@@ -32,10 +32,11 @@ struct Fixture {
   EpochDomain epochs{2};
   Clock clock;
   Heap heap{{}, budget, epochs};
-  Index index{{.cells_initial = items / 3 * 4, .hash_seed = 7}, budget, epochs, heap};
+  CuckooIndex index{{.cells_initial = items / 3 * 4, .hash_seed = 7}, budget, epochs, heap};
   IndexPlacement placement{index, heap};
   Shared shared{.heap = heap,
                 .index = index,
+                .code = cuckoo_code,
                 .placement = placement,
                 .epochs = epochs,
                 .clock = clock,
@@ -95,7 +96,7 @@ void floor(benchmark::State& state) {
   f.context.epoch.enter();
   f.index.search(prints.data(), static_cast<std::uint32_t>(prints.size()), locations.data());
   f.context.epoch.exit();
-  const Index::Prefetcher prefetch = f.index.prefetcher();
+  const CuckooIndex::Prefetcher prefetch = f.index.prefetcher();
   std::uint64_t sum = 0;
   for (auto _ : state) {
     for (std::size_t i = 0; i + 8 < prints.size(); ++i) {
@@ -128,11 +129,11 @@ void staggered(benchmark::State& state) {
         f.fill(from, static_cast<std::size_t>(s) * strip, strip);
         at(s).strip = {from, from + strip};
         at(s).now_s = 1;
-        task::fingerprint(f.context, f.batch, at(s));
+        task::fingerprint<CuckooIndex>(f.context, f.batch, at(s));
       }
-      if (const std::int64_t s = k + 2 * lead; is_strip(s)) task::search(f.context, f.batch, at(s));
-      if (const std::int64_t s = k + lead; is_strip(s)) task::search_rest(f.context, f.batch, at(s));
-      if (k >= 0) task::key_compare(f.context, f.batch, at(k));
+      if (const std::int64_t s = k + 2 * lead; is_strip(s)) task::search<CuckooIndex>(f.context, f.batch, at(s));
+      if (const std::int64_t s = k + lead; is_strip(s)) task::search_rest<CuckooIndex>(f.context, f.batch, at(s));
+      if (k >= 0) task::key_compare<CuckooIndex>(f.context, f.batch, at(k));
     }
     f.context.epoch.exit();
   }

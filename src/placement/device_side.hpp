@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "device/device.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/table_kernels.hpp"
-#include "index/index.hpp"
 #include "index/shard.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/replica_log.hpp"
@@ -48,7 +48,8 @@ struct ReplicaLaunch {
 };
 
 // Whether what a ready launch did not find is absent (write protocol 6); if not, the host has to be asked.
-inline bool final_miss(const Index& index, Fingerprint f, const ReplicaLaunch& launch) noexcept {
+template <DeviceSearches I>
+bool final_miss(const I& index, Fingerprint f, const ReplicaLaunch& launch) noexcept {
   return final_miss(index, f, launch.number, launch.whole);
 }
 

@@ -17,7 +17,7 @@ void IndexPlacement::retire(Heap::Cache& cache, std::span<const Location> displa
 
 void IndexPlacement::settle_changes(Heap::Cache& cache, Overlay::Settle whose) noexcept {
   if (!can_search()) return;
-  for (const auto& overlay : overlays_) overlay->settle(heap_, cache, index_.stripes(), whose);
+  for (const auto& overlay : overlays_) overlay->settle(heap_, cache, index_->stripes(), whose);
 }
 
 bool IndexPlacement::has_unretired() const noexcept {
@@ -25,18 +25,18 @@ bool IndexPlacement::has_unretired() const noexcept {
 }
 
 void IndexPlacement::move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells) {
-  TD_ASSERT(is_here() && overlays.size() == std::size_t{1} << index_.shard_bits());
+  TD_ASSERT(is_here() && index_ != nullptr && overlays.size() == std::size_t{1} << index_->shard_bits());
   overlays_ = std::move(overlays);
   cells_ = cells;
   bool all = true;
-  index_.for_each_to_move([](Fingerprint, Location) {},
-                          [&](Fingerprint f, Location l) {
-                            all = all && overlay_of(f).has_room();
-                            if (all) overlay_of(f).put(f, no_location, l, Overlay::none, true);
-                          });
+  index_->for_each_to_move([](Fingerprint, Location) {},
+                           [&](Fingerprint f, Location l) {
+                             all = all && overlay_of(f).has_room();
+                             if (all) overlay_of(f).put(f, no_location, l, Overlay::none, true);
+                           });
   try {
     if (!all) throw std::bad_alloc();
-    index_.move_out(*this);
+    index_->move_out(*this);
   } catch (const std::bad_alloc&) {
     overlays_.clear();
     throw;
@@ -51,15 +51,15 @@ void IndexPlacement::leave() noexcept {
 
 void IndexPlacement::bring_back(Heap::Cache& cache, unsigned threads) noexcept {
   TD_ASSERT(is_closed());
-  index_.wait_for_batches();
+  index_->wait_for_batches();
   for (const auto& overlay : overlays_) overlay->retire_all(heap_, cache);
-  index_.rebuild(cache, threads);
+  index_->rebuild(cache, threads);
   device_full_.store(false, std::memory_order_relaxed);
   place_.store(Place::host, std::memory_order_seq_cst);
 }
 
 void IndexPlacement::watch_load() noexcept {
-  const bool full = static_cast<double>(index_.item_count()) >= device_load_max * static_cast<double>(cells_);
+  const bool full = static_cast<double>(index_->item_count()) >= device_load_max * static_cast<double>(cells_);
   if (full != is_full()) device_full_.store(full, std::memory_order_relaxed);
 }
 

@@ -18,7 +18,7 @@
 
 #include "heap/cache.hpp"
 #include "heap/heap.hpp"
-#include "index/index.hpp"
+#include "placement/offload_index.hpp"
 #include "placement/on_device/overlay.hpp"
 
 namespace tandem {
@@ -26,7 +26,7 @@ namespace tandem {
 class IndexPlacement final : public Elsewhere {
  public:
   // On the host. Both outlive it.
-  IndexPlacement(Index& index, Heap& heap) noexcept : index_(index), heap_(heap) {}
+  IndexPlacement(Index& index, Heap& heap) noexcept : index_(offload_index_of(index)), heap_(heap) {}
 
   // --- reading
 
@@ -63,12 +63,12 @@ class IndexPlacement final : public Elsewhere {
   // --- moving
 
   // From now on the devices have all keys, and the host's table is given up. cells: of all devices together.
-  // REQUIRES: they do, but for the clashes() of the table; nobody else uses the index yet, and no replica follows it.
-  // Throws std::bad_alloc, and nothing has changed.
+  // REQUIRES: the index is an OffloadIndex; they do, but for the clashes() of the table; nobody else uses the index
+  // yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
   void move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells);
   // A device is lost. Whoever begins an epoch from now on waits until bring_back() is done.
   void leave() noexcept;
-  // Makes the host's table again (Index::rebuild). REQUIRES: is_closed(); the caller is in no epoch; one caller.
+  // Makes the host's table again (OffloadIndex::rebuild). REQUIRES: is_closed(); the caller is in no epoch; one caller.
   void bring_back(Heap::Cache& cache, unsigned threads) noexcept;
   // The schedulers look at the load now and then.
   void watch_load() noexcept;
@@ -101,9 +101,9 @@ class IndexPlacement final : public Elsewhere {
   enum class Place : std::uint8_t { host, device, leaving };
 
   TD_INLINE bool is_here() const noexcept { return TD_LIKELY(place_.load(std::memory_order_relaxed) == Place::host); }
-  Overlay& overlay_of(Fingerprint f) const noexcept { return *overlays_[Shard::number_of(f, index_.shard_bits())]; }
+  Overlay& overlay_of(Fingerprint f) const noexcept { return *overlays_[Shard::number_of(f, index_->shard_bits())]; }
 
-  Index& index_;
+  OffloadIndex* const index_;  // nullptr: the placement is `host` for good
   Heap& heap_;
   std::atomic<Place> place_{Place::host};
   std::atomic<bool> device_full_{false};

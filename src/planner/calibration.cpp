@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/hash.hpp"
-#include "index/index.hpp"
 #include "pipeline/waiting.hpp"
+#include "placement/offload_index.hpp"
 
 namespace tandem {
 namespace {
@@ -77,10 +77,10 @@ class Rig {
       fingerprints_[i] = fingerprint(wanted_[i]);
     }
     const Steady::time_point begun = Steady::now();
-    const double ns = timed(
-        begun,
-        stream_->launch(Index::device_search, SearchArguments::of(view(), fingerprints_.at(), locations_.at(), count)),
-        "a search failed");
+    const double ns = timed(begun,
+                            stream_->launch(OffloadIndex::device_search,
+                                            SearchArguments::of(view(), fingerprints_.at(), locations_.at(), count)),
+                            "a search failed");
     for (std::uint32_t i = 0; i < count; ++i) {
       if (!is_answer(wanted_[i], locations_[i]))
         throw std::runtime_error("the device did not find a key that is there");
@@ -115,8 +115,9 @@ class Rig {
 
   double launch_changes(std::uint32_t count) {
     const Steady::time_point begun = Steady::now();
-    const double ns = timed(begun, stream_->launch(Index::device_change, {view(), changes_.at(), done_.at(), count}),
-                            "a change failed");
+    const double ns =
+        timed(begun, stream_->launch(OffloadIndex::device_change, {view(), changes_.at(), done_.at(), count}),
+              "a change failed");
     if (std::find(done_.data(), done_.data() + count, 0) != done_.data() + count)
       throw std::runtime_error("the table has no room for its keys at this load: measure with less");
     return ns;

@@ -10,7 +10,7 @@ namespace {
 
 TEST(Preset, NumbersAreThoseOfTheOption) {
   // Settings and scripts have them.
-  EXPECT_EQ(std::string(preset_choices.begin(), preset_choices.end()), "cpu|auto|mirrored|mega-kv");
+  EXPECT_EQ(preset_choices(), "cpu|auto|mirrored|mega-kv");
   EXPECT_EQ(number_of(Preset::cpu), 0u);
   EXPECT_EQ(number_of(Preset::automatic), 1u);
   EXPECT_EQ(number_of(Preset::mirrored), 2u);
@@ -18,7 +18,7 @@ TEST(Preset, NumbersAreThoseOfTheOption) {
 }
 
 TEST(Preset, ARowOffloadsIfItsPlacementHasAPlanThatDoes) {
-  for (const PresetRow& row : presets) {
+  for (const PresetRow& row : presets()) {
     for (const Placement placement : {row.placement, row.placement_with_values}) {
       const auto plans = feasible_plans(placement);
       const bool can = std::ranges::any_of(plans, [](const Plan& plan) { return plan.uses(Processor::device); });
@@ -27,7 +27,7 @@ TEST(Preset, ARowOffloadsIfItsPlacementHasAPlanThatDoes) {
     EXPECT_EQ(row.index_on_device(), row.placement_with_values == Placement::on_device) << row.name;
     EXPECT_FALSE(row.has_threshold && row.offload != Offload::when_sooner) << row.name;
     EXPECT_FALSE(row.what.empty() || row.index_kind.empty()) << row.name;
-    EXPECT_EQ(std::ranges::count(presets, row.name, &PresetRow::name), 1) << row.name;
+    EXPECT_EQ(std::ranges::count(presets(), row.name, &PresetRow::name), 1) << row.name;
   }
 }
 

@@ -59,6 +59,8 @@ EngineOptions checked(EngineOptions o) {
     throw std::invalid_argument("there must be 1, 2, 4 or 8 devices, or none");
   if (std::ranges::any_of(o.devices, [](const auto& device) { return device == nullptr; }))
     throw std::invalid_argument("a device is missing");
+  if (!o.devices.empty() && o.index_kind != OffloadIndex::kind)
+    throw std::invalid_argument("devices cannot follow an index of kind " + std::string(o.index_kind));
   return o;
 }
 
@@ -71,6 +73,7 @@ EngineOptions with_seed(EngineOptions o) {
 
 Engine::Engine(const EngineOptions& options)
     : options_(with_seed(checked(options))),
+      kind_(index_kind_named(options_.index_kind)),
       budget_(options_.memory_bytes),
       epochs_(epochs_for(options_)),
       clock_(options_.time != nullptr ? *options_.time : TimeSource::of_the_system()) {
@@ -79,6 +82,7 @@ Engine::Engine(const EngineOptions& options)
   shared_ = std::unique_ptr<Shared>(
       new Shared{.heap = *heap_,
                  .index = *index_,
+                 .code = *kind_.code,
                  .placement = *placement_,
                  .epochs = epochs_,
                  .clock = clock_,
@@ -158,12 +162,12 @@ void Engine::open_heap_and_index() {
   if (!options_.devices.empty() && !options_.index_on_device)
     replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
   if (!file_ || !file_->has_items()) {
-    index_.emplace(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
+    index_ = kind_.make(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
     return;
   }
   const HeapRecovery::Rules rules = resume();
   restart_ = recover(*heap_, index_, index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_,
-                     {.rules = rules, .threads = options_.recover_threads, .log = options_.log});
+                     {.kind = &kind_, .rules = rules, .threads = options_.recover_threads, .log = options_.log});
   restart_->was_killed = file_->found() == MemoryFile::Found::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
 }
@@ -417,7 +421,7 @@ void Engine::grow_index() {
       index_growths_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    if (index_->table_unmapped() || !options_.evict ||
+    if (index_->is_memory_refused() || !options_.evict ||
         task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) == 0) {
       shared_->growth_refused.store(true, std::memory_order_relaxed);
       return;

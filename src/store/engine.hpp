@@ -21,6 +21,7 @@
 #include "placement/mirrored/replica.hpp"
 #include "planner/planner.hpp"
 #include "store/crawler.hpp"
+#include "store/index_kinds.hpp"
 #include "store/recover.hpp"
 #include "task/context.hpp"
 
@@ -41,6 +42,8 @@ struct EngineOptions {
   std::uint64_t hash_seed = 0;            // 0: random
   std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
   unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
+  // What the index is (index_kinds.hpp): with another one than "cuckoo" there are no devices.
+  std::string_view index_kind = "cuckoo";
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. Whatever becomes of them, the store goes on. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};
@@ -190,13 +193,14 @@ class Engine {
   void drop_unwritten() noexcept;
 
   EngineOptions options_;
+  const IndexKindRow& kind_;
   MemoryBudget budget_;
   EpochDomain epochs_;
   Clock clock_;
   std::optional<MemoryFile> file_;
   std::optional<Heap> heap_;
   std::optional<ReplicaLog> replica_log_;
-  std::optional<Index> index_;
+  std::unique_ptr<Index> index_;
   std::optional<IndexPlacement> placement_;
   struct OnDevice;
   std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards

@@ -107,7 +107,7 @@ class EngineImages : public testing::Test {
     epoch.enter();
     ItemVersion seen;
     const Item* const found =
-        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen);
+        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen, no_location);
     epoch.exit();
     return found;
   }

@@ -94,7 +94,7 @@ struct Writer {
     Shared& shared = engine.shared();
     ItemVersion seen;
     context->enter();
-    const Item* const item = shared.index.find(fingerprint_of(key, shared.hash_seed), key, seen);
+    const Item* const item = shared.index.find(fingerprint_of(key, shared.hash_seed), key, seen, no_location);
     const Location l = item == nullptr ? no_location : shared.heap.location_of(item);
     if (l != no_location && pins) shared.heap.pin(l);
     context->epoch.exit();

@@ -20,15 +20,17 @@ struct Engine::OnDevice {
   OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
     const EngineOptions& o = engine.options_;
     if (o.index_on_device) {
-      auto own = std::make_unique<DeviceTable>(on, *engine.index_, *engine.placement_, engine.epochs_, *engine.heap_,
-                                               table_options(o, shard));
+      auto own = std::make_unique<DeviceTable>(on, dynamic_cast<OffloadIndex&>(*engine.index_), *engine.placement_,
+                                               engine.epochs_, *engine.heap_, table_options(o, shard));
       own->load(o.scheduler.deadline * 60);
       table = own.get();
       side = std::move(own);
     } else {
-      side = std::make_unique<Replica>(on, *engine.index_, *engine.replica_log_, engine.epochs_,
-                                       ReplicaOptions{.images = o.device_values, .shard = shard}, &*engine.heap_);
-      if (o.scheduler.queries_min == 0) round_trip.emplace(on, *engine.index_, engine.epochs_);
+      side = std::make_unique<Replica>(on, dynamic_cast<OffloadIndex&>(*engine.index_), *engine.replica_log_,
+                                       engine.epochs_, ReplicaOptions{.images = o.device_values, .shard = shard},
+                                       &*engine.heap_);
+      if (o.scheduler.queries_min == 0)
+        round_trip.emplace(on, dynamic_cast<OffloadIndex&>(*engine.index_), engine.epochs_);
       schedule(engine, shard);
     }
   }

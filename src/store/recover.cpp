@@ -9,16 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/hash.hpp"
-
 namespace tandem {
 namespace {
 
 using Steady = std::chrono::steady_clock;
 constexpr PageId chunk_pages = 4;  // claimed by a thread at once
 constexpr unsigned threads_max = 16;
-// Items whose places in the index are fetched together.
-constexpr std::uint32_t strip_items = 16;
 // Of the memory limit, for the index (as when it grows).
 constexpr std::uint64_t index_share = 2;
 
@@ -56,66 +52,6 @@ void for_all_pages(PageId end, unsigned threads, const std::function<void(double
   run(true);
 }
 
-// Puts a page's items into the index, a strip at a time: cache misses of a strip overlap.
-class Indexer {
- public:
-  Indexer(HeapRecovery& heap, Index& index, EpochDomain& epochs, std::uint64_t seed)
-      : heap_(heap), index_(index), epoch_(epochs), seed_(seed) {}
-
-  void operator()(PageId page) {
-    epoch_.enter();
-    heap_.visit(page, [this](Location l, const Item* item) {
-      const Fingerprint f = fingerprint_of(item->key(), seed_);
-      index_.prefetch_guard(f);
-      strip_[count_++] = {l, item, f};
-      if (count_ == strip_items) flush();
-    });
-    flush();
-    epoch_.exit();
-  }
-
- private:
-  struct Entry {
-    Location location;
-    const Item* item;
-    Fingerprint fingerprint;
-  };
-  void flush() {
-    for (std::uint32_t i = 0; i < count_; ++i) put(strip_[i]);
-    count_ = 0;
-  }
-  void put(const Entry& e) {
-    for (;;) {
-      Location loser = no_location;
-      {
-        const std::uint64_t state = e.item->state_acquire();
-        Index::Guard guard = index_.lock(e.fingerprint);
-        const Item* const other = guard.find(e.item->key());
-        // Two of a key: the process was killed between making the new one live and the old one dead.
-        if (other != nullptr && is_older(e.item->cas(state), guard.version().cas())) {
-          loser = e.location;
-        } else if (guard.put(e.location, state) == Index::Put::done) {
-          if (other == nullptr) return;
-          loser = heap_.location_of(other);
-        }
-      }
-      if (loser != no_location) return heap_.drop(loser);
-      if (index_.make_room(e.fingerprint)) continue;
-      heap_.count_no_room();
-      return heap_.drop(e.location);
-    }
-  }
-  // Ids wrap at 44 bits.
-  static bool is_older(std::uint64_t a, std::uint64_t b) { return ((a - b) & cas_limit) > cas_limit / 2; }
-
-  HeapRecovery& heap_;
-  Index& index_;
-  EpochDomain::Participant epoch_;
-  const std::uint64_t seed_;
-  std::uint32_t count_ = 0;
-  Entry strip_[strip_items];
-};
-
 // Cells for the items at a load at which nothing grows; where the limit has no room for so many, for as many as it has.
 std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, const MemoryBudget& budget) {
   constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
@@ -151,7 +87,7 @@ std::string describe(const RestartReport& r) {
   return text;
 }
 
-RestartReport recover(Heap& heap, std::optional<Index>& index, IndexOptions index_options, MemoryBudget& budget,
+RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions index_options, MemoryBudget& budget,
                       EpochDomain& epochs, const RecoverOptions& options) {
   const auto start = Steady::now();
   HeapRecovery recovery(heap, options.rules);
@@ -166,10 +102,12 @@ RestartReport recover(Heap& heap, std::optional<Index>& index, IndexOptions inde
                 [&] { return [&](PageId p) { recovery.scan(p); }; });
 
   index_options.cells_initial = cells_for(recovery, index_options, budget);
-  index.emplace(index_options, budget, epochs, heap);
+  index = options.kind->make(index_options, budget, epochs, heap);
   recovery.choose();
-  for_all_pages(recovery.page_end(), threads, teller("indexing the items of the memory file:"),
-                [&] { return Indexer(recovery, *index, epochs, index_options.hash_seed); });
+  for_all_pages(recovery.page_end(), threads, teller("indexing the items of the memory file:"), [&] {
+    auto indexer = options.kind->make_indexer(recovery, *index, epochs, index_options.hash_seed);
+    return [indexer = std::move(indexer)](PageId p) { (*indexer)(p); };
+  });
   recovery.finish();
 
   const HeapRecovery::Dropped dropped = recovery.dropped();

@@ -2,12 +2,12 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "heap/recovery.hpp"
-#include "index/index.hpp"
+#include "store/index_kinds.hpp"
 
 namespace tandem {
 
@@ -23,6 +23,7 @@ struct RestartReport {
 std::string describe(const RestartReport& report);
 
 struct RecoverOptions {
+  const IndexKindRow* kind;
   HeapRecovery::Rules rules;
   unsigned threads = 0;  // 0: one for each processor, at most 16
   // Told about once a second how far it is; nullptr: nobody.
@@ -31,7 +32,7 @@ struct RecoverOptions {
 
 // Fills the heap and makes the index, as large as it has to be for the items found (and at least as large as
 // `index_options` says, where there is room). Throws std::bad_alloc.
-RestartReport recover(Heap& heap, std::optional<Index>& index, IndexOptions index_options, MemoryBudget& budget,
+RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions index_options, MemoryBudget& budget,
                       EpochDomain& epochs, const RecoverOptions& options);
 
 }  // namespace tandem

@@ -154,8 +154,8 @@ TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_stat
 }
 
 Preset preset_of(const Options& o) {
-  const auto* const row = std::ranges::find(presets, o.preset, &PresetRow::name);
-  if (row == presets.end()) throw std::invalid_argument("unknown preset: " + o.preset);
+  const auto row = std::ranges::find(presets(), o.preset, &PresetRow::name);
+  if (row == presets().end()) throw std::invalid_argument("unknown preset: " + o.preset);
   return row->preset;
 }
 
@@ -194,6 +194,7 @@ struct Store::Core {
                 .huge_pages = o.huge_pages,
                 .hash_seed = o.hash_seed,
                 .memory_file = o.memory_file,
+                .index_kind = row_of(preset_of(o)).index_kind,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
                 .device_values = {.bytes = o.gpu_value_bytes}}),

@@ -18,6 +18,7 @@
 #include "observe/task_counters.hpp"
 #include "placement/index_placement.hpp"
 #include "query/batch.hpp"
+#include "task/kind_code.hpp"
 #include "task/observer.hpp"
 
 namespace tandem {
@@ -32,6 +33,7 @@ struct StorePolicy {
 struct Shared {
   Heap& heap;
   Index& index;
+  const KindCode& code;  // of the index
   IndexPlacement& placement;
   EpochDomain& epochs;
   Clock& clock;
@@ -53,6 +55,11 @@ struct Shared {
   // open.
   bool rewrites_items = true;
 
+  // The index as its kind's code has it. REQUIRES: it is of this kind.
+  template <class I>
+  TD_INLINE I& index_as() const noexcept {
+    return static_cast<I&>(index);
+  }
   // The first of `count` CAS ids that nobody else has. With a memory file no later process gives them again either.
   std::uint64_t take_cas_ids(std::uint64_t count) noexcept {
     const std::uint64_t first = cas_next.fetch_add(count, std::memory_order_seq_cst);

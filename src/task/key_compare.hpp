@@ -1,16 +1,9 @@
-// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3
-// `get`).
+// What a hit leaves on its item, and which images answer a get.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
 
 namespace tandem::task {
-
-// Settles all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
-void key_compare(Context& context, Batch& batch, StripState& state) noexcept;
-
-// Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
-void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept;
 
 // Whether an image of its item, if a device has one, answers the query. Meta replies may tell when and whether the item
 // was read before: that only the item itself knows.

@@ -12,7 +12,7 @@ class KeyCompare : public TaskTest {
     ASSERT_TRUE(state.plain_reads);
     context_.enter();
     search(state);
-    task::key_compare(context_, batch_, state);
+    task::key_compare<CuckooIndex>(context_, batch_, state);
     context_.epoch.exit();
   }
   Status get(std::string_view key, std::uint16_t options = 0) {
@@ -48,7 +48,7 @@ TEST_F(KeyCompare, ACandidateOfAnotherKeyIsNoHit) {
   search(state);
   // As if the two keys had one signature.
   batch_.locations()[0] = heap_.location_of(find("a"));
-  task::key_compare(context_, batch_, state);
+  task::key_compare<CuckooIndex>(context_, batch_, state);
   context_.epoch.exit();
   EXPECT_EQ(batch_.result(0).status, Status::miss);
   EXPECT_EQ(context_.counters.index_retries.get(), 1u);  // the index was asked again

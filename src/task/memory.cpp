@@ -6,7 +6,6 @@
 #include <optional>
 #include <thread>
 
-#include "base/hash.hpp"
 #include "base/yield.hpp"
 #include "task/number.hpp"
 #include "task/store_in_place.hpp"
@@ -14,8 +13,6 @@
 namespace tandem::task {
 namespace {
 
-// Victims of one sweep: enough to hide the misses of unlinking them behind each other, and one chunk of slots.
-constexpr std::size_t victims_per_sweep_max = 64;
 constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
 // A sweep looks at no more slots than this before it lets its caller try again.
 constexpr std::size_t slots_per_sweep = 16 * 1024;
@@ -92,49 +89,9 @@ std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location 
 // A large value that was received into the heap, to be added to another.
 TD_INLINE bool is_piece(const Query& q) noexcept { return q.concatenates() && q.has(option::prefilled); }
 
-enum class Mercy : std::uint8_t { spare_good, spare_used, none };
-
-// Unlinks the victims that are still there, sparing what became good or used again since they were chosen, and retires
-// them. `probation_failed`: their keys are to be remembered. REQUIRES: inside the epoch in which they were found.
-std::size_t unlink(Context& context, std::span<const Location> victims, Mercy mercy,
+std::size_t unlink(Context& context, std::span<const Location> victims, Spare spare,
                    bool probation_failed = false) noexcept {
-  Shared& shared = context.shared;
-  Fingerprint f[victims_per_sweep_max];
-  Location unlinked[victims_per_sweep_max];
-  std::size_t count = 0;
-  const Index::Prefetcher prefetch = shared.index.prefetcher();
-  for (std::size_t i = 0; i < victims.size(); ++i) {
-    const Item* const item = shared.heap.at(victims[i]);
-    if (Item::state_of(settled_state(item)) != ItemState::live) {
-      f[i] = {0, 0};
-      continue;
-    }
-    f[i] = fingerprint_of(item->key(), shared.hash_seed);
-    prefetch(f[i]);
-    shared.index.prefetch_stripe(f[i]);
-  }
-  const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
-  for (std::size_t i = 0; i < victims.size(); ++i) {
-    if (f[i].signature == 0) continue;
-    if (TD_UNLIKELY(!shared.placement.can_change(f[i]))) break;  // the device is behind
-    Index::Guard guard = shared.index.lock(f[i]);
-    const Item* const item = guard.find(victims[i]);
-    if (item == nullptr) continue;
-    const std::uint64_t state = guard.version().state;
-    const bool garbage = is_garbage(rule, guard.version());
-    const bool spared = mercy == Mercy::spare_good || (mercy == Mercy::spare_used && word::Accessed::get(state) != 0);
-    if (!garbage && spared) continue;
-    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
-    unlinked[count++] = victims[i];
-    if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
-    if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
-    shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
-    (garbage ? context.counters.reclaimed : context.counters.evictions).add();
-    if (word::Fetched::get(state) == 0)
-      (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
-  }
-  shared.placement.retire(context.cache, {unlinked, count});
-  return count;
+  return context.shared.code.unlink(context, victims, spare, probation_failed);
 }
 
 Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept {
@@ -201,27 +158,12 @@ std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
 // epoch, no Guard held.
 bool evict_candidate(Context& context, Fingerprint f) noexcept {
   Shared& shared = context.shared;
-  Location candidates[16];
+  Location candidates[Index::candidates_max];
   const std::uint32_t count = shared.index.candidates(f, candidates);
-  // An item that nobody reads first, then any.
-  for (const bool any : {false, true}) {
+  // An unread item first, then any.
+  for (const Spare spare : {Spare::used, Spare::none}) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      const Item* const item = shared.heap.at(candidates[i]);
-      const std::uint64_t state = settled_state(item);
-      if (Item::state_of(state) != ItemState::live || (!any && word::Accessed::get(state) != 0)) continue;
-      const Fingerprint victim = fingerprint_of(item->key(), shared.hash_seed);
-      {
-        Index::Guard guard = shared.index.lock(victim);
-        if (guard.find(candidates[i]) == nullptr || !guard.erase()) continue;
-      }
-      const GarbageRule rule{shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire)};
-      const bool garbage = is_garbage(rule, {state, item->fixed()});
-      if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(candidates[i], item, state);
-      shared.heap.count_eviction(shared.heap.class_of(candidates[i]), garbage);
-      (garbage ? context.counters.reclaimed : context.counters.evictions).add();
-      const Heap::Cache::Lock lock(context.cache);
-      shared.heap.retire(context.cache, candidates[i]);
-      return true;
+      if (unlink(context, {candidates + i, 1}, spare) != 0) return true;
     }
   }
   return false;
@@ -247,7 +189,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Location batch[victims_per_sweep_max];
   std::size_t count = 0;
   const auto give_up = [&] {
-    unlink(context, {batch, count}, Mercy::none);
+    unlink(context, {batch, count}, Spare::none);
     count = 0;
   };
   const auto start = std::chrono::steady_clock::now();
@@ -338,9 +280,9 @@ std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool g
   const std::span<Location> wanted(victims, std::min(victims_max, victims_per_sweep_max));
   context.enter();
   const Heap::Swept swept = context.shared.heap.sweep(c, wanted, slots_per_sweep, is_garbage, &rule);
-  const Mercy mercy = garbage_only ? Mercy::spare_good : Mercy::spare_used;
+  const Spare spare = garbage_only ? Spare::good : Spare::used;
   const std::size_t evicted =
-      swept.found == 0 ? 0 : unlink(context, wanted.first(swept.found), mercy, swept.from_probation != 0);
+      swept.found == 0 ? 0 : unlink(context, wanted.first(swept.found), spare, swept.from_probation != 0);
   context.epoch.exit();
   return evicted;
 }
@@ -352,7 +294,7 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
   std::size_t count = 0;
   Reclaimed result{};
   const auto give_back = [&] {
-    result.reclaimed += static_cast<std::uint32_t>(unlink(context, {victims, count}, Mercy::spare_good));
+    result.reclaimed += static_cast<std::uint32_t>(unlink(context, {victims, count}, Spare::good));
     count = 0;
   };
   context.enter();

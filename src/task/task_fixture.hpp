@@ -8,12 +8,17 @@
 #include <string_view>
 
 #include "base/hash.hpp"
-#include "task/index_operation.hpp"
-#include "task/key_compare.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
+#include "task/evict-inl.hpp"
+#include "task/index_operation-inl.hpp"
+#include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
-#include "task/write_operation.hpp"
+#include "task/write_operation-inl.hpp"
 
 namespace tandem {
+
+// Tasks alone: no executor.
+inline constexpr KindCode task_code{.kind = CuckooIndex::kind, .run = nullptr, .unlink = task::unlink<CuckooIndex>};
 
 class TaskTest : public testing::Test {
  protected:
@@ -27,6 +32,7 @@ class TaskTest : public testing::Test {
         placement_(index_, heap_),
         shared_{.heap = heap_,
                 .index = index_,
+                .code = task_code,
                 .placement = placement_,
                 .epochs = epochs_,
                 .clock = clock_,
@@ -58,14 +64,14 @@ class TaskTest : public testing::Test {
     StripState state;
     state.strip = {0, batch_.size()};
     state.now_s = clock_.now_s();
-    task::fingerprint(context_, batch_, state);
+    task::fingerprint<CuckooIndex>(context_, batch_, state);
     return state;
   }
   // The strip's candidates. REQUIRES: inside an epoch.
   void search(StripState& state) {
     state.flush_cas = shared_.flush_cas.load(std::memory_order_acquire);
-    task::search(context_, batch_, state);
-    task::search_rest(context_, batch_, state);
+    task::search<CuckooIndex>(context_, batch_, state);
+    task::search_rest<CuckooIndex>(context_, batch_, state);
   }
   void clear() {
     batch_.clear();
@@ -78,7 +84,7 @@ class TaskTest : public testing::Test {
     task::memory(context_, batch_, state);
     context_.enter();
     search(state);
-    const task::Settled settled = task::write_operation(context_, batch_, state, 0);
+    const task::Settled settled = task::write_operation<CuckooIndex>(context_, batch_, state, 0);
     task::settle_memory(context_, state);
     context_.epoch.exit();
     return settled;
@@ -110,7 +116,7 @@ class TaskTest : public testing::Test {
   EpochDomain epochs_;
   Clock clock_;
   Heap heap_;
-  Index index_;
+  CuckooIndex index_;
   IndexPlacement placement_;
   Shared shared_;
   Context context_;

@@ -143,18 +143,18 @@ TEST_F(WriteOperation, AskForALargerSlotWhenTheItemGrewSinceMM) {
   others.strip = {0, 1};
   others.now_s = now_s;
   Context second(shared_);
-  task::fingerprint(second, other, others);
+  task::fingerprint<CuckooIndex>(second, other, others);
   task::memory(second, other, others);
   second.enter();
-  task::search(second, other, others);
-  task::search_rest(second, other, others);
-  ASSERT_EQ(task::write_operation(second, other, others, 0), task::Settled::done);
+  task::search<CuckooIndex>(second, other, others);
+  task::search_rest<CuckooIndex>(second, other, others);
+  ASSERT_EQ(task::write_operation<CuckooIndex>(second, other, others, 0), task::Settled::done);
   task::settle_memory(second, others);
   second.epoch.exit();
 
   context_.enter();
   search(state);
-  EXPECT_EQ(task::write_operation(context_, batch_, state, 0), task::Settled::needs_slot);
+  EXPECT_EQ(task::write_operation<CuckooIndex>(context_, batch_, state, 0), task::Settled::needs_slot);
   task::cut(context_, batch_, state, 0);
   context_.epoch.exit();
   EXPECT_EQ(value_of("k"), value);  // nothing was changed
@@ -168,10 +168,10 @@ TEST_F(WriteOperation, ReclaimsTheGarbageOfItsKeyAlone) {
   set("other", "v");
   const Location seen = heap_.location_of(find("k"));
   const Fingerprint f = fingerprint_of("k", shared_.hash_seed);
-  task::remove_garbage(context_, f, "k", seen);
+  task::remove_garbage<CuckooIndex>(context_, f, "k", seen);
   EXPECT_NE(find("k"), nullptr);  // it is good yet
   clock_.freeze_for_test(now_s + 1);
-  task::remove_garbage(context_, f, "k", seen);
+  task::remove_garbage<CuckooIndex>(context_, f, "k", seen);
   EXPECT_EQ(find("k"), nullptr);
   EXPECT_NE(find("other"), nullptr);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "task/key_compare.hpp"
+#include "task/key_compare-inl.hpp"
 #include "task/parse.hpp"
 #include "task/task_fixture.hpp"
 
@@ -28,7 +28,7 @@ class WriteResponseTask : public TaskTest {
     context_.enter();
     search(state);
     for (std::uint32_t i = 0; i < batch_.size(); ++i) {
-      if (batch_.query(i).opcode == Opcode::get) task::key_compare_one(context_, batch_, state, i);
+      if (batch_.query(i).opcode == Opcode::get) task::key_compare_one<CuckooIndex>(context_, batch_, state, i);
     }
     task::write_response(batch_, {begin, std::min(end, batch_.size())}, {heap_, clock_, options_, out_});
     context_.epoch.exit();

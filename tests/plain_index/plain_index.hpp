@@ -1,6 +1,6 @@
 // An index of the simplest kind that does what index_kind.hpp says, an ordered scan included: a sorted map under one
 // lock, with room for so many keys until it grows. For tests: what holds for it and for the cuckoo table is the
-// contract, not the table.
+// contract, not the table. The preset `plain` of kind.cpp has a store serve with it.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -12,19 +12,20 @@
 #include <unordered_map>
 
 #include "base/hash.hpp"
-#include "index/index.hpp"
+#include "heap/heap.hpp"
 #include "index/index_kind.hpp"
 
 namespace tandem {
 
-class PlainIndex {
+class PlainIndex : public Index {
   struct Less {
     using is_transparent = void;
     bool operator()(std::string_view a, std::string_view b) const noexcept { return a < b; }  // as memcmp
   };
 
  public:
-  enum class Put : std::uint8_t { done, needs_room, changed };
+  static constexpr std::string_view kind = "plain";
+  using Put = IndexPut;
   struct Prefetcher {
     void operator()(Fingerprint) const noexcept {}
   };
@@ -48,7 +49,7 @@ class PlainIndex {
     return 0;
   }
   void search_second(const Fingerprint*, std::uint32_t, Location*) const noexcept {}
-  Item* find(Fingerprint, std::string_view key, ItemVersion& seen, Location = no_location) const noexcept {
+  Item* find(Fingerprint, std::string_view key, ItemVersion& seen, Location = no_location) const noexcept override {
     const std::lock_guard lock(mutex_);
     const auto found = keys_.find(key);
     return found != keys_.end() && is_live_item_of(heap_.at(found->second), key, seen) ? heap_.at(found->second)
@@ -110,43 +111,31 @@ class PlainIndex {
     ItemVersion version_{};
   };
   [[nodiscard]] Guard lock(Fingerprint f) noexcept { return Guard(*this, f); }
+  std::unique_ptr<KeyHold> hold(Fingerprint f) override { return std::make_unique<GuardHold<PlainIndex>>(*this, f); }
 
-  bool make_room(Fingerprint) noexcept {
+  bool make_room(Fingerprint) noexcept override {
     const std::lock_guard lock(mutex_);
     room_failed_ = keys_.size() >= cells_;
     return !room_failed_;
   }
-  std::uint32_t candidates(Fingerprint, Location out[16]) const noexcept {
+  std::uint32_t candidates(Fingerprint, Location out[candidates_max]) const noexcept override {
     const std::lock_guard lock(mutex_);
     std::uint32_t n = 0;
-    for (auto at = keys_.begin(); at != keys_.end() && n < 16; ++at) out[n++] = at->second;
+    for (auto at = keys_.begin(); at != keys_.end() && n < candidates_max; ++at) out[n++] = at->second;
     return n;
   }
 
-  bool wants_growth() const noexcept {
+  bool wants_growth() const noexcept override {
     const std::lock_guard lock(mutex_);
     return room_failed_ || static_cast<double>(keys_.size()) > options_.load_grow * static_cast<double>(cells_);
   }
-  bool grow(EpochDomain::Participant&) {
+  bool grow(EpochDomain::Participant&) override {
     const std::lock_guard lock(mutex_);
     cells_ *= 2;
     room_failed_ = false;
     return true;
   }
-  bool growing() const noexcept { return false; }
-  void rebuild(Heap::Cache&, unsigned) noexcept {
-    const std::lock_guard lock(mutex_);
-    keys_.clear();
-    candidates_.clear();
-    for (PageId page = 1; page < heap_.page_end(); ++page) {
-      heap_.for_each_live(page, [this](Location l) {
-        const std::string_view key = heap_.at(l)->key();
-        keys_.insert_or_assign(std::string(key), l);
-        candidates_.insert_or_assign(bits(options_.fingerprint(key, options_.hash_seed)), l);
-      });
-    }
-    cells_ = std::max<std::uint64_t>(cells_, keys_.size());
-  }
+  bool growing() const noexcept override { return false; }
 
   template <class F>
   void for_each_location(F f) const {
@@ -166,16 +155,15 @@ class PlainIndex {
     return result;
   }
 
-  std::uint64_t item_count() const noexcept {
+  std::uint64_t item_count() const noexcept override {
     const std::lock_guard lock(mutex_);
     return keys_.size();
   }
-  std::uint64_t cell_count() const noexcept {
+  std::uint64_t cell_count() const noexcept override {
     const std::lock_guard lock(mutex_);
     return cells_;
   }
-  std::uint64_t table_bytes() const noexcept { return 0; }
-  std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
+  std::uint64_t table_bytes() const noexcept override { return 0; }
 
  private:
   static std::uint64_t bits(Fingerprint f) noexcept { return std::uint64_t{f.signature} << 32 | f.hash; }

@@ -11,25 +11,28 @@
 #include <thread>
 #include <vector>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {
 
 // What has no scan, or one of another shape, is not taken for one that has.
 struct ScansByValue : PlainIndex {
+  using PlainIndex::PlainIndex;
   std::vector<ScanHit> scan(const ScanRange& range) const;
 };
 struct MayThrow : PlainIndex {
-  Item* find(Fingerprint, std::string_view, ItemVersion&, Location) const;
+  using PlainIndex::PlainIndex;
+  std::uint32_t search_first(const Fingerprint*, std::uint32_t, Location*) const;
 };
 static_assert(IndexKind<ScansByValue> && !OrderedScan<ScansByValue>);
 static_assert(!IndexKind<MayThrow>);
-static_assert(IndexKind<Index> && !OrderedScan<Index> && DeviceSearches<Index> && DeviceChanges<Index>);
+static_assert(IndexKind<CuckooIndex> && !OrderedScan<CuckooIndex> && DeviceSearches<CuckooIndex> &&
+              DeviceChanges<CuckooIndex>);
 
 template <class I>
 class IndexKindContract : public testing::Test {};
-using Kinds = testing::Types<Index, PlainIndex>;
+using Kinds = testing::Types<CuckooIndex, PlainIndex>;
 TYPED_TEST_SUITE(IndexKindContract, Kinds, );
 
 TYPED_TEST(IndexKindContract, IsAMap) {

@@ -3,8 +3,8 @@
 // the device only.
 //
 // insert(), replace() and erase() are lock-free and serve tables that one batch of operations fills: bulk builds and
-// the device's kernels. The host's concurrent writers go through Index, which adds stripes; both displace by the same
-// rule.
+// the device's kernels. The host's concurrent writers go through CuckooIndex, which adds stripes; both displace by the
+// same rule.
 #if !defined(TD_LANES_NAMESPACE)
 #error "TD_LANES_NAMESPACE must name this copy of the algorithm"
 #endif

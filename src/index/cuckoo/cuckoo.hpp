@@ -1,5 +1,5 @@
 // The cuckoo algorithm (cuckoo-inl.hpp) compiled for each kind of lanes that this program was built with, as tables of
-// functions: one is chosen when an Index is made and called once a strip.
+// functions: one is chosen when a CuckooIndex is made and called once a strip.
 #pragma once
 #include <cstdint>
 #include <span>

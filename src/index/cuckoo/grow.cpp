@@ -1,7 +1,7 @@
 // Growth without a stall: a second table is filled while readers and writers go on.
 //
-// Phases (Index::Phase as read / other / target), each published and then waited for (every batch that knew the one
-// before has ended):
+// Phases (CuckooIndex::Phase as read / other / target), each published and then waited for (every batch that knew the
+// one before has ended):
 //   1  A / - / A   no growth.
 //   2  A / B / A   readers that miss in A look into B; writers change what B holds, and add nothing to it. B is empty.
 //   3  A / B / B   new keys must go into B, and into A while it has free cells. Nobody displaces in A any more. Once
@@ -21,8 +21,8 @@
 // tests/model/growth.py checks all of this, and that leaving a wait out brings a wrong answer.
 #include <algorithm>
 
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
-#include "index/index.hpp"
 
 namespace tandem {
 
@@ -31,13 +31,13 @@ constexpr std::uint64_t chunk_buckets = 64;
 std::uint64_t chunks_of(const Table& table) { return (table.buckets() + chunk_buckets - 1) / chunk_buckets; }
 }  // namespace
 
-bool Index::grow(EpochDomain::Participant& self) {
+bool CuckooIndex::grow(EpochDomain::Participant& self) {
   TD_ASSERT(!self.active());
-  table_unmapped_ = false;
+  memory_refused_ = false;
   if (!next_) {
     if (table_->buckets() >= Table::buckets_max) return false;
     next_ = Table::make(table_->buckets() * 2, table_->serial() + 1, options_.huge_pages, budget_, options_.shard_bits,
-                        false, &table_unmapped_);
+                        false, &memory_refused_);
     if (!next_) return false;
     table_bytes_.fetch_add(next_->bytes(), std::memory_order_relaxed);
     publish({table_.get(), next_.get(), table_.get()});
@@ -59,7 +59,7 @@ bool Index::grow(EpochDomain::Participant& self) {
 }
 
 // False: some cells found no room.
-bool Index::copy_all(EpochDomain::Participant& self) noexcept {
+bool CuckooIndex::copy_all(EpochDomain::Participant& self) noexcept {
   const std::uint64_t chunks = chunks_of(*table_);
   constexpr int passes_max = 3;  // paths may be lost to other writers; a cell that found no room three times has none
   for (int pass = 0; pass < passes_max; ++pass) {
@@ -81,7 +81,7 @@ bool Index::copy_all(EpochDomain::Participant& self) noexcept {
 }
 
 // Copies one chunk, if there is one left. REQUIRES: the caller is in an epoch.
-bool Index::copy_some() noexcept {
+bool CuckooIndex::copy_some() noexcept {
   const Phase& p = phase();
   if (p.read == p.target) return false;
   const std::uint64_t chunk = copying_.next_chunk.fetch_add(1, std::memory_order_acquire);
@@ -92,7 +92,7 @@ bool Index::copy_some() noexcept {
   return true;
 }
 
-bool Index::copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept {
+bool CuckooIndex::copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept {
   constexpr std::uint64_t ahead_buckets = 3;  // items are prefetched so many buckets before their keys are hashed
   const IndexView view = from.view();
   const auto read = [&](std::uint64_t b, std::uint32_t i) {
@@ -125,7 +125,7 @@ bool Index::copy_buckets(const Table& from, const Table& to, std::uint64_t begin
   return all;
 }
 
-bool Index::holds(IndexView view, Fingerprint f, Cell wanted) const noexcept {
+bool CuckooIndex::holds(IndexView view, Fingerprint f, Cell wanted) const noexcept {
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
     for (const std::uint64_t& cell : view.buckets[b].cell) {
       if (ScalarLanes::at(&cell).load(std::memory_order_relaxed) == wanted.bits) return true;
@@ -136,7 +136,7 @@ bool Index::holds(IndexView view, Fingerprint f, Cell wanted) const noexcept {
 
 // Copies what `cell` of the old table holds, unless the new one has it. f: of the key of `seen`, which the cell held a
 // moment ago.
-bool Index::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept {
+bool CuckooIndex::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept {
   const IndexView view = to.view();
   do {
     StripeLock lock(stripes_.of(seen.signature()));

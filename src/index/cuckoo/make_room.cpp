@@ -2,12 +2,12 @@
 // then whatever that one displaces: the nearest bucket with an empty cell is looked for first, breadth first, and
 // nothing moves before it is found. So most insertions that need room move one or two cells, each of them once, and no
 // cell is ever out of the table.
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/displacement.hpp"
-#include "index/index.hpp"
 
 namespace tandem {
 
-bool Index::make_room(Fingerprint f) noexcept {
+bool CuckooIndex::make_room(Fingerprint f) noexcept {
   if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
     return table->takes_changes(f) && table->has_room_for_key();
   const Phase& p = phase();
@@ -24,12 +24,12 @@ bool Index::make_room(Fingerprint f) noexcept {
 }
 
 // While the old table is copied, whether all keys together leave the new one no more room than displacement needs.
-bool Index::target_is_full(const Phase& p) const noexcept {
+bool CuckooIndex::target_is_full(const Phase& p) const noexcept {
   constexpr double load_max = 0.95;
   return static_cast<double>(item_count()) >= load_max * static_cast<double>(p.target->cells()) - counter_count;
 }
 
-bool Index::make_room_in(const Table& table, Fingerprint f) noexcept {
+bool CuckooIndex::make_room_in(const Table& table, Fingerprint f) noexcept {
   constexpr int races_max = 64;  // paths lost to other writers before it is called a failure
   const IndexView view = table.view();
   for (int races = 0; races < races_max; ++races) {
@@ -44,7 +44,7 @@ bool Index::make_room_in(const Table& table, Fingerprint f) noexcept {
 
 // Moves the cell at `from` into the empty cell at `to`, under the victim's stripe: copy, then clear, so that it is
 // always in at least one place.
-bool Index::move_cell(const Table& table, const DisplacementMove& move) noexcept {
+bool CuckooIndex::move_cell(const Table& table, const DisplacementMove& move) noexcept {
   const IndexView view = table.view();
   std::uint64_t* const from = &view.buckets[move.from_bucket].cell[move.from_slot];
   std::uint64_t* const to = &view.buckets[move.to_bucket].cell[move.to_slot];

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "index/index.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 
 namespace tandem {
 namespace {
@@ -15,7 +15,7 @@ constexpr double rebuilt_load = 0.75;
 
 }  // namespace
 
-void Index::move_out(Elsewhere& to) {
+void CuckooIndex::move_out(Elsewhere& to) {
   TD_ASSERT(elsewhere() == nullptr && options_.log == nullptr);
   std::unique_ptr<Table> rest =
       Table::make(table_buckets_min, table_->serial() + 1, false, budget_, options_.shard_bits);
@@ -26,9 +26,9 @@ void Index::move_out(Elsewhere& to) {
   elsewhere_.store(&to, std::memory_order_seq_cst);
 }
 
-void Index::wait_for_batches() noexcept { epochs_.synchronize(); }
+void CuckooIndex::wait_for_batches() noexcept { epochs_.synchronize(); }
 
-void Index::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
+void CuckooIndex::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
   TD_ASSERT(elsewhere() != nullptr);
   const auto cells = static_cast<std::uint64_t>(static_cast<double>(item_count()) / rebuilt_load) + 1;
   std::uint64_t buckets =

@@ -12,7 +12,7 @@
 namespace tandem {
 
 template <class Rules, class Log>
-BasicReplica<Rules, Log>::BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs,
+BasicReplica<Rules, Log>::BasicReplica(Device& device, OffloadIndex& index, Log& log, EpochDomain& epochs,
                                        const ReplicaOptions& options, const Heap* heap)
     : device_(device),
       index_(index),
@@ -112,7 +112,7 @@ void BasicReplica<Rules, Log>::begin_copy() noexcept {
 }
 
 template <class Rules, class Log>
-void BasicReplica<Rules, Log>::follow(const Index::Searched& table) noexcept {
+void BasicReplica<Rules, Log>::follow(const OffloadIndex::Searched& table) noexcept {
   const std::uint32_t mask = shard_.local_mask(table.view.mask);
   if (table_ != nullptr && mask != mask_) retire_table();
   serial_ = table.serial;
@@ -284,7 +284,7 @@ bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept 
   const std::uint64_t slot = chunks_sent_ % options_.chunks * chunk_cells;
 
   epoch_.enter();
-  const Index::Searched table = index_.searched();
+  const OffloadIndex::Searched table = index_.searched();
   if (table.serial != serial_) {
     follow(table);
     epoch_.exit();

@@ -20,10 +20,10 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
-#include "index/index.hpp"
 #include "placement/device_side.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/replica_log.hpp"
+#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -34,7 +34,7 @@ struct ReplicaOptions {
   std::uint32_t failures_max = 3;            // in a row, until it gives up
   std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
   ReplicaImagesOptions images{};             // of items
-  std::uint32_t shard = 0;                   // of the index that it has: its number (Index::shard_bits())
+  std::uint32_t shard = 0;                   // of the index that it has: its number (OffloadIndex::shard_bits())
 };
 
 // What makes it right. Tests take rules out, one at a time, and see wrong answers.
@@ -52,7 +52,7 @@ template <class Rules, class Log>
 class BasicReplica final : public DeviceSide {
  public:
   // heap: where the items lie; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
-  BasicReplica(Device& device, Index& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
+  BasicReplica(Device& device, OffloadIndex& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
                const Heap* heap = nullptr);
   ~BasicReplica() override;
 
@@ -119,7 +119,7 @@ class BasicReplica final : public DeviceSide {
   void age_marks() noexcept;
   void make_images();
   void begin_copy() noexcept;
-  void follow(const Index::Searched& table) noexcept;
+  void follow(const OffloadIndex::Searched& table) noexcept;
   void retire_table() noexcept;
   Drained collect() noexcept;
   bool send() noexcept;
@@ -132,7 +132,7 @@ class BasicReplica final : public DeviceSide {
   void become_lost() noexcept;
 
   Device& device_;
-  Index& index_;
+  OffloadIndex& index_;
   Log& log_;
   EpochDomain& epochs_;
   const ReplicaOptions options_;

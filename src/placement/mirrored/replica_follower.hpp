@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "index/cuckoo/index_test_support.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
-#include "index/index_test_support.hpp"
 #include "placement/mirrored/replica_log-inl.hpp"
 
 namespace tandem {
@@ -91,7 +91,7 @@ class ReplicaFollower {
     queue_.drop_unsent();
     ++uploads;
     const bool entered = enter();
-    const Index::Searched table = store_.index.searched();
+    const CuckooIndex::Searched table = store_.index.searched();
     mask_ = shard_.local_mask(table.view.mask);
     extent_ = {table.serial, (std::uint64_t{mask_} + 1) * bucket_cells, shard_};
     cells_.resize(extent_.cells);
@@ -138,7 +138,7 @@ class ReplicaFollower {
   // Cells that differ from the host's. REQUIRES: nobody writes.
   std::uint64_t differences() {
     const bool entered = enter();
-    const Index::Searched table = store_.index.searched();
+    const CuckooIndex::Searched table = store_.index.searched();
     std::uint64_t n = table.serial == extent_.table ? 0 : 1;
     for (std::uint64_t i = 0; n == 0 && i < extent_.cells; ++i) n += cells_[i] != host_cell(table.view, i);
     if (entered) epoch_.exit();

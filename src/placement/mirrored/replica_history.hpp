@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 #include "placement/mirrored/replica_log.hpp"
 
 namespace tandem {

@@ -113,7 +113,7 @@ void BasicReplicaLog<Rules>::count(Drained& drained, std::uint32_t shard) noexce
 }
 
 template <class Rules>
-Drained BasicReplicaLog<Rules>::drain(const Index& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
+Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
   Drained drained;
   const std::uint32_t shard = extent.shard.number;
   if constexpr (!Rules::looks_after_count) drained.table = index.searched();

@@ -18,10 +18,11 @@
 #include <memory>
 
 #include "index/change_log.hpp"
-#include "index/index.hpp"
+#include "index/index_kind.hpp"
 #include "index/shard.hpp"
 #include "placement/mirrored/dirty_queue.hpp"
 #include "placement/mirrored/writer_rings.hpp"
+#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -40,13 +41,13 @@ struct ReplicaExtent {
 
 // What one drain did.
 struct Drained {
-  std::uint32_t launch = 0;   // its number
-  bool recording = false;     // the log was on; if not, changes are missing
-  bool complete = false;      // the queue had room for all
-  Index::Searched table{};    // as it was after the number was counted; its view is good until the epoch ends
-  std::uint64_t records = 0;  // seen for the first time
-  std::uint64_t repeats = 0;  // seen before
-  std::uint64_t cells = 0;    // appended to the queue, as the shard numbers them
+  std::uint32_t launch = 0;        // its number
+  bool recording = false;          // the log was on; if not, changes are missing
+  bool complete = false;           // the queue had room for all
+  OffloadIndex::Searched table{};  // as it was after the number was counted; its view is good until the epoch ends
+  std::uint64_t records = 0;       // seen for the first time
+  std::uint64_t repeats = 0;       // seen before
+  std::uint64_t cells = 0;         // appended to the queue, as the shard numbers them
 };
 
 // The places in a drain where tests stop to let a writer go on.
@@ -96,7 +97,7 @@ class BasicReplicaLog final : public ChangeLog {
   // Counts a launch and appends the cells of `extent` that changed. A change whose stripe says changed_at < launch is
   // then wholly in what this drain and earlier ones have appended, if the result says recording and complete. Stops,
   // and keeps what is left for the next drain, when the queue is full. REQUIRES: the caller is in an epoch.
-  Drained drain(const Index& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept;
+  Drained drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept;
 
   // Whether some ring was half full since the last drain: a drain now, by anybody, keeps it from overflowing.
   bool wants_drain(std::uint32_t shard = 0) const noexcept {
@@ -136,13 +137,15 @@ class BasicReplicaLog final : public ChangeLog {
 // launch saw of the key, its item's image too, is what there is. `launch` and `whole` are of a Drained that was
 // recording and complete. Launch numbers are compared modulo 2^32: a stripe that was not changed for 2^31 launches
 // counts as changed. Thread safety: any thread; no epoch is needed.
-inline bool unchanged_since(const Index& index, Fingerprint f, std::uint32_t launch) noexcept {
+template <DeviceSearches I>
+bool unchanged_since(const I& index, Fingerprint f, std::uint32_t launch) noexcept {
   const StripeWord stripe = index.stripe(f);
   return !stripe.locked() && static_cast<std::int32_t>(stripe.changed_at() - launch) < 0;
 }
 
 // Whether what the launch did not find in a replica is absent; if not, the host has to be asked.
-inline bool final_miss(const Index& index, Fingerprint f, std::uint32_t launch, bool whole) noexcept {
+template <DeviceSearches I>
+bool final_miss(const I& index, Fingerprint f, std::uint32_t launch, bool whole) noexcept {
   return whole && unchanged_since(index, f, launch);
 }
 

@@ -32,7 +32,7 @@ struct Store {
   EpochDomain epochs;
   MemoryBudget budget;
   Heap heap;
-  Index index;
+  CuckooIndex index;
 };
 
 class LowerQuartile {
@@ -96,7 +96,7 @@ void log_drain(benchmark::State& state, std::uint64_t table_mib, std::uint32_t r
   std::vector<DirtyCell> memory(1 << 16);
   DirtyQueue<> queue(memory);
   epoch.enter();
-  const Index::Searched table = store.index.searched();
+  const CuckooIndex::Searched table = store.index.searched();
   const std::uint64_t cells = (std::uint64_t{table.view.mask} + 1) * bucket_cells;
   for (std::uint64_t i = 0; i < cells; i += 512) table.view.buckets->cell[i] = i;  // its pages are there
   log.start();
@@ -196,9 +196,9 @@ void log_put(benchmark::State& state) {
         l = store.heap.allocate(cache, store.heap.size_class(bytes), bytes);
         store.heap.format(l, keys[k].text, 0, 8, 0, 0, false);
       }
-      Index::Guard guard = store.index.lock(keys[k].f);
+      CuckooIndex::Guard guard = store.index.lock(keys[k].f);
       guard.find(std::string_view(keys[k].text));
-      if (guard.put(keys[k].at[0], live) != Index::Put::done) state.SkipWithError("no room");
+      if (guard.put(keys[k].at[0], live) != CuckooIndex::Put::done) state.SkipWithError("no room");
     }
     epoch.exit();
     return keys;
@@ -214,7 +214,7 @@ void log_put(benchmark::State& state) {
     for (int s = 0; s < 2; ++s) {
       const auto begin = now();
       for (const Key& key : keys[s]) {
-        Index::Guard guard = stores[s]->index.lock(key.f);
+        CuckooIndex::Guard guard = stores[s]->index.lock(key.f);
         guard.find(std::string_view(key.text));
         benchmark::DoNotOptimize(guard.put(key.at[other], live));
       }

@@ -172,7 +172,7 @@ TEST(ReplicaLog, ATouchedItemsCellIsNoted) {
   s.replica.launch();
   {
     const TestWorker::Batch batch(s.worker);
-    Index::Guard guard = s.store.index.lock(s.store.fingerprint("k"));
+    CuckooIndex::Guard guard = s.store.index.lock(s.store.fingerprint("k"));
     ASSERT_NE(guard.find(std::string_view("k")), nullptr);
     EXPECT_TRUE(guard.update_state(word::Win::mask, word::Win::put(0, 1)));
   }
@@ -193,7 +193,7 @@ TEST(ReplicaLog, MissesAreFinalBetweenChanges) {
   EXPECT_TRUE(final_miss(s.store.index, f, after.number, true)) << "the change is in this one";
   EXPECT_NE(s.replica.search(f), no_location);
   const TestWorker::Batch batch(s.worker);
-  const Index::Guard guard = s.store.index.lock(f);
+  const CuckooIndex::Guard guard = s.store.index.lock(f);
   EXPECT_FALSE(final_miss(s.store.index, f, after.number, true)) << "locked";
 }
 
@@ -336,7 +336,7 @@ TEST(ReplicaLogRules, WhatIsNotCommittedIsKeptForTheNextTable) {
 template <class Rules>
 std::string commit_after_the_read() {
   Followed<Rules> s;
-  const Index::Searched table = s.store.index.searched();
+  const CuckooIndex::Searched table = s.store.index.searched();
   const std::uint64_t cell = 77;
   const Change change{table.serial, cell};
   const ChangeLog::Ticket ticket = s.log.reserve({&change, 1});

@@ -89,7 +89,7 @@ class ReplicaRig {
   // What the device has, cell by cell, against the host's. REQUIRES: nobody writes.
   std::string compare(const ReplicaLaunch& launch) {
     if (!launch.ready()) return "the launch is not ready";
-    const Index::Searched table = store.index.searched();
+    const CuckooIndex::Searched table = store.index.searched();
     const Shard& shard = replica.shard();
     if (shard.local_mask(table.view.mask) != launch.index.mask) return "another table";
     const PinnedArray<std::uint64_t> cells(*device, (std::uint64_t{launch.index.mask} + 1) * bucket_cells);

@@ -27,8 +27,8 @@ DeviceArray<Bucket> make_buckets(Device& device, std::uint64_t cells) {
 
 }  // namespace
 
-DeviceTable::DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
-                         const DeviceTableOptions& options)
+DeviceTable::DeviceTable(Device& device, OffloadIndex& index, IndexPlacement& placement, EpochDomain& epochs,
+                         Heap& heap, const DeviceTableOptions& options)
     : device_(device),
       index_(index),
       placement_(placement),
@@ -130,7 +130,8 @@ DeviceStatus DeviceTable::poll(const ReplicaLaunch&) noexcept {
 }
 
 DeviceStatus DeviceTable::send_changes(std::uint32_t count) noexcept {
-  const DeviceStatus status = stream_->launch(Index::device_change, {view(), changes_.at(), done_there_.at(), count});
+  const DeviceStatus status =
+      stream_->launch(OffloadIndex::device_change, {view(), changes_.at(), done_there_.at(), count});
   return status == DeviceStatus::ok ? stream_->copy_to_host(done_.data(), done_there_.bytes_at(), count) : status;
 }
 

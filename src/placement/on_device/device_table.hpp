@@ -21,16 +21,16 @@
 #include <vector>
 
 #include "heap/cache.hpp"
-#include "index/index.hpp"
 #include "placement/device_side.hpp"
 #include "placement/index_placement.hpp"
+#include "placement/offload_index.hpp"
 
 namespace tandem {
 
 struct DeviceTableOptions {
   std::uint64_t cells = 1 << 16;  // of this shard: rounded down to a power of two, and to what the device has room for
   std::uint32_t changes_max = 1 << 18;  // of one launch; pinned memory of 17 bytes each
-  std::uint32_t shard = 0;              // its number (Index::shard_bits())
+  std::uint32_t shard = 0;              // its number (OffloadIndex::shard_bits())
   // Between two groups at least. Search's own cycle is the scheduler's.
   std::chrono::microseconds change_cycle{0};
   std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
@@ -39,7 +39,7 @@ struct DeviceTableOptions {
 class DeviceTable final : public DeviceSide {
  public:
   // All of them outlive it. Throws DeviceError, std::bad_alloc.
-  DeviceTable(Device& device, Index& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
+  DeviceTable(Device& device, OffloadIndex& index, IndexPlacement& placement, EpochDomain& epochs, Heap& heap,
               const DeviceTableOptions& options);
   ~DeviceTable() override;
 
@@ -78,7 +78,7 @@ class DeviceTable final : public DeviceSide {
   DeviceIndex view() const noexcept { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
 
   Device& device_;
-  Index& index_;
+  OffloadIndex& index_;
   IndexPlacement& placement_;
   EpochDomain& epochs_;
   Heap& heap_;

@@ -97,7 +97,7 @@ class Overlay {
   // --- readers, in their epochs
 
   // The record's live item of the key, if there is one now; the caller sees to it that nothing changes meanwhile
-  // (Index::find).
+  // (OffloadIndex::find).
   Item* find(Fingerprint f, std::string_view key, const Heap& heap, ItemVersion& seen) const noexcept;
 
   // --- the scheduler

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "base/memory_budget.hpp"
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {

@@ -1,10 +1,10 @@
 // A stripe is held by one Guard: it cannot be copied or moved away.
 // expect: use of deleted function|call to deleted constructor
-#include "index/index.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 
-void hold_twice(tandem::Index& index, tandem::Fingerprint f) {
-  tandem::Index::Guard guard = index.lock(f);
+void hold_twice(tandem::CuckooIndex& index, tandem::Fingerprint f) {
+  tandem::CuckooIndex::Guard guard = index.lock(f);
 #if !defined(WITHOUT_THE_MISTAKE)
-  tandem::Index::Guard other = guard;
+  tandem::CuckooIndex::Guard other = guard;
 #endif
 }

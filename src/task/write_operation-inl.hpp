@@ -1,5 +1,6 @@
-#include "task/write_operation.hpp"
-
+// IN (Insert, Delete) and KC of the queries that write: each runs under its key's stripe, in query order (write
+// protocol, rules 1-4).
+#pragma once
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -8,17 +9,17 @@
 #include "base/spin_wait.hpp"
 #include "task/key_compare.hpp"
 #include "task/number.hpp"
-#include "task/operation.hpp"
+#include "task/store_operation-inl.hpp"
 
 namespace tandem::task {
-namespace {
 
 // --- append, prepend
 // ----------------------------------------------------------------------------------------------------------------------
 
 // The new item is built before the stripe is taken, then published if the old one is still the key's item, at the
 // version that was read first: so nothing that was copied while it was rewritten is published.
-Settled concatenate(const Operation& op) noexcept {
+template <IndexKind I>
+Settled concatenate(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   // Memory comes first, as in memcached: without it nothing is said of the key. (An item that would become too large is
   // answered as an absent one is.)
@@ -27,7 +28,7 @@ Settled concatenate(const Operation& op) noexcept {
     ItemVersion seen;
     Item* const old = op.index().find(op.f, q.key_view(), seen, op.candidate());
     if (old == nullptr || op.is_over(seen)) {
-      Index::Guard guard = op.index().lock(op.f);
+      typename I::Guard guard = op.index().lock(op.f);
       const Found at = find(op, guard);
       if (at.good != nullptr) continue;
       return absent(op, guard, at, Status::not_stored, op.count().cmd_set);
@@ -53,7 +54,7 @@ Settled concatenate(const Operation& op) noexcept {
     copy_value(item->value() + (append ? 0 : q.value_bytes), old, old_bytes);
     std::memcpy(item->value() + (append ? old_bytes : 0), q.value, q.value_bytes);
 
-    Index::Guard guard = op.index().lock(op.f);
+    typename I::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.good != old || at.seen.cas() != seen.cas()) continue;
     if (const Settled s = publish(op, guard, at, Item::expiry_of(at.seen.state), at.seen.state & word::Accessed::mask);
@@ -67,16 +68,18 @@ Settled concatenate(const Operation& op) noexcept {
 // --- incr, decr, ma
 // -----------------------------------------------------------------------------------------------------------------------
 
-void count_arithmetic(const Operation& op, bool hit) noexcept {
+template <IndexKind I>
+void count_arithmetic(const Operation<I>& op, bool hit) noexcept {
   const bool decrement = op.q.has(option::decrement);
   StoreCounters& c = op.count();
   (decrement ? hit ? c.decr_hits : c.decr_misses : hit ? c.incr_hits : c.incr_misses).add();
 }
 
 // Copy on write: the number is judged and replaced at one version of the item (write protocol 3).
-Settled arithmetic(const Operation& op) noexcept {
+template <IndexKind I>
+Settled arithmetic(const Operation<I>& op) noexcept {
   const Query& q = op.q;
-  Index::Guard guard = op.index().lock(op.f);
+  typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
@@ -137,7 +140,8 @@ Settled arithmetic(const Operation& op) noexcept {
 // ---------------------------------------------------------------------------------------------------------------------------
 
 // Marks the item stale under a new CAS id: a copy, too.
-Settled invalidate(const Operation& op) noexcept {
+template <IndexKind I>
+Settled invalidate(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   for (;;) {
     ItemVersion seen;
@@ -151,7 +155,7 @@ Settled invalidate(const Operation& op) noexcept {
           op.heap().format(op.slot(), old->key(), flags, value_bytes, 0, op.strip.now_s, old->binary_key());
       copy_value(item->value(), old, value_bytes);
     }
-    Index::Guard guard = op.index().lock(op.f);
+    typename I::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.good != (good ? old : nullptr) || (good && at.seen.cas() != seen.cas())) continue;
     if (!good) return absent(op, guard, at, Status::miss, op.count().delete_misses);
@@ -168,7 +172,8 @@ Settled invalidate(const Operation& op) noexcept {
 }
 
 // A store that the parser refused.
-void count_refused(const Operation& op) noexcept {
+template <IndexKind I>
+void count_refused(const Operation<I>& op) noexcept {
   const auto why = static_cast<std::uint16_t>(op.q.options & option::store_no_memory);
   if (why == option::store_no_memory) {
     op.count().store_no_memory.add();
@@ -180,18 +185,20 @@ void count_refused(const Operation& op) noexcept {
 }
 
 // What a refused set leaves of the key: nothing.
-Settled remove_refused(const Operation& op) noexcept {
-  Index::Guard guard = op.index().lock(op.f);
+template <IndexKind I>
+Settled remove_refused(const Operation<I>& op) noexcept {
+  typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   const Settled s = absent(op, guard, at, Status::removed);
   if (s == Settled::done) count_refused(op);
   return s;
 }
 
-Settled remove(const Operation& op) noexcept {
+template <IndexKind I>
+Settled remove(const Operation<I>& op) noexcept {
   if (TD_UNLIKELY(op.q.has(option::store_no_memory))) return remove_refused(op);
   if (op.q.has(option::invalidate)) return invalidate(op);
-  Index::Guard guard = op.index().lock(op.f);
+  typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().delete_misses);
   if (op.q.has(option::compare_cas) && op.cas_of(at.seen) != op.q.cas) {
@@ -208,7 +215,8 @@ Settled remove(const Operation& op) noexcept {
 // --- touch, gat, mg with T, N or R
 // -----------------------------------------------------------------------------------------------------------
 
-void answer_hit(const Operation& op, const Found& at) noexcept {
+template <IndexKind I>
+void answer_hit(const Operation<I>& op, const Found& at) noexcept {
   op.strip.has_hits = true;
   op.r.item = at.good;
   op.r.state = at.seen.state;
@@ -218,7 +226,8 @@ void answer_hit(const Operation& op, const Found& at) noexcept {
 }
 
 // The item as the guard found it, in the place of the strip's query j. Whole if the item is at that version afterwards.
-const Item* copy_of(const Operation& op, const Found& at, std::uint32_t j) noexcept {
+template <IndexKind I>
+const Item* copy_of(const Operation<I>& op, const Found& at, std::uint32_t j) noexcept {
   char* const to = op.context.copies[op.strip.at(j)].bytes;
   auto* const copy = new (to) Item;
   copy->state_word.store(at.seen.state, std::memory_order_relaxed);
@@ -230,7 +239,8 @@ const Item* copy_of(const Operation& op, const Found& at, std::uint32_t j) noexc
 
 // Replies are written when the strip is done. Earlier hits on the item are to show it as it was before this change, and
 // this one's own what it has changed, whatever other sets make of the item meanwhile. False: it has changed already.
-bool keep_for_replies(const Operation& op, const Found& at) noexcept {
+template <IndexKind I>
+bool keep_for_replies(const Operation<I>& op, const Found& at) noexcept {
   if (op.heap().value_bytes(at.good) > ItemCopy::value_bytes_max) return true;  // not rewritten in place
   if (op.q.opcode == Opcode::get) op.r.item = copy_of(op, at, op.i);
   if (op.strip.has_hits) {
@@ -245,8 +255,9 @@ bool keep_for_replies(const Operation& op, const Found& at) noexcept {
   return is_still(at.good, at.seen);
 }
 
-Settled touch(const Operation& op) noexcept {
-  Index::Guard guard = op.index().lock(op.f);
+template <IndexKind I>
+Settled touch(const Operation<I>& op) noexcept {
+  typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   if (at.good == nullptr) return absent(op, guard, at, Status::miss, op.count().cmd_touch, op.count().touch_misses);
   answer_hit(op, at);
@@ -259,7 +270,8 @@ Settled touch(const Operation& op) noexcept {
 }
 
 // memcached counts a hit that touches as a touch alone, and a meta get that misses as a get alone.
-void count_touching_get(const Operation& op, bool hit) noexcept {
+template <IndexKind I>
+void count_touching_get(const Operation<I>& op, bool hit) noexcept {
   StoreCounters& c = op.count();
   if (op.q.has(option::touch) && (hit || !op.q.has(option::meta))) {
     c.cmd_touch.add();
@@ -270,9 +282,10 @@ void count_touching_get(const Operation& op, bool hit) noexcept {
   (hit ? c.get_hits : c.get_misses).add();
 }
 
-Settled get_and_change(const Operation& op) noexcept {
+template <IndexKind I>
+Settled get_and_change(const Operation<I>& op) noexcept {
   const Query& q = op.q;
-  Index::Guard guard = op.index().lock(op.f);
+  typename I::Guard guard = op.index().lock(op.f);
   Found at = find(op, guard);
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
@@ -312,7 +325,8 @@ Settled get_and_change(const Operation& op) noexcept {
   return op.finish(Status::hit);
 }
 
-Settled run(const Operation& op) noexcept {
+template <IndexKind I>
+Settled run_write(const Operation<I>& op) noexcept {
   switch (op.q.opcode) {
     case Opcode::store:
       return op.q.concatenates() ? concatenate(op) : store(op);
@@ -334,8 +348,9 @@ Settled run(const Operation& op) noexcept {
   return op.finish(Status::none);
 }
 
-}  // namespace
-
+// Settles query i: anything but control and plain reads. REQUIRES: inside an epoch; all earlier queries of the batch
+// are settled.
+template <IndexKind I>
 Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
   for (;;) {
     Result& r = batch.result(i);
@@ -343,44 +358,15 @@ Settled write_operation(Context& context, Batch& batch, StripState& state, std::
 #if defined(TANDEM_CANARY)
     canary_host_writes = !batch.searched_at(i);
 #endif
-    const Operation op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
+    const Operation<I> op{context, batch, state, i, batch.query(i), r, batch.fingerprints()[i]};
     if (TD_UNLIKELY(op.q.opcode != Opcode::nothing && !op.context.shared.placement.can_change(op.f)))
       return Settled::needs_room;
-    const Settled settled = run(op);
+    const Settled settled = run_write(op);
     if (TD_UNLIKELY(settled == Settled::changed)) continue;
     if (TD_LIKELY(settled != Settled::flushed)) return settled;
     for (SpinWait waiting; context.shared.flush_begins.load(std::memory_order_acquire);) waiting.once();
     state.flush_cas = context.shared.flush_cas.load(std::memory_order_acquire);
   }
-}
-
-void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
-  const Query& q = batch.query(i);
-  Result& r = batch.result(i);
-  Index::Guard guard = context.shared.index.lock(batch.fingerprints()[i]);
-  Item* const item = guard.find(q.key_view(), batch.candidate(i));
-  if (item != r.item) return;  // replaced meanwhile: the value in hand is only stale
-  if (word::Win::get(guard.version().state) != 0) {
-    r.outcome |= outcome::win_sent;
-    return;
-  }
-  // A stale item is never rewritten in place, so the item is as it was found.
-  if (guard.update_state(word::Win::mask, word::Win::mask)) r.outcome |= outcome::won;
-}
-
-void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
-  Shared& shared = context.shared;
-  Location garbage = no_location;
-  if (TD_UNLIKELY(!shared.placement.can_change(f))) return;
-  {
-    Index::Guard guard = shared.index.lock(f);
-    Item* const item = guard.find(key, seen);
-    if (item == nullptr) return;
-    if (!is_over(guard.version(), shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire))) return;
-    if (!guard.erase()) return;
-    garbage = shared.heap.location_of(item);
-  }
-  shared.placement.retire(context.cache, {&garbage, 1});
 }
 
 }  // namespace tandem::task

@@ -1,18 +1,21 @@
-// What the operations of one query share (write_operation.cpp, store_operation.cpp).
+// What the operations of one query share (write_operation-inl.hpp, store_operation-inl.hpp).
 //
 // Thread safety: as write_operation().
 #pragma once
 #include <cstring>
 
-#include "task/publish.hpp"
+#include "index/index_kind.hpp"
+#include "task/publish-inl.hpp"
+#include "task/settled.hpp"
 #include "task/store_in_place.hpp"
-#include "task/write_operation.hpp"
+#include "task/strip_state.hpp"
 
 namespace tandem::task {
 
 inline constexpr std::uint64_t no_cas = 0;
 
 // One query's view of the strip.
+template <IndexKind I>
 struct Operation {
   Context& context;
   Batch& batch;
@@ -22,7 +25,7 @@ struct Operation {
   Result& r;
   Fingerprint f;
 
-  Index& index() const noexcept { return context.shared.index; }
+  I& index() const noexcept { return context.shared.index_as<I>(); }
   Heap& heap() const noexcept { return context.shared.heap; }
   Location& slot() const noexcept { return strip.slot[strip.at(i)]; }
   Location candidate() const noexcept { return batch.candidate(i); }
@@ -52,7 +55,8 @@ struct Found {
   ItemVersion seen{};
 };
 
-TD_NOINLINE inline void observe(const Operation& op, const Found& at) noexcept {
+template <IndexKind I>
+TD_NOINLINE void observe(const Operation<I>& op, const Found& at) noexcept {
   Lookup lookup = Lookup::found;
   if (at.found == nullptr) {
     lookup = Lookup::not_found;
@@ -62,7 +66,8 @@ TD_NOINLINE inline void observe(const Operation& op, const Found& at) noexcept {
   op.context.observer->looked_up(op.q, lookup, at.good);
 }
 
-inline Found find(const Operation& op, Index::Guard& guard) noexcept {
+template <IndexKind I>
+Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
   Found at;
   at.found = guard.find(op.q.key_view(), op.candidate());
   if (at.found != nullptr) {
@@ -75,8 +80,9 @@ inline Found find(const Operation& op, Index::Guard& guard) noexcept {
 
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
 // second. `is_new`: for the statistics it is an item of its own, not the old one changed.
-inline Settled publish(const Operation& op, Index::Guard& guard, const Found& old, std::uint32_t expiry_s,
-                       std::uint64_t keep, bool is_new = true) noexcept {
+template <IndexKind I>
+Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& old, std::uint32_t expiry_s,
+                std::uint64_t keep, bool is_new = true) noexcept {
   const Item* const item = op.heap().at(op.slot());
   ItemVersion published;
   const Settled settled = publish_slot(op.context, guard, {op.slot(), expiry_s, keep}, old.found != nullptr,
@@ -95,15 +101,16 @@ inline Settled publish(const Operation& op, Index::Guard& guard, const Found& ol
   return Settled::done;
 }
 
-[[nodiscard]] inline bool erase(const Operation& op, Index::Guard& guard, const Item* item) noexcept {
+template <IndexKind I>
+[[nodiscard]] bool erase(const Operation<I>& op, typename I::Guard& guard, const Item* item) noexcept {
   if (TD_UNLIKELY(!guard.erase())) return false;
   op.displace(item);
   return true;
 }
 
 // Removes an item that is over, counts and answers as for an absent key.
-template <class... Counters>
-Settled absent(const Operation& op, Index::Guard& guard, const Found& at, Status status,
+template <IndexKind I, class... Counters>
+Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at, Status status,
                Counters&... counters) noexcept {
   if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
   (counters.add(), ...);
@@ -119,13 +126,9 @@ inline void copy_value(char* to, const Item* old, std::uint64_t bytes) noexcept 
   }
 }
 
-inline bool slot_holds(const Operation& op, std::uint64_t item_bytes) noexcept {
+template <IndexKind I>
+bool slot_holds(const Operation<I>& op, std::uint64_t item_bytes) noexcept {
   return op.slot() != no_location && op.heap().capacity_bytes(op.slot()) >= item_bytes;
 }
-
-// store: set, add, replace, cas and ms; in store_operation.cpp.
-Settled store(const Operation& op) noexcept;
-// A store that has no memory, or is too large: what it leaves of the key's item is what memcached leaves.
-Settled refuse_store(const Operation& op) noexcept;
 
 }  // namespace tandem::task

@@ -15,7 +15,7 @@
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
 #include "index/cuckoo/cuckoo_check.hpp"
-#include "index/index.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/index_kind.hpp"
 
 namespace tandem {
@@ -52,13 +52,14 @@ template <IndexKind I>
 class BasicTestStore {
  public:
   using Options = TestStoreOptions;
+  static constexpr std::uint64_t hash_seed = 99;
   explicit BasicTestStore(const Options& options = {})
       : options_(options),
         epochs(32),
         budget(options.memory_bytes),
         heap({}, budget, epochs),
         index({.cells_initial = options.cells,
-               .hash_seed = 99,
+               .hash_seed = hash_seed,
                .load_grow = options.load_grow,
                .huge_pages = false,
                .lanes = options.lanes,
@@ -67,7 +68,7 @@ class BasicTestStore {
                .fingerprint = options.fingerprint},
               budget, epochs, heap) {}
 
-  Fingerprint fingerprint(std::string_view key) const { return options_.fingerprint(key, index.hash_seed()); }
+  Fingerprint fingerprint(std::string_view key) const { return options_.fingerprint(key, hash_seed); }
 
   // Every key of the index with its value. Sets `problem` if a key or a location is there twice, or a cell's item is
   // not live. REQUIRES: nobody writes, and no growth is unfinished.
@@ -100,7 +101,7 @@ class BasicTestStore {
   Heap heap;
   I index;
 };
-using TestStore = BasicTestStore<Index>;
+using TestStore = BasicTestStore<CuckooIndex>;
 
 // One worker, one thread at a time. Each operation is a batch of its own unless the caller holds a Batch.
 template <IndexKind I>
@@ -279,6 +280,6 @@ class BasicTestWorker {
 
   int depth_ = 0;
 };
-using TestWorker = BasicTestWorker<Index>;
+using TestWorker = BasicTestWorker<CuckooIndex>;
 
 }  // namespace tandem

@@ -1,10 +1,10 @@
 // Growth step by step: batches that stay open hold it in each of its phases (grow.cpp), so that what they and newer
-// batches do is done exactly there.
+// batches do is Outcome::done exactly there.
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {
@@ -73,7 +73,7 @@ struct Staged {
   std::uint64_t cells = 0;
 };
 
-constexpr auto done = TestWorker::Outcome::done;
+using Outcome = TestWorker::Outcome;
 
 TEST(Growth, WaitsForBatchesAndFreesTheOldTableAfterTheLast) {
   Staged s;
@@ -94,13 +94,13 @@ TEST(Growth, WaitsForBatchesAndFreesTheOldTableAfterTheLast) {
 // the end.
 TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   Staged s;
-  for (std::uint64_t n = 0; n < 60; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), done);
+  for (std::uint64_t n = 0; n < 60; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), Outcome::done);
   std::map<std::string, std::uint64_t> expected;
   for (std::uint64_t n = 0; n < 60; ++n) expected[key_of(n)] = n;
   std::uint64_t next = 1000;
   const auto change = [&](TestWorker& worker, std::uint64_t from) {
     for (std::uint64_t n = from; n < from + 5; ++n) {  // replaced
-      ASSERT_EQ(worker.set(key_of(n), n + 100), done);
+      ASSERT_EQ(worker.set(key_of(n), n + 100), Outcome::done);
       expected[key_of(n)] = n + 100;
     }
     for (std::uint64_t n = from + 5; n < from + 10; ++n) {  // erased
@@ -108,7 +108,7 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
       expected.erase(key_of(n));
     }
     for (std::uint64_t n = next; n < next + 5; ++n) {  // added
-      ASSERT_EQ(worker.set(key_of(n), n, true), done);
+      ASSERT_EQ(worker.set(key_of(n), n, true), Outcome::done);
       expected[key_of(n)] = n;
     }
     next += 5;
@@ -132,7 +132,7 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   check(s.w3);
   ASSERT_TRUE(s.w2.erase(key_of(1016)));  // of the worker of phase 3
   expected.erase(key_of(1016));
-  ASSERT_EQ(s.w2.set(key_of(1017), 7), done);
+  ASSERT_EQ(s.w2.set(key_of(1017), 7), Outcome::done);
   expected[key_of(1017)] = 7;
   s.to_phase_4();
   TestWorker w4(s.store);
@@ -145,10 +145,10 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
     ASSERT_TRUE(
         w4.erase(key_of(1021)));  // leaves its cell in the old table, which the worker of phase 3 still searches
     expected.erase(key_of(1021));
-    ASSERT_EQ(w4.set(key_of(1022), 8), done);
+    ASSERT_EQ(w4.set(key_of(1022), 8), Outcome::done);
     expected[key_of(1022)] = 8;
     check(s.w3);
-    ASSERT_EQ(s.w3.set(key_of(1021), 9), done);
+    ASSERT_EQ(s.w3.set(key_of(1021), 9), Outcome::done);
     expected[key_of(1021)] = 9;
     check(w4);
     check(s.w3);
@@ -163,13 +163,13 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
 TEST(Growth, AFullOldTableStopsNobody) {
   Staged s;
   std::uint64_t n = 0;
-  while (s.w1.set(key_of(n), n) == done) ++n;
+  while (s.w1.set(key_of(n), n) == Outcome::done) ++n;
   const std::uint64_t full = n;
   s.to_phase_2();
   EXPECT_EQ(s.w2.set(key_of(full), full), TestWorker::Outcome::no_room) << "the new table takes nothing yet";
   s.to_phase_3();
   while (n < full + 300) {
-    ASSERT_EQ(s.w3.set(key_of(n), n), done);
+    ASSERT_EQ(s.w3.set(key_of(n), n), Outcome::done);
     ++n;
   }
   for (std::uint64_t k = 0; k < n; ++k) {
@@ -187,24 +187,24 @@ TEST(Growth, KeepsRoomForTheKeysNotYetCopied) {
   Staged s;
   std::uint64_t n = 0;
   while (n < 480) {
-    ASSERT_EQ(s.w1.set(key_of(n), n), done);
+    ASSERT_EQ(s.w1.set(key_of(n), n), Outcome::done);
     ++n;
   }
   s.to_phase_2();
   s.to_phase_3();
-  while (s.w3.set(key_of(n), n) == done) ++n;
+  while (s.w3.set(key_of(n), n) == Outcome::done) ++n;
   EXPECT_GT(n, 800u);
   EXPECT_LE(n, 1024u);
-  ASSERT_EQ(s.w3.set(key_of(3), 33), done) << "a replacement needs no room";
+  ASSERT_EQ(s.w3.set(key_of(3), 33), Outcome::done) << "a replacement needs no room";
   EXPECT_TRUE(s.w3.erase(key_of(4)));
-  EXPECT_EQ(s.w3.set(key_of(4), 44), done) << "what has gone makes room";
+  EXPECT_EQ(s.w3.set(key_of(4), 44), Outcome::done) << "what has gone makes room";
   EXPECT_TRUE(s.finish()) << "and the copy finds a place for every key";
   std::string problem;
   const auto all = s.store.scan(problem);
   EXPECT_EQ(problem, "");
   EXPECT_EQ(all.size(), n);
   EXPECT_EQ(all.at(key_of(3)), 33u);
-  EXPECT_EQ(s.w1.set(key_of(n), n), done);
+  EXPECT_EQ(s.w1.set(key_of(n), n), Outcome::done);
 }
 
 // More keys than two buckets hold, all with one fingerprint: the copy cannot end. Everything works on, and it ends when
@@ -213,15 +213,15 @@ TEST(Growth, StaysOpenWhenKeysFindNoPlaceAndEndsLater) {
   Staged s({.cells = 512, .load_grow = 2, .fingerprint = [](std::string_view, std::uint64_t) {
               return Fingerprint{0x1234567, 0x89};
             }});
-  for (std::uint64_t n = 0; n < 16; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), done);
+  for (std::uint64_t n = 0; n < 16; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), Outcome::done);
   s.to_phase_2();
   s.to_phase_3();
-  for (std::uint64_t n = 16; n < 32; ++n) ASSERT_EQ(s.w3.set(key_of(n), n), done);
+  for (std::uint64_t n = 16; n < 32; ++n) ASSERT_EQ(s.w3.set(key_of(n), n), Outcome::done);
   EXPECT_FALSE(s.finish());
   EXPECT_TRUE(s.store.index.growing());
   EXPECT_TRUE(s.store.index.wants_growth());
   for (std::uint64_t n = 0; n < 32; ++n) ASSERT_EQ(s.w1.get(key_of(n)), n);
-  ASSERT_EQ(s.w1.set(key_of(5), 55), done);
+  ASSERT_EQ(s.w1.set(key_of(5), 55), Outcome::done);
   EXPECT_FALSE(s.w1.grow());
   EXPECT_EQ(s.w1.get(key_of(5)), 55u);
   for (std::uint64_t n = 8; n < 24; ++n) ASSERT_TRUE(s.w1.erase(key_of(n)));
@@ -235,7 +235,7 @@ TEST(Growth, StaysOpenWhenKeysFindNoPlaceAndEndsLater) {
 
 TEST(Growth, EvictionByLocationInEveryPhase) {
   Staged s;
-  for (std::uint64_t n = 0; n < 400; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), done);
+  for (std::uint64_t n = 0; n < 400; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), Outcome::done);
   std::uint64_t left = 400, next = 0;
   const auto evict_some = [&](TestWorker& worker) {
     for (const std::uint64_t end = next + 20; next < end; ++next) {
@@ -266,9 +266,9 @@ TEST(Growth, EvictionByLocationInEveryPhase) {
 TEST(Growth, MovesTheBudgetFromTableToTable) {
   TestStore store({.cells = 1 << 14, .memory_bytes = std::uint64_t{16} << 20, .load_grow = 0.5});
   TestWorker worker(store);
-  for (std::uint64_t n = 0; n < (1 << 13); ++n) ASSERT_EQ(worker.set(key_of(n), n), done);
+  for (std::uint64_t n = 0; n < (1 << 13); ++n) ASSERT_EQ(worker.set(key_of(n), n), Outcome::done);
   EXPECT_FALSE(store.index.wants_growth());
-  ASSERT_EQ(worker.set(key_of(1 << 13), 0), done);
+  ASSERT_EQ(worker.set(key_of(1 << 13), 0), Outcome::done);
   EXPECT_TRUE(store.index.wants_growth());
   const std::uint64_t items_bytes = store.budget.used_bytes() - store.index.table_bytes();
   ASSERT_TRUE(worker.grow());

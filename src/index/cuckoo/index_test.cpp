@@ -1,5 +1,3 @@
-#include "index/index.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +5,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {
@@ -107,7 +106,7 @@ TEST_P(IndexOnLanes, AnswersLikeAMapWithEqualSignatures) {
   run_against_model(one, 100, 5'000 * effort, 7, false);
 }
 
-TEST(Index, SearchesStripsOfAnyLength) {
+TEST(CuckooIndex, SearchesStripsOfAnyLength) {
   for (const std::uint64_t cells : {1u << 10, 1u << 18}) {  // both orders of work
     TestStore store({.cells = cells});
     TestWorker worker(store);
@@ -138,7 +137,7 @@ TEST(Index, SearchesStripsOfAnyLength) {
   }
 }
 
-TEST(Index, HoldsLoad95WithoutLoss) {
+TEST(CuckooIndex, HoldsLoad95WithoutLoss) {
   TestStore store({.cells = 1 << 15, .load_grow = 2});
   TestWorker worker(store);
   const std::uint64_t keys = (1 << 15) * 95 / 100;
@@ -150,7 +149,7 @@ TEST(Index, HoldsLoad95WithoutLoss) {
   EXPECT_EQ(problem, "");
 }
 
-TEST(Index, FullTableSaysSoNamesCandidatesAndTakesTheKeyAfterAnEviction) {
+TEST(CuckooIndex, FullTableSaysSoNamesCandidatesAndTakesTheKeyAfterAnEviction) {
   const auto same = [](std::string_view, std::uint64_t) { return Fingerprint{0x1234567, 0x89}; };
   TestStore store({.load_grow = 2, .fingerprint = same});
   TestWorker worker(store);
@@ -171,7 +170,7 @@ TEST(Index, FullTableSaysSoNamesCandidatesAndTakesTheKeyAfterAnEviction) {
   EXPECT_EQ(store.index.item_count(), 16u);
 }
 
-TEST(Index, PutThatFindsNoRoomChangesNothing) {
+TEST(CuckooIndex, PutThatFindsNoRoomChangesNothing) {
   TestStore store({.cells = 512, .load_grow = 2});
   TestWorker worker(store);
   std::uint64_t n = 0;
@@ -187,9 +186,9 @@ TEST(Index, PutThatFindsNoRoomChangesNothing) {
   }
   const StripeWord before = store.index.stripe(store.fingerprint(key));
   {
-    Index::Guard guard = store.index.lock(store.fingerprint(key));
+    CuckooIndex::Guard guard = store.index.lock(store.fingerprint(key));
     ASSERT_EQ(guard.find(std::string_view(key)), nullptr);
-    ASSERT_EQ(guard.put(l, TestWorker::live), Index::Put::needs_room);
+    ASSERT_EQ(guard.put(l, TestWorker::live), CuckooIndex::Put::needs_room);
   }
   EXPECT_EQ(store.index.stripe(store.fingerprint(key)).bits, before.bits);
   EXPECT_EQ(Item::state_of(store.heap.at(l)->state_acquire()), ItemState::filling);
@@ -237,7 +236,7 @@ TEST(Guard, EachChangeMovesTheVersionAndAnErasedItemIsDead) {
   const Item* const item = store.index.find(f, "k", seen);
   ASSERT_NE(item, nullptr);
   {
-    Index::Guard guard = store.index.lock(f);
+    CuckooIndex::Guard guard = store.index.lock(f);
     ASSERT_EQ(guard.find(std::string_view("k")), item);
     EXPECT_TRUE(guard.erase());
   }
@@ -253,7 +252,7 @@ TEST(Guard, SeveralChangesUnderOneHold) {
   const StripeWord before = store.index.stripe(store.fingerprint("k"));
   Location old = no_location;
   {
-    Index::Guard guard = store.index.lock(store.fingerprint("k"));
+    CuckooIndex::Guard guard = store.index.lock(store.fingerprint("k"));
     EXPECT_TRUE(store.index.stripe(store.fingerprint("k")).locked());
     Item* const item = guard.find(std::string_view("k"));
     ASSERT_NE(item, nullptr);
@@ -285,7 +284,7 @@ TEST(Guard, LookingChangesNoVersion) {
   const TestWorker::Batch batch(worker);
   const StripeWord before = store.index.stripe(store.fingerprint("k"));
   {
-    Index::Guard guard = store.index.lock(store.fingerprint("k"));
+    CuckooIndex::Guard guard = store.index.lock(store.fingerprint("k"));
     EXPECT_NE(guard.find(std::string_view("k")), nullptr);
   }
   EXPECT_EQ(store.index.stripe(store.fingerprint("k")).bits, before.bits);
@@ -334,13 +333,13 @@ TEST(Guard, FindByLocationFollowsReplacement) {
   EXPECT_EQ(worker.get("k"), std::nullopt);
 }
 
-TEST(Index, DrawsItsTablesOnTheBudget) {
+TEST(CuckooIndex, DrawsItsTablesOnTheBudget) {
   EpochDomain epochs(4);
   MemoryBudget budget(1 << 20);
   Heap heap({}, budget, epochs);
   const IndexOptions options{.cells_initial = 1 << 16};
   {
-    Index index(options, budget, epochs, heap);
+    CuckooIndex index(options, budget, epochs, heap);
     EXPECT_EQ(index.table_bytes(), 1u << 19);
     EXPECT_EQ(budget.used_bytes(), 1u << 19);
     EpochDomain::Participant self(epochs);
@@ -349,8 +348,8 @@ TEST(Index, DrawsItsTablesOnTheBudget) {
     EXPECT_EQ(index.cell_count(), 1u << 16);
   }
   EXPECT_EQ(budget.used_bytes(), 0u);
-  EXPECT_THROW(Index({.cells_initial = 1 << 18}, budget, epochs, heap), std::bad_alloc);
-  EXPECT_THROW(Index({.lanes = "abacus"}, budget, epochs, heap), std::invalid_argument);
+  EXPECT_THROW(CuckooIndex({.cells_initial = 1 << 18}, budget, epochs, heap), std::bad_alloc);
+  EXPECT_THROW(CuckooIndex({.lanes = "abacus"}, budget, epochs, heap), std::invalid_argument);
   EXPECT_EQ(budget.used_bytes(), 0u);
 }
 

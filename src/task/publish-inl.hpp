@@ -1,9 +1,9 @@
 // How a new item becomes its key's: what a set beside the old item ends with, in the executor and in the fast lane.
 #pragma once
-#include "index/index.hpp"
+#include "index/index_kind.hpp"
 #include "task/context.hpp"
+#include "task/settled.hpp"
 #include "task/store_in_place.hpp"
-#include "task/write_operation.hpp"
 
 namespace tandem::task {
 
@@ -17,8 +17,9 @@ struct Publication {
 // Gives the slot's item its CAS id, and publishes it in place of what the guard has found, or as a new key's.
 // `replaces`: the guard has found an item. flushed, changed, needs_room: nothing has changed. Thread safety: the
 // guard's stripe is held.
-inline Settled publish_slot(Context& context, Index::Guard& guard, const Publication& what, bool replaces,
-                            const StripTime& time, ItemVersion& published) noexcept {
+template <IndexGuard G>
+Settled publish_slot(Context& context, G& guard, const Publication& what, bool replaces, const StripTime& time,
+                     ItemVersion& published) noexcept {
   Item* const item = context.shared.heap.at(what.slot);
   const std::uint64_t cas = context.cas.next(context.shared, replaces ? guard.version().cas() : 0);
   // The old item was judged by the strip's mark; with an id beyond a later one its contents would outlive that flush.
@@ -30,9 +31,9 @@ inline Settled publish_slot(Context& context, Index::Guard& guard, const Publica
                     (what.keep & (word::Accessed::mask | word::Fetched::mask | word::Stale::mask | word::Win::mask)) |
                     word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
                     word::ExpiryS::put(0, what.expiry_s);
-  const Index::Put put = guard.put(what.slot, published.state);
-  if (TD_LIKELY(put == Index::Put::done)) return Settled::done;
-  return put == Index::Put::changed ? Settled::changed : Settled::needs_room;
+  const IndexPut put = guard.put(what.slot, published.state);
+  if (TD_LIKELY(put == IndexPut::done)) return Settled::done;
+  return put == IndexPut::changed ? Settled::changed : Settled::needs_room;
 }
 
 }  // namespace tandem::task

@@ -1,11 +1,47 @@
-#include "task/key_compare.hpp"
-
+// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3
+// `get`).
+#pragma once
 #include "base/bytes_equal.hpp"
+#include "index/index_kind.hpp"
 #include "placement/mirrored/replica_log.hpp"
-#include "task/write_operation.hpp"
+#include "task/context.hpp"
+#include "task/key_compare.hpp"
+#include "task/strip_state.hpp"
 
 namespace tandem::task {
-namespace {
+
+// A meta get hit a stale item whose recache token nobody has: takes it (outcome won) unless another client was faster.
+template <IndexKind I>
+void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
+  const Query& q = batch.query(i);
+  Result& r = batch.result(i);
+  typename I::Guard guard = context.shared.index_as<I>().lock(batch.fingerprints()[i]);
+  Item* const item = guard.find(q.key_view(), batch.candidate(i));
+  if (item != r.item) return;  // replaced meanwhile: the value in hand is only stale
+  if (word::Win::get(guard.version().state) != 0) {
+    r.outcome |= outcome::win_sent;
+    return;
+  }
+  // A stale item is never rewritten in place, so the item is as it was found.
+  if (guard.update_state(word::Win::mask, word::Win::mask)) r.outcome |= outcome::won;
+}
+
+// Removes the key's item if it is expired or flushed. seen: where it was a moment ago.
+template <IndexKind I>
+void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
+  Shared& shared = context.shared;
+  Location garbage = no_location;
+  if (TD_UNLIKELY(!shared.placement.can_change(f))) return;
+  {
+    typename I::Guard guard = shared.index_as<I>().lock(f);
+    Item* const item = guard.find(key, seen);
+    if (item == nullptr) return;
+    if (!is_over(guard.version(), shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire))) return;
+    if (!guard.erase()) return;
+    garbage = shared.heap.location_of(item);
+  }
+  shared.placement.retire(context.cache, {&garbage, 1});
+}
 
 TD_INLINE void count_read(StoreCounters& counters, Status status) noexcept {
   counters.cmd_get.add();
@@ -16,15 +52,17 @@ TD_INLINE void count_read(StoreCounters& counters, Status status) noexcept {
   }
 }
 
-// An item that is over is a miss, and its memory goes back at once.
-TD_NOINLINE void over(Context& context, const Query& q, Fingerprint f, const Item* item, bool expired) noexcept {
+// An expired or flushed item is a miss and is reclaimed at once.
+template <IndexKind I>
+TD_NOINLINE void settle_expired(Context& context, const Query& q, Fingerprint f, const Item* item,
+                                bool expired) noexcept {
   if (expired) {
     context.counters.get_expired.add();
   } else {
     context.counters.get_flushed.add();
   }
   if (context.observer != nullptr) context.observer->looked_up(q, expired ? Lookup::expired : Lookup::flushed, nullptr);
-  remove_garbage(context, f, q.key_view(), context.shared.heap.location_of(item));
+  remove_garbage<I>(context, f, q.key_view(), context.shared.heap.location_of(item));
 }
 
 TD_INLINE std::uint64_t key_offset_of(std::uint64_t fixed) noexcept {
@@ -32,8 +70,8 @@ TD_INLINE std::uint64_t key_offset_of(std::uint64_t fixed) noexcept {
 }
 
 // What a hit leaves for RD and WR, but for its mark.
-TD_INLINE void found(Context& context, Result& r, const Item* item, std::uint64_t word, std::uint64_t fixed,
-                     std::uint64_t key_offset) noexcept {
+TD_INLINE void set_hit(Context& context, Result& r, const Item* item, std::uint64_t word, std::uint64_t fixed,
+                       std::uint64_t key_offset) noexcept {
   r.item = item;
   r.state = word;
   r.value_bytes = TD_LIKELY(word::Huge::get(fixed) == 0)
@@ -46,9 +84,9 @@ TD_INLINE void found(Context& context, Result& r, const Item* item, std::uint64_
 
 // Plain: the query is a get.
 template <bool Plain>
-TD_INLINE void answer(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word, std::uint64_t fixed,
-                      std::uint64_t key_offset, std::uint32_t now_s) noexcept {
-  found(context, r, item, word, fixed, key_offset);
+TD_INLINE void settle_hit(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word,
+                          std::uint64_t fixed, std::uint64_t key_offset, std::uint32_t now_s) noexcept {
+  set_hit(context, r, item, word, fixed, key_offset);
   if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, word, now_s);
 }
 
@@ -63,6 +101,7 @@ TD_INLINE bool is_key(const Query& q, const Item* item, std::uint64_t fixed, std
 }
 
 // The candidate is not the key's good item: asks the index, and answers.
+template <IndexKind I>
 TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32_t i, Fingerprint f,
                                const Item* candidate, Result& r, std::uint32_t now_s,
                                std::uint64_t flush_cas) noexcept {
@@ -71,21 +110,24 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   r.value_bytes = 0;
   r.outcome = 0;
   r.status = Status::miss;
-  if (candidate == nullptr && batch.searched_at(i) && context.shared.placement.has_final_misses()) {
-    if (final_miss(context.shared.index, f, batch.found.launch, batch.found.whole)) return;
-    context.counters.device_rechecks.add();
+  const I& index = context.shared.index_as<I>();
+  if constexpr (DeviceSearches<I>) {
+    if (candidate == nullptr && batch.searched_at(i) && context.shared.placement.has_final_misses()) {
+      if (final_miss(index, f, batch.found.launch, batch.found.whole)) return;
+      context.counters.device_rechecks.add();
+    }
   }
   ItemVersion seen;
-  Item* const item = context.shared.index.find(f, q.key_view(), seen, batch.candidate(i));
+  Item* const item = index.find(f, q.key_view(), seen, batch.candidate(i));
   if (item != candidate) context.counters.index_retries.add();
   if (item == nullptr) return;
   const bool expired = is_expired(seen.state, now_s);
-  if (TD_UNLIKELY(expired || is_flushed(seen, flush_cas))) return over(context, q, f, item, expired);
-  answer<false>(context, q, r, item, seen.state, seen.fixed, key_offset_of(seen.fixed), now_s);
+  if (TD_UNLIKELY(expired || is_flushed(seen, flush_cas))) return settle_expired<I>(context, q, f, item, expired);
+  settle_hit<false>(context, q, r, item, seen.state, seen.fixed, key_offset_of(seen.fixed), now_s);
 }
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
-template <bool Plain, bool Flushed>
+template <IndexKind I, bool Plain, bool Flushed>
 TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, std::uint32_t i, const Query& q,
                       Fingerprint f, Location location, Result& r, std::uint32_t now_s,
                       std::uint64_t flush_cas) noexcept {
@@ -99,20 +141,20 @@ TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, st
                   (answers_any_key(q, word, !q.has(option::no_bump) && needs_mark(word, now_s)) ||
                    is_key(q, item, fixed, key_offset)) &&
                   !is_expired(word, now_s) && (!Flushed || !is_flushed(seen, flush_cas)))) {
-      return answer<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
+      return settle_hit<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
     }
   }
-  settle_slowly(context, batch, i, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
+  settle_slowly<I>(context, batch, i, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
 }
 
 // A get from the image that a device has brought: right if nothing was changed under the key's stripe since the launch,
 // so that the item's own line need not be read. False: the item has to be looked at, or the index.
-template <bool Flushed>
+template <DeviceAnswers I, bool Flushed>
 TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query& q, Fingerprint f, std::uint32_t i,
                                Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   const Item* const image = batch.image(i);
   if (TD_UNLIKELY(image == nullptr)) return false;
-  if (TD_UNLIKELY(!unchanged_since(context.shared.index, f, batch.found.launch))) {
+  if (TD_UNLIKELY(!unchanged_since(context.shared.index_as<I>(), f, batch.found.launch))) {
     context.counters.device_images_changed.add();
     return false;
   }
@@ -124,7 +166,7 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
                   is_expired(word, now_s) || (Flushed && is_flushed({word, fixed}, flush_cas)))) {
     return false;
   }
-  found(context, r, image, word, fixed, key_offset);
+  set_hit(context, r, image, word, fixed, key_offset);
   if (TD_UNLIKELY(marks)) {
     Item* const item = context.shared.heap.at(batch.locations()[i]);
     mark_access(item, item->state_acquire(), now_s);
@@ -138,7 +180,7 @@ TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }
 
-template <bool Flushed, bool Images>
+template <IndexKind I, bool Flushed, bool Images>
 void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
   const Heap& heap = context.shared.heap;
   const Query* const queries = batch.queries();
@@ -151,14 +193,15 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
     if constexpr (Images) {
-      if (TD_LIKELY(
-              settle_by_image<Flushed>(context, batch, queries[i], fingerprints[i], i, results[i], now_s, flush_cas))) {
+      const bool is_settled =
+          settle_by_image<I, Flushed>(context, batch, queries[i], fingerprints[i], i, results[i], now_s, flush_cas);
+      if (TD_LIKELY(is_settled)) {
         ++by_image;
         continue;
       }
     }
-    settle<true, Flushed>(context, heap, batch, i, queries[i], fingerprints[i], locations[i], results[i], now_s,
-                          flush_cas);
+    settle<I, true, Flushed>(context, heap, batch, i, queries[i], fingerprints[i], locations[i], results[i], now_s,
+                             flush_cas);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
@@ -170,31 +213,38 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   context.counters.get_misses.add(queries_done - hits);
   if (TD_UNLIKELY(any_to_win)) {
     for (std::uint32_t i = state.strip.begin; i < end; ++i) {
-      if (may_win_stale(queries[i], results[i])) win_stale(context, batch, i);
+      if (may_win_stale(queries[i], results[i])) win_stale<I>(context, batch, i);
     }
   }
 }
 
-}  // namespace
-
+// Settles all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
+template <IndexKind I>
 void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
-  if (batch.found.images != nullptr)
-    return (state.flush_cas != 0 ? settle_all<true, true> : settle_all<false, true>)(context, batch, state);
-  (state.flush_cas != 0 ? settle_all<true, false> : settle_all<false, false>)(context, batch, state);
+  if constexpr (DeviceAnswers<I>) {
+    if (batch.found.images != nullptr)
+      return (state.flush_cas != 0 ? settle_all<I, true, true> : settle_all<I, false, true>)(context, batch, state);
+  }
+  (state.flush_cas != 0 ? settle_all<I, true, false> : settle_all<I, false, false>)(context, batch, state);
 }
 
+// Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
+template <IndexKind I>
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  if (batch.found.images != nullptr && settle_by_image<true>(context, batch, batch.query(i), batch.fingerprints()[i], i,
-                                                             batch.result(i), state.now_s, state.flush_cas)) {
-    context.counters.device_images.add();
-    return count_read(context.counters, Status::hit);  // the image is the batch's own
+  if constexpr (DeviceAnswers<I>) {
+    if (batch.found.images != nullptr &&
+        settle_by_image<I, true>(context, batch, batch.query(i), batch.fingerprints()[i], i, batch.result(i),
+                                 state.now_s, state.flush_cas)) {
+      context.counters.device_images.add();
+      return count_read(context.counters, Status::hit);  // the image is the batch's own
+    }
   }
-  settle<false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
-                      batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
+  settle<I, false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
+                         batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
   state.has_hits |= batch.result(i).status == Status::hit;
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
-  if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale(context, batch, i);
+  if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale<I>(context, batch, i);
 }
 
 }  // namespace tandem::task

@@ -1,25 +1,27 @@
-// Index::Guard: one writer's hold on one key (write protocol 1 to 3).
+// CuckooIndex::Guard: one writer's hold on one key (write protocol 1 to 3).
 //
 // Under the stripe nobody else changes a cell of this signature in the key's buckets, so those are read relaxed (the
 // lock acquired them) and changed by plain release stores. Only an empty cell is contended, by writers of other keys:
 // it is claimed by a compare-and-swap.
 #include <bit>
 
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
-#include "index/index.hpp"
+#include "index/index_kind.hpp"
 
 namespace tandem {
 
-Index::Guard Index::lock(Fingerprint f) noexcept { return Guard(*this, f); }
+CuckooIndex::Guard CuckooIndex::lock(Fingerprint f) noexcept { return Guard(*this, f); }
+std::unique_ptr<KeyHold> CuckooIndex::hold(Fingerprint f) { return std::make_unique<GuardHold<CuckooIndex>>(*this, f); }
 
-Index::Guard::Guard(Index& index, Fingerprint f) noexcept
+CuckooIndex::Guard::Guard(CuckooIndex& index, Fingerprint f) noexcept
     : index_(index),
       f_(f),
       lock_(index.stripes_.of(f.signature)),
       phase_(index.phase()),
       elsewhere_(index.elsewhere()) {}
 
-Index::Guard::~Guard() {
+CuckooIndex::Guard::~Guard() {
   if (changed_) {
 #if defined(TANDEM_CANARY)
     if (canary_bites("host_unstamped") && canary_host_writes) {
@@ -75,7 +77,7 @@ constexpr std::uint64_t small_cells = 1 << 16;
 // While a growth goes on the key may be in either table or in both, always at one location. The table that is being
 // left may also hold cells of items that are dead: whoever has finished growing no longer looks after it (grow.cpp).
 template <class IsIt>
-Item* Index::Guard::find_cell(IsIt is_it) noexcept {
+Item* CuckooIndex::Guard::find_cell(IsIt is_it) noexcept {
   item_ = nullptr;
   cell_[0] = cell_[1] = nullptr;
   Cell mine = empty_cell;
@@ -107,13 +109,13 @@ Item* Index::Guard::find_cell(IsIt is_it) noexcept {
   return item_;
 }
 
-Item* Index::Guard::find(std::string_view key, Location candidate) noexcept {
+Item* CuckooIndex::Guard::find(std::string_view key, Location candidate) noexcept {
   if (TD_UNLIKELY(elsewhere_ != nullptr)) return find_elsewhere(key, candidate);
   return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 
 // At most one item of a key is live: a live one at a location is the key's.
-Item* Index::Guard::find(Location l) noexcept {
+Item* CuckooIndex::Guard::find(Location l) noexcept {
   if (TD_UNLIKELY(elsewhere_ != nullptr)) {
     version_ = settled_version(index_.heap_.at(l));
     item_ = version_.is_live() ? index_.heap_.at(l) : nullptr;
@@ -123,7 +125,7 @@ Item* Index::Guard::find(Location l) noexcept {
   return find_cell([l](Cell c, const Item*) { return c.location() == l; });
 }
 
-Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
+CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
   if (TD_UNLIKELY(elsewhere_ != nullptr)) return put_elsewhere(now, live_state);
   const Cell cell = Cell::of(f_.signature, now);
@@ -173,7 +175,7 @@ Index::Put Index::Guard::put(Location now, std::uint64_t live_state) noexcept {
   return Put::done;
 }
 
-bool Index::Guard::erase() noexcept {
+bool CuckooIndex::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
   const ChangeLog::Ticket ticket = reserve();
   if (TD_UNLIKELY(!lock_to_kill(item_, version_))) {
@@ -194,7 +196,7 @@ bool Index::Guard::erase() noexcept {
 }
 
 // The key's record first: what the device found may have been replaced since.
-Item* Index::Guard::find_elsewhere(std::string_view key, Location candidate) noexcept {
+Item* CuckooIndex::Guard::find_elsewhere(std::string_view key, Location candidate) noexcept {
   const Heap& heap = index_.heap_;
   const Elsewhere::Found found = elsewhere_->find_locked(f_, key);
   item_ = found.location != no_location ? heap.at(found.location) : nullptr;
@@ -212,7 +214,7 @@ Item* Index::Guard::find_elsewhere(std::string_view key, Location candidate) noe
   return item_;
 }
 
-Index::Put Index::Guard::put_elsewhere(Location now, std::uint64_t live_state) noexcept {
+CuckooIndex::Put CuckooIndex::Guard::put_elsewhere(Location now, std::uint64_t live_state) noexcept {
   if (item_ == nullptr && !elsewhere_->has_room_for_key()) return Put::needs_room;
   Item* const item = index_.heap_.at(now);
   if (TD_UNLIKELY(item_ != nullptr && !lock_to_kill(item_, version_))) return Put::changed;
@@ -228,7 +230,7 @@ Index::Put Index::Guard::put_elsewhere(Location now, std::uint64_t live_state) n
   return Put::done;
 }
 
-bool Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
+bool CuckooIndex::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
   TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
   const ChangeLog::Ticket ticket = reserve();
@@ -243,7 +245,7 @@ bool Index::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept
 }
 
 // Announces a change of the found key's cells, or of the item that they name.
-ChangeLog::Ticket Index::Guard::reserve() const noexcept {
+ChangeLog::Ticket CuckooIndex::Guard::reserve() const noexcept {
   ChangeLog* const log = index_.options_.log;
   if (TD_LIKELY(log == nullptr)) return 0;
   Change changes[2];

@@ -1,14 +1,15 @@
 // store: set, add, replace, cas and ms: in place where that is possible, else a new item beside the old one.
+#pragma once
 #include <cstring>
 
 #include "task/key_compare.hpp"
-#include "task/operation.hpp"
+#include "task/operation-inl.hpp"
 
 namespace tandem::task {
-namespace {
 
 // Whether an earlier query of the strip has a hit on the item: its value is copied when the strip is answered.
-bool is_read_by_strip(const Operation& op, const Item* item) noexcept {
+template <IndexKind I>
+bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
 #if defined(TANDEM_CANARY)
   if (canary_bites("get_after_set")) return false;
 #endif
@@ -21,7 +22,8 @@ bool is_read_by_strip(const Operation& op, const Item* item) noexcept {
 }
 
 // The set in place, if that is possible: nothing but the item is touched.
-bool store_in_place(const Operation& op) noexcept {
+template <IndexKind I>
+bool store_in_place(const Operation<I>& op) noexcept {
   const Location found = op.batch.locations()[op.i];
   if (!is_plain_set(op.q) || found == no_location || !may_store_in_place(op.context)) return false;
   Item* const item = op.heap().at(found);
@@ -45,7 +47,8 @@ bool store_in_place(const Operation& op) noexcept {
 }
 
 // A slot with the query's whole item in it: the one that MM prepared, or one that is at hand.
-bool fill_slot(const Operation& op) noexcept {
+template <IndexKind I>
+bool fill_slot(const Operation<I>& op) noexcept {
   const Query& q = op.q;
   if (op.slot() == no_location) {
     const std::uint64_t bytes = Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes);
@@ -61,11 +64,11 @@ bool fill_slot(const Operation& op) noexcept {
   return true;
 }
 
-}  // namespace
-
-Settled refuse_store(const Operation& op) noexcept {
+// A store that has no memory, or is too large: what it leaves of the key's item is what memcached leaves.
+template <IndexKind I>
+Settled refuse_store(const Operation<I>& op) noexcept {
   if (op.q.removes_if_refused()) {
-    Index::Guard guard = op.index().lock(op.f);
+    typename I::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.found != nullptr && !erase(op, guard, at.found)) return Settled::changed;
   }
@@ -73,12 +76,13 @@ Settled refuse_store(const Operation& op) noexcept {
   return op.finish(op.refused());
 }
 
-Settled store(const Operation& op) noexcept {
+template <IndexKind I>
+Settled store(const Operation<I>& op) noexcept {
   if (op.refused() != Status::none) return refuse_store(op);
   if (TD_LIKELY(store_in_place(op))) return Settled::done;
   if (TD_UNLIKELY(!fill_slot(op))) return Settled::needs_slot;
   const Query& q = op.q;
-  Index::Guard guard = op.index().lock(op.f);
+  typename I::Guard guard = op.index().lock(op.f);
   const Found at = find(op, guard);
   std::uint32_t expiry_s = q.expiry_s;
   std::uint64_t keep = at.good != nullptr ? at.seen.state & word::Accessed::mask : 0;

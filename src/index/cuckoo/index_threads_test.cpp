@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "index/index_test_support.hpp"
+#include "index/cuckoo/index_test_support.hpp"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "index/index.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,9 +11,11 @@
 namespace tandem {
 
 static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
-static_assert(IndexKind<Index> && DeviceChanges<Index> && DeviceAnswers<Index> && !OrderedScan<Index>);
+static_assert(IndexKind<CuckooIndex> && DeviceChanges<CuckooIndex> && DeviceAnswers<CuckooIndex> &&
+              !OrderedScan<CuckooIndex>);
+static_assert(std::is_final_v<CuckooIndex>);
 
-Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
+CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : options_(options),
       ops_(cuckoo_ops_named(options.lanes)),
       budget_(budget),
@@ -31,15 +33,15 @@ Index::Index(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epo
   publish({table_.get(), nullptr, table_.get()});
 }
 
-Index::~Index() = default;
+CuckooIndex::~CuckooIndex() = default;
 
-void Index::search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
+void CuckooIndex::search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
   const Table& table = *phase().read;
   (table.reads_both() ? ops_.search_both : ops_.search_two_pass)(table.view(), f, count, location,
                                                                  heap_.at(no_location));
 }
 
-std::uint32_t Index::search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
+std::uint32_t CuckooIndex::search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept {
   const Table& table = *phase().read;
   const void* const items = heap_.at(no_location);
   if (!table.reads_both()) return ops_.search_first(table.view(), f, count, location, items);
@@ -48,14 +50,14 @@ std::uint32_t Index::search_first(const Fingerprint* f, std::uint32_t count, Loc
 }
 
 // A growth may have changed the table since the first step: then some keys are not found here, as after any miss.
-void Index::search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept {
+void CuckooIndex::search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept {
   if (left != 0) ops_.search_second(phase().read->view(), f, left, location, heap_.at(no_location));
 }
 
 // Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
 // stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
 // two moments without a change, and was what the table held all that time.
-Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
+Item* CuckooIndex::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
   if (const Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
     return find_elsewhere(*table, f, key, seen, candidate);
   const Stripe& stripe = stripes_.of(f.signature);
@@ -85,8 +87,8 @@ Item* Index::find(Fingerprint f, std::string_view key, ItemVersion& seen, Locati
 
 // A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
 // stripe while the records were looked at.
-Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
-                            Location candidate) const noexcept {
+Item* CuckooIndex::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
+                                  Location candidate) const noexcept {
   if (candidate != no_location && is_live_item_of(heap_.at(candidate), key, seen)) return heap_.at(candidate);
   const Stripe& stripe = stripes_.of(f.signature);
   for (SpinWait waiting;; waiting.once()) {
@@ -97,9 +99,9 @@ Item* Index::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_v
   }
 }
 
-void Index::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
+void CuckooIndex::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
 
-std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept {
+std::uint32_t CuckooIndex::candidates(Fingerprint f, Location out[16]) const noexcept {
   if (elsewhere() != nullptr) return 0;
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
@@ -112,23 +114,23 @@ std::uint32_t Index::candidates(Fingerprint f, Location out[16]) const noexcept 
   return n;
 }
 
-bool Index::wants_growth() const noexcept {
+bool CuckooIndex::wants_growth() const noexcept {
   if (elsewhere() != nullptr) return false;
   return room_failed_.load(std::memory_order_relaxed) ||
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
 }
 
-std::uint64_t Index::item_count() const noexcept {
+std::uint64_t CuckooIndex::item_count() const noexcept {
   std::int64_t sum = 0;
   for (std::uint32_t i = 0; i < counter_count; ++i) sum += counters_[i].items.load(std::memory_order_relaxed);
   return sum < 0 ? 0 : static_cast<std::uint64_t>(sum);
 }
 
-std::uint64_t Index::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
+std::uint64_t CuckooIndex::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
 
 // Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
 // line says now.
-std::int64_t Index::count(std::int64_t items) noexcept {
+std::int64_t CuckooIndex::count(std::int64_t items) noexcept {
   static std::atomic<std::uint32_t> threads{0};
   thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % counter_count;
   return counters_[mine].items.fetch_add(items, std::memory_order_relaxed) + items;
@@ -136,7 +138,7 @@ std::int64_t Index::count(std::int64_t items) noexcept {
 
 // Claims the empty cell nearest the preferred one, in the first bucket before the second (Mega-KV 4.2). nullptr: there
 // is none. REQUIRES: the caller holds the key's stripe.
-std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now, ChangeLog* log) noexcept {
+std::uint64_t* CuckooIndex::add_cell(const Table& table, Fingerprint f, Cell now, ChangeLog* log) noexcept {
   const IndexView view = table.view();
   const std::uint32_t preferred = preferred_cell(f.signature);
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -156,7 +158,7 @@ std::uint64_t* Index::add_cell(const Table& table, Fingerprint f, Cell now, Chan
   return nullptr;
 }
 
-void Index::publish(Phase next) noexcept {
+void CuckooIndex::publish(Phase next) noexcept {
   Phase& place = phases_[++phase_number_ % phases_.size()];
   place = next;
   hint_buckets_.store(next.read->view().buckets, std::memory_order_relaxed);

@@ -1,12 +1,20 @@
-#include "task/index_operation.hpp"
-
+// IN, the reading half: fingerprints, prefetches and the search of a strip (DIDO III-A; Mega-KV 4.2 Search). Insert and
+// Delete are in write_operation.hpp: they run under a key's stripe, in query order.
+#pragma once
 #include "base/hash.hpp"
+#include "index/index_kind.hpp"
+#include "task/context.hpp"
+#include "task/strip_state.hpp"
 
 namespace tandem::task {
 
+// Ends the strip before the first control query. Hashes the strip's keys into the fingerprint column, prefetches their
+// buckets, and notes whether all are plain reads. (Mega-KV computes signatures in its receiver threads, before the
+// index is asked: so do we, so that the buckets are on their way during MM.)
+template <IndexKind I>
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
-  const Index& index = context.shared.index;
-  const Index::Prefetcher prefetch = index.prefetcher();
+  const I& index = context.shared.index_as<I>();
+  const auto prefetch = index.prefetcher();
   const std::uint64_t seed = context.shared.hash_seed;
   const Query* const queries = batch.queries();
   Fingerprint* const fingerprints = batch.fingerprints();
@@ -28,18 +36,26 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
   state.plain_reads = plain;
 }
 
+// Fills the location column with candidates and prefetches the items they name; search_rest() does it for the queries
+// that found nothing in their first buckets, whose second ones search() prefetches. REQUIRES: inside an epoch; the
+// strip's buckets were prefetched.
+template <IndexKind I>
 void search(Context& context, Batch& batch, StripState& state) noexcept {
-  state.left = context.shared.index.search_first(batch.fingerprints() + state.strip.begin, state.strip.size(),
-                                                 batch.locations() + state.strip.begin);
+  state.left = context.shared.index_as<I>().search_first(batch.fingerprints() + state.strip.begin, state.strip.size(),
+                                                         batch.locations() + state.strip.begin);
 }
 
+template <IndexKind I>
 void search_rest(Context& context, Batch& batch, const StripState& state) noexcept {
-  context.shared.index.search_second(batch.fingerprints() + state.strip.begin, state.left,
-                                     batch.locations() + state.strip.begin);
+  context.shared.index_as<I>().search_second(batch.fingerprints() + state.strip.begin, state.left,
+                                             batch.locations() + state.strip.begin);
 }
 
+// In place of the three for a batch that a device has searched: ends the strip before the first control query, notes
+// whether all are plain reads, and prefetches the items that were found and what writes will need.
+template <DeviceSearches I>
 void take_found(Context& context, Batch& batch, StripState& state) noexcept {
-  const Index& index = context.shared.index;
+  const I& index = context.shared.index_as<I>();
   const Heap& heap = context.shared.heap;
   const Query* const queries = batch.queries();
   const Fingerprint* const fingerprints = batch.fingerprints();

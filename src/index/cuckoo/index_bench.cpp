@@ -14,7 +14,7 @@
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
 #include "index/cuckoo/cuckoo_check.hpp"
-#include "index/index.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 
 namespace tandem {
 namespace {
@@ -167,9 +167,9 @@ struct Store {
   bool put(Fingerprint f, const std::string& key, Location l) {
     for (;;) {
       {
-        Index::Guard guard = index.lock(f);
+        CuckooIndex::Guard guard = index.lock(f);
         guard.find(std::string_view(key));
-        if (guard.put(l, word::State::put(0, static_cast<std::uint64_t>(ItemState::live))) == Index::Put::done)
+        if (guard.put(l, word::State::put(0, static_cast<std::uint64_t>(ItemState::live))) == CuckooIndex::Put::done)
           return true;
       }
       ++rooms;
@@ -188,7 +188,7 @@ struct Store {
   EpochDomain epochs;
   MemoryBudget budget;
   Heap heap;
-  Index index;
+  CuckooIndex index;
   EpochDomain::Participant epoch;
   Heap::Cache cache;
   std::vector<std::string> keys;
@@ -210,7 +210,7 @@ void add_and_erase(benchmark::State& state) {
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     for (std::size_t i = at; i < at + turn; ++i) {
-      Index::Guard guard = store.index.lock(store.fingerprints[i]);
+      CuckooIndex::Guard guard = store.index.lock(store.fingerprints[i]);
       if (guard.find(std::string_view(store.keys[i])) != nullptr) benchmark::DoNotOptimize(guard.erase());
     }
     const auto middle = std::chrono::steady_clock::now();
@@ -285,7 +285,7 @@ const bool registered = [] {
       add("order/in_turn" + where, best, search_in_turn, bytes, hits, strip_default);
       add("order/in_turn_prefetch_first" + where, best, search_in_turn_first, bytes, hits, strip_default);
     }
-    // As Index::search chooses (Table::reads_both).
+    // As CuckooIndex::search chooses (Table::reads_both).
     const Loop chosen = bytes <= Table::reads_both_bytes_max ? search_both : search_two_pass;
     for (const CuckooOps* ops : cuckoo_ops_built()) {
       if (!ops->supported()) continue;

@@ -1,0 +1,254 @@
+// The executor's code for a kind of index. Included where a kind has its code made (code_of()), once.
+#pragma once
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "index/index_kind.hpp"
+#include "pipeline/executor.hpp"
+#include "task/evict-inl.hpp"
+#include "task/index_operation-inl.hpp"
+#include "task/key_compare-inl.hpp"
+#include "task/memory.hpp"
+#include "task/read_value.hpp"
+#include "task/timer.hpp"
+#include "task/write_operation-inl.hpp"
+
+namespace tandem {
+namespace executor {
+
+// What stopped a strip before its end.
+struct Stopped {
+  std::uint32_t at;
+  task::Settled why;
+};
+
+// Whose task it is to settle the query: writes compare the key themselves, under its stripe.
+TD_INLINE Task settled_by(const Query& q) noexcept {
+  if (q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing) return Task::key_compare;
+  return q.opcode == Opcode::remove ? Task::remove : Task::insert;
+}
+
+// Insert, Delete and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from
+// the order of the batch (write protocol 8). Timed: queries of one task that follow each other are timed together.
+template <IndexKind I, bool Timed>
+Stopped settle_in_order(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
+  std::uint32_t timed = state.strip.begin;
+  const auto lap = [&](std::uint32_t end) {
+    if constexpr (Timed) {
+      if (end != timed) timer.lap(settled_by(batch.query(timed)), end - timed);
+      timed = end;
+    }
+  };
+  for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i) {
+    const Query& q = batch.query(i);
+    if constexpr (Timed) {
+      if (settled_by(q) != settled_by(batch.query(timed))) lap(i);
+    }
+    if (q.is_plain_read() || q.opcode == Opcode::debug) {
+      task::key_compare_one<I>(context, batch, state, i);
+    } else if (const task::Settled s = task::write_operation<I>(context, batch, state, i); s != task::Settled::done) {
+      lap(i);
+      return {i, s};
+    }
+  }
+  lap(state.strip.end);
+  return {state.strip.end, task::Settled::done};
+}
+
+// The strip from `begin` on: searched by a device or by the host, not in part.
+TD_INLINE Strip strip_at(const Batch& batch, std::uint32_t begin) noexcept {
+  std::uint32_t end = std::min(batch.size(), begin + strip_queries_max);
+  if (TD_UNLIKELY(batch.searched_at(begin))) end = std::min(end, batch.found.end);
+  return {begin, end};
+}
+
+// KC and RD of a strip, cut where it cannot go on in this epoch.
+template <IndexKind I>
+TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
+  Stopped stopped{state.strip.end, task::Settled::done};
+  if (TD_LIKELY(state.plain_reads)) {
+    task::key_compare<I>(context, batch, state);
+    timer.lap(Task::key_compare, state.strip.size());
+  } else {
+    stopped = TD_UNLIKELY(timer.is_sampled()) ? settle_in_order<I, true>(context, batch, state, timer)
+                                              : settle_in_order<I, false>(context, batch, state, timer);
+    if (stopped.why != task::Settled::done) task::cut(context, batch, state, stopped.at);
+  }
+  timer.count(Task::search, state.strip.size());  // what was only looked at may be looked at again
+  task::read_value(batch, state);
+  timer.lap(Task::read_value, state.strip.size());
+  return stopped;
+}
+
+}  // namespace executor
+
+template <IndexKind I>
+void Executor::run_as(Batch& batch, ResponseWriter& writer) {
+  TaskTimer timer(context_.tasks, batch.size());
+  std::uint32_t i = 0;
+  while (i < batch.size()) {
+    if (TD_UNLIKELY(batch.query(i).opcode == Opcode::control)) {
+      context_.let_go();  // it may wait for the batches in flight
+      writer.control(batch, i++);
+      timer.skip();
+      continue;
+    }
+    if (TD_UNLIKELY(context_.remote != nullptr) && context_.shared.placement.wants_search() && !batch.searched_at(i)) {
+      const std::uint64_t from = cycles_now();
+      context_.remote->search(batch, i);
+      context_.waited_ticks += cycles_now() - from;
+    }
+    i = batch.size() - i > strip_queries_max ? run_strips<I>(batch, i, writer, timer)
+                                             : run_strip<I>(batch, i, writer, timer);
+  }
+  if (TD_UNLIKELY(context_.remote != nullptr)) {
+    context_.remote->end();
+    context_.shared.placement.settle_changes(context_.cache);
+  }
+  // Asking costs a sum over counters: not for every batch.
+  if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= task::stores_per_growth_check)) {
+    stored_at_check_ = context_.counters.total_items.get();
+    if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
+  }
+}
+
+// One epoch. Strips follow each other through the tasks, each `lead` strips behind the one before it in the next task:
+//
+//   strip k             KC RD                        WR
+//   strip k + lead              IN (second buckets)
+//   strip k + 2 lead            IN (first buckets)
+//   strip k + 3 lead            PP (fingerprints)
+//
+// so that what one task prefetches arrives while others work, and no task asks for more lines at once than a core can
+// have under way. MM runs just before KC: whatever takes later queries back (a write that cannot go on in this epoch, a
+// client that does not read) meets strips that have only been looked at, and the next call starts there anew.
+template <IndexKind I>
+std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
+  constexpr std::uint32_t lead = 2;
+  StripState states[3 * lead + 1];
+  std::uint32_t looked = 0, searched = 0, found = 0, current = 0;  // strips so far; the one to be settled
+  std::uint32_t looked_end = begin;                                // queries
+  std::uint64_t flush_cas = 0;
+  const std::uint32_t now_s = context_.shared.clock.now_s();
+  const auto state_of = [&states](std::uint32_t strip) -> StripState& { return states[strip % std::size(states)]; };
+  const auto look = [&] {
+    // What no device was asked for yet begins another epoch, if the host has no index to search.
+    if (looked_end == batch.size() || (looked_end != begin && TD_UNLIKELY(!is_ready(batch, looked_end)))) return false;
+    StripState& state = state_of(looked);
+    state.strip = executor::strip_at(batch, looked_end);
+    state.now_s = now_s;
+    state.refuse_first = false;
+    look_at<I>(batch, state);
+    timer.lap(Task::search, 0);
+    if (TD_UNLIKELY(state.strip.size() == 0)) return false;
+    looked_end = state.strip.end;
+    ++looked;
+    return true;
+  };
+  const auto search = [&] {
+    if (searched == looked) return;
+    StripState& state = state_of(searched++);
+    if (TD_LIKELY(!batch.searched_at(state.strip.begin))) task::search<I>(context_, batch, state);
+    timer.lap(Task::search, 0);
+  };
+  const auto search_rest = [&] {
+    if (found == searched) return;
+    task::search_rest<I>(context_, batch, state_of(found++));
+    timer.lap(Task::search, 0);
+  };
+
+  look();
+  states[0].refuse_first = std::exchange(refuses_next_, false);
+  task::memory(context_, batch, states[0]);
+  timer.lap(Task::memory, states[0].strip.size());
+  if (TD_UNLIKELY(looked_end != states[0].strip.end)) looked_end = batch.size();  // it was cut: nothing follows
+  context_.enter();
+  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, states[0]);
+  flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+  while (looked < 3 * lead && look()) {
+  }
+  while (searched < std::min(2 * lead, looked)) search();
+  while (found < std::min(lead, looked)) search_rest();
+
+  executor::Stopped stopped{};
+  std::uint64_t retired_bytes = 0;
+  for (;;) {
+    StripState& state = state_of(current);
+    state.flush_cas = flush_cas;
+    stopped = executor::settle<I>(context_, batch, state, timer);
+    flush_cas = state.flush_cas;  // a write may have met a later flush: what follows does not look behind it
+    look();
+    search();
+    search_rest();
+    bool goes_on = stopped.why == task::Settled::done;
+    if (TD_LIKELY(state.strip.size() != 0)) {
+      goes_on &= writer.write(batch, state.strip);
+      timer.lap(Task::write_response, state.strip.size());
+    }
+    retired_bytes += task::settle_memory(context_, state);
+    goes_on &= retired_bytes < task::retired_bytes_per_epoch_max;
+    if (!goes_on || ++current == looked) break;
+    StripState& next = state_of(current);
+    const std::uint32_t next_end = next.strip.end;
+    task::memory(context_, batch, next);
+    timer.lap(Task::memory, next.strip.size());
+    if (TD_LIKELY(next.strip.end == next_end)) continue;
+    if (next.strip.size() == 0) break;
+    looked = searched = found = current + 1;
+    looked_end = batch.size();
+  }
+  context_.epoch.exit();
+  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
+  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
+  return stopped.at;
+}
+
+// The same for what is one strip at most: the tasks one after the other.
+template <IndexKind I>
+std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
+  StripState state;
+  state.strip = executor::strip_at(batch, begin);
+  state.now_s = context_.shared.clock.now_s();
+  state.refuse_first = std::exchange(refuses_next_, false);
+  look_at<I>(batch, state);
+  timer.lap(Task::search, 0);
+  task::memory(context_, batch, state);
+  timer.lap(Task::memory, state.strip.size());
+  context_.enter();
+  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, state);
+  state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+  if (TD_LIKELY(!batch.searched_at(begin))) task::search<I>(context_, batch, state);
+  if (state.left != 0) task::search_rest<I>(context_, batch, state);
+  timer.lap(Task::search, 0);
+  const executor::Stopped stopped = executor::settle<I>(context_, batch, state, timer);
+  if (TD_LIKELY(state.strip.size() != 0)) {
+    writer.write(batch, state.strip);
+    timer.lap(Task::write_response, state.strip.size());
+  }
+  task::settle_memory(context_, state);
+  context_.epoch.exit();
+  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
+  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
+  return stopped.at;
+}
+
+// PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
+// batch is searched by the host if what the device found was let go of in between.
+template <IndexKind I>
+void Executor::look_at(Batch& batch, StripState& state) noexcept {
+  if constexpr (DeviceSearches<I>) {
+    if (TD_UNLIKELY(batch.searched_at(state.strip.begin))) return task::take_found<I>(context_, batch, state);
+  }
+  task::fingerprint<I>(context_, batch, state);
+}
+
+// What a store with this kind of index runs.
+template <IndexKind I>
+constexpr KindCode code_of() noexcept {
+  return {.kind = I::kind,
+          .run = [](Executor& e, Batch& batch, ResponseWriter& writer) { e.run_as<I>(batch, writer); },
+          .unlink = task::unlink<I>};
+}
+
+}  // namespace tandem

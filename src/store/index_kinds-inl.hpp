@@ -1,0 +1,84 @@
+// The store's code for a kind of index, and its row. Included where a kind is made known, once.
+#pragma once
+#include "base/hash.hpp"
+#include "index/index_kind.hpp"
+#include "store/index_kinds.hpp"
+
+namespace tandem {
+
+// Puts a page's items into the index, a strip at a time: cache misses of a strip overlap.
+template <IndexKind I>
+class Indexer final : public PageIndexer {
+ public:
+  Indexer(HeapRecovery& heap, I& index, EpochDomain& epochs, std::uint64_t seed)
+      : heap_(heap), index_(index), epoch_(epochs), seed_(seed) {}
+
+  void operator()(PageId page) override {
+    epoch_.enter();
+    heap_.visit(page, [this](Location l, const Item* item) {
+      const Fingerprint f = fingerprint_of(item->key(), seed_);
+      index_.prefetch_guard(f);
+      strip_[count_++] = {l, item, f};
+      if (count_ == strip_items) flush();
+    });
+    flush();
+    epoch_.exit();
+  }
+
+ private:
+  // Items whose places in the index are fetched together.
+  static constexpr std::uint32_t strip_items = 16;
+  struct Entry {
+    Location location;
+    const Item* item;
+    Fingerprint fingerprint;
+  };
+  void flush() {
+    for (std::uint32_t i = 0; i < count_; ++i) put(strip_[i]);
+    count_ = 0;
+  }
+  void put(const Entry& e) {
+    for (;;) {
+      Location loser = no_location;
+      {
+        const std::uint64_t state = e.item->state_acquire();
+        typename I::Guard guard = index_.lock(e.fingerprint);
+        const Item* const other = guard.find(e.item->key());
+        // Two of a key: the process was killed between making the new one live and the old one dead.
+        if (other != nullptr && is_older(e.item->cas(state), guard.version().cas())) {
+          loser = e.location;
+        } else if (guard.put(e.location, state) == IndexPut::done) {
+          if (other == nullptr) return;
+          loser = heap_.location_of(other);
+        }
+      }
+      if (loser != no_location) return heap_.drop(loser);
+      if (index_.make_room(e.fingerprint)) continue;
+      heap_.count_no_room();
+      return heap_.drop(e.location);
+    }
+  }
+  // Ids wrap at 44 bits.
+  static bool is_older(std::uint64_t a, std::uint64_t b) { return ((a - b) & cas_limit) > cas_limit / 2; }
+
+  HeapRecovery& heap_;
+  I& index_;
+  EpochDomain::Participant epoch_;
+  const std::uint64_t seed_;
+  std::uint32_t count_ = 0;
+  Entry strip_[strip_items];
+};
+
+template <IndexKind I>
+constexpr IndexKindRow kind_row(const KindCode& code) noexcept {
+  return {
+      .code = &code,
+      .make = [](const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs,
+                 Heap& heap) -> std::unique_ptr<Index> { return std::make_unique<I>(options, budget, epochs, heap); },
+      .make_indexer = [](HeapRecovery& heap, Index& index, EpochDomain& epochs,
+                         std::uint64_t hash_seed) -> std::unique_ptr<PageIndexer> {
+        return std::make_unique<Indexer<I>>(heap, static_cast<I&>(index), epochs, hash_seed);
+      }};
+}
+
+}  // namespace tandem

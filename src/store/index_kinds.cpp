@@ -1,0 +1,30 @@
+#include "store/index_kinds.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "index/cuckoo/cuckoo_index.hpp"
+#include "pipeline/executor.hpp"
+#include "store/index_kinds-inl.hpp"
+
+namespace tandem {
+namespace {
+
+std::vector<IndexKindRow>& rows() {
+  static std::vector<IndexKindRow> all = {kind_row<CuckooIndex>(cuckoo_code)};
+  return all;
+}
+
+}  // namespace
+
+const IndexKindRow& index_kind_named(std::string_view name) {
+  const auto row = std::ranges::find_if(rows(), [name](const IndexKindRow& r) { return r.code->kind == name; });
+  if (row == rows().end()) throw std::invalid_argument("there is no index of kind " + std::string(name));
+  return *row;
+}
+
+void add_index_kind(const IndexKindRow& row) { rows().push_back(row); }
+
+}  // namespace tandem

@@ -1,0 +1,44 @@
+// The kinds of index that a store can have, by name. A program may add kinds of its own (tests/plain_index).
+//
+// Thread safety: any thread, once main() has begun.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/epoch.hpp"
+#include "base/memory_budget.hpp"
+#include "heap/heap.hpp"
+#include "heap/recovery.hpp"
+#include "index/index.hpp"
+#include "task/kind_code.hpp"
+
+namespace tandem {
+
+// Puts recovered items into an index, a page's at a time; one thread's.
+class PageIndexer {
+ public:
+  PageIndexer() = default;
+  PageIndexer(const PageIndexer&) = delete;
+  PageIndexer& operator=(const PageIndexer&) = delete;
+  virtual ~PageIndexer() = default;
+  // REQUIRES: the thread is in no epoch.
+  virtual void operator()(PageId page) = 0;
+};
+
+// A kind. Made by kind_row() (store/index_kinds-inl.hpp).
+struct IndexKindRow {
+  const KindCode* code;
+  // Throws std::bad_alloc past the budget, std::invalid_argument for options that the kind does not know.
+  std::unique_ptr<Index> (*make)(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
+  // Throws std::bad_alloc. `index` is of the kind.
+  std::unique_ptr<PageIndexer> (*make_indexer)(HeapRecovery& heap, Index& index, EpochDomain& epochs,
+                                               std::uint64_t hash_seed);
+};
+
+// Throws std::invalid_argument.
+const IndexKindRow& index_kind_named(std::string_view name);
+// Before main(). Throws std::bad_alloc.
+void add_index_kind(const IndexKindRow& row);
+
+}  // namespace tandem

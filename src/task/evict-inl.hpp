@@ -1,0 +1,61 @@
+// The part of an eviction that is compiled for each kind of index: victims leave it.
+#pragma once
+#include "base/hash.hpp"
+#include "index/index_kind.hpp"
+#include "task/context.hpp"
+
+namespace tandem::task {
+
+// An item that was unlinked when its state was `state`; garbage: it had expired or been flushed.
+inline void count_eviction(Context& context, Location l, std::uint64_t state, bool garbage) noexcept {
+  Heap& heap = context.shared.heap;
+  heap.count_eviction(heap.class_of(l), garbage);
+  (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+  if (word::Fetched::get(state) == 0)
+    (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
+}
+
+// Unlinks the victims that are still there, but for those that `spare` says, and retires them. probation_failed: their
+// keys are to be remembered. Returns how many. REQUIRES: inside the epoch in which they were found; at most
+// victims_per_sweep_max.
+template <IndexKind I>
+std::size_t unlink(Context& context, std::span<const Location> victims, Spare spare, bool probation_failed) noexcept {
+  Shared& shared = context.shared;
+  I& index = shared.index_as<I>();
+  Fingerprint f[victims_per_sweep_max];
+  Location unlinked[victims_per_sweep_max];
+  std::size_t count = 0;
+  const auto prefetch = index.prefetcher();
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    const Item* const item = shared.heap.at(victims[i]);
+    if (Item::state_of(settled_state(item)) != ItemState::live) {
+      f[i] = {0, 0};
+      continue;
+    }
+    f[i] = fingerprint_of(item->key(), shared.hash_seed);
+    prefetch(f[i]);
+    index.prefetch_stripe(f[i]);
+  }
+  const std::uint32_t now_s = shared.clock.now_s();
+  const std::uint64_t flush_cas = shared.flush_cas.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < victims.size(); ++i) {
+    if (f[i].signature == 0) continue;
+    if (TD_UNLIKELY(!shared.placement.can_change(f[i]))) break;  // the device is behind
+    typename I::Guard guard = index.lock(f[i]);
+    const Item* const item = guard.find(victims[i]);
+    if (item == nullptr) continue;
+    const std::uint64_t state = guard.version().state;
+    const bool garbage = is_over(guard.version(), now_s, flush_cas);
+    const bool spared = spare == Spare::good || (spare == Spare::used && word::Accessed::get(state) != 0);
+    if (!garbage && spared) continue;
+    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
+    unlinked[count++] = victims[i];
+    if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
+    if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
+    count_eviction(context, victims[i], state, garbage);
+  }
+  shared.placement.retire(context.cache, {unlinked, count});
+  return count;
+}
+
+}  // namespace tandem::task
