@@ -20,14 +20,7 @@ FOLDERS = [
 LINES_MAX, PARAMETERS_MAX = 60, 7
 APART = re.compile(r"_(?:test|bench|fuzz)(?:_|\.)|_(?:fixture|harness|contract|client|witness|files)\.")
 KNOWN = {  # lines, parameters
-    "src/pipeline/executor.cpp Executor::run_strips": (90, 7),
-    "src/codec/replies_meta.cpp write_meta_arithmetic": (65, 7),
-    "src/task/key_compare.cpp answer": (60, 8),
-    "src/task/key_compare.cpp settle_slowly": (60, 8),
-    "src/task/key_compare.cpp settle": (60, 10),
-    "src/task/key_compare.cpp settle_by_image": (60, 8),
     "src/store/c_store.cpp tandem_compare_and_set": (60, 8),
-    "src/task/memory.cpp allocate": (70, 7),
 }
 NO_FUNCTION = re.compile(
     r"^\s*(?:namespace|class|struct|enum|union|extern|if|for|while|switch|do|else|try|catch|return|#)\b"

@@ -242,29 +242,11 @@ void write_meta_delete(const Query& q, const Result& r, const ReplyContext& cont
   context.out.commit(static_cast<std::size_t>(write_request_flags(p, q) - begin));
 }
 
-void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context) {
-  char* const begin = context.out.reserve(line_bytes_max);
-  char* p = begin;
-  switch (r.status) {
-    case Status::number:
-      // q does not hide that the item was created.
-      if (q.has(option::no_reply) && (r.outcome & outcome::created) == 0) return;
-      break;
-    case Status::not_a_number:
-      return context.out.append(line::not_a_number);
-    case Status::out_of_memory:
-    case Status::too_large:
-      return context.out.append((r.outcome & outcome::created) != 0 ? line::no_memory_new : line::no_memory);
-    default:
-      p = write_request_flags(write_text(p, r.status == Status::exists ? "EX" : "NF"), q);
-      context.out.commit(static_cast<std::size_t>(p - begin));
-      return;
-  }
-  bool with_value = false;
+namespace {
+
+// The flags that a reply to ma returns. with_value: set if the request asks for the number.
+char* write_arithmetic_flags(char* l, const Query& q, const Result& r, const ReplyContext& context, bool& with_value) {
   Expiry expiry(q, r, r.state, context.clock);
-  // The flags first: whether the value is wanted stands among them, and before them in the reply.
-  char flags_text[line_bytes_max];
-  char* l = flags_text;
   Tokens flags = flags_of(q);
   std::string_view flag;
   while (flags.next(flag)) {
@@ -294,6 +276,33 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
         break;
     }
   }
+  return l;
+}
+
+}  // namespace
+
+void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& context) {
+  char* const begin = context.out.reserve(line_bytes_max);
+  char* p = begin;
+  switch (r.status) {
+    case Status::number:
+      // q does not hide that the item was created.
+      if (q.has(option::no_reply) && (r.outcome & outcome::created) == 0) return;
+      break;
+    case Status::not_a_number:
+      return context.out.append(line::not_a_number);
+    case Status::out_of_memory:
+    case Status::too_large:
+      return context.out.append((r.outcome & outcome::created) != 0 ? line::no_memory_new : line::no_memory);
+    default:
+      p = write_request_flags(write_text(p, r.status == Status::exists ? "EX" : "NF"), q);
+      context.out.commit(static_cast<std::size_t>(p - begin));
+      return;
+  }
+  // The flags first: whether the value is wanted stands among them, and before them in the reply.
+  char flags_text[line_bytes_max];
+  bool with_value = false;
+  const char* const l = write_arithmetic_flags(flags_text, q, r, context, with_value);
   const auto flags_bytes = static_cast<std::size_t>(l - flags_text);
   if (!with_value) {
     p = write_text(p, "HD");

@@ -289,10 +289,11 @@ void Telemetry::stats_device(StatSink& sink) const {
     put(sink, fmt::format("gpu:{}", name), value);
   };
   stat("present", devices.empty() ? "no" : "yes");
+  stat("preset", presets()[state_.options.preset].name);
+  stat("index_kind", state_.engine.options().index_kind);
   if (devices.empty()) return;
   stat("count", devices.size());
   const Schedulers& schedulers = *state_.engine.schedulers();
-  stat("preset", presets()[state_.options.preset].name);
   stat("serves", schedulers.serves() ? "yes" : "no");
   if (schedulers.queries_min() == RoundTrip::never) {
     stat("queries_min", "never");

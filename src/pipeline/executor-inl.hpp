@@ -81,6 +81,117 @@ TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, Task
   return stopped;
 }
 
+// What a device had found may have been let go of for a slot, or since.
+TD_INLINE bool is_ready(const Context& context, const Batch& batch, std::uint32_t begin) noexcept {
+  return !context.shared.placement.wants_search() || batch.searched_at(begin);
+}
+
+// PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
+// batch is searched by the host if what the device found was let go of in between.
+template <IndexKind I>
+TD_INLINE void look_at(Context& context, Batch& batch, StripState& state) noexcept {
+  if constexpr (DeviceSearches<I>) {
+    if (TD_UNLIKELY(batch.searched_at(state.strip.begin))) return task::take_found<I>(context, batch, state);
+  }
+  task::fingerprint<I>(context, batch, state);
+}
+
+// The strips of one epoch: the one that is settled, and those that are on their way behind it (Executor::run_strips).
+template <IndexKind I>
+class Strips {
+ public:
+  Strips(Context& context, Batch& batch, TaskTimer& timer, std::uint32_t begin) noexcept
+      : context_(context),
+        batch_(batch),
+        timer_(timer),
+        begin_(begin),
+        looked_end_(begin),
+        now_s_(context.shared.clock.now_s()) {}
+
+  StripState& current() noexcept { return state_of(current_); }
+
+  // The first strip's fingerprints and its MM, outside the epoch.
+  void begin(bool refuse_first) noexcept {
+    look();
+    current().refuse_first = refuse_first;
+    task::memory(context_, batch_, current());
+    timer_.lap(Task::memory, current().strip.size());
+    if (TD_UNLIKELY(looked_end_ != current().strip.end)) end_behind_current();
+  }
+  // Those behind it, as far as each may be ahead.
+  void fill() noexcept {
+    while (looked_ < 3 * lead && look()) {
+    }
+    while (searched_ < std::min(2 * lead, looked_)) search();
+    while (found_ < std::min(lead, looked_)) search_rest();
+  }
+  // One strip further in each task before KC.
+  TD_INLINE void step() noexcept {
+    look();
+    search();
+    search_rest();
+  }
+  // The next strip becomes the current one, with its slots. False: there is none, or it has to begin another epoch.
+  TD_INLINE bool advance() noexcept {
+    if (++current_ == looked_) return false;
+    StripState& next = current();
+    const std::uint32_t next_end = next.strip.end;
+    task::memory(context_, batch_, next);
+    timer_.lap(Task::memory, next.strip.size());
+    if (TD_LIKELY(next.strip.end == next_end)) return true;
+    if (next.strip.size() == 0) return false;
+    end_behind_current();
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t lead = 2;
+
+  StripState& state_of(std::uint32_t strip) noexcept { return states_[strip % std::size(states_)]; }
+  TD_INLINE bool look() noexcept {
+    if (looked_end_ == batch_.size()) return false;
+    // What no device was asked for yet begins another epoch, if the host has no index to search.
+    if (looked_end_ != begin_ && TD_UNLIKELY(!is_ready(context_, batch_, looked_end_))) return false;
+    StripState& state = state_of(looked_);
+    state.strip = strip_at(batch_, looked_end_);
+    state.now_s = now_s_;
+    state.refuse_first = false;
+    look_at<I>(context_, batch_, state);
+    timer_.lap(Task::search, 0);
+    if (TD_UNLIKELY(state.strip.size() == 0)) return false;
+    looked_end_ = state.strip.end;
+    ++looked_;
+    return true;
+  }
+  TD_INLINE void search() noexcept {
+    if (searched_ == looked_) return;
+    StripState& state = state_of(searched_++);
+    if (TD_LIKELY(!batch_.searched_at(state.strip.begin))) task::search<I>(context_, batch_, state);
+    timer_.lap(Task::search, 0);
+  }
+  TD_INLINE void search_rest() noexcept {
+    if (found_ == searched_) return;
+    task::search_rest<I>(context_, batch_, state_of(found_++));
+    timer_.lap(Task::search, 0);
+  }
+  // The current strip was cut.
+  void end_behind_current() noexcept {
+    looked_end_ = batch_.size();
+    looked_ = current_ + 1;
+    searched_ = std::min(searched_, looked_);
+    found_ = std::min(found_, looked_);
+  }
+
+  Context& context_;
+  Batch& batch_;
+  TaskTimer& timer_;
+  const std::uint32_t begin_;
+  std::uint32_t looked_ = 0, searched_ = 0, found_ = 0, current_ = 0;  // strips so far; the one that is settled
+  std::uint32_t looked_end_;                                           // queries
+  const std::uint32_t now_s_;
+  StripState states_[3 * lead + 1];
+};
+
 }  // namespace executor
 
 template <IndexKind I>
@@ -125,83 +236,30 @@ void Executor::run_as(Batch& batch, ResponseWriter& writer) {
 // client that does not read) meets strips that have only been looked at, and the next call starts there anew.
 template <IndexKind I>
 std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
-  constexpr std::uint32_t lead = 2;
-  StripState states[3 * lead + 1];
-  std::uint32_t looked = 0, searched = 0, found = 0, current = 0;  // strips so far; the one to be settled
-  std::uint32_t looked_end = begin;                                // queries
-  std::uint64_t flush_cas = 0;
-  const std::uint32_t now_s = context_.shared.clock.now_s();
-  const auto state_of = [&states](std::uint32_t strip) -> StripState& { return states[strip % std::size(states)]; };
-  const auto look = [&] {
-    // What no device was asked for yet begins another epoch, if the host has no index to search.
-    if (looked_end == batch.size() || (looked_end != begin && TD_UNLIKELY(!is_ready(batch, looked_end)))) return false;
-    StripState& state = state_of(looked);
-    state.strip = executor::strip_at(batch, looked_end);
-    state.now_s = now_s;
-    state.refuse_first = false;
-    look_at<I>(batch, state);
-    timer.lap(Task::search, 0);
-    if (TD_UNLIKELY(state.strip.size() == 0)) return false;
-    looked_end = state.strip.end;
-    ++looked;
-    return true;
-  };
-  const auto search = [&] {
-    if (searched == looked) return;
-    StripState& state = state_of(searched++);
-    if (TD_LIKELY(!batch.searched_at(state.strip.begin))) task::search<I>(context_, batch, state);
-    timer.lap(Task::search, 0);
-  };
-  const auto search_rest = [&] {
-    if (found == searched) return;
-    task::search_rest<I>(context_, batch, state_of(found++));
-    timer.lap(Task::search, 0);
-  };
-
-  look();
-  states[0].refuse_first = std::exchange(refuses_next_, false);
-  task::memory(context_, batch, states[0]);
-  timer.lap(Task::memory, states[0].strip.size());
-  if (TD_UNLIKELY(looked_end != states[0].strip.end)) looked_end = batch.size();  // it was cut: nothing follows
+  executor::Strips<I> strips(context_, batch, timer, begin);
+  strips.begin(std::exchange(refuses_next_, false));
   context_.enter();
-  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, states[0]);
-  flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-  while (looked < 3 * lead && look()) {
-  }
-  while (searched < std::min(2 * lead, looked)) search();
-  while (found < std::min(lead, looked)) search_rest();
+  if (TD_UNLIKELY(!executor::is_ready(context_, batch, begin))) return start_over(batch, strips.current());
+  std::uint64_t flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+  strips.fill();
 
   executor::Stopped stopped{};
   std::uint64_t retired_bytes = 0;
-  for (;;) {
-    StripState& state = state_of(current);
+  for (bool goes_on = true; goes_on;) {
+    StripState& state = strips.current();
     state.flush_cas = flush_cas;
     stopped = executor::settle<I>(context_, batch, state, timer);
     flush_cas = state.flush_cas;  // a write may have met a later flush: what follows does not look behind it
-    look();
-    search();
-    search_rest();
-    bool goes_on = stopped.why == task::Settled::done;
+    strips.step();
+    goes_on = stopped.why == task::Settled::done;
     if (TD_LIKELY(state.strip.size() != 0)) {
       goes_on &= writer.write(batch, state.strip);
       timer.lap(Task::write_response, state.strip.size());
     }
     retired_bytes += task::settle_memory(context_, state);
-    goes_on &= retired_bytes < task::retired_bytes_per_epoch_max;
-    if (!goes_on || ++current == looked) break;
-    StripState& next = state_of(current);
-    const std::uint32_t next_end = next.strip.end;
-    task::memory(context_, batch, next);
-    timer.lap(Task::memory, next.strip.size());
-    if (TD_LIKELY(next.strip.end == next_end)) continue;
-    if (next.strip.size() == 0) break;
-    looked = searched = found = current + 1;
-    looked_end = batch.size();
+    goes_on = goes_on && retired_bytes < task::retired_bytes_per_epoch_max && strips.advance();
   }
-  context_.epoch.exit();
-  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
-  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
-  return stopped.at;
+  return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
 
 // The same for what is one strip at most: the tasks one after the other.
@@ -211,12 +269,12 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   state.strip = executor::strip_at(batch, begin);
   state.now_s = context_.shared.clock.now_s();
   state.refuse_first = std::exchange(refuses_next_, false);
-  look_at<I>(batch, state);
+  executor::look_at<I>(context_, batch, state);
   timer.lap(Task::search, 0);
   task::memory(context_, batch, state);
   timer.lap(Task::memory, state.strip.size());
   context_.enter();
-  if (TD_UNLIKELY(!is_ready(batch, begin))) return start_over(batch, state);
+  if (TD_UNLIKELY(!executor::is_ready(context_, batch, begin))) return start_over(batch, state);
   state.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
   if (TD_LIKELY(!batch.searched_at(begin))) task::search<I>(context_, batch, state);
   if (state.left != 0) task::search_rest<I>(context_, batch, state);
@@ -227,20 +285,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
     timer.lap(Task::write_response, state.strip.size());
   }
   task::settle_memory(context_, state);
-  context_.epoch.exit();
-  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(stopped.at, batch.found.end)});
-  if (TD_UNLIKELY(stopped.why == task::Settled::needs_room)) make_room(batch, stopped.at);
-  return stopped.at;
-}
-
-// PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
-// batch is searched by the host if what the device found was let go of in between.
-template <IndexKind I>
-void Executor::look_at(Batch& batch, StripState& state) noexcept {
-  if constexpr (DeviceSearches<I>) {
-    if (TD_UNLIKELY(batch.searched_at(state.strip.begin))) return task::take_found<I>(context_, batch, state);
-  }
-  task::fingerprint<I>(context_, batch, state);
+  return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
 
 // What a store with this kind of index runs.

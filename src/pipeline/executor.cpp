@@ -1,14 +1,20 @@
 #include "pipeline/executor.hpp"
 
+#include <algorithm>
+
 #include "task/memory.hpp"
 
 namespace tandem {
 
 void Executor::run(Batch& batch, ResponseWriter& writer) { context_.shared.code.run(*this, batch, writer); }
 
-// What a device had found may have been let go of for a slot, or since.
-bool Executor::is_ready(const Batch& batch, std::uint32_t begin) const noexcept {
-  return !context_.shared.placement.wants_search() || batch.searched_at(begin);
+// After the strips up to `end` are answered; `end` itself may need room in the index.
+std::uint32_t Executor::end_epoch(const Batch& batch, std::uint32_t begin, std::uint32_t end,
+                                  bool needs_room) noexcept {
+  context_.epoch.exit();
+  if (TD_UNLIKELY(batch.found.end > begin)) count_device(batch, {begin, std::min(end, batch.found.end)});
+  if (TD_UNLIKELY(needs_room)) make_room(batch, end);
+  return end;
 }
 
 // The slots that MM prepared are at hand for the next attempt, and what MM refused is not asked for again: waiting for

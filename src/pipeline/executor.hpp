@@ -28,9 +28,7 @@ class Executor {
   std::uint32_t run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
   template <IndexKind I>
   std::uint32_t run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer);
-  template <IndexKind I>
-  void look_at(Batch& batch, StripState& state) noexcept;
-  bool is_ready(const Batch& batch, std::uint32_t begin) const noexcept;
+  std::uint32_t end_epoch(const Batch& batch, std::uint32_t begin, std::uint32_t end, bool needs_room) noexcept;
   std::uint32_t start_over(Batch& batch, StripState& state) noexcept;
   // After a write found no cell in the index. REQUIRES: no epoch.
   void make_room(const Batch& batch, std::uint32_t i) noexcept;

@@ -106,8 +106,8 @@ class EngineImages : public testing::Test {
     EpochDomain::Participant epoch(engine_->shared().epochs);
     epoch.enter();
     ItemVersion seen;
-    const Item* const found =
-        engine_->shared().index.find(fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen, no_location);
+    const Item* const found = engine_->shared().index.find(
+        fingerprint_of(key.data(), key.size(), engine_->shared().hash_seed), key, seen, no_location);
     epoch.exit();
     return found;
   }

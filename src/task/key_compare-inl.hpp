@@ -84,10 +84,10 @@ TD_INLINE void set_hit(Context& context, Result& r, const Item* item, std::uint6
 
 // Plain: the query is a get.
 template <bool Plain>
-TD_INLINE void settle_hit(Context& context, const Query& q, Result& r, Item* item, std::uint64_t word,
-                          std::uint64_t fixed, std::uint64_t key_offset, std::uint32_t now_s) noexcept {
-  set_hit(context, r, item, word, fixed, key_offset);
-  if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, word, now_s);
+TD_INLINE void settle_hit(Context& context, const Query& q, Result& r, Item* item, const ItemVersion& seen,
+                          std::uint64_t key_offset, std::uint32_t now_s) noexcept {
+  set_hit(context, r, item, seen.state, seen.fixed, key_offset);
+  if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, seen.state, now_s);
 }
 
 // Whether a candidate that is good may be the answer whosever it is: the caller compares its key. Not where the item
@@ -100,12 +100,25 @@ TD_INLINE bool is_key(const Query& q, const Item* item, std::uint64_t fixed, std
   return word::KeyBytes::get(fixed) == q.key_bytes && bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes);
 }
 
+// What the look at each query of a strip goes by.
+struct Reading {
+  Context& context;
+  Batch& batch;
+  std::uint32_t now_s;
+  std::uint64_t flush_cas;
+
+  Reading(Context& c, Batch& b, const StripState& state) noexcept
+      : context(c), batch(b), now_s(state.now_s), flush_cas(state.flush_cas) {}
+};
+
 // The candidate is not the key's good item: asks the index, and answers.
 template <IndexKind I>
-TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32_t i, Fingerprint f,
-                               const Item* candidate, Result& r, std::uint32_t now_s,
-                               std::uint64_t flush_cas) noexcept {
+TD_NOINLINE void settle_slowly(const Reading& reading, std::uint32_t i, const Item* candidate) noexcept {
+  Context& context = reading.context;
+  const Batch& batch = reading.batch;
   const Query& q = batch.query(i);
+  const Fingerprint f = reading.batch.fingerprints()[i];
+  Result& r = reading.batch.result(i);
   r.item = nullptr;
   r.value_bytes = 0;
   r.outcome = 0;
@@ -121,40 +134,41 @@ TD_NOINLINE void settle_slowly(Context& context, const Batch& batch, std::uint32
   Item* const item = index.find(f, q.key_view(), seen, batch.candidate(i));
   if (item != candidate) context.counters.index_retries.add();
   if (item == nullptr) return;
-  const bool expired = is_expired(seen.state, now_s);
-  if (TD_UNLIKELY(expired || is_flushed(seen, flush_cas))) return settle_expired<I>(context, q, f, item, expired);
-  settle_hit<false>(context, q, r, item, seen.state, seen.fixed, key_offset_of(seen.fixed), now_s);
+  const bool expired = is_expired(seen.state, reading.now_s);
+  if (TD_UNLIKELY(expired || is_flushed(seen, reading.flush_cas)))
+    return settle_expired<I>(context, q, f, item, expired);
+  settle_hit<false>(context, q, r, item, seen, key_offset_of(seen.fixed), reading.now_s);
 }
 
 // Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
 template <IndexKind I, bool Plain, bool Flushed>
-TD_INLINE void settle(Context& context, const Heap& heap, const Batch& batch, std::uint32_t i, const Query& q,
-                      Fingerprint f, Location location, Result& r, std::uint32_t now_s,
-                      std::uint64_t flush_cas) noexcept {
-  Item* const item = heap.at(location);
+TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, Location location, Result& r) noexcept {
+  Item* const item = reading.context.shared.heap.at(location);
   if (TD_LIKELY(location != no_location)) {
     // The id that the two make up is not smaller than the item's was when the first was read.
     const ItemVersion seen = ItemVersion::of(item);
-    const std::uint64_t word = seen.state, fixed = seen.fixed;
-    const std::uint64_t key_offset = key_offset_of(fixed);
+    const std::uint64_t key_offset = key_offset_of(seen.fixed);
     if (TD_LIKELY(seen.is_live() &&
-                  (answers_any_key(q, word, !q.has(option::no_bump) && needs_mark(word, now_s)) ||
-                   is_key(q, item, fixed, key_offset)) &&
-                  !is_expired(word, now_s) && (!Flushed || !is_flushed(seen, flush_cas)))) {
-      return settle_hit<Plain>(context, q, r, item, word, fixed, key_offset, now_s);
+                  (answers_any_key(q, seen.state, !q.has(option::no_bump) && needs_mark(seen.state, reading.now_s)) ||
+                   is_key(q, item, seen.fixed, key_offset)) &&
+                  !is_expired(seen.state, reading.now_s) && (!Flushed || !is_flushed(seen, reading.flush_cas)))) {
+      return settle_hit<Plain>(reading.context, q, r, item, seen, key_offset, reading.now_s);
     }
   }
-  settle_slowly<I>(context, batch, i, f, location != no_location ? item : nullptr, r, now_s, flush_cas);
+  settle_slowly<I>(reading, i, location != no_location ? item : nullptr);
 }
 
 // A get from the image that a device has brought: right if nothing was changed under the key's stripe since the launch,
 // so that the item's own line need not be read. False: the item has to be looked at, or the index.
 template <DeviceAnswers I, bool Flushed>
-TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query& q, Fingerprint f, std::uint32_t i,
-                               Result& r, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i) noexcept {
+  Context& context = reading.context;
+  const Batch& batch = reading.batch;
+  const Query& q = batch.query(i);
   const Item* const image = batch.image(i);
   if (TD_UNLIKELY(image == nullptr)) return false;
-  if (TD_UNLIKELY(!unchanged_since(context.shared.index_as<I>(), f, batch.found.launch))) {
+  if (TD_UNLIKELY(
+          !unchanged_since(context.shared.index_as<I>(), reading.batch.fingerprints()[i], batch.found.launch))) {
     context.counters.device_images_changed.add();
     return false;
   }
@@ -163,13 +177,13 @@ TD_INLINE bool settle_by_image(Context& context, const Batch& batch, const Query
   const std::uint64_t key_offset = key_offset_of(fixed);
   const bool marks = word::Accessed::get(word) == 0;
   if (TD_UNLIKELY(!(answers_any_key(q, word, marks) || is_key(q, image, fixed, key_offset)) ||
-                  is_expired(word, now_s) || (Flushed && is_flushed({word, fixed}, flush_cas)))) {
+                  is_expired(word, reading.now_s) || (Flushed && is_flushed({word, fixed}, reading.flush_cas)))) {
     return false;
   }
-  set_hit(context, r, image, word, fixed, key_offset);
+  set_hit(context, reading.batch.result(i), image, word, fixed, key_offset);
   if (TD_UNLIKELY(marks)) {
-    Item* const item = context.shared.heap.at(batch.locations()[i]);
-    mark_access(item, item->state_acquire(), now_s);
+    Item* const item = context.shared.heap.at(reading.batch.locations()[i]);
+    mark_access(item, item->state_acquire(), reading.now_s);
   }
   return true;
 }
@@ -182,26 +196,21 @@ TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
 
 template <IndexKind I, bool Flushed, bool Images>
 void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
-  const Heap& heap = context.shared.heap;
+  const Reading reading(context, batch, state);
   const Query* const queries = batch.queries();
-  const Fingerprint* const fingerprints = batch.fingerprints();
   const Location* const locations = batch.locations();
   Result* const results = batch.results();
-  const std::uint32_t now_s = state.now_s, end = state.strip.end;
-  const std::uint64_t flush_cas = state.flush_cas;
+  const std::uint32_t end = state.strip.end;
   std::uint64_t hits = 0, by_image = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
     if constexpr (Images) {
-      const bool is_settled =
-          settle_by_image<I, Flushed>(context, batch, queries[i], fingerprints[i], i, results[i], now_s, flush_cas);
-      if (TD_LIKELY(is_settled)) {
+      if (TD_LIKELY((settle_by_image<I, Flushed>(reading, i)))) {
         ++by_image;
         continue;
       }
     }
-    settle<I, true, Flushed>(context, heap, batch, i, queries[i], fingerprints[i], locations[i], results[i], now_s,
-                             flush_cas);
+    settle<I, true, Flushed>(reading, i, queries[i], locations[i], results[i]);
     hits += results[i].status == Status::hit;
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
@@ -231,16 +240,14 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
 // Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
 template <IndexKind I>
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
+  const Reading reading(context, batch, state);
   if constexpr (DeviceAnswers<I>) {
-    if (batch.found.images != nullptr &&
-        settle_by_image<I, true>(context, batch, batch.query(i), batch.fingerprints()[i], i, batch.result(i),
-                                 state.now_s, state.flush_cas)) {
+    if (batch.found.images != nullptr && settle_by_image<I, true>(reading, i)) {
       context.counters.device_images.add();
       return count_read(context.counters, Status::hit);  // the image is the batch's own
     }
   }
-  settle<I, false, true>(context, context.shared.heap, batch, i, batch.query(i), batch.fingerprints()[i],
-                         batch.locations()[i], batch.result(i), state.now_s, state.flush_cas);
+  settle<I, false, true>(reading, i, batch.query(i), batch.locations()[i], batch.result(i));
   state.has_hits |= batch.result(i).status == Status::hit;
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);

@@ -272,6 +272,88 @@ Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept
   return l;
 }
 
+// A class has no slot at hand: what an allocation does, turn by turn, until it has one or there is none to be had.
+class Shortage {
+ public:
+  Shortage(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept
+      : context_(context),
+        class_(c),
+        item_bytes_(item_bytes),
+        pages_moved_(context.shared.heap.pages_moved()),
+        stamp_(context.shared.epochs.retire_stamp()) {}
+
+  // Evicts what is still missing and tries again. no_location: goes_on() says whether another turn makes sense.
+  Location evict_and_allocate() noexcept {
+    Shared& shared = context_.shared;
+    // What was evicted a moment ago is enough, once the batches that see it have ended.
+    if (shared.epochs.is_safe(stamp_)) bytes_coming_ = 0;
+    std::size_t evicted = 0;
+    if (bytes_coming_ < item_bytes_)
+      evicted = evict(context_, class_, victims_wanted(shared.heap, class_), !shared.policy.evict);
+    const std::uint64_t evicted_bytes = evicted * (class_ == huge_class ? page_bytes : shared.heap.slot_bytes(class_));
+    bytes_coming_ += evicted_bytes;
+    // A page's worth of evictions is a reason to look whether another class can spare a page.
+    context_.evicted_bytes += evicted_bytes;
+    if (context_.evicted_bytes >= page_bytes) {
+      context_.evicted_bytes = 0;
+      shared.maintenance.notify();
+    }
+    freed_ = evicted + reclaim(context_);
+    return allocate_once(context_, class_, item_bytes_);
+  }
+
+  // After a turn without a slot: waits, or has a page moved to the class. False: there is no memory.
+  bool goes_on() noexcept {
+    Shared& shared = context_.shared;
+    context_.let_go();
+    if (freed_ != 0) stamp_ = shared.epochs.retire_stamp();
+    if (freed_ != 0 || shared.placement.has_unretired() ||
+        (shared.heap.retired_bytes() != 0 && !shared.epochs.is_safe(stamp_))) {
+      yield_processor();  // a batch still sees what was retired
+      return true;
+    }
+    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves:
+    // another one helps out.
+    const std::uint64_t slots = shared.heap.class_stats(class_).slots_total;
+    const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
+    if (slots != 0 && shared.heap.pages_open(class_) != 0 && ++fruitless_ <= sweeps_of_two_turns) return true;
+    return shared.policy.evict ? move_page_here() : wait_for_retired();
+  }
+
+ private:
+  bool move_page_here() noexcept {
+    Heap& heap = context_.shared.heap;
+    if (move_from(context_, heap.pick_donor(class_, Heap::DonorRule::any, refusals_), class_) != 0) {
+      fruitless_ = refusals_ = 0;
+      stamp_ = context_.shared.epochs.retire_stamp();
+      return true;
+    }
+    // A page that is being moved, was a moment ago, or is being filled is not had at the first attempt.
+    const std::uint64_t moved = heap.pages_moved();
+    if (moved != pages_moved_) refusals_ = 0;
+    pages_moved_ = moved;
+    if (!heap.is_moving_pages() && ++refusals_ == refusals_max) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return true;
+  }
+  // What output points to, or another cache has, may be back in a moment.
+  bool wait_for_retired() noexcept {
+    if (context_.shared.heap.retired_bytes() == 0 || ++refusals_ == refusals_max) return false;
+    stamp_ = context_.shared.epochs.retire_stamp();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return true;
+  }
+
+  Context& context_;
+  const SizeClass class_;
+  const std::uint64_t item_bytes_;
+  std::uint64_t pages_moved_;
+  std::uint64_t stamp_;  // what was retired before it is back once it is safe, but for what output points to
+  std::uint64_t bytes_coming_ = 0, fruitless_ = 0;
+  std::size_t freed_ = 0;  // in the last turn
+  unsigned refusals_ = 0;
+};
+
 }  // namespace
 
 std::size_t evict(Context& context, SizeClass c, std::size_t victims_max, bool garbage_only) noexcept {
@@ -329,61 +411,12 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
-  const bool garbage_only = !shared.policy.evict;
   const auto start = std::chrono::steady_clock::now();
-  std::uint64_t fruitless = 0;
-  unsigned refusals = 0;
-  std::uint64_t pages_moved = shared.heap.pages_moved();
-  // What was retired before it is back once it is safe, but for what output points to.
-  std::uint64_t stamp = shared.epochs.retire_stamp(), bytes_coming = 0;
+  Shortage shortage(context, c, item_bytes);
   do {
-    // What was evicted a moment ago is enough, once somebody's batch has ended.
-    if (shared.epochs.is_safe(stamp)) bytes_coming = 0;
-    std::size_t evicted = 0;
-    if (bytes_coming < item_bytes) evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
-    const std::uint64_t evicted_bytes = evicted * (c == huge_class ? page_bytes : shared.heap.slot_bytes(c));
-    bytes_coming += evicted_bytes;
-    // A page's worth of evictions is a reason to look whether another class can spare a page.
-    context.evicted_bytes += evicted_bytes;
-    if (context.evicted_bytes >= page_bytes) {
-      context.evicted_bytes = 0;
-      shared.maintenance.notify();
-    }
-    const std::size_t reclaimed = reclaim(context);
-    l = allocate_once(context, c, item_bytes);
-    if (l != no_location) return l;
-    if (!wait) return no_location;
-    context.let_go();
-    if (evicted + reclaimed != 0) stamp = shared.epochs.retire_stamp();
-    if (evicted + reclaimed != 0 || shared.placement.has_unretired() ||
-        (shared.heap.retired_bytes() != 0 && !shared.epochs.is_safe(stamp))) {
-      yield_processor();  // somebody's batch still sees what was retired
-      continue;
-    }
-    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves:
-    // another one helps out.
-    const std::uint64_t slots = shared.heap.class_stats(c).slots_total;
-    const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
-    if (slots != 0 && shared.heap.pages_open(c) != 0 && ++fruitless <= sweeps_of_two_turns) continue;
-    if (!shared.policy.evict) {
-      // What output points to, or another's cache has, may be back in a moment.
-      if (shared.heap.retired_bytes() == 0 || ++refusals == refusals_max) break;
-      stamp = shared.epochs.retire_stamp();
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      continue;
-    }
-    if (move_from(context, shared.heap.pick_donor(c, Heap::DonorRule::any, refusals), c) != 0) {
-      fruitless = refusals = 0;
-      stamp = shared.epochs.retire_stamp();
-      continue;
-    }
-    // A page that is on its way, or was a moment ago, or that somebody just fills, is not had at the first attempt.
-    const std::uint64_t moved = shared.heap.pages_moved();
-    if (moved != pages_moved) refusals = 0;
-    pages_moved = moved;
-    if (!shared.heap.is_moving_pages() && ++refusals == refusals_max) break;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
+    l = shortage.evict_and_allocate();
+    if (l != no_location || !wait) return l;
+  } while (shortage.goes_on() && std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);
   return no_location;
 }

@@ -28,7 +28,11 @@ def wait_for(server: Server, name: str, wanted: str) -> None:
 
 
 def test_without(tandem: Callable[..., Server]) -> None:
-    assert stats(tandem("-o", "gpu=off"), b"gpu") == {"gpu:present": "no"}
+    assert stats(tandem("-o", "gpu=off"), b"gpu") == {
+        "gpu:present": "no",
+        "gpu:preset": "auto",
+        "gpu:index_kind": "cuckoo",
+    }
 
 
 def test_with(tandem: Callable[..., Server]) -> None:

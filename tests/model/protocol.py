@@ -5,7 +5,7 @@ writer's and holds 2.
 
 step          code
 ------------  -----------------------------------------------------------------------------------------------------
-lock          StripeLock's constructor; the look-up under it is Guard::find (src/index/guard.cpp)
+lock          StripeLock's constructor; the look-up under it is Guard::find (src/index/cuckoo/guard.cpp)
 reserve       ChangeLog::reserve, from Guard::reserve, Logged (src/index/change_log.hpp)
 live, dead    Guard::put: state_word.store(live), then kill(old); Guard::erase: kill(old)
 cell          write_cell, or the compare-and-swap of Index::add_cell

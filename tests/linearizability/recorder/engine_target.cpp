@@ -301,6 +301,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.evict = o.evict;
   e.hash_seed = o.seed;
   e.memory_file = o.memory_file;
+  e.index_kind = o.index_kind;
   e.devices = devices.all;
   e.index_on_device = o.plan == "device";
   e.scheduler.steal = o.devices > 1 && !e.index_on_device;

@@ -24,6 +24,7 @@ Options parse(std::span<char* const> words) {
       {"--out", text(o.out)},
       {"--name", text(o.name)},
       {"--plan", text(o.target.plan)},
+      {"--index-kind", text(o.target.index_kind)},
       {"--batch-plan", text(o.target.batch_plan)},
       {"--api", text(o.target.api)},
       {"--memory-mib", number(o.target.memory_bytes)},

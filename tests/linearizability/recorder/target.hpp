@@ -12,8 +12,9 @@ namespace tandem::record {
 inline constexpr std::uint32_t burst_max = 256;
 
 struct TargetOptions {
-  std::string plan = "cpu";    // in process: cpu; mirrored, a device in software; values, with copies of items there;
-                               // or device, which alone has the index
+  std::string plan = "cpu";  // in process: cpu; mirrored, a device in software; values, with copies of items there;
+                             // or device, which alone has the index
+  std::string index_kind = "cuckoo";  // in process
   std::string batch_plan;      // in process: the plan of every batch, as a text (plan/plan.hpp); `drawn`: any that is
                                // feasible, for each batch anew; empty: what the devices are for
   std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine
