@@ -2,6 +2,12 @@
 // kernel_avx2.hpp and index/cuckoo/lanes_avx512.hpp.
 #pragma once
 
+// GCC 12 takes the operands that its own intrinsics leave open for uninitialised ones (its bug 105593).
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 namespace tandem::lane {
 
 struct Avx512Kernel : Avx2Kernel {
@@ -14,6 +20,31 @@ struct Avx512Kernel : Avx2Kernel {
     const __mmask16 bytes = _cvtu32_mask16(_bzhi_u32(0xffff, static_cast<std::uint32_t>(key_bytes)));
     _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm_maskz_loadu_epi8(bytes, key));
   }
+  TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
+    load_key(to, key, key_bytes);
+  }
+  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
+    const __m512i words = _mm512_load_si512(strip.fingerprint);  // the signature is the lower half
+    const __m512i mask = _mm512_set1_epi64(view.mask), base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
+    const __m512i first = _mm512_and_si512(_mm512_srli_epi64(words, 32), mask);
+    // As IndexView::other().
+    __m512i mixed = _mm512_mul_epu32(words, _mm512_set1_epi64(0x9E3779B1));
+    mixed = _mm512_xor_si512(mixed, _mm512_srli_epi32(mixed, 15));
+    mixed = _mm512_or_si512(mixed, _mm512_set1_epi64(1));
+    mixed = _mm512_sll_epi32(mixed, _mm_cvtsi32_si128(static_cast<int>(view.shard_bits)));
+    const __m512i second = _mm512_xor_si512(first, _mm512_and_si512(mixed, mask));
+    static_assert(sizeof(Bucket) == 64);
+    _mm512_store_si512(strip.first, _mm512_add_epi64(base, _mm512_slli_epi64(first, 6)));
+    _mm512_store_si512(strip.second, _mm512_add_epi64(base, _mm512_slli_epi64(second, 6)));
+  }
+  TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
+    const __m512i none = _mm512_set1_epi64(reinterpret_cast<long long>(&no_item.header));
+    return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(strip.item), none));
+  }
 };
 
 }  // namespace tandem::lane
+
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

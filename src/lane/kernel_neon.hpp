@@ -28,6 +28,9 @@ struct NeonKernel : ScalarKernel {
     const uint8x16_t v = vandq_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(key)), vld1q_u8(mask));
     vst1q_u8(reinterpret_cast<std::uint8_t*>(to), v);
   }
+  TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
+    load_key(to, key, key_bytes);
+  }
 };
 
 }  // namespace tandem::lane

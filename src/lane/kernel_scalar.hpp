@@ -15,14 +15,29 @@ struct ScalarKernel {
 
   // Bit i: p[i] is a space or a control character. REQUIRES: 64 readable bytes.
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
-    using Delimiter = codec::detail::Below<' ' + 1>;
     std::uint64_t found = 0;
-    for (unsigned i = 0; i < 64; ++i) found |= std::uint64_t{Delimiter::matches(p[i])} << i;
+    if constexpr (std::endian::native == std::endian::little) {
+      // Eight at a time. A byte's top bit is set where its other bits, or they and the top bit, are too large; then the
+      // top bits of what are blanks come together in one byte.
+      constexpr std::uint64_t every_byte = 0x0101010101010101, low_bits = 0x7f * every_byte;
+      for (unsigned i = 0; i < 64; i += 8) {
+        const auto word = codec::load<std::uint64_t>(p + i);
+        const std::uint64_t larger = ((word & low_bits) + (0x7f - ' ') * every_byte) | word;
+        found |= ((~larger >> 7 & every_byte) * 0x0102040810204080 >> 56) << i;
+      }
+    } else {
+      using Delimiter = codec::detail::Below<' ' + 1>;
+      for (unsigned i = 0; i < 64; ++i) found |= std::uint64_t{Delimiter::matches(p[i])} << i;
+    }
     return found;
   }
   // The key's first 16 bytes, zeros behind its end. REQUIRES: 16 readable bytes at `key`.
   TD_INLINE static void load_key(char* to, const char* key, std::size_t key_bytes) noexcept {
-    const ShortKey k = load_short_key(key, std::min(key_bytes, short_key_bytes_max));
+    load_short_key(to, key, std::min(key_bytes, short_key_bytes_max));
+  }
+  // The same of a key that is short.
+  TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
+    const ShortKey k = tandem::load_short_key(key, key_bytes);
     std::memcpy(to, &k, sizeof k);
   }
   // Fingerprints of the strip's keys that are short.
@@ -33,7 +48,23 @@ struct ScalarKernel {
       strip.fingerprint[i] = split_hash(short_hash_of(k, info::key_bytes(strip.info[i]), seed));
     }
   }
-  // Whether the item has what item_masks asks for; tells its words if it has. REQUIRES: `item` lies in the heap.
+  // The buckets of the strip's queries.
+  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
+    for (std::uint32_t i = 0; i < strip_queries; ++i) {
+      const Fingerprint f = strip.fingerprint[i];
+      strip.first[i] = view.buckets + view.first(f);
+      strip.second[i] = view.buckets + view.second(f);
+    }
+  }
+  // Bit i: query i has no candidate.
+  TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
+    std::uint32_t found = 0;
+    for (std::uint32_t i = 0; i < strip_queries; ++i)
+      found |= (strip.item[i] == &no_item.header ? std::uint32_t{1} : 0) << i;
+    return found;
+  }
+  // Whether the item has what item_masks asks for; tells its words if it has, both of one version. REQUIRES: `item` lies in the heap, or
+  // is no_item.
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
     const ItemMask& mask = item_masks[std::min(key_bytes, short_key_bytes_max)];

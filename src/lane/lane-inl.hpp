@@ -20,50 +20,53 @@ using ItemKernel = K;
 
 TD_INLINE void hash(const State& s, Strip& strip) noexcept {
   K::hash(strip, s.seed);
-  if (TD_LIKELY(!strip.has_long_key)) return;
-  for (std::uint32_t i = 0; i < strip.count; ++i) {
-    const std::string_view key = strip.key_of(i);
-    if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
+  if (TD_UNLIKELY(strip.has_long_key)) {
+    for (std::uint32_t i = 0; i < strip.count; ++i) {
+      const std::string_view key = strip.key_of(i);
+      if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
+    }
+  }
+  K::find_buckets(strip, s.view);
+  for (std::uint32_t i = 0; i < strip_queries; ++i) prefetch_read(strip.first[i]);
+}
+
+// As candidate() of index/cuckoo/cuckoo-inl.hpp; no_item: there is none.
+TD_INLINE const Item* search(const State& s, const Bucket* bucket, std::uint32_t signature) noexcept {
+  const K::Cells l{};
+  const auto v = l.load(bucket);
+  // Without a match countr_zero() is 32, and so cell 0 is looked at.
+  const auto lowest = static_cast<std::uint32_t>(std::countr_zero(l.match(v, signature)));
+  static_assert(32 % bucket_cells == 0);
+  const Cell c = l.take(bucket, v, lowest % bucket_cells);
+  const auto* const item = reinterpret_cast<const Item*>(s.items + std::uint64_t{c.location()} * granule_bytes);
+  return c.signature() == signature ? item : &no_item.header;
+}
+
+// Lines of items beyond the first.
+TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip_queries; ++i) {
+    const char* const item = strip.item[i]->bytes();
+    for (std::uint32_t more = 1; more <= s.more_lines; ++more) prefetch_read(item + more * cache_line_bytes);
   }
 }
 
-TD_INLINE void prefetch_bucket(const State& s, const Strip& strip, std::uint32_t i) noexcept {
-  prefetch_read(s.view.buckets + s.view.first(strip.fingerprint[i]));
-}
-
-// As candidate() of index/cuckoo/cuckoo-inl.hpp.
-TD_INLINE Location search(const Bucket* bucket, std::uint32_t signature) noexcept {
-  const K::Cells l{};
-  const auto v = l.load(bucket);
-  const Cell c = l.take(bucket, v, l.lowest(l.match(v, signature) | 1u << bucket_cells) % bucket_cells);
-  return c.signature() == signature ? c.location() : no_location;
-}
-
-TD_INLINE void prefetch_item(const State& s, Location l) noexcept {
-  const char* const item = s.items + std::uint64_t{l} * granule_bytes;
-  prefetch_read(item);
-  for (std::uint32_t more = 1; TD_UNLIKELY(more <= s.more_lines); ++more) prefetch_read(item + more * cache_line_bytes);
-}
-
-TD_INLINE void search_first(const State& s, Strip& strip, std::uint32_t i) noexcept {
-  const Fingerprint f = strip.fingerprint[i];
-  const std::uint32_t b = s.view.first(f);
-  const Location found = search(s.view.buckets + b, f.signature);
-  strip.location[i] = found;
-  strip.left |= (found == no_location ? 1u : 0u) << i;
-  // Without a branch, which no processor could guess.
-  const void* const second = s.view.buckets + s.view.other(b, f.signature);
-  prefetch_read(found != no_location ? static_cast<const void*>(s.items + std::uint64_t{found} * granule_bytes)
-                                     : second);
-  if (TD_UNLIKELY(s.more_lines != 0)) prefetch_item(s, found);
+TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip_queries; ++i) {
+    const Item* const item = search(s, strip.first[i], strip.fingerprint[i].signature);
+    strip.item[i] = item;
+    // Without a branch, which no processor could guess.
+    prefetch_read(item != &no_item.header ? static_cast<const void*>(item) : strip.second[i]);
+  }
+  strip.left = K::without_item(strip);
+  if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
 
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Fingerprint f = strip.fingerprint[i];
-    strip.location[i] = search(s.view.buckets + s.view.second(f), f.signature);
-    prefetch_item(s, strip.location[i]);
+    const Item* const item = search(s, strip.second[i], strip.fingerprint[i].signature);
+    strip.item[i] = item;
+    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }
   strip.left = 0;
 }
@@ -73,14 +76,14 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
 // Whether the candidate is the usual hit: with nothing to do for it but to mark it, if it has not been read since it
 // was set, or not lately, and to reply. REQUIRES: the key is short, or compared beyond its first bytes.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
-  const Location l = strip.location[i];
-  hit.item = reinterpret_cast<const Item*>(s.items + std::uint64_t{l} * granule_bytes);
-  return TD_LIKELY(l != no_location && ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]),
-                                                            hit.state, hit.fixed)) &&
+  hit.item = strip.item[i];
+  return TD_LIKELY(ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state,
+                                        hit.fixed)) &&
          TD_LIKELY(!is_flushed({hit.state, hit.fixed}, s.flush_cas));
 }
 
-TD_INLINE void mark(const State& s, const Hit& hit) noexcept {
+TD_INLINE void mark(const State& s, Hit& hit) noexcept {
+  if (TD_LIKELY(is_marked(hit.state, s.marked))) return;
   task::mark_access(const_cast<Item*>(hit.item), hit.state, s.now_s);
 }
 
@@ -142,8 +145,9 @@ TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, con
   if constexpr (Kind == kind::meta_read_key)
     return detail::put_meta_key_hit(p, hit.item, small.key_bytes, small.value, small.value_bytes, has_flags);
   if constexpr (Kind == kind::binary_read) {
-    const auto opcode = binary::read<std::uint8_t>(strip.line[i] + binary::at::opcode);
-    return detail::put_binary_hit(p, small, strip.line[i], binary::rule_of(opcode).with_key, cas());
+    const char* const request = strip.key[i] - binary::header_bytes;
+    const auto opcode = binary::read<std::uint8_t>(request + binary::at::opcode);
+    return detail::put_binary_hit(p, small, request, binary::rule_of(opcode).with_key, cas());
   }
 }
 
@@ -171,13 +175,12 @@ TD_NOINLINE inline char* put_slowly(char* begin, const Hit& hit, auto put_versio
   });
   return end;
 }
-// The reply to a small hit, of one version of its item: a set may rewrite the item in place meanwhile. The state word
-// is read again, since the vector that was compared may have had it from before its fixed word.
+// The reply to a small hit, of one version of its item: a set may rewrite the item in place meanwhile.
 TD_INLINE char* put_validated(char* begin, const Hit& hit, auto put_version) noexcept {
+  char* const end = put_version(hit, begin);
   fence_acquire();
-  const ItemVersion seen{hit.item->state_acquire(), hit.fixed};
-  char* const end = put_version(Hit{hit.item, seen.state, seen.fixed}, begin);
-  if (TD_LIKELY(is_still(hit.item, seen))) return end;
+  if (TD_LIKELY(hit.item->state_acquire() == hit.state && hit.item->fixed() == hit.fixed)) return end;
+  if (TD_LIKELY(is_still(hit.item, {hit.state, hit.fixed}))) return end;  // it was marked
   return put_slowly(begin, hit, put_version);
 }
 
@@ -193,7 +196,7 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
       std::memcpy(p, "HD\r\n", 4);
       return p + 4;
     default: {
-      const char* const request = strip.line[i];
+      const char* const request = strip.line_of(i);
       const char opcode = request[binary::at::opcode];
       if (binary::rule_of(static_cast<std::uint8_t>(opcode)).quiet) return p;
       std::memset(p, 0, binary::header_bytes);
@@ -210,14 +213,13 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 
 // The set in place, where that is as usual: the old item does not expire and its key is short.
 TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
-  const Location l = strip.location[i];
   const SetPart& part = strip.set[i];
   const std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
-  if (TD_UNLIKELY(!s.sets_in_place || l == no_location || key_bytes > short_key_bytes_max || part.client_flags != 0 ||
+  if (TD_UNLIKELY(!s.sets_in_place || key_bytes > short_key_bytes_max || part.client_flags != 0 ||
                   part.value_bytes > rewritten_value_bytes_max))
     return false;
   const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, part.value_bytes}, 0, part.expiry_s, false};
-  auto* const item = reinterpret_cast<Item*>(const_cast<char*>(s.items) + std::uint64_t{l} * granule_bytes);
+  auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
   if (TD_UNLIKELY(
           !ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, task::layout_of(set), seen.state, seen.fixed) ||
@@ -447,12 +449,7 @@ inline void run(State& s) {
     Strip& searched = strip(k - 2);
     searched.left = 0;
     Strip& answered = strip(k - lead);
-    if (hashed.count != 0) {
-      for (std::uint32_t i = 0; i < strip_queries; ++i) prefetch_bucket(s, hashed, i);
-    }
-    if (searched.count != 0) {
-      for (std::uint32_t i = 0; i < strip_queries; ++i) search_first(s, searched, i);
-    }
+    if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
     search_second(s, strip(k - 3));
     lap(Task::search);
     if (TD_LIKELY(answered.count != 0)) {

@@ -57,7 +57,7 @@ const Ops* ops_named(std::string_view name) noexcept {
 
 Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   Context& context = state.context;
-  const Location candidate = strip.location[i];
+  const Location candidate = strip.candidate(i, context.shared.heap);
   const std::uint8_t command = strip.kind(i) & kind::command_mask;
   const bool is_meta = command == kind::meta_read || command == kind::meta_read_key;
   const std::string_view key = strip.key_of(i);
@@ -95,7 +95,7 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
       out.append(key);
       return out.append("\r\n");
     default: {
-      const char* const request = strip.line[i];
+      const char* const request = strip.line_of(i);
       if (is_quiet(request)) return;
       const std::string_view body = is_with_key(request) ? key : binary::text::not_found;
       char* const p = out.reserve(binary::header_bytes);
@@ -127,7 +127,7 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
     const std::uint64_t cas = use_cas ? seen.cas() : 0;
     p = begin;
     if (command == kind::binary_read) {
-      const char* const request = strip.line[i];
+      const char* const request = strip.line_of(i);
       const bool with_key = is_with_key(request);
       std::memset(p, 0, binary::header_bytes);
       p[binary::at::magic] = static_cast<char>(binary::response_magic);
@@ -186,7 +186,7 @@ void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
     state.hits = state.mark.hits;
     segment.queries = state.mark.queries;
   }
-  segment.rest = strip.line[i];
+  segment.rest = strip.line_of(i);
   segment.stopped = true;
   leave_segment(state);
 }
@@ -197,7 +197,7 @@ void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
     stop(state, strip, i);  // a line with so many answers is for others
     state.parsing = number + 1;
   } else {
-    state.segments[number].rest = strip.line[i];
+    state.segments[number].rest = strip.line_of(i);
     state.parsing = number;
   }
   for (std::size_t later = number + 1; later < state.segments.size(); ++later)
@@ -303,6 +303,8 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.output_bytes_max = output_bytes_max;
   s.seed = context_.shared.hash_seed;
   s.now_s = context_.shared.clock.now_s();
+  s.marked = lane::marked_at(s.now_s);
+  s.item_bytes_max = state_->options.item_bytes_max;
   s.items = reinterpret_cast<const char*>(context_.shared.heap.at(no_location));
   s.keys = keys;
   s.laps = &laps;

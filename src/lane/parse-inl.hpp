@@ -1,15 +1,16 @@
 // PP of the lane: lines and packets into strips. A part of lane-inl.hpp, inside its namespace.
 
-// Ends of words, found 64 bytes at a time.
+// Where words end: spaces and control characters of 64 bytes at a time. The last byte of the input is none of them, so
+// that behind each one that is found there is another byte.
 struct Words {
   const char* block;
-  std::uint64_t blanks;
+  std::uint64_t blanks;  // bit i: block[i]
+  std::uint64_t ahead;   // the same from the next command on
   const char* const begin;
   const char* const end;
 
-  TD_INLINE Words(const char* p, const char* b, const char* e) noexcept
-      : block(p), blanks(K::blanks(p)), begin(b), end(e) {}
-  // The first space or control character from `p` on, which may lie behind `end`. REQUIRES: p is behind the last one.
+  TD_INLINE Words(const char* p, const char* b, const char* e) noexcept : begin(b), end(e) { look(p); }
+  // The first one from `p` on; `end`: there is none. REQUIRES: p is behind the last one.
   TD_INLINE const char* end_of(const char* p) noexcept {
     const auto offset = static_cast<std::size_t>(p - block);
     if (TD_LIKELY(offset < 64)) {
@@ -17,10 +18,44 @@ struct Words {
       if (TD_LIKELY(found != 0)) return p + std::countr_zero(found);
     }
     if (TD_UNLIKELY(p >= end)) return end;
-    block = p;
-    blanks = K::blanks(p);
+    look(p);
     if (TD_LIKELY(blanks != 0)) return p + std::countr_zero(blanks);
     return codec::find_delimiter(p, end, begin);
+  }
+  // The next command begins at `p`.
+  TD_INLINE void go_to(const char* p) noexcept {
+    const auto offset = static_cast<std::size_t>(p - block);
+    if (TD_UNLIKELY(offset >= 64)) return look(p);
+    ahead = blanks >> offset << offset;
+  }
+  // As go_to(), behind the next `count` blanks, which are those of this command.
+  template <int Count>
+  TD_INLINE void pass(std::uint64_t behind) noexcept {
+    for (int i = 0; i < Count; ++i) behind &= behind - 1;
+    ahead = behind;
+  }
+  // The blanks of the block behind the one that ends the word at `p`, where the next command begins; 0: the block ends
+  // before another one.
+  TD_INLINE std::uint64_t behind_word(const char* p) noexcept {
+    std::uint64_t behind = ahead & (ahead - 1);
+    if (TD_LIKELY(behind != 0)) return behind;
+    look(p);
+    return ahead & (ahead - 1);
+  }
+
+  // end_of(key) of the key behind the word at `p`.
+  TD_INLINE const char* end_of_next(const char* p, const char* key) noexcept {
+    const std::uint64_t behind = behind_word(p);
+    return TD_LIKELY(behind != 0) ? block + std::countr_zero(behind) : end_of(key);
+  }
+
+ private:
+  TD_INLINE void look(const char* p) noexcept {
+    block = p;
+    blanks = K::blanks(p);
+    const std::ptrdiff_t left = end - p;
+    if (TD_UNLIKELY(left <= 64)) blanks &= left > 1 ? ~std::uint64_t{0} >> (65 - left) : 0;
+    ahead = blanks;
   }
 };
 
@@ -34,28 +69,38 @@ struct Filling {
   std::uint32_t longest = 0;            // its top bit: a key is long
 
   TD_INLINE bool full() const noexcept { return count == strip_queries; }
-  TD_INLINE void put(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    differ |= place(line, key, key_bytes, kind) ^ first;
+  TD_INLINE void put(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    differ |= place(key, key_bytes, kind) ^ first;
+  }
+  // The same of a key of at most 16 bytes.
+  TD_INLINE void put_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    differ |= place_short(key, key_bytes, kind) ^ first;
   }
   // A set is as good as any other in a uniform strip.
-  TD_INLINE void put_set(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind,
-                         const SetPart& set) noexcept {
+  TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
     constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
     strip.set[count] = set;
     sets |= 1u << count;
-    differ |= (place(line, key, key_bytes, kind) ^ first) & segment_mask;
+    differ |= (place(key, key_bytes, kind) ^ first) & segment_mask;
   }
 
  private:
-  TD_INLINE std::uint32_t place(const char* line, const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    const std::uint32_t n = count++;
-    const auto bytes = static_cast<std::uint32_t>(key_bytes);
-    const std::uint32_t word = segment | std::uint32_t{kind} << info::kind_shift | bytes;
-    strip.key[n] = key;
-    strip.line[n] = line;
-    strip.info[n] = word;
-    longest |= static_cast<std::uint32_t>(short_key_bytes_max) - bytes;
-    K::load_key(strip.key16[n], key, key_bytes);
+  TD_INLINE std::uint32_t note(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    const std::uint32_t word =
+        segment + (std::uint32_t{kind} << info::kind_shift) + static_cast<std::uint32_t>(key_bytes);
+    strip.key[count] = key;
+    strip.info[count] = word;
+    return word;
+  }
+  TD_INLINE std::uint32_t place(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    const std::uint32_t word = note(key, key_bytes, kind);
+    longest |= static_cast<std::uint32_t>(short_key_bytes_max) - static_cast<std::uint32_t>(key_bytes);
+    K::load_key(strip.key16[count++], key, key_bytes);
+    return word;
+  }
+  TD_INLINE std::uint32_t place_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    const std::uint32_t word = note(key, key_bytes, kind);
+    K::load_short_key(strip.key16[count++], key, key_bytes);
     return word;
   }
 };
@@ -67,7 +112,8 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
   while (!filling.full()) {
     const char* const key_end = words.end_of(p);
     const bool last = *key_end != ' ';
-    filling.put(s.line, p, static_cast<std::size_t>(key_end - p),
+    filling.strip.line[filling.count] = s.line;
+    filling.put(p, static_cast<std::size_t>(key_end - p),
                 static_cast<std::uint8_t>(kind | (last ? kind::last_of_line : 0)));
     kind = static_cast<std::uint8_t>((kind & ~kind::begins_many) | kind::continues);
     p = key_end + (last ? 2 : 1);
@@ -82,22 +128,67 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
 // Each of the following takes the command that begins at `p`, and returns where the next one begins; nullptr: it is not
 // plain, or not whole, or another one.
 
-// "mg key v" and "mg key v K".
-TD_INLINE const char* take_meta_read(Filling& filling, Words& words, const char* p) noexcept {
+// "get key" with a key of at most 16 bytes.
+TD_INLINE const char* take_get(Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const std::uint64_t blanks = words.behind_word(p);
+  const char* const key = p + 4;
+  const char* const key_end = words.block + std::countr_zero(blanks);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  // Without a blank the key seems to be longer.
+  if (TD_UNLIKELY(key_bytes - 1 >= short_key_bytes_max)) return nullptr;
+  if (TD_UNLIKELY(load<std::uint16_t>(key_end) != load<std::uint16_t>("\r\n"))) return nullptr;
+  filling.put_short(key, key_bytes, kind::get | kind::last_of_line);
+  words.pass<2>(blanks);
+  return key_end + 2;
+}
+
+// The same with a key of any length.
+TD_INLINE const char* take_long_get(Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const char* const key = p + 4;
+  const char* const key_end = words.end_of(key);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 2)) return nullptr;
+  if (TD_UNLIKELY(load<std::uint16_t>(key_end) != load<std::uint16_t>("\r\n"))) return nullptr;
+  filling.put(key, key_bytes, kind::get | kind::last_of_line);
+  return key_end + 2;
+}
+
+// "mg key v" and "mg key v K" likewise.
+TD_INLINE const char* take_short_meta_read(Filling& filling, Words& words, const char* p) noexcept {
+  using codec::load;
+  const std::uint64_t blanks = words.behind_word(p);
+  const char* const key = p + 3;
+  const char* const key_end = words.block + std::countr_zero(blanks);
+  const auto key_bytes = static_cast<std::size_t>(key_end - key);
+  if (TD_UNLIKELY(key_bytes - 1 >= short_key_bytes_max || words.end - key_end < 4)) return nullptr;
+  if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
+    filling.put_short(key, key_bytes, kind::meta_read | kind::last_of_line);
+    words.pass<3>(blanks);
+    return key_end + 4;
+  }
+  if (TD_UNLIKELY(words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
+                  load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n")))
+    return nullptr;
+  filling.put_short(key, key_bytes, kind::meta_read_key | kind::last_of_line);
+  words.pass<4>(blanks);
+  return key_end + 6;
+}
+
+// The same with a key of any length.
+TD_INLINE const char* take_long_meta_read(Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
   const char* const key = p + 3;
   const char* const key_end = words.end_of(key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 4)) return nullptr;
-  if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
-    filling.put(p, key, key_bytes, kind::meta_read | kind::last_of_line);
-    return key_end + 4;
-  }
-  if (words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
-      load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n"))
+  const bool with_key = load<std::uint32_t>(key_end) != load<std::uint32_t>(" v\r\n");
+  if (with_key && (words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
+                   load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n")))
     return nullptr;
-  filling.put(p, key, key_bytes, kind::meta_read_key | kind::last_of_line);
-  return key_end + 6;
+  filling.put(key, key_bytes, (with_key ? kind::meta_read_key : kind::meta_read) | kind::last_of_line);
+  return key_end + (with_key ? 6 : 4);
 }
 
 // A number of up to nine digits that begins at `p`, which is moved behind it. False: it is none, or longer. REQUIRES:
@@ -124,14 +215,14 @@ TD_INLINE bool has_value(const State& s, SetPart& set, const char* line_end, con
   set.value = line_end + 2;
   if (TD_UNLIKELY(end - set.value < std::ptrdiff_t{2} + set.value_bytes)) return false;
   return TD_LIKELY(load<std::uint16_t>(set.value + set.value_bytes) == load<std::uint16_t>("\r\n")) &&
-         TD_LIKELY(Item::total_bytes(set.client_flags, key_bytes, set.value_bytes) <= s.options.item_bytes_max);
+         TD_LIKELY(Item::total_bytes(set.client_flags, key_bytes, set.value_bytes) <= s.item_bytes_max);
 }
 
 // "set key flags exptime bytes[ noreply]\r\nvalue\r\n".
 TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
   const char* const key = p + 4;
-  const char* const key_end = words.end_of(key);
+  const char* const key_end = words.end_of_next(p, key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 10)) return nullptr;
   std::uint8_t kind = kind::set | kind::last_of_line;
@@ -142,7 +233,7 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
                   load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
     at = read_set_words(s, key_end, words.end, set, kind);
   if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
-  filling.put_set(p, key, key_bytes, kind, set);
+  filling.put_set(key, key_bytes, kind, set);
   return set.value + set.value_bytes + 2;
 }
 
@@ -150,7 +241,7 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
 TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
   const char* const key = p + 3;
-  const char* const key_end = words.end_of(key);
+  const char* const key_end = words.end_of_next(p, key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 6 || *key_end != ' ')) return nullptr;
   SetPart set{nullptr, 0, 0, Clock::never};
@@ -158,11 +249,11 @@ TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& w
   if (TD_UNLIKELY(!read_length(at, set.value_bytes) || load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
     at = read_meta_store_words(s, key_end, words.end, set);
   if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
-  filling.put_set(p, key, key_bytes, kind::meta_store | kind::last_of_line, set);
+  filling.put_set(key, key_bytes, kind::meta_store | kind::last_of_line, set);
   return set.value + set.value_bytes + 2;
 }
 
-// "get key key ...", "gets key ...": as many keys as the strip has room for.
+// "get key", "get key key ...", "gets key ..." of any keys: as many as the strip has room for.
 TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& words, const char* p,
                                          bool is_gets) noexcept {
   const char* const key = p + (is_gets ? 5 : 4);
@@ -179,36 +270,51 @@ TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& word
 // ends.
 TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   using codec::load;
-  const char* const end = segment.end;
-  Words words(s.at, segment.begin, end);
-  if (TD_UNLIKELY(s.line != nullptr)) parse_keys(s, filling, words);
+  Words words(s.at, segment.begin, segment.end);
+  if (TD_UNLIKELY(s.line != nullptr)) {
+    parse_keys(s, filling, words);
+    words.go_to(s.at);
+  }
+  // Through copies, so that what is filled by usual lines stays in registers.
+  const auto take_any_keys = [&](const char* p, bool is_gets) noexcept {
+    Filling others = filling;
+    Words theirs = words;
+    const char* const next = take_keys(s, others, theirs, p, is_gets);
+    filling.count = others.count;
+    filling.differ = others.differ;
+    filling.longest = others.longest;
+    return next;
+  };
   const char* p = s.at;
   while (!filling.full()) {
     const auto word = load<std::uint32_t>(p);
     const char* next = nullptr;
     if (TD_LIKELY(word == load<std::uint32_t>("get "))) {
-      const char* const key = p + 4;
-      const char* const key_end = words.end_of(key);
-      const auto key_bytes = static_cast<std::size_t>(key_end - key);
-      if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || end - key_end < 2)) break;
-      if (TD_LIKELY(load<std::uint16_t>(key_end) == load<std::uint16_t>("\r\n"))) {
-        filling.put(p, key, key_bytes, kind::get | kind::last_of_line);
-        p = key_end + 2;
+      next = take_get(filling, words, p);
+      if (TD_LIKELY(next != nullptr)) {
+        p = next;
         continue;
       }
-      next = take_keys(s, filling, words, p, false);
+      next = take_long_get(filling, words, p);
+      if (TD_UNLIKELY(next == nullptr)) next = take_any_keys(p, false);
     } else if (word == load<std::uint32_t>("set ")) {
       next = take_set(s, filling, words, p);
     } else if (const std::uint32_t name = word & load<std::uint32_t>("\xff\xff\xff\0");
                name == load<std::uint32_t>("mg \0")) {
-      next = take_meta_read(filling, words, p);
+      next = take_short_meta_read(filling, words, p);
+      if (TD_LIKELY(next != nullptr)) {
+        p = next;
+        continue;
+      }
+      next = take_long_meta_read(filling, words, p);
     } else if (name == load<std::uint32_t>("ms \0")) {
       next = take_meta_store(s, filling, words, p);
     } else if (word == load<std::uint32_t>("gets") && p[4] == ' ') {
-      next = take_keys(s, filling, words, p, true);
+      next = take_any_keys(p, true);
     }
     if (TD_UNLIKELY(next == nullptr)) break;
     p = next;
+    words.go_to(p);
   }
   s.at = p;
 }
@@ -227,8 +333,20 @@ TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* en
   const auto exptime = binary::read<std::uint32_t>(p + binary::header_bytes + binary::flags_bytes);
   set = {p + before_key + r.key_bytes, r.value_bytes(), binary::read<std::uint32_t>(p + binary::header_bytes),
          TD_LIKELY(exptime == 0) ? Clock::never : s.context.shared.clock.expiry_s(exptime)};
-  return Item::total_bytes(set.client_flags, r.key_bytes, set.value_bytes) <= s.options.item_bytes_max;
+  return Item::total_bytes(set.client_flags, r.key_bytes, set.value_bytes) <= s.item_bytes_max;
 }
+
+// Bit n: opcode n is a plain get.
+inline constexpr std::uint64_t plain_get_opcodes = [] {
+  namespace binary = codec::binary;
+  static_assert(binary::rule_count <= 64);
+  std::uint64_t all = 0;
+  for (std::size_t opcode = 0; opcode < binary::rule_count; ++opcode) {
+    const binary::Rule& rule = binary::rules[opcode];
+    if (rule.form == binary::Form::get && rule.options == 0) all |= std::uint64_t{1} << opcode;
+  }
+  return all;
+}();
 
 // As parse_lines(), of packets.
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
@@ -239,19 +357,18 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
     if (TD_UNLIKELY(binary::read<std::uint8_t>(p) != binary::request_magic)) break;
     const binary::Request r = binary::Request::read(p);
     const std::size_t key_bytes = r.key_bytes;
-    const binary::Rule& rule = binary::rule_of(r.opcode);
-    if (TD_LIKELY(rule.form == binary::Form::get && rule.options == 0)) {
+    if (TD_LIKELY(r.opcode < 64 && (plain_get_opcodes >> r.opcode & 1) != 0)) {
       if (TD_UNLIKELY(r.extras_bytes != 0 || r.body_bytes != key_bytes || key_bytes - 1 >= key_bytes_max)) break;
       const char* const key = p + binary::header_bytes;
       if (TD_UNLIKELY(end - key < static_cast<std::ptrdiff_t>(key_bytes))) break;
-      filling.put(p, key, key_bytes, kind::binary_read | kind::last_of_line);
+      filling.put(key, key_bytes, kind::binary_read | kind::last_of_line);
       p = key + key_bytes;
       continue;
     }
     SetPart set;
     if (!is_plain_set_packet(s, p, end, r, set)) break;
     const char* const key = p + binary::header_bytes + binary::store_extras_bytes;
-    filling.put_set(p, key, key_bytes, kind::binary_store | kind::last_of_line, set);
+    filling.put_set(key, key_bytes, kind::binary_store | kind::last_of_line, set);
     p = set.value + set.value_bytes;
   }
   s.at = p;

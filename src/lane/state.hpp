@@ -7,9 +7,11 @@
 #include <string_view>
 
 #include "base/short_hash.hpp"
+#include "codec/binary.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
+#include "task/key_compare.hpp"
 #include "task/store_in_place.hpp"
 #include "task/timer.hpp"
 
@@ -47,19 +49,32 @@ TD_INLINE constexpr std::uint8_t kind(std::uint32_t word) noexcept {
 TD_INLINE constexpr std::uint32_t segment(std::uint32_t word) noexcept { return word >> segment_shift; }
 }  // namespace info
 
+// So many bytes of a command stand before its key, if that is the first of its line.
+inline constexpr std::array<std::uint8_t, lane_command_count> bytes_before_key = {
+    4, 5, 3, 3, codec::binary::header_bytes, 4, 3, codec::binary::header_bytes + codec::binary::store_extras_bytes};
+
 // What a set has beside its key.
 struct SetPart {
   const char* value;
   std::uint32_t value_bytes, client_flags, expiry_s;
 };
 
+// What a query that has no candidate finds: it is not live.
+struct alignas(cache_line_bytes) NoItem {
+  Item header{};
+  char rest[cache_line_bytes - sizeof(Item)]{};
+};
+inline constinit NoItem no_item{};
+
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
   Fingerprint fingerprint[strip_queries];
-  Location location[strip_queries];
+  const Bucket* first[strip_queries];  // where its cell may be
+  const Bucket* second[strip_queries];
+  const Item* item[strip_queries];  // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
-  const char* line[strip_queries];  // where the command begins
+  const char* line[strip_queries];  // of a line with several keys: where it begins
   SetPart set[strip_queries];       // of sets
   std::uint32_t count = 0;          // the other places hold what was there before
   std::uint32_t left = 0;           // bit i: the first bucket of query i has no candidate
@@ -72,6 +87,15 @@ struct alignas(cache_line_bytes) Strip {
   std::uint8_t kind(std::uint32_t i) const noexcept { return lane::info::kind(info[i]); }
   std::uint32_t segment(std::uint32_t i) const noexcept { return lane::info::segment(info[i]); }
   bool is_set(std::uint32_t i) const noexcept { return (sets >> i & 1) != 0; }
+  // Where the command begins.
+  const char* line_of(std::uint32_t i) const noexcept {
+    const std::uint8_t k = kind(i);
+    return (k & (kind::continues | kind::begins_many)) != 0 ? line[i]
+                                                            : key[i] - bytes_before_key[k & kind::command_mask];
+  }
+  Location candidate(std::uint32_t i, const Heap& heap) const noexcept {
+    return item[i] == &no_item.header ? no_location : heap.location_of(item[i]);
+  }
   task::PlainSet set_of(std::uint32_t i) const noexcept {
     return {key_of(i), {set[i].value, set[i].value_bytes}, set[i].client_flags, set[i].expiry_s, false};
   }
@@ -84,6 +108,9 @@ struct alignas(32) ItemMask {
   std::uint64_t state, fixed;
   std::uint8_t key[short_key_bytes_max];
 };
+struct alignas(16) ItemWords {
+  std::uint64_t state, fixed;
+};
 inline constexpr std::uint64_t usual_state = static_cast<std::uint64_t>(ItemState::live);
 inline constexpr auto item_masks = [] {
   std::array<ItemMask, short_key_bytes_max + 1> all{};
@@ -92,6 +119,13 @@ inline constexpr auto item_masks = [] {
     all[bytes].fixed = word::KeyBytes::mask | word::HasFlags::mask | word::Huge::mask | word::BinaryKey::mask;
     for (std::size_t i = 0; i < bytes; ++i) all[bytes].key[i] = 0xff;
   }
+  return all;
+}();
+
+// By the length of the key, which tells one that is longer from one of 16 bytes.
+inline constexpr auto usual_words = [] {
+  std::array<ItemWords, key_bytes_max + 1> all{};
+  for (std::size_t bytes = 0; bytes < all.size(); ++bytes) all[bytes] = {usual_state, bytes};
   return all;
 }();
 
@@ -105,6 +139,20 @@ inline constexpr auto set_masks = [] {
   }
   return all;
 }();
+
+// The lower half of the state word of a live item that was marked in second now_s.
+constexpr std::uint32_t marked_at(std::uint32_t now_s) noexcept {
+  return static_cast<std::uint32_t>(word::AccessS::put(usual_state | task::access_marks, now_s));
+}
+// Whether an item has its marks, and not from longer ago than task::needs_mark() says: the two are the same. REQUIRES:
+// it is live, neither stale nor won. marked: marked_at() of this second.
+TD_INLINE constexpr bool is_marked(std::uint64_t state, std::uint32_t marked) noexcept {
+  // The difference has nothing below the age, in seconds, if the marks are there; the age comes to the bottom, and what
+  // is below it to the top. What was above it is cut off.
+  constexpr int above = 32 - word::AccessS::hi;
+  const std::uint32_t difference = (marked - static_cast<std::uint32_t>(state)) << above;
+  return std::rotr(difference, above + static_cast<int>(word::AccessS::lo)) < task::access_refresh_s;
+}
 
 // A hit, or what it came to.
 enum class Found : std::uint8_t {
@@ -158,7 +206,9 @@ struct State {
   IndexView view{};
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
+  std::uint32_t marked = 0;     // is_marked()
   const char* items = nullptr;  // location 0
+  std::uint64_t item_bytes_max = 0;
   bool sets_in_place = false;   // the usual set may be tried; else what is not usual is looked at
   std::vector<std::string_view>* keys = nullptr;
   Laps* laps = nullptr;

@@ -72,7 +72,7 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion
   Heap& heap = context.shared.heap;
   const task::PlainSet set = strip.set_of(i);
   const Fingerprint f = strip.fingerprint[i];
-  const Location candidate = strip.location[i];
+  const Location candidate = strip.candidate(i, heap);
   if (store_in_place(state, set, candidate, stored)) {
     if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {f, candidate, false});
     return true;

@@ -1,0 +1,183 @@
+// What a query costs in the lane, of each form and with each set of instructions: ns, and on x86-64 instructions,
+// which are counted by single steps, as not every machine lets its counters be read.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codec/packet_builder.hpp"
+#include "lane/lane_harness.hpp"
+#include "lane/state.hpp"
+
+namespace tandem {
+namespace {
+
+namespace binary = codec::binary;
+
+constexpr std::size_t run_queries = 1024, runs = 64;
+constexpr std::uint32_t key_count = 20'000;  // of 8 bytes, with values of 8: the inner caches hold them
+
+enum Form : std::int64_t {
+  text_get,
+  meta_get,
+  meta_get_key,
+  binary_get,
+  text_set,
+  meta_set,
+  binary_set,
+  half_sets,
+  beside,  // each set finds a value of another length
+  form_count
+};
+constexpr const char* form_names[] = {"get", "mg v",        "mg v K",     "binary GET", "set",
+                                      "ms",  "binary SET", "get and set", "set beside"};
+static_assert(std::size(form_names) == form_count);
+
+std::string key_of(std::uint32_t n) {
+  std::string key = std::to_string(n);
+  return std::string(8 - key.size(), 'k') + key;
+}
+std::string set_line(const std::string& key, std::string_view value) {
+  return "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
+}
+std::string request_of(std::int64_t form, const std::string& key, std::size_t run) {
+  constexpr std::string_view value = "valvalue";
+  switch (form) {
+    case text_get:
+      return "get " + key + "\r\n";
+    case meta_get:
+      return "mg " + key + " v\r\n";
+    case meta_get_key:
+      return "mg " + key + " v K\r\n";
+    case binary_get:
+      return binary::packet(binary::opcode::get, {.key = key});
+    case meta_set:
+      return "ms " + key + " 8\r\n" + std::string(value) + "\r\n";
+    case binary_set: {
+      const std::string extras = binary::store_extras(0), text(value);
+      return binary::packet(binary::opcode::set, {.key = key, .extras = extras, .value = text});
+    }
+    case beside:
+      return set_line(key, value.substr(run % 2));
+    default:
+      return set_line(key, value);
+  }
+}
+
+class Fixture {
+ public:
+  Fixture(std::int64_t form, std::string_view instructions)
+      : lane_(store_.context(), store_.options(), instructions) {
+    std::string fill = form == binary_get || form == binary_set ? "" : "mn\r\n";
+    for (std::uint32_t n = 0; n < key_count; ++n) {
+      fill += form == binary_get || form == binary_set ? request_of(binary_set, key_of(n), 0)
+                                                        : set_line(key_of(n), "valvalue");
+    }
+    store_.exchange(fill);
+    std::mt19937 random(1);
+    std::vector<std::uint32_t> order(key_count);
+    for (std::uint32_t n = 0; n < key_count; ++n) order[n] = n;
+    // For sets beside: all keys in the same order over and over, the values' length changes with each turn.
+    std::ranges::shuffle(order, random);
+    for (std::size_t r = 0, at = 0; r < runs; ++r) {
+      std::string input;
+      for (std::size_t i = 0; i < run_queries; ++i, ++at) {
+        const std::string key = key_of(order[form == beside ? at % key_count : random() % key_count]);
+        const std::int64_t one = form != half_sets ? form : (random() & 1) != 0 ? text_set : text_get;
+        input += request_of(one, key, at / key_count + 1);
+      }
+      bytes_.push_back(input.size());
+      inputs_.push_back(padded(input));
+    }
+    out_.reserve(std::size_t{1} << 20);
+  }
+
+  // Answers the first `part` of a run's bytes.
+  std::uint32_t run(std::size_t r, std::size_t bytes) {
+    LaneSegment segment{.begin = inputs_[r].get(), .end = inputs_[r].get() + bytes, .binary = is_binary(r)};
+    out_.clear();
+    lane_.run({&segment, 1}, out_, std::size_t{1} << 20);
+    return segment.queries;
+  }
+  std::uint32_t run(std::size_t r) { return run(r, bytes_[r]); }
+  // Of so many queries, about.
+  std::size_t bytes_of(std::size_t r, std::size_t queries) const { return bytes_[r] / run_queries * queries; }
+  bool is_binary(std::size_t r) const { return static_cast<unsigned char>(inputs_[r][0]) == binary::request_magic; }
+  std::uint64_t sampled_runs() { return store_.context().tasks.batches_sampled.get(); }
+
+ private:
+  codec::ReplyHarness store_;
+  Lane lane_;
+  std::vector<std::unique_ptr<char[]>> inputs_;
+  std::vector<std::size_t> bytes_;
+  Output out_;
+};
+
+#if defined(__x86_64__)
+// By signal: the trap flag is set.
+std::uint64_t steps_taken = 0;
+void take_step(int /*signal*/) { ++steps_taken; }
+
+template <class F>
+std::uint64_t steps_of(F f) {
+  struct sigaction action {};
+  action.sa_handler = take_step;
+  sigaction(SIGTRAP, &action, nullptr);
+  steps_taken = 0;
+  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+  f();
+  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $-257, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+  return steps_taken;
+}
+
+// Of a query, without what a run costs by itself: the difference of two runs' parts. Runs whose tasks are timed are left
+// out.
+double instructions_of(Fixture& fixture) {
+  double sum = 0;
+  int count = 0;
+  for (std::size_t r = 0; count < 2; r += 2) {
+    const std::uint64_t sampled = fixture.sampled_runs();
+    std::uint32_t few = 0, many = 0;
+    const std::uint64_t of_few = steps_of([&] { few = fixture.run(r % runs, fixture.bytes_of(r % runs, 64)); });
+    const std::uint64_t of_many = steps_of([&] { many = fixture.run((r + 1) % runs, fixture.bytes_of(r % runs, 256)); });
+    if (fixture.sampled_runs() != sampled) continue;
+    sum += static_cast<double>(of_many - of_few) / (many - few);
+    ++count;
+  }
+  return sum / count;
+}
+#endif
+
+void BM_lane(benchmark::State& state, const lane::Ops* ops) {
+  if (!ops->supported()) return state.SkipWithError("not on this processor");
+  Fixture fixture(state.range(0), ops->name);
+  std::size_t r = 0, queries = 0;
+  for (; r < runs; ++r) fixture.run(r);
+  for ([[maybe_unused]] const auto turn : state) {
+    queries += fixture.run(r++ % runs);
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(queries));
+  state.counters["ns"] = benchmark::Counter(
+      static_cast<double>(queries) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+#if defined(__x86_64__)
+  state.counters["instructions"] = instructions_of(fixture);
+#endif
+  state.SetLabel(form_names[state.range(0)]);
+}
+
+const int registered = [] {
+  for (const lane::Ops* const ops : lane::ops_built()) {
+    benchmark::RegisterBenchmark(("BM_lane/" + std::string(ops->name)).c_str(), BM_lane, ops)
+        ->DenseRange(0, form_count - 1)
+        ->Iterations(4000);  // once: instructions are the same each time
+  }
+  return 0;
+}();
+
+}  // namespace
+}  // namespace tandem
