@@ -460,6 +460,8 @@ inline void run(State& s) {
   }
 }
 
+#include "lane/calls-inl.hpp"
+
 }  // namespace tandem::lane::TD_LANES_NAMESPACE
 
 #undef TD_LANES_NAMESPACE

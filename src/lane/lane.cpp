@@ -28,15 +28,6 @@ constexpr const Ops* built[] = {&scalar_ops};
 // With ThreadSanitizer the scalar ones, whose every access it sees.
 constexpr bool only_scalar = TD_THREAD_SANITIZER != 0;
 
-// Those of the index's search, and AES if it can be had.
-const Ops& ops_for(std::string_view lanes) noexcept {
-  const Ops* best = &scalar_ops;
-  for (const Ops* ops : ops_built()) {
-    if (ops->name.starts_with(lanes) && ops->supported()) best = ops;
-  }
-  return *best;
-}
-
 bool is_quiet(const char* request) noexcept {
   return codec::binary::rule_of(codec::binary::read<std::uint8_t>(request + codec::binary::at::opcode)).quiet;
 }
@@ -47,6 +38,18 @@ bool is_with_key(const char* request) noexcept {
 }  // namespace
 
 std::span<const Ops* const> ops_built() noexcept { return std::span(built).first(only_scalar ? 1 : std::size(built)); }
+
+const Ops& ops_for(const Index& index, std::string_view instructions) {
+  if (!instructions.empty()) {
+    if (const Ops* const named = ops_named(instructions)) return *named;
+    throw std::invalid_argument("no lane of '" + std::string(instructions) + "'");
+  }
+  const Ops* best = &scalar_ops;
+  for (const Ops* ops : ops_built()) {
+    if (ops->name.starts_with(index.lanes()) && ops->supported()) best = ops;
+  }
+  return *best;
+}
 
 const Ops* ops_named(std::string_view name) noexcept {
   for (const Ops* ops : ops_built()) {
@@ -271,16 +274,34 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
   record(Task::insert, sets);
 }
 
+bool may_run(const State& state) noexcept {
+  return state.index != nullptr && !state.context.shared.placement.wants_search() && state.context.observer == nullptr;
+}
+
+void count_run(State& state, std::uint64_t queries) noexcept {
+  Context& context = state.context;
+  context.tasks.batches.add();
+  context.tasks.queries_total.add(queries);
+  const std::uint64_t gets = queries - state.sets;
+  StoreCounters& counters = context.counters;
+  counters.cmd_get.add(gets);
+  counters.get_hits.add(state.hits);
+  counters.get_misses.add(gets - state.hits);
+  if (state.sets == 0) return;
+  counters.cmd_set.add(state.sets);
+  counters.total_items.add(state.sets);
+  // As the executor does: a client that stores by the lane alone has the index grow, too.
+  state.stored_since_check += state.sets;
+  if (TD_LIKELY(state.stored_since_check < task::stores_per_growth_check)) return;
+  state.stored_since_check = 0;
+  if (context.shared.index.wants_growth()) context.shared.maintenance.notify();
+}
+
 }  // namespace lane
 
 Lane::Lane(Context& context, const ProtocolOptions& options, std::string_view instructions)
     : context_(context),
-      ops_([&]() -> const lane::Ops& {
-        if (instructions.empty()) return lane::ops_for(context.shared.index.lanes());
-        const lane::Ops* const named = lane::ops_named(instructions);
-        if (named == nullptr) throw std::invalid_argument("no lane of '" + std::string(instructions) + "'");
-        return *named;
-      }()),
+      ops_(lane::ops_for(context.shared.index, instructions)),
       state_(std::make_unique<lane::State>(context, options)) {}
 
 Lane::~Lane() = default;
@@ -288,7 +309,7 @@ Lane::~Lane() = default;
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
 bool Lane::may_run() const noexcept {
-  return state_->index != nullptr && !context_.shared.placement.wants_search() && context_.observer == nullptr;
+  return lane::may_run(*state_);
 }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
@@ -301,33 +322,16 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.segments = segments;
   s.out = &out;
   s.output_bytes_max = output_bytes_max;
-  s.seed = context_.shared.hash_seed;
-  s.now_s = context_.shared.clock.now_s();
-  s.marked = lane::marked_at(s.now_s);
   s.item_bytes_max = state_->options.item_bytes_max;
-  s.items = reinterpret_cast<const char*>(context_.shared.heap.at(no_location));
   s.keys = keys;
   s.laps = &laps;
   s.parsing = 0;
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
   s.answering = lane::State::none;
-  s.hits = s.sets = 0;
-  // To S3-FIFO a set in place is a new item.
-  s.sets_in_place = task::may_store_in_place(context_) && context_.shared.heap.probation() == nullptr;
   for (LaneSegment& segment : segments) segment.rest = segment.begin;
-  context_.enter();
-  struct Exit {
-    lane::State& state;
-    ~Exit() {
-      if (state.displaced != no_location) lane::retire_displaced(state);
-      state.context.epoch.exit();
-    }
-  };
   std::size_t done = 0;
-  if (const Exit exit{s}; TD_LIKELY(!context_.shared.placement.wants_search())) {
-    s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
-    s.view = s.index->searched().view;
+  lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(sampled || time_parse)) {
       laps.begin();
       ops_.run_timed(s);
@@ -336,28 +340,12 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
     }
     lane::leave_segment(s);
     done = s.parsing;
-  }
+  });
   std::uint64_t queries = 0;
   for (const LaneSegment& segment : segments) queries += segment.queries;
-  tasks.batches.add();
-  tasks.queries_total.add(queries);
-  const std::uint64_t gets = queries - s.sets;
-  context_.counters.cmd_get.add(gets);
-  context_.counters.get_hits.add(s.hits);
-  context_.counters.get_misses.add(gets - s.hits);
-  if (s.sets != 0) count_sets(s.sets);
+  lane::count_run(s, queries);
   if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
   return done;
-}
-
-// As the executor does: who stores nothing but in the lane has the index grow, too.
-void Lane::count_sets(std::uint64_t sets) noexcept {
-  StoreCounters& counters = context_.counters;
-  counters.cmd_set.add(sets);
-  counters.total_items.add(sets);
-  if (TD_LIKELY(counters.total_items.get() - stored_at_check_ < task::stores_per_growth_check)) return;
-  stored_at_check_ = counters.total_items.get();
-  if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
 }
 
 }  // namespace tandem

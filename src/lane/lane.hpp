@@ -99,12 +99,9 @@ class Lane {
   std::string_view instructions() const noexcept;
 
  private:
-  void count_sets(std::uint64_t sets) noexcept;
-
   Context& context_;
   const lane::Ops& ops_;
   std::unique_ptr<lane::State> state_;
-  std::uint64_t stored_at_check_ = 0;
 };
 
 }  // namespace tandem

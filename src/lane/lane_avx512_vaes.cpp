@@ -6,6 +6,7 @@
 #include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
 #include "index/cuckoo/target_region.hpp"
+#include "lane/calls_state.hpp"
 #include "lane/kernel_scalar.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -32,7 +33,8 @@ bool has_avx512_vaes() noexcept {
 }
 }  // namespace
 
-const Ops avx512_vaes_ops = {"avx512-vaes", has_avx512_vaes, avx512_vaes::run<false>, avx512_vaes::run<true>};
+const Ops avx512_vaes_ops = {"avx512-vaes", has_avx512_vaes, avx512_vaes::run<false>, avx512_vaes::run<true>, avx512_vaes::run_calls<false>,
+avx512_vaes::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

@@ -236,7 +236,9 @@ struct State {
   Mark mark;
   // Lines of an item that were worth fetching with it of late, beside the first.
   std::uint32_t more_lines = 0;
+  std::uint64_t stored_since_check = 0;  // of the index's growth
 };
+struct CallState;
 
 // What one set of instructions offers.
 struct Ops {
@@ -244,6 +246,8 @@ struct Ops {
   bool (*supported)() noexcept;
   void (*run)(State&);
   void (*run_timed)(State&);  // with State::laps
+  void (*run_calls)(CallState&) noexcept;
+  void (*run_calls_timed)(CallState&) noexcept;
 };
 extern const Ops scalar_ops;
 #if defined(__x86_64__)
@@ -253,10 +257,45 @@ extern const Ops neon_ops;
 #endif
 // All that this program was built with, narrowest first.
 std::span<const Ops* const> ops_built() noexcept;
+// Those of the index's search, and AES if it can be had; with `instructions`, those of this name. Throws
+// std::invalid_argument if there are none.
+const Ops& ops_for(const Index& index, std::string_view instructions);
 // For tests: by name; nullptr: this processor or program does not have it.
 const Ops* ops_named(std::string_view name) noexcept;
 
 // --- what is the same for all processors, and rare
+
+// Retires what the last set replaced.
+TD_NOINLINE void retire_displaced(State& state) noexcept;
+// As Lane::may_run() and CallLane::may_run().
+bool may_run(const State& state) noexcept;
+// Counts what a run has answered. After its epoch.
+void count_run(State& state, std::uint64_t queries) noexcept;
+// Runs `body` in an epoch over the host's index; not at all if the index has just left the host.
+template <class Body>
+void run_in_epoch(State& s, Body body) {
+  Shared& shared = s.context.shared;
+  s.seed = shared.hash_seed;
+  s.now_s = shared.clock.now_s();
+  s.marked = marked_at(s.now_s);
+  s.items = reinterpret_cast<const char*>(shared.heap.at(no_location));
+  s.hits = s.sets = 0;
+  // To S3-FIFO a set in place is a new item.
+  s.sets_in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
+  s.context.enter();
+  struct Exit {
+    State& state;
+    ~Exit() {
+      if (state.displaced != no_location) retire_displaced(state);
+      state.context.epoch.exit();
+    }
+  };
+  const Exit exit{s};
+  if (TD_UNLIKELY(shared.placement.wants_search())) return;
+  s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
+  s.view = s.index->searched().view;
+  body();
+}
 
 // The candidate is not the usual hit: compares, and asks the index as CuckooIndex::find() does. REQUIRES: inside
 // the epoch.
@@ -264,8 +303,6 @@ TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i
 // The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
 // what is not at hand, and nothing has changed. `stored`: the item's new version. REQUIRES: inside the epoch.
 TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept;
-// Retires what the last set replaced.
-TD_NOINLINE void retire_displaced(State& state) noexcept;
 // A miss's reply, a long value's: appended to the output.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);

@@ -1,0 +1,159 @@
+// Part of lane-inl.hpp: a run over an embedding program's requests (calls.hpp).
+
+// --- in the place of the parser
+
+TD_INLINE void note_key(Strip& strip, std::string_view key, std::uint8_t kind) noexcept {
+  const std::uint32_t i = strip.count;
+  strip.key[i] = key.data();
+  strip.info[i] = static_cast<std::uint32_t>(key.size()) | std::uint32_t{kind} << info::kind_shift;
+  strip.has_long_key |= key.size() > short_key_bytes_max;
+  const ShortKey k = load_short_key(key.data(), std::min(key.size(), short_key_bytes_max));
+  std::memcpy(strip.key16[i], &k, sizeof k);
+}
+
+TD_INLINE bool is_key(std::string_view key) noexcept { return key.size() - 1 < key_bytes_max; }
+
+TD_INLINE bool take(const State& s, Strip& strip, std::string_view key) noexcept {
+  if (TD_UNLIKELY(!is_key(key))) return false;
+  note_key(strip, key, kind::get);
+  return true;
+}
+
+TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexcept {
+  if (TD_UNLIKELY(!is_key(request.key))) return false;
+  if (TD_LIKELY(request.action == Action::get)) {
+    if (TD_UNLIKELY(request.key_check != KeyCheck::store)) return false;
+    note_key(strip, request.key, kind::get);
+    return true;
+  }
+  if (TD_UNLIKELY(request.action != Action::set || request.value.size() > s.item_bytes_max)) return false;
+  const std::uint32_t i = strip.count;
+  strip.set[i] = {request.value.data(), static_cast<std::uint32_t>(request.value.size()), request.flags,
+                  request.ttl_s == 0 ? Clock::never : s.context.shared.clock.expiry_s(request.ttl_s)};
+  strip.sets |= 1u << i;
+  note_key(strip, request.key, kind::set);
+  return true;
+}
+
+TD_INLINE const char* key_data(std::string_view key) noexcept { return key.data(); }
+TD_INLINE const char* key_data(const Request& request) noexcept { return request.key.data(); }
+
+// The next requests into the strip. Fewer than eight: there are no more, or the next one is not for the lane.
+template <class From>
+TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from) noexcept {
+  constexpr std::size_t keys_ahead = 2 * strip_queries;  // the caller's keys may lie anywhere
+  strip.sets = 0;
+  strip.has_long_key = false;
+  std::size_t next = s.taken;
+  const std::size_t end = std::min(from.size(), next + strip_queries);
+  for (; next != end; ++next) {
+    if (TD_LIKELY(next + keys_ahead < from.size())) prefetch_read(key_data(from[next + keys_ahead]));
+    if (TD_UNLIKELY(!take(s, strip, from[next]))) break;
+    ++strip.count;
+  }
+  s.taken = next;
+}
+
+// --- in the place of WR
+
+// The reply to a hit. A short value is copied, with its key before it; a longer one stays where it is while the epoch
+// lasts.
+TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit, std::uint32_t key_bytes) noexcept {
+  Reply& reply = s.replies[i];
+  const auto value_bytes = static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed));
+  const bool has_flags = word::HasFlags::get(hit.fixed) != 0;
+  const char* const from = hit.item->bytes() + sizeof(Item) + (has_flags ? sizeof(std::uint32_t) : 0);
+  reply.code = Code::hit;
+  reply.key_bytes = static_cast<std::uint8_t>(key_bytes);
+  reply.number = 0;
+  const auto set_version = [&reply, &hit](std::uint64_t state, std::uint64_t fixed) {
+    reply.flags = word::HasFlags::get(fixed) != 0 ? hit.item->client_flags() : 0;
+    reply.cas = word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed);
+  };
+  set_version(hit.state, hit.fixed);
+  if (TD_UNLIKELY(value_bytes > rewritten_value_bytes_max)) {
+    reply.value = {from + key_bytes, value_bytes};
+    return;
+  }
+  char* const to = s.copies[i];
+  racing_copy(to, from, key_bytes + value_bytes);
+  reply.value = {to + key_bytes, value_bytes};
+  if (TD_LIKELY(is_whole(hit))) return;
+  copy_slowly(hit.item, hit.state, [&](const ItemVersion& seen) noexcept {
+    racing_copy(to, from, key_bytes + value_bytes);
+    set_version(seen.state, seen.fixed);
+  });
+}
+
+// Query i. False: it is not for the lane, and not done.
+template <bool Timed>
+TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept {
+  Reply& reply = s.replies[i];
+  if (strip.is_set(i)) {
+    ItemVersion stored;
+    if (TD_UNLIKELY(!store_usually(s, strip, i, stored) && !store_slowly(s, strip, i, stored))) return false;
+    reply = {.code = Code::stored, .cas = stored.cas()};
+    ++s.sets;
+    if constexpr (Timed) s.laps->lap(Task::insert);
+    return true;
+  }
+  Hit hit;
+  const Found found = check(s, strip, i, hit);
+  if constexpr (Timed) s.laps->lap(Task::key_compare);
+  if (TD_UNLIKELY(found == Found::other)) return false;
+  if (TD_LIKELY(found == Found::hit)) {
+    if (i == 0) expect_like(s, hit);
+    set_reply(s, i, hit, info::key_bytes(strip.info[i]));
+    ++s.hits;
+  } else {
+    reply = {};
+  }
+  if constexpr (Timed) s.laps->lap(Task::write_response);
+  return true;
+}
+
+template <bool Timed>
+TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
+  std::uint32_t i = 0;
+  while (i < strip.count && TD_LIKELY(answer_call<Timed>(s, strip, i))) ++i;
+  s.stopped = i != strip.count;
+  if (TD_LIKELY(i != 0)) s.visit(s.visitor, s.first + s.answered, {s.replies, i});
+  s.answered += i;
+  if constexpr (Timed) s.laps->lap(Task::write_response);
+}
+
+template <bool Timed, class From>
+inline void run_calls_from(CallState& s, std::span<const From> from) noexcept {
+  for (Strip& strip : s.ring) strip.count = 0;
+  s.retired_bytes = 0;
+  std::uint32_t last = ~std::uint32_t{0};
+  for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
+    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
+    Strip& taken = strip(k);
+    taken.count = 0;
+    if (TD_LIKELY(last == ~std::uint32_t{0})) {
+      take_strip(s, taken, from);
+      if (taken.count != strip_queries) last = k;
+    }
+    Strip& hashed = strip(k - 1);
+    if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
+    Strip& searched = strip(k - 2);
+    searched.left = 0;
+    if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
+    search_second(s, strip(k - 3));
+    if constexpr (Timed) s.laps->lap(Task::search);
+    Strip& answered = strip(k - lead);
+    if (TD_UNLIKELY(answered.count == 0)) continue;
+    answer_calls<Timed>(s, answered);
+    if (TD_UNLIKELY(s.stopped || s.retired_bytes >= task::retired_bytes_per_epoch_max)) return;
+  }
+}
+
+template <bool Timed>
+inline void run_calls(CallState& s) noexcept {
+  if (s.requests.empty()) {
+    run_calls_from<Timed>(s, s.keys);
+  } else {
+    run_calls_from<Timed>(s, s.requests);
+  }
+}
