@@ -327,6 +327,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   std::size_t done = 0;
   if (const Exit exit{s}; TD_LIKELY(!context_.shared.placement.wants_search())) {
     s.flush_cas = context_.shared.flush_cas.load(std::memory_order_acquire);
+    s.flushed = s.flush_cas != 0;
     s.view = context_.shared.index.searched().view;
     if (TD_UNLIKELY(sampled || time_parse)) {
       laps.begin();
