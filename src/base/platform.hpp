@@ -48,6 +48,27 @@ inline constexpr std::size_t cache_line_bytes = 64;
 #define TD_DEBUG_ASSERT(cond) TD_ASSERT(cond)
 #endif
 
+// The same value, of which the compiler knows nothing.
+template <class T>
+TD_INLINE T opaque(T value) noexcept {
+  __asm__("" : "+r"(value));
+  return value;
+}
+// Of two numbers that differ: x = x_else, y = y_else. Without a branch, for what no processor can guess: a compiler
+// that is told so in C++ makes one all the same.
+template <class T, class U>
+TD_INLINE void replace_unless_equal(std::uint32_t a, std::uint32_t b, T*& x, T* x_else, U*& y, U* y_else) noexcept {
+#if defined(__x86_64__)
+  __asm__("cmpl %[b], %[a]\n\tcmovneq %[x_else], %[x]\n\tcmovneq %[y_else], %[y]"
+          : [x] "+&r"(x), [y] "+&r"(y)
+          : [a] "r"(a), [b] "rm"(b), [x_else] "rm"(x_else), [y_else] "rm"(y_else)
+          : "cc");
+#else
+  x = a == b ? x : x_else;
+  y = a == b ? y : y_else;
+#endif
+}
+
 TD_INLINE void prefetch_read(const void* p) noexcept { __builtin_prefetch(p, 0, 3); }
 TD_INLINE void prefetch_write(const void* p) noexcept { __builtin_prefetch(p, 1, 3); }
 

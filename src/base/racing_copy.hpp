@@ -53,7 +53,7 @@ TD_INLINE char* racing_copy(char* to, const char* from, std::size_t bytes) noexc
 #else
   using namespace detail;
   if (TD_LIKELY(bytes >= 16)) {
-    for (std::size_t i = 0; i + 16 <= bytes; i += 16) racing_16(to + i, from + i);
+    for (std::size_t i = 0; i + 16 < bytes; i += 16) racing_16(to + i, from + i);
     racing_16(to + bytes - 16, from + bytes - 16);
   } else if (bytes >= 8) {
     racing_8(to, from);

@@ -13,7 +13,7 @@ TD_INLINE void note_key(Strip& strip, std::string_view key, std::uint8_t kind) n
 
 TD_INLINE bool is_key(std::string_view key) noexcept { return key.size() - 1 < key_bytes_max; }
 
-TD_INLINE bool take(const State& s, Strip& strip, std::string_view key) noexcept {
+TD_INLINE bool take(const State&, Strip& strip, std::string_view key) noexcept {
   if (TD_UNLIKELY(!is_key(key))) return false;
   note_key(strip, key, kind::get);
   return true;

@@ -40,9 +40,9 @@ class CallLane {
   // As of Lane.
   bool may_run() const noexcept;
 
-  // Answers requests from the first on, in one epoch, and returns how many: it ends before one that it does not take, or
-  // when sets have retired so much memory that an epoch should end. first: the number of requests[0] for the visitor.
-  // REQUIRES: may_run(), no epoch of the context's. The visitor must not throw or use the store.
+  // Answers requests from the first on, in one epoch, and returns how many: it ends before one that it does not take,
+  // or when sets have retired so much memory that an epoch should end. first: the number of requests[0] for the
+  // visitor. REQUIRES: may_run(), no epoch of the context's. The visitor must not throw or use the store.
   std::size_t run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
   // The same for gets.
   std::size_t run(std::span<const std::string_view> keys, std::size_t first, ReplyVisitor visit,

@@ -4,8 +4,11 @@
 namespace tandem::lane {
 
 struct Avx2Kernel : ScalarKernel {
-  using Cells = Avx2Lanes;
-
+  TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
+    const Avx2Lanes l{};
+    const auto v = l.load(bucket);
+    return l.take(bucket, v, first_of(l.match(v, signature)));
+  }
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     const __m256i space = _mm256_set1_epi8(' ');
     const auto half = [&](const char* at) {
@@ -65,8 +68,9 @@ struct Avx2Kernel : ScalarKernel {
   }
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
-    const __m128i wanted = _mm_load_si128(reinterpret_cast<const __m128i*>(&usual_words[key_bytes]));
-    return has(item, key16, wanted, item_masks[std::min(key_bytes, short_key_bytes_max)], state, fixed);
+    const ItemCheck& check = item_checks[key_bytes];
+    const __m128i wanted = _mm_load_si128(reinterpret_cast<const __m128i*>(&check.state));
+    return has(item, key16, wanted, check.mask, state, fixed);
   }
   TD_INLINE static bool is_rewritable(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t layout,
                                       std::uint64_t& state, std::uint64_t& fixed) noexcept {

@@ -11,8 +11,13 @@
 namespace tandem::lane {
 
 struct Avx512Kernel : Avx2Kernel {
-  using Cells = Avx512Lanes;
-
+  TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
+    // The even words are signatures.
+    const __mmask16 same =
+        _mm512_mask_cmpeq_epi32_mask(0x5555, _mm512_set1_epi32(static_cast<int>(signature)), _mm512_load_si512(bucket));
+    const std::uint32_t lowest = static_cast<std::uint32_t>(std::countr_zero(_cvtmask16_u32(same))) % 16;
+    return ScalarLanes{}.take(bucket, {}, lowest / 2);
+  }
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     return _cvtmask64_u64(_mm512_cmple_epu8_mask(_mm512_loadu_si512(p), _mm512_set1_epi8(' ')));
   }
@@ -25,7 +30,8 @@ struct Avx512Kernel : Avx2Kernel {
   }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     const __m512i words = _mm512_load_si512(strip.fingerprint);  // the signature is the lower half
-    const __m512i mask = _mm512_set1_epi64(view.mask), base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
+    const __m512i mask = _mm512_set1_epi64(view.mask),
+                  base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
     const __m512i first = _mm512_and_si512(_mm512_srli_epi64(words, 32), mask);
     // As IndexView::other().
     __m512i mixed = _mm512_mul_epu32(words, _mm512_set1_epi64(0x9E3779B1));

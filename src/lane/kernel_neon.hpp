@@ -9,8 +9,11 @@
 namespace tandem::lane {
 
 struct NeonKernel : ScalarKernel {
-  using Cells = NeonLanes;
-
+  TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
+    const NeonLanes l{};
+    const auto v = l.load(bucket);
+    return l.take(bucket, v, first_of(l.match(v, signature)));
+  }
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     const uint8x16_t space = vdupq_n_u8(' ');
     const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));

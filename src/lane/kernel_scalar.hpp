@@ -11,8 +11,6 @@
 namespace tandem::lane {
 
 struct ScalarKernel {
-  using Cells = ScalarLanes;  // of a bucket
-
   // Bit i: p[i] is a space or a control character. REQUIRES: 64 readable bytes.
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     std::uint64_t found = 0;
@@ -48,6 +46,13 @@ struct ScalarKernel {
       strip.fingerprint[i] = split_hash(short_hash_of(k, info::key_bytes(strip.info[i]), seed));
     }
   }
+  // The first cell of the bucket that has the signature, or one that has not. As candidate() of
+  // index/cuckoo/cuckoo-inl.hpp: it is loaded by itself.
+  TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
+    const ScalarLanes l{};
+    const auto v = l.load(bucket);
+    return l.take(bucket, v, first_of(l.match(v, signature)));
+  }
   // The buckets of the strip's queries.
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     for (std::uint32_t i = 0; i < strip_queries; ++i) {
@@ -63,8 +68,8 @@ struct ScalarKernel {
       found |= (strip.item[i] == &no_item.header ? std::uint32_t{1} : 0) << i;
     return found;
   }
-  // Whether the item has what item_masks asks for; tells its words if it has, both of one version. REQUIRES: `item` lies in the heap, or
-  // is no_item.
+  // Whether the item has what item_masks asks for; tells its words if it has, both of one version. REQUIRES: `item`
+  // lies in the heap, or is no_item.
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
     const ItemMask& mask = item_masks[std::min(key_bytes, short_key_bytes_max)];
@@ -84,6 +89,13 @@ struct ScalarKernel {
     fixed = seen.fixed;
     return (state & mask.state) == static_cast<std::uint64_t>(ItemState::live) && (fixed & mask.fixed) == layout &&
            bytes_equal(item->bytes() + sizeof(Item), key16, key_bytes);
+  }
+
+ protected:
+  // The lowest bit of a match of a bucket's cells, or 0: countr_zero() is 32 then.
+  TD_INLINE static std::uint32_t first_of(std::uint32_t match) noexcept {
+    static_assert(32 % bucket_cells == 0);
+    return static_cast<std::uint32_t>(std::countr_zero(match)) % bucket_cells;
   }
 };
 

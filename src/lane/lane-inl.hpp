@@ -16,6 +16,13 @@ using ItemKernel = K;
 
 #include "lane/parse-inl.hpp"
 
+// Does f(i) for the queries of a strip, written out: the columns' places are constants then.
+template <class F>
+TD_INLINE void for_each_query(F f) noexcept {
+  [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>)
+      __attribute__((always_inline)) { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
+}
+
 // --- IN
 
 TD_INLINE void hash(const State& s, Strip& strip) noexcept {
@@ -27,19 +34,12 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
     }
   }
   K::find_buckets(strip, s.view);
-  for (std::uint32_t i = 0; i < strip_queries; ++i) prefetch_read(strip.first[i]);
+  for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
 }
 
-// As candidate() of index/cuckoo/cuckoo-inl.hpp; no_item: there is none.
-TD_INLINE const Item* search(const State& s, const Bucket* bucket, std::uint32_t signature) noexcept {
-  const K::Cells l{};
-  const auto v = l.load(bucket);
-  // Without a match countr_zero() is 32, and so cell 0 is looked at.
-  const auto lowest = static_cast<std::uint32_t>(std::countr_zero(l.match(v, signature)));
-  static_assert(32 % bucket_cells == 0);
-  const Cell c = l.take(bucket, v, lowest % bucket_cells);
-  const auto* const item = reinterpret_cast<const Item*>(s.items + std::uint64_t{c.location()} * granule_bytes);
-  return c.signature() == signature ? item : &no_item.header;
+// What a cell names; no_item: nothing, as it has another signature.
+TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
+  return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
 }
 
 // Lines of items beyond the first.
@@ -51,12 +51,17 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
 }
 
 TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
-  for (std::uint32_t i = 0; i < strip_queries; ++i) {
-    const Item* const item = search(s, strip.first[i], strip.fingerprint[i].signature);
+  const char* const items = s.items;
+  for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
+    const std::uint32_t signature = strip.fingerprint[i].signature;
+    const Cell c = K::cell_of(strip.first[i], signature);
+    const Item* item = item_at(items, c);
+    const char* next = item->bytes();
+    replace_unless_equal(c.signature(), signature, item, &std::as_const(no_item.header), next,
+                         reinterpret_cast<const char*>(strip.second[i]));
     strip.item[i] = item;
-    // Without a branch, which no processor could guess.
-    prefetch_read(item != &no_item.header ? static_cast<const void*>(item) : strip.second[i]);
-  }
+    prefetch_read(next);
+  });
   strip.left = K::without_item(strip);
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
@@ -64,7 +69,8 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Item* const item = search(s, strip.second[i], strip.fingerprint[i].signature);
+    const Cell c = K::cell_of(strip.second[i], strip.fingerprint[i].signature);
+    const Item* const item = c.signature() == strip.fingerprint[i].signature ? item_at(s.items, c) : &no_item.header;
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }
@@ -77,12 +83,12 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
 // was set, or not lately, and to reply. REQUIRES: the key is short, or compared beyond its first bytes.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   hit.item = strip.item[i];
-  return TD_LIKELY(ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state,
-                                        hit.fixed)) &&
-         TD_LIKELY(!is_flushed({hit.state, hit.fixed}, s.flush_cas));
+  return TD_LIKELY(
+             ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state, hit.fixed)) &&
+         TD_LIKELY(!s.flushed || !is_flushed({hit.state, hit.fixed}, s.flush_cas));
 }
 
-TD_INLINE void mark(const State& s, Hit& hit) noexcept {
+TD_INLINE void mark(const State& s, const Hit& hit) noexcept {
   if (TD_LIKELY(is_marked(hit.state, s.marked))) return;
   task::mark_access(const_cast<Item*>(hit.item), hit.state, s.now_s);
 }
@@ -128,13 +134,15 @@ class Replies {
   char* begin_;
 };
 
-// A hit's reply. Kind: what the query is.
-template <std::uint8_t Kind>
+// A hit's reply. Kind: what the query is. ShortKey: it is known to be.
+template <std::uint8_t Kind, bool ShortKey = false>
 TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, const Hit& hit, bool has_flags, bool ends,
                         char* p) noexcept {
   namespace detail = codec::detail;
   namespace binary = codec::binary;
-  const codec::detail::SmallHit small(hit.item, strip.key[i], info::key_bytes(strip.info[i]),
+  std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
+  if (ShortKey && key_bytes > short_key_bytes_max) __builtin_unreachable();
+  const codec::detail::SmallHit small(hit.item, strip.key[i], key_bytes,
                                       static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed)), has_flags);
   const auto cas = [&] {
     return s.options.cas ? word::CasHigh::get(hit.state) << word::CasLow::width | word::CasLow::get(hit.fixed) : 0;
@@ -168,20 +176,20 @@ TD_INLINE char* put_any_hit(const State& s, const Strip& strip, std::uint32_t i,
   }
 }
 
-TD_NOINLINE inline char* put_slowly(char* begin, const Hit& hit, auto put_version) noexcept {
+// Whether what was copied of a hit is of one version of its item: a set may rewrite the item in place meanwhile.
+TD_INLINE bool is_whole(const Hit& hit) noexcept {
+  fence_acquire();
+  if (TD_LIKELY(hit.item->state_acquire() == hit.state && hit.item->fixed() == hit.fixed)) return true;
+  return is_still(hit.item, {hit.state, hit.fixed});  // it may have been marked
+}
+// The reply to a small hit whose item was rewritten.
+TD_NOINLINE inline char* put_again(const State& s, const Strip& strip, std::uint32_t i, const Item* item,
+                                   std::uint64_t state, char* begin) noexcept {
   char* end = begin;
-  copy_slowly(hit.item, hit.state, [&](const ItemVersion& seen) noexcept {
-    end = put_version(Hit{hit.item, seen.state, seen.fixed}, begin);
+  copy_slowly(item, state, [&](const ItemVersion& seen) noexcept {
+    end = put_any_hit(s, strip, i, {item, seen.state, seen.fixed}, begin);
   });
   return end;
-}
-// The reply to a small hit, of one version of its item: a set may rewrite the item in place meanwhile.
-TD_INLINE char* put_validated(char* begin, const Hit& hit, auto put_version) noexcept {
-  char* const end = put_version(hit, begin);
-  fence_acquire();
-  if (TD_LIKELY(hit.item->state_acquire() == hit.state && hit.item->fixed() == hit.fixed)) return end;
-  if (TD_LIKELY(is_still(hit.item, {hit.state, hit.fixed}))) return end;  // it was marked
-  return put_slowly(begin, hit, put_version);
 }
 
 // The answer to a set that was done, at `p`.
@@ -251,8 +259,8 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
   }
   if (TD_LIKELY(found == Found::hit)) {
     if (TD_LIKELY(word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max)) {
-      replies.p = put_validated(
-          replies.p, hit, [&](const Hit& version, char* p) noexcept { return put_any_hit(s, strip, i, version, p); });
+      char* const end = put_any_hit(s, strip, i, hit, replies.p);
+      replies.p = TD_LIKELY(is_whole(hit)) ? end : put_again(s, strip, i, hit.item, hit.state, replies.p);
     } else {
       replies.pause();
       write_long(s, strip, i, hit);
@@ -282,36 +290,36 @@ TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& rep
 template <std::uint8_t Kind, bool Sets>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
   char* p = replies.p;
-  std::uint32_t i = 0;
-  Hit hit{};
+  std::uint64_t i = 0;
   for (; i < strip_queries; ++i) {
+    const auto n = static_cast<std::uint32_t>(i);
     if constexpr (Sets) {
-      if (strip.is_set(i)) {
-        char* const end = store(s, strip, i, p);
+      if (strip.is_set(n)) {
+        char* const end = store(s, strip, n, p);
         if (TD_UNLIKELY(end == nullptr)) break;
         p = end;
         continue;
       }
     }
-    Hit next;
-    if (TD_UNLIKELY(!is_usual_hit(s, strip, i, next) ||
-                    word::ValueBytes::get(next.fixed) > codec::small_value_bytes_max))
+    Hit hit;
+    if (TD_UNLIKELY(!is_usual_hit(s, strip, n, hit) || word::ValueBytes::get(hit.fixed) > codec::small_value_bytes_max))
       break;
-    hit = next;
     mark(s, hit);
-    p = put_validated(p, hit, [&](const Hit& version, char* to) noexcept {
-      return put_hit<Kind>(s, strip, i, version, false, true, to);
-    });
+    char* const end = put_hit<Kind, true>(s, strip, n, hit, false, true, p);
+    p = TD_LIKELY(is_whole(hit)) ? end : put_again(s, strip, n, hit.item, hit.state, p);
   }
   replies.p = p;
-  const std::uint32_t gets = Sets ? static_cast<std::uint32_t>(std::popcount(~strip.sets & ((1u << i) - 1))) : i;
+  const auto done = static_cast<std::uint32_t>(i);
+  const std::uint32_t gets = (Sets ? ~strip.sets : ~0u) & ((1u << done) - 1);
   LaneSegment& segment = s.segments[s.answering];
-  segment.queries += i;
-  if (TD_UNLIKELY(gets == 0)) return i;
-  expect_like(s, hit);
-  segment.commands[Kind] += gets;
-  s.hits += gets;
-  return i;
+  segment.queries += done;
+  if (TD_UNLIKELY(gets == 0)) return done;
+  const Item* const last = strip.item[Sets ? 31 - std::countl_zero(gets) : static_cast<int>(done) - 1];
+  expect_like(s, {last, 0, last->fixed()});
+  const auto count = static_cast<std::uint32_t>(std::popcount(gets));
+  segment.commands[Kind] += count;
+  s.hits += count;
+  return done;
 }
 
 template <std::uint8_t Kind>
@@ -436,7 +444,8 @@ inline void run(State& s) {
   // Turn k answers strip k - lead, and parses strip k. A strip that is not full is the last.
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
-    const auto strip = [&s](std::uint32_t number) -> Strip& { return s.ring[number % s.ring.size()]; };
+    // As pointers, lest the compiler derive a strip's place anew for each of its columns.
+    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
     Strip& parsed = strip(k);
     parsed.count = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {

@@ -308,9 +308,7 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
-bool Lane::may_run() const noexcept {
-  return lane::may_run(*state_);
-}
+bool Lane::may_run() const noexcept { return lane::may_run(*state_); }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
                       std::vector<std::string_view>* keys) {

@@ -31,8 +31,8 @@ bool has_avx512() noexcept {
 }
 }  // namespace
 
-const Ops avx512_ops = {"avx512", has_avx512, avx512::run<false>, avx512::run<true>, avx512::run_calls<false>,
-avx512::run_calls<true>};
+const Ops avx512_ops = {
+    "avx512", has_avx512, avx512::run<false>, avx512::run<true>, avx512::run_calls<false>, avx512::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

@@ -33,8 +33,12 @@ bool has_avx512_vaes() noexcept {
 }
 }  // namespace
 
-const Ops avx512_vaes_ops = {"avx512-vaes", has_avx512_vaes, avx512_vaes::run<false>, avx512_vaes::run<true>, avx512_vaes::run_calls<false>,
-avx512_vaes::run_calls<true>};
+const Ops avx512_vaes_ops = {"avx512-vaes",
+                             has_avx512_vaes,
+                             avx512_vaes::run<false>,
+                             avx512_vaes::run<true>,
+                             avx512_vaes::run_calls<false>,
+                             avx512_vaes::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

@@ -13,8 +13,8 @@
 
 namespace tandem::lane {
 
-const Ops neon_ops = {"neon", []() noexcept { return true; }, neon::run<false>, neon::run<true>, neon::run_calls<false>,
-neon::run_calls<true>};
+const Ops neon_ops = {"neon",          []() noexcept { return true; }, neon::run<false>,
+                      neon::run<true>, neon::run_calls<false>,         neon::run_calls<true>};
 
 }  // namespace tandem::lane
 #endif

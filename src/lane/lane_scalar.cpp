@@ -13,7 +13,7 @@
 
 namespace tandem::lane {
 
-const Ops scalar_ops = {"scalar", []() noexcept { return true; }, scalar::run<false>, scalar::run<true>, scalar::run_calls<false>,
-scalar::run_calls<true>};
+const Ops scalar_ops = {"scalar",          []() noexcept { return true; }, scalar::run<false>,
+                        scalar::run<true>, scalar::run_calls<false>,       scalar::run_calls<true>};
 
 }  // namespace tandem::lane

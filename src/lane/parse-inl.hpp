@@ -63,7 +63,7 @@ struct Words {
 struct Filling {
   Strip& strip;
   std::uint32_t segment = 0;  // as info has it
-  std::uint32_t count = 0;
+  std::uint64_t count = 0;
   std::uint32_t sets = 0;
   std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
   std::uint32_t longest = 0;            // its top bit: a key is long
@@ -277,7 +277,8 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
   }
   // Through copies, so that what is filled by usual lines stays in registers.
   const auto take_any_keys = [&](const char* p, bool is_gets) noexcept {
-    Filling others = filling;
+    Filling others{filling.strip,         filling.segment,        opaque(filling.count),  opaque(filling.sets),
+                   opaque(filling.first), opaque(filling.differ), opaque(filling.longest)};
     Words theirs = words;
     const char* const next = take_keys(s, others, theirs, p, is_gets);
     filling.count = others.count;
@@ -394,7 +395,7 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
     s.line = nullptr;
     if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
   }
-  strip.count = filling.count;
+  strip.count = static_cast<std::uint32_t>(filling.count);
   strip.has_long_key = filling.longest >> 31 != 0;
   if (TD_UNLIKELY(filling.count == 0)) return;
   strip.sets = filling.sets;

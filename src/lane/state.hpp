@@ -108,9 +108,6 @@ struct alignas(32) ItemMask {
   std::uint64_t state, fixed;
   std::uint8_t key[short_key_bytes_max];
 };
-struct alignas(16) ItemWords {
-  std::uint64_t state, fixed;
-};
 inline constexpr std::uint64_t usual_state = static_cast<std::uint64_t>(ItemState::live);
 inline constexpr auto item_masks = [] {
   std::array<ItemMask, short_key_bytes_max + 1> all{};
@@ -122,15 +119,20 @@ inline constexpr auto item_masks = [] {
   return all;
 }();
 
-// By the length of the key, which tells one that is longer from one of 16 bytes.
-inline constexpr auto usual_words = [] {
-  std::array<ItemWords, key_bytes_max + 1> all{};
-  for (std::size_t bytes = 0; bytes < all.size(); ++bytes) all[bytes] = {usual_state, bytes};
+// The same, and what the words are to be, by the length of any key: one cache line each.
+struct alignas(cache_line_bytes) ItemCheck {
+  ItemMask mask;
+  std::uint64_t state, fixed;
+};
+inline constexpr auto item_checks = [] {
+  std::array<ItemCheck, key_bytes_max + 1> all{};
+  for (std::size_t bytes = 0; bytes < all.size(); ++bytes)
+    all[bytes] = {item_masks[std::min(bytes, short_key_bytes_max)], usual_state, bytes};
   return all;
 }();
 
-// The same of an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire, is
-// not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
+// The masks for an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire,
+// is not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
 inline constexpr auto set_masks = [] {
   auto all = item_masks;
   for (ItemMask& mask : all) {
@@ -207,9 +209,10 @@ struct State {
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
   std::uint32_t marked = 0;     // is_marked()
+  bool flushed = false;         // flush_cas is not 0
   const char* items = nullptr;  // location 0
   std::uint64_t item_bytes_max = 0;
-  bool sets_in_place = false;   // the usual set may be tried; else what is not usual is looked at
+  bool sets_in_place = false;  // the usual set may be tried; else what is not usual is looked at
   std::vector<std::string_view>* keys = nullptr;
   Laps* laps = nullptr;
 
@@ -293,6 +296,7 @@ void run_in_epoch(State& s, Body body) {
   const Exit exit{s};
   if (TD_UNLIKELY(shared.placement.wants_search())) return;
   s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
+  s.flushed = s.flush_cas != 0;
   s.view = s.index->searched().view;
   body();
 }

@@ -11,6 +11,7 @@
 #include "base/thread_owned.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
+#include "lane/calls.hpp"
 #include "pipeline/runner.hpp"
 #include "placement/prove_kernels.hpp"
 #include "planner/planner.hpp"
@@ -211,7 +212,12 @@ struct Store::Core {
 // WR of the embedded store: hands each result to the caller's visitor, inside the batch's epoch.
 struct Session::Impl final : ResponseWriter {
   Impl(Engine& e, const Planner& p)
-      : engine(e), context(e.make_context()), planner(p), runner(make_runner()), batch(&runner->filling()) {}
+      : engine(e),
+        context(e.make_context()),
+        planner(p),
+        runner(make_runner()),
+        batch(&runner->filling()),
+        lane(*context) {}
 
   // Without the devices' memory the host does everything.
   std::unique_ptr<Runner> make_runner() {
@@ -246,6 +252,22 @@ struct Session::Impl final : ResponseWriter {
     return true;
   }
   void control(Batch&, std::uint32_t) override {}
+
+  // Answers by the lane what it takes of a call's requests from number `done` on; returns how far that is. What follows
+  // takes the general path, up to end_of_batch().
+  template <class From>
+  std::size_t run_lane(std::span<const From> from, std::size_t done) noexcept {
+    general_queries = batch_queries;
+    if (from.size() - done < CallLane::requests_min || runner->has_devices() || !lane.may_run()) return done;
+    const std::size_t taken = lane.run(from.subspan(done), done, visit, visitor);
+    // Where the lane seldom stops, it is soon back.
+    constexpr std::size_t seldom = 64, few = 2 * strip_queries_max;
+    if (taken >= seldom) general_queries = few;
+    return done + taken;
+  }
+  std::size_t end_of_batch(std::size_t requests, std::size_t done) const noexcept {
+    return std::min(requests, done + general_queries);
+  }
 
   // The caller's next requests fill a batch from here on.
   void begin(ErasedVisitor visits, void* with) noexcept {
@@ -293,12 +315,14 @@ struct Session::Impl final : ResponseWriter {
   Planner planner;
   std::unique_ptr<Runner> runner;
   Batch* batch;  // that fills
+  CallLane lane;
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
   std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
   std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
   // Of a batch's first query in the caller's array: of the one that is being answered, those in flight, the next one.
   std::size_t offset = 0, filled = 0;
+  std::size_t general_queries = batch_queries;  // of a batch behind what the lane took
   std::array<std::size_t, Runner::flights_default> offsets{};
 };
 
@@ -311,10 +335,13 @@ void Session::execute_erased(std::span<const Request> requests, ErasedVisitor vi
   Impl& s = *impl_;
   s.begin(visit, visitor);
   const Clock& clock = s.engine.shared().clock;
-  for (const Request& request : requests) {
-    fill(s.batch->next(), request, clock);
-    s.batch->commit();
-    if (s.batch->full()) s.flush_batch();
+  for (std::size_t done = 0; (done = s.run_lane(requests, done)) != requests.size();) {
+    s.filled = done;
+    for (const std::size_t end = s.end_of_batch(requests.size(), done); done != end; ++done) {
+      fill(s.batch->next(), requests[done], clock);
+      s.batch->commit();
+    }
+    s.flush_batch();
   }
   s.finish();
 }
@@ -324,13 +351,15 @@ void Session::get_batch_erased(std::span<const std::string_view> keys, KeyCheck 
   Impl& s = *impl_;
   s.begin(visit, visitor);
   const std::uint16_t options = options_of(check);
-  while (!keys.empty()) {
-    const std::size_t count = std::min<std::size_t>(keys.size(), batch_queries);
+  const auto take = [&](std::size_t done) { return check == KeyCheck::store ? s.run_lane(keys, done) : done; };
+  for (std::size_t done = 0; (done = take(done)) != keys.size();) {
+    const std::size_t count = s.end_of_batch(keys.size(), done) - done;
     Query* const queries = s.batch->queries();
-    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[i], options);
+    for (std::size_t i = 0; i < count; ++i) fill_get(queries[i], keys[done + i], options);
     s.batch->resize(static_cast<std::uint32_t>(count));
+    s.filled = done;
     s.flush_batch();
-    keys = keys.subspan(count);
+    done += count;
   }
   s.finish();
 }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "lane/lane_harness.hpp"
+#include "store/lane_harness.hpp"
 #include "store/restart_step_fixture.hpp"
 
 namespace tandem {
@@ -14,7 +14,7 @@ namespace {
 
 using std::string;
 
-EngineOptions options_for(const string& path) {
+EngineOptions engine_options_for(const string& path) {
   EngineOptions o = codec::ReplyHarness::small_engine();
   o.memory_bytes = FileObserver::memory_bytes;
   o.evict = false;
@@ -33,7 +33,7 @@ struct LaneRestart : testing::TestWithParam<Step> {};
 std::optional<string> recovered(const FileObserver& observer) {
   const TemporaryFile copy;
   observer.copy_to(copy.path());
-  codec::ReplyHarness store({}, options_for(copy.path()));
+  codec::ReplyHarness store({}, engine_options_for(copy.path()));
   const string reply = store.exchange("get key\r\n");
   if (reply == "END\r\n") return std::nullopt;
   const std::size_t value = reply.find("\r\n") + 2;
@@ -51,7 +51,7 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
   step_by_step(
       file.path(),
       [&](auto trace) {
-        auto* const store = new codec::ReplyHarness({}, options_for(file.path()));
+        auto* const store = new codec::ReplyHarness({}, engine_options_for(file.path()));
         Lane lane(store->context(), store->options());
         store->exchange(set_line(step.before));
         const string input = set_line(step.after);

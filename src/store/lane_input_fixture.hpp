@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codec/packet_builder.hpp"
-#include "lane/lane_harness.hpp"
+#include "store/lane_harness.hpp"
 
 namespace tandem::lane_test {
 

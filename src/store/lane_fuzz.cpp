@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lane/lane_harness.hpp"
+#include "store/lane_harness.hpp"
 #include "lane/state.hpp"
 
 namespace {

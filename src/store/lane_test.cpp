@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "lane/lane_input_fixture.hpp"
+#include "store/lane_input_fixture.hpp"
 #include "lane/state.hpp"
 
 namespace tandem {
