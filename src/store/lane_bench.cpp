@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "codec/packet_builder.hpp"
-#include "store/lane_harness.hpp"
 #include "lane/state.hpp"
+#include "store/lane_harness.hpp"
 
 namespace tandem {
 namespace {

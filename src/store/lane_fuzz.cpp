@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "store/lane_harness.hpp"
 #include "lane/state.hpp"
+#include "store/lane_harness.hpp"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "store/lane_input_fixture.hpp"
 #include "lane/state.hpp"
+#include "store/lane_input_fixture.hpp"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,166 @@
+// Batch calls of the embedded store through the lane (lane/calls.hpp): the same requests one after the other, which
+// take the general path, come to the same replies.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "index/cuckoo/cuckoo.hpp"
+#include "tandem/store.hpp"
+
+namespace tandem {
+namespace {
+
+struct Answer {
+  std::size_t number;
+  Code code;
+  std::string key, value;
+  std::uint32_t flags;
+  std::uint64_t cas, count;
+  bool operator==(const Answer&) const = default;
+};
+
+void append(std::vector<Answer>& answers, std::size_t number, const Reply& r) {
+  const bool has_value = r.code == Code::hit && r.value.data() != nullptr;
+  answers.push_back(
+      {number, r.code, has_value ? std::string(r.key()) : "", std::string(r.value), r.flags, r.cas, r.number});
+}
+
+// Requests whose keys and values stay where they are.
+class Tape {
+ public:
+  explicit Tape(std::uint64_t seed) : random_(seed) {
+    for (int i = 0; i < 60; ++i) {
+      constexpr std::size_t lengths[] = {1, 3, 7, 8, 9, 15, 16, 17, 40, 250};
+      std::string key = std::to_string(i) + ":";
+      key.resize(std::max(lengths[static_cast<std::size_t>(i) % std::size(lengths)], key.size()), 'k');
+      keys_.push_back(key);
+    }
+    keys_.emplace_back("");
+    keys_.emplace_back(251, 'x');
+    for (const std::size_t bytes : {0u, 1u, 8u, 63u, 64u, 999u, 1000u, 1024u, 1025u, 5000u, 70'000u})
+      values_.emplace_back(bytes, static_cast<char>('a' + bytes % 26));
+    values_.emplace_back("41");
+  }
+  // plain_percent: of gets and sets of keys of the usual lengths.
+  Request next(unsigned plain_percent) {
+    Request r;
+    const bool plain = random_() % 100 < plain_percent;
+    r.key = keys_[random_() % (plain ? 60 : keys_.size())];
+    if (plain) {
+      r.action = random_() % 3 == 0 ? Action::set : Action::get;
+      if (r.action == Action::set) r.value = values_[random_() % 6];
+      return r;
+    }
+    r.action = static_cast<Action>(random_() % 11);
+    r.value = values_[random_() % values_.size()];
+    r.flags = random_() % 2 == 0 ? 0 : static_cast<std::uint32_t>(random_());
+    constexpr std::int64_t ttls[] = {0, 0, 0, 1000, -1};
+    r.ttl_s = ttls[random_() % std::size(ttls)];
+    r.key_check = random_() % 2 == 0 ? KeyCheck::store : KeyCheck::caller;
+    r.cas = random_() % 400;
+    return r;
+  }
+  std::size_t below(std::size_t end) { return random_() % end; }
+  const std::vector<std::string>& keys() const { return keys_; }
+
+ private:
+  std::mt19937_64 random_;
+  std::vector<std::string> keys_, values_;
+};
+
+class Calls : public testing::TestWithParam<const CuckooOps*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->supported()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
+    ::setenv("TANDEM_LANES", std::string(GetParam()->name).c_str(), 1);
+  }
+  void TearDown() override { ::unsetenv("TANDEM_LANES"); }
+  static Options small() { return {.memory_bytes = std::uint64_t{32} << 20, .hash_seed = 5}; }
+};
+
+void expect_alike(unsigned plain_percent, const Options& options) {
+  Store batched(options), single(options);
+  Tape tape(plain_percent);
+  std::vector<Request> requests;
+  for (int round = 0; round < 300; ++round) {
+    requests.clear();
+    const std::size_t count = 1 + tape.below(round % 10 == 0 ? 1500 : 60);
+    for (std::size_t i = 0; i < count; ++i) requests.push_back(tape.next(plain_percent));
+    std::vector<Answer> got, wanted;
+    batched.execute(requests, [&](std::size_t i, const Reply& r) { append(got, i, r); });
+    for (std::size_t i = 0; i < count; ++i)
+      single.execute({&requests[i], 1}, [&](std::size_t, const Reply& r) { append(wanted, i, r); });
+    ASSERT_EQ(got.size(), count);
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_TRUE(got[i] == wanted[i]) << "round " << round << ", request " << i << ": action "
+                                       << static_cast<int>(requests[i].action) << ", code "
+                                       << static_cast<int>(got[i].code) << " and " << static_cast<int>(wanted[i].code)
+                                       << ", cas " << got[i].cas << " and " << wanted[i].cas;
+  }
+  const Stats a = batched.stats(), b = single.stats();
+  EXPECT_EQ(a.items, b.items);
+  EXPECT_EQ(a.gets, b.gets);
+  EXPECT_EQ(a.hits, b.hits);
+  EXPECT_EQ(a.misses, b.misses);
+  EXPECT_EQ(a.stores, b.stores);
+}
+
+TEST_P(Calls, PlainOnesAreAnsweredAsOneByOne) { expect_alike(100, small()); }
+TEST_P(Calls, MixedOnesAreAnsweredAsOneByOne) { expect_alike(80, small()); }
+TEST_P(Calls, OddOnesAreAnsweredAsOneByOne) { expect_alike(20, small()); }
+
+TEST_P(Calls, GetsOfKeysAreAnsweredAsOneByOne) {
+  Store store(small());
+  Tape tape(3);
+  for (std::size_t i = 0; i < 60; i += 2) store.set(tape.keys()[i], "value " + std::to_string(i), {.flags = 7});
+  std::vector<std::string_view> keys;
+  for (int i = 0; i < 2000; ++i) keys.emplace_back(tape.keys()[tape.below(tape.keys().size())]);
+  std::vector<Answer> got, wanted;
+  store.get_batch(keys, [&](std::size_t i, const Reply& r) { append(got, i, r); });
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    store.get_batch({&keys[i], 1}, [&](std::size_t, const Reply& r) { append(wanted, i, r); });
+  EXPECT_EQ(got, wanted);
+}
+
+// What flush_all and the clock make of items is the general path's to do.
+TEST_P(Calls, FlushedItemsAreMisses) {
+  Store store(small());
+  std::vector<Request> sets, gets;
+  const Tape tape(4);
+  for (std::size_t i = 0; i < 60; ++i) {
+    sets.push_back({.action = Action::set, .key = tape.keys()[i], .value = "v"});
+    gets.push_back({.key = tape.keys()[i]});
+  }
+  const auto nothing = [](std::size_t, const Reply&) {};
+  store.execute(sets, nothing);
+  store.clear();
+  std::size_t hits = 0;
+  store.execute(gets, [&](std::size_t, const Reply& r) { hits += r.code == Code::hit ? 1 : 0; });
+  EXPECT_EQ(hits, 0u);
+  store.execute(sets, nothing);
+  store.execute(gets, [&](std::size_t, const Reply& r) { hits += r.code == Code::hit ? 1 : 0; });
+  EXPECT_EQ(hits, 60u);
+}
+
+// A set for which there is no room goes the general way, which evicts.
+TEST_P(Calls, AFullStoreEvicts) {
+  Store store({.memory_bytes = std::uint64_t{4} << 20, .hash_seed = 5});
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20'000; ++i) keys.push_back("key " + std::to_string(i));
+  const std::string value(500, 'v');
+  std::vector<Request> sets;
+  for (const std::string& key : keys) sets.push_back({.action = Action::set, .key = key, .value = value});
+  std::size_t stored = 0;
+  store.execute(sets, [&](std::size_t, const Reply& r) { stored += r.code == Code::stored ? 1 : 0; });
+  EXPECT_EQ(stored, keys.size());
+  EXPECT_GT(store.stats().evictions, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lanes, Calls, testing::ValuesIn(cuckoo_ops_built().begin(), cuckoo_ops_built().end()),
+                         [](const auto& lanes) { return std::string(lanes.param->name); });
+
+}  // namespace
+}  // namespace tandem
