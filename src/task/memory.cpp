@@ -9,6 +9,7 @@
 #include "base/hash.hpp"
 #include "base/yield.hpp"
 #include "task/number.hpp"
+#include "task/rescue.hpp"
 #include "task/store_in_place.hpp"
 
 namespace tandem::task {
@@ -71,7 +72,10 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
     } else {
       writes = q.opcode == Opcode::remove;
     }
-    if (writes) need_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+    if (writes) {
+      need_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+      context.spared = shared.heap.location_of(old);
+    }
   }
   if (enters) context.epoch.exit();
   return need_bytes;
@@ -123,13 +127,14 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Mercy me
     const std::uint64_t state = guard.version().state;
     const bool garbage = is_garbage(rule, guard.version());
     const bool spared = mercy == Mercy::spare_good || (mercy == Mercy::spare_used && word::Accessed::get(state) != 0);
-    if (!garbage && spared) continue;
+    if (!garbage && (spared || (mercy != Mercy::none && victims[i] == context.spared))) continue;
     if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
     if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);
     shared.heap.count_eviction(shared.heap.class_of(victims[i]), garbage);
     (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+    if (!garbage && word::Accessed::get(state) != 0) context.counters.evicted_active.add();
     if (word::Fetched::get(state) == 0)
       (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
   }
@@ -170,6 +175,7 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
     if (will_store_in_place(context, batch, i)) continue;
+    context.spared = no_location;
     const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
@@ -238,7 +244,18 @@ void make_room_elsewhere(Context& context) noexcept {
   evict(context, huge_class, 1, false);
 }
 
-// Evicts the page's items and gives it to class `to`.
+// Empties what a page that moves holds: what has a place elsewhere in its class goes there, the rest is evicted. False:
+// items are left that the policy does not let go.
+bool empty_out(Context& context, std::span<Location> items) noexcept {
+  rescue(context, items);
+  const bool evicts = context.shared.policy.evict;
+  const std::uint64_t before = context.counters.evictions.get();
+  const std::size_t unlinked = unlink(context, items, evicts ? Mercy::none : Mercy::spare_good);
+  context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
+  return evicts || unlinked == items.size();
+}
+
+// Empties the page and gives it to class `to`.
 bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Shared& shared = context.shared;
   context.let_go();
@@ -246,8 +263,9 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   if (!shared.heap.close_page(page)) return false;
   Location batch[victims_per_sweep_max];
   std::size_t count = 0;
+  bool empties = true;
   const auto give_up = [&] {
-    unlink(context, {batch, count}, Mercy::none);
+    empties &= empty_out(context, {batch, count});
     count = 0;
   };
   const auto start = std::chrono::steady_clock::now();
@@ -268,6 +286,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
     }
     // A client that reads slowly keeps it for as long as it likes.
     const auto now = std::chrono::steady_clock::now();
+    if (!empties) break;
     if (first || !shared.heap.is_pinned(page)) pinned_since = now;
     if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
     yield_processor();
@@ -297,6 +316,17 @@ std::uint64_t evict_huge_item(Context& context) noexcept {
 std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
   if (donor.huge_item) return evict_huge_item(context);
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
+}
+
+// There are few huge items, so CLOCK soon takes one that is in use: where a class's items live longer, it gives a page
+// first, and with it, as the budget takes memory in frames, the other half of its frame. False: no class is to give.
+bool take_for_huge(Context& context, std::uint64_t item_bytes, Location& l) noexcept {
+  Heap& heap = context.shared.heap;
+  if (move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::lived_longer), huge_class) == 0) return false;
+  l = allocate_once(context, huge_class, item_bytes);
+  if (l == no_location && move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::any), huge_class) != 0)
+    l = allocate_once(context, huge_class, item_bytes);
+  return true;
 }
 
 bool has_unretired_huge(const Shared& shared) noexcept {
@@ -395,10 +425,15 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   // What was retired before it is back once it is safe, but for what output points to.
   std::uint64_t stamp = shared.epochs.retire_stamp(), bytes_coming = 0;
   do {
+    if (c == huge_class && wait && shared.policy.evict && take_for_huge(context, item_bytes, l)) {
+      if (l != no_location) return l;
+      continue;
+    }
     // What was evicted a moment ago is enough, once somebody's batch has ended.
     if (shared.epochs.is_safe(stamp)) bytes_coming = 0;
     std::size_t evicted = 0;
     if (bytes_coming < item_bytes) evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
+    if (evicted != 0) context.counters.direct_reclaims.add();
     const std::uint64_t evicted_bytes = evicted * (c == huge_class ? page_bytes : shared.heap.slot_bytes(c));
     bytes_coming += evicted_bytes;
     // A page's worth of evictions is a reason to look whether another class can spare a page.
@@ -459,6 +494,7 @@ void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept 
     }
     state.refused[0] = Status::out_of_memory;
   }
+  context.spared = no_location;
 }
 
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept {
