@@ -319,14 +319,20 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
 }
 
 // There are few huge items, so CLOCK soon takes one that is in use: where a class's items live longer, it gives a page
-// first, and with it, as the budget takes memory in frames, the other half of its frame. False: no class is to give.
-bool take_for_huge(Context& context, std::uint64_t item_bytes, Location& l) noexcept {
+// first. False: none is to give.
+bool take_for_huge(Context& context) noexcept {
   Heap& heap = context.shared.heap;
-  if (move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::lived_longer), huge_class) == 0) return false;
-  l = allocate_once(context, huge_class, item_bytes);
-  if (l == no_location && move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::any), huge_class) != 0)
-    l = allocate_once(context, huge_class, item_bytes);
-  return true;
+  return context.shared.policy.evict &&
+         move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::lived_longer), huge_class) != 0;
+}
+
+// A page's worth of evictions is a reason to look whether another class can spare a page.
+void note_evicted(Context& context, std::uint64_t bytes) noexcept {
+  if (bytes != 0) context.counters.direct_reclaims.add();
+  context.evicted_bytes += bytes;
+  if (context.evicted_bytes < page_bytes) return;
+  context.evicted_bytes = 0;
+  context.shared.maintenance.notify();
 }
 
 bool has_unretired_huge(const Shared& shared) noexcept {
@@ -425,23 +431,17 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   // What was retired before it is back once it is safe, but for what output points to.
   std::uint64_t stamp = shared.epochs.retire_stamp(), bytes_coming = 0;
   do {
-    if (c == huge_class && wait && shared.policy.evict && take_for_huge(context, item_bytes, l)) {
-      if (l != no_location) return l;
+    if (c == huge_class && wait && take_for_huge(context)) {
+      if ((l = allocate_once(context, c, item_bytes)) != no_location) return l;
       continue;
     }
     // What was evicted a moment ago is enough, once somebody's batch has ended.
     if (shared.epochs.is_safe(stamp)) bytes_coming = 0;
     std::size_t evicted = 0;
     if (bytes_coming < item_bytes) evicted = evict(context, c, victims_wanted(shared.heap, c), garbage_only);
-    if (evicted != 0) context.counters.direct_reclaims.add();
     const std::uint64_t evicted_bytes = evicted * (c == huge_class ? page_bytes : shared.heap.slot_bytes(c));
     bytes_coming += evicted_bytes;
-    // A page's worth of evictions is a reason to look whether another class can spare a page.
-    context.evicted_bytes += evicted_bytes;
-    if (context.evicted_bytes >= page_bytes) {
-      context.evicted_bytes = 0;
-      shared.maintenance.notify();
-    }
+    note_evicted(context, evicted_bytes);
     const std::size_t reclaimed = reclaim(context);
     l = allocate_once(context, c, item_bytes);
     if (l != no_location) return l;
@@ -506,16 +506,6 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
     context.shared.heap.release(context.cache, slot);
   }
   state.strip.end = end;
-}
-
-void admit(Heap& heap, const StripState::Published& p) noexcept {
-  const SizeClass c = heap.class_of(p.location);
-  if (c == huge_class) return;
-  if (p.is_new_key) {
-    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
-  } else {
-    heap.probation()->release(p.location);
-  }
 }
 
 std::uint64_t settle_writes(Context& context, StripState& state) noexcept {

@@ -52,7 +52,15 @@ TD_INLINE std::uint64_t settle_memory(Context& context, StripState& state) noexc
 }
 
 // A new key's item goes on probation; what replaces an item was asked for by its writer. REQUIRES: heap.probation().
-void admit(Heap& heap, const StripState::Published& p) noexcept;
+inline void admit(Heap& heap, const StripState::Published& p) noexcept {
+  const SizeClass c = heap.class_of(p.location);
+  if (c == huge_class) return;
+  if (p.is_new_key) {
+    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
+  } else {
+    heap.probation()->release(p.location);
+  }
+}
 
 // With so many bytes of retired slots an epoch ends: what others could use waits for it.
 inline constexpr std::uint64_t retired_bytes_per_epoch_max = 1 << 20;

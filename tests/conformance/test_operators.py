@@ -399,7 +399,7 @@ def test_input_past_its_memory_limit_closes_the_connection(memcached: Start, tan
 @pytest.mark.parametrize("damage", ["empty", "random", "cut short", "as it was"])
 def test_a_memory_file_of_memcacheds_with_its_metadata(damage: str, tandem: Start, tmp_path: Path) -> None:
     """Whatever the metadata says the store begins empty, and the metadata goes, so that nobody takes the memory that is
-    now another's for what they describe. memcached ends with a core dump over empty ones, and over lines that are none."""
+    now another's for what they describe. (memcached ends with a core dump over empty ones, or lines that are none.)"""
     memory, metadata = tmp_path / "memory", tmp_path / "memory.meta"
     first = start_memcached("-e", str(memory))
     with Stream(first.connect()) as stream:
