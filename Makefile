@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz tidy lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz tidy lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -36,6 +36,12 @@ test-fast: ## layers, text, format, build, unit and integration tests
 test-device: build ## all of conformance with every batch through a simulated device; a third of it, another each day, is in `make test`
 	@scripts/setup test
 	@TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges' build/venv/bin/python -m pytest -q tests/conformance
+
+test-debug: ## a server with debugtime and debugitem, left at build/debug/bin/tandem, and the tests that hold its clock; a part of `make test`
+	@scripts/setup test
+	@cmake -S . -B build/debug -G Ninja -DTANDEM_DEBUG_COMMANDS=ON -DTANDEM_TESTS=OFF -DTANDEM_UNITY=ON
+	@cmake --build build/debug -j $(JOBS) --target tandem
+	@TANDEM_BIN=build/debug/bin/tandem build/venv/bin/python -m pytest -q tests/debug
 
 test-canaries: ## the linearizability tests must find each of their planted bugs; a part of `make test`
 	@scripts/setup test

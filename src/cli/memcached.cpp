@@ -232,6 +232,7 @@ class MemcachedParser {
     const std::size_t equals = entry.find('=');
     const std::string_view name = entry.substr(0, equals);
     const bool negated = name.starts_with("no_");
+    if (name == "modern" || name == "no_modern") return take_modern(!negated);
     const Option* o = find_extended(negated ? name.substr(3) : name);
     const std::string what = fmt::format("-o {}", name);
     if (o != nullptr && o->effect == Effect::refused) {
@@ -265,6 +266,13 @@ class MemcachedParser {
                        : did_you_mean(negated ? name.substr(3) : name, extended_option_names(), negated ? "no_" : "");
       notice(fmt::format("-o {} has no effect, ignored{}", in_quotes(entry), hint));
     }
+  }
+
+  // What memcached once turned on by this name has been its default for long; off, they go together.
+  void take_modern(bool on) {
+    if (on) return;
+    for (const std::string_view name : {"maxconns_fast", "slab_reassign", "lru_crawler", "lru_maintainer"})
+      set_flag(*find_extended(name), result_.settings, false);
   }
 
   // Numbers that memcached takes whole or not at all.

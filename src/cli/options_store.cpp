@@ -105,6 +105,23 @@ constexpr std::array store_table{
            .field = engine<&EngineOptions::item_bytes_expected>,
            .minimum = 32,
            .maximum = 1 * gib},
+    Option{.name = "index-power",
+           .group = "Store",
+           .kind = Kind::integer,
+           .help =
+               "log2 of the first index's cells, which take 8 bytes each and a quarter of the memory at most; 0: as "
+               "many as items of the expected size fit",
+           .field = engine<&EngineOptions::index_power>,
+           .minimum = 0,
+           .maximum = 32,
+           .extended = "hashpower"},
+    Option{.name = "reassign",
+           .group = "Store",
+           .kind = Kind::flag,
+           .help = "let memory pages follow the traffic between size classes, and `slabs reassign` move one; a class "
+                   "without any gets one in any case",
+           .field = engine<&EngineOptions::reassign>,
+           .extended = "slab_reassign"},
     Option{.name = "crawl",
            .group = "Store",
            .kind = Kind::flag,

@@ -54,6 +54,7 @@ class AdminCommand {
   StreamRequest slabs() {
     const bool no_reply = words_.last_is("noreply");
     if (words_.count() == 4 && words_[1] == "reassign") {
+      if (!server_.reassigns()) return answer(line::no_reassign, no_reply);
       std::int32_t from = 0, to = 0;
       if (!number::read_i32(words_[2], from) || !number::read_i32(words_[3], to))
         return answer(line::bad_format, no_reply);
@@ -71,10 +72,18 @@ class AdminCommand {
     return answer(line::ok, no_reply);
   }
 
-  // There are no segments and no LRU to tune: as a memcached whose LRU maintainer is off.
+  // Answered as by memcached. There are no segments and no LRU: nothing of it has an effect.
   StreamRequest lru() {
     if (words_.count() < 3) return answer(line::error, words_.count() == 2 && words_.last_is("noreply"));
     const bool no_reply = words_.last_is("noreply");
+    if (words_[1] == "mode" && options_.lru_maintainer) {
+      const bool known = words_[2] == "flat" || words_[2] == "segmented";
+      return answer(known ? line::ok : line::error, no_reply);
+    }
+    if (words_[1] == "temp_ttl" && options_.lru_maintainer) {
+      std::int32_t ttl_s = 0;
+      return answer(number::read_i32(words_[2], ttl_s) ? line::ok : line::error, no_reply);
+    }
     if (words_[1] != "tune" || words_.count() < 6) return answer(line::error, no_reply);
     std::uint32_t hot = 0, warm = 0;
     double hot_age = 0, warm_age = 0;
@@ -99,8 +108,9 @@ class AdminCommand {
       if (!server_.crawls()) return answer(line::no_crawler);
       if (dumps && !options_.dump_enabled) return answer(line::no_metadump);
       StreamRequest request;
+      if (!dumps && words_[2] == "hash") return answer(line::crawler_error);
       if (!read_classes(words_[2], request.classes)) return answer(line::bad_class);
-      if (!dumps) return answer(server_.crawl(request.classes));
+      if (!dumps) return answer(request.classes.none() ? line::nothing_to_crawl : server_.crawl(request.classes));
       request.kind = words_[1] == "metadump" ? StreamRequest::Kind::metadump : StreamRequest::Kind::mgdump;
       return request;
     }

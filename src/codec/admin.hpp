@@ -37,6 +37,7 @@ class Administration {
   virtual ~Administration() = default;
   // The reply line of `slabs reassign`.
   virtual std::string_view reassign(int from, int to) = 0;
+  virtual bool reassigns() const = 0;
   virtual void set_automove(unsigned level) = 0;
   // False: it cannot be had.
   virtual bool set_memory_limit(std::uint64_t bytes) = 0;

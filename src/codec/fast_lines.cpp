@@ -67,6 +67,8 @@ ParseStop LineParser::run() {
       return ParseStop::large_value;
     case Step::close:
       return ParseStop::close;
+    case Step::quit:
+      return ParseStop::quit;
   }
   return ParseStop::need_more;
 }

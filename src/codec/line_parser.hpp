@@ -12,7 +12,7 @@ namespace tandem::codec {
 
 class LineParser {
  public:
-  enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close };
+  enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close, quit };
   // Lines that are recognised many at a time: "get key", "mg key v", "mg key v K".
   enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
 

@@ -22,6 +22,10 @@ bool is_plain(std::string_view mechanism) noexcept {
 }  // namespace
 
 ParseStop PacketParser::run() {
+  if (TD_UNLIKELY(parser_.wanted_bytes_ != 0)) {
+    if (static_cast<std::uint64_t>(end_ - p_) < parser_.wanted_bytes_) return ParseStop::need_more;
+    parser_.wanted_bytes_ = 0;
+  }
   Step step = parser_.swallow_bytes_ == 0 ? Step::next : drop_swallowed();
   while (step == Step::next) {
     if (TD_UNLIKELY(batch_.full()) && p_ != end_) return ParseStop::batch_full;
@@ -32,6 +36,8 @@ ParseStop PacketParser::run() {
       return ParseStop::large_value;
     case Step::close:
       return ParseStop::close;
+    case Step::quit:
+      return ParseStop::quit;
     default:
       return ParseStop::need_more;
   }
@@ -73,7 +79,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
     case Form::quit:
       if (!rule.quiet) answer({}, binary::Status::ok);
       p_ += header_bytes;
-      return Step::close;
+      return Step::quit;
     case Form::noop:
       answer({}, binary::Status::ok);
       return skip(r);
@@ -214,7 +220,10 @@ PacketParser::Step PacketParser::take_value(Query& q, const Request& r) {
     return skip(r);
   }
   if (TD_UNLIKELY(static_cast<std::uint64_t>(end_ - p_) < header_bytes + std::uint64_t{r.body_bytes})) {
-    if (bytes <= options_.large_value_bytes) return Step::need_more;
+    if (bytes <= options_.large_value_bytes) {
+      parser_.wanted_bytes_ = header_bytes + std::uint64_t{r.body_bytes};
+      return Step::need_more;
+    }
     parser_.begin_large(q, bytes, 0);
     p_ += header_bytes + r.before_value_bytes();
     return Step::large_value;

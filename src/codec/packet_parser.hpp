@@ -26,7 +26,7 @@ class PacketParser {
   static void refuse(Query& query, std::uint16_t why) noexcept;
 
  private:
-  enum class Step : std::uint8_t { next, need_more, large_value, close };
+  enum class Step : std::uint8_t { next, need_more, large_value, close, quit };
 
   void run_of_gets() noexcept;
   Step packet();

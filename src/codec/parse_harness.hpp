@@ -94,6 +94,7 @@ class ParseHarness {
           break;
         }
         case ParseStop::close:
+        case ParseStop::quit:
           closed_ = true;
           queries.emplace_back("close");
           break;

@@ -29,6 +29,7 @@ struct ProtocolOptions {
   bool cas = true, flush_enabled = true;
   bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
   bool shutdown_enabled = false;                   // -A
+  bool lru_maintainer = true;                      // -o no_lru_maintainer turns `lru mode` and `temp_ttl` off
   std::string_view version = "1.6.18";             // of memcached's protocol: clients choose their features by it
   Dialect dialect = Dialect::automatic;            // memcached -B
   // Users of the binary protocol (-S), and of text (-Y). When one of them is set, the protocol of the other one
@@ -46,7 +47,8 @@ enum class ParseStop : std::uint8_t {
   batch_full,   // the batch has no place left; answer it, then call again with the bytes from `consumed` on
   large_value,  // a store whose large value has not arrived whole: see Parser::large(); `consumed` is at the first
                 // value byte
-  close,        // quit, or input that memcached answers by closing: answer what is in the batch, then close
+  close,        // input that memcached answers by closing: answer what is in the batch, then close
+  quit,         // the same because the client says so
 };
 
 struct LargeValue {
@@ -81,6 +83,14 @@ class Parser {
     if (TD_LIKELY(mode_ == Mode::text)) return Begins::line;
     const bool may_ask = options_->sasl == nullptr || (session_ & codec::session::authenticated) != 0;
     return mode_ == Mode::binary && may_ask ? Begins::packet : Begins::neither;
+  }
+
+  // What the next byte offered belongs to, as `stats conns` tells it: a command, a value that is kept until it is
+  // whole, or a value that is dropped.
+  enum class Within : std::uint8_t { command, value, dropped_value };
+  Within within() const noexcept {
+    if (TD_LIKELY((swallow_bytes_ | wanted_bytes_) == 0)) return Within::command;
+    return swallow_bytes_ != 0 ? Within::dropped_value : Within::value;
   }
 
   // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a

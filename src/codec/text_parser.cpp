@@ -32,7 +32,7 @@ LineParser::Step LineParser::text(std::string_view name) {
       return commit();
     case Form::quit:
       p_ = next_;
-      return Step::close;
+      return Step::quit;
     case Form::stats:
       return control(Reply::stats, false);
     case Form::certificates:

@@ -133,6 +133,20 @@ void ClassPages::leave(PageId page) noexcept {
   ++moved_out_;
 }
 
+// Items of the page that were used since CLOCK last looked, and slots that are being filled. Only of large slots: of a
+// page with many small ones about the same share is in use everywhere.
+std::uint32_t ClassPages::count_used(PageId page) const noexcept {
+  constexpr std::uint32_t slots_max = 8;
+  if (shape_.slots_per_page > slots_max) return 0;
+  std::uint32_t used = 0;
+  for (std::uint32_t slot = 0; slot < shape_.slots_per_page; ++slot) {
+    const std::uint64_t state = table_.item(shape_.location(page, slot))->state_word.load(std::memory_order_relaxed);
+    const bool filling = Item::state_of(state) == ItemState::filling;
+    used += filling || (Item::state_of(state) == ItemState::live && word::Accessed::get(state) != 0) ? 1u : 0u;
+  }
+  return used;
+}
+
 PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   constexpr int looks = 64;
   const std::lock_guard lock(mutex_);
@@ -141,11 +155,20 @@ PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   // the page that the hand reaches next: what it holds was not looked at for longest.
   const PageId first = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
   PageId page = first, best = 0;
+  std::uint32_t used_of_best = 0;
   for (int i = 0; i < looks; ++i) {
     const PageInfo& info = table_.info(page);
     // What output still points to is not had before that is sent.
     const bool pinned = info.pins.load(std::memory_order_relaxed) != 0;
-    if (!pinned && (best == 0 || info.free_count > table_.info(best).free_count)) best = page;
+    if (!pinned) {
+      const std::uint32_t used = count_used(page);
+      const bool cheaper =
+          used < used_of_best || (used == used_of_best && best != 0 && info.free_count > table_.info(best).free_count);
+      if (best == 0 || cheaper) {
+        best = page;
+        used_of_best = used;
+      }
+    }
     page = info.ring_next;
     if (page == first) break;
   }

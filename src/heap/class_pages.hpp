@@ -3,7 +3,7 @@
 //
 // Invariants: a page in the ring is open (or, for huge items, live); a page in the list of available ones is open and
 // has free slots; a closed page keeps its bitmap, where its slots gather, but is in neither. Thread safety: all calls
-// from any thread; one lock, held for at most one chunk of slots.
+// from any thread; one lock, held for at most one chunk of slots, or a look at a few hundred large ones.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -70,6 +70,7 @@ class alignas(cache_line_bytes) ClassPages {
 
  private:
   // These REQUIRE the lock.
+  std::uint32_t count_used(PageId page) const noexcept;
   void put_one(Location l) noexcept;
   void avail_push(PageId p) noexcept;
   void avail_remove(PageId p) noexcept;

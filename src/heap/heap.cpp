@@ -33,7 +33,14 @@ Heap::~Heap() {
 }
 
 Location Heap::allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept {
-  if (c == huge_class) return allocate_huge(cache, item_bytes);
+  return c == huge_class ? allocate_huge(cache, item_bytes) : allocate_slot(cache, c, item_bytes, true);
+}
+
+Location Heap::allocate_spare(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept {
+  return c == huge_class ? no_location : allocate_slot(cache, c, item_bytes, false);
+}
+
+Location Heap::allocate_slot(Cache& cache, SizeClass c, std::uint64_t item_bytes, bool may_add_page) noexcept {
   const Cache::Shelf& shelf = cache.shelves_[c];
   const auto try_once = [&]() noexcept {
     // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
@@ -42,7 +49,7 @@ Location Heap::allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes
   };
   Location l = try_once();
   if (l == no_location && reclaim_sealed(cache) != 0) l = try_once();
-  while (l == no_location && add_page(c)) l = try_once();  // others may take all of a new page
+  while (l == no_location && may_add_page && add_page(c)) l = try_once();  // others may take all of a new page
   if (l == no_location && scavenge(cache, c)) l = try_once();
   if (l != no_location) hand_out(l, item_bytes);
   return l;

@@ -101,6 +101,8 @@ class Heap {
   // of the budget. Never blocks on readers. Prefetches slots that it will hand out soon. REQUIRES: the cache is locked;
   // item_bytes <= item_bytes_max.
   Location allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
+  // The same of what the class has free without a new page.
+  Location allocate_spare(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
   // Gives back a slot that was unlinked and marked dead; reused only after its epoch, and while its page is not pinned.
@@ -164,15 +166,18 @@ class Heap {
     explicit operator bool() const noexcept { return page != 0 || huge_item; }
   };
   enum class DonorRule : std::uint8_t {
-    longer_life,  // from a class whose items live at least twice as long as in the receiving class
-    any,          // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
+    longer_life,   // from a class whose items live at least twice as long as in the receiving class; counts fade
+    lived_longer,  // the same by the counts as they are
+    any,           // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
   };
   // From the class with a page's worth of free slots, else from the one whose items live longest (slots / recent
   // allocations), as far as the rule lets it; huge items are a class like the others. Of classes with more than one
-  // open page, unless the receiver has none: then it always gets one. Within the class the page with most free slots
-  // that no output pins. Nothing: no move would help, or what there was is on its way to another class, or pinned.
-  // Called again, it names another page; the best `passed_over` classes come last.
+  // open page, unless the receiver has none: then it always gets one. Within the class the page that no output pins
+  // with, of large slots, the fewest in use since CLOCK looked, and the most free slots. Nothing: no move would help,
+  // or what there was is on its way to another class, or pinned. Called again, it names another page; the best
+  // `passed_over` classes come last.
   Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
+  std::uint64_t pages_idle() const noexcept { return pool_.pages_idle(); }
   std::uint64_t pages_moved() const noexcept { return pages_moved_.load(std::memory_order_relaxed); }
   bool is_pinned(PageId page) const noexcept { return table_.info(page).pins.load(std::memory_order_relaxed) != 0; }
   // Whether a page of any class is closed: what cannot be had now may be there when it has arrived.
@@ -240,6 +245,7 @@ class Heap {
   // --- allocation: heap.cpp
   void hand_out(Location l, std::uint64_t item_bytes) noexcept;
   Location allocate_slow(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
+  Location allocate_slot(Cache& cache, SizeClass c, std::uint64_t item_bytes, bool may_add_page) noexcept;
   Location allocate_huge(Cache& cache, std::uint64_t item_bytes) noexcept;
   Location take_from_pages(Cache& cache, SizeClass c) noexcept;
   void set_giving(Cache& cache, SizeClass c, Magazine* m) noexcept;

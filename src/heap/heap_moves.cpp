@@ -36,6 +36,7 @@ Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over)
     double life;
   };
   const bool for_budget = to == huge_class && rule == DonorRule::any;
+  const bool compares = rule != DonorRule::any;
   // The budget gets memory back a frame at a time: finish those that are half free first.
   if (const PageId lone = for_budget && passed_over == 0 ? pool_.lone_page() : 0; lone != 0 && !is_pinned(lone))
     return {.page = lone};
@@ -65,9 +66,7 @@ Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over)
               });
     for (std::size_t i = 0; i < count; ++i) {
       const Candidate& best = candidates[(i + passed_over) % count];
-      if (!starving && rule == DonorRule::longer_life && !best.has_free_page &&
-          best.life < life_ratio_min * life_of_receiver)
-        continue;
+      if (!starving && compares && !best.has_free_page && best.life < life_ratio_min * life_of_receiver) continue;
       if (best.c == huge_class) return {.huge_item = true};
       if (const PageId page = pages_[best.c].pick_donor(keep); page != 0) return {.page = page};
     }

@@ -120,6 +120,46 @@ TEST_F(MoveTest, BestClassesArePassedOverOnRequest) {
   EXPECT_EQ(donors, (std::set<SizeClass>{t.heap.size_class(1000), t.heap.size_class(page_bytes / 2 - 100)}));
 }
 
+// Two to a page: a page with an item in use goes last, even if its other slot is free, or is being filled.
+TEST_F(MoveTest, LargeItemsInUseStay) {
+  constexpr std::uint64_t bytes = 400'000;
+  const std::vector<Location> all = fill(bytes);
+  ASSERT_GE(all.size(), 6u);
+  const PageId unused = page_of(all.back());
+  for (const Location l : all) {
+    if (page_of(l) != unused) w.set_accessed(t.heap, l);
+  }
+  const SizeClass to = t.heap.size_class(100);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, unused);
+  w.retire(all.front());  // of a page whose other item is in use
+  w.flush();
+  EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, unused);
+}
+
+TEST_F(MoveTest, ToCompareLivesDoesNotFadeThem) {
+  const SizeClass small = t.heap.size_class(1000);
+  ASSERT_NE(w.make(mib - 100, 0), no_location);
+  ASSERT_NE(w.make(mib - 100, 0), no_location);
+  fill(1000);
+  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small, Heap::DonorRule::lived_longer);
+  EXPECT_EQ(t.heap.pick_donor(huge_class, Heap::DonorRule::lived_longer).page, 0u) << "the small ones are new, too";
+  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small);
+  EXPECT_NE(t.heap.pick_donor(huge_class, Heap::DonorRule::lived_longer).page, 0u);
+}
+
+TEST_F(MoveTest, SpareSlotsCostNoPage) {
+  ASSERT_NE(w.make(1000), no_location);
+  const std::uint64_t used = t.heap.class_stats(t.heap.size_class(1000)).pages;
+  const Heap::Cache::Lock lock(w.cache);
+  EXPECT_EQ(t.heap.allocate_spare(w.cache, t.heap.size_class(100), 100), no_location) << "the class has no page";
+  std::uint64_t spare = 0;
+  while (t.heap.allocate_spare(w.cache, t.heap.size_class(1000), 1000) != no_location) ++spare;
+  EXPECT_GT(spare, 500u);
+  EXPECT_LT(spare, page_bytes / 1000);
+  EXPECT_EQ(used, 1u);
+  EXPECT_EQ(t.heap.allocate_spare(w.cache, huge_class, mib), no_location);
+}
+
 TEST_F(MoveTest, HugeItemsGiveAndGetAsTheirLivesAllow) {
   const SizeClass small = t.heap.size_class(1000);
   ASSERT_NE(w.make(mib - 100, 0), no_location);

@@ -167,6 +167,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
       fail("is not a memory file of Tandem's; choose another name, or remove it");
     }
     notice_ = "is a memory file of memcached's";
+    is_memcacheds_ = true;
   } else if (size < header_bytes) {
     notice_ = "is cut short";
   } else if (h.version != wanted.version) {
@@ -197,6 +198,9 @@ void MemoryFile::judge(const FileHeader& wanted) {
 }
 
 void MemoryFile::make_empty(const FileHeader& wanted) {
+  // It tells what the file held. memcached removes it at its start, too: left there, a later memcached would take what
+  // it finds in the file for that.
+  if (is_memcacheds_) unlink((path_ + ".meta").c_str());
   if (ftruncate(fd_, 0) != 0 || ftruncate(fd_, pages_at) != 0) fail_errno("cannot be emptied");
   if (!give_blocks(fd_, 0, pages_at)) fail_errno("no room for it");
   alignas(FileHeader) char bytes[header_bytes] = {};

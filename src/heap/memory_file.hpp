@@ -180,6 +180,7 @@ class MemoryFile {
   std::atomic<const char*> pages_ = nullptr;  // where pages are mapped
   std::atomic<std::uint64_t> pages_bytes_ = 0;
   Found found_ = Found::nothing;
+  bool is_memcacheds_ = false;
   PageId page_end_ = 1;
   std::mutex redo_mutex_;
   std::bitset<redo_records> redo_taken_;  // guarded by redo_mutex_

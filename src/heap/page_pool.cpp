@@ -374,6 +374,7 @@ void PagePool::list_push(PageId p, bool dirty) noexcept {
   info.avail_next = list_head_;
   if (list_head_ != 0) table_.info(list_head_).avail_prev = p;
   list_head_ = p;
+  pages_idle_.store(pages_idle() + 1, std::memory_order_relaxed);
 }
 
 void PagePool::list_remove(PageId p) noexcept {
@@ -381,6 +382,7 @@ void PagePool::list_remove(PageId p) noexcept {
   (info.avail_prev != 0 ? table_.info(info.avail_prev).avail_next : list_head_) = info.avail_next;
   if (info.avail_next != 0) table_.info(info.avail_next).avail_prev = info.avail_prev;
   info.in_pool = false;
+  pages_idle_.store(pages_idle() - 1, std::memory_order_relaxed);
 }
 
 }  // namespace tandem

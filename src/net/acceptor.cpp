@@ -77,7 +77,9 @@ void Acceptor::accept_from(int listener) {
   const bool tls = speaks_tls(listener);
   for (int i = 0; i < accepts_per_wakeup; ++i) {
     if (is_full() && !state_.options.maxconns_fast) return pause(false);
-    Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage address{};
+    socklen_t bytes = sizeof address;
+    Fd socket(accept4(listener, reinterpret_cast<sockaddr*>(&address), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       switch (errno) {
         case EAGAIN:
@@ -101,11 +103,11 @@ void Acceptor::accept_from(int listener) {
       state_.rejected_connections.add();
       continue;
     }
-    hand_over(std::move(socket), tls);
+    hand_over(std::move(socket), tls, PeerAddress(address));
   }
 }
 
-void Acceptor::hand_over(Fd socket, bool tls) {
+void Acceptor::hand_over(Fd socket, bool tls, const PeerAddress& client) {
   state_.total_connections.add();
   // The fewest connections; among equals in turn.
   Worker* chosen = nullptr;
@@ -118,7 +120,7 @@ void Acceptor::hand_over(Fd socket, bool tls) {
   if (state_.verbosity.load(std::memory_order_relaxed) >= 2)
     log().debug("<{} new auto-negotiating client connection", socket.get());
   try {
-    chosen->adopt(std::move(socket), tls);
+    chosen->adopt(std::move(socket), tls, client);
   } catch (const std::exception& error) {
     log().warn("a connection was dropped: {}", error.what());
     state_.connections.fetch_sub(1, std::memory_order_seq_cst);

@@ -35,7 +35,7 @@ class Acceptor {
 
  private:
   void accept_from(int listener);
-  void hand_over(Fd socket, bool tls);
+  void hand_over(Fd socket, bool tls, const PeerAddress& client);
   void pause(bool retries) noexcept;
   void resume() noexcept;
   bool is_full() const noexcept;

@@ -64,7 +64,7 @@ void Admin::set_crawl_items(std::uint32_t items) { state_.engine.crawler().set_i
 
 void Admin::shut_down(bool graceful) {
   log().info(graceful ? "Gracefully stopping" : "Stopping: a client said shutdown");
-  state_.stop();
+  state_.stop_asked.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace tandem::net

@@ -25,6 +25,7 @@ class Admin final : public Administration {
   Admin& operator=(const Admin&) = delete;
 
   std::string_view reassign(int from, int to) override;
+  bool reassigns() const override { return state_.engine.options().reassign; }
   void set_automove(unsigned level) override;
   bool set_memory_limit(std::uint64_t bytes) override;
   void set_detail(bool on) override;

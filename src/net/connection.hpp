@@ -167,30 +167,42 @@ struct Fill {
   bool is_whole(std::size_t behind) const noexcept { return received_bytes == value_bytes && behind >= line_end_bytes; }
 };
 
-enum class ConnectionState : std::uint8_t { reading, filling, blocked, streaming, closed };
+// reading: waits for a command. keeping: for the rest of a small value. filling: of a large one. dropping: of a refused
+// one. executing: asks the server something, `stats conns` for one.
+enum class ConnectionState : std::uint8_t {
+  reading,
+  executing,
+  keeping,
+  filling,
+  dropping,
+  blocked,
+  streaming,
+  closed
+};
 
 struct Connection {
-  Connection(int socket, const ProtocolOptions& options, const Clock& clock) noexcept
-      : fd(socket), last_active_s(clock.now_s()), parser(options, clock) {}
+  Connection(int socket, const PeerAddress& from, const ProtocolOptions& options, const Clock& clock) noexcept
+      : fd(socket), peer(from), last_active_s(clock.now_s()), parser(options, clock) {}
 
   const int fd;
+  const PeerAddress peer;
   std::atomic<ConnectionState> state{ConnectionState::reading};
-  bool readable = false;          // the socket may hold more than was received
-  bool ended = false;             // the client has closed its side, or the socket has failed: receive until that shows
-  bool waiting = false;           // in the worker's list of connections with input to go on with
-  bool resumes = false;           // kept input holds more than an incomplete request: go on with it before receiving
-  bool large_waits = false;       // the parser stopped at a large value; kept input begins with its first bytes
-  bool in_flight = false;         // a batch with queries of it is with the device
-  bool closes = false;            // close when the unsent output has gone
-  std::uint64_t pass = 0;         // the last pass that served it
-  std::uint64_t waits_since = 0;  // resumes: when (in ticks) its input was received; 0: not known
+  bool readable = false;     // the socket may hold more than was received
+  bool ended = false;        // the client has closed its side, or the socket has failed: receive until that shows
+  bool waiting = false;      // in the worker's list of connections with input to go on with
+  bool resumes = false;      // kept input holds more than an incomplete request: go on with it before receiving
+  bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
+  bool in_flight = false;    // a batch with queries of it is with the device
+  bool closes = false;       // close when the unsent output has gone
+  std::atomic<std::uint64_t> pass{0};  // the last pass that served it; 0: it has not sent anything yet
+  std::uint64_t waits_since = 0;       // resumes: when (in ticks) its input was received; 0: not known
   std::atomic<std::uint32_t> last_active_s;
-  CloseReason close_reason = CloseReason::normal;
-  std::uint32_t stream_index = 0;   // place in the worker's list of streams
-  std::uint32_t blocked_index = 0;  // place in the worker's list of blocked connections
+  CloseReason close_reason = CloseReason::normal;  // of a connection that `closes`, or is closed
+  std::uint32_t stream_index = 0;                  // place in the worker's list of streams
+  std::uint32_t blocked_index = 0;                 // place in the worker's list of blocked connections
   Parser parser;
   KeptInput kept;
-  std::size_t kept_charged = 0;  // bytes of State::kept that its buffer takes
+  std::size_t kept_counted = 0;  // bytes of its buffer that the worker and State::kept count
   std::unique_ptr<Unsent> unsent;
   std::unique_ptr<Fill> fill;
   std::unique_ptr<TlsSession> tls;  // nullptr: a plain connection

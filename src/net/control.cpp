@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -25,12 +27,18 @@ std::string_view dialect_text(const ProtocolOptions& options) {
   return options.takes_text() ? "ascii" : "binary";
 }
 
-std::string_view state_text(ConnectionState state) {
-  switch (state) {
+// memcached's names. A connection that has not sent anything yet has one of its own.
+std::string_view state_text(const Connection& c) {
+  switch (c.state.load(std::memory_order_relaxed)) {
     case ConnectionState::reading:
-      return "conn_read";
+      return c.pass.load(std::memory_order_relaxed) == 0 ? "conn_new_cmd" : "conn_read";
+    case ConnectionState::executing:
+      return "conn_parse_cmd";
+    case ConnectionState::keeping:
     case ConnectionState::filling:
       return "conn_nread";
+    case ConnectionState::dropping:
+      return "conn_swallow";
     case ConnectionState::blocked:
       return "conn_mwrite";
     case ConnectionState::streaming:
@@ -39,6 +47,15 @@ std::string_view state_text(ConnectionState state) {
       return "conn_closing";
   }
   return "conn_closed";
+}
+
+// Those that the process has open; 0: they cannot be counted.
+std::uint64_t count_descriptors() noexcept {
+  std::error_code error;
+  std::uint64_t count = 0;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error))
+    ++count;
+  return error || count == 0 ? 0 : count - 1;  // the directory's own
 }
 
 // Counters of the store, by memcached's names and in its order.
@@ -52,6 +69,8 @@ constexpr NamedCounter command_counters[] = {
     TD_X(store_too_large), TD_X(store_no_memory)};
 constexpr NamedCounter item_counters[] = {TD_X(total_items), TD_X(expired_unfetched), TD_X(evicted_unfetched),
                                           TD_X(evictions), TD_X(reclaimed)};
+constexpr NamedCounter move_counters[] = {TD_X(slab_reassign_rescues), TD_X(slab_reassign_evictions_nomem)};
+constexpr NamedCounter maintainer_counters[] = {TD_X(evicted_active), TD_X(direct_reclaims)};
 #undef TD_X
 
 void put_counters(StatSink& sink, const StoreTotals& totals, std::span<const NamedCounter> counters) {
@@ -63,6 +82,7 @@ void put_counters(StatSink& sink, const StoreTotals& totals, std::span<const Nam
 void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                       int udp_port) noexcept {
   workers_ = &workers;
+  reserved_fds_ = count_descriptors();
   telemetry_.observe(workers);
   acceptor_ = &acceptor;
   tcp_port_ = tcp_port;
@@ -149,6 +169,7 @@ void Control::general(StatSink& sink) {
     now.subtract(reset_base_);
   }
   process_stats(sink, now);
+  buffer_stats(sink, now);
   command_stats(sink, now, engine.counters);
   put(sink, "bytes_read", now.net.bytes_read);
   put(sink, "bytes_written", now.net.bytes_written);
@@ -166,7 +187,12 @@ void Control::general(StatSink& sink) {
     put(sink, "lru_crawler_running", crawler.running ? 1 : 0);
     put(sink, "lru_crawler_starts", crawler.starts);
   }
-  put(sink, "slabs_moved", engine.pages_moved);
+  if (state_.engine.options().reassign) {
+    put_counters(sink, engine.counters, move_counters);
+    put(sink, "slab_reassign_running", engine.is_moving_pages ? 1 : 0);
+    put(sink, "slabs_moved", engine.pages_moved);
+  }
+  if (state_.options.lru_maintainer) put(sink, "lru_maintainer_juggles", engine.maintenance_turns);
   put(sink, "malloc_fails", 0);  // a process that cannot have the few bytes it needs beside -m ends
   put(sink, "log_worker_dropped", now.log.worker_dropped);
   put(sink, "log_worker_written", now.log.worker_written);
@@ -175,7 +201,9 @@ void Control::general(StatSink& sink) {
   put(sink, "log_watchers", state_.events.watcher_count());
   put(sink, "bytes", engine.item_bytes);
   put(sink, "curr_items", engine.items);
+  put(sink, "slab_global_page_pool", engine.pages_idle);
   put_counters(sink, engine.counters, item_counters);
+  if (state_.options.lru_maintainer) put_counters(sink, engine.counters, maintainer_counters);
   put(sink, "crawler_reclaimed", std::accumulate(crawler.reclaimed.begin(), crawler.reclaimed.end(), std::uint64_t{0}));
   put(sink, "crawler_items_checked", std::accumulate(crawler.checked.begin(), crawler.checked.end(), std::uint64_t{0}));
   tls(sink, now);
@@ -197,8 +225,28 @@ void Control::process_stats(StatSink& sink, const Totals& now) const {
   const std::uint32_t open = state_.connections.load(std::memory_order_relaxed);
   put(sink, "curr_connections", open);
   put(sink, "total_connections", now.total_connections);
-  put(sink, "rejected_connections", now.rejected_connections);
+  if (state_.options.maxconns_fast) put(sink, "rejected_connections", now.rejected_connections);
   put(sink, "connection_structures", open);
+}
+
+// Replies are written into one buffer of each worker; what is counted are those that wait for their clients. A buffer
+// that is not used is given back, so none is free.
+void Control::buffer_stats(StatSink& sink, const Totals& now) const {
+  Worker::Buffers all{};
+  for (const auto& worker : *workers_) {
+    const Worker::Buffers one = worker->buffers();
+    all.inputs += one.inputs;
+    all.input_bytes += one.input_bytes;
+    all.outputs += one.outputs;
+  }
+  put(sink, "response_obj_oom", now.net.response_obj_oom);
+  put(sink, "response_obj_count", all.outputs);
+  put(sink, "response_obj_bytes", state_.unsent.used_bytes());
+  put(sink, "read_buf_count", all.inputs);
+  put(sink, "read_buf_bytes", all.input_bytes);
+  put(sink, "read_buf_bytes_free", 0);
+  put(sink, "read_buf_oom", now.net.read_buf_oom);
+  if (reserved_fds_ != 0) put(sink, "reserved_fds", reserved_fds_);
 }
 
 void Control::command_stats(StatSink& sink, const Totals& now, const StoreTotals& store) const {
@@ -245,7 +293,7 @@ void Control::settings(StatSink& sink) const {
   put(sink, "growth_factor", fmt::format("{:.2f}", engine.growth_factor));
   put(sink, "chunk_size", engine.slot_bytes_min - sizeof(Item));  // of key, value and flags, as -n counts
   put(sink, "num_threads", server.threads);
-  put(sink, "num_threads_per_udp", udp_port_ != 0 ? server.threads : 0);
+  put(sink, "num_threads_per_udp", server.threads);
   put(sink, "stat_key_prefix", std::string(1, state_.prefixes.delimiter()));
   put(sink, "detail_enabled", yes_no((state_.events.flags() & EventLog::detail_flag) != 0));
   put(sink, "reqs_per_event", server.requests_per_event);
@@ -256,8 +304,9 @@ void Control::settings(StatSink& sink) const {
   put(sink, "auth_enabled_ascii", server.auth_file.empty() ? "no" : server.auth_file);
   put(sink, "item_size_max", engine.item_bytes_max);
   put(sink, "maxconns_fast", yes_no(server.maxconns_fast));
-  put(sink, "slab_reassign", yes_no(engine.evict));
-  put(sink, "slab_automove", engine.evict ? state_.engine.automove() : 0);
+  put(sink, "hashpower_init", engine.index_power);
+  put(sink, "slab_reassign", yes_no(engine.reassign));
+  put(sink, "slab_automove", state_.engine.automove());
   put(sink, "slab_chunk_max", page_bytes);
   put(sink, "dump_enabled", yes_no(server.dump_enabled));
   put(sink, "watcher_logbuf_size", std::uint64_t{server.watcher_log_kib} * 1024);
@@ -269,36 +318,44 @@ void Control::settings(StatSink& sink) const {
   put(sink, "flush_enabled", yes_no(server.flush_enabled));
   put(sink, "hash_algorithm", "xxh3");
   put(sink, "idle_timeout", server.idle_timeout_s);
+  put(sink, "read_buf_mem_limit", std::uint64_t{server.input_limit_mib} << 20);
   put(sink, "track_sizes", yes_no(state_.track_sizes.load(std::memory_order_relaxed)));
   tls_settings(sink);
   put(sink, "memory_file", engine.memory_file.empty() ? "(null)" : engine.memory_file);
 }
 
+// In the order of their descriptors, as memcached's.
 void Control::connections(StatSink& sink) const {
+  struct Told {
+    int fd;
+    bool udp;
+    std::string address, listener;  // listener: empty for a listening socket
+    std::string_view state;
+    std::uint32_t idle_s;
+  };
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
   const std::uint32_t uptime_s = state_.engine.shared().clock.uptime_s();
-  const auto stat = [&sink](int fd, std::string_view name, const auto& value) {
-    put(sink, fmt::format("{}:{}", fd, name), value);
-  };
-  for (const int fd : acceptor_->listening_fds()) {
-    stat(fd, "addr", local_text(fd));
-    stat(fd, "state", "conn_listening");
-    stat(fd, "secs_since_last_cmd", uptime_s);
-  }
+  std::vector<Told> all;
+  for (const int fd : acceptor_->listening_fds())
+    all.push_back({fd, false, local_text(fd), {}, "conn_listening", uptime_s});
   for (const auto& worker : *workers_) {
-    for (const UdpPort& port : worker->udp_ports()) {
-      stat(port.fd(), "addr", local_text(port.fd()));
-      stat(port.fd(), "state", "conn_read");
-      stat(port.fd(), "secs_since_last_cmd", uptime_s);
-    }
+    for (const UdpPort& port : worker->udp_ports())
+      all.push_back({port.fd(), true, local_text(port.fd()), {}, "conn_read", uptime_s});
     worker->for_each_connection([&](const Connection& c) {
-      const std::string local = local_text(c.fd);
-      const bool is_local = local.starts_with("unix:");
-      stat(c.fd, "addr", is_local ? local : peer_text(c.fd));
-      if (!is_local) stat(c.fd, "listen_addr", local);
-      stat(c.fd, "state", state_text(c.state.load(std::memory_order_relaxed)));
-      stat(c.fd, "secs_since_last_cmd", now_s - c.last_active_s.load(std::memory_order_relaxed));
+      const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
+      all.push_back({c.fd, false, peer_text(c.peer), local_text(c.fd), state_text(c), now_s - active_s});
     });
+  }
+  std::ranges::sort(all, {}, &Told::fd);
+  for (const Told& t : all) {
+    const auto stat = [&](std::string_view name, const auto& value) {
+      put(sink, fmt::format("{}:{}", t.fd, name), value);
+    };
+    if (t.udp) stat("UDP", "UDP");
+    stat("addr", t.address);
+    if (!t.listener.empty()) stat("listen_addr", t.listener);
+    stat("state", t.state);
+    stat("secs_since_last_cmd", t.idle_s);
   }
 }
 

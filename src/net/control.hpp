@@ -54,6 +54,7 @@ class Control final : public ServerControl {
   Totals totals() const noexcept;
   void general(StatSink& sink);
   void process_stats(StatSink& sink, const Totals& now) const;
+  void buffer_stats(StatSink& sink, const Totals& now) const;
   void command_stats(StatSink& sink, const Totals& now, const StoreTotals& store) const;
   void tls(StatSink& sink, const Totals& now) const;
   void settings(StatSink& sink) const;
@@ -71,6 +72,7 @@ class Control final : public ServerControl {
   const std::vector<std::unique_ptr<Worker>>* workers_ = nullptr;
   const Acceptor* acceptor_ = nullptr;
   int tcp_port_ = 0, udp_port_ = 0;
+  std::uint64_t reserved_fds_ = 0;  // open before the first client; 0: not known
   std::atomic<std::uint64_t> flushes_{0};
   mutable std::mutex mutex_;  // guards reset_base_
   Totals reset_base_;         // what `stats reset` forgot

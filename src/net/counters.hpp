@@ -16,6 +16,8 @@ namespace tandem::net {
   X(idle_kicks)           /* closed for idleness */                                                     \
   X(blocked)              /* a client's socket was full */                                              \
   X(closed_for_room)      /* closed because unread output passed a limit */                             \
+  X(read_buf_oom)         /* of these: no memory, or no share of the limit, for input that is kept */   \
+  X(response_obj_oom)     /* of these: the same for replies */                                          \
   X(udp_requests)         /* datagrams received */                                                      \
   X(udp_requests_dropped) /* of these: no frame, several datagrams, more requests than a batch holds */ \
   X(udp_replies_dropped)  /* longer than udp_reply_bytes_max, or the socket was full */                 \

@@ -254,11 +254,18 @@ int type_of(int fd) noexcept {
 }
 }  // namespace
 
-std::string peer_text(int fd) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof address;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return "<unknown>";
-  return address_text(address, bytes, type_of(fd));
+std::string_view host_text(const PeerAddress& peer, char (&text)[INET6_ADDRSTRLEN]) noexcept {
+  text[0] = '\0';
+  if (!peer.is_local()) inet_ntop(peer.family, peer.host.data(), text, sizeof text);
+  return text;
+}
+
+std::string peer_text(const PeerAddress& peer) {
+  if (peer.is_local()) return "?:<AF 0>";
+  char host[INET6_ADDRSTRLEN];
+  const std::string_view text = host_text(peer, host);
+  return peer.family == AF_INET ? fmt::format("tcp:{}:{}", text, peer.port)
+                                : fmt::format("tcp6:[{}]:{}", text, peer.port);
 }
 
 std::string local_text(int fd) {

@@ -1,5 +1,6 @@
 // Sockets to listen on: from the text of -l, -p, -U, -s and -a to bound descriptors.
 #pragma once
+#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "net/fd.hpp"
+#include "net/peer_address.hpp"
 #include "net/server.hpp"
 
 namespace tandem::net {
@@ -63,7 +65,10 @@ class UnixListener {
 // "tcp:127.0.0.1:11211", "tcp6:[::1]:11211", "udp:...", "unix:/path", as `stats conns` shows addresses. type:
 // SOCK_STREAM or SOCK_DGRAM.
 std::string address_text(const sockaddr_storage& address, socklen_t bytes, int type);
-std::string peer_text(int fd);
+// The host alone, "127.0.0.1", and the address as `stats conns` shows it. A client of a Unix socket is "" and, as in
+// memcached, "?:<AF 0>".
+std::string_view host_text(const PeerAddress& peer, char (&text)[INET6_ADDRSTRLEN]) noexcept;
+std::string peer_text(const PeerAddress& peer);
 std::string local_text(int fd);
 
 }  // namespace tandem::net

@@ -193,7 +193,13 @@ void EventLog::run() {
   }
 }
 
-// REQUIRES: mutex_ is held, by the log's thread. Takes what one ring holds now; its worker may add more meanwhile.
+void EventLog::deliver() {
+  const std::lock_guard lock(mutex_);
+  drain(shared_);
+  for (const auto& ring : rings_) drain(*ring);
+}
+
+// REQUIRES: mutex_ is held. Takes what one ring holds now; its worker may add more meanwhile.
 bool EventLog::drain(EventRing& ring) {
   const std::size_t events_of_ring = ring_bytes_ / sizeof(Event);
   Event event;

@@ -77,6 +77,9 @@ class EventLog {
   // When it returns, `wake` is not called any more.
   void remove(Watcher& watcher);
 
+  // Hands out at once what has been noted, instead of when the log's thread looks next.
+  void deliver();
+
   std::size_t watcher_count() const;
   Counts counts() const;
 

@@ -1,14 +1,11 @@
 #include "net/recorder.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 
 #include "codec/admin.hpp"
 #include "codec/reply.hpp"
 #include "codec/tokens.hpp"
+#include "net/endpoint.hpp"
 
 namespace tandem::net {
 namespace {
@@ -78,25 +75,12 @@ Event slab_move(const Shared& shared, SizeClass from, SizeClass to) noexcept {
   return e;
 }
 
-// A connection's other end: its address as text, and what goes into the event.
-std::string_view peer(int fd, Event& e, char (&text)[INET6_ADDRSTRLEN]) noexcept {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof address;
+// A connection's other end goes into the event; returns its address as text.
+std::string_view put_client(const PeerAddress& client, int fd, Event& e, char (&text)[INET6_ADDRSTRLEN]) noexcept {
   e.stream = watch_event::connevents;
   e.fd = fd;
-  e.left_s = -1;
-  text[0] = '\0';
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return {};
-  if (address.ss_family == AF_INET) {
-    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
-    inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-    e.left_s = ntohs(in.sin_port);
-  } else if (address.ss_family == AF_INET6) {
-    const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
-    inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
-    e.left_s = ntohs(in.sin6_port);
-  }
-  return text;
+  e.left_s = client.is_local() ? -1 : std::int64_t{client.port};
+  return host_text(client, text);
 }
 
 }  // namespace
@@ -218,12 +202,12 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
   }
 }
 
-void Recorder::closed(int fd, CloseReason reason) {
+void Recorder::closed(int fd, const PeerAddress& client, CloseReason reason) {
   Event e{};
   e.type = EventType::conn_close;
   e.status = static_cast<std::uint8_t>(reason);
   char text[INET6_ADDRSTRLEN];
-  const std::string_view address = peer(fd, e, text);
+  const std::string_view address = put_client(client, fd, e, text);
   log_.note(ring_, e, address);
 }
 
@@ -251,12 +235,12 @@ void MaintenanceRecorder::page_moved(SizeClass from, SizeClass to) noexcept {
   log_.note(e, {});
 }
 
-void note_opened(EventLog& log, int fd) {
+void note_opened(EventLog& log, int fd, const PeerAddress& client) {
   if ((log.flags() & watch_event::connevents) == 0) return;
   Event e{};
   e.type = EventType::conn_new;
   char text[INET6_ADDRSTRLEN];
-  const std::string_view address = peer(fd, e, text);
+  const std::string_view address = put_client(client, fd, e, text);
   log.note(e, address);
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "net/event_log.hpp"
+#include "net/peer_address.hpp"
 #include "net/prefix_stats.hpp"
 #include "query/batch.hpp"
 #include "store/engine.hpp"
@@ -28,7 +29,7 @@ class Recorder final : public Observer {
   void answered(const Batch& batch, std::uint32_t begin, std::uint32_t end, int fd);
   // What the strip's queries found is forgotten.
   void strip_done() noexcept { seen_.fill({}); }
-  void closed(int fd, CloseReason reason);
+  void closed(int fd, const PeerAddress& client, CloseReason reason);
 
   void looked_up(const Query& query, Lookup lookup, const Item* item) noexcept override;
   void evicted(Location l, const Item* item, std::uint64_t state) noexcept override;
@@ -73,6 +74,6 @@ class MaintenanceRecorder final : public Observer {
 };
 
 // Notes that a connection was opened, from any thread.
-void note_opened(EventLog& log, int fd);
+void note_opened(EventLog& log, int fd, const PeerAddress& client);
 
 }  // namespace tandem::net

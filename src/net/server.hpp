@@ -50,12 +50,14 @@ struct ServerOptions {
   unsigned requests_per_event = 20;    // -R: a connection yields after so many requests when others wait
   unsigned backlog = 1024;             // -b
   unsigned idle_timeout_s = 0;         // -o idle_timeout; 0: never
+  unsigned input_limit_mib = 0;        // -o read_buf_mem_limit: all input that is kept; 0: long lines, 64 MiB
   bool maxconns_fast = true;           // past the limit: an error line and close at once
   bool flush_enabled = true;           // -F turns flush_all off
   bool track_sizes = false;            // -o track_sizes: `stats sizes` counts the items of each size
   bool shutdown_enabled = false;       // -A: the command shutdown
   bool dump_enabled = true;            // -X turns metadump, mgdump and cachedump off
   bool watch_enabled = true;           // -W turns watch off
+  bool lru_maintainer = true;          // -o lru_maintainer: off, its commands are ERROR, and its statistics not there
   std::string prefix_delimiter = ":";  // -D: the byte that ends a key's prefix for `stats detail`
   bool detail_enabled = false;         // `stats detail` counts from the start
   unsigned worker_log_kib = 64;        // -o worker_logbuf_size: a worker's events for watchers

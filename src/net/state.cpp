@@ -20,6 +20,7 @@ ProtocolOptions protocol_options(const ServerOptions& server, const EngineOption
   options.dump_enabled = server.dump_enabled;
   options.watch_enabled = server.watch_enabled;
   options.shutdown_enabled = server.shutdown_enabled;
+  options.lru_maintainer = server.lru_maintainer;
   const std::optional<Dialect> dialect = dialect_of(server.protocol);
   if (!dialect) throw std::invalid_argument("no such protocol: " + server.protocol);
   options.dialect = *dialect;
@@ -47,6 +48,7 @@ State::State(const ServerOptions& o, Engine& e)
       tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
       track_sizes(o.track_sizes),
+      kept(o.input_limit_mib != 0 ? std::uint64_t{o.input_limit_mib} << 20 : kept_bytes_total),
       pinned(std::max(e.options().memory_bytes / pinned_share, e.options().item_bytes_max)),
       filling(std::max(e.options().memory_bytes / filling_share, e.options().item_bytes_max)),
       events(std::bit_ceil(std::size_t{o.worker_log_kib} * 1024), std::size_t{o.watcher_log_kib} * 1024),

@@ -54,6 +54,7 @@ struct State {
 
   std::atomic<int> verbosity;
   std::atomic<bool> stopping{false};
+  std::atomic<bool> stop_asked{false};  // by a client: the worker that answers it stops the server
   std::atomic<bool> track_sizes;
   std::atomic<std::uint32_t> connections{0};  // open now, or being handed to a worker
 
@@ -64,7 +65,7 @@ struct State {
   EventFd acceptor_wakeup;
 
   MemoryBudget unsent{unsent_bytes_total};  // bytes copied for clients that do not read
-  MemoryBudget kept{kept_bytes_total};      // buffers of long lines
+  MemoryBudget kept;                        // buffers of input that is kept: of long lines, or of all
   MemoryBudget pinned;                      // bytes of values pinned for them
   MemoryBudget filling;                     // bytes of values not wholly received
 
@@ -77,6 +78,10 @@ struct State {
   void stop() noexcept {
     stopping.store(true, std::memory_order_release);
     acceptor_wakeup.notify();
+  }
+  // What a buffer of so many bytes takes of `kept`.
+  std::size_t kept_cost(std::size_t capacity) const noexcept {
+    return options.input_limit_mib != 0 || capacity >= long_input_bytes ? capacity : 0;
   }
   // What follows from the engine's memory limit.
   void set_memory_limit(std::uint64_t bytes) noexcept;

@@ -77,14 +77,14 @@ Worker::~Worker() {
   free_closed();
 }
 
-void Worker::adopt(Fd socket, bool tls) {
-  auto owned = std::make_unique<Connection>(socket.get(), state_.protocol, state_.engine.shared().clock);
+void Worker::adopt(Fd socket, bool tls, const PeerAddress& client) {
+  auto owned = std::make_unique<Connection>(socket.get(), client, state_.protocol, state_.engine.shared().clock);
   Connection* c = owned.get();
   if (tls) {
     c->tls = std::make_unique<TlsSession>(c->fd, state_.engine.shared().clock.now_s());
     unfinished_handshakes_.fetch_add(1, std::memory_order_relaxed);
   }
-  note_opened(state_.events, c->fd);
+  note_opened(state_.events, c->fd, client);
   {
     const std::lock_guard lock(connections_mutex_);
     c->next = connections_;
@@ -113,6 +113,7 @@ void Worker::run() {
   const int timeout_ms = has_timeouts_ ? 1000 : -1;
   while (!state_.stopping.load(std::memory_order_acquire)) pass(timeout_ms);
   while (runner_->in_flight() != 0) answer_oldest();
+  tell_watchers_the_last();
   {
     const std::lock_guard lock(connections_mutex_);
     for (Connection* c = connections_; c != nullptr; c = c->next) close_later(*c, CloseReason::shutdown);
@@ -231,7 +232,9 @@ void Worker::end_pass() noexcept {
 void Worker::free_closed() noexcept {
   for (Connection* c : closed_) {
     if (c->waiting) std::erase(waiting_, c);
-    if (TD_UNLIKELY((state_.events.flags() & watch_event::connevents) != 0)) recorder_.closed(c->fd, c->close_reason);
+    const bool stopping = state_.stopping.load(std::memory_order_relaxed);  // memcached is silent then
+    if (TD_UNLIKELY((state_.events.flags() & watch_event::connevents) != 0) && !stopping)
+      recorder_.closed(c->fd, c->peer, c->close_reason);
     {
       const std::lock_guard lock(connections_mutex_);
       (c->previous != nullptr ? c->previous->next : connections_) = c->next;
@@ -239,7 +242,8 @@ void Worker::free_closed() noexcept {
     }
     if (state_.verbosity.load(std::memory_order_relaxed) >= 2) log().debug("<{} connection closed.", c->fd);
     ::close(c->fd);
-    state_.kept.give_back(c->kept_charged);
+    state_.kept.give_back(state_.kept_cost(c->kept_counted));
+    count_kept(*c, 0);
     delete c;
     connection_count_.fetch_sub(1, std::memory_order_relaxed);
     state_.connection_closed();
@@ -272,7 +276,8 @@ bool Worker::stands_still(const Connection& c) const noexcept {
   const std::uint32_t now_s = state_.engine.shared().clock.now_s();
   if (now_s < none_still_before_s_ || cycles_now() - pass_begin_ > long_pass_ticks_) return false;
   const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
-  return !c.is_closed() && !c.in_flight && c.pass != pass_ && active_s < now_s && now_s - active_s > stands_still_s;
+  return !c.is_closed() && !c.in_flight && c.pass.load(std::memory_order_relaxed) != pass_ && active_s < now_s &&
+         now_s - active_s > stands_still_s;
 }
 
 // Of those whose large value has not come whole; nullptr: none stands still, or all that do together do not make room
@@ -339,6 +344,12 @@ void Worker::watch(Connection& c, std::uint32_t events) noexcept {
   event.events = events;
   event.data.ptr = &c;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c.fd, &event) != 0) close_later(c);
+}
+
+Worker::Buffers Worker::buffers() const noexcept {
+  const std::uint64_t arenas = runner_->count();
+  return {arenas + kept_inputs_.get(), arenas * (input_arena_bytes + lane_padding_bytes) + kept_bytes_.get(),
+          kept_outputs_.get()};
 }
 
 void Worker::for_each_connection(const std::function<void(const Connection&)>& f) const {

@@ -46,7 +46,7 @@ class Worker final : private ResponseWriter {
 
   // Any thread. Takes over a connected, non-blocking socket, already counted in State::connections; `tls`: that speaks
   // TLS.
-  void adopt(Fd socket, bool tls = false);
+  void adopt(Fd socket, bool tls = false, const PeerAddress& client = {});
   std::uint32_t connection_count() const noexcept { return connection_count_.load(std::memory_order_relaxed); }
 
   // The worker's thread: until State::stopping is set and wake() was called; closes all connections at the end.
@@ -54,6 +54,13 @@ class Worker final : private ResponseWriter {
   // One pass, waiting at most timeout_ms for something to do (-1: for ever). For run(), tests and fuzzing.
   void pass(int timeout_ms);
   void wake() const noexcept { wakeup_.notify(); }
+
+  // Buffers of input: one for each batch, and of each connection that has sent a part of a request. Of output: of each
+  // connection that has not taken its replies yet.
+  struct Buffers {
+    std::uint64_t inputs, input_bytes, outputs;
+  };
+  Buffers buffers() const noexcept;
 
   // Any thread.
   const NetCounters& counters() const noexcept { return counters_; }
@@ -66,7 +73,7 @@ class Worker final : private ResponseWriter {
 
  private:
   // Why parsing a connection's input stopped.
-  enum class Stop : std::uint8_t { need_more, yield, large, close };
+  enum class Stop : std::uint8_t { need_more, yield, large, close, quit };
 
   // A connection's (or a datagram's) part of the batch.
   struct Entry {
@@ -145,6 +152,8 @@ class Worker final : private ResponseWriter {
   void serve_long(Connection& c);
   bool keep(Connection& c, const char* begin, const char* end) noexcept;
   bool charge_kept(Connection& c) noexcept;
+  void refuse_kept(Connection& c) noexcept;
+  void count_kept(Connection& c, std::size_t capacity) noexcept;
   void make_room(std::size_t bytes);
   std::size_t receive(Connection& c, char* to) noexcept;
   std::size_t receive_value(Connection& c, char* to) noexcept;
@@ -158,6 +167,7 @@ class Worker final : private ResponseWriter {
   void run_batch(bool goes_on, bool here = false);
   void execute(bool goes_on);
   void finish(Entry& entry);
+  void note_input(Connection& c) noexcept;
   void log_requests(const Entry& entry) const;
 
   // worker_lane.cpp: plain reads, ahead of the parser
@@ -187,6 +197,7 @@ class Worker final : private ResponseWriter {
   void close_unfinished_handshakes(std::uint32_t now_s);
   // worker_stream.cpp
   void begin_stream(Connection& c, const StreamRequest& request, Output& text);
+  void tell_watchers_the_last();
   void serve_stream(Connection& c);
   void send_streams();
   void end_stream(Connection& c);
@@ -195,6 +206,7 @@ class Worker final : private ResponseWriter {
   // worker_respond.cpp: WR and SD
   bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
+  StreamRequest execute(Connection* c, const Query& query);
   void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
@@ -280,6 +292,7 @@ class Worker final : private ResponseWriter {
   std::uint64_t udp_since_ = 0;   // ticks
   std::vector<UdpPort> udp_;
   NetCounters counters_;
+  Counter kept_inputs_, kept_bytes_, kept_outputs_;  // Buffers; they fall, too
   Recorder recorder_;
 
   Fd epoll_;

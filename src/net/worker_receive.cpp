@@ -35,9 +35,9 @@ class Timed {
 }  // namespace
 
 void Worker::serve(Connection& c) {
-  if (c.pass == pass_ || c.is_closed()) return;
+  if (c.pass.load(std::memory_order_relaxed) == pass_ || c.is_closed()) return;
   if (TD_UNLIKELY(c.in_flight)) return;  // it is served when its answers are sent
-  c.pass = pass_;
+  c.pass.store(pass_, std::memory_order_relaxed);
   if (TD_UNLIKELY(c.is_blocked() || c.stream != nullptr)) {
     if (c.stream != nullptr) return serve_stream(c);
     // OpenSSL may hold input that no event tells of.
@@ -74,8 +74,7 @@ void Worker::serve_long(Connection& c) {
     try {
       to = c.kept.reserve(receive_bytes_max);
     } catch (const std::bad_alloc&) {
-      counters_.closed_for_room.add();
-      return close_later(c);
+      return refuse_kept(c);
     }
     if (!charge_kept(c)) return;
     if (!c.readable) return;
@@ -95,8 +94,7 @@ bool Worker::keep(Connection& c, const char* begin, const char* end) noexcept {
   try {
     c.kept.assign(begin, end);
   } catch (const std::bad_alloc&) {
-    counters_.closed_for_room.add();
-    close_later(c);
+    refuse_kept(c);
     return false;
   }
   return charge_kept(c);
@@ -104,17 +102,30 @@ bool Worker::keep(Connection& c, const char* begin, const char* end) noexcept {
 
 // Keeps State::kept in step with the connection's buffer. False: the limit was passed and the connection is closed.
 bool Worker::charge_kept(Connection& c) noexcept {
-  const std::size_t wanted = c.kept.capacity() >= long_input_bytes ? c.kept.capacity() : 0;
-  if (TD_LIKELY(wanted == c.kept_charged)) return true;
-  if (wanted < c.kept_charged) {
-    state_.kept.give_back(c.kept_charged - wanted);
-  } else if (!state_.kept.take(wanted - c.kept_charged)) {
-    counters_.closed_for_room.add();
-    close_later(c);
+  const std::size_t capacity = c.kept.capacity();
+  if (TD_LIKELY(capacity == c.kept_counted)) return true;
+  const std::size_t cost = state_.kept_cost(capacity), charged = state_.kept_cost(c.kept_counted);
+  if (cost < charged) {
+    state_.kept.give_back(charged - cost);
+  } else if (TD_UNLIKELY(cost != charged) && !state_.kept.take(cost - charged)) {
+    refuse_kept(c);
     return false;
   }
-  c.kept_charged = wanted;
+  count_kept(c, capacity);
   return true;
+}
+
+// There is no memory, or no part of the limit left, for what the connection has sent: it is closed, as by memcached.
+void Worker::refuse_kept(Connection& c) noexcept {
+  counters_.closed_for_room.add();
+  counters_.read_buf_oom.add();
+  close_later(c);
+}
+
+void Worker::count_kept(Connection& c, std::size_t capacity) noexcept {
+  kept_bytes_.add(capacity - c.kept_counted);
+  kept_inputs_.add(std::uint64_t{capacity != 0} - std::uint64_t{c.kept_counted != 0});
+  c.kept_counted = capacity;
 }
 
 void Worker::make_room(std::size_t bytes) {
@@ -203,7 +214,8 @@ void Worker::parse(Connection& c) {
       case ParseStop::need_more:
         return;
       case ParseStop::close:
-        entry.stop = Stop::close;
+      case ParseStop::quit:
+        entry.stop = parsed.stop == ParseStop::quit ? Stop::quit : Stop::close;
         return;
       case ParseStop::large_value:
         if (in_.batch->size() != entry.first_query) {
@@ -331,10 +343,12 @@ void Worker::execute(bool goes_on) {
 void Worker::finish(Entry& entry) {
   if (entry.connection == nullptr || entry.connection->is_closed()) return;
   Connection& c = *entry.connection;
-  if (TD_UNLIKELY(entry.stop == Stop::close && !entry.skips)) {
+  const bool quits = TD_UNLIKELY(entry.stop == Stop::quit);
+  if (TD_UNLIKELY((entry.stop == Stop::close || quits) && !entry.skips)) {
     c.kept.assign(nullptr, nullptr);
     c.closes = true;
-    if (!c.is_blocked() && c.stream == nullptr) close_later(c, CloseReason::normal);
+    c.close_reason = quits ? CloseReason::normal : CloseReason::error;
+    if (!c.is_blocked() && c.stream == nullptr) close_later(c, c.close_reason);
     return;
   }
   if (entry.rest != entry.input_end || c.kept.size() != 0) {
@@ -348,7 +362,21 @@ void Worker::finish(Entry& entry) {
                                                                          : in_.since;
     c.resumes = true;
   }
+  note_input(c);
   go_on_next_pass(c);
+}
+
+// What `stats conns` says that the connection waits for, where the parser knows.
+void Worker::note_input(Connection& c) noexcept {
+  const ConnectionState now = c.state.load(std::memory_order_relaxed);
+  const Parser::Within within = c.parser.within();
+  if (TD_LIKELY(now == ConnectionState::reading && within == Parser::Within::command)) return;
+  if (now == ConnectionState::reading || now == ConnectionState::keeping || now == ConnectionState::dropping) {
+    c.state.store(within == Parser::Within::command ? ConnectionState::reading
+                  : within == Parser::Within::value ? ConnectionState::keeping
+                                                    : ConnectionState::dropping,
+                  std::memory_order_relaxed);
+  }
 }
 
 // Has the connection served again without another event, if it has something to go on with.

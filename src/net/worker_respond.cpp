@@ -93,7 +93,7 @@ void Worker::control(Batch& batch, std::uint32_t i) {
   Entry& entry = in_.entries[batch.query(i).connection];
   if (!entry.skips) {
     entry.connection == nullptr ? open_message(entry) : open_output(entry);
-    const StreamRequest request = execute_control(batch.query(i), state_.protocol, control_, output_);
+    const StreamRequest request = execute(entry.connection, batch.query(i));
     if (TD_UNLIKELY(request.kind != StreamRequest::Kind::none)) {
       if (entry.connection != nullptr) {
         begin_stream(*entry.connection, request, output_);
@@ -114,6 +114,20 @@ void Worker::control(Batch& batch, std::uint32_t i) {
     }
   }
   flush_if_large(batch, i + 1);
+}
+
+StreamRequest Worker::execute(Connection* c, const Query& query) {
+  ConnectionState before = ConnectionState::reading;
+  if (c != nullptr) before = c->state.exchange(ConnectionState::executing, std::memory_order_relaxed);
+  const StreamRequest request = execute_control(query, state_.protocol, control_, output_);
+  if (c != nullptr) c->state.store(before, std::memory_order_relaxed);
+  if (TD_UNLIKELY(state_.stop_asked.load(std::memory_order_relaxed))) {
+    // Noted before the workers stop: watchers are told.
+    if ((state_.events.flags() & watch_event::connevents) != 0 && c != nullptr)
+      recorder_.closed(c->fd, c->peer, CloseReason::shutdown);
+    state_.stop();
+  }
+  return request;
 }
 
 // Replies to queries [begin, end) of one entry.
@@ -361,6 +375,7 @@ bool Worker::hold(Connection& c, const OutputRange& range) {
     if (fresh != nullptr) {
       c.blocked_index = static_cast<std::uint32_t>(blocked_.size());
       blocked_.push_back(&c);
+      kept_outputs_.set(blocked_.size());
       c.unsent = std::move(fresh);
       // Its answer may have been long in coming; from now on it waits for its client.
       c.last_active_s.store(state_.engine.shared().clock.now_s(), std::memory_order_relaxed);
@@ -369,6 +384,7 @@ bool Worker::hold(Connection& c, const OutputRange& range) {
     state_.unsent.give_back(copied);
     state_.pinned.give_back(pinned);
     counters_.closed_for_room.add();
+    counters_.response_obj_oom.add();
     return refuse();
   }
   range.for_each([&, &unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
@@ -389,6 +405,7 @@ bool Worker::charge(const Connection& c, MemoryBudget& budget, std::uint64_t byt
   if (bytes == 0) return true;  // whatever others hold beyond a limit that was lowered
   while (!budget.take(bytes)) {
     counters_.closed_for_room.add();
+    counters_.response_obj_oom.add();
     Connection* most = nullptr;
     Connection* still = nullptr;
     for (Connection* other : blocked_) {
@@ -429,7 +446,7 @@ bool Worker::drain(Connection& c) {
                   std::memory_order_relaxed);
     watch(c, watch_input);
   }
-  if (c.closes && c.stream == nullptr) close_later(c, CloseReason::normal);
+  if (c.closes && c.stream == nullptr) close_later(c, c.close_reason);
   return !c.is_closed();
 }
 
@@ -441,6 +458,7 @@ void Worker::drop_unsent(Connection& c) noexcept {
   blocked_.back()->blocked_index = c.blocked_index;
   blocked_[c.blocked_index] = blocked_.back();
   blocked_.pop_back();
+  kept_outputs_.set(blocked_.size());
 }
 
 void Worker::drop_pins(const OutputRange& range) noexcept {

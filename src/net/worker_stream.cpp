@@ -13,6 +13,8 @@
 namespace tandem::net {
 namespace {
 
+constexpr int last_calls_max = 256;
+
 // Lines of events, as the log's thread brings them.
 class Watch final : public Stream {
  public:
@@ -101,10 +103,19 @@ void Worker::send_streams() {
   }
 }
 
+// The server stops: what has happened until now still goes to the clients that watch, as far as their sockets take it.
+void Worker::tell_watchers_the_last() {
+  if (streams_.empty()) return;
+  state_.events.deliver();
+  streams_due_ = true;
+  // Each call sends a few pieces; dumps, which would go on for long, are cut off.
+  for (int i = 0; i < last_calls_max && streams_due_; ++i) send_streams();
+}
+
 // The stream has ended and all of it is sent: the connection resumes with the input behind it.
 void Worker::end_stream(Connection& c) {
   c.state.store(ConnectionState::reading, std::memory_order_relaxed);
-  if (c.closes) return close_later(c);
+  if (c.closes) return close_later(c, c.close_reason);
   go_on_next_pass(c);
 }
 

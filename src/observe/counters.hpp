@@ -26,7 +26,8 @@ class Counter {
   X(cmd_get) X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) \
   X(delete_hits) X(incr_misses) X(incr_hits) X(decr_misses) X(decr_hits) X(cas_misses) X(cas_hits) \
   X(cas_badval) X(touch_hits) X(touch_misses) X(store_too_large) X(store_no_memory) X(total_items) X(evictions) \
-  X(reclaimed) X(expired_unfetched) X(evicted_unfetched) X(index_retries) X(index_displacements) \
+  X(reclaimed) X(expired_unfetched) X(evicted_unfetched) X(evicted_active) X(direct_reclaims) \
+  X(slab_reassign_rescues) X(slab_reassign_evictions_nomem) X(index_retries) X(index_displacements) \
   X(device_rechecks) X(device_images) X(device_images_changed) X(device_stolen)
 // clang-format on
 

@@ -11,6 +11,7 @@
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
 #include "task/read_value.hpp"
+#include "task/rescue-inl.hpp"
 #include "task/timer.hpp"
 #include "task/write_operation-inl.hpp"
 
@@ -293,7 +294,8 @@ template <IndexKind I>
 constexpr KindCode code_of() noexcept {
   return {.kind = I::kind,
           .run = [](Executor& e, Batch& batch, ResponseWriter& writer) { e.run_as<I>(batch, writer); },
-          .unlink = task::unlink<I>};
+          .unlink = task::unlink<I>,
+          .rescue = task::rescue<I>};
 }
 
 }  // namespace tandem

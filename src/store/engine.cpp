@@ -38,7 +38,8 @@ IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
   // A quarter of the limit at most, so that the first growth always fits.
   const std::uint64_t cells_max = o.memory_bytes / 4 / sizeof(std::uint64_t);
   IndexOptions index;
-  index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(items_expected, cells_max)));
+  const std::uint64_t cells = o.index_power != 0 ? std::uint64_t{1} << o.index_power : items_expected;
+  index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(cells, cells_max)));
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
   index.log = o.index_on_device ? nullptr : log;
@@ -272,6 +273,9 @@ EngineStats Engine::stats() const {
   s.index_growths = index_growths_.load(std::memory_order_relaxed);
   s.index_rebuild_ms = index_rebuild_ms_.load(std::memory_order_relaxed);
   s.pages_moved = pages_moved_.load(std::memory_order_relaxed);
+  s.maintenance_turns = maintenance_turns_.load(std::memory_order_relaxed);
+  s.pages_idle = heap_->pages_idle();
+  s.is_moving_pages = heap_->is_moving_pages();
   s.huge_items = heap_->huge_items();
   s.item_bytes = heap_->huge_bytes();
   for (std::uint32_t c = 0; c < heap_->class_count(); ++c) {
@@ -284,7 +288,7 @@ EngineStats Engine::stats() const {
 
 Engine::Reassign Engine::reassign(int from, int to) noexcept {
   constexpr std::uint32_t asked = std::uint32_t{1} << 31;
-  if (!options_.evict) return Reassign::disabled;
+  if (!options_.reassign) return Reassign::disabled;
   if (reassign_.load(std::memory_order_relaxed) != 0) return Reassign::busy;
   if (from == to) return Reassign::same;
   const auto classes = static_cast<int>(heap_->class_count());
@@ -394,6 +398,7 @@ void Engine::maintenance_loop() {
 
 void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
+  maintenance_turns_.fetch_add(1, std::memory_order_relaxed);
   clock_.tick();
   if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers sleep
   if (file_) {
@@ -435,7 +440,7 @@ void Engine::grow_index() {
 void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;
-  if (!options_.evict) return;
+  if (!options_.evict || !options_.reassign) return;
   std::uint64_t spare = 0;  // pages of a huge item beyond what a class wanted: the next ones have them
   for (std::uint32_t i = 0; i <= heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
     const auto c = i < heap_->class_count() ? static_cast<SizeClass>(i) : huge_class;

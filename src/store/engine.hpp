@@ -33,9 +33,12 @@ struct EngineOptions {
   double growth_factor = 1.25;                            // memcached -f
   std::uint32_t slot_bytes_min = granule_bytes;           // memcached -n
   std::uint32_t item_bytes_expected = 256;                // sizes the first index table; it grows by itself
+  std::uint32_t index_power = 0;                          // its cells, 2^n, as far as a quarter of memory_bytes
+                                                          // goes (memcached -o hashpower); 0: by the expected items
   std::uint32_t contexts_max = 256;                       // threads that may use the store together
   bool evict = true, cas = true, huge_pages = true;
   std::string eviction = "clock";         // or "s3-fifo": what goes when memory is full
+  bool reassign = true;                   // `slabs reassign`, and pages that follow the traffic (-o slab_reassign)
   bool crawl = true;                      // give back what has expired in the background (memcached -o lru_crawler)
   std::uint32_t crawl_sleep_us = 100;     // of a run that was asked for
   std::uint32_t crawl_items_per_run = 0;  // 0: all
@@ -63,6 +66,8 @@ struct EngineStats {
   std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0,
                 index_cells = 0, retired_bytes = 0;
   std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
+  std::uint64_t maintenance_turns = 0, pages_idle = 0;
+  bool is_moving_pages = false;
   std::uint64_t index_rebuild_ms = 0;  // how long it took to bring the index back from a lost device; 0: it was not
   std::vector<ClassStats> classes;
 };
@@ -223,7 +228,7 @@ class Engine {
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
   std::uint32_t unwritten_said_s_ = 0;         // when it was last said that the file cannot be written; 0: never
 
-  std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0};
+  std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0}, maintenance_turns_{0};
   std::atomic<unsigned> automove_{1};
   std::atomic<std::uint32_t> reassign_{0};     // a request: classes from << 16 | to, and bit 31; 0: none
   std::vector<std::uint64_t> evictions_seen_;  // by class, at the last balance

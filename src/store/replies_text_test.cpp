@@ -242,7 +242,7 @@ TEST(TextReplies, Touch) {
 TEST(TextReplies, UnknownAndEmpty) {
   ReplyHarness server;
   for (const char* line : {"", " ", "a", "ab", "setx a 0 0 1", "quitx", "versionx", "mge a", "mx", "m", "extstore x",
-                           "misbehave", "lru mode flat", "\xff\xfe", "slabs", "slabs x y"}) {
+                           "misbehave", "lru mode other", "\xff\xfe", "slabs", "slabs x y"}) {
     EXPECT_EQ(server.exchange(string(line) + "\r\n"), "ERROR\r\n") << line;
     EXPECT_EQ(server.exchange(string(line) + "\n"), "ERROR\r\n") << line;
   }

@@ -58,7 +58,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
         parser_.refuse_large(batch_, 0);
         run();
       }
-      closed_ = stop == ParseStop::close;
+      closed_ = stop == ParseStop::close || stop == ParseStop::quit;
     }
     return take_output();
   }
@@ -151,6 +151,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   void set_verbosity(unsigned level) override { calls.push_back("verbosity " + std::to_string(level)); }
 
   Administration& administration() override { return *this; }
+  bool reassigns() const override { return true; }
   std::string_view reassign(int from, int to) override {
     calls.push_back("reassign " + std::to_string(from) + " " + std::to_string(to));
     return line::ok;

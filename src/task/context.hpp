@@ -154,6 +154,8 @@ struct Context {
   std::array<ItemCopy, strip_queries_max> copies;
   std::uint64_t waited_ticks = 0;   // for searches of devices
   std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
+  // The item that the query in hand builds on: what it asks for is not had by evicting it, as in memcached.
+  Location spared = no_location;
 
   // Before this thread waits for epochs to end.
   void let_go() const noexcept {

@@ -11,6 +11,7 @@ inline void count_eviction(Context& context, Location l, std::uint64_t state, bo
   Heap& heap = context.shared.heap;
   heap.count_eviction(heap.class_of(l), garbage);
   (garbage ? context.counters.reclaimed : context.counters.evictions).add();
+  if (!garbage && word::Accessed::get(state) != 0) context.counters.evicted_active.add();
   if (word::Fetched::get(state) == 0)
     (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
 }
@@ -47,7 +48,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Spare sp
     const std::uint64_t state = guard.version().state;
     const bool garbage = is_over(guard.version(), now_s, flush_cas);
     const bool spared = spare == Spare::good || (spare == Spare::used && word::Accessed::get(state) != 0);
-    if (!garbage && spared) continue;
+    if (!garbage && (spared || (spare != Spare::none && victims[i] == context.spared))) continue;
     if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);

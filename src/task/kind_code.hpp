@@ -27,6 +27,8 @@ struct KindCode {
   // task::unlink().
   std::size_t (*unlink)(Context& context, std::span<const Location> victims, Spare spare,
                         bool probation_failed) noexcept;
+  // task::rescue().
+  std::size_t (*rescue)(Context& context, std::span<Location>& items) noexcept;
 };
 
 }  // namespace tandem

@@ -68,7 +68,10 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
     } else {
       writes = q.opcode == Opcode::remove;
     }
-    if (writes) need_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+    if (writes) {
+      need_bytes = Item::total_bytes(old->client_flags(), q.key_bytes, value_bytes);
+      context.spared = shared.heap.location_of(old);
+    }
   }
   if (enters) context.epoch.exit();
   return need_bytes;
@@ -127,6 +130,7 @@ std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, s
     if (TD_UNLIKELY(state.refuse_first && at == 0)) state.refused[at] = Status::out_of_memory;
     if (state.slot[at] != no_location || state.refused[at] != Status::none) continue;
     if (will_store_in_place(context, batch, i)) continue;
+    context.spared = no_location;
     const std::uint64_t need_bytes = need_of(context, q, batch.fingerprints()[i], batch.candidate(i));
     if (need_bytes == 0) continue;
     if (TD_UNLIKELY(need_bytes > context.shared.policy.item_bytes_max)) {
@@ -180,7 +184,18 @@ void make_room_elsewhere(Context& context) noexcept {
   evict(context, huge_class, 1, false);
 }
 
-// Evicts the page's items and gives it to class `to`.
+// Empties what a page that moves holds: what has a place elsewhere in its class goes there, the rest is evicted. False:
+// items are left that the policy does not let go.
+bool empty_out(Context& context, std::span<Location> items) noexcept {
+  context.shared.code.rescue(context, items);
+  const bool evicts = context.shared.policy.evict;
+  const std::uint64_t before = context.counters.evictions.get();
+  const std::size_t unlinked = unlink(context, items, evicts ? Spare::none : Spare::good);
+  context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
+  return evicts || unlinked == items.size();
+}
+
+// Empties the page and gives it to class `to`.
 bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   Shared& shared = context.shared;
   context.let_go();
@@ -188,8 +203,9 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   if (!shared.heap.close_page(page)) return false;
   Location batch[victims_per_sweep_max];
   std::size_t count = 0;
+  bool empties = true;
   const auto give_up = [&] {
-    unlink(context, {batch, count}, Spare::none);
+    empties &= empty_out(context, {batch, count});
     count = 0;
   };
   const auto start = std::chrono::steady_clock::now();
@@ -210,6 +226,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
     }
     // A client that reads slowly keeps it for as long as it likes.
     const auto now = std::chrono::steady_clock::now();
+    if (!empties) break;
     if (first || !shared.heap.is_pinned(page)) pinned_since = now;
     if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
     yield_processor();
@@ -239,6 +256,23 @@ std::uint64_t evict_huge_item(Context& context) noexcept {
 std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
   if (donor.huge_item) return evict_huge_item(context);
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
+}
+
+// There are few huge items, so CLOCK soon takes one that is in use: where a class's items live longer, it gives a page
+// first. False: none is to give.
+bool take_for_huge(Context& context) noexcept {
+  Heap& heap = context.shared.heap;
+  return context.shared.policy.evict &&
+         move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::lived_longer), huge_class) != 0;
+}
+
+// A page's worth of evictions is a reason to look whether another class can spare a page.
+void note_evicted(Context& context, std::uint64_t bytes) noexcept {
+  if (bytes != 0) context.counters.direct_reclaims.add();
+  context.evicted_bytes += bytes;
+  if (context.evicted_bytes < page_bytes) return;
+  context.evicted_bytes = 0;
+  context.shared.maintenance.notify();
 }
 
 bool has_unretired_huge(const Shared& shared) noexcept {
@@ -292,12 +326,7 @@ class Shortage {
       evicted = evict(context_, class_, victims_wanted(shared.heap, class_), !shared.policy.evict);
     const std::uint64_t evicted_bytes = evicted * (class_ == huge_class ? page_bytes : shared.heap.slot_bytes(class_));
     bytes_coming_ += evicted_bytes;
-    // A page's worth of evictions is a reason to look whether another class can spare a page.
-    context_.evicted_bytes += evicted_bytes;
-    if (context_.evicted_bytes >= page_bytes) {
-      context_.evicted_bytes = 0;
-      shared.maintenance.notify();
-    }
+    note_evicted(context_, evicted_bytes);
     freed_ = evicted + reclaim(context_);
     return allocate_once(context_, class_, item_bytes_);
   }
@@ -414,6 +443,10 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const auto start = std::chrono::steady_clock::now();
   Shortage shortage(context, c, item_bytes);
   do {
+    if (c == huge_class && wait && take_for_huge(context)) {
+      if ((l = allocate_once(context, c, item_bytes)) != no_location) return l;
+      continue;
+    }
     l = shortage.evict_and_allocate();
     if (l != no_location || !wait) return l;
   } while (shortage.goes_on() && std::chrono::steady_clock::now() - start < epoch_wait_max);
@@ -434,6 +467,7 @@ void prepare_writes(Context& context, Batch& batch, StripState& state) noexcept 
     }
     state.refused[0] = Status::out_of_memory;
   }
+  context.spared = no_location;
 }
 
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept {
@@ -445,16 +479,6 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
     context.shared.heap.release(context.cache, slot);
   }
   state.strip.end = end;
-}
-
-void admit(Heap& heap, const StripState::Published& p) noexcept {
-  const SizeClass c = heap.class_of(p.location);
-  if (c == huge_class) return;
-  if (p.is_new_key) {
-    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
-  } else {
-    heap.probation()->release(p.location);
-  }
 }
 
 std::uint64_t settle_writes(Context& context, StripState& state) noexcept {

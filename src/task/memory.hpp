@@ -34,9 +34,9 @@ struct Reclaimed {
 };
 Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slot, std::uint32_t slots_max) noexcept;
 
-// Takes a page from the class that can best spare it, evicting its items, and gives it to class `to` (or, for
-// huge_class, to the budget); or evicts a huge item, whose pages go to the budget. Returns how many pages there are to
-// have; 0: none, or something holds it that does not end soon. Waits for the batches in flight. REQUIRES: no epoch.
+// Takes a page from the class that can best spare it, whose items move or are evicted, and gives it to class `to` (or,
+// for huge_class, to the budget); or evicts a huge item, whose pages go to the budget. Returns how many pages there are
+// to have; 0: none, or something holds it that does not end soon. Waits for the batches in flight. REQUIRES: no epoch.
 std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept;
 // The same with a page of class `from`, whatever that class makes of its pages, if it has more than one.
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept;
@@ -52,7 +52,15 @@ TD_INLINE std::uint64_t settle_memory(Context& context, StripState& state) noexc
 }
 
 // A new key's item goes on probation; what replaces an item was asked for by its writer. REQUIRES: heap.probation().
-void admit(Heap& heap, const StripState::Published& p) noexcept;
+inline void admit(Heap& heap, const StripState::Published& p) noexcept {
+  const SizeClass c = heap.class_of(p.location);
+  if (c == huge_class) return;
+  if (p.is_new_key) {
+    heap.probation()->admit(c, p.location, p.fingerprint, heap.slots_total(c));
+  } else {
+    heap.probation()->release(p.location);
+  }
+}
 
 // With so many bytes of retired slots an epoch ends: what others could use waits for it.
 inline constexpr std::uint64_t retired_bytes_per_epoch_max = 1 << 20;

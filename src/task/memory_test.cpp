@@ -1,4 +1,6 @@
 // MM: who gets a slot, what lies in it, what is cut, and eviction when memory is full.
+#include <vector>
+
 #include "task/task_fixture.hpp"
 
 namespace tandem {
@@ -95,6 +97,27 @@ TEST_F(Memory, AFullStoreEvicts) {
   EXPECT_GT(context_.counters.evictions.get(), 300u);
   EXPECT_EQ(find("key0"), nullptr);
   EXPECT_NE(find("key999"), nullptr);
+}
+
+// It would find nothing to add to: memcached holds the item meanwhile.
+TEST_F(Memory, AnAppendDoesNotEvictWhatItAddsTo) {
+  const std::string value(300'000, 'v');
+  for (unsigned i = 0; i < 40; ++i) ASSERT_EQ(set("key" + std::to_string(i), value), Status::stored) << i;
+  ASSERT_GT(context_.counters.evictions.get(), 10u);
+  for (unsigned i = 0; i < 500; ++i) {
+    // Where all are in use CLOCK takes the next one.
+    std::vector<std::string> there;
+    for (unsigned k = 0; k < 40; ++k) {
+      const std::string key = "key" + std::to_string(k);
+      const Item* const item = find(key);
+      if (item == nullptr) continue;
+      there.push_back(key);
+      if (i % 2 == 0) const_cast<Item*>(item)->state_word.fetch_or(word::Accessed::mask);
+    }
+    ASSERT_EQ(set(there[i * 7 % there.size()], "x", StoreMode::append), Status::stored) << i;
+    if (i % 5 != 0) continue;
+    ASSERT_EQ(set("key" + std::to_string(i % 40), value), Status::stored);
+  }
 }
 
 class NoEviction : public Memory {

@@ -45,7 +45,7 @@ TEST_F(ParseTask, AppendsQueriesOfTheConnection) {
 
 TEST_F(ParseTask, SaysWhyItStopped) {
   EXPECT_EQ(parse("get a\r\nget b").stop, ParseStop::need_more);
-  EXPECT_EQ(parse("get b\r\nquit\r\n").stop, ParseStop::close);
+  EXPECT_EQ(parse("get b\r\nquit\r\n").stop, ParseStop::quit);
   EXPECT_EQ(parse("set large 0 0 100000\r\nbegins").stop, ParseStop::large_value);
   EXPECT_EQ(batch_.size(), 2u);
 }

@@ -13,12 +13,16 @@
 #include "task/index_operation-inl.hpp"
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
+#include "task/rescue-inl.hpp"
 #include "task/write_operation-inl.hpp"
 
 namespace tandem {
 
 // Tasks alone: no executor.
-inline constexpr KindCode task_code{.kind = CuckooIndex::kind, .run = nullptr, .unlink = task::unlink<CuckooIndex>};
+inline constexpr KindCode task_code{.kind = CuckooIndex::kind,
+                                    .run = nullptr,
+                                    .unlink = task::unlink<CuckooIndex>,
+                                    .rescue = task::rescue<CuckooIndex>};
 
 class TaskTest : public testing::Test {
  protected:

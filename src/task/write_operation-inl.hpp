@@ -17,7 +17,8 @@ namespace tandem::task {
 // ----------------------------------------------------------------------------------------------------------------------
 
 // The new item is built before the stripe is taken, then published if the old one is still the key's item, at the
-// version that was read first: so nothing that was copied while it was rewritten is published.
+// version that was read first: so nothing that was copied while it was rewritten is published. Adding to an item reads
+// it: the new one is marked as used, or CLOCK would evict an item that is only ever added to as one that nobody wants.
 template <IndexKind I>
 Settled concatenate(const Operation<I>& op) noexcept {
   const Query& q = op.q;
@@ -57,7 +58,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
     typename I::Guard guard = op.index().lock(op.f);
     const Found at = find(op, guard);
     if (at.good != old || at.seen.cas() != seen.cas()) continue;
-    if (const Settled s = publish(op, guard, at, Item::expiry_of(at.seen.state), at.seen.state & word::Accessed::mask);
+    if (const Settled s = publish(op, guard, at, Item::expiry_of(at.seen.state), word::Accessed::mask);
         s != Settled::done)
       return s;
     op.count().cmd_set.add();

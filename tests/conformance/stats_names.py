@@ -24,6 +24,9 @@ SHARED: dict[str, set[str]] = {
         time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes hash_is_expanding malloc_fails
         log_worker_dropped log_worker_written log_watcher_skipped log_watcher_sent log_watchers
         bytes curr_items total_items expired_unfetched evicted_unfetched evictions reclaimed slabs_moved
+        response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes read_buf_bytes_free
+        read_buf_oom reserved_fds slab_reassign_rescues slab_reassign_evictions_nomem slab_reassign_running
+        slab_global_page_pool evicted_active lru_maintainer_juggles direct_reclaims
         lru_crawler_running lru_crawler_starts crawler_reclaimed crawler_items_checked
     """),
     "settings": names("""
@@ -31,7 +34,8 @@ SHARED: dict[str, set[str]] = {
         num_threads reqs_per_event cas_enabled tcp_backlog binding_protocol item_size_max maxconns_fast flush_enabled
         idle_timeout track_sizes ssl_enabled ssl_chain_cert ssl_key ssl_verify_mode ssl_keyformat ssl_ciphers
         ssl_ca_cert ssl_wbuf_size ssl_session_cache ssl_kernel_tls ssl_min_version
-        shutdown_command stat_key_prefix detail_enabled dump_enabled slab_reassign
+        shutdown_command stat_key_prefix detail_enabled dump_enabled slab_reassign num_threads_per_udp hashpower_init
+        read_buf_mem_limit
         slab_automove watcher_logbuf_size worker_logbuf_size memory_file lru_crawler lru_crawler_sleep
         lru_crawler_tocrawl
     """),
@@ -40,44 +44,31 @@ SHARED: dict[str, set[str]] = {
     "slabs": names("""
         chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks active_slabs total_malloced
     """),
-    "conns": names("addr listen_addr state secs_since_last_cmd"),
+    "conns": names("addr listen_addr state secs_since_last_cmd UDP"),
 }
 
 MAY_LACK: dict[str, dict[str, str]] = {
     "": {
         "libevent": "no libevent",
+        **lacking("no item is in chunks", "slab_reassign_chunk_rescues"),
         **lacking(
-            "memcached's pools of read buffers and response objects have no counterpart",
-            """
-            response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes read_buf_bytes_free
-            read_buf_oom reserved_fds
-            """,
+            "a move waits for the epochs that may see the page, not for one item's references",
+            "slab_reassign_busy_items slab_reassign_busy_deletes slab_reassign_inline_reclaim",
         ),
         **lacking(
-            "steps of memcached's own way to move a page; slabs_moved counts moves",
-            """
-            slab_reassign_rescues slab_reassign_chunk_rescues slab_reassign_evictions_nomem
-            slab_reassign_inline_reclaim slab_reassign_busy_items slab_reassign_busy_deletes slab_reassign_running
-            slab_global_page_pool
-            """,
-        ),
-        **lacking(
-            "memcached's segmented LRU with its background threads has no counterpart",
-            """
-            evicted_active lru_maintainer_juggles lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru
-            direct_reclaims lru_bumps_dropped
-            """,
+            "there are no LRU lists: no segments, no tail, no queue of bumps",
+            "lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru lru_bumps_dropped",
         ),
         **lacking("no NAPI ids", "unexpected_napi_ids round_robin_fallback"),
     },
     "settings": lacking(
         "a setting of a part that has no counterpart",
         """
-        num_threads_per_udp auth_enabled_sasl auth_enabled_ascii
-        hashpower_init slab_automove_ratio slab_automove_window slab_chunk_max tail_repair_time hash_algorithm
+        auth_enabled_sasl auth_enabled_ascii
+        slab_automove_ratio slab_automove_window slab_chunk_max tail_repair_time hash_algorithm
         lru_maintainer_thread lru_segmented hot_lru_pct warm_lru_pct hot_max_factor warm_max_factor temp_lru
         temporary_ttl
-        read_buf_mem_limit inline_ascii_response ext_item_size ext_item_age
+        inline_ascii_response ext_item_size ext_item_age
         ext_low_ttl ext_recache_rate ext_wbuf_size ext_compact_under ext_drop_under ext_max_sleep ext_max_frag
         slab_automove_freeratio ext_drop_unread num_napi_ids drop_privileges proxy_enabled proxy_uring_enabled
         """,
@@ -98,7 +89,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
             "get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits",
         ),
     },
-    "conns": {"UDP": "a mark on UDP sockets that no document mentions"},
+    "conns": {},
 }
 
 # Settings with the same options: these numbers and words must be memcached's. The ports and paths are the servers' own,

@@ -1,0 +1,70 @@
+// Items of a page that is to change class, copied to free slots of the class that they are in.
+#pragma once
+#include <cstddef>
+#include <span>
+
+#include "base/hash.hpp"
+#include "index/index_kind.hpp"
+#include "task/context.hpp"
+#include "task/operation-inl.hpp"
+
+namespace tandem::task {
+
+inline Location free_slot(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept {
+  const Heap::Cache::Lock lock(context.cache);
+  return context.shared.heap.allocate_spare(context.cache, c, item_bytes);
+}
+
+// The item at `from`, under its key's stripe, published at `to` at the version that it has. False: it is gone, is over,
+// or changes.
+template <IndexKind I>
+bool move_item(Context& context, Location from, Location to) noexcept {
+  Shared& shared = context.shared;
+  Heap& heap = shared.heap;
+  const Item* const item = heap.at(from);
+  const Fingerprint f = fingerprint_of(item->key(), shared.hash_seed);
+  if (TD_UNLIKELY(!shared.placement.can_change(f))) return false;
+  typename I::Guard guard = shared.index_as<I>().lock(f);
+  if (guard.find(from) != item) return false;
+  const ItemVersion seen = guard.version();
+  if (is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire))) return false;
+  const std::uint64_t value_bytes = heap.value_bytes(item);
+  Item* const copy =
+      heap.format(to, item->key(), item->client_flags(), value_bytes, 0, shared.clock.now_s(), item->binary_key());
+  copy_value(copy->value(), item, value_bytes);
+  copy->set_fixed(word::CasLow::put(copy->fixed(), word::CasLow::get(seen.fixed)));
+  return guard.put(to, seen.state) == IndexPut::done;
+}
+
+// Gives each of the items that is still good another slot of its class, as long as the class has free ones without a
+// new page: key, value, times, marks and CAS id stay. Those go from `items`, which is shortened; what is left found no
+// slot, has expired, or is being rewritten. Returns how many were copied. REQUIRES: inside the epoch in which they were
+// found, no Guard held, and their page is closed.
+template <IndexKind I>
+std::size_t rescue(Context& context, std::span<Location>& items) noexcept {
+  Shared& shared = context.shared;
+  std::size_t rescued = 0, left = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Location from = items[i];
+    items[left] = from;
+    const Item* const item = shared.heap.at(from);
+    const std::uint64_t state = settled_state(item);
+    if (Item::state_of(state) != ItemState::live) continue;  // gone meanwhile
+    const Location to = free_slot(context, shared.heap.class_of(from), shared.heap.total_bytes(item));
+    if (to == no_location || !move_item<I>(context, from, to)) {
+      ++left;
+      if (to == no_location) continue;
+      const Heap::Cache::Lock lock(context.cache);
+      shared.heap.release(context.cache, to);
+      continue;
+    }
+    ++rescued;
+    if (TD_UNLIKELY(shared.heap.probation() != nullptr)) shared.heap.probation()->release(to);
+    shared.placement.retire(context.cache, {&from, 1});
+  }
+  items = items.first(left);
+  context.counters.slab_reassign_rescues.add(rescued);
+  return rescued;
+}
+
+}  // namespace tandem::task
