@@ -223,28 +223,29 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 
 // The set in place, where that is as usual: the old item does not expire and its key is short.
 TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
+  const std::uint32_t layout = strip.layout[i];
+  if (TD_UNLIKELY(layout == no_layout)) return false;
   const SetPart& part = strip.set[i];
-  const std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
-  if (TD_UNLIKELY(!s.sets_in_place || key_bytes > short_key_bytes_max || part.client_flags != 0 ||
-                  part.value_bytes > rewritten_value_bytes_max))
-    return false;
-  const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, part.value_bytes}, 0, part.expiry_s, false};
+  const std::uint64_t key_bytes = word::KeyBytes::get(layout);
+  const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false};
   auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
-  if (TD_UNLIKELY(
-          !ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, task::layout_of(set), seen.state, seen.fixed) ||
-          is_flushed(seen, s.flush_cas)))
+  if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
+                  (s.flushed && is_flushed(seen, s.flush_cas))))
     return false;
   return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
 }
 
 // The set, and its answer at `p`; nullptr: it is not for the lane, and not done.
-TD_INLINE char* store(State& s, const Strip& strip, std::uint32_t i, char* p) noexcept {
+TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
-  if (TD_UNLIKELY(!store_usually(s, strip, i, stored) && !store_slowly(s, strip, i, stored))) return nullptr;
+  if (TD_UNLIKELY(!store_usually(s, strip, i, stored))) {
+    ItemVersion slowly;  // of its own, so that the usual one stays in registers
+    if (TD_UNLIKELY(!store_slowly(s, strip, i, slowly))) return nullptr;
+    stored = {opaque(slowly.state), opaque(slowly.fixed)};
+  }
   const std::uint8_t kind = strip.kind(i);
-  ++s.sets;
-  ++s.segments[s.answering].commands[kind & kind::command_mask];
+  ++segment.commands[kind & kind::command_mask];
   return put_stored(s, strip, i, kind, stored, p);
 }
 
@@ -291,13 +292,14 @@ TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& rep
 // that is. Kind: what its gets are. Sets: there are any.
 template <std::uint8_t Kind, bool Sets>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
+  LaneSegment& segment = s.segments[s.answering];
   char* p = replies.p;
   std::uint64_t i = 0;
   for (; i < strip_queries; ++i) {
     const auto n = static_cast<std::uint32_t>(i);
     if constexpr (Sets) {
       if (strip.is_set(n)) {
-        char* const end = store(s, strip, n, p);
+        char* const end = store(s, segment, strip, n, p);
         if (TD_UNLIKELY(end == nullptr)) break;
         p = end;
         continue;
@@ -313,9 +315,9 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
   }
   replies.p = p;
   const auto done = static_cast<std::uint32_t>(i);
-  const std::uint32_t gets = (Sets ? ~strip.sets : ~0u) & ((1u << done) - 1);
-  LaneSegment& segment = s.segments[s.answering];
+  const std::uint32_t all = (1u << done) - 1, gets = (Sets ? ~strip.sets : ~0u) & all;
   segment.queries += done;
+  if constexpr (Sets) s.sets += static_cast<std::uint32_t>(std::popcount(strip.sets & all));
   if (TD_UNLIKELY(gets == 0)) return done;
   const Item* const last = strip.item[Sets ? 31 - std::countl_zero(gets) : static_cast<int>(done) - 1];
   expect_like(s, {last, 0, last->fixed()});
@@ -372,7 +374,7 @@ TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
 }
 
 template <bool Timed>
-TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
+TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
   Laps* const laps = Timed ? s.laps : nullptr;
   const auto lap = [laps](Task task) {
     if (laps != nullptr) laps->lap(task);
@@ -381,11 +383,13 @@ TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies&
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
     bool done = false;
     if (strip.is_set(i)) {
-      char* const end = store(s, strip, i, replies.p);
+      LaneSegment& segment = s.segments[s.answering];
+      char* const end = store(s, segment, strip, i, replies.p);
       done = end != nullptr;
       if (TD_LIKELY(done)) {
         replies.p = end;
-        ++s.segments[s.answering].queries;
+        ++segment.queries;
+        ++s.sets;
       }
       lap(Task::insert);
     } else {

@@ -314,7 +314,8 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.answering = lane::State::none;
   s.hits = s.sets = 0;
   // To S3-FIFO a set in place is a new item.
-  s.sets_in_place = task::may_store_in_place(context_) && context_.shared.heap.probation() == nullptr;
+  const bool in_place = task::may_store_in_place(context_) && context_.shared.heap.probation() == nullptr;
+  s.unusual_layout = in_place ? 0 : lane::no_layout;
   for (LaneSegment& segment : segments) segment.rest = segment.begin;
   context_.enter();
   struct Exit {
