@@ -54,8 +54,8 @@ TD_INLINE T opaque(T value) noexcept {
   __asm__("" : "+r"(value));
   return value;
 }
-// Of two numbers that differ: x = x_else, y = y_else. Without a branch, for what no processor can guess: a compiler that
-// is told so in C++ makes one all the same.
+// Of two numbers that differ: x = x_else, y = y_else. Without a branch, for what no processor can guess: a compiler
+// that is told so in C++ makes one all the same.
 template <class T, class U>
 TD_INLINE void replace_unless_equal(std::uint32_t a, std::uint32_t b, T*& x, T* x_else, U*& y, U* y_else) noexcept {
 #if defined(__x86_64__)

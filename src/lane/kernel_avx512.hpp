@@ -13,8 +13,8 @@ namespace tandem::lane {
 struct Avx512Kernel : Avx2Kernel {
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     // The even words are signatures.
-    const __mmask16 same = _mm512_mask_cmpeq_epi32_mask(0x5555, _mm512_set1_epi32(static_cast<int>(signature)),
-                                                        _mm512_load_si512(bucket));
+    const __mmask16 same =
+        _mm512_mask_cmpeq_epi32_mask(0x5555, _mm512_set1_epi32(static_cast<int>(signature)), _mm512_load_si512(bucket));
     const std::uint32_t lowest = static_cast<std::uint32_t>(std::countr_zero(_cvtmask16_u32(same))) % 16;
     return ScalarLanes{}.take(bucket, {}, lowest / 2);
   }
@@ -28,9 +28,14 @@ struct Avx512Kernel : Avx2Kernel {
   TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
     load_key(to, key, key_bytes);
   }
+  TD_INLINE static std::uint32_t same_cells(const Bucket* bucket, Cell cell) noexcept {
+    const __m512i wanted = _mm512_set1_epi64(static_cast<long long>(cell.bits));
+    return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(bucket), wanted));
+  }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     const __m512i words = _mm512_load_si512(strip.fingerprint);  // the signature is the lower half
-    const __m512i mask = _mm512_set1_epi64(view.mask), base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
+    const __m512i mask = _mm512_set1_epi64(view.mask),
+                  base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
     const __m512i first = _mm512_and_si512(_mm512_srli_epi64(words, 32), mask);
     // As IndexView::other().
     __m512i mixed = _mm512_mul_epu32(words, _mm512_set1_epi64(0x9E3779B1));

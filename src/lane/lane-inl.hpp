@@ -19,10 +19,8 @@ using ItemKernel = K;
 // Does f(i) for the queries of a strip, written out: the columns' places are constants then.
 template <class F>
 TD_INLINE void for_each_query(F f) noexcept {
-  [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>) __attribute__((always_inline)) {
-    (f(I), ...);
-  }
-  (std::make_integer_sequence<std::uint32_t, strip_queries>{});
+  [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>)
+      __attribute__((always_inline)) { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
 // --- IN
@@ -85,8 +83,8 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
 // was set, or not lately, and to reply. REQUIRES: the key is short, or compared beyond its first bytes.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   hit.item = strip.item[i];
-  return TD_LIKELY(ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state,
-                                        hit.fixed)) &&
+  return TD_LIKELY(
+             ItemKernel::is_usual(hit.item, strip.key16[i], info::key_bytes(strip.info[i]), hit.state, hit.fixed)) &&
          TD_LIKELY(!s.flushed || !is_flushed({hit.state, hit.fixed}, s.flush_cas));
 }
 
@@ -227,7 +225,8 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, Item
   if (TD_UNLIKELY(layout == no_layout)) return false;
   const SetPart& part = strip.set[i];
   const std::uint64_t key_bytes = word::KeyBytes::get(layout);
-  const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false};
+  const task::PlainSet set{
+      {strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false};
   auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
   if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
@@ -236,12 +235,21 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, Item
   return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
 }
 
+// The cell that named the candidate; nullptr: there is none, or it does so no more.
+TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  const Cell cell = Cell::of(strip.fingerprint[i].signature, strip.candidate(i, s.context.shared.heap));
+  if (const std::uint32_t same = K::same_cells(strip.first[i], cell); TD_LIKELY(same != 0))
+    return &strip.first[i]->cell[std::countr_zero(same)];
+  const std::uint32_t same = K::same_cells(strip.second[i], cell);
+  return same != 0 ? &strip.second[i]->cell[std::countr_zero(same)] : nullptr;
+}
+
 // The set, and its answer at `p`; nullptr: it is not for the lane, and not done.
 TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
   if (TD_UNLIKELY(!store_usually(s, strip, i, stored))) {
     ItemVersion slowly;  // of its own, so that the usual one stays in registers
-    if (TD_UNLIKELY(!store_slowly(s, strip, i, slowly))) return nullptr;
+    if (TD_UNLIKELY(!store_slowly(s, strip, i, cell_of_candidate(s, strip, i), slowly))) return nullptr;
     stored = {opaque(slowly.state), opaque(slowly.fixed)};
   }
   const std::uint8_t kind = strip.kind(i);
@@ -306,8 +314,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
       }
     }
     Hit hit;
-    if (TD_UNLIKELY(!is_usual_hit(s, strip, n, hit) ||
-                    word::ValueBytes::get(hit.fixed) > codec::small_value_bytes_max))
+    if (TD_UNLIKELY(!is_usual_hit(s, strip, n, hit) || word::ValueBytes::get(hit.fixed) > codec::small_value_bytes_max))
       break;
     mark(s, hit);
     char* const end = put_hit<Kind, true>(s, strip, n, hit, false, true, p);

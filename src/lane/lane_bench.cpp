@@ -34,7 +34,7 @@ enum Form : std::int64_t {
   beside,  // each set finds a value of another length
   form_count
 };
-constexpr const char* form_names[] = {"get", "mg v",        "mg v K",     "binary GET", "set",
+constexpr const char* form_names[] = {"get", "mg v",       "mg v K",      "binary GET", "set",
                                       "ms",  "binary SET", "get and set", "set beside"};
 static_assert(std::size(form_names) == form_count);
 
@@ -71,12 +71,11 @@ std::string request_of(std::int64_t form, const std::string& key, std::size_t ru
 
 class Fixture {
  public:
-  Fixture(std::int64_t form, std::string_view instructions)
-      : lane_(store_.context(), store_.options(), instructions) {
+  Fixture(std::int64_t form, std::string_view instructions) : lane_(store_.context(), store_.options(), instructions) {
     std::string fill = form == binary_get || form == binary_set ? "" : "mn\r\n";
     for (std::uint32_t n = 0; n < key_count; ++n) {
       fill += form == binary_get || form == binary_set ? request_of(binary_set, key_of(n), 0)
-                                                        : set_line(key_of(n), "valvalue");
+                                                       : set_line(key_of(n), "valvalue");
     }
     store_.exchange(fill);
     std::mt19937 random(1);
@@ -125,18 +124,20 @@ void take_step(int /*signal*/) { ++steps_taken; }
 
 template <class F>
 std::uint64_t steps_of(F f) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = take_step;
   sigaction(SIGTRAP, &action, nullptr);
   steps_taken = 0;
-  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::
+                       : "memory", "cc");
   f();
-  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $-257, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+  __asm__ volatile("leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $-257, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::
+                       : "memory", "cc");
   return steps_taken;
 }
 
-// Of a query, without what a run costs by itself: the difference of two runs' parts. Runs whose tasks are timed are left
-// out.
+// Of a query, without what a run costs by itself: the difference of two runs' parts. Runs whose tasks are timed are
+// left out.
 double instructions_of(Fixture& fixture) {
   double sum = 0;
   int count = 0;
@@ -144,7 +145,8 @@ double instructions_of(Fixture& fixture) {
     const std::uint64_t sampled = fixture.sampled_runs();
     std::uint32_t few = 0, many = 0;
     const std::uint64_t of_few = steps_of([&] { few = fixture.run(r % runs, fixture.bytes_of(r % runs, 64)); });
-    const std::uint64_t of_many = steps_of([&] { many = fixture.run((r + 1) % runs, fixture.bytes_of(r % runs, 256)); });
+    const std::uint64_t of_many =
+        steps_of([&] { many = fixture.run((r + 1) % runs, fixture.bytes_of(r % runs, 256)); });
     if (fixture.sampled_runs() != sampled) continue;
     sum += static_cast<double>(of_many - of_few) / (many - few);
     ++count;
@@ -162,8 +164,8 @@ void BM_lane(benchmark::State& state, const lane::Ops* ops) {
     queries += fixture.run(r++ % runs);
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(queries));
-  state.counters["ns"] = benchmark::Counter(
-      static_cast<double>(queries) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns"] =
+      benchmark::Counter(static_cast<double>(queries) / 1e9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 #if defined(__x86_64__)
   state.counters["instructions"] = instructions_of(fixture);
 #endif

@@ -75,7 +75,8 @@ struct Filling {
   }
   // The same of a key of at most 16 bytes.
   TD_INLINE void put_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    differ |= place_short(key, key_bytes, kind) ^ first;
+    place_short(key, key_bytes, kind);
+    differ |= (segment + (std::uint32_t{kind} << info::kind_shift)) ^ first;
   }
   // A set is as good as any other in a uniform strip.
   TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
@@ -100,10 +101,9 @@ struct Filling {
     K::load_key(strip.key16[count++], key, key_bytes);
     return word;
   }
-  TD_INLINE std::uint32_t place_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    const std::uint32_t word = note(key, key_bytes, kind);
+  TD_INLINE void place_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    note(key, key_bytes, kind);
     K::load_short_key(strip.key16[count++], key, key_bytes);
-    return word;
   }
 };
 

@@ -59,8 +59,8 @@ struct SetPart {
   std::uint32_t value_bytes, client_flags, expiry_s;
 };
 
-// The lower bits of the fixed word of an item that the set can rewrite as usual (task::layout_of()). no_layout: there is
-// no such item, as the set has client flags, or its key or value is long.
+// The lower bits of the fixed word of an item that the set can rewrite as usual (task::layout_of()). no_layout: there
+// is no such item, as the set has client flags, or its key or value is long.
 inline constexpr std::uint32_t no_layout = word::CasLow::lo == 31 ? 0x7fffffff : 0;
 static_assert(no_layout != 0 && word::KeyBytes::get(no_layout) > key_bytes_max);
 TD_INLINE constexpr std::uint32_t layout_of(std::size_t key_bytes, const SetPart& set) noexcept {
@@ -88,10 +88,10 @@ struct alignas(cache_line_bytes) Strip {
   const char* line[strip_queries];  // of a line with several keys: where it begins
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
-  std::uint32_t count = 0;          // the other places hold what was there before
-  std::uint32_t left = 0;           // bit i: the first bucket of query i has no candidate
-  std::uint32_t sets = 0;           // bit i: query i is a set
-  bool is_uniform = false;          // full, of one segment, the gets of one kind, of one key a line, no key is long
+  std::uint32_t count = 0;  // the other places hold what was there before
+  std::uint32_t left = 0;   // bit i: the first bucket of query i has no candidate
+  std::uint32_t sets = 0;   // bit i: query i is a set
+  bool is_uniform = false;  // full, of one segment, the gets of one kind, of one key a line, no key is long
   bool has_long_key = false;
   std::uint8_t gets = 0;  // uniform: the kind of its gets
 
@@ -143,8 +143,8 @@ inline constexpr auto item_checks = [] {
   return all;
 }();
 
-// The masks for an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire, is
-// not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
+// The masks for an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire,
+// is not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
 inline constexpr auto set_masks = [] {
   auto all = item_masks;
   for (ItemMask& mask : all) {
@@ -274,8 +274,10 @@ const Ops* ops_named(std::string_view name) noexcept;
 // The candidate is not the usual hit: compares, and asks the index as Index::find() does. REQUIRES: inside the epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
 // The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
-// what is not at hand, and nothing has changed. `stored`: the item's new version. REQUIRES: inside the epoch.
-TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept;
+// what is not at hand, and nothing has changed. hint: as of Index::Guard::find(). `stored`: the item's new version.
+// REQUIRES: inside the epoch.
+TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
+                              ItemVersion& stored) noexcept;
 // Retires what the last set replaced.
 TD_NOINLINE void retire_displaced(State& state) noexcept;
 // A miss's reply, a long value's: appended to the output.

@@ -97,7 +97,8 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
 #endif
     if (TD_UNLIKELY(redo != nullptr)) redo->write(context.shared.heap.location_of(item), stored, set.value);
   item->fixed_word.store(stored.fixed, std::memory_order_relaxed);
-  char* const value = item->bytes() + sizeof(Item) + (set.client_flags != 0 ? sizeof set.client_flags : 0) + set.key.size();
+  char* const value =
+      item->bytes() + sizeof(Item) + (set.client_flags != 0 ? sizeof set.client_flags : 0) + set.key.size();
   racing_copy(value, set.value.data(), set.value.size());
   unlock_item(item, stored.state);
   if (TD_UNLIKELY(redo != nullptr)) redo->clear();
