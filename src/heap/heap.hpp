@@ -65,7 +65,8 @@ class Heap {
     return reinterpret_cast<Item*>(base_ + std::uint64_t{l} * granule_bytes);
   }
   TD_INLINE Location location_of(const Item* item) const noexcept {
-    return static_cast<Location>((reinterpret_cast<const char*>(item) - base_) / granule_bytes);
+    return static_cast<Location>(static_cast<std::uint64_t>(reinterpret_cast<const char*>(item) - base_) /
+                                 granule_bytes);
   }
   // Whether it lies in the heap, and is no copy elsewhere.
   bool holds(const Item* item) const noexcept {

@@ -30,6 +30,7 @@ TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexce
   const std::uint32_t i = strip.count;
   strip.set[i] = {request.value.data(), static_cast<std::uint32_t>(request.value.size()), request.flags,
                   request.ttl_s == 0 ? Clock::never : s.context.shared.clock.expiry_s(request.ttl_s)};
+  strip.layout[i] = layout_of(request.key.size(), strip.set[i]) | s.unusual_layout;
   strip.sets |= 1u << i;
   note_key(strip, request.key, kind::set);
   return true;
@@ -91,7 +92,9 @@ TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept
   Reply& reply = s.replies[i];
   if (strip.is_set(i)) {
     ItemVersion stored;
-    if (TD_UNLIKELY(!store_usually(s, strip, i, stored) && !store_slowly(s, strip, i, stored))) return false;
+    if (TD_UNLIKELY(!store_usually(s, strip, i, stored) &&
+                    !store_slowly(s, strip, i, cell_of_candidate(s, strip, i), stored)))
+      return false;
     reply = {.code = Code::stored, .cas = stored.cas()};
     ++s.sets;
     if constexpr (Timed) s.laps->lap(Task::insert);

@@ -38,6 +38,14 @@ struct Avx2Kernel : ScalarKernel {
       strip.fingerprint[i] = split_hash(static_cast<std::uint64_t>(_mm_cvtsi128_si64(s)));
     }
   }
+  TD_INLINE static std::uint32_t same_cells(const Bucket* bucket, Cell cell) noexcept {
+    const auto* const halves = reinterpret_cast<const __m256i*>(bucket);
+    const auto four = [wanted = _mm256_set1_epi64x(static_cast<long long>(cell.bits))](const __m256i* half) {
+      const __m256i same = _mm256_cmpeq_epi64(_mm256_load_si256(half), wanted);
+      return static_cast<std::uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(same)));
+    };
+    return four(halves) | four(halves + 1) << 4;
+  }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     const __m256i mask = _mm256_set1_epi64x(view.mask),
                   base = _mm256_set1_epi64x(reinterpret_cast<long long>(view.buckets));

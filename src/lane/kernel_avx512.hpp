@@ -25,8 +25,9 @@ struct Avx512Kernel : Avx2Kernel {
     const __mmask16 bytes = _cvtu32_mask16(_bzhi_u32(0xffff, static_cast<std::uint32_t>(key_bytes)));
     _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm_maskz_loadu_epi8(bytes, key));
   }
-  TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
-    load_key(to, key, key_bytes);
+  TD_INLINE static std::uint32_t same_cells(const Bucket* bucket, Cell cell) noexcept {
+    const __m512i wanted = _mm512_set1_epi64(static_cast<long long>(cell.bits));
+    return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(bucket), wanted));
   }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     const __m512i words = _mm512_load_si512(strip.fingerprint);  // the signature is the lower half

@@ -53,6 +53,15 @@ struct ScalarKernel {
     const auto v = l.load(bucket);
     return l.take(bucket, v, first_of(l.match(v, signature)));
   }
+  // Bit n: cell n of the bucket is this one.
+  TD_INLINE static std::uint32_t same_cells(const Bucket* bucket, Cell cell) noexcept {
+    std::uint32_t same = 0;
+    for (std::uint32_t n = 0; n < bucket_cells; ++n) {
+      const std::uint64_t bits = ScalarLanes::at(&bucket->cell[n]).load(std::memory_order_relaxed);
+      same |= (bits == cell.bits ? std::uint32_t{1} : 0) << n;
+    }
+    return same;
+  }
   // The buckets of the strip's queries.
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     for (std::uint32_t i = 0; i < strip_queries; ++i) {

@@ -15,67 +15,7 @@ using ItemKernel = K;
 #endif
 
 #include "lane/parse-inl.hpp"
-
-// Does f(i) for the queries of a strip, written out: the columns' places are constants then.
-template <class F>
-TD_INLINE void for_each_query(F f) noexcept {
-  [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>)
-      __attribute__((always_inline)) { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
-}
-
-// --- IN
-
-TD_INLINE void hash(const State& s, Strip& strip) noexcept {
-  K::hash(strip, s.seed);
-  if (TD_UNLIKELY(strip.has_long_key)) {
-    for (std::uint32_t i = 0; i < strip.count; ++i) {
-      const std::string_view key = strip.key_of(i);
-      if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
-    }
-  }
-  K::find_buckets(strip, s.view);
-  for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
-}
-
-// What a cell names; no_item: nothing, as it has another signature.
-TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
-  return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
-}
-
-// Lines of items beyond the first.
-TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
-  for (std::uint32_t i = 0; i < strip_queries; ++i) {
-    const char* const item = strip.item[i]->bytes();
-    for (std::uint32_t more = 1; more <= s.more_lines; ++more) prefetch_read(item + more * cache_line_bytes);
-  }
-}
-
-TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
-  const char* const items = s.items;
-  for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
-    const std::uint32_t signature = strip.fingerprint[i].signature;
-    const Cell c = K::cell_of(strip.first[i], signature);
-    const Item* item = item_at(items, c);
-    const char* next = item->bytes();
-    replace_unless_equal(c.signature(), signature, item, &std::as_const(no_item.header), next,
-                         reinterpret_cast<const char*>(strip.second[i]));
-    strip.item[i] = item;
-    prefetch_read(next);
-  });
-  strip.left = K::without_item(strip);
-  if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
-}
-
-TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
-  for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
-    const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Cell c = K::cell_of(strip.second[i], strip.fingerprint[i].signature);
-    const Item* const item = c.signature() == strip.fingerprint[i].signature ? item_at(s.items, c) : &no_item.header;
-    strip.item[i] = item;
-    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
-  }
-  strip.left = 0;
-}
+#include "lane/search-inl.hpp"
 
 // --- KC
 
@@ -221,28 +161,39 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 
 // The set in place, where that is as usual: the old item does not expire and its key is short.
 TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
+  const std::uint32_t layout = strip.layout[i];
+  if (TD_UNLIKELY(layout == no_layout)) return false;
   const SetPart& part = strip.set[i];
-  const std::uint32_t key_bytes = info::key_bytes(strip.info[i]);
-  if (TD_UNLIKELY(!s.sets_in_place || key_bytes > short_key_bytes_max || part.client_flags != 0 ||
-                  part.value_bytes > rewritten_value_bytes_max))
-    return false;
-  const task::PlainSet set{{strip.key[i], key_bytes}, {part.value, part.value_bytes}, 0, part.expiry_s, false};
+  const std::uint64_t key_bytes = word::KeyBytes::get(layout);
+  const task::PlainSet set{
+      {strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false};
   auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
-  if (TD_UNLIKELY(
-          !ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, task::layout_of(set), seen.state, seen.fixed) ||
-          is_flushed(seen, s.flush_cas)))
+  if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
+                  (s.flushed && is_flushed(seen, s.flush_cas))))
     return false;
   return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
 }
 
+// The cell that named the candidate; nullptr: there is none, or it does so no more.
+TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  const Cell cell = Cell::of(strip.fingerprint[i].signature, strip.candidate(i, s.context.shared.heap));
+  if (const std::uint32_t same = K::same_cells(strip.first[i], cell); TD_LIKELY(same != 0))
+    return &strip.first[i]->cell[std::countr_zero(same)];
+  const std::uint32_t same = K::same_cells(strip.second[i], cell);
+  return same != 0 ? &strip.second[i]->cell[std::countr_zero(same)] : nullptr;
+}
+
 // The set, and its answer at `p`; nullptr: it is not for the lane, and not done.
-TD_INLINE char* store(State& s, const Strip& strip, std::uint32_t i, char* p) noexcept {
+TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
-  if (TD_UNLIKELY(!store_usually(s, strip, i, stored) && !store_slowly(s, strip, i, stored))) return nullptr;
+  if (TD_UNLIKELY(!store_usually(s, strip, i, stored))) {
+    ItemVersion slowly;  // of its own, so that the usual one stays in registers
+    if (TD_UNLIKELY(!store_slowly(s, strip, i, cell_of_candidate(s, strip, i), slowly))) return nullptr;
+    stored = {opaque(slowly.state), opaque(slowly.fixed)};
+  }
   const std::uint8_t kind = strip.kind(i);
-  ++s.sets;
-  ++s.segments[s.answering].commands[kind & kind::command_mask];
+  ++segment.commands[kind & kind::command_mask];
   return put_stored(s, strip, i, kind, stored, p);
 }
 
@@ -287,57 +238,92 @@ TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& rep
 
 // A strip that is uniform, up to the first query that is neither a usual small hit nor a set that can be done: which
 // that is. Kind: what its gets are. Sets: there are any.
+// The gets of a uniform strip that were hits: bit i is query i. The items to come are taken to be like the last one.
+template <std::uint8_t Kind>
+TD_INLINE void count_hits(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t gets) noexcept {
+  const Item* const last = strip.item[31 - std::countl_zero(gets)];
+  expect_like(s, {last, 0, last->fixed()});
+  const auto count = static_cast<std::uint32_t>(std::popcount(gets));
+  segment.commands[Kind] += count;
+  s.hits += count;
+}
+
+// Whether query i is the usual hit with a small value.
+TD_INLINE bool is_usual_small_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
+  return TD_LIKELY(is_usual_hit(s, strip, i, hit) && word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max);
+}
+
+template <std::uint8_t Kind>
+TD_INLINE char* put_usual(const State& s, const Strip& strip, std::uint32_t i, const Hit& hit, char* p) noexcept {
+  char* const end = put_hit<Kind, true>(s, strip, i, hit, false, true, p);
+  return TD_LIKELY(is_whole(hit)) ? end : put_again(s, strip, i, hit.item, hit.state, p);
+}
+
+// Timed, of a uniform strip without sets: KC of all, then WR of all. 0, and nothing is done: one of them is not the
+// usual small hit.
+template <std::uint8_t Kind>
+TD_INLINE std::uint32_t answer_usual_timed(State& s, const Strip& strip, Replies& replies) noexcept {
+  Hit hits[strip_queries];
+  for (std::uint32_t i = 0; i < strip_queries; ++i) {
+    if (!is_usual_small_hit(s, strip, i, hits[i])) return 0;
+  }
+  for (const Hit& hit : hits) mark(s, hit);
+  s.laps->lap(Task::key_compare);
+  for (std::uint32_t i = 0; i < strip_queries; ++i) replies.p = put_usual<Kind>(s, strip, i, hits[i], replies.p);
+  LaneSegment& segment = s.segments[s.answering];
+  segment.queries += strip_queries;
+  count_hits<Kind>(s, segment, strip, (1u << strip_queries) - 1);
+  return strip_queries;
+}
+
 template <std::uint8_t Kind, bool Sets>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
+  LaneSegment& segment = s.segments[s.answering];
   char* p = replies.p;
   std::uint64_t i = 0;
   for (; i < strip_queries; ++i) {
     const auto n = static_cast<std::uint32_t>(i);
     if constexpr (Sets) {
       if (strip.is_set(n)) {
-        char* const end = store(s, strip, n, p);
+        char* const end = store(s, segment, strip, n, p);
         if (TD_UNLIKELY(end == nullptr)) break;
         p = end;
         continue;
       }
     }
     Hit hit;
-    if (TD_UNLIKELY(!is_usual_hit(s, strip, n, hit) || word::ValueBytes::get(hit.fixed) > codec::small_value_bytes_max))
-      break;
+    if (TD_UNLIKELY(!is_usual_small_hit(s, strip, n, hit))) break;
     mark(s, hit);
-    char* const end = put_hit<Kind, true>(s, strip, n, hit, false, true, p);
-    p = TD_LIKELY(is_whole(hit)) ? end : put_again(s, strip, n, hit.item, hit.state, p);
+    p = put_usual<Kind>(s, strip, n, hit, p);
   }
   replies.p = p;
   const auto done = static_cast<std::uint32_t>(i);
-  const std::uint32_t gets = (Sets ? ~strip.sets : ~0u) & ((1u << done) - 1);
-  LaneSegment& segment = s.segments[s.answering];
+  const std::uint32_t all = (1u << done) - 1, gets = (Sets ? ~strip.sets : ~0u) & all;
   segment.queries += done;
-  if (TD_UNLIKELY(gets == 0)) return done;
-  const Item* const last = strip.item[Sets ? 31 - std::countl_zero(gets) : static_cast<int>(done) - 1];
-  expect_like(s, {last, 0, last->fixed()});
-  const auto count = static_cast<std::uint32_t>(std::popcount(gets));
-  segment.commands[Kind] += count;
-  s.hits += count;
+  if constexpr (Sets) s.sets += static_cast<std::uint32_t>(std::popcount(strip.sets & all));
+  if (TD_LIKELY(gets != 0)) count_hits<Kind>(s, segment, strip, gets);
   return done;
 }
 
-template <std::uint8_t Kind>
-TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
+// How many queries of a uniform strip were answered.
+template <bool Timed, std::uint8_t Kind>
+TD_INLINE std::uint32_t answer_kind(State& s, const Strip& strip, Replies& replies) noexcept {
+  if constexpr (Timed) return answer_usual_timed<Kind>(s, strip, replies);
   return strip.sets == 0 ? answer_usual<Kind, false>(s, strip, replies) : answer_usual<Kind, true>(s, strip, replies);
 }
-
+// REQUIRES: if it is timed, there are no sets.
+template <bool Timed>
 TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& replies) {
   if (TD_UNLIKELY(!enter(s, strip, 0, replies))) return strip_queries;
   switch (strip.gets & kind::command_mask) {
     case kind::get:
-      return answer_usual<kind::get>(s, strip, replies);
+      return answer_kind<Timed, kind::get>(s, strip, replies);
     case kind::meta_read:
-      return answer_usual<kind::meta_read>(s, strip, replies);
+      return answer_kind<Timed, kind::meta_read>(s, strip, replies);
     case kind::meta_read_key:
-      return answer_usual<kind::meta_read_key>(s, strip, replies);
+      return answer_kind<Timed, kind::meta_read_key>(s, strip, replies);
     case kind::binary_read:
-      return answer_usual<kind::binary_read>(s, strip, replies);
+      return answer_kind<Timed, kind::binary_read>(s, strip, replies);
     default:
       return 0;
   }
@@ -369,7 +355,7 @@ TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
 }
 
 template <bool Timed>
-TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
+TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
   Laps* const laps = Timed ? s.laps : nullptr;
   const auto lap = [laps](Task task) {
     if (laps != nullptr) laps->lap(task);
@@ -378,11 +364,13 @@ TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies&
     if (TD_UNLIKELY(!enter(s, strip, i, replies))) continue;
     bool done = false;
     if (strip.is_set(i)) {
-      char* const end = store(s, strip, i, replies.p);
+      LaneSegment& segment = s.segments[s.answering];
+      char* const end = store(s, segment, strip, i, replies.p);
       done = end != nullptr;
       if (TD_LIKELY(done)) {
         replies.p = end;
-        ++s.segments[s.answering].queries;
+        ++segment.queries;
+        ++s.sets;
       }
       lap(Task::insert);
     } else {
@@ -402,11 +390,14 @@ TD_INLINE void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies&
 template <bool Timed>
 TD_INLINE void answer(State& s, Strip& strip) {
   Replies replies(*s.out);
-  if (Timed && strip.sets == 0) {
-    answer_timed(s, strip, replies);
-  } else {
-    const std::uint32_t i = !Timed && TD_LIKELY(strip.is_uniform) ? answer_uniform(s, strip, replies) : 0;
-    if (TD_UNLIKELY(i != strip.count)) answer_in_order<Timed>(s, strip, i, replies);
+  const bool uniform = TD_LIKELY(strip.is_uniform) && (!Timed || strip.sets == 0);
+  const std::uint32_t done = uniform ? answer_uniform<Timed>(s, strip, replies) : 0;
+  if (TD_UNLIKELY(done != strip.count)) {
+    if (Timed && strip.sets == 0) {
+      answer_timed(s, strip, replies);
+    } else {
+      answer_in_order<Timed>(s, strip, done, replies);
+    }
   }
   replies.pause();
   if constexpr (Timed) s.laps->lap(Task::write_response);

@@ -62,7 +62,8 @@ struct Words {
 // What fills a strip.
 struct Filling {
   Strip& strip;
-  std::uint32_t segment = 0;  // as info has it
+  std::uint32_t unusual_layout;  // State's
+  std::uint32_t segment = 0;     // as info has it
   std::uint64_t count = 0;
   std::uint32_t sets = 0;
   std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
@@ -74,12 +75,14 @@ struct Filling {
   }
   // The same of a key of at most 16 bytes.
   TD_INLINE void put_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    differ |= place_short(key, key_bytes, kind) ^ first;
+    place_short(key, key_bytes, kind);
+    differ |= (segment + (std::uint32_t{kind} << info::kind_shift)) ^ first;
   }
   // A set is as good as any other in a uniform strip.
   TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
     constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
     strip.set[count] = set;
+    strip.layout[count] = layout_of(key_bytes, set) | unusual_layout;
     sets |= 1u << count;
     differ |= (place(key, key_bytes, kind) ^ first) & segment_mask;
   }
@@ -98,10 +101,9 @@ struct Filling {
     K::load_key(strip.key16[count++], key, key_bytes);
     return word;
   }
-  TD_INLINE std::uint32_t place_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
-    const std::uint32_t word = note(key, key_bytes, kind);
+  TD_INLINE void place_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
+    note(key, key_bytes, kind);
     K::load_short_key(strip.key16[count++], key, key_bytes);
-    return word;
   }
 };
 
@@ -206,13 +208,9 @@ TD_INLINE bool read_length(const char*& p, std::uint32_t& to) noexcept {
   return true;
 }
 
-// Whether the value behind the line end at `line_end` is whole, with its own line end, and not larger than an item may
-// be; set.value is it. nullptr: the line is not plain.
-TD_INLINE bool has_value(const State& s, SetPart& set, const char* line_end, const char* end,
-                         std::size_t key_bytes) noexcept {
+// Whether the value is whole, with its line end, and the item not larger than one may be.
+TD_INLINE bool has_value(const State& s, const SetPart& set, const char* end, std::size_t key_bytes) noexcept {
   using codec::load;
-  if (TD_UNLIKELY(line_end == nullptr)) return false;
-  set.value = line_end + 2;
   if (TD_UNLIKELY(end - set.value < std::ptrdiff_t{2} + set.value_bytes)) return false;
   return TD_LIKELY(load<std::uint16_t>(set.value + set.value_bytes) == load<std::uint16_t>("\r\n")) &&
          TD_LIKELY(Item::total_bytes(set.client_flags, key_bytes, set.value_bytes) <= s.item_bytes_max);
@@ -225,14 +223,21 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
   const char* const key_end = words.end_of_next(p, key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 10)) return nullptr;
-  std::uint8_t kind = kind::set | kind::last_of_line;
-  SetPart set{nullptr, 0, 0, Clock::never};
   const char* at = key_end + 5;
+  std::uint32_t value_bytes = 0;
   const bool usual = load<std::uint32_t>(key_end) == load<std::uint32_t>(" 0 0") && key_end[4] == ' ';
-  if (TD_UNLIKELY(!usual || !read_length(at, set.value_bytes) ||
-                  load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
-    at = read_set_words(s, key_end, words.end, set, kind);
-  if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
+  if (TD_LIKELY(usual && read_length(at, value_bytes) && load<std::uint16_t>(at) == load<std::uint16_t>("\r\n"))) {
+    const SetPart set{at + 2, value_bytes, 0, Clock::never};
+    if (TD_UNLIKELY(!has_value(s, set, words.end, key_bytes))) return nullptr;
+    filling.put_set(key, key_bytes, kind::set | kind::last_of_line, set);
+    return set.value + value_bytes + 2;
+  }
+  SetPart set{nullptr, 0, 0, Clock::never};
+  std::uint8_t kind = kind::set | kind::last_of_line;
+  at = read_set_words(s, key_end, words.end, set, kind);
+  if (at == nullptr) return nullptr;
+  set.value = at + 2;
+  if (!has_value(s, set, words.end, key_bytes)) return nullptr;
   filling.put_set(key, key_bytes, kind, set);
   return set.value + set.value_bytes + 2;
 }
@@ -240,16 +245,25 @@ TD_INLINE const char* take_set(const State& s, Filling& filling, Words& words, c
 // "ms key bytes[ Texptime]\r\nvalue\r\n".
 TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
+  constexpr std::uint8_t kind = kind::meta_store | kind::last_of_line;
   const char* const key = p + 3;
   const char* const key_end = words.end_of_next(p, key);
   const auto key_bytes = static_cast<std::size_t>(key_end - key);
   if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 6 || *key_end != ' ')) return nullptr;
-  SetPart set{nullptr, 0, 0, Clock::never};
   const char* at = key_end + 1;
-  if (TD_UNLIKELY(!read_length(at, set.value_bytes) || load<std::uint16_t>(at) != load<std::uint16_t>("\r\n")))
-    at = read_meta_store_words(s, key_end, words.end, set);
-  if (TD_UNLIKELY(!has_value(s, set, at, words.end, key_bytes))) return nullptr;
-  filling.put_set(key, key_bytes, kind::meta_store | kind::last_of_line, set);
+  std::uint32_t value_bytes = 0;
+  if (TD_LIKELY(read_length(at, value_bytes) && load<std::uint16_t>(at) == load<std::uint16_t>("\r\n"))) {
+    const SetPart set{at + 2, value_bytes, 0, Clock::never};
+    if (TD_UNLIKELY(!has_value(s, set, words.end, key_bytes))) return nullptr;
+    filling.put_set(key, key_bytes, kind, set);
+    return set.value + value_bytes + 2;
+  }
+  SetPart set{nullptr, 0, 0, Clock::never};
+  at = read_meta_store_words(s, key_end, words.end, set);
+  if (at == nullptr) return nullptr;
+  set.value = at + 2;
+  if (!has_value(s, set, words.end, key_bytes)) return nullptr;
+  filling.put_set(key, key_bytes, kind, set);
   return set.value + set.value_bytes + 2;
 }
 
@@ -277,8 +291,8 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
   }
   // Through copies, so that what is filled by usual lines stays in registers.
   const auto take_any_keys = [&](const char* p, bool is_gets) noexcept {
-    Filling others{filling.strip,         filling.segment,        opaque(filling.count),  opaque(filling.sets),
-                   opaque(filling.first), opaque(filling.differ), opaque(filling.longest)};
+    Filling others{filling.strip,        filling.unusual_layout, filling.segment,        opaque(filling.count),
+                   opaque(filling.sets), opaque(filling.first),  opaque(filling.differ), opaque(filling.longest)};
     Words theirs = words;
     const char* const next = take_keys(s, others, theirs, p, is_gets);
     filling.count = others.count;
@@ -376,7 +390,7 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
 }
 
 TD_INLINE void parse(State& s, Strip& strip) noexcept {
-  Filling filling{strip};
+  Filling filling{strip, s.unusual_layout};
   while (s.parsing < s.segments.size()) {
     LaneSegment& segment = s.segments[s.parsing];
     if (TD_LIKELY(!segment.stopped)) {

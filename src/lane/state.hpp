@@ -59,6 +59,17 @@ struct SetPart {
   std::uint32_t value_bytes, client_flags, expiry_s;
 };
 
+// The lower bits of the fixed word of an item that the set can rewrite as usual (task::layout_of()). no_layout: there
+// is no such item, as the set has client flags, or its key or value is long.
+inline constexpr std::uint32_t no_layout = word::CasLow::lo == 31 ? 0x7fffffff : 0;
+static_assert(no_layout != 0 && word::KeyBytes::get(no_layout) > key_bytes_max);
+TD_INLINE constexpr std::uint32_t layout_of(std::size_t key_bytes, const SetPart& set) noexcept {
+  const auto layout = static_cast<std::uint32_t>(key_bytes) | set.value_bytes << word::ValueBytes::lo;
+  return key_bytes <= short_key_bytes_max && set.value_bytes <= rewritten_value_bytes_max && set.client_flags == 0
+             ? layout
+             : no_layout;
+}
+
 // What a query that has no candidate finds: it is not live.
 struct alignas(cache_line_bytes) NoItem {
   Item header{};
@@ -76,10 +87,11 @@ struct alignas(cache_line_bytes) Strip {
   const char* key[strip_queries];
   const char* line[strip_queries];  // of a line with several keys: where it begins
   SetPart set[strip_queries];       // of sets
-  std::uint32_t count = 0;          // the other places hold what was there before
-  std::uint32_t left = 0;           // bit i: the first bucket of query i has no candidate
-  std::uint32_t sets = 0;           // bit i: query i is a set
-  bool is_uniform = false;          // full, of one segment, the gets of one kind, of one key a line, no key is long
+  std::uint32_t layout[strip_queries];
+  std::uint32_t count = 0;  // the other places hold what was there before
+  std::uint32_t left = 0;   // bit i: the first bucket of query i has no candidate
+  std::uint32_t sets = 0;   // bit i: query i is a set
+  bool is_uniform = false;  // full, of one segment, the gets of one kind, of one key a line, no key is long
   bool has_long_key = false;
   std::uint8_t gets = 0;  // uniform: the kind of its gets
 
@@ -212,7 +224,7 @@ struct State {
   bool flushed = false;         // flush_cas is not 0
   const char* items = nullptr;  // location 0
   std::uint64_t item_bytes_max = 0;
-  bool sets_in_place = false;  // the usual set may be tried; else what is not usual is looked at
+  std::uint32_t unusual_layout = 0;  // no_layout, or the usual set may be tried; else what is not usual is looked at
   std::vector<std::string_view>* keys = nullptr;
   Laps* laps = nullptr;
 
@@ -284,7 +296,8 @@ void run_in_epoch(State& s, Body body) {
   s.items = reinterpret_cast<const char*>(shared.heap.at(no_location));
   s.hits = s.sets = 0;
   // To S3-FIFO a set in place is a new item.
-  s.sets_in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
+  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
+  s.unusual_layout = in_place ? 0 : no_layout;
   s.context.enter();
   struct Exit {
     State& state;
@@ -305,8 +318,10 @@ void run_in_epoch(State& s, Body body) {
 // the epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
 // The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
-// what is not at hand, and nothing has changed. `stored`: the item's new version. REQUIRES: inside the epoch.
-TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept;
+// what is not at hand, and nothing has changed. hint: as of CuckooIndex::Guard::find(). `stored`: the item's new
+// version. REQUIRES: inside the epoch.
+TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
+                              ItemVersion& stored) noexcept;
 // A miss's reply, a long value's: appended to the output.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);

@@ -44,13 +44,13 @@ Location fill_slot(State& state, const task::PlainSet& set) noexcept {
 }
 
 // A new item beside the old one, as task::store() does it.
-Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, Location candidate, bool& is_new_key,
-                     ItemVersion& stored, Location slot) noexcept {
+Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, const std::uint64_t* hint,
+                     bool& is_new_key, ItemVersion& stored, Location slot) noexcept {
   Context& context = state.context;
   const task::StripTime time{state.now_s, state.flush_cas};
   for (;;) {
     CuckooIndex::Guard guard = state.index->lock(f);
-    Item* const old = guard.find(set.key, candidate);
+    Item* const old = guard.find(set.key, no_location, hint);
     const bool is_good = old != nullptr && !is_over(guard.version(), time.now_s, time.flush_cas);
     const std::uint64_t keep = is_good ? guard.version().state & word::Accessed::mask : 0;
     const Settled settled =
@@ -67,7 +67,8 @@ Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, Loc
 
 }  // namespace
 
-bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
+bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
+                  ItemVersion& stored) noexcept {
   Context& context = state.context;
   Heap& heap = context.shared.heap;
   const task::PlainSet set = strip.set_of(i);
@@ -81,7 +82,7 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, ItemVersion
   const Location slot = fill_slot(state, set);
   if (TD_UNLIKELY(slot == no_location)) return false;
   bool is_new_key = false;
-  if (TD_UNLIKELY(store_beside(state, f, set, candidate, is_new_key, stored, slot) != Settled::done)) {
+  if (TD_UNLIKELY(store_beside(state, f, set, hint, is_new_key, stored, slot) != Settled::done)) {
     const Heap::Cache::Lock lock(context.cache);
     heap.release(context.cache, slot);
     return false;

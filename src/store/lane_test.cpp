@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -361,6 +362,19 @@ INSTANTIATE_TEST_SUITE_P(Instructions, LaneTest, testing::Values("scalar", "avx2
                            std::erase(name, '-');
                            return name;
                          });
+
+TEST(Lane, KnowsWhatNeedsAMarkAsTheGeneralPathDoes) {
+  Random random(1);
+  for (int i = 0; i < 200'000; ++i) {
+    const auto now_s = static_cast<std::uint32_t>(random.below(std::size_t{1} << (random.one_in(2) ? 32 : 17)));
+    std::uint64_t state = random.below(std::numeric_limits<std::size_t>::max());
+    state = word::State::put(state, static_cast<std::uint64_t>(ItemState::live));
+    state = word::Stale::put(word::Win::put(state, 0), 0);
+    if (random.one_in(2)) state |= task::access_marks;
+    if (random.one_in(2)) state = word::AccessS::put(state, now_s - random.below(122) + 60);
+    ASSERT_EQ(lane::is_marked(state, lane::marked_at(now_s)), !task::needs_mark(state, now_s)) << state << " " << now_s;
+  }
+}
 
 TEST(Lane, RefusesUnknownInstructions) {
   codec::ReplyHarness store;

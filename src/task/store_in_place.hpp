@@ -91,15 +91,17 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   stored.state = static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
                  word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
                  word::ExpiryS::put(0, set.expiry_s);
+  auto* const redo = context.redo;
 #if defined(TANDEM_CANARY)
   if (!canary_bites("no_redo"))
 #endif
-    if (TD_UNLIKELY(context.redo != nullptr))
-      context.redo->write(context.shared.heap.location_of(item), stored, set.value);
+    if (TD_UNLIKELY(redo != nullptr)) redo->write(context.shared.heap.location_of(item), stored, set.value);
   item->fixed_word.store(stored.fixed, std::memory_order_relaxed);
-  racing_copy(item->value(), set.value.data(), set.value.size());
+  char* const value =
+      item->bytes() + sizeof(Item) + (set.client_flags != 0 ? sizeof set.client_flags : 0) + set.key.size();
+  racing_copy(value, set.value.data(), set.value.size());
   unlock_item(item, stored.state);
-  if (TD_UNLIKELY(context.redo != nullptr)) context.redo->clear();
+  if (TD_UNLIKELY(redo != nullptr)) redo->clear();
   return Rewritten::done;
 }
 

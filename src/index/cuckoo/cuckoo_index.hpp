@@ -90,8 +90,9 @@ class CuckooIndex final : public Index {
     Guard& operator=(const Guard&) = delete;
     ~Guard();
     // The key's live item (expired and flushed ones too: that is the caller's judgement), or nullptr. Remembers its
-    // cell for put() and erase(). candidate: as of CuckooIndex::find().
-    Item* find(std::string_view key, Location candidate = no_location) noexcept;
+    // cell for put() and erase(). candidate: as of CuckooIndex::find(). hint: nullptr, or a cell of one of the key's
+    // buckets, of searched(), which is looked at first: where the key was found in this epoch.
+    Item* find(std::string_view key, Location candidate = no_location, const std::uint64_t* hint = nullptr) noexcept;
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
     // What find() saw of the item that it returned: both words of one version. It may be rewritten in place since; the
@@ -114,6 +115,7 @@ class CuckooIndex final : public Index {
     Guard(CuckooIndex& index, Fingerprint f) noexcept;
     template <class IsIt>
     Item* find_cell(IsIt is_it) noexcept;
+    bool is_at(const std::uint64_t* hint, std::string_view key) noexcept;
     ChangeLog::Ticket reserve() const noexcept;
     Item* find_elsewhere(std::string_view key, Location candidate) noexcept;
     Put put_elsewhere(Location now, std::uint64_t live_state) noexcept;

@@ -109,8 +109,23 @@ Item* CuckooIndex::Guard::find_cell(IsIt is_it) noexcept {
   return item_;
 }
 
-Item* CuckooIndex::Guard::find(std::string_view key, Location candidate) noexcept {
+// Not while the key may have a cell of another table, too.
+bool CuckooIndex::Guard::is_at(const std::uint64_t* hint, std::string_view key) noexcept {
+  if (TD_UNLIKELY(phase_.other != nullptr || phase_.read->index_of(hint) >= phase_.read->cells())) return false;
+  const Cell c = read_cell(hint);
+  Item* const item = index_.heap_.at(c.location());
+  if (TD_UNLIKELY(c.signature() != f_.signature || !may_be_live(item) || !item->has_key(key))) return false;
+  version_ = settled_version(item);
+  if (TD_UNLIKELY(!version_.is_live())) return false;
+  item_ = item;
+  cell_[0] = const_cast<std::uint64_t*>(hint);
+  cell_[1] = nullptr;
+  return true;
+}
+
+Item* CuckooIndex::Guard::find(std::string_view key, Location candidate, const std::uint64_t* hint) noexcept {
   if (TD_UNLIKELY(elsewhere_ != nullptr)) return find_elsewhere(key, candidate);
+  if (hint != nullptr && is_at(hint, key)) return item_;
   return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 

@@ -277,6 +277,44 @@ TEST(Guard, SeveralChangesUnderOneHold) {
   store.heap.retire(worker.cache, old);
 }
 
+// A hint spares a search, and is never more: whatever cell it names, what is found is the key's item, or none.
+TEST(Guard, LooksAtAHintFirst) {
+  TestStore store;
+  TestWorker worker(store);
+  worker.set("k", 1);
+  worker.set("other", 1);
+  const TestWorker::Batch batch(worker);
+  const Fingerprint f = store.fingerprint("k");
+  const IndexView view = store.index.searched().view;
+  const auto cell_of = [&](Fingerprint of) -> std::uint64_t* {
+    for (const std::uint32_t b : {view.first(of), view.second(of)}) {
+      for (std::uint64_t& cell : view.buckets[b].cell) {
+        if (Cell{cell}.signature() == of.signature) return &cell;
+      }
+    }
+    return nullptr;
+  };
+  std::uint64_t* const mine = cell_of(f);
+  std::uint64_t* const others = cell_of(store.fingerprint("other"));
+  ASSERT_TRUE(mine != nullptr && others != nullptr);
+  std::uint64_t elsewhere = *mine, outside[2] = {*mine, 0};
+  for (const std::uint64_t* const hint :
+       {static_cast<const std::uint64_t*>(mine), static_cast<const std::uint64_t*>(others),
+        static_cast<const std::uint64_t*>(&elsewhere), &std::as_const(outside[0])}) {
+    Index::Guard guard = store.index.lock(f);
+    Item* const item = guard.find("k", no_location, hint);
+    ASSERT_NE(item, nullptr);
+    EXPECT_EQ(item->key(), "k");
+    EXPECT_EQ(store.heap.location_of(item), Cell{*mine}.location());
+  }
+  Index::Guard guard = store.index.lock(f);
+  EXPECT_EQ(guard.find("absent", no_location, mine), nullptr);
+  ASSERT_NE(guard.find("k", no_location, mine), nullptr);
+  EXPECT_TRUE(guard.erase());
+  EXPECT_EQ(*mine, 0u);  // its cell was remembered
+  EXPECT_EQ(guard.find("k", no_location, mine), nullptr);
+}
+
 TEST(Guard, LookingChangesNoVersion) {
   TestStore store;
   TestWorker worker(store);
