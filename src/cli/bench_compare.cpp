@@ -143,7 +143,7 @@ double parse_duration_us(const std::string& text) {
                                            in_quotes(text)));
 }
 
-// What follows from several options together.
+// Applies the rules that concern several options.
 void settle(const CLI::App& app, CompareArguments& arguments) {
   const auto is_given = [&](const char* name) { return app.count(name) > 0; };
   bench::CompareOptions& run = arguments.run;
@@ -189,7 +189,8 @@ void place_processes(CompareArguments& arguments, std::vector<std::string>& note
     notes.push_back(placement.note);
 }
 
-// Gives this process and its children a niceness; where the kernel groups processes by session, the session, too.
+// Sets the niceness of this process and its children; where the kernel groups processes by session, of the session,
+// too.
 void set_niceness(int value) {
   if (value == 0) return;
   errno = 0;

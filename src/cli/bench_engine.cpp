@@ -96,7 +96,7 @@ void add_options(CLI::App& app, EngineArguments& g) {
   app.add_flag("--quiet", g.quiet, "no table and no progress");
 }
 
-// What was given, checked. Throws CommandError.
+// Checks and completes the given options. Throws CommandError.
 void settle(EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   try {
