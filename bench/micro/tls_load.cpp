@@ -1,5 +1,5 @@
-// Load for bench/tls_bench.py: one thread, `connections` connections with `depth` gets in flight each, with or without
-// TLS. Prints its results as one line of JSON. Modes: get (for `seconds`), handshake (connect and close), idle
+// Load for bench/micro/tls_bench.py: one thread, `connections` connections with `depth` gets in flight each, with or
+// without TLS. Prints its results as one line of JSON. Modes: get (for `seconds`), handshake (connect and close), idle
 // (connects, prints "ready", and waits for the end of its input).
 #include <arpa/inet.h>
 #include <netinet/in.h>

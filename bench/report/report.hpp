@@ -1,5 +1,5 @@
-// The report of `tandem bench report`: a Python program (src/bench/report), since matplotlib draws it, embedded in this
-// one.
+// The report of `tandem bench report`: a Python program (bench/report/program), since matplotlib draws it, embedded in
+// this one.
 #pragma once
 #include <filesystem>
 #include <span>

@@ -151,8 +151,7 @@ class Harness {
     TD_ASSERT(text.find("host") != std::string::npos);
     TD_ASSERT(text.find("localhost") != std::string::npos || text.find("127.") != std::string::npos ||
               text.find("[::1]") != std::string::npos);
-    TD_ASSERT(reply.find("\r\nX-Frame-Options: DENY\r\n") !=
-              std::string::npos);  // it is our page, no file and no listing
+    TD_ASSERT(reply.find("\r\nX-Frame-Options: DENY\r\n") != std::string::npos);  // it is our page, no file
   }
   void witness() const {
     const Client client(monitor_.port());
