@@ -139,7 +139,7 @@ TEST_F(EnergyTest, WithoutZonesItSaysSo) {
   }
 }
 
-// One package is unreadable: the sum of the others would look complete.
+// One package is unreadable: the remaining sum would look complete.
 TEST_F(EnergyTest, AFileThatCannotBeReadIsNamed) {
   zone("intel-rapl:0", "package-0", 1);
   zone("intel-rapl:1", "package-1", 1);

@@ -73,7 +73,7 @@ PerfCounters::~PerfCounters() {
   }
 }
 
-// An event that the processor lacks is omitted; the others of its group are counted without it.
+// An event that the processor lacks is omitted; the rest of its group is counted without it.
 void PerfCounters::open_group(const Open& open, std::span<const PerfEvent> events) {
   Group group;
   for (const PerfEvent event : events) {

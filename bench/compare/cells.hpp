@@ -35,8 +35,7 @@ struct Cell {
 
 std::vector<Cell> named_cells(const DataSet& data);
 
-// The cells whose name matches one of the comma-separated shell patterns. Throws std::invalid_argument when a pattern
-// matches none.
+// Selects cells by name: comma-separated shell patterns. Throws std::invalid_argument when a pattern matches none.
 std::vector<Cell> choose_cells(const std::vector<Cell>& cells, std::string_view patterns);
 
 // Empty lists: the cell's default.

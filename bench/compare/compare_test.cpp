@@ -170,7 +170,7 @@ TEST_F(CompareTest, ASweepGoesUpToTheClosedLoop) {
 }
 
 TEST_F(CompareTest, FindsTheRateOfEach) {
-  // `b` reaches half of the others' rate.
+  // `b` reaches half of the other servers' rate.
   std::vector<std::string> servers;
   load_.answer = [&](const std::string& server, double rate) {
     if (std::ranges::find(servers, server) == servers.end()) servers.push_back(server);

@@ -67,8 +67,8 @@ struct Placement {
   std::vector<int> server, load;
   std::string note;  // if they have to share
 };
-// `threads` processors for the server, one per core, and for the load as many others as it may use, at most twice as
-// many. `allowed`: the process may run there; `core_of` tells which share a core.
+// `threads` processors for the server, one per core, and for the load as many further ones as it may use, at most twice
+// as many. `allowed`: the process may run there; `core_of` tells which share a core.
 Placement place(std::span<const int> allowed, const std::function<int(int)>& core_of, unsigned threads);
 // The same for this process on this machine.
 Placement place_here(unsigned threads);

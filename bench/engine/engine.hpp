@@ -29,7 +29,7 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches = {1024};
   std::vector<std::uint32_t> batches_per_us;  // instead of them: requests for each microsecond of the cycle
   WireProtocol protocol = WireProtocol::text;
-  bool getk = false;                      // also run everything with GETs whose keys the client compares; meta only
+  bool getk = false;                      // also run everything with client-compared keys in GETs; meta only
   std::string plan = "cpu";               // a name of all_engine_plans(), or a plan's text
   bool simulate = false;                  // simulate the plan's devices in software
   unsigned devices = 1;                   // of the plan, each with a shard of the index

@@ -48,8 +48,7 @@ struct Turn {
   std::uint64_t ops = 0;
   double seconds = 0;    // the mean of the threads' times
   double ops_per_s = 0;  // the sum of the threads' rates
-  double cpu_share =
-      1;  // processor time of the threads / their time: below 1 when other processes used their processors
+  double cpu_share = 1;  // processor time / wall time of the threads; below 1: processors were shared
 };
 
 // Calls step(thread) until `seconds` have passed or it returns 0, at least once; it returns the number of its

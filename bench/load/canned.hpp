@@ -176,7 +176,7 @@ class CannedReplies {
     return number;
   }
 
-  // The number at the end of a line whose '\n' is at `end`.
+  // The number before the line's '\n', which is at `end`.
   static std::size_t last_number(const char* begin, const char* end) {
     if (end > begin && end[-1] == '\r') --end;
     std::size_t number = 0;

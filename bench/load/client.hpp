@@ -17,7 +17,7 @@ namespace tandem::load {
 
 // State shared by the clients of a run. Thread safety: any thread.
 struct RunState {
-  std::atomic<bool> stop{false};  // one has failed: the others must end, too
+  std::atomic<bool> stop{false};  // one has failed: all must end, too
 };
 
 // Decides which connection of a thread sends the next batch, and when: at the rate, in turn; or by a trace's own times.

@@ -72,8 +72,7 @@ class TcpFloorWorker final : public FloorWorker {
     net::Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) return;
     const int on = 1;
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on,
-               sizeof on);  // fails for a Unix socket, which has no such option
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails for a Unix socket
     peers_[turn_]->take(std::move(fd));
     turn_ = turn_ + 1 == peers_.size() ? 0 : turn_ + 1;
   }

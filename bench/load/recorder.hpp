@@ -134,7 +134,7 @@ class Recorder {
   alignas(64) std::atomic<std::uint64_t> progress_{0};
 };
 
-// Bytes for a message: printable ASCII as it is, \r and \n, others as \xNN, cut after `bytes_max`.
+// Bytes for a message: printable ASCII as it is, \r and \n, other bytes as \xNN, cut after `bytes_max`.
 std::string shown_bytes(std::string_view bytes, std::size_t bytes_max = 160);
 
 }  // namespace tandem::load

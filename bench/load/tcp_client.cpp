@@ -187,7 +187,7 @@ class TcpClient final : public Client {
     if (makes_ahead_) makers_[index].make(batch, now);
   }
 
-  // The writes of read-modify-writes whose reads have been answered.
+  // The writes of read-modify-writes after the answers to their reads.
   void send_follow_ups(std::size_t index, std::uint64_t now) {
     Connection& connection = *connections_[index];
     makers_[index].make_follow_ups(follow_up_batch_, connection.follow_ups);

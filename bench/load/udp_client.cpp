@@ -135,7 +135,7 @@ class UdpClient final : public Client {
     if (makes_ahead_) makers_[index].make(socket.next, now);
   }
 
-  // Sends a batch whose requests start at `start_ns`; 0: at their own start times.
+  // Sends a batch with the start time `start_ns`; 0: with the requests' own.
   void send(Socket& socket, Batch& batch, std::uint64_t start_ns) {
     const std::size_t count = batch.requests.size();
     const std::uint64_t sent_ns = monotonic_ns();
@@ -184,7 +184,7 @@ class UdpClient final : public Client {
     }
   }
 
-  // The next identifier whose slot is free: at most half of the slots are in use.
+  // The next identifier with a free slot: at most half of the slots are in use.
   static std::uint16_t take_id(Socket& socket) noexcept {
     while (socket.slots[socket.next_id % slot_count].is_active) ++socket.next_id;
     return socket.next_id++;

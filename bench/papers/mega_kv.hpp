@@ -1,4 +1,4 @@
-// The parts of Mega-KV's experiments: the store (paper_mega_kv_store.cpp) and its GPU (paper_mega_kv_gpu.cpp).
+// The parts of Mega-KV's experiments: the store (mega_kv_store.cpp) and its GPU (mega_kv_gpu.cpp).
 #pragma once
 #include <array>
 #include <string>

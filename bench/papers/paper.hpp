@@ -1,5 +1,5 @@
 // `tandem bench paper`: the experiments of the five papers by the number of their figure or table. Those that cannot
-// run are in the registry with the reason. Each paper has its own file, paper_<name>.cpp.
+// run are in the registry with the reason. Each paper has a file of its own.
 #pragma once
 #include <cstdint>
 #include <functional>

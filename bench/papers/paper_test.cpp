@@ -184,7 +184,7 @@ TEST(Papers, TheSharesOfFigure1AddUp) {
   }
 }
 
-// A run whose document is not examined further.
+// A run without further examination of its document.
 Json drawn(std::string_view figure, void (*draw)(PaperRun&, const std::vector<Json>&), const std::vector<Json>& lines) {
   Json document{{"runs", Json::array()}};
   const PaperOptions options;

@@ -48,7 +48,7 @@ struct Sizes {
   std::uint32_t least() const noexcept { return low; }
   std::uint32_t most() const noexcept { return high; }
   double mean() const;  // of the model, cut to [low, high]
-  // The share of words whose size is at most `bytes`.
+  // The share of words with a size of at most `bytes`.
   double share_up_to(std::uint32_t bytes) const;
 
   friend bool operator==(const Sizes&, const Sizes&) = default;

@@ -144,7 +144,7 @@ double parse_duration_us(const std::string& text) {
 }
 
 // Applies the rules that concern several options.
-void settle(const CLI::App& app, CompareArguments& arguments) {
+void complete_arguments(const CLI::App& app, CompareArguments& arguments) {
   const auto is_given = [&](const char* name) { return app.count(name) > 0; };
   bench::CompareOptions& run = arguments.run;
   if (arguments.quick) {
@@ -250,7 +250,7 @@ int run_bench_compare(std::span<const std::string> words) {
   if (const auto done = parse_arguments(app, words, "bench compare")) return *done;
   try {
     if (!arguments.render.empty()) return render_files(arguments.render);
-    settle(app, arguments);
+    complete_arguments(app, arguments);
     if (arguments.list) {
       for (const bench::Cell& cell : arguments.run.cells)
         fmt::print("{:14} {:16} {}\n", cell.name, cell.goal ? fmt::format("<= {:.2f} x floor", *cell.goal) : "",

@@ -1,4 +1,4 @@
-// Settings from a TOML file whose keys are the names of `tandem serve`'s options.
+// Settings from a TOML file. Its keys are the names of `tandem serve`'s options.
 #pragma once
 #include <functional>
 #include <string>

@@ -1,4 +1,4 @@
-// `tandem plans`: which processor may run which task, by placement, and why others may not.
+// `tandem plans`: which processor may run which task, by placement, and why the other one may not.
 #include <fmt/format.h>
 #include <sysexits.h>
 

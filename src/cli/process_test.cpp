@@ -75,7 +75,7 @@ TEST(Process, AbsolutePath) {
   EXPECT_EQ(absolute_path("b"), (std::filesystem::current_path() / "b").string());
 }
 
-// Each test has its own process, so its limits do not affect others.
+// Each test has its own process, so its limits do not affect other tests.
 TEST(ProcessDeathTest, FileLimitIsRaisedToFitTheConnections) {
   EXPECT_EXIT(
       {

@@ -63,8 +63,8 @@ void guard_against_bus_errors(const MemoryFile& file) noexcept {
   static const bool taken = take_bus_errors();
   if (!taken) return;
   for (auto& slot : guarded) {
-    const MemoryFile* nobody = nullptr;
-    if (slot.compare_exchange_strong(nobody, &file, std::memory_order_acq_rel)) return;
+    const MemoryFile* expected = nullptr;
+    if (slot.compare_exchange_strong(expected, &file, std::memory_order_acq_rel)) return;
   }
 }
 

@@ -59,7 +59,7 @@ class Heap::Cache {
   };
   static_assert(sizeof(Shelf) == cache_line_bytes);
   static_assert(SizeClasses::magazine_slots_max == Magazine::slots_max);
-  static constexpr std::uint32_t prefetch_slots = 8;            // allocate() prefetches so many ahead ...
+  static constexpr std::uint32_t prefetch_slots = 8;            // allocate() prefetches this many ahead ...
   static constexpr std::uint32_t prefetch_bytes_max = 256;      // ... and so much of each
   static constexpr std::uint64_t large_bytes_max = 256 * 1024;  // of large retired slots: with more they are sealed
 
@@ -76,7 +76,7 @@ class Heap::Cache {
   Cache* next_ = nullptr;  // all caches; guarded by the heap's caches_mutex_
   Cache* previous_ = nullptr;
   std::uint64_t safe_seen_ = 0;     // the last safe stamp
-  std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in others
+  std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in other caches
   std::uint32_t scavenges_skipped_ = 0;
   std::uint32_t reclaims_since_seal_ = 0;
   std::uint64_t sealed_bytes_ = 0;  // in the shelves' queues

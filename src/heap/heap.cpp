@@ -181,7 +181,7 @@ void Heap::spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept {
   Magazine* const m = cache.shelves_[c].giving;
   if (m->left <= keep) return;
   const std::uint32_t gone = m->left - keep;
-  pages_[c].put({m->slots, gone});  // the least recently freed: the others are in the processor's cache
+  pages_[c].put({m->slots, gone});  // the least recently freed: the rest is in the processor's cache
   std::copy(m->slots + gone, m->slots + m->left, m->slots);
   m->left = keep;
 }

@@ -78,8 +78,7 @@ class Heap {
   }
   std::uint64_t total_bytes(const Item* item) const noexcept { return item->value_offset() + value_bytes(item); }
 
-  // The class whose slots hold an item of so many bytes (header included); huge_class above the largest slot. One table
-  // look-up.
+  // The class for items of `item_bytes` (header included); huge_class above the largest slot. One table look-up.
   TD_INLINE SizeClass size_class(std::uint64_t item_bytes) const noexcept { return classes_.of(item_bytes); }
   // The class of the page that holds l.
   TD_INLINE SizeClass class_of(Location l) const noexcept { return tag::class_of(table_.tag(page_of(l))); }
@@ -134,10 +133,10 @@ class Heap {
   // re-checking that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges,
   // so concurrent sweepers never examine the same slots.
   using IsGarbage = bool (*)(const void* context, const Item* item, std::uint64_t state);
-  // With probation its oldest items come first; the hand skips the others that are on it.
+  // With probation its oldest items come first; the hand skips the rest of them.
   struct Swept {
     std::size_t found;
-    std::size_t from_probation;  // the first so many
+    std::size_t from_probation;  // of them, the first ones
   };
   Swept sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
               const void* context) noexcept;
@@ -163,7 +162,7 @@ class Heap {
     explicit operator bool() const noexcept { return page != 0 || huge_item; }
   };
   enum class DonorRule : std::uint8_t {
-    longer_life,  // from a class whose items live at least twice as long as in the receiving class
+    longer_life,  // from a class with items that live at least twice as long as in the receiving class
     any,          // the receiver can neither allocate nor evict, or the budget wants pages back (to = huge_class)
   };
   // Picks the class with a page's worth of free slots, else the one whose items live longest (slots / recent

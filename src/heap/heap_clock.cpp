@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Items whose probation has ended without an access.
+// Items with no access until the end of their probation.
 std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarbage is_garbage,
                                 const void* context) noexcept {
   constexpr std::size_t looks_max = 512;

@@ -85,8 +85,7 @@ class HeapModel {
     check_everything();
     while (!owned_.empty()) free_one(readers_[0]);
     for (Reader& r : readers_) r.worker->flush();
-    for (Reader& r : readers_)
-      r.worker = std::make_unique<TestWorker>(t_);  // the old workers' lists may still hold slots
+    for (Reader& r : readers_) r.worker = std::make_unique<TestWorker>(t_);  // old lists may hold slots
     // All pages come back, too: every class gives up all it has.
     for (PageId p = 1; p < t_.heap.page_end(); ++p) {
       EXPECT_TRUE(!t_.heap.close_page(p) || t_.heap.finish_page(p, huge_class)) << p;

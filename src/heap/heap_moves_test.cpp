@@ -69,7 +69,7 @@ TEST_F(MoveTest, PinnedPagesAreNoDonors) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, spared);
   t.heap.pin(page_location(spared));
   EXPECT_FALSE(t.heap.pick_donor(to, Heap::DonorRule::any));
-  // Nor is there a victim whose slot could not be reused.
+  // Nor is there a victim with a slot that could not be reused.
   std::vector<Location> victims(all.size());
   w.epoch.enter();
   const std::size_t two_turns = 3 * all.size();

@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr std::uint64_t item_bytes = 32;
-constexpr std::uint32_t per_magazine = Magazine::slots_max;  // slots of so many bytes in a magazine
+constexpr std::uint32_t per_magazine = Magazine::slots_max;  // slots of this size in a magazine
 
 struct RetireTest : testing::Test {
   RetireTest() : t(16 * PagePool::page_cost_bytes), w(t), reader(t), c(t.heap.size_class(item_bytes)) {}

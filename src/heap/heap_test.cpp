@@ -183,7 +183,7 @@ TEST(Heap, CacheThatGoesLeavesNothingBehind) {
   EXPECT_EQ(s.slots_used, slots - 310u);
   EXPECT_EQ(t.heap.retired_bytes(), 300u * s.slot_bytes);
   for (int i = 0; i < 10; ++i) EXPECT_NE(w.allocate(1000), no_location);
-  EXPECT_EQ(w.allocate(1000), no_location);  // the others' epoch has not passed
+  EXPECT_EQ(w.allocate(1000), no_location);  // the other workers' epoch has not passed
   reader.epoch.exit();
   for (int i = 0; i < 300; ++i) ASSERT_NE(w.allocate(1000), no_location) << i;
   EXPECT_EQ(w.allocate(1000), no_location);

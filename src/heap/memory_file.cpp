@@ -77,7 +77,7 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
 int write_error(int fd) {
   constexpr off_t behind = off_t{1} << 60;
   if (sync_file_range(fd, behind, page_bytes, SYNC_FILE_RANGE_WAIT_BEFORE) == 0) return 0;
-  // These are errors of the call itself; all others are from the disk or its file system.
+  // These are errors of the call itself; all other errors are from the disk or its file system.
   for (const int of_call : {EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE}) {
     if (errno == of_call) return 0;
   }
@@ -248,7 +248,7 @@ bool MemoryFile::has(const void* at) const noexcept {
 }
 
 void MemoryFile::mark_unreadable() const noexcept {
-  // A shortened file would get an incomplete header, and not be recognised as Tandem's any more.
+  // A shortened file would get an incomplete header, and no longer be recognised as Tandem's.
   struct stat info{};
   if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < header_bytes) return;
   const std::uint64_t state = FileHeader::unreadable;
@@ -288,8 +288,7 @@ int MemoryFile::lost_writes() noexcept {
   const int error = write_error(fd_);
   if (error == 0) return 0;
   header()->state.store(FileHeader::spoiled, std::memory_order_release);
-  sync_file_range(fd_, 0, header_bytes,
-                  SYNC_FILE_RANGE_WRITE);  // starts the write-back, so that a disk that accepts it has it soon
+  sync_file_range(fd_, 0, header_bytes, SYNC_FILE_RANGE_WRITE);  // starts write-back, so that the disk has it soon
   return error;
 }
 

@@ -103,7 +103,7 @@ PageId PagePool::take_page() noexcept {
   bool dirty = false;
   {
     const std::lock_guard lock(mutex_);
-    // While a claim waits for memory, pages of the list are on their way to the budget.
+    // While a claim waits for memory, pages of the list are reserved for the budget.
     if (list_head_ != 0 && !budget_.overdrawn()) {
       page = first_with_blocks();
       if (page == 0) return 0;

@@ -48,12 +48,13 @@ class PagePool {
   void give_page(PageId page) noexcept;
   void give_run(PageId first, std::uint32_t pages) noexcept;
 
-  // A page in use whose release would return its whole frame to the budget; 0: none among the first few. Only a hint.
+  // A page in use that would, if released, return its whole frame to the budget; 0: none among the first few. Only a
+  // hint.
   PageId lone_page() noexcept;
 
   // Recovery of a file's pages, before any other call (HeapRecovery). First the pages' bitmaps are made usable; then
-  // each page or run that stays in use is taken, false: past the budget; finally all others are returned to the file
-  // system.
+  // each page or run that stays in use is taken, false: past the budget; finally all other pages are returned to the
+  // file system.
   bool prepare_recovery() noexcept;
   PageId file_page_end() const noexcept { return file_->page_end(); }
   std::span<RedoRecord, MemoryFile::redo_records> file_redo() const noexcept {

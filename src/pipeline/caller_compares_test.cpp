@@ -1,5 +1,4 @@
-// Reads with option::caller_compares, whose keys the caller compares: the only wrong answer they may give is another
-// key's item.
+// Reads with option::caller_compares: the only wrong answer they may give is another key's item.
 #include <random>
 #include <unordered_map>
 

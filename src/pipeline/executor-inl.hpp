@@ -186,9 +186,8 @@ class Strips {
   Batch& batch_;
   TaskTimer& timer_;
   const std::uint32_t begin_;
-  std::uint32_t looked_ = 0, searched_ = 0, found_ = 0,
-                current_ = 0;  // number of strips so far; index of the current one
-  std::uint32_t looked_end_;   // queries
+  std::uint32_t looked_ = 0, searched_ = 0, found_ = 0, current_ = 0;  // strips so far; index of the current one
+  std::uint32_t looked_end_;                                           // queries
   const std::uint32_t now_s_;
   StripState states_[3 * lead + 1];
 };

@@ -8,7 +8,7 @@ namespace tandem {
 
 void Executor::run(Batch& batch, ResponseWriter& writer) { context_.shared.code.run(*this, batch, writer); }
 
-// Ends an epoch whose strips up to `end` are answered; `end` itself may need room in the index.
+// Ends an epoch after its strips up to `end` are answered; `end` itself may need room in the index.
 std::uint32_t Executor::end_epoch(const Batch& batch, std::uint32_t begin, std::uint32_t end,
                                   bool needs_room) noexcept {
   context_.epoch.exit();

@@ -38,7 +38,7 @@ struct SchedulerOptions {
   // Smaller batches are answered by the host, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
   std::uint32_t queries_min = 0;
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
-  // What the thread sleeps on, if it is also woken by others than submitting workers; nullptr: its own.
+  // What the thread sleeps on, if it is also woken by events other than a submission; nullptr: its own.
   std::shared_ptr<WakeUp> wakeup = nullptr;
   // A replica for which the device had no memory, or whose copies failed, is retried after half a second, then after
   // twice that, and so on up to this.

@@ -171,7 +171,7 @@ TEST_F(StoreInPlace, IdsGrowAcrossWorkers) {
   }
 }
 
-// A compare-and-set, an append or an increment whose item was rewritten after it read it starts over.
+// A compare-and-set, an append or an increment starts over if its item was rewritten after it read it.
 TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
   set("n", "0000000000000000");
   std::atomic<std::uint64_t> sets{0};

@@ -59,7 +59,7 @@ struct ReplicaStats {
   std::uint64_t uploads = 0;         // begun
   std::uint64_t uploaded_bytes = 0;  // of all uploads
   std::uint64_t drains = 0;
-  std::uint64_t relieved = 0;   // of them, by writers whose rings were filling
+  std::uint64_t relieved = 0;   // of them, by writers with filling rings
   std::uint64_t records = 0;    // of the log
   std::uint64_t repeats = 0;    // records seen again, because they were not committed
   std::uint64_t cells = 0;      // sent to the device because they had changed

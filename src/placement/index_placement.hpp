@@ -108,8 +108,7 @@ class IndexPlacement final : public Elsewhere {
   std::atomic<Place> place_{Place::host};
   std::atomic<bool> device_full_{false};
   std::uint64_t cells_ = 0;
-  std::vector<std::unique_ptr<Overlay>>
-      overlays_;  // destroyed only with this object: a scheduler blocked in the driver may still use them
+  std::vector<std::unique_ptr<Overlay>> overlays_;  // kept to the end: a scheduler blocked in the driver may use them
 };
 
 }  // namespace tandem

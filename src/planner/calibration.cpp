@@ -41,7 +41,7 @@ CalibrationOptions checked(CalibrationOptions o) {
   return o;
 }
 
-// A table whose keys are consecutive numbers: SETs add at the end, and evict at the beginning.
+// A table with consecutive numbers as keys: SETs add at the end, and evict at the beginning.
 class Rig {
  public:
   Rig(Device& device, const CalibrationOptions& options)

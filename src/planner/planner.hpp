@@ -56,7 +56,7 @@ class Planner {
   const Schedulers* schedulers_;
   const IndexPlacement& placement_;
   Offload offload_;
-  bool index_on_device_;  // at the start; it comes back to the host for good when a device is lost
+  bool index_on_device_;  // at the start; when a device is lost, the host takes the index back for good
   std::optional<Plan> given_;
 };
 

@@ -52,8 +52,7 @@ bool Crawler::set_enabled(bool enabled) {
   }
   try {
     thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(),
-                         "tandem-crawl");  // set by the thread itself: naming another thread writes a file
+      pthread_setname_np(pthread_self(), "tandem-crawl");  // by itself: naming another thread writes a file
       loop();
     });
     return true;

@@ -86,7 +86,7 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
   const TemporaryFile file;
   const std::shared_ptr<SimDevice> device = make_sim_device();
   {
-    // Long enough for the threads of a busy machine, whose device would be lost otherwise; the test waits four of them.
+    // Long enough for the threads of a busy machine: otherwise the device would be lost; the test waits four of them.
     Engine engine(small(device, file.path(), 500ms));
     ASSERT_TRUE(soon([&] { return engine.device_stats().front().serves; }));
     {

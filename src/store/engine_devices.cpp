@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// An unusable device is logged; the others cannot be used without it.
+// An unusable device is logged; the other devices cannot be used without it.
 void Engine::open_devices() {
   std::vector<Scheduler*> schedulers;
   for (const auto& device : options_.devices) {

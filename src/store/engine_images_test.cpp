@@ -258,7 +258,7 @@ TEST_F(EngineImages, AreNotForMetaCommands) {
 TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
   ASSERT_NO_FATAL_FAILURE(open());
   run({set("k", "v"), set("idle", "v")});
-  for (int n = 0; n < 100; ++n) {  // of another class, whose hand does not move
+  for (int n = 0; n < 100; ++n) {  // of another class; its hand does not move
     set_all(keys_of_batch(n), "a value of another class than the others");
   }
   EXPECT_FALSE(accessed("k"));

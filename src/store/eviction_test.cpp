@@ -1,4 +1,4 @@
-// What a full store keeps, by policy: a client's look-aside traffic.
+// Hit ratios of a full store, by policy: a client's look-aside traffic.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -103,7 +103,7 @@ TEST_P(EvictionTest, AScanLongerThanTheMemory) {
   }
 }
 
-// Formerly popular keys are evicted when others become popular.
+// Formerly popular keys are evicted when other keys become popular.
 TEST_P(EvictionTest, PopularityMayChange) {
   TD_SKIP_FIGURES();
   const std::uint64_t capacity = fill();

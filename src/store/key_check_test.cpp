@@ -1,4 +1,4 @@
-// Reads of the embedded store whose keys the caller compares: with the helper they are exact.
+// Embedded reads with keys compared by the caller: with the helper they are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -58,8 +58,8 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
     });
   }
   for (std::thread& worker : workers) worker.join();
-  // None on a quiet machine. On a busy one a thread that holds memory may be preempted for longer than others wait.
-  // Without enough pages in flight there were hundreds.
+  // None on a quiet machine. On a busy one a thread that holds memory may be preempted for longer than other threads
+  // wait. Without enough pages in flight there were hundreds.
   EXPECT_LE(refused.load(), 20u) << "of " << stored.load();
   EXPECT_GT(engine.stats().counters.evictions, 0u);
 }

@@ -214,7 +214,7 @@ TD_LANE bool erase(const L l, IndexView index, Fingerprint f, std::uint32_t loca
 }
 
 // Changes are made in two passes over the whole group, so that the first finds every cell in place. replace_changed:
-// whether nothing is left to do; then insert_changed for the others: whether there was room.
+// whether nothing is left to do; then insert_changed for the remaining ones: whether there was room.
 template <Lanes L>
 TD_LANE bool replace_changed(const L l, IndexView index, CellChange c) {
   const Cell now = c.to != 0 ? Cell::of(c.f.signature, c.to) : empty_cell;

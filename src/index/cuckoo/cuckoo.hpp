@@ -42,7 +42,8 @@ struct CuckooOps {
 
 // All kinds in this program, narrowest first.
 std::span<const CuckooOps* const> cuckoo_ops_built() noexcept;
-// The widest that this processor supports; with ThreadSanitizer the scalar ones, all of whose accesses it instruments.
+// The widest that this processor supports; with ThreadSanitizer the scalar ones, since it instruments all of their
+// accesses.
 const CuckooOps& cuckoo_ops_best() noexcept;
 // By name; "" means the environment variable TANDEM_LANES or, if unset, the best. Throws std::invalid_argument for a
 // name that this processor or this program does not have.

@@ -134,7 +134,7 @@ class DeviceFuzz {
     }
   }
 
-  // Keys that are present are removed or replaced, others inserted or, in vain, removed.
+  // Keys that are present are removed or replaced, absent ones inserted or, in vain, removed.
   void change(const std::set<std::uint8_t>& keys) {
     std::size_t i = 0;
     for (const std::uint8_t key : keys) {
@@ -178,7 +178,7 @@ class DeviceFuzz {
       return;
     }
     free_.push_back(location);
-    if (count > 1) return;  // beside others its buckets may have been full for a moment
+    if (count > 1) return;  // beside other operations its buckets may have been full for a moment
     download();
     const IndexView view = copy_.view();
     for (const std::uint32_t b : {view.first(fingerprint(key)), view.second(fingerprint(key))}) {

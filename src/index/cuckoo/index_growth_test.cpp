@@ -34,7 +34,7 @@ void wait_until(F condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-// Three workers whose open batches know the phases 1, 2 and 3 of one growth.
+// Three workers with open batches that know the phases 1, 2 and 3 of one growth.
 struct Staged {
   explicit Staged(const TestStoreOptions& options = {.cells = 512, .load_grow = 2})
       : store(options), w1(store), w2(store), w3(store) {}

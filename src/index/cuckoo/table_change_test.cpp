@@ -223,7 +223,7 @@ TEST_P(DeviceChangeContract, FollowsOneKeyThroughManyCalls) {
   constexpr std::uint32_t keys = 64, calls = 100, rounds = contract_effort * 5;
   const TestedTable table(*device, *stream, 256);
   std::vector<Fingerprint> all;
-  // Key 0 has a signature of its own, so that a search finds nothing else; up to eight others share one.
+  // Key 0 has a signature of its own, so that a search finds nothing else; up to eight other keys share one.
   for (std::uint32_t key = 0; key < keys; ++key) all.push_back({1 + (key + 7) / 8, check_fingerprint(key, 0).hash});
   const PinnedArray<Fingerprint> f = pinned(all);
   const PinnedArray<CellChange> changes(*device, keys * calls);

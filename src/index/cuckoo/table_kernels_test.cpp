@@ -39,7 +39,7 @@ TEST_P(TableKernels, SearchAnswersAsTheHostDoes) {
         const TestedTable table(*device, *stream, buckets);
         upload(table.buckets(), host.view().buckets, buckets);
 
-        // Keys of the table and others, also of signatures that occur in it.
+        // Present and absent keys, also of signatures that occur in it.
         const std::uint32_t count = keys * 2 + 33;
         Random random(load > 0.7 ? 3 : 2);
         std::vector<Fingerprint> f(count);

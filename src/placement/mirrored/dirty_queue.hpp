@@ -1,5 +1,5 @@
-// Changes on their way to a replica, in the order in which they were read. A ring buffer in memory owned elsewhere (as
-// a rule pinned memory of a device). T: DirtyCell, or a Granule of an item.
+// Changes in flight to a replica, in the order in which they were read. A ring buffer in memory owned elsewhere
+// (usually pinned memory of a device). T: DirtyCell, or a Granule of an item.
 //
 //   released <= sent <= appended: [released, sent) is in flight, [sent, appended) is waiting to be sent.
 //

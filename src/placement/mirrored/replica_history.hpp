@@ -23,7 +23,7 @@ class KeyHistory {
   static bool present(std::uint64_t state) { return (state & 1) != 0; }
   static std::uint64_t generation(std::uint64_t state) { return state >> 2; }
 
-  // One random write of a key whose number is `writer` modulo `writers`. Returns what is wrong, or "".
+  // One random write of a key with number `writer` modulo `writers`. Returns what is wrong, or "".
   std::string write(TestWorker& worker, std::uint64_t random, std::uint64_t writer, std::uint64_t writers) {
     const std::uint64_t key = random % (keys() / writers) * writers + writer;
     const std::uint64_t before = state_[key].load(std::memory_order_relaxed), next = generation(before) + 1;

@@ -24,9 +24,9 @@
 namespace tandem {
 
 struct ReplicaImagesOptions {
-  std::uint64_t bytes = 0;  // of device memory, for the items in as many first bytes of the heap; 0: no images
-  std::uint32_t item_bytes =
-      128;  // largest item with an image, header and key included; at most granule_bytes * image_granules_limit
+  std::uint64_t bytes = 0;         // of device memory, for the items in as many first bytes of the heap; 0: no images
+  std::uint32_t item_bytes = 128;  // header and key included, of an item with an image; at most granule_bytes *
+                                   // image_granules_limit
 };
 
 class ReplicaImages {
@@ -59,7 +59,7 @@ class ReplicaImages {
   const DeviceImages& images() const noexcept { return images_; }
   const std::shared_ptr<const Memory>& memory() const noexcept { return memory_; }
 
-  // Number of cells whose items fit now. Unlimited without images.
+  // Number of cells with room for their items now. Unlimited without images.
   std::uint64_t room_cells() const noexcept;
   // Reads the items of these cells, as one part. REQUIRES: the caller is in the epoch in which it read the cells; there
   // are no more than room_cells().

@@ -35,20 +35,19 @@ struct ReplicaLogOptions {
 // The part of a table that a replica copies; changes of other cells are ignored.
 struct ReplicaExtent {
   std::uint32_t table = 0;  // serial number
-  std::uint64_t cells = 0;  // of the shard; only the first so many are copied
+  std::uint64_t cells = 0;  // of the shard; only its first ones are copied
   Shard shard{};
 };
 
 // What one drain did.
 struct Drained {
-  std::uint32_t launch = 0;  // its number
-  bool recording = false;    // the log was on; if not, changes are missing
-  bool complete = false;     // the queue had room for all
-  OffloadIndex::Searched
-      table{};                // as of the time after the number was counted; its view is valid until the epoch ends
-  std::uint64_t records = 0;  // seen for the first time
-  std::uint64_t repeats = 0;  // seen before
-  std::uint64_t cells = 0;    // appended to the queue, as the shard numbers them
+  std::uint32_t launch = 0;        // its number
+  bool recording = false;          // the log was on; if not, changes are missing
+  bool complete = false;           // the queue had room for all
+  OffloadIndex::Searched table{};  // as of after the count; its view is valid until the epoch ends
+  std::uint64_t records = 0;       // seen for the first time
+  std::uint64_t repeats = 0;       // seen before
+  std::uint64_t cells = 0;         // appended to the queue, as the shard numbers them
 };
 
 // The points in a drain where tests stop to let a writer run.

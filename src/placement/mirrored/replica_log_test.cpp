@@ -14,7 +14,7 @@ namespace {
 
 using HookedLog = BasicReplicaLog<HookedRules>;
 
-// A store whose log is on, and a replica in plain memory that follows from the beginning.
+// A store with its log on, and a replica in plain memory that follows from the beginning.
 template <class Rules>
 struct Followed {
   explicit Followed(TestStoreOptions options = {}, const ReplicaLogOptions& log_options = {})
@@ -299,7 +299,7 @@ TEST(ReplicaLogRules, AMissIsFinalOnlyIfNothingChangedSince) {
   EXPECT_EQ(move_during_a_drain<CountsLast>(), "taken for absent");
 }
 
-// A drain meets a record whose cell is not changed yet.
+// A drain meets a record before its cell is changed.
 template <class Rules>
 std::string drain_during_a_write() {
   Followed<Rules> s;

@@ -146,9 +146,8 @@ std::uint64_t late_launches(std::chrono::milliseconds limit) {
   replica.restart();
   std::uint64_t* const cell = &store.index.searched().view.buckets[1].cell[0];
   constexpr std::uint32_t launches = 1 << 10;
-  std::vector<std::atomic<std::uint64_t>> last_of(
-      launches);                          // of each launch, modulo `launches`: the last value stamped with it
-  std::atomic<std::uint32_t> stamped{0};  // the last launch that was
+  std::vector<std::atomic<std::uint64_t>> last_of(launches);  // by launch: last value stamped with it
+  std::atomic<std::uint32_t> stamped{0};                      // the last launch that was
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     EpochDomain::Participant epoch(store.epochs);

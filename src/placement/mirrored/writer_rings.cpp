@@ -58,7 +58,7 @@ WriterRing* WriterRings::find_mine() noexcept {
   }
 }
 
-// Rings whose thread has ended, or new ones. Taking acquires the previous thread's use of them.
+// Rings of threads that have ended, or new ones. Taking acquires the previous thread's use of them.
 WriterRing* WriterRings::take() {
   for (WriterRing* ring = first(); ring != nullptr; ring = ring->next) {
     if (!ring->taken.load(std::memory_order_relaxed) && !ring->taken.exchange(true, std::memory_order_acquire)) {
@@ -70,10 +70,10 @@ WriterRing* WriterRings::take() {
     made[s].mask = records_ - 1;
     made[s].records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
   }
-  WriterRing* others = first_.load(std::memory_order_relaxed);
+  WriterRing* head = first_.load(std::memory_order_relaxed);
   do {
-    for (std::uint32_t s = 0; s < shards_; ++s) made[s].next = others != nullptr ? others + s : nullptr;
-  } while (!first_.compare_exchange_weak(others, made.get(), std::memory_order_release, std::memory_order_relaxed));
+    for (std::uint32_t s = 0; s < shards_; ++s) made[s].next = head != nullptr ? head + s : nullptr;
+  } while (!first_.compare_exchange_weak(head, made.get(), std::memory_order_release, std::memory_order_relaxed));
   return made.release();
 }
 

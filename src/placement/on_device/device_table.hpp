@@ -1,9 +1,9 @@
 // The index's table, or one shard of it, in device memory only (placement `device`; Mega-KV 3.2, 4). The scheduler
 // launches searches. Changes wait in an overlay on the host (placement/on_device/overlay.hpp) and go to the device in
-// groups, at most one every `cycles` scheduling cycles (periodic delayed scheduling, Mega-KV 5.1).
+// groups, at most one per `change_cycle` (periodic delayed scheduling, Mega-KV 5.1).
 //
 // Departures from the paper. A SET is answered when the host has it, not when its Insert is done, since every reader
-// checks the overlay for keys that the device did not have. A key whose fingerprint clashes with another's in the table
+// checks the overlay for keys that the device did not have. A key that clashes with another's fingerprint in the table
 // stays in the overlay instead of displacing the other (4.2).
 //
 // If a change on the device fails, the content of its table is unknown. The device then counts as lost, and the host
