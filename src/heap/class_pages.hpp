@@ -52,7 +52,7 @@ class alignas(cache_line_bytes) ClassPages {
   void link(PageId page) noexcept;
   void unlink(PageId page) noexcept;
 
-  // Advances the hand over at most slots_max slots of one page. Pages all of whose slots are free are passed over.
+  // Advances the hand over at most slots_max slots of one page. Skips pages with only free slots.
   Range claim(std::uint32_t slots_max) noexcept;
   // Returns the end of a claimed range, from slot `from`, if the hand has not moved since.
   void unclaim(const Range& range, std::uint32_t from) noexcept;

@@ -133,7 +133,7 @@ class Heap {
   // re-checking that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges,
   // so concurrent sweepers never examine the same slots.
   using IsGarbage = bool (*)(const void* context, const Item* item, std::uint64_t state);
-  // With probation its oldest items come first; the hand skips the rest of them.
+  // With probation the oldest items on it come first; the hand skips items that stay on probation.
   struct Swept {
     std::size_t found;
     std::size_t from_probation;  // of them, the first ones

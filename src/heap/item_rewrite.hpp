@@ -14,7 +14,7 @@
 // word (acquire), state word (acquire), the value (relaxed), an acquire fence, state word (acquire), fixed word. A
 // reader that has a byte of a newer version sees, by the two fences, that version's lock or something later in the
 // second state word. If that is `live`, its acquire brings the newer fixed word, which the first load did not have.
-// Otherwise the first state word would have been the newer one's, too (Boehm 2012).
+// With it, the first state word would have been the newer one's, too (Boehm 2012).
 //
 // Thread safety: all from any thread, inside the epoch in which the item was found.
 #pragma once

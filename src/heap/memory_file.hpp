@@ -117,7 +117,7 @@ class MemoryFile {
   enum class Found : std::uint8_t {
     nothing,   // no file, or an empty one
     closed,    // its process ended in order
-    killed,    // its process was killed, but the machine has been running since
+    killed,    // its process was killed or crashed, but the machine has been running since
     unusable,  // a Tandem file that cannot be taken over: notice() says why. It was emptied
   };
 

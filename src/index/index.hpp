@@ -30,7 +30,7 @@ struct IndexOptions {
 
 // Result of a guard's put().
 //   needs_room  nothing has changed: the caller releases the guard, calls make_room() and starts over
-//   changed     likewise: the item to be replaced has been rewritten in place since find(), which takes no stripe. A
+//   changed     likewise: a set in place, which takes no stripe, has rewritten the item to be replaced since find(). A
 //               caller that decided by the item's version has to look again
 enum class IndexPut : std::uint8_t { done, needs_room, changed };
 

@@ -32,8 +32,8 @@ struct SchedulerOptions {
   // The device counts as lost if a launch, or a part of an upload, takes longer.
   std::chrono::milliseconds deadline{1000};
   unsigned launches_max = 2;  // in flight together
-  // Processor for the thread, if other threads do not keep it busy; -1: any. With several devices, the first one's;
-  // each next device uses the processor before.
+  // Processor that the thread is bound to, which other threads should leave idle; -1: any. With several devices, the
+  // first one's; each next device uses the processor before.
   int processor = -1;
   // Smaller batches are answered by the host, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
   std::uint32_t queries_min = 0;

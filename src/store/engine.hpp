@@ -47,8 +47,8 @@ struct EngineOptions {
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. The store survives the loss of devices. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};
-  // Puts the index in device memory only (placement `device`), if the devices have room for it and no replica exists;
-  // when a device is lost the index is rebuilt on the host. Changes are sent every `change_cycles` scheduling cycles.
+  // Puts the index in device memory only (placement `device`), without a replica, if the devices have room for it. When
+  // a device is lost, the index is rebuilt on the host. Changes are sent every `change_cycles` scheduling cycles.
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};

@@ -121,8 +121,8 @@ class Overlay {
   // --- any thread that holds neither a stripe nor its cache's lock
 
   // mine: the calling thread's lane. all: lanes not settled by their threads since the last `all`; for a thread that
-  // waits for slots. idle: lanes not settled by their threads for some time; for the scheduler. Settling the lane of an
-  // active writer would move the records' cache lines away from its processor.
+  // waits for slots. idle: lanes not settled by their threads during 10 such calls; for the scheduler. Settling the
+  // lane of an active writer would move the records' cache lines away from its processor.
   enum class Settle : std::uint8_t { mine, all, idle };
   // Retires displaced slots and frees records. `all` also wakes the scheduler, which may sleep while every worker waits
   // and none submits a batch.
