@@ -46,7 +46,7 @@ void read_boot_id(std::uint64_t (&id)[2]) {
   id[1] = hash.high64;
 }
 
-// Beyond these no store gets.
+// Limits that no store reaches.
 bool is_possible(const SavedState& s) {
   // Ids that wrap would be below the mark of a flush. This leaves enough for 30 hours of ten million stores a second.
   constexpr std::uint64_t cas_max = cas_limit - (std::uint64_t{1} << 40);

@@ -200,7 +200,7 @@ void Executor::run_as(Batch& batch, ResponseWriter& writer) {
   std::uint32_t i = 0;
   while (i < batch.size()) {
     if (TD_UNLIKELY(batch.query(i).opcode == Opcode::control)) {
-      context_.let_go();  // making room may wait for the batches in flight
+      context_.let_go();  // the query may wait for the batches in flight
       writer.control(batch, i++);
       timer.skip();
       continue;
