@@ -185,7 +185,7 @@ TEST_F(RestartTest, FlushesLastOverARestart) {
     EXPECT_FALSE(store.get("after"));
     store.set("new", "1");
   }
-  Store store(options());  // the flush became due
+  Store store(options());  // the flush is not applied again
   EXPECT_TRUE(store.get("new"));
 }
 

@@ -309,7 +309,7 @@ class Child {
         return before;
       case Code::not_stored:
         if (action == Action::add) return before;
-        if (setting_.evict) return store_.get(key_name(k)) ? before : absent;  // the status for short memory, too
+        if (setting_.evict) return store_.get(key_name(k)) ? before : absent;  // also the reply when memory is short
         [[fallthrough]];
       case Code::miss:
         if (!may_be_gone) complain("key %u was gone while serving", k);

@@ -11,7 +11,7 @@
 namespace tandem::cuda {
 
 // Maps an error to the status of the device. Errors that leave the context intact are `failed`; after all other errors,
-// known or unknown, none of its data is valid.
+// known or unknown, nothing in the context is valid.
 DeviceStatus status_of(cudaError_t error) noexcept;
 
 [[noreturn]] void throw_error(std::uint32_t number, const char* what, cudaError_t error);

@@ -35,7 +35,7 @@ CudaStream::CudaStream(std::shared_ptr<Core> core) : core_(std::move(core)), eve
 
 CudaStream::~CudaStream() {
   const DeviceMark all = CudaStream::mark();
-  while (CudaStream::wait(all, 1s) == DeviceStatus::pending) {  // done, or abandoned by another thread
+  while (CudaStream::wait(all, 1s) == DeviceStatus::pending) {  // until done or abandoned
   }
   destroy();
 }

@@ -20,7 +20,7 @@ bool Queue::stopped() const noexcept { return core_->lost() || (closing_.load() 
 
 void Queue::close() noexcept {
   closing_.store(true);
-  core_->wake_all();  // another queue may wait for this one
+  core_->wake_all();  // its thread may be waiting in another queue
 }
 
 // --- its thread
