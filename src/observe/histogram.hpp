@@ -74,7 +74,7 @@ class HistogramTotals {
 
   std::uint64_t count() const noexcept;
   std::uint64_t sum() const noexcept { return sum_; }
-  std::uint64_t max() const noexcept { return max_; }  // after subtract() perhaps rounded up within its bucket
+  std::uint64_t max() const noexcept { return max_; }  // exact, but after subtract() perhaps its bucket's largest value
   // The smallest recorded value that `share` (0 .. 1) of all do not exceed, within histogram::error_max; 0 when there
   // are none.
   double quantile(double share) const noexcept;

@@ -13,7 +13,7 @@ namespace tandem {
 // Thread safety: written by its worker alone; counters and histograms may be read by any thread at any time.
 struct TaskCounters {
   std::array<Counter, task_count> cycles;
-  std::array<Counter, task_count> queries;  // of these cycles: cycles / queries is the cost of a task
+  std::array<Counter, task_count> queries;  // that these cycles were spent on: cycles / queries is the cost of a task
   Counter batches, batches_sampled, queries_total;
   // Number of queries for which a device ran the task; of all queries, the host ran it for the rest.
   std::array<Counter, task_count> on_device;
