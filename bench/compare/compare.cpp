@@ -48,7 +48,7 @@ class Comparison {
  private:
   using Servers = std::vector<RunningPeer*>;
 
-  // Starts the servers anew with only this data.
+  // Restarts the servers with only this data.
   void run_data_set(std::span<const Cell> cells) {
     RunningPeers servers;
     for (std::size_t i = 0; i < options_.peers.size(); ++i) {

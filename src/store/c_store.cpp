@@ -130,7 +130,7 @@ tandem_code count(tandem_store* store, const Request& request, std::uint64_t* nu
 }  // namespace
 }  // namespace tandem
 
-using namespace tandem;  // NOLINT(google-build-using-namespace): what follows is C's
+using namespace tandem;  // NOLINT(google-build-using-namespace): the rest is the C API
 
 extern "C" {
 

@@ -55,7 +55,7 @@ void Engine::drop_unwritten() noexcept {
   try {
     options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
                  "; all items are dropped");
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): where it cannot be said, it was done all the same
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the items are dropped even if logging fails
   }
 }
 
