@@ -33,7 +33,7 @@ namespace {
 constexpr std::array interrupting_signals{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t output_shown_bytes = 4000;
 
-// Both are the InterruptScope's. The pipe gets a byte for each signal.
+// Both belong to the InterruptScope. The pipe gets a byte for each signal.
 std::atomic<int> interrupt_signal = 0;
 std::array<int, 2> interrupt_pipe{-1, -1};
 std::array<struct sigaction, interrupting_signals.size()> actions_before;
@@ -70,7 +70,7 @@ std::map<pid_t, pid_t> all_parents() {
     std::ifstream stat(fmt::format("/proc/{}/stat", pid));
     std::string line;
     std::getline(stat, line);
-    const std::size_t name_end = line.rfind(')');  // the name may hold anything
+    const std::size_t name_end = line.rfind(')');  // the name may contain any byte
     if (name_end == std::string::npos) continue;
     std::istringstream rest(line.substr(name_end + 1));
     char state = 0;

@@ -1,5 +1,5 @@
-// Child processes of a comparison: servers, which must be gone at the end whatever happens, and programs that are run
-// to their end. Not for processes with other threads: children are forked.
+// Child processes of a comparison: servers, which must be stopped at the end in every case, and programs that run to
+// their end. Not for processes with other threads: children are forked.
 #pragma once
 #include <sys/types.h>
 
@@ -14,7 +14,7 @@
 
 namespace tandem::bench {
 
-// An INT, TERM or HUP came.
+// An INT, TERM or HUP was received.
 class Interrupted : public std::runtime_error {
  public:
   explicit Interrupted(int signal) : std::runtime_error("interrupted"), signal_(signal) {}
@@ -34,37 +34,37 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 };
 
-// Waits until `fd` (-1: none) is readable or the time is over; whether it is readable. Throws Interrupted.
+// Waits until `fd` (-1: none) is readable or the time has passed. Returns whether it is readable. Throws Interrupted.
 bool wait_readable(int fd, std::chrono::milliseconds timeout);
 
-// "with exit code 3", "by signal 11 (Segmentation fault)": of a status from waitpid(2).
+// "with exit code 3", "by signal 11 (Segmentation fault)": from a status of waitpid(2).
 std::string describe_status(int status);
 
-// Processes of `root` and below, those that have been orphaned by their parent not included.
+// `root` and its descendants, except those orphaned by their parent.
 std::vector<pid_t> process_tree(pid_t root);
 
-// A server process and all that it starts, watched over by a process of its own: that one ends them when told to, and
-// also when this process is gone, even killed. stdout and stderr go to memory.
+// A server process and its descendants, under a watcher process that ends them on request, and also when this process
+// has ended, even by a kill. stdout and stderr go to memory.
 class ServerChild {
  public:
   // `processors`: where it may run; empty: anywhere. Throws std::runtime_error when `command` cannot be started.
   ServerChild(const std::vector<std::string>& command, const std::vector<int>& processors);
-  // TERM to the server, after a grace time KILL to all that is left of its family.
+  // Sends TERM to the server and, after a grace time, KILL to all remaining descendants.
   ~ServerChild();
   ServerChild(const ServerChild&) = delete;
   ServerChild& operator=(const ServerChild&) = delete;
 
-  // Begins what the destructor waits for, so that several can end at the same time.
+  // Starts what the destructor waits for, so that several can end at the same time.
   void begin_to_end() noexcept;
 
   pid_t pid() const noexcept { return pid_; }
   // The status, once the server process has ended.
   std::optional<int> ended();
-  // The end of what it has printed.
+  // The end of its output.
   std::string output() const;
   // The server process and its descendants, orphans too.
   std::vector<pid_t> processes() const;
-  // Their CPU time and resident memory.
+  // CPU time and resident memory of these processes.
   double cpu_s() const;
   std::uint64_t resident_bytes() const;
 

@@ -23,7 +23,7 @@ bool comes_true(const std::function<bool()>& what) {
   return false;
 }
 
-// A process that has ended but is nobody's to wait for (of a container without an init) counts as gone.
+// Also true for a zombie that no process reaps (in a container without an init).
 bool is_gone(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/cmdline";
   std::FILE* file = std::fopen(path.c_str(), "r");
@@ -33,7 +33,7 @@ bool is_gone(pid_t pid) {
   return is_empty;
 }
 
-// A shell with a child, one that left its session, and an orphan that did so, too.
+// A shell with a child, one that left its session, and an orphan that left it, too.
 const std::vector<std::string> family{"sh", "-c", "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); wait"};
 
 TEST(ServerChild, EndsItsWholeFamily) {
@@ -68,7 +68,7 @@ TEST(ServerChild, EndsWhenThisProcessIsKilled) {
   const pid_t owner = fork();
   ASSERT_GE(owner, 0);
   if (owner == 0) {
-    // A second server inherits nothing that would keep the first alive.
+    // A second server inherits no descriptor that would keep the first one alive.
     const ServerChild first(family, {});
     const ServerChild second(family, {});
     std::vector<pid_t> pids;
@@ -129,7 +129,7 @@ TEST(RunProgram, IsInterrupted) {
     EXPECT_EQ(interrupted.signal(), SIGINT);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - started, 500s);
-  // Nothing goes on after it.
+  // No further wait continues.
   EXPECT_THROW(wait_readable(-1, 0ms), Interrupted);
 }
 

@@ -63,7 +63,7 @@ TEST(Document, WhatCannotBeWrittenOrReadIsSaid) {
   std::remove(path.c_str());
 }
 
-// Two sockets of two cores with two threads each; one thread is off.
+// Two sockets of two cores with two threads each; one thread is offline.
 TEST(Machine, IsReadFromTheKernelsFiles) {
   const FakeTree tree(testing::TempDir() + "machine_tree");
   tree.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fast CPU 9000 @ 3.00GHz\nflags\t\t: fpu hypervisor avx");

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Short enough for a GPU's power to be followed; a wrap-around takes minutes.
+// Short enough to follow a GPU's power; a counter's wrap-around takes minutes.
 constexpr std::chrono::milliseconds power_interval{100}, counter_interval{30'000};
 
 std::string read_line(const std::string& file) {
@@ -27,7 +27,7 @@ std::string read_line(const std::string& file) {
   return line;
 }
 
-// Sets errno where there is none.
+// Sets errno if there is none.
 std::optional<std::uint64_t> read_number(const std::string& file) {
   errno = 0;
   const std::string line = read_line(file);
@@ -59,8 +59,8 @@ EnergyMeter::EnergyMeter(const std::string& root, std::unique_ptr<const Nvml> nv
 
 EnergyMeter::~EnergyMeter() { stop_thread(); }
 
-// Packages and their memory: "core" and "uncore" are parts of a package, "psys" has more than the processors in it, and
-// the zones of intel-rapl-mmio are the same ones again.
+// Packages and their memory: "core" and "uncore" are parts of a package, "psys" includes more than the processors, and
+// the zones of intel-rapl-mmio are duplicates.
 void EnergyMeter::find_counters(const std::string& root) {
   const std::string folder = (fs::path(root) / "sys/class/powercap").string();
   std::map<std::string, std::string> zones;  // by folder, in order
@@ -81,7 +81,7 @@ void EnergyMeter::find_counters(const std::string& root) {
       const std::string why = std::generic_category().message(errno != 0 ? errno : EIO);
       missing_ =
           "processors: cannot read " + file + " (" + why + (errno == EACCES ? "; only root may by default)" : ")");
-      counters_.clear();  // a part would pass for the whole
+      counters_.clear();  // a partial sum would look complete
       return;
     }
     counters_.push_back({name, file, read_number(path + "/max_energy_range_uj").value_or(0)});
@@ -148,7 +148,7 @@ void EnergyMeter::fail(const std::string& why) {
   if (failure_.empty()) failure_ = why;
 }
 
-// A sample from which the sums start.
+// Takes the sample from which the sums start.
 void EnergyMeter::begin_locked() {
   failure_.clear();
   for (Counter& c : counters_) {

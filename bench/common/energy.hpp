@@ -1,4 +1,4 @@
-// Joules that the machine used while something ran: processors and memory by RAPL, GPUs by NVML.
+// Energy that the machine used during a run: processors and memory by RAPL, GPUs by NVML.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace tandem::bench {
 
-// Of the whole machine: whatever else ran on it is in it.
+// Of the whole machine, including other processes.
 struct Energy {
-  std::string source;  // "rapl", "nvml", "rapl+nvml"; empty: nothing could be measured
+  std::string source;  // "rapl", "nvml", "rapl+nvml"; empty: not measurable
   double joules = 0;
   std::vector<std::pair<std::string, double>> parts;  // "package-0", "dram-0", "gpu-0": joules
-  std::string missing;                                // what is not in it, and why
+  std::string missing;                                // what is not included, and why
 };
 
 // {"source": .., "joules": .., "uj_per_op": .., "parts": {..}[, "missing": ..]} or {"unavailable": why}. `ops` 0: no
@@ -39,18 +39,18 @@ class EnergyMeter {
   ~EnergyMeter();
 
   bool is_available() const noexcept { return !counters_.empty() || !gpus_.empty(); }
-  // From here on. Starts a thread that samples now and then: counters wrap around (after some 20 minutes at 200 W), and
-  // the power of GPUs without a counter is added up.
+  // Starts the measurement, and a thread that samples periodically: counters wrap around (after some 20 minutes at 200
+  // W), and the power of GPUs without a counter is summed.
   void start();
   Energy stop();
-  // What that thread does each time.
+  // One step of that thread.
   void sample();
 
  private:
   // An energy_uj file of powercap.
   struct Counter {
     std::string name, file;
-    std::uint64_t range_uj;  // where it wraps around
+    std::uint64_t range_uj;  // value at which it wraps around
     std::uint64_t last_uj = 0;
     double joules = 0;
   };
@@ -77,7 +77,7 @@ class EnergyMeter {
   std::uint64_t last_ns_ = 0;
   bool has_begun_ = false, has_thread_ = false;
 
-  std::mutex mutex_;  // what is above
+  std::mutex mutex_;  // guards the members above
   std::condition_variable_any stopped_;
   std::jthread thread_;
 };

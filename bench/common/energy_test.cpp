@@ -13,7 +13,7 @@
 namespace tandem::bench {
 namespace {
 
-// What the fake NVML answers.
+// Answers of the fake NVML.
 struct FakeGpus {
   unsigned count = 0;
   bool has_energy = true, has_power = true, starts = true;
@@ -139,7 +139,7 @@ TEST_F(EnergyTest, WithoutZonesItSaysSo) {
   }
 }
 
-// One package that can't be read: the others alone would pass for the whole.
+// One package is unreadable: the remaining sum would look complete.
 TEST_F(EnergyTest, AFileThatCannotBeReadIsNamed) {
   zone("intel-rapl:0", "package-0", 1);
   zone("intel-rapl:1", "package-1", 1);
@@ -182,7 +182,7 @@ TEST_F(EnergyTest, GpusWithACounter) {
   EXPECT_EQ(energy.source, "nvml");
   EXPECT_DOUBLE_EQ(energy.joules, 3.5);
   EXPECT_EQ(energy.parts.size(), 2U);
-  EXPECT_NE(energy.missing.find("processors"), std::string::npos);  // not in it: said
+  EXPECT_NE(energy.missing.find("processors"), std::string::npos);  // the missing part is reported
 }
 
 TEST_F(EnergyTest, GpusWithoutACounterAreSampled) {

@@ -1,4 +1,4 @@
-// For tests: a folder with files as the kernel would show them.
+// For tests: a folder with files like the kernel's.
 #pragma once
 #include <filesystem>
 #include <fstream>

@@ -35,7 +35,7 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return error == std::errc{} ? std::optional(n) : std::nullopt;
 }
 
-// What stands after `label` and the `separator` in the first line that starts with the label.
+// The text after `label` and the `separator` in the first line that starts with the label.
 std::optional<std::string> value_of(const fs::path& file, std::string_view label, char separator) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -58,7 +58,7 @@ std::string cpu_name(const fs::path& root) {
   return std::string("unknown (") + names.machine + ')';
 }
 
-// cores, threads_per_core, sockets of the processors that are on.
+// cores, threads_per_core, sockets of the online processors.
 void describe_topology(const fs::path& root, Json& out) {
   std::set<std::uint64_t> sockets;
   std::set<std::pair<std::uint64_t, std::uint64_t>> cores;
@@ -71,18 +71,18 @@ void describe_topology(const fs::path& root, Json& out) {
       continue;
     const auto socket = number_of(first_line(cpu->path() / "topology/physical_package_id"));
     const auto core = number_of(first_line(cpu->path() / "topology/core_id"));
-    if (!socket || !core) continue;  // off
+    if (!socket || !core) continue;  // offline
     sockets.insert(*socket);
     cores.emplace(*socket, *core);
     ++threads;
   }
   if (cores.empty()) return;
   out["cores"] = cores.size();
-  out["threads_per_core"] = (threads + cores.size() - 1) / cores.size();  // some may be off
+  out["threads_per_core"] = (threads + cores.size() - 1) / cores.size();  // some may be offline
   out["sockets"] = sockets.size();
 }
 
-// What the driver says of its GPUs to whoever cannot load its library.
+// The driver's information on its GPUs, for when its library cannot be loaded.
 void describe_gpus_of_driver(const fs::path& root, Json& out) {
   std::set<std::string> folders;  // in the order of their bus addresses
   std::error_code error;

@@ -41,7 +41,7 @@ perf_event_attr attributes_of(PerfEvent event) {
       a.config = load_misses_of(PERF_COUNT_HW_CACHE_DTLB);
       break;
   }
-  a.exclude_kernel = 1;  // what kernel.perf_event_paranoid = 2, the usual, lets anyone count
+  a.exclude_kernel = 1;  // what kernel.perf_event_paranoid = 2, the usual value, permits to any user
   a.exclude_hv = 1;
   a.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
   return a;
@@ -73,7 +73,7 @@ PerfCounters::~PerfCounters() {
   }
 }
 
-// An event that the processor does not have is left out; the others of its group count without it.
+// An event that the processor lacks is omitted; the rest of its group is counted without it.
 void PerfCounters::open_group(const Open& open, std::span<const PerfEvent> events) {
   Group group;
   for (const PerfEvent event : events) {

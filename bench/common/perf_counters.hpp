@@ -18,16 +18,15 @@ inline constexpr std::size_t perf_event_count = 5;
 inline constexpr std::array<std::string_view, perf_event_count> perf_event_names{"cycles", "instructions", "llc_misses",
                                                                                  "l1d_misses", "dtlb_misses"};
 
-// Counts since the counters were opened; none for an event that the processor does not count or that had no turn yet.
+// Counts since the counters were opened; none for an event that the processor lacks or that has not been scheduled yet.
 struct PerfReading {
   std::array<std::optional<double>, perf_event_count> counts;
   std::optional<double> operator[](PerfEvent event) const { return counts[static_cast<std::size_t>(event)]; }
 };
 
-// Events in user space of the thread that opened it. Two groups, (cycles, instructions, LLC misses) and (L1d and dTLB
-// load misses), each counted together; where a processor has too few counters for both they take turns, and counts are
-// scaled by the share of time that theirs ran. Thread safety: none; only the opening thread's events are counted,
-// whoever reads.
+// User-space events of the thread that opened it. Two groups, (cycles, instructions, LLC misses) and (L1d and dTLB load
+// misses), each counted together. If a processor has too few counters for both, the groups alternate, and counts are
+// scaled by their share of the time. Thread safety: none; any reader gets the opening thread's events.
 class PerfCounters {
  public:
   // perf_event_open of the calling thread: a file descriptor, or -1 and errno. `group` -1: a new group.
@@ -39,16 +38,16 @@ class PerfCounters {
   PerfCounters(const PerfCounters&) = delete;
   PerfCounters& operator=(const PerfCounters&) = delete;
 
-  // Whether anything is counted; why() says why not.
+  // Whether any event is counted; why() gives the reason if not.
   bool is_available() const noexcept { return !groups_.empty(); }
   const std::string& why() const noexcept { return why_; }
 
-  // Two system calls: for sections that are much longer.
+  // Costs two system calls: only for much longer sections.
   PerfReading read() const;
 
  private:
   struct Group {
-    std::vector<int> files;  // the first leads
+    std::vector<int> files;  // the first is the group leader
     std::vector<PerfEvent> events;
   };
   void open_group(const Open& open, std::span<const PerfEvent> events);
@@ -57,10 +56,10 @@ class PerfCounters {
   std::string why_;
 };
 
-// What passed between two readings.
+// The difference of two readings.
 PerfReading operator-(const PerfReading& later, const PerfReading& earlier);
 
-// Adds what happens in its scope to `sum`. Costs nothing but a branch where counters are not available.
+// Adds the events of its scope to `sum`. Costs only a branch if counters are unavailable.
 class PerfSection {
  public:
   PerfSection(const PerfCounters& counters, PerfReading& sum) : counters_(counters), sum_(sum) {
@@ -82,9 +81,9 @@ class PerfSection {
 
 namespace perf {
 
-// Why perf_event_open failed, for people. `paranoid`: kernel.perf_event_paranoid.
+// Why perf_event_open failed, in words. `paranoid`: kernel.perf_event_paranoid.
 std::string explain(int error, std::string_view paranoid);
-// One group's read(2): {events, time enabled, time running, count...}, scaled. None: the group had no turn.
+// One group's read(2): {events, time enabled, time running, count...}, scaled. None: the group was not scheduled.
 std::vector<std::optional<double>> scale(std::span<const std::uint64_t> words, std::size_t events);
 
 }  // namespace perf

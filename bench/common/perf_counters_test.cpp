@@ -33,7 +33,7 @@ TEST(PerfCounters, WithoutThemNothingIsCountedAndTheReasonIsSaid) {
   EXPECT_NE(perf::explain(EACCES, "4").find("perf_event_paranoid is 4"), std::string::npos);
 }
 
-// A group's leader is opened alone, its members behind it; what is read belongs to the events that could be opened.
+// A group's leader is opened alone, its members after it; the values read belong to the events that could be opened.
 TEST(PerfCounters, AnEventThatIsMissingLeavesTheOthers) {
   std::vector<int> groups;
   int leader = -1;
@@ -47,7 +47,7 @@ TEST(PerfCounters, AnEventThatIsMissingLeavesTheOthers) {
     const int file = memfd_create("counters", 0);
     if (group == -1) {
       leader = file;
-      const std::uint64_t words[] = {2, 100, 50, 1000, 7};  // ran for half of the time
+      const std::uint64_t words[] = {2, 100, 50, 1000, 7};  // ran half of the time
       EXPECT_EQ(write(file, words, sizeof words), static_cast<ssize_t>(sizeof words));
       lseek(file, 0, SEEK_SET);
     }
@@ -75,7 +75,7 @@ TEST(PerfCounters, DifferencesAreOfWhatBothHave) {
   PerfReading earlier, later;
   earlier.counts[0] = 10;
   later.counts[0] = 25;
-  later.counts[1] = 5;  // had no turn before
+  later.counts[1] = 5;  // was not scheduled before
   const PerfReading passed = later - earlier;
   EXPECT_EQ(passed[PerfEvent::cycles], 15);
   EXPECT_EQ(passed[PerfEvent::instructions], 5);

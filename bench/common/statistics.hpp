@@ -1,4 +1,4 @@
-// Figures of several rounds: the median, and how far the others are from it.
+// Figures of several rounds: the median and the spread.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@ struct Spread {
   double median = 0, low = 0, high = 0;
 };
 
-// Of an even number the mean of the two in the middle. Throws std::invalid_argument when there are none.
+// For an even number the mean of the two in the middle. Throws std::invalid_argument without values.
 inline Spread spread_of(std::vector<double> values) {
   if (values.empty()) throw std::invalid_argument("no values");
   std::ranges::sort(values);

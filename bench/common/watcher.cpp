@@ -33,7 +33,7 @@ class Watcher {
   Watcher(int socket, int output) : socket_(socket), output_(output) {}
 
   [[noreturn]] void run(const std::vector<std::string>& command, const std::vector<int>& processors) {
-    // Orphans of the server come to this process, wherever they try to hide.
+    // Orphans of the server become children of this process, whatever they do to detach.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setpgid(0, 0);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
@@ -52,7 +52,7 @@ class Watcher {
     [[maybe_unused]] const ssize_t sent = send(socket_, &message, sizeof message, MSG_NOSIGNAL);
   }
 
-  // Whatever this process inherited, such as the sockets of other watchers, which must see their ends closed.
+  // Closes inherited descriptors, such as the sockets of other watchers, which must notice the end of their peers.
   void close_others() const {
     const long limit = std::min(sysconf(_SC_OPEN_MAX), 65536L);
     for (int fd = 3; fd < limit; ++fd)
@@ -84,7 +84,7 @@ class Watcher {
     _exit(1);
   }
 
-  // Waits for a child's end or the other end's word, as long as `timeout_ms`; whether that word came.
+  // Waits up to `timeout_ms` for a child's end or a message of the other side. Returns whether there was a message.
   bool is_told_to_end(int timeout_ms) const {
     pollfd files[2] = {{socket_, POLLIN, 0}, {children_, POLLIN, 0}};
     if (is_told_) files[0].fd = -1;
@@ -95,7 +95,7 @@ class Watcher {
     return is_told_ || files[0].revents != 0;
   }
 
-  // Whether there are children left.
+  // Returns whether children are left.
   bool reap() {
     for (;;) {
       int status = 0;
@@ -122,7 +122,7 @@ class Watcher {
       if (left.count() <= 0) break;
       is_told_to_end(static_cast<int>(left.count()));
     }
-    // What is killed leaves its children to this process, which then kills them.
+    // The children of a killed process become this process's, which then kills them.
     while (reap()) {
       kill_all(SIGKILL);
       is_told_to_end(10);
@@ -141,8 +141,8 @@ class Watcher {
 void become_program(const std::vector<std::string>& command, const std::vector<int>& processors, int out, int error,
                     pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it ended before the line above
-  setpgid(0, 0);                        // the terminal's INT is for the comparison alone
+  if (getppid() != parent) _exit(127);  // the parent ended before prctl()
+  setpgid(0, 0);                        // the terminal's INT must only reach the comparison
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

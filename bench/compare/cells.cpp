@@ -24,7 +24,7 @@ constexpr std::array shapes{Shape{"p1", 1.1, 1, 1, 1}, Shape{"c1000", 1.1, 1000,
 
 struct Mix {
   std::string_view name, protocol;
-  double allowance;  // on the shape's goal
+  double allowance;  // factor on the shape's goal
   double get_share;
 };
 constexpr std::array mixes{Mix{"text", "text", 1, 0.95}, Mix{"meta", "meta", 1, 0.95}, Mix{"set50", "text", 1.3, 0.5}};
@@ -140,7 +140,7 @@ std::vector<Cell> product(const CellLists& lists, const DataSet& data) {
     cells = std::move(next);
   };
   cells.front().data = data;
-  // Cells of one data set side by side: the servers start anew for each.
+  // Cells of one data set are adjacent: the servers are restarted for each data set.
   multiply(or_default(lists.workloads, data.workload), [](Cell& cell, const std::string& workload) {
     if (!workload.empty()) static_cast<void>(workload::preset(workload));  // throws for an unknown one
     cell.data.workload = workload;

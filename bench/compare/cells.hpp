@@ -1,4 +1,4 @@
-// The kinds of load of a comparison: named ones with their goals, or the product of lists.
+// The loads of a comparison: named ones with their goals, or the product of lists.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tandem::bench {
 
-// What is in the servers before the load.
+// The content of the servers before the load.
 struct DataSet {
   std::string workload;  // a preset; empty: a share of gets over keys of a size
   std::string key_bytes = "16", value_bytes = "64";
@@ -21,7 +21,7 @@ struct DataSet {
 
 struct Cell {
   std::string name;
-  // The most that Tandem's CPU time may be as a multiple of the floor's.
+  // Maximum of Tandem's CPU time as a multiple of the floor's.
   std::optional<double> goal;
   DataSet data;
   std::string protocol = "text";
@@ -29,14 +29,13 @@ struct Cell {
   unsigned connections = 1, pipeline = 1, multiget = 1;
   double get_share = 0.95;  // not of a preset
 
-  // Those of another dialect stand beside memcached's text protocol, with the same operations.
+  // Peers of another dialect are compared with memcached's text protocol, with the same operations.
   bool suits(const Peer& peer) const;
 };
 
 std::vector<Cell> named_cells(const DataSet& data);
 
-// Those whose name matches one of the patterns, as a shell's, with commas between. Throws std::invalid_argument when a
-// pattern matches none.
+// Selects cells by name: comma-separated shell patterns. Throws std::invalid_argument when a pattern matches none.
 std::vector<Cell> choose_cells(const std::vector<Cell>& cells, std::string_view patterns);
 
 // Empty lists: the cell's default.
@@ -51,7 +50,7 @@ struct CellLists {
 // All combinations, named after what varies or is not a default: "text-c50-p16". Throws std::invalid_argument.
 std::vector<Cell> product(const CellLists& lists, const DataSet& data);
 
-// "95 % GET, 16 requests in flight", for people.
+// "95 % GET, 16 requests in flight", for users.
 std::string describe(const Cell& cell);
 
 }  // namespace tandem::bench

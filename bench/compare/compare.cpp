@@ -15,7 +15,7 @@
 namespace tandem::bench {
 namespace {
 
-// Servers, ended together.
+// Servers that are ended together.
 struct RunningPeers {
   std::vector<std::unique_ptr<RunningPeer>> all;
 
@@ -48,7 +48,7 @@ class Comparison {
  private:
   using Servers = std::vector<RunningPeer*>;
 
-  // Servers that start anew and hold nothing but this data.
+  // Restarts the servers with only this data.
   void run_data_set(std::span<const Cell> cells) {
     RunningPeers servers;
     for (std::size_t i = 0; i < options_.peers.size(); ++i) {
@@ -83,7 +83,7 @@ class Comparison {
 
   void preload(RunningPeer& server, const Cell& cell) {
     log(fmt::format("{}: setting {} keys", server.peer().name, cell.data.keys));
-    Cell plain = cell;  // the connection that sets need not be of the cell's kind
+    Cell plain = cell;  // the sets need not use the cell's kind of connection
     plain.udp = false;
     plain.protocol = "text";
     const auto command = load_command(options_, plain, server.peer().dialect, server.port(), {}, {.preload = true});
@@ -118,20 +118,20 @@ class Comparison {
     for (int round = 0; round < rounds; ++round) run_round(cell, servers, phase, round, rate_of);
   }
 
-  // Each server once; each round another one begins.
+  // Each server once; each round begins with another one.
   template <class RateOf>
   void run_round(const Cell& cell, const Servers& servers, std::string_view phase, int round, const RateOf& rate_of) {
     for (std::size_t i = 0; i < servers.size(); ++i) {
       RunningPeer& server = *servers[(i + static_cast<std::size_t>(round)) % servers.size()];
       const std::string trouble = run_load(cell, server, phase, round, rate_of(server));
-      // A datagram may be lost; it is counted and shown. Above what a server can do, so may an answer's time.
+      // A lost datagram is counted and shown, not an error. Above a server's capacity, neither is a timeout.
       if (!trouble.empty() && !cell.udp && phase != phase_sweep)
         throw broken(server, fmt::format("{}: {}\n  command: {}", server.peer().name, trouble,
                                          runs_.back()["command"].get<std::string>()));
     }
   }
 
-  // Adds a run; what went wrong without being a wrong answer.
+  // Adds a run. Returns problems other than wrong answers.
   std::string run_load(const Cell& cell, RunningPeer& server, std::string_view phase, int round, double rate) {
     const auto command =
         load_command(options_, cell, server.peer().dialect, server.port(), server.child().processes(), {.rate = rate});
@@ -224,8 +224,8 @@ class Comparison {
     const auto latency = number_at(run, "result/latency_us/" + percentile);
     if (!latency) throw CompareError(fmt::format("the load generator tells no {}", percentile));
     trial.latency_us = *latency;
-    // How late it was itself is in the latency, too. If that alone made it too long, the run tells nothing about the
-    // server; one that passes in spite of it does.
+    // The latency includes the generator's own lag. If that alone exceeds the limit, the run says nothing about the
+    // server; a run that passes nevertheless does.
     const double lag_us = number_at(run, "result/send_lag_us/" + percentile).value_or(0);
     if (trial.latency_us > *options_.limit_us && trial.latency_us - lag_us <= *options_.limit_us)
       trial.void_reason =
@@ -233,7 +233,7 @@ class Comparison {
     return trial;
   }
 
-  // Median of the closed loop's rounds; of one run made for it when there are none.
+  // Median of the closed loop's rounds; without rounds, of one run made for it.
   double closed_rate(const Cell& cell, const RunningPeer& server) {
     const std::string& name = server.peer().name;
     if (auto spread = Results(runs_, phase_closed).spread(cell.name, name, metric("ops_per_s"))) return spread->median;
@@ -248,7 +248,7 @@ class Comparison {
 
   // The message, and how the server ended if it has.
   static CompareError broken(RunningPeer& server, std::string message) {
-    for (int i = 0; i < 60; ++i) {  // its end may be told after its connections', on a busy machine by seconds
+    for (int i = 0; i < 60; ++i) {  // its end may be reported after its connections', on a busy machine by seconds
       wait_readable(-1, std::chrono::milliseconds(50));
       if (const auto why = server.why_ended()) return CompareError(fmt::format("{}\n{}", *why, message));
     }

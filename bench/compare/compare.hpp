@@ -1,4 +1,4 @@
-// A comparison: servers side by side, the same loads for all in turns.
+// A comparison: several servers under the same loads in turns.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace tandem::bench {
 
-// A server or the load generator did not do what it should; what() is for people.
+// A server or the load generator failed; what() is for users.
 class CompareError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,7 +29,7 @@ struct CompareOptions {
   int tail_rounds = 5;             // at an equal rate
   double tail_load = 0.5;          // that rate, as a share of the slowest store's
   int sweep_points = 0;            // rates up to the closed loop's
-  std::optional<double> limit_us;  // find the highest rate within it
+  std::optional<double> limit_us;  // search the highest rate within it
   double percentile = 99.9;
   double tolerance = 0.05;
   int trials = 3;
@@ -38,7 +38,7 @@ struct CompareOptions {
   std::uint64_t seed = 1;
   std::string distribution = "zipf";
   double theta = 0.99;
-  bool spin = true;  // the load generator never sleeps: no server pays for waking it
+  bool spin = true;  // the load generator never sleeps, so no server pays for waking it
 
   std::uint64_t memory_mib = 1024;
   unsigned threads = 1;       // of each server
@@ -47,7 +47,7 @@ struct CompareOptions {
   double start_timeout_s = 10;
 
   std::function<void(std::string_view)> log;
-  // Runs the load generator; tests put their own in its place.
+  // Runs the load generator; tests replace it.
   std::function<ProgramResult(const std::vector<std::string>& command, const std::vector<int>& processors)> run_load =
       run_program;
 };

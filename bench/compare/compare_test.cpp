@@ -14,7 +14,7 @@
 namespace tandem::bench {
 namespace {
 
-// Real servers, which only have to start; what is measured on them is made up.
+// Real servers, which only have to start; their measurements are invented.
 Peer server_called(const std::string& name) {
   const std::string user = geteuid() == 0 ? " -u root" : "";
   return parse_peer(name + "=memcached -l 127.0.0.1 -p {port} -U {udp_port} -m {memory} -t {threads}" + user,
@@ -33,7 +33,7 @@ struct Answer {
   int exit_code = 0;
 };
 
-// A load generator that makes its figures up, and remembers what it was asked for.
+// A load generator that invents its figures, and records its commands.
 class FakeLoad {
  public:
   std::vector<std::vector<std::string>> commands;  // without those that set keys
@@ -105,7 +105,7 @@ TEST_F(CompareTest, EachRoundBeginsWithAnother) {
   EXPECT_EQ(subjects(), (std::vector<std::string>{"a", "b", "c", "b", "c", "a", "c", "a", "b"}));
   EXPECT_EQ(load_.preloads, 3);
   EXPECT_EQ(document_["runs"][3]["round"], 1);
-  // In the tables they stand as they were named.
+  // The tables keep the given order.
   EXPECT_EQ(Results(document_["runs"], phase_closed).subjects(), (std::vector<std::string>{"a", "b", "c"}));
 }
 
@@ -170,7 +170,7 @@ TEST_F(CompareTest, ASweepGoesUpToTheClosedLoop) {
 }
 
 TEST_F(CompareTest, FindsTheRateOfEach) {
-  // b can do half of what the others can.
+  // `b` reaches half of the other servers' rate.
   std::vector<std::string> servers;
   load_.answer = [&](const std::string& server, double rate) {
     if (std::ranges::find(servers, server) == servers.end()) servers.push_back(server);

@@ -1,4 +1,4 @@
-// What a comparison comes to, in one line.
+// The result of a comparison in one line.
 #pragma once
 #include <string>
 
@@ -8,10 +8,10 @@ namespace tandem::bench {
 
 inline constexpr std::size_t headline_bytes_max = 80;
 
-// "4.2x memcached's throughput, p99 0.61x (geometric means of 8 loads)": Tandem (without it the last subject) beside
-// memcached, else beside another server, else beside the floor. Of one load p99 is told in microseconds; it is taken at
-// an equal rate where that was measured, else from the closed loop. At most headline_bytes_max bytes, without a line
-// end; empty when nothing was compared. Thread safety: a function of its argument.
+// "4.2x memcached's throughput, p99 0.61x (geometric means of 8 loads)": Tandem (without it the last subject) compared
+// with memcached, else with another server, else with the floor. For a single load p99 is given in microseconds; it is
+// taken at an equal rate if that was measured, else from the closed loop. At most headline_bytes_max bytes, without a
+// line end; empty when nothing was compared. Thread safety: a function of its argument.
 std::string headline(const Json& document);
 
 }  // namespace tandem::bench

@@ -29,7 +29,7 @@ double count_of(const Json& run, std::string_view error) {
   return number_at(run, fmt::format("result/errors/{}", error)).value_or(0);
 }
 
-// Every key was set before; some workloads let them expire or remove them.
+// True if every key was set before; some workloads let keys expire or remove them.
 bool misses_are_errors(const Cell& cell) {
   load::Options options;
   options.udp = cell.udp;

@@ -16,7 +16,7 @@ using workload::Spec;
 constexpr std::array<std::pair<const char*, double>, 5> load_percentiles{
     {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}}};
 
-// Three digits behind the point, which is a nanosecond.
+// Three decimal digits: nanoseconds.
 double in_us(double ns) { return std::round(ns) / 1000; }
 double in_us(std::uint64_t ns) { return static_cast<double>(ns) / 1000; }
 

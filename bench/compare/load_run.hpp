@@ -25,7 +25,7 @@ Json describe_load_run(const RunLabel& label, const load::Options& options, cons
 // {"count", "min", "mean", "p50", ... "max"} in microseconds.
 Json describe_latency(const load::Histogram& histogram);
 
-// What a person wants to know, in some lines.
+// The main results in some lines, for users.
 std::string summarize_load_run(const load::Options& options, const load::Result& result);
 
 // "3 wrong values, 1 timeout"; empty without errors.

@@ -41,7 +41,7 @@ class FillConnection {
     }
   }
 
-  // Waits for all that was sent before.
+  // Waits until everything sent before was processed.
   monitor::Stats stats() const {
     send_all("stats\r\n");
     std::string reply;
@@ -72,7 +72,7 @@ class FillConnection {
   [[noreturn]] void fail(std::string_view what) const { throw MemoryError(fmt::format("{} {}", name_, what)); }
 
  private:
-  // Appends what comes next.
+  // Appends the next received bytes.
   void receive(std::string& reply) const {
     char bytes[64 * 1024];
     ssize_t got;
@@ -117,7 +117,7 @@ struct Filled {
   std::uint64_t empty_resident_bytes = 0, resident_bytes = 0;
 };
 
-// How many of the latest keys are still there; each with its value.
+// Counts the latest keys that are still present, and checks their values.
 void read_back(const FillConnection& connection, const KeySpace& keys, ItemShape shape, Filled& filled) {
   std::string key_bytes(shape.key_bytes, '\0');
   const std::uint64_t first = filled.stored - std::min(filled.stored, keys_read_back);
@@ -140,10 +140,10 @@ Filled fill(RunningPeer& server, ItemShape shape, std::uint64_t limit_bytes) {
   const FillConnection connection(server.peer().name, server.port());
   const KeySpace keys(spec_of(shape));
   Filled filled;
-  connection.stats();  // what a first connection costs
+  connection.stats();  // cost of a first connection
   filled.empty_resident_bytes = server.child().resident_bytes();
-  // Steps of an eighth of a per cent of the limit. A first eviction may be a passing lack of room, while an index
-  // grows: the server is full when two per cent more bring hardly more items.
+  // Steps of an eighth of a per cent of the limit. A first eviction may come from a passing shortage while an index
+  // grows. The server is full when two per cent more bring hardly more items.
   constexpr std::uint64_t window_steps = 16;
   const std::uint64_t item_bytes = shape.key_bytes + shape.value_bytes + std::uint64_t{24};
   const std::uint64_t step = std::clamp<std::uint64_t>(limit_bytes / 800 / item_bytes, 1, 65'536);
@@ -157,7 +157,7 @@ Filled fill(RunningPeer& server, ItemShape shape, std::uint64_t limit_bytes) {
     const monitor::Stats stats = connection.stats();
     const std::uint64_t items = number(stats, "curr_items");
     filled.evictions = number(stats, "evictions");
-    if (items <= filled.items && filled.evictions == 0) break;  // it takes no more
+    if (items <= filled.items && filled.evictions == 0) break;  // it takes no more items
     filled.items = std::max(filled.items, items);
     if (filled.stored > most) {
       if (filled.evictions == 0) connection.fail("never evicts");

@@ -36,7 +36,7 @@ std::optional<std::string> find_program(std::string_view name) {
   return std::nullopt;
 }
 
-// The first number with a dot that a program prints about itself; empty: none.
+// The first number with a dot in a program's version output; empty: none.
 std::string version_of(const std::string& program, const std::string& option) {
   const std::string text = run_program({program, option}, {}).out;
   const auto is_part = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
@@ -61,7 +61,7 @@ void add_memcached_options(std::vector<std::string>& command) {
   if (geteuid() == 0) command.insert(command.end(), {"-u", "root"});
 }
 
-// TCP and UDP are two programs' work: neither has to look for the other.
+// Separate programs for TCP and UDP: neither has to poll for the other.
 Peer floor_for(bool udp) {
   Peer peer{std::string(floor_name), Dialect::canned, !udp, udp, {std::string(this_program), "bench", "floor"}};
   for (const char* word : {"--listen", "127.0.0.1:{port}", "--threads", "{threads}", "--key-size", "{key_bytes}",
@@ -133,7 +133,7 @@ Peer parse_peer(std::string_view text, Dialect dialect) {
   if (command.find("{port}") == std::string::npos)
     throw std::invalid_argument(fmt::format("the command of {} must say {{port}} where its port belongs", peer.name));
   peer.udp = dialect == Dialect::memcached && command.find("{udp_port}") != std::string::npos;
-  // A plain command takes the shell's place.
+  // A plain command replaces the shell.
   const bool is_plain = command.find_first_of(";&|<>()`$\n#'\"\\*?[~") == std::string::npos &&
                         command.substr(0, command.find(' ')).find('=') == std::string::npos;
   peer.command = {"sh", "-c", is_plain ? "exec " + command : command};
@@ -166,7 +166,7 @@ std::vector<Peer> find_peers(std::span<const std::string> names, std::span<const
     if (name != tandem_name) add_known(name);
   peers.insert(peers.end(), extra.begin(), extra.end());
   add_known(tandem_name);
-  // Two names for what is nearly one server.
+  // Two names for nearly the same server.
   const auto is_missing = [](const std::string& note) {
     return note.starts_with("redis ") || note.starts_with("valkey ");
   };
@@ -241,7 +241,7 @@ std::optional<std::string> RunningPeer::why_ended() {
                      output.empty() ? " and printed nothing" : "; the end of its output:\n", output);
 }
 
-// Whether it answers a command that every server of its kind knows: memcached and its kin a get, by END.
+// Whether it answers a command that every server of its kind supports: for memcached-like ones a get, by END.
 bool RunningPeer::answers() {
   const int type = peer_.tcp ? SOCK_STREAM : SOCK_DGRAM;
   const net::Fd socket(::socket(AF_INET, type | SOCK_CLOEXEC, 0));

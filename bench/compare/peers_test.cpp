@@ -98,7 +98,7 @@ TEST(Placement, OneThreadOfEachCore) {
   placement = place(allowed, by_pairs, 2);
   EXPECT_EQ(placement.server, (std::vector<int>{0, 2}));
   EXPECT_EQ(placement.load, (std::vector<int>{4, 5, 6, 7}));
-  // Four cores for the server leave none for the load.
+  // If the server has all four cores, the load has none.
   placement = place(allowed, by_pairs, 4);
   EXPECT_EQ(placement.server, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(placement.load, (std::vector<int>{4, 5, 6, 7}));

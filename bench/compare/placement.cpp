@@ -1,4 +1,4 @@
-// Which processors the servers and the load run on.
+// Chooses the processors of servers and load.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -72,7 +72,7 @@ Placement place(std::span<const int> allowed, const std::function<int(int)>& cor
   }
   if (!placement.load.empty() && placement.server.size() == threads) return placement;
 
-  // Not enough cores: threads of one core, then the same processors.
+  // Not enough cores: use threads of one core, then the same processors.
   placement.server.assign(
       allowed.begin(), allowed.begin() + static_cast<std::ptrdiff_t>(std::min(std::size_t{threads}, allowed.size())));
   placement.load.assign(allowed.begin() + static_cast<std::ptrdiff_t>(placement.server.size()), allowed.end());

@@ -46,7 +46,7 @@ class Search {
   }
 
  private:
-  // The median of an odd number of runs is within the limit when most of them are, so the rest need not be made.
+  // The median of an odd number of runs is within the limit if a majority is, so the rest can be skipped.
   Verdict decide(double rate) {
     const int majority = options_.trials / 2 + 1;
     int within = 0;

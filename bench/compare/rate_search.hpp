@@ -1,5 +1,5 @@
-// The highest rate that a server keeps up with while a percentile of its latency stays within a limit. Only the search:
-// what measures is the caller's.
+// Searches the highest rate that a server sustains while a percentile of its latency stays within a limit. The caller
+// measures.
 #pragma once
 #include <functional>
 #include <optional>
@@ -13,7 +13,7 @@ namespace tandem::bench {
 struct Trial {
   double rate = 0;
   double latency_us = 0;  // the percentile
-  // The run says nothing about the server: why. Empty: it does.
+  // Why the run says nothing about the server. Empty: it is valid.
   std::string void_reason;
 };
 
@@ -21,18 +21,18 @@ struct RateSearchOptions {
   double limit_us = 1000;
   double start_rate = 10'000;
   double rate_min = 10, rate_max = 1e9;
-  // The result passed, and a rate higher by this share of it did not.
+  // The result passed, and a rate higher by this share did not.
   double tolerance = 0.05;
-  // A rate passes when the median of so many runs is within the limit (odd).
+  // A rate passes when the median of this many runs is within the limit (odd).
   int trials = 3;
-  // So many void runs at a rate, and it counts as one that cannot be tried.
+  // A rate with this many void runs counts as untestable.
   int voids_max = 3;
 };
 
 enum class SearchEnd {
   found,        // a rate passed, and the next one did not
   none_passed,  // not even rate_min
-  generator,    // a rate passed; the next could not be tried
+  generator,    // a rate passed; the next one was untestable
   rate_max      // rate_max passed
 };
 std::string_view to_string(SearchEnd end);
@@ -40,14 +40,14 @@ std::string_view to_string(SearchEnd end);
 struct RateSearchResult {
   SearchEnd end = SearchEnd::none_passed;
   double highest_rate = 0;  // 0: none
-  // The lowest rate that did not pass or could not be tried; 0: none.
+  // The lowest rate that did not pass or was untestable; 0: none.
   double lowest_failed = 0;
   std::vector<Trial> trials;
 };
 
-// Doubles (or halves) the rate until one passes and the next does not, then halves the interval between them on the
-// scale of logarithms. In the end the result is tried again with as many fresh runs, so that it does not rest on one
-// lucky decision of many; while that fails, the rate goes down by the tolerance.
+// Doubles (or halves) the rate until one passes and the next does not, then bisects the interval on a logarithmic
+// scale. Finally the result is tried again with as many fresh runs, so that it does not depend on one lucky decision of
+// many; while that fails, the rate is lowered by the tolerance.
 RateSearchResult find_highest_rate(const RateSearchOptions& options, const std::function<Trial(double)>& measure);
 
 }  // namespace tandem::bench

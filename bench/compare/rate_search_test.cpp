@@ -55,7 +55,7 @@ TEST(RateSearch, OneBadRunOfThreeDoesNotDecide) {
   int runs = 0;
   const auto measure = [&](double rate) {
     Trial trial = step(rate, 40'000);
-    if (++runs % 3 == 1) trial.latency_us = 1e6;  // the machine was away
+    if (++runs % 3 == 1) trial.latency_us = 1e6;  // the machine was interrupted
     return trial;
   };
   const RateSearchResult result = find_highest_rate(options_for_test(), measure);
@@ -64,7 +64,7 @@ TEST(RateSearch, OneBadRunOfThreeDoesNotDecide) {
 }
 
 TEST(RateSearch, OneLuckyDecisionIsTakenBack) {
-  // The first two runs above the capacity come out well, whatever the rate.
+  // The first two runs above the capacity pass by luck, whatever the rate.
   int lucky = 2;
   const auto measure = [&](double rate) {
     Trial trial = step(rate, 40'000);
@@ -81,7 +81,7 @@ TEST(RateSearch, OneLuckyDecisionIsTakenBack) {
 }
 
 TEST(RateSearch, HoldsAgainstNoise) {
-  // Runs fail by chance, surely far above the capacity, seldom far below it.
+  // Runs fail at random: certainly far above the capacity, rarely far below it.
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     workload::Random random(seed);
     const auto measure = [&](double rate) {

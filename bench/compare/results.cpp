@@ -59,7 +59,7 @@ std::optional<double> value_of(const Json& run, const Metric& metric) {
 }
 
 Results::Results(const Json& runs, std::string_view phase) {
-  // Subjects keep the order that they have within cells, whatever round begins with which: that of the names' numbers.
+  // Subjects keep their order within cells, whichever begins a round: that of the names' numbers.
   std::multimap<int, std::string> places;  // equal ones in the order of their runs
   for (const Json& run : runs) {
     if (run.value("phase", "") != phase) continue;

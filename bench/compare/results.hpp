@@ -1,4 +1,4 @@
-// What the runs of a document come to: figures of each server in each cell, and ratios taken within a round.
+// Evaluates the runs of a document: figures of each server in each cell, and ratios taken within a round.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace tandem::bench {
 
-// Why a run was made: RUN's "phase".
+// The purpose of a run: RUN's "phase".
 inline constexpr std::string_view phase_closed = "closed";  // as fast as replies come
 inline constexpr std::string_view phase_equal_rate = "equal rate";
 inline constexpr std::string_view phase_sweep = "sweep";
@@ -21,7 +21,7 @@ inline constexpr std::string_view phase_search = "search";
 struct Metric {
   std::string_view name;
   bool is_less_better;
-  // Where it is in a run's "result", words with / between.
+  // Path in a run's "result", words separated by /.
   std::string_view path;
 };
 // server_cpu_us_per_op, ops_per_s, latency_p50_us .. latency_p99.9_us, resident_bytes, energy_uj_per_op.
@@ -35,7 +35,7 @@ class Results {
  public:
   Results(const Json& runs, std::string_view phase);
 
-  // In the order of their first run; of subjects, that which all cells together have.
+  // In the order of their first run; subjects in the order of all cells together.
   const std::vector<std::string>& cells() const noexcept { return cells_; }
   const std::vector<std::string>& subjects() const noexcept { return subjects_; }
 
@@ -57,7 +57,7 @@ class Results {
   std::vector<std::string> cells_, subjects_;
 };
 
-// Which subjects stand over which: each over the floor, and Tandem (without it the last) over each other.
+// The ratios to form: each subject over the floor, and Tandem (without it the last) over each other one.
 std::vector<std::pair<std::string, std::string>> pairs_to_compare(std::span<const std::string> subjects);
 
 // The document's "comparisons", of its closed and equal-rate runs. `goals`: of cells, on Tandem's CPU time over the
@@ -67,8 +67,8 @@ Json make_comparisons(const Json& runs, const std::map<std::string, double>& goa
 // The goals back from "comparisons".
 std::map<std::string, double> goals_of(const Json& comparisons);
 
-// One document of several: rounds and indices of the later ones are moved behind those of the former, ratios taken
-// anew. Throws std::invalid_argument when one has no runs of a comparison.
+// Merges several documents: rounds and indices of later ones are moved behind those of earlier ones, ratios are
+// computed again. Throws std::invalid_argument when one has no runs of a comparison.
 Json merge_documents(std::vector<Json> documents);
 
 }  // namespace tandem::bench

@@ -23,7 +23,7 @@ Json run_of(std::string_view cell, std::string_view subject, int place, int roun
             {"server", {{"cpu_us_per_op", cpu_us}, {"resident_bytes", 1 << 20}, {"foreign_share", 0.25}}}}}};
 }
 
-// Two rounds, the second with the order turned round.
+// Two rounds, the second in reverse order.
 Json fixed_document() {
   Json document{{"command", "tandem bench compare --x"},
                 {"machine", {{"cpu", "Test"}, {"cores", 2}, {"kernel", "6.1"}}},
@@ -77,7 +77,7 @@ TEST(Results, RatiosAreTakenWithinARound) {
   EXPECT_EQ(floor["goal"], 2.5);
   const Json& tail = comparison_of(document, "latency_p99.9_us", "memcached 1.6.18", phase_equal_rate);
   EXPECT_DOUBLE_EQ(tail["ratio"]["median"], 0.25);
-  // The floor had no run at an equal rate: no ratio is made up.
+  // The floor had no run at an equal rate: there is no ratio.
   EXPECT_THROW(comparison_of(document, "latency_p99.9_us", "floor", phase_equal_rate), std::runtime_error);
 }
 
@@ -159,7 +159,7 @@ TEST(Tables, OfSearches) {
   EXPECT_NE(text.find("percentile 99.9 of latency is at most 1000 us"), std::string::npos) << text;
   EXPECT_NE(text.find("| text-p1 | 1000 | 2500 | 2.50 |\n"), std::string::npos) << text;
   EXPECT_NE(text.find("text-p1, memcached 1.6.18: 2 of 4 runs did not count: late.\n"), std::string::npos) << text;
-  // What is known from one side only is no ratio.
+  // A value known for one side only gives no ratio.
   document["searches"][1]["end"] = to_string(SearchEnd::generator);
   const std::string one_sided = render_tables(document);
   EXPECT_NE(one_sided.find("| text-p1 | 1000 | >= 2500 | - |\n"), std::string::npos) << one_sided;

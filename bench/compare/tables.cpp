@@ -39,7 +39,7 @@ std::string ratio_text(const Results& results, const std::string& cell, const st
   return ratio ? fmt::format("{:.2f}", ratio->spread.median) : nothing;
 }
 
-// One metric of all cells and subjects, then ratios, with the goals behind those over the floor.
+// One metric of all cells and subjects, then ratios, with the goals after those over the floor.
 std::string metric_table(const Results& results, const Metric& metric, std::string_view unit, int digits,
                          const std::map<std::string, double>& goals, const Row& more_header = {},
                          const std::map<std::string, std::string>& more = {}) {
@@ -166,7 +166,7 @@ std::string render_searches(const Json& document) {
     if (std::ranges::find(subjects, subject) == subjects.end()) subjects.push_back(subject);
     found[{cell, subject}] = &search;
   }
-  // Only what is known from both sides can stand in a ratio.
+  // A ratio needs values of both sides.
   const auto rate_of = [&](const std::string& cell, const std::string& subject) {
     const auto at = found.find({cell, subject});
     if (at == found.end() || at->second->value("end", "") != to_string(SearchEnd::found))
@@ -220,7 +220,7 @@ std::string render_memory(const Json& document) {
   return parts.empty() ? "" : fmt::format("\nResident memory of the servers, MiB: {}.\n", fmt::join(parts, ", "));
 }
 
-// What other processes took of the servers' processors, and lost datagrams.
+// Other processes' use of the servers' processors, and lost datagrams.
 std::string render_notes(const Json& document) {
   std::string text;
   std::vector<double> foreign;

@@ -39,14 +39,14 @@ Ceiling::Ceiling(std::uint32_t key_bytes, std::uint32_t value_bytes, std::uint64
 std::uint32_t* Ceiling::cell(std::uint64_t key) const noexcept {
   constexpr std::uint64_t cells_per_line = cache_line_bytes / sizeof(std::uint32_t);
   const std::uint64_t h = (key + 1) * 0x9E3779B97F4A7C15U;
-  // A line by multiplication (D. Lemire, Fast random integer generation in an interval, 2019): a division by a variable
-  // would take longer than the rest of the loop.
+  // Maps to a line by multiplication (D. Lemire, Fast random integer generation in an interval, 2019): a division by a
+  // variable would take longer than the rest of the loop.
   const std::uint64_t line = (h >> 32) * lines_ >> 32;
   return reinterpret_cast<std::uint32_t*>(index_.data() + line * cache_line_bytes) + h % cells_per_line;
 }
 
-// Pipelined: an operation's cell is prefetched `lead` operations before its item is, and that as long before it is
-// read, so that the number of lines under way never falls.
+// Pipelined: an operation's cell is prefetched `lead` operations before its item, and the item as long before it is
+// read, so that the number of lines in flight is constant.
 std::uint64_t Ceiling::two_lines(std::span<const WireOp> ops) const noexcept {
   constexpr std::size_t lead = 16;
   constexpr std::size_t ring = 2 * lead, mask = ring - 1;

@@ -1,7 +1,6 @@
-// Loops that bound what an engine can do on this machine, over tables of the size of the store's. The two-line loop
-// does only the two cache-line reads that no GET can do without: the index line, and the item line that it names. The
-// copy loop also reads the rest of the item, and copies the value out: what a GET moves, without finding or checking
-// anything.
+// Upper bounds of an engine on this machine: loops over tables of the store's size. The two-line loop does only the two
+// cache-line reads that every GET needs: the index line, and the item line that it names. The copy loop also reads the
+// rest of the item and copies the value: the data movement of a GET, without finding or checking anything.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,7 +30,7 @@ class Ceiling {
  public:
   Ceiling(std::uint32_t key_bytes, std::uint32_t value_bytes, std::uint64_t items, std::uint64_t index_bytes);
 
-  // Both return a checksum, so that nothing is optimised away. REQUIRES: the operations' keys are below `items`.
+  // Both return a checksum, so that the compiler removes nothing. REQUIRES: the operations' keys are below `items`.
   std::uint64_t two_lines(std::span<const WireOp> ops) const noexcept;
   // Copies the values to `out`, one after the other.
   std::uint64_t copy(std::span<const WireOp> ops, char* out) const noexcept;

@@ -84,7 +84,7 @@ Json tasks_json(const Measured& m, const MissCounts& misses) {
   double sum = 0;
   for (std::size_t t = 0; t < task_count; ++t) {
     const auto task = static_cast<Task>(t);
-    if (m.tasks[t].queries == 0 && (task == Task::insert || task == Task::remove)) continue;  // no query asked for it
+    if (m.tasks[t].queries == 0 && (task == Task::insert || task == Task::remove)) continue;  // no query used it
     if (m.tasks[t].queries == 0) return Json::array();
     ns[t] = static_cast<double>(m.tasks[t].cycles) * ns_per_tick() / static_cast<double>(m.tasks[t].queries);
     sum += ns[t];
@@ -105,7 +105,7 @@ Json tasks_json(const Measured& m, const MissCounts& misses) {
 
 Json timeline_json(const Measured& m) {
   Json timeline = Json::array();
-  for (std::size_t i = 0; i + 1 < m.timeline.size(); ++i) {  // the last bucket is not whole
+  for (std::size_t i = 0; i + 1 < m.timeline.size(); ++i) {  // the last bucket is incomplete
     timeline.push_back({{"t", static_cast<double>(i + 1) * m.bucket_s},
                         {"ops_per_s", static_cast<double>(m.timeline[i]) / m.bucket_s}});
   }
@@ -141,7 +141,7 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settin
   };
   std::vector<std::unique_ptr<Subject>> subjects;
   const workload::KeySpace& space = store.keys_of(specs.front()).space;
-  // The loops know keys that were there from the beginning, of one size.
+  // The loops only support initial keys, of one size.
   const bool has_ceiling =
       !settings.alternates && store.has_fixed_sizes() && specs.front().mix[workload::OpKind::insert] <= 0;
   if (has_ceiling && wants("two-lines"))
@@ -166,11 +166,11 @@ Json spread_json(const std::vector<double>& values) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
 }
 
-// What the rounds of one cell measured, by subject.
+// The measurements of one cell's rounds, by subject.
 struct Rounds {
   std::vector<std::string> names;  // in the order of their turns
   std::map<std::string, std::vector<double>> ops_per_s;
-  std::map<std::string, std::vector<std::size_t>> runs;  // in the document
+  std::map<std::string, std::vector<std::size_t>> runs;  // indices in the document
 };
 
 void add_comparisons(const std::string& cell, const Rounds& rounds, Json& document, Json& summary) {
@@ -257,8 +257,8 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   const TurnLength length{settings.seconds, settings.ops};
   store.wait_for_device();
   Rounds rounds;
-  // What a subject answered wrongly while everything was compared, before the first round and after the last one. It
-  // counts in the first and the last run.
+  // Each subject's wrong answers in the full verification before the first round and after the last one. They count in
+  // the first and the last run.
   std::map<std::string, ReplyErrors> first_errors;
   std::uint64_t other_keys = 0;
   std::uint64_t verified = 0;

@@ -11,7 +11,7 @@ namespace tandem::bench {
 Json load_run(const EngineSettings& settings, const workload::Spec& spec, const LoadedStore::Load& load,
               unsigned threads);
 
-// `settings` are those of this cell alone: one number of threads, one batch size. Returns its summary.
+// `settings` are for this cell alone: one number of threads, one batch size. Returns its summary.
 Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>& specs, LoadedStore& store,
               Json& document, const EngineHooks& hooks);
 

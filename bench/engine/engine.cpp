@@ -30,7 +30,7 @@ std::vector<unsigned> threads_of(const EngineSettings& settings) {
   return {static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), threads_limit))};
 }
 
-// Of the cells with this cycle.
+// The batch sizes of the cells with this cycle.
 std::vector<std::uint32_t> batches_of(const EngineSettings& settings, unsigned cycle_us) {
   if (settings.batches_per_us.empty()) return settings.batches;
   std::vector<std::uint32_t> batches;
@@ -61,7 +61,7 @@ void check_operations(const workload::Spec& spec) {
   }
 }
 
-// Two workloads whose keys look alike must agree about the values.
+// Two workloads with the same keys must agree about the values.
 void check_together(const workload::Spec& a, const workload::Spec& b) {
   const auto same = [](const workload::Sizes& x, const workload::Sizes& y) {
     return x.model == y.model && x.low == y.low && x.high == y.high;
@@ -81,7 +81,7 @@ struct Cells {
 
   void load(const std::vector<workload::Spec>& specs) {
     if (store != nullptr && store->holds(specs)) return;
-    store.reset();  // before the next one takes memory
+    store.reset();  // frees its memory before the next one is made
     if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
     store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan, settings.simulate), settings.protocol,
                                           loaders, settings.devices, settings.steal, settings.memory_file);

@@ -273,10 +273,10 @@ TEST(BenchEngine, ValuesSentFromTheHeapAreVerifiedToo) {
   EXPECT_GT(reply_bytes, 400U * 40000U);
 }
 
-// What an outsider does to the store before anything is measured.
+// The errors after a foreign client's request to the store, before any measurement.
 std::string errors_after(const std::string& request, const std::string& workload = "K8-G100-U") {
   EngineSettings settings = quick({workload});
-  settings.keys = 100;  // so that every key is asked for
+  settings.keys = 100;  // so that every key is requested
   Json document = new_document();
   EngineHooks hooks;
   hooks.loaded = [&](Engine& engine) {
@@ -317,7 +317,7 @@ TEST(BenchEngine, TasksAddUp) {
     EXPECT_EQ(tasks[t]["task"], task_names[t]);
     EXPECT_EQ(tasks[t]["processor"], "cpu");
     EXPECT_GE(tasks[t]["ns_per_query"].get<double>(), 0);
-    EXPECT_FALSE(tasks[t].contains("cache_misses_per_query"));  // not asked for
+    EXPECT_FALSE(tasks[t].contains("cache_misses_per_query"));  // not requested
     share += tasks[t]["share"].get<double>();
   }
   EXPECT_NEAR(share, 1, 1e-9);

@@ -72,10 +72,10 @@ std::string printable(std::string_view bytes) {
   return out;
 }
 
-// What a reply to a GET says.
+// Content of a reply to a GET.
 struct Hit {
   enum class Kind : std::uint8_t { hit, miss, other } kind = Kind::other;
-  std::string_view key{};  // of a protocol that repeats it
+  std::string_view key{};  // in a protocol that repeats it
   std::string_view value{};
 };
 
@@ -118,7 +118,7 @@ Hit read_meta(std::string_view& replies, bool with_key) {
   return {.kind = Hit::Kind::hit, .key = key, .value = value};
 }
 
-// The body of a response to `opcode`, and its status; nothing: it is no such response.
+// The body of a response to `opcode`, and its status; nothing: it is not such a response.
 std::optional<std::string_view> take_packet(std::string_view& replies, std::uint8_t opcode, binary::Status& status) {
   if (replies.size() < binary::header_bytes) return std::nullopt;
   const char* const at = replies.data();
@@ -247,7 +247,7 @@ void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, Re
       errors.first = fmt::format("{} of key {}: expected {} bytes of a reply, got \"{}\"",
                                  ops[i].is_set() ? "SET" : "GET", ops[i].key(), reply_bytes(ops[i]), printable(rest));
     }
-    errors.wrong_replies += ops.size() - i;  // none of the others can be found
+    errors.wrong_replies += ops.size() - i;  // the rest cannot be located
     return;
   }
   if (replies.empty()) return;

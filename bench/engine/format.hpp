@@ -1,5 +1,5 @@
-// Requests and replies of the in-process mode as bytes: what a client would send for an operation, and what the server
-// has to answer.
+// Requests and replies of the in-process mode as bytes: a client's request for an operation, and the expected answer of
+// the server.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ static_assert(sizeof(WireOp) == 8);
 struct ReplyErrors {
   std::uint64_t wrong_values = 0, wrong_replies = 0, unexpected_misses = 0;
   std::string first;             // in words
-  std::uint64_t other_keys = 0;  // answers to getk that are about another key: no error
+  std::uint64_t other_keys = 0;  // answers to getk for another key: not errors
 
   std::uint64_t count() const noexcept { return wrong_values + wrong_replies + unexpected_misses; }
   void add(const ReplyErrors& other);
@@ -39,7 +39,7 @@ struct ReplyErrors {
 // Thread safety: immutable.
 class WireFormat {
  public:
-  // `keys` outlives it. getk: GETs leave the comparison of keys to the client. REQUIRES: only in the meta protocol.
+  // `keys` outlives it. getk: the client compares the keys of GETs. REQUIRES: only in the meta protocol.
   WireFormat(WireProtocol protocol, const workload::KeySpace& keys, bool getk = false) noexcept
       : protocol_(protocol), getk_(getk), keys_(keys) {}
 
@@ -50,11 +50,11 @@ class WireFormat {
   // The key's and the value's bytes in a request; a GET has no value.
   std::string_view key_in(WireOp op, std::string_view request) const noexcept;
   std::string_view value_in(WireOp op, std::string_view request) const noexcept;
-  // Compares the replies to `ops`, every byte of them (a CAS id excepted, which only the store knows).
+  // Compares every byte of the replies to `ops` (except a CAS id, which only the store knows).
   void check(std::span<const WireOp> ops, std::string_view replies, ReplyErrors& errors) const;
 
  private:
-  // Takes the reply to `op` off the front of `replies`; false: what follows cannot be told.
+  // Removes the reply to `op` from the front of `replies`; false: its end is unknown.
   bool check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
   bool check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
 

@@ -1,4 +1,4 @@
-// getk in the in-process mode: beside get, and its replies taken apart.
+// getk in the in-process mode: beside get, and parsing of its replies.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -49,7 +49,7 @@ TEST(BenchEngine, GetkTakesTurnsWithGet) {
   EXPECT_THROW(validate(text), std::invalid_argument);
 }
 
-// Right, of another key, a miss, and what is none of them.
+// A correct one, one for another key, a miss, and an invalid one.
 TEST(BenchEngine, RepliesToGetkAreTakenApart) {
   workload::Spec spec = workload::preset("K8-G100-U");
   spec.keys = 10;

@@ -57,7 +57,7 @@ double PointerChase::ns_per_block(unsigned lines, std::uint64_t blocks) {
     at = next;
   }
   const double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-  at_ = at;  // kept, so that the loop is
+  at_ = at;  // stored so that the loop is not removed
   return ns / static_cast<double>(blocks);
 }
 

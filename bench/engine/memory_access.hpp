@@ -1,11 +1,11 @@
-// What memory costs: dependent reads of blocks at random places, each of some cache lines in sequence.
+// The cost of memory: dependent reads of blocks at random places, each of some cache lines in sequence.
 #pragma once
 #include <cstdint>
 #include <memory>
 
 namespace tandem::bench {
 
-// Blocks of 16 lines in one memory, linked in a random circle: where the next block lies is known when all lines of
+// Blocks of 16 lines in one memory, linked in a random circle: the next block's address is known only when all lines of
 // this one have been read. Thread safety: one thread.
 class PointerChase {
  public:

@@ -12,14 +12,14 @@
 namespace tandem::bench {
 namespace {
 
-// Misses of the last cache level, where the processor counts them for us, by the task that ended.
+// Misses of the last cache level, by the task that ended, if the processor counts them.
 class MissProbe final : public TaskProbe {
  public:
   explicit MissProbe(const PerfCounters& counters) : counters_(counters), last_(misses()) {}
   void ended(Task task) override {
     const double now = misses();
     sums_[static_cast<std::size_t>(task)] += now - last_;
-    last_ = misses();  // what reading them costs is not the task's
+    last_ = misses();  // excludes the cost of reading them
   }
   double sum(Task task) const noexcept { return sums_[static_cast<std::size_t>(task)]; }
 

@@ -1,6 +1,6 @@
-// Cache misses per task of the in-process mode: one more pass over the requests, in which the counter is read wherever
-// a task ends that can be told apart from outside. MM, Search, Insert, Delete, KC and RD of a strip overlap: they are
-// counted together.
+// Cache misses per task of the in-process mode: an extra pass over the requests, in which the counter is read at each
+// task boundary visible from outside. MM, Search, Insert, Delete, KC and RD of a strip overlap: they are counted
+// together.
 #pragma once
 #include <optional>
 
@@ -13,7 +13,7 @@ class WireSubject;
 
 struct MissCounts {
   Json groups = Json::array();  // of {"tasks": [...], "per_query": ...}; empty: they cannot be counted here
-  // Of a task that is counted by itself.
+  // For a task that is counted separately.
   std::optional<double> of(Task task) const;
 };
 

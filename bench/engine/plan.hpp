@@ -1,4 +1,4 @@
-// The plans that the in-process mode can run, and the store that each needs.
+// The plans of the in-process mode, and the store that each needs.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,15 +21,15 @@ struct EnginePlan {
   bool is_simulated = false;  // by devices in software
 
   bool uses_devices() const noexcept { return placement != tandem::Placement::host; }
-  // What the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has not so many.
+  // The devices that the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has
+  // fewer.
   Devices devices(unsigned count) const;
 };
 
-// Those with a name.
+// The named plans.
 std::span<const EnginePlan> all_engine_plans();
-// By its name, or of a plan's text (plan/plan.hpp), with the first placement where it is feasible; its devices are
-// GPUs, or `simulated`. Throws std::invalid_argument that names the plans there are, or says why the plan is feasible
-// nowhere.
+// From a name or a plan's text (plan/plan.hpp), with the first placement in which it is feasible; its devices are GPUs,
+// or `simulated`. Throws std::invalid_argument that lists the known plans, or says why the plan is nowhere feasible.
 EnginePlan engine_plan(std::string_view name_or_text, bool simulated = false);
 
 }  // namespace tandem::bench

@@ -14,7 +14,7 @@ namespace {
 using workload::SizeModel;
 
 constexpr std::uint32_t load_batch = 1024;
-constexpr std::uint64_t load_piece_bytes = std::uint64_t{16} << 20;  // of requests, prepared before they are timed
+constexpr std::uint64_t load_piece_bytes = std::uint64_t{16} << 20;  // of requests, prepared before the clock starts
 
 std::uint32_t mean_slot_bytes(const workload::Spec& spec) {
   const auto bytes = Item::total_bytes(0, static_cast<std::uint64_t>(spec.key_bytes.mean()),
@@ -45,7 +45,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
     item_bytes += spec.keys * mean_slot_bytes(spec);
     items += spec.keys;
   }
-  // Twice what the items take: SETs write beside the old item, and workloads may insert.
+  // Twice the items' memory: SETs write beside the old item, and workloads may insert.
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);

@@ -1,4 +1,4 @@
-// The store of a cell with its keys loaded, and what stands beside it: the embedded store, the table of the ceilings.
+// The store of a cell with its keys loaded, and its counterparts: the embedded store, the table of the ceilings.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,22 +17,22 @@
 
 namespace tandem::bench {
 
-// How many keys of these sizes fill `item_bytes` of slots.
+// Number of keys of these sizes that fill `item_bytes` of slots.
 std::uint64_t keys_that_fill(const workload::Spec& spec, std::uint64_t item_bytes);
 
-// A workload's keys and the specification they come from.
+// A workload's keys and their specification.
 struct Keys {
   explicit Keys(const workload::Spec& s) : spec(s), space(s) {}
   workload::Spec spec;
   workload::KeySpace space;
-  // The same keys, whatever is done with them.
+  // Whether the keys are the same, whatever the operations.
   bool same_as(const workload::Spec& other) const;
 };
 
 class LoadedStore {
  public:
   struct Load {
-    std::size_t keys;  // which of the key spaces
+    std::size_t keys;  // index of the key space
     Turn turn;
     std::uint64_t request_bytes = 0;
   };
@@ -47,12 +47,12 @@ class LoadedStore {
   const Keys& keys_of(const workload::Spec& spec) const;
   const std::vector<Load>& loads() const noexcept { return loads_; }
   bool holds(const std::vector<workload::Spec>& specs) const;
-  // Until the index does not grow any more and the device has what was stored. Throws std::runtime_error if it does not
-  // get so far.
+  // Waits until the index has stopped growing and the device has all that was stored. Throws std::runtime_error on
+  // failure.
   void wait_for_device();
   std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
 
-  // Both made when they are first asked for; of the first key space.
+  // Both are made at the first call, for the first key space.
   Store& embedded();
   const Ceiling& ceiling();
   bool has_fixed_sizes() const;

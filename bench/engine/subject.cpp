@@ -84,7 +84,7 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
 
 WireSubject::~WireSubject() = default;
 
-// Takes batches in until some are answered; returns the operations of those.
+// Submits batches until some are answered; returns the number of their operations.
 std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
   const bool alternates = TD_UNLIKELY(every_ticks_ != 0);
   for (;;) {
@@ -131,7 +131,7 @@ Measured WireSubject::take(const TurnLength& length) {
   std::uint64_t stored = 0;
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     Thread& thread = *threads_[t];
-    thread.answered_bytes += thread.driver->finish().reply_bytes;  // after the time was taken: not among the turn's
+    thread.answered_bytes += thread.driver->finish().reply_bytes;  // after the clock was stopped: not part of the turn
     Thread::Counts after = thread.counts();
     after.latency.subtract(before[t].latency);
     m.latency.add(after.latency);
@@ -153,7 +153,7 @@ Measured WireSubject::take(const TurnLength& length) {
       m.batches += lane.batches;
       m.ops_of_workload[l] += lane.done;
     }
-    // With getk an item of another key, of another size, may have been the answer.
+    // With getk the answer may have been an item of another key, of another size.
     if (!tapes_.getk || tapes_.has_fixed_sizes)
       expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
     const std::vector<std::uint64_t>& timeline = threads_[t]->timeline;
@@ -285,10 +285,10 @@ Measured EmbeddedSubject::take(const TurnLength& length) {
     const bool with_keys = tapes_.getk;
     const auto copy_out = [&](std::size_t, const Reply& reply) {
       if (reply.code == Code::hit) {
-        // The key lies before the value.
+        // The key precedes the value.
         const std::size_t key_bytes = with_keys ? reply.key_bytes : 0;
         std::size_t bytes = key_bytes + reply.value.size();
-        if (TD_UNLIKELY(with_keys && static_cast<std::size_t>(out_end - out) < bytes)) {  // another key's, and larger
+        if (TD_UNLIKELY(with_keys && static_cast<std::size_t>(out_end - out) < bytes)) {  // of another key, and larger
           out = thread.out.data();
           bytes = std::min(bytes, thread.out.size());
         }
@@ -373,7 +373,7 @@ Measured CeilingSubject::take(const TurnLength& length) {
     const std::span<const WireOp> ops = all.subspan(thread.next, count);
     const std::uint64_t sum = copies_ ? ceiling_.copy(ops, out_[t].data()) : ceiling_.two_lines(ops);
     if (TD_UNLIKELY(sum == std::numeric_limits<std::uint64_t>::max()))
-      checksum.fetch_add(sum);  // never; keeps the loop
+      checksum.fetch_add(sum);  // never true; keeps the loop
     thread.next = thread.next + count == all.size() ? 0 : thread.next + count;
     thread.left -= count;
     return std::uint64_t{count};

@@ -1,5 +1,5 @@
-// What takes turns in a cell of the in-process mode: the store behind its wire format, the embedded store, and the
-// loops that bound both. All of a cell get the same operations.
+// The subjects that take turns in a cell of the in-process mode: the store behind its wire format, the embedded store,
+// and the loops that bound both. All subjects of a cell get the same operations.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,9 +23,9 @@ namespace tandem::bench {
 struct Measured {
   Turn turn;
   std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
-  ReplyErrors errors;                        // by counters and sizes; values are compared by verify()
-  std::array<TaskCost, task_count> tasks{};  // of the wire format alone ...
-  TasksRan ran;                              // ... as this
+  ReplyErrors errors;                        // by counters and sizes; verify() compares values
+  std::array<TaskCost, task_count> tasks{};  // of the wire format only ...
+  TasksRan ran;                              // ... like this
   double bucket_s = 0;                       // of alternating workloads ...
   std::vector<std::uint64_t> timeline;       // ... operations by time
   std::array<std::uint64_t, 2> ops_of_workload{};
@@ -33,11 +33,11 @@ struct Measured {
     std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
   };
   HistogramTotals
-      latency;  // ticks, of each request: from its batch's receipt until its batch's replies are handed over
-  std::optional<OnDevice> device;  // what its scheduler did, if the plan has one
+      latency;  // ticks, of each request: from the receipt of its batch until the hand-over of its batch's replies
+  std::optional<OnDevice> device;  // its scheduler's work, if the plan has a device
 };
 
-// How long a turn lasts: so many seconds, or so many operations of each thread.
+// Length of a turn: `seconds`, or a number of operations of each thread.
 struct TurnLength {
   double seconds = 0.2;
   std::uint64_t ops = 0;  // 0: by time
@@ -48,7 +48,7 @@ struct CellTapes {
   std::vector<std::vector<std::unique_ptr<Tape>>> of_thread;
   std::uint32_t batch_queries = 0;
   double alternate_every_s = 0;  // 0: one tape
-  bool getk = false;             // who asks compares the keys
+  bool getk = false;             // the client compares the keys
   bool has_fixed_sizes = true;   // of keys and values
 
   unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }
@@ -62,7 +62,7 @@ class Subject {
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
   virtual Measured take(const TurnLength& length) = 0;
-  // Runs every operation of every tape once and compares all that comes back, value by value.
+  // Runs every operation of every tape once and compares all answers, value by value.
   virtual ReplyErrors verify() = 0;
 };
 
@@ -79,7 +79,8 @@ class WireSubject final : public Subject {
   std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
   Measured take(const TurnLength& length) override;
   ReplyErrors verify() override;
-  // The first thread's tape once, on this thread; `probe` is told which task has ended. Returns the operations.
+  // Runs the first thread's tape once, on this thread; `probe` receives the end of each task. Returns the number of
+  // operations.
   std::uint64_t probe(TaskProbe& probe, std::uint64_t ops_max);
 
  private:
@@ -94,8 +95,8 @@ class WireSubject final : public Subject {
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
-// get_batch() for batches of reads alone, execute() for the others. With getk the keys of the items are copied out,
-// too, as whoever compares them needs them.
+// get_batch() for batches of reads only, execute() for the others. With getk the items' keys are copied out, too, since
+// the caller needs them for the comparison.
 class EmbeddedSubject final : public Subject {
  public:
   EmbeddedSubject(Store& store, const workload::KeySpace& keys, const CellTapes& tapes);
@@ -128,7 +129,7 @@ class CeilingSubject final : public Subject {
   CeilingSubject(const Ceiling& ceiling, bool copies, const workload::KeySpace& keys, const CellTapes& tapes);
   std::string_view name() const override { return copies_ ? subject_copy : subject_two_lines; }
   Measured take(const TurnLength& length) override;
-  ReplyErrors verify() override { return {}; }  // it answers nothing
+  ReplyErrors verify() override { return {}; }  // it gives no answers
 
  private:
   const Ceiling& ceiling_;

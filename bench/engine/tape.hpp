@@ -1,5 +1,5 @@
 // One thread's requests of the in-process mode, in wire format in memory, cut into batches. They are drawn before the
-// clock runs and replayed.
+// clock starts and replayed.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,12 +17,12 @@ namespace tandem::bench {
 class Tape {
  public:
   struct Limits {
-    // So many requests touch far more memory than the caches hold; of large values fewer do.
+    // Enough requests to touch far more memory than the caches hold; for large values fewer suffice.
     std::uint64_t ops = std::uint64_t{1} << 21;
     std::uint64_t bytes = std::uint64_t{256} << 20;
   };
 
-  // Of stream `index` of `count`. Throws std::invalid_argument for operations that this mode has not.
+  // Of stream `index` of `count`. Throws std::invalid_argument for operations that this mode does not support.
   Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProtocol protocol, std::uint32_t index,
        std::uint32_t count, std::uint32_t batch_queries, const Limits& limits, bool getk = false);
   // SETs of the keys [first, end) in order.
@@ -45,7 +45,7 @@ class Tape {
   // The first `ops` requests of a batch.
   Slice prefix(std::size_t i, std::size_t ops) const noexcept;
 
-  // What `count` requests from the first one on come to, the tape replayed as often as it takes.
+  // Totals of `count` requests from the first one on, with the tape replayed as often as necessary.
   struct Sums {
     std::uint64_t gets = 0, sets = 0, request_bytes = 0, reply_bytes = 0;
   };

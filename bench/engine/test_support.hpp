@@ -1,4 +1,4 @@
-// What the tests of the in-process mode share: settings of a short run, and what it left in a document.
+// Shared by the tests of the in-process mode: settings of a short run, and its results in a document.
 #pragma once
 #include <string>
 #include <string_view>
@@ -24,7 +24,7 @@ inline EngineSettings quick(std::vector<std::string> workloads) {
 
 inline Json new_document() { return {{"format", document_format}, {"notes", Json::array()}, {"runs", Json::array()}}; }
 
-// The runs of one subject, loading left out.
+// The runs of one subject, without loading.
 inline std::vector<Json> runs_of(const Json& document, std::string_view subject) {
   std::vector<Json> runs;
   for (const Json& run : document["runs"]) {

@@ -1,4 +1,4 @@
-// The in-process mode's results for people.
+// Texts of the in-process mode's results.
 #include <fmt/format.h>
 
 #include "bench/engine/engine.hpp"
@@ -44,7 +44,7 @@ std::string tasks(const Json& cell) {
   return text;
 }
 
-// What the tasks take together, of the time that the rate leaves for a query on a thread.
+// The sum of the tasks' times, relative to a thread's time per query at the measured rate.
 std::string accounted(const Json& cell) {
   const Json* const wire = find(cell.at("subjects"), "subject", subject_wire);
   if (wire == nullptr || !wire->contains("tasks_of_rate")) return "-";

@@ -1,4 +1,4 @@
-// Threads, each on a processor of its own, that do the same over and over between two signals.
+// Threads, each on its own processor, that repeat an action between two signals.
 #pragma once
 #include <pthread.h>
 #include <sched.h>
@@ -48,11 +48,11 @@ struct Turn {
   std::uint64_t ops = 0;
   double seconds = 0;    // the mean of the threads' times
   double ops_per_s = 0;  // the sum of the threads' rates
-  double cpu_share = 1;  // processor time of the threads / their time: below 1 when others had their processors
+  double cpu_share = 1;  // processor time / wall time of the threads; below 1: processors were shared
 };
 
-// Calls step(thread) until `seconds` are over or it returns 0, at least once; it returns the operations it did. What a
-// step throws is thrown here when all threads have ended.
+// Calls step(thread) until `seconds` have passed or it returns 0, at least once; it returns the number of its
+// operations. Rethrows a step's exception when all threads have ended.
 template <class Step>
 Turn take_turn(unsigned threads, double seconds, Step step) {
   using Clock = std::chrono::steady_clock;
@@ -92,7 +92,7 @@ Turn take_turn(unsigned threads, double seconds, Step step) {
   while (ready.load() != threads) std::this_thread::yield();
   const auto start = Clock::now();
   go.store(true);
-  // A sleep as long as the turn, cut short when all threads are done.
+  // Sleeps for the turn, or until all threads are done.
   constexpr auto look_every = std::chrono::milliseconds(5);
   for (;;) {
     const double left = seconds - std::chrono::duration<double>(Clock::now() - start).count();

@@ -77,7 +77,7 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   return answered_;
 }
 
-// As far as it goes, which is what it returns.
+// Returns how far it got.
 const char* WireDriver::run_lane(const char* begin, const char* end) {
   const Parser::Begins begins = parser_.begins();
   if (plan_ != plan_cpu || begins == Parser::Begins::neither || !lane_.may_run()) return begin;
@@ -112,7 +112,7 @@ void WireDriver::answer_oldest() {
   TD_ASSERT(answered_.queries != queries_before);
 }
 
-// As a worker does it: much output is handed over before the batch ends, and then the epoch ends, too.
+// Like a worker: much output is handed over before the batch ends, and then the epoch ends, too.
 bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   answered_.queries += strip.size();
@@ -136,7 +136,7 @@ void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
   }
 }
 
-// No request of a workload is one.
+// Workloads have no such requests.
 void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
   throw std::logic_error("the benchmark has no control queries");
 }

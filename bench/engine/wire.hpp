@@ -3,10 +3,10 @@
 //
 //   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
 //   PP  Parser
-//   or, where no device is asked: PP MM IN KC RD WR in one, the fast lane, as far as it goes
+//   or, without a device: PP MM IN KC RD WR in one, the fast lane, as far as it goes
 //   MM to WR  the plan, with task::write_response() into the output
-//   SD  the output is handed over: pinned values released, the buffer free for the next replies. Whoever sent it would
-//       read it from where it is.
+//   SD  the output is handed over: pinned values released, the buffer free for the next replies. A client would read
+//       it in place.
 #pragma once
 #include <memory>
 #include <string>
@@ -24,8 +24,8 @@
 
 namespace tandem::bench {
 
-// Told which task has ended, for counters that cannot be read in the middle of the pipeline: RV, PP, WR, SD, and KC for
-// all that lies between them.
+// Receives the end of tasks, for counters that cannot be read inside the pipeline: RV, PP, WR, SD, and KC for all tasks
+// between them.
 class TaskProbe {
  public:
   TaskProbe() = default;
@@ -42,16 +42,16 @@ class WireDriver final : private ResponseWriter {
   WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes);
   ~WireDriver() override = default;
 
-  // A batch that was answered.
+  // Answered batches.
   struct Answered {
     std::uint64_t queries = 0, reply_bytes = 0;
   };
-  // Takes one batch in, and answers batches until there is room for the next: this one or earlier ones, or none.
-  // Returns what was answered, all together.
+  // Submits one batch, and answers batches until there is room for the next: this one or earlier ones, or none. Returns
+  // the totals of the answered ones.
   Answered run(std::string_view requests);
-  // Answers all that are under way.
+  // Answers all batches in flight.
   Answered finish();
-  // Replies are also appended to `*replies`. nullptr: they are not.
+  // Appends replies also to `*replies`; nullptr: does not.
   void keep_replies(std::string* replies) noexcept { replies_ = replies; }
   void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
 

@@ -6,14 +6,14 @@ namespace {
 
 namespace b = codec::binary;
 
-// The header of a response, as far as a client looks at it.
+// The fields of a response's header that a client uses.
 struct Response {
   std::uint32_t body_bytes, opaque;
   std::uint16_t key_bytes;
   b::Status status;
   std::uint8_t magic, opcode, extras_bytes;
 
-  // `bytes` holds a header at least.
+  // REQUIRES: `bytes` has a header at least.
   explicit Response(std::string_view bytes) noexcept : Response(bytes.begin()) {}
   std::size_t bytes() const noexcept { return b::header_bytes + body_bytes; }
 
@@ -28,7 +28,7 @@ struct Response {
         extras_bytes(b::read<std::uint8_t>(p + b::at::extras_bytes)) {}
 };
 
-// Of an error's text; of a touch's flags. More is no reply to what was asked.
+// For an error's text, or a touch's flags. A longer body is not a reply to such a request.
 constexpr std::uint32_t short_body_bytes_max = 1024;
 
 char* put_header(char* out, std::uint8_t opcode, std::uint32_t extras, std::uint32_t key, std::uint32_t value,
@@ -62,7 +62,7 @@ std::uint8_t opcode_of(RequestKind kind) noexcept {
   return b::opcode::noop;
 }
 
-// What can be told from a header, or as much of it as there is.
+// The complaint about a header, or about the received part of it.
 std::string_view header_complaint(std::string_view data) noexcept {
   if (!data.empty() && static_cast<std::uint8_t>(data[0]) != b::response_magic) return "not a binary response";
   return {};

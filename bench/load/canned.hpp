@@ -1,5 +1,5 @@
-// The floor: the least that a server can do with memcached requests in user space. It finds where each request ends and
-// appends a ready-made reply; it keeps nothing and looks nothing up.
+// The floor: the minimum work of a server for memcached requests in user space. It finds the end of each request and
+// appends a ready-made reply, without storage or lookup.
 #pragma once
 
 #if defined(__SSE2__)
@@ -18,7 +18,7 @@
 
 namespace tandem::load {
 
-// One line: where its '\n' is, and how many spaces come before it.
+// One line: the position of its '\n', and the number of spaces before it.
 struct Line {
   const char* end;  // nullptr: no line end yet
   std::uint32_t spaces;
@@ -32,7 +32,7 @@ inline std::uint32_t count_bits(std::uint32_t bits) {
   return (bits + (bits >> 8)) & 0x1f;
 }
 
-// Reads up to 15 bytes past `end`: the buffer must have them.
+// REQUIRES: 15 bytes past `end` are readable.
 inline Line find_line(const char* begin, const char* end) {
   std::uint32_t spaces = 0;
 #if defined(__SSE2__)
@@ -58,13 +58,13 @@ inline Line find_line(const char* begin, const char* end) {
 #endif
 }
 
-// Answers `get`/`gets`, `set` and its kin without noreply or cas, `mg`, `ms`, `mn`, `md`, `delete` and
-// `touch`, and binary gets, getks and their quiet forms, noops and anything that has a plain success, for keys and
-// values of one size: with a hit or a success each. Any other line counts as a command with a data block, as `set`.
+// Answers `get`/`gets`, `set` and similar commands without noreply or cas, `mg`, `ms`, `mn`, `md`, `delete` and
+// `touch`, and binary gets, getks and their quiet forms, noops and other requests with a plain success, for keys and
+// values of one size: each with a hit or a success. Any other line counts as a command with a data block, like `set`.
 // Thread safety: immutable.
 class CannedReplies {
  public:
-  static constexpr std::size_t read_margin = 16;  // bytes that must be readable behind the input
+  static constexpr std::size_t read_margin = 16;  // readable bytes required after the input
 
   CannedReplies(std::size_t key_bytes, std::size_t value_bytes) {
     const std::string length = std::to_string(value_bytes);
@@ -80,7 +80,7 @@ class CannedReplies {
     binary_success_ = binary_head(0, 0, 0);
   }
 
-  // Appends the replies to all whole requests in [begin, end) to `out`; returns the end of the last of them.
+  // Appends the replies to all complete requests in [begin, end) to `out`; returns the end of the last of them.
   const char* answer(const char* begin, const char* end, std::vector<char>& out, std::size_t& out_bytes) const {
     const char* at = begin;
     while (at < end) {
@@ -94,7 +94,7 @@ class CannedReplies {
   }
 
  private:
-  // Both return the end of the request; nullptr: it is not all there.
+  // Both return the end of the request; nullptr: it is incomplete.
   const char* answer_line(const char* at, const char* end, std::vector<char>& out, std::size_t& out_bytes) const {
     const Line line = find_line(at, end);
     if (line.end == nullptr) return nullptr;
@@ -166,7 +166,7 @@ class CannedReplies {
     return to + text.size();
   }
 
-  // The number behind the second space of a line that has more.
+  // The number after the second space of a line that has more words.
   static std::size_t second_number(const char* begin, const char* end) {
     const char* at = begin;
     for (int spaces = 0; spaces < 2; ++at) spaces += *at == ' ' ? 1 : 0;
@@ -176,7 +176,7 @@ class CannedReplies {
     return number;
   }
 
-  // The number at the end of a line whose '\n' is at `end`.
+  // The number before the line's '\n', which is at `end`.
   static std::size_t last_number(const char* begin, const char* end) {
     if (end > begin && end[-1] == '\r') --end;
     std::size_t number = 0;

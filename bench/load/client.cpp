@@ -9,7 +9,7 @@
 namespace tandem::load {
 namespace {
 
-// What waking a sleeping thread may take: closer than this to a due time, look at the clock instead.
+// Time to wake a sleeping thread: closer than this to a due time, poll the clock instead.
 constexpr std::uint64_t wake_ns = 60'000;
 
 }  // namespace
@@ -55,7 +55,7 @@ void Arrival::find_due() {
 
 std::uint64_t Arrival::ops_until(std::uint64_t until_ns) const noexcept {
   if (next_ns_ >= until_ns) return 0;
-  if (replays_) return heap_.size();  // at least
+  if (replays_) return heap_.size();  // lower bound
   return std::max<std::uint64_t>(1, schedule_.ops_within(until_ns - next_ns_));
 }
 

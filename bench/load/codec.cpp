@@ -11,7 +11,7 @@ bool can_ask(Protocol /*protocol*/, workload::OpKind kind) { return kind != work
 
 namespace {
 
-// The number that is the word number `n` of a line, counted from 0.
+// Word number `n` of a line, counted from 0, as a number.
 std::optional<std::uint32_t> number_word(std::string_view line, int n) {
   line = line.substr(0, line.find("\r\n"));
   for (; n > 0; --n) {

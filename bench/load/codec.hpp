@@ -22,10 +22,10 @@
 
 namespace tandem::load {
 
-// Of a request beside its keys and its value; of a multiget, per key.
+// Of a request without its keys and its value; of a multiget, per key.
 inline constexpr std::size_t request_overhead_bytes_max = 64;
 
-// Whether the protocol has a request for operations of this kind.
+// Whether the protocol has a request for this kind of operation.
 bool can_ask(Protocol protocol, workload::OpKind kind);
 
 // Writes the requests of one workload and checks the replies to them. Thread safety: immutable.
@@ -38,7 +38,7 @@ class Codec {
 
   // Appends the request at `out`, which has room for `request_bytes_max`; returns its end.
   virtual char* write(const Request& request, const std::uint64_t* keys, char* out) const = 0;
-  // Checks the reply to `request` at the start of `data`. `partial`: more bytes are needed to tell.
+  // Checks the reply to `request` at the start of `data`. `partial`: more bytes are needed.
   virtual ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const = 0;
 
   const Contents& contents() const noexcept { return contents_; }
@@ -53,11 +53,11 @@ class Codec {
   const bool verify_;
 };
 
-// The size of the (first) value in the reply to a get, as its head says; nullopt where it has no such head. For
-// messages: what else is wrong with the reply is not looked at.
+// The size of the (first) value in the reply to a get, from its head; nullopt without such a head. For messages: does
+// not check the rest of the reply.
 std::optional<std::uint32_t> announced_value_bytes(Protocol protocol, std::string_view reply);
 
-// getk: gets leave the comparison of keys to the codec. REQUIRES: only in the meta protocol.
+// getk: the codec compares the keys of gets. REQUIRES: only in the meta protocol.
 std::unique_ptr<Codec> make_codec(Protocol protocol, const Contents& contents, bool verify, bool getk = false);
 
 }  // namespace tandem::load

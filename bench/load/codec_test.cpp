@@ -39,7 +39,7 @@ Options options_of(const Case& given) {
   options.pipeline = 5;
   options.multiget = given.multiget;
   workload::Spec& spec = options.workloads.front();
-  spec.keys = 20;  // so few that a multiget often names one twice
+  spec.keys = 20;  // few, so that a multiget often names one twice
   spec.value_bytes = given.sizes;
   spec.ttl_s = 90;
   spec.mix = {};
@@ -70,7 +70,7 @@ TEST_P(CodecTest, AcceptsRightRepliesHoweverTheyAreCut) {
         if (request.kind == RequestKind::set && missing != UINT32_MAX) continue;
         const std::string whole = right_.reply(request, keys, missing);
         for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-          // What stands behind the bytes must not be looked at.
+          // Bytes past the end must not be read.
           const std::vector<char> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
           ASSERT_EQ(check(request, keys, {part.data(), bytes}).status, ReplyStatus::partial) << bytes << whole;
         }
@@ -105,7 +105,7 @@ TEST_P(CodecTest, RefusesWhatIsNoReply) {
                                    std::string(48, '\0')};
     for (const std::string& text : wrong) EXPECT_EQ(check(request, keys, text).status, ReplyStatus::wrong) << text;
     const std::string whole = right_.reply(request, keys);
-    // A byte more in a key is nothing to one who only looks at lengths.
+    // Checks of lengths alone do not notice an extra byte in a key.
     for (const std::size_t at : {GetParam().verify ? whole.size() / 2 : 1, std::size_t{1}}) {
       std::string longer = whole;
       longer.insert(at, 1, 'x');
@@ -116,8 +116,8 @@ TEST_P(CodecTest, RefusesWhatIsNoReply) {
 }
 
 TEST_P(CodecTest, TheFloorsRepliesFitWhereverTheInputIsCut) {
-  if (GetParam().verify || GetParam().sizes.low != GetParam().sizes.high) return;  // they hold nobody's values
-  if (GetParam().protocol == Protocol::resp) return;                               // which the floor does not know
+  if (GetParam().verify || GetParam().sizes.low != GetParam().sizes.high) return;  // their values are not compared
+  if (GetParam().protocol == Protocol::resp) return;                               // the floor does not support it
   const CannedReplies canned(16, GetParam().sizes.low);
   for (int round = 0; round < 5; ++round) {
     maker_.make(batch_, 0);
@@ -144,7 +144,7 @@ TEST_P(CodecTest, TheFloorsRepliesFitWhereverTheInputIsCut) {
 
 class VerifyingCodecTest : public CodecTest {};
 
-// Every byte but the CAS identifier of a binary reply, which is the server's own, and what memcached leaves open.
+// Every byte except a binary reply's CAS identifier, which the server chooses, and what memcached leaves open.
 TEST_P(VerifyingCodecTest, RefusesEveryChangedByte) {
   namespace b = codec::binary;
   for (int round = 0; round < 5; ++round) {
@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Light, CodecTest, testing::ValuesIn(cases(false)), name
 INSTANTIATE_TEST_SUITE_P(Verifying, CodecTest, testing::ValuesIn(cases(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(Verifying, VerifyingCodecTest, testing::ValuesIn(cases(true)), name_of);
 
-// The bytes of each request, once, as memcached's protocol.txt has them.
+// The bytes of each request, once, as in memcached's protocol.txt.
 TEST(Codec, RequestsAreTheProtocols) {
   workload::Spec spec;
   spec.key_bytes = Sizes::fixed(8);
@@ -304,7 +304,7 @@ TEST(Codec, RequestsAreTheProtocols) {
   EXPECT_EQ(written(Protocol::binary, touch, 1, 60), head(0x1c, 4, 8, 12, 7) + minute + "00000001");
 }
 
-// Lengths that only the reply tells, as in a trace.
+// Lengths known only from the reply, as in a trace.
 TEST(Codec, ATracesValuesMayHaveAnyLength) {
   std::istringstream csv("op,key,value_bytes\nset,apple,10\nget,apple,\nget,pear,\n");
   const workload::Trace trace = workload::Trace::parse(csv, "test");

@@ -1,4 +1,4 @@
-// A store that has everything: the right replies to a codec's requests, for tests.
+// For tests: a store that has every key, which gives the right replies to a codec's requests.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// The protocols' codecs. See codec.hpp for what they write.
+// The protocols' codecs. codec.hpp lists their requests.
 #pragma once
 #include "bench/load/line_codec.hpp"
 
@@ -22,7 +22,7 @@ class MetaCodec final : public LineCodec {
 
  private:
   std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
-  // The answer to a get with K. Returns whether it is of the key that was asked for.
+  // The answer to a get with K. Returns whether it is for the requested key.
   bool take_compared(ReplyCursor& in, std::uint64_t key) const;
 
   const bool getk_;
@@ -35,7 +35,7 @@ class BinaryCodec final : public Codec {
   ReplyCheck check(const Request& request, const std::uint64_t* keys, std::string_view data) const override;
 
  private:
-  // The answer to one get, getkq included, whose opcode and opaque have been looked at.
+  // The answer to one get, getkq included, after the check of its opcode and opaque.
   ReplyCheck check_value(std::uint64_t key, bool with_key, std::string_view data) const;
 };
 

@@ -1,4 +1,4 @@
-// The bytes of keys and values: of a workload's key space or of a trace.
+// The bytes of keys and values: from a workload's key space or a trace.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace tandem::load {
 
-// In a key space a key has values of one length. In a trace they may have any: a value is right when it is a beginning
-// of its key's bytes. Thread safety: immutable; what it refers to must live as long.
+// In a key space the values of a key have one length. In a trace they may have any: a value is right if it is a prefix
+// of its key's bytes. Thread safety: immutable; the referenced objects must live as long.
 class Contents {
  public:
   explicit Contents(const workload::KeySpace& keys) : keys_(&keys) {}
@@ -27,7 +27,7 @@ class Contents {
   bool is_key(std::uint64_t key, std::string_view bytes) const noexcept {
     return keys_ != nullptr ? keys_->is_key(key, bytes) : trace_->key(number(key)) == bytes;
   }
-  // Only with known lengths.
+  // REQUIRES: known lengths.
   std::uint32_t value_bytes(std::uint64_t key) const noexcept { return keys_->value_bytes(key); }
   // `bytes`: value_bytes(key) if lengths are known.
   char* write_value(std::uint64_t key, std::uint32_t bytes, char* out) const noexcept {

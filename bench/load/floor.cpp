@@ -61,7 +61,7 @@ Floor::Floor(const FloorOptions& options) : replies_(options.key_bytes, options.
   if (options.udp && options.value_bytes + options.key_bytes > 60'000)
     throw std::invalid_argument("over UDP replies must fit a datagram");
   const bool is_unix = options.listen.starts_with("unix:");
-  // resolve() takes no port 0, which means that the system picks one.
+  // resolve() rejects port 0, with which the system picks one.
   const bool picks = !is_unix && options.listen.ends_with(":0");
   Address address = resolve(options.listen, options.udp);
   if (picks) set_port(address, 0);

@@ -1,4 +1,4 @@
-// The bare server: what a memcached server costs above it is that server's own doing; what it costs is the kernel's.
+// The bare server. Its cost is the kernel's; what a memcached server costs beyond that is the server's own.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,22 +15,22 @@ namespace tandem::load {
 struct FloorOptions {
   std::string listen = "127.0.0.1:0";  // HOST:PORT or unix:/PATH; port 0: the system picks one
   bool udp = false;
-  bool use_epoll = false;  // UDP: waits in epoll_wait, as a server with more than one socket must, not in recvmmsg
+  bool use_epoll = false;  // UDP: waits in epoll_wait, as a server with several sockets must, not in recvmmsg
   std::uint32_t threads = 1;
   std::uint32_t key_bytes = 16, value_bytes = 64;  // of replies
 };
 
-// One thread of the floor, on a socket of its own.
+// One thread of the floor, with its own socket.
 class FloorWorker {
  public:
   virtual ~FloorWorker() = default;
-  // Until stop() is called. A connection that does anything wrong is dropped.
+  // Runs until stop() is called. Drops a connection on any error.
   virtual void run() = 0;
   virtual void stop() noexcept = 0;
 };
 
 // TCP: level-triggered epoll; per readable connection one recv, the ready-made replies, one send. The first thread
-// accepts and hands connections out in turn. UDP: recvmmsg, the replies behind memcached's 8-byte frame, sendmmsg;
+// accepts and distributes connections in turn. UDP: recvmmsg, the replies behind memcached's 8-byte frame, sendmmsg;
 // requests and replies of one datagram only.
 // Thread safety: as any object; its threads are its own.
 class Floor {
@@ -41,9 +41,9 @@ class Floor {
   Floor(const Floor&) = delete;
   Floor& operator=(const Floor&) = delete;
 
-  // Where clients connect to: HOST:PORT or unix:/PATH.
+  // The address for clients: HOST:PORT or unix:/PATH.
   const std::string& address() const noexcept { return address_; }
-  // Until the process ends.
+  // Blocks until the process ends.
   void wait();
 
  private:

@@ -33,7 +33,7 @@ class TcpFloorWorker final : public FloorWorker {
   }
   ~TcpFloorWorker() override = default;
 
-  // The worker that accepts, for all of `peers`.
+  // Makes this the accepting worker, for all of `peers`.
   void listen(net::Fd listener, std::vector<TcpFloorWorker*> peers) {
     listener_ = std::move(listener);
     peers_ = std::move(peers);
@@ -72,12 +72,12 @@ class TcpFloorWorker final : public FloorWorker {
     net::Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) return;
     const int on = 1;
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // a Unix socket has no such thing
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails for a Unix socket
     peers_[turn_]->take(std::move(fd));
     turn_ = turn_ + 1 == peers_.size() ? 0 : turn_ + 1;
   }
 
-  // Called by the thread that accepts.
+  // Called by the accepting thread.
   void take(net::Fd fd) {
     auto connection = std::make_unique<FloorConnection>();
     connection->socket = std::move(fd);

@@ -27,7 +27,7 @@ class UdpFloorWorker final : public FloorWorker {
       out_[i].msg_hdr.msg_iov = &out_vectors_[i];
       out_[i].msg_hdr.msg_iovlen = 1;
     }
-    // So that stop() is noticed on a socket that receives nothing.
+    // So that stop() is noticed on an idle socket.
     const timeval look{0, 100'000};
     check(setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look), "SO_RCVTIMEO");
     if (!use_epoll_) return;
@@ -59,7 +59,7 @@ class UdpFloorWorker final : public FloorWorker {
       const char* datagram = &input_[i * datagram_bytes];
       if (in_[i].msg_len < udp_frame_bytes) continue;
       const std::size_t start = out_bytes;
-      // The request's frame is the reply's: its identifier, datagram 0 of 1.
+      // The reply has the request's frame: its identifier, datagram 0 of 1.
       if (output_.size() < start + udp_frame_bytes) output_.resize(2 * start + udp_frame_bytes);
       std::memcpy(&output_[start], datagram, udp_frame_bytes);
       out_bytes += udp_frame_bytes;
@@ -69,14 +69,14 @@ class UdpFloorWorker final : public FloorWorker {
       out_[count].msg_hdr.msg_namelen = in_[i].msg_hdr.msg_namelen;
       ++count;
     }
-    char* at = output_.data();  // known only now: answer() may have moved the buffer
+    char* at = output_.data();  // only now: answer() may have moved the buffer
     for (std::size_t i = 0; i < count; ++i) {
       out_vectors_[i].iov_base = at;
       at += out_vectors_[i].iov_len;
     }
     for (std::size_t sent = 0; sent < count;) {
       const int n = sendmmsg(socket_.get(), &out_[sent], static_cast<unsigned>(count - sent), 0);
-      sent += n > 0 ? static_cast<std::size_t>(n) : 1;  // a datagram that cannot be sent is lost, as UDP's may be
+      sent += n > 0 ? static_cast<std::size_t>(n) : 1;  // a datagram that cannot be sent is dropped, which UDP permits
     }
   }
 

@@ -1,4 +1,4 @@
-// A log-linear histogram of latencies, as HdrHistogram's. (The server's own, observe/histogram.hpp, has eight times
+// A log-linear histogram of latencies, like HdrHistogram. (The server's own, observe/histogram.hpp, has eight times
 // coarser buckets: it must be small and readable while it is written.)
 #pragma once
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tandem::load {
 
-// Counts of 64-bit values. Values below 256 are exact, larger ones fall into 128 buckets per power of two, so what is
+// Counts of 64-bit values. Values below 256 are exact, larger ones fall into 128 buckets per power of two, so a value
 // read back is at most 0.8 % too high and never too low. Thread safety: none.
 class Histogram {
  public:
@@ -39,7 +39,8 @@ class Histogram {
   double mean() const noexcept { return total_ == 0 ? 0.0 : sum_ / static_cast<double>(total_); }
   std::uint64_t count_of(std::size_t bucket) const noexcept { return counts_[bucket]; }
 
-  // The least recorded value (rounded up to its bucket's end) that `fraction` of all values do not exceed; 0 if empty.
+  // The smallest recorded value (rounded up to its bucket's end) that `fraction` of all values do not exceed; 0 if
+  // empty.
   std::uint64_t quantile(double fraction) const noexcept {
     const auto wanted = static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(total_)));
     std::uint64_t seen = 0;

@@ -106,7 +106,7 @@ void LineCodec::take_bytes(ReplyCursor& in, std::uint64_t key, std::uint32_t val
   }
 }
 
-// Values one after the other, whichever of the keys they are for: any of their lengths will do.
+// Consecutive values, whichever keys they are for: any of the keys' lengths is accepted.
 std::uint32_t LineCodec::take_unchecked(ReplyCursor& in, const std::uint64_t* keys, std::uint32_t key_count) const {
   if (!in.is_good() || !in.starts_with('V')) return 0;
   std::uint32_t least = 0, most = workload::value_bytes_limit;
@@ -148,7 +148,7 @@ std::uint32_t LineCodec::take_values(ReplyCursor& in, const std::uint64_t* keys,
     return hits;
   }
   for (std::uint32_t next = 0; in.starts_with('V'); ++next, ++hits) {
-    // In a trace the line is read, whosever it is, for the length.
+    // In a trace the line is parsed for the length, whichever key it names.
     std::uint32_t bytes = 0;
     if (!contents_.has_known_lengths() && next < key_count) bytes = length_of(in, keys[next]);
     if (!in.is_good()) break;

@@ -9,7 +9,7 @@ std::string_view MetaCodec::head_of(std::uint64_t key, std::uint32_t value_bytes
   return {head, static_cast<std::size_t>(out - head)};
 }
 
-// What another key's value must be is not known: its length is looked at, no more.
+// The value of another key is unknown, so only its length is checked.
 bool MetaCodec::take_compared(ReplyCursor& in, std::uint64_t key) const {
   const OtherHead other = read_other_head(in, key);
   if (!in.is_good()) return true;

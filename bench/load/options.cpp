@@ -20,7 +20,7 @@ constexpr std::uint32_t threads_limit = 1024;
 constexpr std::uint32_t pipeline_limit = 100'000;
 constexpr std::uint32_t multiget_limit = 10'000;
 constexpr std::uint32_t udp_requests_max = 2048;       // in flight on a socket
-constexpr std::size_t udp_request_bytes_max = 60'000;  // a datagram's payload, less what stands around keys and values
+constexpr std::size_t udp_request_bytes_max = 60'000;  // a datagram's payload, minus overhead around keys and values
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument(why); }
 
@@ -46,7 +46,7 @@ void check_workload(const Options& options, const workload::Spec& spec) {
     refuse("over UDP a request must fit a datagram: smaller values or fewer keys per get");
 }
 
-// Where two workloads have keys of the same bytes, their values must be the same.
+// Workloads with keys of the same bytes must have the same values.
 void check_alternation(const Options& options) {
   const Alternation& by = options.alternation;
   if (options.workloads.size() > 255) refuse("at most 255 workloads alternate");
@@ -67,7 +67,7 @@ bool misses_are_errors(const Options& options) {
   if (!options.trace.empty()) return false;
   for (const workload::Spec& spec : options.workloads) {
     if (spec.ttl_s != 0 || spec.mix[OpKind::remove] > 0) return false;
-    // Over UDP a read of what was just inserted may overtake it.
+    // Over UDP a read may overtake the insert of its key.
     if (options.udp && spec.mix[OpKind::insert] > 0) return false;
   }
   return true;

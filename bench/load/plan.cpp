@@ -88,7 +88,7 @@ RequestMaker::Drawn RequestMaker::draw(std::uint8_t phase) noexcept {
   return {op.kind, op.key, is_write ? from.keys->value_bytes(op.key) : 0, from.spec.ttl_s};
 }
 
-// One get of `multiget` keys, and ahead of it whatever else is drawn before there are so many.
+// One get of `multiget` keys, preceded by the other operations drawn until there are enough keys.
 void RequestMaker::make_multiget_slot(Batch& batch, std::uint8_t phase) {
   get_keys_.clear();
   for (std::uint32_t others = 0; others < others_per_key_max * plan_.options.multiget && has_more();) {

@@ -1,4 +1,4 @@
-// What all threads of a run share, and how a connection's next requests come about.
+// State shared by all threads of a run, and the construction of a connection's next requests.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,10 +14,10 @@
 
 namespace tandem::load {
 
-// Operations that leave ahead of a get of several keys, at most, for each of its keys.
+// Maximum number of operations sent before a get of several keys, for each of its keys.
 inline constexpr std::uint32_t others_per_key_max = 4;
 
-// One of the workloads that alternate, or the trace that is replayed (then there are no key space and no streams).
+// One of the alternating workloads, or the replayed trace (without key space and streams).
 struct Phase {
   workload::Spec spec;
   std::unique_ptr<const workload::KeySpace> keys;
@@ -32,17 +32,17 @@ struct Plan {
   std::optional<workload::Trace> trace;
   std::optional<workload::TracePartition> partition;  // by connection
   std::vector<Phase> phases;
-  std::size_t frame_bytes;     // room to leave ahead of each request
+  std::size_t frame_bytes;     // room to leave before each request
   std::uint64_t start_ns = 0;  // set before the threads start
 
   const Codec& codec_of(const Request& request) const noexcept { return *phases[request.phase].codec; }
-  // Operations that connection `index` does altogether, of those the options ask for; UINT64_MAX: no limit.
+  // Number of operations of connection `index`, if the options limit them; UINT64_MAX: no limit.
   std::uint64_t quota_of(std::uint32_t index) const noexcept;
-  // Mean operations of a batch, about.
+  // Approximate mean number of operations of a batch.
   double ops_per_batch() const noexcept;
 };
 
-// The second half of a read-modify-write: what has been read is written.
+// The second half of a read-modify-write: the write.
 struct FollowUp {
   std::uint64_t key, start_ns;
   std::uint32_t value_bytes, ttl_s;
@@ -57,9 +57,9 @@ class RequestMaker {
 
   // Fills `batch` with the next requests; it stays empty when the connection has done its share.
   void make(Batch& batch, std::uint64_t now_ns);
-  // Fills it with the writes that the reads before them ask for; the requests have their start times.
+  // Fills it with the writes that the preceding reads require; the requests have their start times.
   void make_follow_ups(Batch& batch, const std::vector<FollowUp>& follow_ups);
-  // Of a trace that is replayed by its own times: when the next batch is due after the start. UINT64_MAX: never.
+  // For a trace that is replayed by its own times: when the next batch is due after the start. UINT64_MAX: never.
   std::uint64_t next_due_ns() const noexcept;
 
  private:
@@ -77,7 +77,7 @@ class RequestMaker {
 
   const Plan& plan_;
   std::vector<workload::Stream> streams_;   // one of each phase
-  std::span<const std::uint32_t> records_;  // of a trace: its connection's, of which ops_made_ are done
+  std::span<const std::uint32_t> records_;  // of a trace: this connection's; ops_made_ of them are done
   std::vector<std::uint64_t> get_keys_;
   std::uint64_t ops_made_ = 0, quota_;
   std::uint32_t opaque_ = 0;

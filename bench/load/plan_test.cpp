@@ -275,10 +275,10 @@ TEST_F(RecorderTest, CountsOperationsOfTheWindowAndLatenciesOfRequestsThatStarte
   recorder->tick(0);
   EXPECT_TRUE(edges_.empty());
   reply(100'000, 900'000);      // warm-up
-  reply(900'000, 1'100'000);    // counts, but started before
+  reply(900'000, 1'100'000);    // counts, but started before the window
   reply(1'100'000, 1'200'000);  // 100 us
   reply(1'200'000, 2'900'000);  // 1700 us
-  reply(2'900'000, 3'200'000);  // answered too late to count, but its latency does
+  reply(2'900'000, 3'200'000);  // its latency counts, but not its operation: answered after the window
   EXPECT_FALSE(recorder->tick(3'300'000));
   recorder->close(3'300'000);
   EXPECT_EQ(edges_, (std::vector<bool>{true, false}));
@@ -414,7 +414,7 @@ TEST(Options, WhatNoRunCanDoIsRefused) {
   EXPECT_NE(refused([](Options& o) { o.seconds = 0; }), "");
   EXPECT_NE(refused([](Options& o) { o.processors = {-1}; }), "");
   EXPECT_NE(refused([](Options& o) { o.replay_speed = 1; }), "");
-  EXPECT_NE(refused([](Options& o) { o.workloads = alternating().workloads; }), "");  // no time
+  EXPECT_NE(refused([](Options& o) { o.workloads = alternating().workloads; }), "");  // no time given
   EXPECT_NE(refused([](Options& o) {
               o.udp = true;
               o.pipeline = 3000;

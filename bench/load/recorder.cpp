@@ -113,7 +113,7 @@ void Recorder::end_interval() {
   }
 }
 
-// Whole intervals in which the thread did not look at the clock: nothing ended in them.
+// Adds whole intervals in which the thread did not check the clock, as empty ones.
 void Recorder::skip_intervals(std::uint64_t now) {
   while (intervals_.size() < intervals_max && window_.open_ns + (intervals_.size() + 1) * window_.interval_ns <= now)
     intervals_.emplace_back();
@@ -126,7 +126,7 @@ void Recorder::close(std::uint64_t now) {
   cpu_at_close_ns_ = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   at_close_ = counts_;
   closed_ns_ = now;
-  // What has been counted since the last edge ended in the interval that is open now.
+  // Operations counted since the last edge ended in the interval that is open now.
   if (now > window_.open_ns) skip_intervals(std::min(now, window_.close_ns) - 1);
   end_interval();
   if (at_edge_) at_edge_(false);
@@ -154,7 +154,7 @@ void Recorder::reply(const Request& request, const ReplyCheck& checked, std::str
       counts_.hits += checked.hits;
       counts_.other_keys += checked.other_keys;
       can_miss = true;
-      if (request.op == OpKind::read_modify_write) ops = 0;  // counted when it has been written
+      if (request.op == OpKind::read_modify_write) ops = 0;  // counted once it has been written
       break;
     case RequestKind::set:
       ++counts_.sets;
@@ -189,7 +189,7 @@ void Recorder::note(std::string text) {
 std::string Recorder::describe(const Request* request, std::string_view what, std::string_view data) const {
   std::string out(what);
   if (request != nullptr) {
-    // The request again, byte for byte but for a multiget's later keys.
+    // The request again, byte for byte except for a multiget's later keys.
     Request one = *request;
     std::uint64_t key = one.key;
     if (one.kind == RequestKind::multiget) one.key_count = 1;
@@ -213,7 +213,7 @@ void Recorder::wrong_reply(const Request* request, std::string_view what, std::s
                 data));
 }
 
-// The reply to a get is right but for the size of its (first) value.
+// Whether the reply to a get is right except for the size of its (first) value.
 std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, std::string_view data) const {
   const bool is_get = request.kind == RequestKind::get || request.kind == RequestKind::multiget;
   const Contents& contents = plan_.codec_of(request).contents();

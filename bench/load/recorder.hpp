@@ -1,4 +1,4 @@
-// What a thread of a run counts, and the window of time in which it counts.
+// Counts of a thread of a run, and the time window in which it counts.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,8 +21,8 @@ namespace tandem::load {
 struct Counts {
   std::array<std::uint64_t, workload::op_kind_count> ops{};  // answered, by kind
   std::uint64_t gets = 0, hits = 0;                          // keys read, those of read-modify-writes included
-  std::uint64_t other_keys = 0;                              // getk: answers about another key, no hits nor misses
-  std::uint64_t sets = 0;                                    // values written, theirs and inserts included
+  std::uint64_t other_keys = 0;                              // getk: answers for another key, neither hits nor misses
+  std::uint64_t sets = 0;  // values written, including those of read-modify-writes and inserts
   std::uint64_t bytes_sent = 0, bytes_received = 0;
 
   std::uint64_t all_ops() const noexcept {
@@ -38,7 +38,7 @@ struct Errors {
   std::uint64_t wrong_values = 0, wrong_replies = 0, unexpected_misses = 0, timeouts = 0, connection = 0;
   std::string first;
   std::uint64_t first_ns = UINT64_MAX;  // when
-  // Where the first is a value of another size than this run's: that size, and this run's.
+  // If the first is a value of another size than this run's: that size, and this run's.
   std::uint32_t other_bytes = 0, wanted_bytes = 0;
 
   bool none() const noexcept { return wrong_values + wrong_replies + unexpected_misses + timeouts + connection == 0; }
@@ -50,7 +50,7 @@ using Interval = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
 
 // The window and its intervals. Thread safety: immutable.
 struct Window {
-  std::uint64_t open_ns = 0, close_ns = UINT64_MAX;  // UINT64_MAX: when there is nothing more to do
+  std::uint64_t open_ns = 0, close_ns = UINT64_MAX;  // UINT64_MAX: until there is nothing more to do
   std::uint64_t interval_ns = 100'000'000;
 
   static Window of(const Options& options, std::uint64_t start_ns);
@@ -63,10 +63,10 @@ class Recorder {
  public:
   // `at_edge`, if any, is called when the window opens (true) and closes (false).
   Recorder(const Plan& plan, std::function<void(bool)> at_edge);
-  // Before anything else.
+  // Called before anything else.
   void begin(const Window& window) noexcept;
 
-  // Call often. Returns whether the window is still open, or yet to open.
+  // Called often. Returns whether the window is open, or yet to open.
   bool tick(std::uint64_t now) {
     if (now >= next_edge_ns_) reach_edge(now);
     return !closed_;
@@ -75,24 +75,24 @@ class Recorder {
 
   void sent(std::size_t bytes) noexcept { counts_.bytes_sent += bytes; }
   void received(std::size_t bytes) noexcept { counts_.bytes_received += bytes; }
-  // A reply that is complete, its value perhaps wrong. `data` begins with it.
+  // A complete reply, possibly with a wrong value. `data` begins with it.
   void reply(const Request& request, const ReplyCheck& checked, std::string_view data, std::uint64_t now);
-  // How long after its due time an open loop's batch left: a delay that is the client's, not the server's.
+  // How late an open loop's batch was sent: a delay of the client, not of the server.
   void sent_late(std::uint64_t due, std::uint64_t now) {
     if (due >= window_.open_ns && due < window_.close_ns) lag_.add(now - due);
   }
 
-  // Errors. A request without an answer has a latency of as long as the client has waited.
+  // Errors. A request without an answer gets the client's waiting time as its latency.
   void wrong_reply(const Request* request, std::string_view what, std::string_view data);
   void timed_out(const Request& request, std::uint64_t now, std::string_view why);
-  // Of an open loop, due from `due` to the end of the window at an even rate.
+  // For an open loop, due from `due` to the end of the window at a constant rate.
   void never_sent(std::uint64_t ops, std::uint64_t due, std::uint64_t now);
   void connection_failed(std::string_view what);
   bool has_errors() const noexcept { return !errors_.none(); }
 
   std::uint64_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
 
-  // After close().
+  // Valid after close().
   Counts window_counts() const noexcept;
   std::uint64_t close_ns() const noexcept { return window_.close_ns; }  // when an open loop ends
   std::uint64_t opened_ns() const noexcept { return opened_ns_; }
@@ -134,7 +134,7 @@ class Recorder {
   alignas(64) std::atomic<std::uint64_t> progress_{0};
 };
 
-// Bytes as a message shows them: printable ASCII as it is, \r and \n, others as \xNN, cut after `bytes_max`.
+// Bytes for a message: printable ASCII as it is, \r and \n, other bytes as \xNN, cut after `bytes_max`.
 std::string shown_bytes(std::string_view bytes, std::size_t bytes_max = 160);
 
 }  // namespace tandem::load

@@ -1,4 +1,4 @@
-// How the line protocols' codecs take replies apart.
+// Parses replies of the line protocols.
 #pragma once
 #include <charconv>
 #include <cstring>
@@ -15,7 +15,7 @@ inline char* put(char* out, std::string_view text) noexcept {
 
 inline char* put_number(char* out, std::uint64_t number) noexcept { return std::to_chars(out, out + 20, number).ptr; }
 
-// Takes literals off the front of a reply that may not be all there yet. Thread safety: none.
+// Consumes literals from the front of a reply that may be incomplete. Thread safety: none.
 struct ReplyCursor {
   std::string_view data;
   std::size_t position = 0;
@@ -44,7 +44,7 @@ struct ReplyCursor {
     }
   }
 
-  // One of two lines; returns whether it was the first. They differ within their first bytes.
+  // Expects one of two lines; returns whether it was the first. They differ within their first bytes.
   bool expect_either(std::string_view first, std::string_view second, std::string_view complaint) noexcept {
     const bool is_second = position < data.size() && data[position] != first.front();
     expect(is_second ? second : first, complaint);

@@ -1,5 +1,5 @@
-// Any bytes as the reply to any request: nothing is read past their end, and a reply that was taken for complete is
-// taken for the same when more bytes follow, and for partial when any are missing.
+// Any bytes as the reply to any request: nothing is read past their end. A reply that was accepted as complete is
+// accepted likewise when more bytes follow, and is partial when any are missing.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -47,7 +47,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// The clients' own reader of these replies (include/tandem).
+// The client library's own parser of these replies (include/tandem).
 void check_getk(std::string_view reply) {
   const GetkReply whole = read_getk_reply(reply, "00000000");
   const bool is_taken = whole.code != GetkReply::Code::partial && whole.code != GetkReply::Code::wrong;
@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.kind = static_cast<RequestKind>(data[1] % 5);
   request.key_count = request.kind == RequestKind::multiget ? 3 : 1;
   request.value_bytes = 3;
-  // A copy of its own size, so that sanitizers see every byte too far.
+  // An exact-size copy, so that sanitizers detect any read past the end.
   const std::vector<char> bytes(data + 2, data + size);
   const std::string_view reply(bytes.data(), bytes.size());
   const ReplyCheck whole = plan.codec_of(request).check(request, keys, reply);
@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(whole.bytes <= reply.size());
   }
   check_getk(reply);
-  // The same bytes as datagrams, cut by their own values.
+  // The same bytes as datagrams, split by their own values.
   UdpReply datagrams;
   for (std::size_t at = 2; at + 8 <= size;) {
     const UdpReplyFrame frame = UdpReplyFrame::read({reinterpret_cast<const char*>(data) + at, 8});

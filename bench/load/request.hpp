@@ -1,4 +1,4 @@
-// Requests on their way, and what their replies turned out to be.
+// Requests in flight, and the results of checking their replies.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +19,15 @@ struct Request {
   std::uint32_t bytes;        // without a UDP frame
   std::uint32_t value_bytes;  // of a set
   std::uint32_t ttl_s;        // of a set or touch; 0: never expires
-  std::uint32_t opaque;       // binary: of the first key; the others' follow, then that of the noop behind them
-  std::uint8_t phase;         // which of the workloads that alternate
+  std::uint32_t opaque;  // binary: of the first key; those of the other keys follow, then that of the noop after them
+  std::uint8_t phase;    // index of the alternating workload
   RequestKind kind;
-  workload::OpKind op;  // as what it counts
+  workload::OpKind op;  // the kind that it counts as
 };
 static_assert(sizeof(Request) == 40);
 
-// What one send carries: requests, each behind room for a UDP frame if there is one. `keys` are those of its multigets,
-// in order. Kept ready before it is due. Thread safety: none.
+// The content of one send: requests, each behind room for a UDP frame if there is one. `keys` are those of its
+// multigets, in order. Prepared before it is due. Thread safety: none.
 struct Batch {
   std::vector<char> buffer;
   std::size_t size = 0;
@@ -44,8 +44,8 @@ struct Batch {
   std::string_view bytes() const noexcept { return {buffer.data(), size}; }
 };
 
-// A value that is not what was set stands between good headers: the reply's length is known and the run can go on.
-// Behind a reply that is wrong in any other way nothing can be told.
+// wrong_value: a value that was not set, between valid headers: the reply's length is known and the run can continue.
+// After a reply that is wrong in any other way nothing more can be parsed.
 enum class ReplyStatus : std::uint8_t { complete, partial, wrong_value, wrong };
 
 struct ReplyCheck {
@@ -53,7 +53,7 @@ struct ReplyCheck {
   std::uint32_t hits = 0;        // keys that were found
   std::size_t bytes = 0;         // of the reply
   std::string_view what = {};    // the complaint, if wrong
-  std::uint32_t other_keys = 0;  // getk: answers about another key than was asked for
+  std::uint32_t other_keys = 0;  // getk: answers for a key other than the requested one
 };
 
 // Requests that have been sent, in order, with their keys. Thread safety: none.
@@ -89,7 +89,7 @@ class PendingRequests {
   }
 
  private:
-  static constexpr std::size_t compact_at = 1024;  // seldom enough to cost nothing
+  static constexpr std::size_t compact_at = 1024;  // rarely enough to be free
   std::vector<Request> requests_;
   std::vector<std::uint64_t> keys_;
   std::size_t head_ = 0, key_head_ = 0;

@@ -1,4 +1,4 @@
-// Redis' protocol (RESP 2), so that Redis and Valkey can be measured beside memcached servers by the same generator.
+// Redis' protocol (RESP 2), so that Redis and Valkey can be compared with memcached servers by the same generator.
 #include "bench/load/codecs.hpp"
 #include "bench/load/reply_cursor.hpp"
 

@@ -7,7 +7,7 @@
 namespace tandem::load {
 namespace {
 
-// What every codec must do is in codec_test.cpp.
+// codec_test.cpp has the tests for all codecs.
 TEST(RespCodec, ATracesValuesMayHaveAnyLength) {
   std::istringstream csv("op,key,value_bytes\nset,apple,10\nget,apple,\nget,pear,\n");
   const workload::Trace trace = workload::Trace::parse(csv, "test");

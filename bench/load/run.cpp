@@ -26,7 +26,7 @@ void pin_to(int processor) {
     throw std::system_error(errno, std::generic_category(), fmt::format("cannot run on processor {}", processor));
 }
 
-// The server's use between the edges of the window, read by the first thread in its own time.
+// The server's resource use between the edges of the window, read by the first thread.
 class ServerWatch {
  public:
   explicit ServerWatch(const std::vector<pid_t>& pids) {
@@ -46,7 +46,7 @@ class ServerWatch {
     (opens ? first_ : last_) = sum;
   }
   std::optional<ServerResult> result() const {
-    // A process that has ended took its clocks with it.
+    // The counters of a process that has ended are lost.
     if (meters_.empty() || last_.cpu_ns < first_.cpu_ns || last_.sleeps < first_.sleeps) return std::nullopt;
     ServerResult result{last_.cpu_ns - first_.cpu_ns, last_.sleeps - first_.sleeps, 0};
     for (const ProcessMeter& meter : meters_) {
@@ -153,7 +153,7 @@ void watch_progress(const Options& options, const Window& window, std::uint64_t 
 }  // namespace
 
 std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
-  // Time for all threads to come up before the first request is due.
+  // Time for all threads to start before the first request is due.
   constexpr std::uint64_t head_start_ns = 2'000'000;
   validate(options);
   ServerWatch server(options.server_pids);
@@ -165,7 +165,7 @@ std::unique_ptr<Result> run(const Options& options, const Progress& progress) {
     if (options.at_window_edge) options.at_window_edge(opens);
   };
 
-  // Connections first, so that the window does not begin before the last of them.
+  // Connections first, so that the window begins after the last of them.
   RunState state;
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint32_t i = 0; i < options.threads; ++i) workers.push_back(std::make_unique<Worker>());

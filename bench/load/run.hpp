@@ -1,4 +1,4 @@
-// A run of the load generator: threads, what they count together, and the server beside them.
+// A run of the load generator: its threads, their common counts, and the server's resource use.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace tandem::load {
 
-// What happened within an interval of the window.
+// Results of one interval of the window.
 struct TimelinePoint {
   double end_s;  // since the window opened
   double ops_per_s;
-  std::uint64_t p50_ns, p99_ns, max_ns;  // of what ended in it; each at most 0.8 % too high
+  std::uint64_t p50_ns, p99_ns, max_ns;  // of the requests that ended in it; each at most 0.8 % too high
 };
 
 struct ServerResult {
@@ -27,7 +27,7 @@ struct ServerResult {
 };
 
 struct Result {
-  double seconds = 0;  // really measured
+  double seconds = 0;  // as measured
   Counts counts;
   Errors errors;
   Histogram latency;
@@ -41,15 +41,15 @@ struct Result {
   double ops_per_s() const noexcept { return seconds > 0 ? static_cast<double>(ops()) / seconds : 0; }
 };
 
-// Called some times a second by the thread that called run(): how far the run is (0 to 1) and operations so far.
+// Called some times a second by the thread that called run(), with the progress (0 to 1) and the operations so far.
 using Progress = std::function<void(double share, std::uint64_t ops)>;
 
-// Connects, loads, waits for the last replies. Throws std::invalid_argument, std::system_error when it cannot begin;
-// whatever the server does wrong afterwards is in the result's errors.
+// Connects, runs the load, waits for the last replies. Throws std::invalid_argument, std::system_error when it cannot
+// begin; later faults of the server are in the result's errors.
 std::unique_ptr<Result> run(const Options& options, const Progress& progress = {});
 
 // Sets every key of the workloads once, over TCP or a Unix socket, and, if `options.verify`, reads all back. Of several
-// workloads with the same keys only the first counts. Errors as run()'s.
+// workloads with the same keys only the first counts. Errors as for run().
 std::unique_ptr<Result> preload(const Options& options, const Progress& progress = {});
 
 }  // namespace tandem::load

@@ -1,4 +1,4 @@
-// When an open loop's batches are due.
+// The due times of an open loop's batches.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tandem::load {
 
-// The arrivals of thread `thread` of `threads`, which together have the rate asked for: every thread its share, at
-// times of its own. Whatever the server does changes nothing of them. Thread safety: none.
+// The arrivals of thread `thread` of `threads`, which together have the requested rate: every thread has its share, at
+// its own times, independent of the server. Thread safety: none.
 class Schedule {
  public:
-  // Default: a closed loop, in which nothing is ever due by the clock.
+  // Default: a closed loop, without due times.
   Schedule() = default;
   Schedule(const Options& options, std::uint32_t thread, double ops_per_batch, std::uint64_t start_ns)
       : rate_per_s_(static_cast<long double>(options.rate_per_s)),
@@ -28,13 +28,13 @@ class Schedule {
   bool is_open_loop() const noexcept { return rate_per_s_ > 0; }
   std::uint64_t next_ns() const noexcept { return next_ns_; }
 
-  // How many operations the rate allows for in a time.
+  // Number of operations that the rate allows within a time.
   std::uint64_t ops_within(std::uint64_t ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<long double>(ns) * rate_per_s_ / 1e9L / threads_);
   }
 
-  // After a batch of `ops` operations: the next is due once the rate allows for them, or after a time drawn with that
-  // mean.
+  // Called after a batch of `ops` operations: the next is due once the rate allows for them, or after a random time
+  // with that mean.
   void advance(std::uint64_t ops) noexcept {
     if (arrivals_ == Arrivals::uniform) {
       ahead_ops_ += static_cast<long double>(ops) * threads_;
@@ -45,7 +45,7 @@ class Schedule {
   }
 
  private:
-  // Multiplied before it is divided: at whole rates the due times are exact, however long the run.
+  // Multiplied before the division: at whole rates the due times are exact, however long the run.
   void set_next() noexcept { next_ns_ = start_ns_ + static_cast<std::uint64_t>(ahead_ops_ * 1e9L / rate_per_s_); }
 
   long double rate_per_s_ = 0;

@@ -18,7 +18,7 @@
 namespace tandem::load {
 namespace {
 
-constexpr int datagram_buffer_bytes = 4 << 20;  // asked for; the kernel grants what its limits allow
+constexpr int datagram_buffer_bytes = 4 << 20;  // requested; the kernel grants what its limits allow
 
 net::Fd connect_socket(const Address& address, int type) {
   net::Fd fd(check(::socket(address.family(), type | SOCK_CLOEXEC, 0), "socket"));
@@ -60,7 +60,7 @@ Address resolve(std::string_view text, bool udp) {
     throw std::system_error(error == EAI_SYSTEM ? errno : EADDRNOTAVAIL, std::generic_category(),
                             fmt::format("{}: {}", text, gai_strerror(error)));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
-  // A name may stand for addresses of which only some are served: the first that accepts a connection is it.
+  // A name may have several addresses of which only some are served: the first that accepts a connection is used.
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     std::memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
     address.bytes = a->ai_addrlen;

@@ -12,7 +12,7 @@ namespace tandem::load {
 
 inline constexpr int default_port = 11211;
 
-// Where a server is. Resolved once: the connections of a run all go to one address.
+// A server's address. Resolved once: the connections of a run all go to one address.
 struct Address {
   sockaddr_storage storage{};
   socklen_t bytes = 0;
@@ -22,7 +22,7 @@ struct Address {
   const sockaddr* generic() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// HOST, HOST:PORT, [V6]:PORT, unix:/PATH. Throws std::invalid_argument for what is none, std::system_error for a name
+// HOST, HOST:PORT, [V6]:PORT, unix:/PATH. Throws std::invalid_argument for an invalid one, std::system_error for a name
 // that does not resolve.
 Address resolve(std::string_view text, bool udp);
 
@@ -33,7 +33,7 @@ net::Fd connect_datagrams(const Address& address);
 // Throws std::system_error with errno if `result` is negative, else returns it.
 int check(int result, const char* what);
 
-// Allows as many descriptors as the hard limit does; throws std::invalid_argument if that is too few.
+// Raises the descriptor limit to the hard limit; throws std::invalid_argument if that is too low.
 void raise_descriptor_limit(std::uint32_t wanted);
 
 }  // namespace tandem::load

@@ -16,7 +16,7 @@
 namespace tandem::load {
 namespace {
 
-// What has been received and not yet been understood. Thread safety: none.
+// Received input that is not parsed yet. Thread safety: none.
 class Input {
  public:
   explicit Input(std::size_t bytes) : data_(bytes) {}
@@ -45,10 +45,10 @@ class Input {
 };
 
 constexpr std::size_t input_bytes = 256 * 1024;
-// The beginning of a reply that is shorter than this is copied ahead of the next receive; a longer one keeps a buffer
-// of its own until the rest has come.
+// A shorter beginning of a reply is copied before the next receive; a longer one keeps its own buffer until the rest
+// has arrived.
 constexpr std::size_t short_rest_bytes = 4096;
-// In an open loop more than this waits at the client, as its sockets' buffers cannot hold everything.
+// In an open loop up to this many requests wait at the client, as its sockets' buffers cannot hold everything.
 constexpr std::size_t pending_max = 4096;
 
 struct Connection {
@@ -64,9 +64,9 @@ struct Connection {
   std::uint64_t progress_ns = 0;  // when it last received, or began to wait
 };
 
-// Closed loop: a connection sends its next batch when the last reply to the one before has come. Open loop: batches
-// leave when they are due, on the connections in turn, whether or not replies have come; those due together leave in
-// one send. A connection's next batch is written before it is due. Thread safety: none.
+// Closed loop: a connection sends its next batch when it has the last reply to the previous one. Open loop: batches are
+// sent when they are due, on the connections in turn, whether or not replies have arrived; those due together are sent
+// at once. A connection's next batch is prepared before it is due. Thread safety: none.
 class TcpClient final : public Client {
  public:
   TcpClient(const Plan& plan, const Address& address, std::uint32_t thread, Recorder& recorder, RunState& state)
@@ -129,12 +129,12 @@ class TcpClient final : public Client {
   void watch(Connection& connection, int operation, std::uint32_t events) {
     epoll_event event{};
     event.events = events;
-    event.data.u64 = connection.number / plan_.options.threads;  // its place in connections_
+    event.data.u64 = connection.number / plan_.options.threads;  // index in connections_
     check(epoll_ctl(epoll_.get(), operation, connection.socket.get(), &event), "epoll_ctl");
   }
 
-  // Returns whether more is to be sent. What was due before the end of the run is, however late it is, unless the
-  // server needs longer for it than it has for one reply.
+  // Returns whether more is to be sent. Batches due before the end of the run are sent however late, unless the server
+  // needs longer for them than its time limit for one reply.
   bool send_due(Arrival& arrival, std::uint64_t now) {
     const std::uint64_t close_ns = recorder_.close_ns();
     if (close_ns != UINT64_MAX && now > close_ns + timeout_ns_ && arrival.next_ns() < close_ns) {
@@ -174,7 +174,7 @@ class TcpClient final : public Client {
     return has_more;
   }
 
-  // Closed loop. Nothing is sent if the connection has done its share.
+  // Closed loop. Sends nothing if the connection has done its share.
   void send_next(std::size_t index, std::uint64_t start_ns, std::uint64_t now) {
     Connection& connection = *connections_[index];
     if (!makes_ahead_) makers_[index].make(connection.next, now);
@@ -187,7 +187,7 @@ class TcpClient final : public Client {
     if (makes_ahead_) makers_[index].make(batch, now);
   }
 
-  // The writes of read-modify-writes, whose reads have been answered.
+  // The writes of read-modify-writes after the answers to their reads.
   void send_follow_ups(std::size_t index, std::uint64_t now) {
     Connection& connection = *connections_[index];
     makers_[index].make_follow_ups(follow_up_batch_, connection.follow_ups);
@@ -233,7 +233,7 @@ class TcpClient final : public Client {
     }
   }
 
-  // A single connection needs no epoll: the receive itself waits.
+  // A single connection needs no epoll: the receive itself blocks.
   void wait_for_one() {
     Connection& connection = *connections_[0];
     if (connection.unsent.empty()) return receive(0, plan_.options.spin ? MSG_DONTWAIT : 0);
@@ -303,7 +303,7 @@ class TcpClient final : public Client {
     connection.rest.clear();
   }
 
-  // Connections that wait for a reply and have not received anything for too long.
+  // Finds connections that wait for a reply and have not received anything for too long.
   void look_for_silence(std::uint64_t now, const Arrival& /*arrival*/) {
     next_look_ns_ = now + std::min(wait_max_ns, timeout_ns_ / 4);
     bool is_silent = false;
@@ -345,7 +345,7 @@ class TcpClient final : public Client {
   const std::uint64_t timeout_ns_;
   net::Fd epoll_;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<RequestMaker> makers_;  // of the connection at the same place
+  std::vector<RequestMaker> makers_;  // of the connection at the same index
   Input input_;
   Batch follow_up_batch_;
   std::vector<std::size_t> gathered_;

@@ -40,8 +40,9 @@ struct Socket {
   std::vector<FollowUp> follow_ups;
 };
 
-// As over TCP, each request in a datagram of its own, a batch in one sendmmsg. Replies may come in any order and in
-// several datagrams. A request without a reply within the timeout is counted, and the run goes on. Thread safety: none.
+// As over TCP, with each request in its own datagram and a batch in one sendmmsg. Replies may come in any order and in
+// several datagrams. A request without a reply within the timeout is counted, and the run continues. Thread safety:
+// none.
 class UdpClient final : public Client {
  public:
   UdpClient(const Plan& plan, const Address& address, std::uint32_t thread, Recorder& recorder, RunState& state)
@@ -134,7 +135,7 @@ class UdpClient final : public Client {
     if (makes_ahead_) makers_[index].make(socket.next, now);
   }
 
-  // Sends a batch whose requests start at `start_ns`; 0: when they say.
+  // Sends a batch with the start time `start_ns`; 0: with the requests' own.
   void send(Socket& socket, Batch& batch, std::uint64_t start_ns) {
     const std::size_t count = batch.requests.size();
     const std::uint64_t sent_ns = monotonic_ns();
@@ -183,7 +184,7 @@ class UdpClient final : public Client {
     }
   }
 
-  // The next identifier whose slot no unanswered request holds: at most half of the slots are held.
+  // The next identifier with a free slot: at most half of the slots are in use.
   static std::uint16_t take_id(Socket& socket) noexcept {
     while (socket.slots[socket.next_id % slot_count].is_active) ++socket.next_id;
     return socket.next_id++;
@@ -193,7 +194,7 @@ class UdpClient final : public Client {
     Socket& socket = sockets_[index];
     const int count = recvmmsg(socket.fd.get(), messages_.data(), receive_count, MSG_DONTWAIT, nullptr);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count < 0) return fail("receive", errno);  // ECONNREFUSED: nobody listens
+    if (count < 0) return fail("receive", errno);  // ECONNREFUSED: no listener
     const std::uint64_t now = monotonic_ns();
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const std::string_view datagram(input_.data() + i * datagram_bytes_max, messages_[i].msg_len);
@@ -232,7 +233,7 @@ class UdpClient final : public Client {
       reply = slot.reply.bytes();
     }
     const ReplyCheck checked = plan_.codec_of(slot.request).check(slot.request, slot.keys.data(), reply);
-    // Of a get of several keys more messages may follow.
+    // A get of several keys may have more messages.
     if (checked.status == ReplyStatus::partial && slot.request.kind == RequestKind::multiget) return;
     if (checked.status == ReplyStatus::partial) {
       recorder_.wrong_reply(&slot.request, "a reply that ends too early", reply);

@@ -18,7 +18,7 @@ UdpReplyFrame UdpReplyFrame::read(std::string_view datagram) noexcept {
   return {read_u16(datagram, 0), read_u16(datagram, 2), read_u16(datagram, 4)};
 }
 
-// All parts say the same total, as many as that have come, and no two have the same place.
+// Whether all parts state the same total, which is their number, and no two have the same place.
 bool UdpReply::is_one_message() const noexcept {
   const std::size_t total = parts_.front().total;
   if (parts_.size() != total) return false;
@@ -31,7 +31,7 @@ bool UdpReply::is_one_message() const noexcept {
 }
 
 UdpReply::Status UdpReply::add(const UdpReplyFrame& frame, std::string_view payload) {
-  if (payload.empty()) return Status::more;  // memcached sends such for a key that is not there
+  if (payload.empty()) return Status::more;  // memcached sends such for an absent key
   if (frame.total == 0 || frame.sequence >= frame.total || parts_.size() == parts_max) return Status::wrong;
   if (frame.total == 1 && parts_.empty()) {
     parts_.push_back({0, 1, std::string(payload)});

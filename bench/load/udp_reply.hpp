@@ -1,4 +1,4 @@
-// Replies of memcached's UDP protocol, put together from their datagrams.
+// Reassembles replies of memcached's UDP protocol from their datagrams.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,19 +12,19 @@ namespace tandem::load {
 struct UdpReplyFrame {
   std::uint16_t id, sequence, total;
 
-  // `datagram` must have udp_frame_bytes at least.
+  // REQUIRES: `datagram` has udp_frame_bytes at least.
   static UdpReplyFrame read(std::string_view datagram) noexcept;
 };
 
-// A message whose datagrams come in any order, or several messages one after the other: memcached answers each command
-// of a datagram, and each key of a get, with a message of its own. Several are taken in the order in which they come.
-// Thread safety: none.
+// A message whose datagrams come in any order, or several messages in succession: memcached answers each command of a
+// datagram, and each key of a get, with its own message. Several are accepted in the order of their arrival. Thread
+// safety: none.
 class UdpReply {
  public:
   enum class Status : std::uint8_t { whole, more, wrong };
 
   void clear() noexcept { parts_.clear(); }
-  // The payload of a datagram. `whole`: what has come so far is a whole message (or, of several, ends one), which is
+  // Adds the payload of a datagram. `whole`: the data so far is a complete message (or, of several, ends one), which is
   // in bytes().
   Status add(const UdpReplyFrame& frame, std::string_view payload);
   std::string_view bytes() const noexcept { return joined_; }

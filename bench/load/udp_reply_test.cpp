@@ -33,7 +33,7 @@ TEST(UdpReply, MessagesOneAfterTheOtherAddUp) {
   UdpReply reply;
   EXPECT_EQ(reply.add({7, 0, 1}, "a"), whole);
   EXPECT_EQ(reply.bytes(), "a");
-  EXPECT_EQ(reply.add({7, 0, 0}, ""), more);  // memcached, for a key that is not there
+  EXPECT_EQ(reply.add({7, 0, 0}, ""), more);  // memcached, for an absent key
   EXPECT_EQ(reply.add({7, 0, 1}, "b"), whole);
   EXPECT_EQ(reply.bytes(), "ab");
   EXPECT_EQ(reply.add({7, 0, 2}, "c"), more);

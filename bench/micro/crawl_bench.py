@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the crawler costs and gives back: CPU time of a server with 4 million items that nobody asks for, with and
-without the crawler; then the same where half of the items expire. TANDEM_BIN names the server."""
+"""The crawler's cost and effect: CPU time of a server with 4 million items that are never read, with and without the
+crawler; then the same where half of the items expire. TANDEM_BIN names the server."""
 
 import os
 import socket

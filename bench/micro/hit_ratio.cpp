@@ -1,17 +1,17 @@
-// How much of what clients ask for a full store has: the same look-aside traffic (get; on a miss, set) against servers
-// with the same memory limit.
+// Hit ratios of full stores: the same look-aside traffic (get; on a miss, set) against servers with the same memory
+// limit.
 //
 //   hit_ratio --server 'build/bin/tandem memcached' --server memcached [--memory-mib 64] [--value-bytes 100]
 //             [--keys 4000000] [--requests 8000000] [--only NAME]
 //
-// Requests come in gets of 100 keys. Hits are counted over the second half of the requests. memcached's -m holds items
-// only, Tandem's items and index: at the same -m Tandem has the smaller share of the machine.
+// Requests are gets of 100 keys. Hits are counted over the second half of the requests. memcached's -m limits items
+// only, Tandem's items and index: at the same -m Tandem uses less of the machine's memory.
 //
 //   zipf0.7, zipf0.99, zipf1.2  fixed popularity
-//   scan                        zipf 0.99, every fourth request a new key that nobody asks for again soon
-//   burst                       zipf 0.99; one fifth of the time nothing but such keys, 100,000 in a row
+//   scan                        zipf 0.99, every fourth request a new key that is not requested again soon
+//   burst                       zipf 0.99; one fifth of the time only such keys, 100,000 in a row
 //   shift                       zipf 0.99 whose popular keys change all the time (rank 0 every 20 requests)
-//   jump                        zipf 0.99 whose keys are others after each million requests
+//   jump                        zipf 0.99 whose keys are replaced after each million requests
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +47,7 @@ struct Traffic {
   Draw draw;
 };
 
-// Half of the keys are popular by rank, the other half is what scans ask for.
+// Half of the keys are popular by rank, the other half is for scans.
 std::vector<Traffic> all_traffic(std::uint32_t keys) {
   const std::uint32_t ranked = keys / 2;
   auto key_of_rank = std::make_shared<std::vector<std::uint32_t>>(ranked);
@@ -87,7 +87,7 @@ class Client {
  public:
   Client(const ServerProcess& server, const Options& options) : server_(server), value_(options.value_bytes, 'v') {}
 
-  // Asks for the keys, stores those that are not there. Returns how many were there.
+  // Gets the keys, stores the absent ones. Returns the number of hits.
   std::uint64_t ask(std::span<const std::uint32_t> keys) {
     request_ = "get";
     for (const std::uint32_t key : keys) append_key(request_ += ' ', key);
@@ -96,7 +96,7 @@ class Client {
     reply_.clear();
     do {
       server_.receive(reply_);
-    } while (!reply_.ends_with("END\r\n"));  // no value has a line end
+    } while (!reply_.ends_with("END\r\n"));  // no value contains a line end
 
     // Replies come in the order of the keys; each names its key.
     request_.clear();
@@ -145,7 +145,7 @@ Outcome measure(std::vector<std::string> command, const Traffic& traffic, const 
   std::vector<std::uint32_t> keys(keys_per_get);
   for (std::uint64_t i = 0; i < options.requests; i += keys_per_get) {
     for (std::uint32_t k = 0; k < keys_per_get; ++k) keys[k] = traffic.draw(i + k, random);
-    // A key that is drawn twice at once would be missed twice: its second time counts as a hit, for every server.
+    // A key drawn twice in one request would be missed twice: its second occurrence counts as a hit, for every server.
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     const std::uint64_t found = client.ask(keys) + (keys_per_get - keys.size());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ten thousand idle connections cost: memory of the server for each, and the latency of one busy client with and
+"""The cost of ten thousand idle connections: the server's memory for each, and the latency of one busy client with and
 without them, in turns. TANDEM_BIN names the server, MEMCACHED_BIN another one to compare with."""
 
 import os
@@ -67,7 +67,7 @@ def main() -> None:
                 before = resident_kib(process.pid)
                 count = IDLE if kind == "with" else 0
                 idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
-                for connection in idle:  # as clients' pools do
+                for connection in idle:  # as client pools do
                     connection.sendall(b"mn\r\n")
                     assert connection.recv(10) == b"MN\r\n"
                 if idle and per_connection == 0:

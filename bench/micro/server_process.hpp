@@ -1,4 +1,4 @@
-// A memcached-like server as a child process on a port of its own, and one connection to it.
+// A memcached-like server as a child process on its own port, and one connection to it.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +21,7 @@ namespace tandem::bench {
 
 class ServerProcess {
  public:
-  // `command` is the program and its options but for address and threads (one worker). Throws std::runtime_error.
+  // `command` is the program and its options except address and threads (one worker). Throws std::runtime_error.
   explicit ServerProcess(const std::vector<std::string>& command) {
     const std::uint16_t port = next_port();
     std::vector<std::string> words = command;
@@ -69,14 +69,14 @@ class ServerProcess {
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
   }
-  // Appends what comes next to `reply`.
+  // Appends the next received bytes to `reply`.
   void receive(std::string& reply) const {
     char bytes[64 * 1024];
     const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
     if (n <= 0) throw std::runtime_error("the server closed the connection");
     reply.append(bytes, static_cast<std::size_t>(n));
   }
-  // One number of `stats`; waits for all that was sent before.
+  // One number of `stats`; waits until everything sent before was processed.
   std::uint64_t stat(std::string_view name) const {
     send_all("stats\r\n");
     std::string reply;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What TLS costs: gets a second and the server's processor time for each, with and without TLS, beside memcached; new
+"""The cost of TLS: gets a second and the server's processor time for each, with and without TLS, beside memcached; new
 connections a second; memory of an idle connection. The server has one worker on one processor, the load another.
 
     build/venv/bin/python bench/micro/tls_bench.py [--rounds 5] [--seconds 2] [--kernel]
 
-Rounds are interleaved: each server once, then all again; medians are shown, with the least and the most."""
+Rounds are interleaved: each server once, then all again. Shown are medians with minimum and maximum."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run_load(subject: Subject, processor: int, **options: object) -> dict[str, f
 def measure_gets(subject: Subject, processor: int, depth: int, seconds: int) -> None:
     before = subject.cpu_s()
     result = run_load(subject, processor, depth=depth, seconds=seconds)
-    # The first sets and the handshakes count with them: some 10 ms.
+    # Includes the first sets and the handshakes: some 10 ms.
     used = subject.cpu_s() - before
     subject.rates.setdefault(depth, []).append(result["gets"] / result["seconds"])
     subject.cpu_ns.setdefault(depth, []).append(used / result["gets"] * 1e9)

@@ -1,6 +1,6 @@
-// Load for bench/tls_bench.py: one thread, `connections` connections that each have `depth` gets under way, with or
-// without TLS. Prints what it did as one line of JSON. Modes: get (for `seconds`), handshake (connect and close), idle
-// (connects, says "ready", and waits for the end of its input).
+// Load for bench/micro/tls_bench.py: one thread, `connections` connections with `depth` gets in flight each, with or
+// without TLS. Prints its results as one line of JSON. Modes: get (for `seconds`), handshake (connect and close), idle
+// (connects, prints "ready", and waits for the end of its input).
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -71,7 +71,7 @@ class Client {
   }
   bool has_pending() const { return ssl_ != nullptr && SSL_has_pending(ssl_) != 0; }
 
-  std::size_t missing = 0;  // bytes of the replies under way
+  std::size_t missing = 0;  // outstanding bytes of the replies in flight
 
  private:
   int fd_;
@@ -105,7 +105,7 @@ void get(const Load& load, int port, SSL_CTX* tls) {
   std::vector<std::unique_ptr<Client>> clients;
   for (long i = 0; i < load.number("connections"); ++i) clients.push_back(std::make_unique<Client>(port, tls));
   store(*clients.front(), load);
-  // Every reply is as long as the others, so that replies need only be counted.
+  // All replies have the same length, so only their bytes need be counted.
   const std::size_t reply_bytes = std::string("VALUE ").size() + key_of(0).size() + 3 +
                                   load.options.at("value").size() + 2 + static_cast<std::size_t>(load.number("value")) +
                                   7;

@@ -13,7 +13,7 @@
 namespace tandem::bench {
 namespace {
 
-// Its two workloads of section V-F.
+// The two workloads of section V-F.
 const std::vector<std::string> changing = {"K8-G50-U", "K16-G95-S"};
 
 std::vector<PaperRun::Point> throughputs(PaperRun& run, const std::vector<std::string>& workloads) {
@@ -49,18 +49,18 @@ EngineSettings alternating(const PaperRun& run, double every_s, double turns) {
   settings.alternates = true;
   settings.alternate_every_s = every_s;
   settings.seconds = std::max(settings.seconds, turns * every_s);
-  settings.batches = {128};  // ends so soon that the change is seen
+  settings.batches = {128};  // ends soon enough for the change to be visible
   return settings;
 }
 
-// The throughput by time since the first workload began, of all cycles of all runs.
+// The throughput by time since the first workload began, over all cycles of all runs.
 std::vector<PaperRun::Point> fold(const Json& document, const std::vector<std::size_t>& runs, double cycle_s) {
   std::map<long, std::vector<double>> by_bucket;
   double bucket_s = 0;
   for (const std::size_t r : runs) {
     for (const Json& at : document["runs"][r]["result"]["timeline"]) {
       const double t = at["t"];
-      if (bucket_s == 0) bucket_s = t;  // the first one's end
+      if (bucket_s == 0) bucket_s = t;  // end of the first one
       const long in_cycle = std::lround(t / bucket_s - 1) % std::lround(cycle_s / bucket_s);
       by_bucket[in_cycle].push_back(at["ops_per_s"].get<double>() / 1e6);
     }
@@ -94,7 +94,7 @@ void figure_21(PaperRun& run) {
   }
   run.measured("CPU plan, changing", points);
   EngineSettings settings = run.engine_settings(changing);
-  settings.item_bytes /= 2;  // as much as each has when they change
+  settings.item_bytes /= 2;  // the share of each when they alternate
   settings.batches = {128};
   const Json alone = run.engine(settings);
   const PaperRun::Point first = PaperRun::throughput(alone[0], ""), second = PaperRun::throughput(alone[1], "");

@@ -12,7 +12,7 @@
 namespace tandem::bench {
 namespace {
 
-// Section IV-A: zipf 0.99, keys and values of 4 bytes; Tandem's benchmarks have no keys of fewer than 8.
+// Section IV-A: zipf 0.99, keys and values of 4 bytes; Tandem's benchmarks have keys of at least 8.
 struct KeyValueMix {
   std::string_view name, workload;
 };

@@ -17,8 +17,7 @@ namespace {
 
 using namespace mega_kv_paper;
 
-// Fig. 1's parts of a GET. The paper counts the comparison of the key to the index operation, as MICA does it
-// there.
+// Fig. 1's parts of a GET. The paper counts the key comparison as part of the index operation, as MICA does there.
 struct Part {
   std::string_view name;
   std::array<std::string_view, 4> tasks;
@@ -42,7 +41,7 @@ void figure_1(PaperRun& run) {
   for (const DataSet& set : data_sets) workloads.push_back(fmt::format("{}-G100-U", set.workload));
   EngineSettings settings = run.engine_settings(workloads);
   settings.threads = {1};
-  // So many batches that some are timed, also where a machine is busy for a whole short turn.
+  // Enough batches that some are timed even if a machine is busy for a whole short turn.
   if (run.options().quick) {
     settings.batches = {16};
     settings.ops = 16'000;

@@ -1,4 +1,4 @@
-// The parts of Mega-KV's experiments: the store (paper_mega_kv_store.cpp) and its GPU (paper_mega_kv_gpu.cpp).
+// The parts of Mega-KV's experiments: the store (mega_kv_store.cpp) and its GPU (mega_kv_gpu.cpp).
 #pragma once
 #include <array>
 #include <string>
@@ -18,12 +18,12 @@ inline constexpr std::array<DataSet, 4> data_sets = {{{"8 B key, 8 B value", "K8
                                                       {"32 B key, 512 B value", "K32-V512"},
                                                       {"128 B key, 1024 B value", "K128"}}};
 
-// Experiment::why_not: there is no GPU; no program beside this one that measures its kernels.
+// Experiment::why_not: there is no GPU, or no program beside this one that measures its kernels.
 std::string no_gpu(const PaperOptions& options);
 std::string no_figures_program(const PaperOptions& options);
 
-// What that program prints, a JSON object a line, of one figure. Throws std::runtime_error: it is not that, or nothing
-// says that its answers were checked.
+// The output of that program for one figure, a JSON object a line. Throws std::runtime_error: it is invalid, or does
+// not confirm that the answers were checked.
 std::vector<Json> figure_lines(std::string_view text, std::string_view figure);
 // The series of figures 6, 7 and 8 from these lines, and their runs.
 void draw_figure_6(PaperRun& run, const std::vector<Json>& lines);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view figures_program = "cuckoo_figures_bench";
 
-// Beside this program, or where a build has it; empty: neither.
+// Beside this program, or in a build folder; empty: neither.
 std::string find_figures_program() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -38,7 +38,7 @@ std::string find_figures_program() {
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// What it prints. Spawned, not forked: a driver's threads may be there.
+// Its output. Spawned, not forked: a driver's threads may exist.
 std::string output_of(const std::string& program, const std::string& figure) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(fmt::format("no pipe: {}", reason(errno)));
@@ -98,7 +98,7 @@ PaperRun::Point point_of(PaperRun& run, const Json& line, std::uint64_t ops, std
   return {std::move(x), {us, least_us, greatest_us}, {number}};
 }
 
-// Series by name, in the order in which they come.
+// Series by name, in the order of their first points.
 class Series {
  public:
   void add(const std::string& name, PaperRun::Point point) {
@@ -116,7 +116,7 @@ class Series {
 
 // --- figures 10 and 12
 
-// Section 5.2, in ns; of one Tesla K40c.
+// Section 5.2, in ns, for one Tesla K40c.
 constexpr CycleModel k40c = {.search = {5.9, 22'100}, .change = {6.2, 144'500}, .get_share = 0.95, .change_cycles = 2};
 constexpr std::string_view k40c_source =
     "section 5.2, text: k_S = 5.9e-3, b_S = 22.1, k_I = 6.2e-3, b_I = 144.5 (us), put into ";

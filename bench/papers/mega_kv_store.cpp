@@ -1,4 +1,4 @@
-// Mega-KV's figures 13, 16 and 17 and its table 3: the store in process, by the CPU plan and by its own.
+// Mega-KV's figures 13, 16 and 17 and its table 3: the store in process, with the CPU plan and with Mega-KV's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ EngineSettings cpu_settings(const PaperRun& run, std::vector<std::string> worklo
   return run.engine_settings(std::move(workloads));
 }
 
-// The plan mega-kv. The scheduler's thread has a processor of its own, if there are two.
+// The plan mega-kv. The scheduler's thread has its own processor, if there are two.
 EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
   EngineSettings settings = run.engine_settings(std::move(workloads));
   settings.plan = run.options().gpu == "sim" ? "mega-kv-sim" : "mega-kv";
@@ -47,7 +47,7 @@ std::string plan_name(const PaperRun& run) {
   return run.options().gpu == "sim" ? "plan mega-kv, simulated" : "plan mega-kv";
 }
 
-// A batch's replies over the rounds of a cell.
+// Latency of a batch's replies over the rounds of a cell.
 PaperRun::Point latency(const Json& document, const Json& cell, const char* percentile, std::string x) {
   PaperRun::Point point = PaperRun::throughput(cell, std::move(x));
   std::vector<double> us;
@@ -61,8 +61,8 @@ struct CycleCells {
   std::vector<Json> cells;  // by batch size
 };
 
-// By workload, and by cycle: batches that a thread fills in it at several rates. A thread has three under way, and each
-// waits for its launch.
+// By workload, and by cycle: batches that a thread fills in a cycle at several rates. A thread has three in flight, and
+// each waits for its launch.
 std::vector<std::vector<CycleCells>> by_cycle(PaperRun& run, const std::vector<std::string>& workloads) {
   EngineSettings settings = gpu_settings(run, workloads);
   settings.cycles_us = {60, 80, 120, 160, 200, 240, 280, 320};
@@ -71,7 +71,7 @@ std::vector<std::vector<CycleCells>> by_cycle(PaperRun& run, const std::vector<s
     settings.cycles_us = {160};
     settings.batches_per_us = {2};
   } else {
-    settings.tape.ops = 1 << 19;  // many cells: a second of preparation for each would be most of the time
+    settings.tape.ops = 1 << 19;  // there are many cells: a second of preparation for each would dominate
   }
   const Json cells = run.engine(settings);
   std::vector<std::vector<CycleCells>> all(workloads.size());
@@ -93,7 +93,7 @@ void figure_13(PaperRun& run) {
     std::string_view get, keys;
   };
   constexpr std::array<Kind, 4> kinds = {{{"G95", "U"}, {"G95", "S"}, {"G100", "U"}, {"G100", "S"}}};
-  // A data set's keys are stored once for all of them.
+  // A data set's keys are stored once for all plans.
   const auto measure = [&](EngineSettings (*settings_of)(const PaperRun&, std::vector<std::string>),
                            const std::string& plan, std::size_t kind_count) {
     std::vector<std::string> workloads;

@@ -10,7 +10,7 @@ namespace tandem::bench {
 namespace {
 
 void table_5(PaperRun& run) {
-  // Section 5.1: keys of 16 bytes, values of 2, GETs alone; 512 requests a batch (section 5.3).
+  // Section 5.1: keys of 16 bytes, values of 2, only GETs; 512 requests a batch (section 5.3).
   EngineSettings settings = run.engine_settings({"K16-V2-G100-U"});
   settings.batches = {512};
   const Json cells = run.engine(settings);

@@ -15,7 +15,7 @@ const std::array<Paper, 5>& papers() {
   return all;
 }
 
-// "Fig. 13", "figure-13" -> "13"; "Table III" is not understood, "table3" -> "table-3".
+// "Fig. 13", "figure-13" -> "13"; "table3" -> "table-3"; "Table III" is not supported.
 std::string canonical(std::string_view figure) {
   std::string text;
   for (const char c : figure) {

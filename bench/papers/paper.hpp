@@ -1,5 +1,5 @@
-// `tandem bench paper`: the experiments of the five papers by the number of their figure or table. What cannot run
-// today stands in the registry with the reason. Each paper is a file of its own, paper_<name>.cpp.
+// `tandem bench paper`: the experiments of the five papers by the number of their figure or table. Those that cannot
+// run are in the registry with the reason. Each paper has a file of its own.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,13 +17,13 @@
 namespace tandem::bench {
 
 struct PaperOptions {
-  bool quick = false;  // seconds in all, to see that it runs: small tables, one round
+  bool quick = false;  // a few seconds in all, as a smoke test: small tables, one round
   unsigned rounds = 3;
   double seconds = 0.2;  // of a turn
   std::uint64_t item_bytes = std::uint64_t{192} << 20;
   std::vector<unsigned> threads;  // empty: one for each processor
   std::uint64_t seed = 1;
-  std::string gpu = "auto";  // off: none; sim: one in software, to see that it runs
+  std::string gpu = "auto";  // off: none; sim: one in software, as a smoke test
   std::function<void(std::string_view)> progress;
 };
 
@@ -33,19 +33,19 @@ struct Experiment {
   std::string_view figure;               // "13", "3a"; of a table "table-3"
   std::string_view title;                // what it shows
   std::string_view section;              // of the paper
-  std::string_view missing;              // what cannot be measured today, and the feature that it needs; empty: nothing
-  void (*run)(PaperRun& run) = nullptr;  // nullptr: nothing of it can run today
-  // Why it cannot be measured on this machine, in words; empty: it can. nullptr: it can be anywhere.
+  std::string_view missing;              // what cannot be measured, and the missing feature; empty: nothing
+  void (*run)(PaperRun& run) = nullptr;  // nullptr: no part of it can run
+  // Why it cannot be measured on this machine, in words; empty: it can. nullptr: measurable on any machine.
   std::string (*why_not)(const PaperOptions& options) = nullptr;
 };
 
 struct Paper {
-  std::string_view name, title, machine;  // machine: that the paper measured on
+  std::string_view name, title, machine;  // machine: of the paper's measurements
   std::span<const Experiment> experiments;
 };
 
 std::span<const Paper> all_papers();
-// Both throw std::invalid_argument that lists what there is. Figures may be written 13, fig13, figure-13, table3.
+// Both throw std::invalid_argument that lists the known ones. Figures may be written 13, fig13, figure-13, table3.
 const Paper& find_paper(std::string_view name);
 const Experiment& find_experiment(const Paper& paper, std::string_view figure);
 
@@ -55,7 +55,7 @@ const Paper& memcached_gpu();
 const Paper& kvcg();
 const Paper& hetero_kv();
 
-// What an experiment writes its figure with.
+// Writes an experiment's figure.
 class PaperRun {
  public:
   PaperRun(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
@@ -65,7 +65,7 @@ class PaperRun {
   struct Point {
     std::string x;
     Spread y;
-    std::vector<std::size_t> runs = {};  // of the document that it comes from
+    std::vector<std::size_t> runs = {};  // the runs of the document behind it
   };
   struct Given {  // by the paper
     std::string_view x;
@@ -74,20 +74,20 @@ class PaperRun {
 
   // by_number: every x is a number.
   void axes(std::string_view x, std::string_view y, std::string_view unit, bool by_number = false);
-  // Measured here.
+  // A series measured here.
   void measured(std::string_view name, std::vector<Point> points, std::string_view remark = {});
-  // What the paper gives in numbers, and where.
+  // A series that the paper gives in numbers, and its source.
   void given(std::string_view name, std::string_view source, std::span<const Given> points);
   void given(std::string_view name, std::string_view source, std::initializer_list<Given> points) {
     given(name, source, std::span(points.begin(), points.size()));
   }
-  // What it only draws, or says in words.
+  // A series that the paper only draws, or describes in words.
   void not_given(std::string_view name, std::string_view source);
   void missing(std::string_view what);
 
   const PaperOptions& options() const noexcept { return options_; }
   Json& document() noexcept { return document_; }
-  // Where the next run stands in the document.
+  // The index of the next run in the document.
   std::size_t run_count() const { return document_["runs"].size(); }
   void say(std::string_view what) const {
     if (options_.progress) options_.progress(what);
@@ -95,10 +95,10 @@ class PaperRun {
   std::string command() const;
   Json take_figure() { return std::move(figure_); }
 
-  // Settings with the options applied, and cells of the in-process mode with them. The wire format alone takes turns.
+  // Settings with the options applied, and cells of the in-process mode with them. Only the wire format takes turns.
   EngineSettings engine_settings(std::vector<std::string> workloads) const;
   Json engine(const EngineSettings& settings);
-  // Throughput in Mops/s of one cell of a summary, by the subject that is the store.
+  // Throughput in Mops/s of one cell of a summary, for the subject that is the store.
   static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
 
  private:
@@ -113,13 +113,12 @@ class PaperRun {
 
 // Why an experiment cannot be measured here and now, in words; empty: it can.
 std::string why_not(const Experiment& experiment, const PaperOptions& options);
-// Throws std::invalid_argument that says why not. Runs one experiment that can run: adds its runs and its figure to the
-// document.
+// Runs one experiment: adds its runs and its figure to the document. Throws std::invalid_argument with why_not().
 void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
 
 // A figure of a document as a table, with what is missing below it.
 std::string figure_text(const Json& figure);
-// All experiments: what runs, and what is missing.
+// All experiments: which run, and what is missing.
 std::string papers_text(std::span<const Paper> papers);
 std::string paper_text(const Paper& paper);
 

@@ -15,7 +15,7 @@ struct Contents {
   std::vector<std::string_view> figures;  // all with measurements, in the papers' texts
 };
 
-// Every figure and table with measurements. Left out are drawings, lists of hardware, and DIDO's list of notations.
+// Every figure and table with measurements. Omitted are drawings, lists of hardware, and DIDO's list of notations.
 const std::vector<Contents>& contents() {
   static const std::vector<Contents> all = {
       {"mega-kv",
@@ -151,7 +151,7 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
       }
     }
   }
-  // Launches that a busy machine stretches to a second leave no cycle of the paper's long enough.
+  // If a busy machine stretches launches to a second, no cycle of the paper is long enough.
   const bool may_miss = experiment->figure == "12" && !figure["missing"].empty();
   EXPECT_TRUE(measured > 0 || may_miss);
   EXPECT_GT(of_paper, 0U);
@@ -184,7 +184,7 @@ TEST(Papers, TheSharesOfFigure1AddUp) {
   }
 }
 
-// A run whose document nobody looks at further.
+// A run without further examination of its document.
 Json drawn(std::string_view figure, void (*draw)(PaperRun&, const std::vector<Json>&), const std::vector<Json>& lines) {
   Json document{{"runs", Json::array()}};
   const PaperOptions options;
@@ -236,7 +236,7 @@ TEST(MegaKvKernels, AreNotDrawnFromWhatWasNotChecked) {
   EXPECT_THROW(static_cast<void>(figure_lines(std::string(figures_output) + "7\n", "6")), std::runtime_error);
 }
 
-// What the text says of figure 12 follows from the lines that it gives.
+// The text's statements on figure 12 follow from the lines that it gives.
 TEST(Papers, Figure12HasThePapersCurve) {
   PaperOptions options;
   options.quick = true;
@@ -252,7 +252,7 @@ TEST(Papers, Figure12HasThePapersCurve) {
     }
     return -1.0;
   };
-  EXPECT_EQ(paper("paper: delayed, n = 2", 80), -1);  // no such cycle works
+  EXPECT_EQ(paper("paper: delayed, n = 2", 80), -1);  // no cycle of that length works
   EXPECT_GT(paper("paper: delayed, n = 2", 100), 0);
   EXPECT_EQ(paper("paper: not delayed", 160), -1);
   EXPECT_GT(paper("paper: not delayed", 200), 0);

@@ -1,4 +1,4 @@
-// Figures and the registry of experiments for people.
+// Texts of figures and of the registry of experiments.
 #include <fmt/format.h>
 
 #include <algorithm>

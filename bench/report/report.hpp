@@ -1,5 +1,5 @@
-// The report of `tandem bench report`: a Python program (src/bench/report), since matplotlib draws it, that this one
-// carries in itself.
+// The report of `tandem bench report`: a Python program (bench/report/program), since matplotlib draws it, embedded in
+// this one.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -12,7 +12,7 @@ namespace tandem::bench {
 // the path. `program`: this program's file.
 std::string report_python(const char* from_environment, const std::filesystem::path& program);
 
-// A folder that only this user may enter and that is gone at the end. Throws std::system_error.
+// A folder that only this user may enter, removed at the end. Throws std::system_error.
 class PrivateFolder {
  public:
   PrivateFolder();
@@ -28,9 +28,9 @@ class PrivateFolder {
 // Writes the Python program's files below `folder`. Throws std::system_error.
 void write_report_program(const std::filesystem::path& folder);
 
-// Runs a program without a shell, with this one's files and environment, and waits; signals of the terminal are its
-// alone meanwhile. Returns its exit code, 128 + the signal that ended it. Throws std::system_error when it cannot be
-// started. Not for processes with other threads.
+// Runs a program without a shell, with this one's files and environment, and waits; meanwhile only the program receives
+// the terminal's signals. Returns its exit code, or 128 + the signal that ended it. Throws std::system_error when it
+// cannot be started. Not for processes with other threads.
 int run_and_wait(std::span<const std::string> command);
 
 }  // namespace tandem::bench

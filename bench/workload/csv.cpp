@@ -41,7 +41,7 @@ int CsvReader::read_field(std::string& out) {
       if (c == end_of_file) fail("a quoted field without its closing quote");
       if (c == '"') {
         c = get();
-        if (c != '"') break;  // else two quotes, which stand for one
+        if (c != '"') break;  // else two quotes, an escaped one
       }
       out += static_cast<char>(c);
     }
@@ -55,7 +55,7 @@ int CsvReader::read_field(std::string& out) {
   return c;
 }
 
-// The next character, a line's end always as '\n'.
+// The next character; line ends are always '\n'.
 int CsvReader::get() {
   int c = in_.rdbuf()->sbumpc();
   if (c == '\r' && in_.rdbuf()->sgetc() == '\n') c = in_.rdbuf()->sbumpc();

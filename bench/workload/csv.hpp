@@ -20,11 +20,11 @@ class CsvReader {
   // TraceError.
   std::optional<std::span<const std::string>> next();
 
-  // Throws TraceError about the record read last.
+  // Throws TraceError for the last record read.
   [[noreturn]] void fail(const std::string& why) const;
 
  private:
-  // One field into `out`; the character that ended it: ',', '\n' or end_of_file.
+  // Reads one field into `out`; returns the character that ended it: ',', '\n' or end_of_file.
   int read_field(std::string& out);
   int get();
 
@@ -32,7 +32,7 @@ class CsvReader {
   std::string name_;
   std::uint64_t line_ = 0, lines_read_ = 0;
   std::size_t record_bytes_ = 0;
-  std::vector<std::string> fields_;  // kept between records for their memory
+  std::vector<std::string> fields_;  // kept to reuse their memory
 };
 
 }  // namespace tandem::workload

@@ -10,12 +10,12 @@
 namespace tandem::workload {
 namespace {
 
-// What sizes and values are drawn from; words apart, so that long keys don't have long values.
+// Random words for sizes and values; separate, so that long keys don't have long values.
 std::uint64_t key_size_word(std::uint64_t key) noexcept { return mix64(key + 0x2545f4914f6cdd1dU); }
 std::uint64_t value_size_word(std::uint64_t key) noexcept { return mix64(key + 0xd1342543de82ef95U); }
 std::uint64_t value_word(std::uint64_t key) noexcept { return mix64(key + 0x9e3779b97f4a7c15U); }
 
-// Eight hexadecimal digits at once: nibbles spread over the bytes of a word, then made digits side by side.
+// Eight hexadecimal digits at once: nibbles are spread over the bytes of a word, then converted in parallel.
 std::uint64_t hex_digits(std::uint32_t number) noexcept {
   std::uint64_t x = number;
   x = ((x & 0xffff0000U) << 16) | (x & 0xffffU);

@@ -1,5 +1,5 @@
-// The bytes of keys and values, which follow from a key's number alone: whoever reads a value can tell whether it is
-// right, and runs with different seeds can share one filled server.
+// The bytes of keys and values follow from a key's number alone: any reader can tell whether a value is right, and runs
+// with different seeds can share one filled server.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace tandem::workload {
 
-// A key of b bytes ends in the lowest 4 * min(b, 16) bits of its number in hexadecimal, with as many 'k' before them as
-// it takes: 8-byte keys are unique below 2^32, keys of 9 .. 15 bytes below 2^36 .. 2^60, longer ones always. Where
-// sizes follow a model, numbers of one size differ in their digits and all others in their length.
+// A key of b bytes ends in the lowest 4 * min(b, 16) bits of its number in hexadecimal, padded with 'k' in front.
+// 8-byte keys are unique below 2^32, keys of 9 .. 15 bytes below 2^36 .. 2^60, longer ones always. If sizes follow a
+// model, numbers of one size differ in their digits and all others in their length.
 // Thread safety: immutable.
 class KeySpace {
  public:

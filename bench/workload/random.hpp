@@ -1,4 +1,4 @@
-// Random numbers that are the same on every machine for the same seed.
+// Random numbers that are equal on every machine for the same seed.
 #pragma once
 #include <cstdint>
 

@@ -13,7 +13,7 @@ namespace {
 
 double unit_of(std::uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
 
-// A size that most items have, and a range for the others.
+// The size of most items, and a range for the rest.
 struct Peak {
   double share;
   std::uint32_t bytes, low, high;

@@ -22,7 +22,7 @@ std::vector<Sizes> all_models() {
   return all;
 }
 
-// How far the drawn sizes' distribution is from the stated one at any size (Kolmogorov and Smirnov); 1 of 10^6 right
+// Maximum distance of the drawn sizes' distribution from the stated one (Kolmogorov and Smirnov); 1 of 10^6 correct
 // generators exceeds 2.7 / sqrt(n).
 TEST(Sizes, DrawnSizesHaveTheStatedDistributionAndMean) {
   constexpr int n = 200'000;
@@ -67,7 +67,7 @@ TEST(Sizes, EtcValuesStartAsTable5AndEndAsThePareto) {
   // The Pareto's own median, from 15 bytes on: sigma / k * (2^k - 1).
   const auto median = static_cast<std::uint32_t>(15 + 214.476 / 0.348238 * (std::exp2(0.348238) - 1));
   EXPECT_NEAR((values.share_up_to(median - 1) - 0.44155) / (1 - 0.44155), 0.5, 0.002);
-  // Its mean: sigma / (1 - k), less what whole bytes and the cut take.
+  // Its mean: sigma / (1 - k), minus the effect of whole bytes and the cut.
   double small = 0;
   for (std::uint32_t b = 1; b < 15; ++b) small += b * (values.share_up_to(b) - values.share_up_to(b - 1));
   EXPECT_NEAR(values.mean(), small + (1 - 0.44155) * (15 + 214.476 / (1 - 0.348238) - 0.5), 0.5);

@@ -81,7 +81,7 @@ std::vector<Preset> list_presets() {
   return list;
 }
 
-// The number in `part` after its first letter, if it is that letter and nothing but digits follow.
+// The number in `part` after its first letter, if that is `letter` and only digits follow.
 std::optional<std::uint32_t> number_after(char letter, std::string_view part) {
   if (part.size() < 2 || part.front() != letter) return std::nullopt;
   std::uint32_t n = 0;
@@ -158,7 +158,7 @@ void validate(const Spec& spec) {
   check_sizes(spec.key_bytes, "key", key_bytes_min, key_bytes_max);
   check_sizes(spec.value_bytes, "value", 0, value_bytes_limit);
   if (spec.keys == 0) refuse("there must be at least one key");
-  // Half of the numbers that the shortest key can tell apart, so that inserts find new ones.
+  // Half of the numbers that the shortest key can represent, so that inserts find new ones.
   const std::uint32_t number_bits = std::min<std::uint32_t>(spec.key_bytes.least() * 4, 63);
   const bool has_inserts = spec.mix[OpKind::insert] > 0;
   if (spec.keys > std::uint64_t{1} << (has_inserts ? number_bits - 1 : number_bits)) {

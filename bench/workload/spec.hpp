@@ -1,4 +1,4 @@
-// What a workload is: keys, sizes, popularity, the mix of operations, and how they change while it runs.
+// A workload: keys, sizes, popularity, the mix of operations, and their changes over time.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -29,20 +29,20 @@ std::string_view to_string(Popularity popularity);
 struct Spec {
   std::string name;  // of the preset it comes from; empty: none
   std::uint64_t keys = 1'000'000;
-  Sizes key_bytes = Sizes::fixed(16);  // at least 8: the key's number is in it (keys.hpp says how)
+  Sizes key_bytes = Sizes::fixed(16);  // at least 8: contains the key's number (see keys.hpp)
   Sizes value_bytes = Sizes::fixed(64);
   Popularity popularity = Popularity::zipf;
   double theta = 0.99;  // of zipf and latest
   Mix mix = Mix::get_set(0.95);
-  std::uint32_t ttl_s = 0;  // of what is written; 0: never expires
+  std::uint32_t ttl_s = 0;  // of written values; 0: never expires
   std::uint32_t scan_keys_max = 100;
-  // Shifting popularity (zipf): after each `shift_ops` operations of a stream the ranks name other keys, moved on by
+  // Shifting popularity (zipf): after each `shift_ops` operations of a stream the ranks map to other keys, shifted by
   // `shift_keys`. 0: never.
   std::uint64_t shift_ops = 0, shift_keys = 0;
   std::uint64_t seed = 1;
 };
 
-// Throws std::invalid_argument with a message for people.
+// Throws std::invalid_argument with a message for users.
 void validate(const Spec& spec);
 
 struct Preset {
@@ -50,14 +50,14 @@ struct Preset {
 };
 // ycsb-a .. ycsb-f (Cooper et al., SoCC 2010: 1,000 bytes in 10 fields, here one value; keys as long as theirs).
 //
-// etc, usr, app, var, sys: sizes.hpp says where the sizes come from. GET shares: etc 30 : 1 and usr 99.8 % are in the
+// etc, usr, app, var, sys: sizes.hpp gives the source of the sizes. GET shares: etc 30 : 1 and usr 99.8 % are in the
 // paper's text; var is the write-dominated pool, with 18 %, the low end that DIDO's section II-C quotes; app's and
-// sys's are only drawn (figure 1), and 95 % stands in. Popularity is zipf 0.99 throughout, which asks for the top 1 %
-// of a million keys in 66 % of requests (ETC: 55 %).
+// sys's are only drawn (figure 1), and replaced by 95 %. Popularity is zipf 0.99 throughout, with the top 1 % of a
+// million keys in 66 % of requests (ETC: 55 %).
 //
-// DIDO's K8-G95-U, K16-G50-S, ...: K8, K16, K32, K128 (keys of so many bytes, values of 8, 64, 256, 1024), G50, G95,
+// DIDO's K8-G95-U, K16-G50-S, ...: K8, K16, K32, K128 (keys of this many bytes, values of 8, 64, 256, 1024), G50, G95,
 // G100 (any share of GETs in percent), U (uniform) or S (zipf 0.99). Mega-KV's four data sets have no such names and
-// are the same but for the third, whose values have 512 bytes: K32-V512-G95-U, the value size named.
+// are the same except the third, whose values have 512 bytes: K32-V512-G95-U, with the value size in the name.
 std::span<const Preset> all_presets();
 // Throws std::invalid_argument for an unknown name. Case does not matter.
 Spec preset(std::string_view name);

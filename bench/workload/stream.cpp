@@ -10,8 +10,8 @@ constexpr std::uint64_t never = ~std::uint64_t{0};
 
 }  // namespace
 
-// Steps that each are a bijection of the words of `bits` bits, the least that hold n; a result outside [0, n) goes
-// through them again (cycle walking, Black and Rogaway, CT-RSA 2002), fewer than two rounds on average.
+// Each step is a bijection of the words of `bits` bits, the minimum for n; a result outside [0, n) goes through them
+// again (cycle walking, Black and Rogaway, CT-RSA 2002), fewer than two rounds on average.
 std::uint64_t scatter(std::uint64_t rank, std::uint64_t n, std::uint64_t seed) noexcept {
   const auto bits = static_cast<unsigned>(std::bit_width(n - 1));
   if (bits == 0) return 0;

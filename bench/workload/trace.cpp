@@ -49,7 +49,7 @@ bool equal_in_any_case(std::string_view text, std::string_view name) {
   return std::ranges::equal(text, name, {}, lower);
 }
 
-// What a message shows of a field: never a control character, never much.
+// A field for a message: without control characters, and cut.
 std::string shown(std::string_view field) {
   std::string out = "\"";
   for (const char c : field.substr(0, 40)) out += c >= ' ' && c <= '~' ? c : '?';
@@ -58,7 +58,7 @@ std::string shown(std::string_view field) {
 
 constexpr std::size_t no_column = ~std::size_t{0};
 
-// Where the fields of a request stand in its line.
+// Column numbers of a request's fields.
 struct Columns {
   std::size_t op, key, value_bytes = no_column, ttl_s = no_column, time = no_column;
   std::size_t count;
@@ -139,7 +139,7 @@ class TraceReader {
       record.ttl_s = static_cast<std::uint32_t>(std::min<std::uint64_t>(ttl_s, ttl_s_max));
     }
     if (columns.time != no_column) {
-      // From the first record's time on; one that lies before its predecessor's counts as the same.
+      // Relative to the first record's time; one earlier than its predecessor's is replaced by it.
       const std::uint64_t most = ~std::uint64_t{0} / columns.time_unit_us;
       const std::uint64_t time_us = number(fields[columns.time], "time", most) * columns.time_unit_us;
       if (trace_.records_.empty()) first_time_us_ = latest_time_us_ = time_us;
@@ -196,7 +196,7 @@ class TraceReader {
     return {at, bytes.size()};
   }
 
-  // Gives the requests of each `unit_us` times evenly over it.
+  // Spreads the times of the requests of each `unit_us` evenly over it.
   void spread(std::uint64_t unit_us) {
     std::vector<TraceRecord>& records = trace_.records_;
     for (std::size_t begin = 0; begin < records.size();) {

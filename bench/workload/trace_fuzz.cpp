@@ -1,5 +1,4 @@
-// Any bytes as a trace, as sizes and as a preset's name: something that holds what it promises, or an error with a
-// message, nothing else.
+// Any bytes as a trace, as sizes and as a preset's name give a valid object, or an error with a message, nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>

@@ -66,7 +66,7 @@ TEST(Trace, ColumnsStandInAnyOrderAndMostMayBeMissing) {
   EXPECT_FALSE(trace.has_times());
 }
 
-// Lines as in the published traces: 3 requests of second 5 and one of second 7.
+// Lines as in the published traces: 3 requests in second 5 and one in second 7.
 TEST(Trace, ReadsTwittersForm) {
   const Trace trace = parse(
       "5,q:q:1:8WTfjZU14ee,17,213,0,get,0\n"
@@ -190,7 +190,7 @@ TEST(Trace, AValueIsVerifiedWhateverItsLength) {
   }
 }
 
-// The streams' records are the trace's, each once, and those of a key in their order and in one stream.
+// The streams' records are the trace's, each once; those of a key are in order and in one stream.
 TEST(TracePartition, DealsRecordsOutByKey) {
   std::string text = "op,key,value_bytes\n";
   for (std::uint32_t i = 0; i < 5000; ++i)
@@ -232,7 +232,7 @@ TEST(Trace, IsReadFromAFile) {
   EXPECT_THROW(Trace::read(testing::TempDir()), std::system_error);  // a folder
 }
 
-// Keys fill many blocks of memory, and stay where they are.
+// Keys fill many blocks of memory, and are never moved.
 TEST(Trace, ManyKeysKeepTheirBytes) {
   std::string text = "op,key\n";
   for (int i = 0; i < 20'000; ++i) text += "get," + std::string(200, 'p') + std::to_string(i) + '\n';

@@ -1,5 +1,5 @@
-// The bytes of values: an endless sequence that follows from one word, of which a value is the beginning. Two values of
-// one key are therefore right or wrong whatever their lengths are.
+// The bytes of values: an endless sequence determined by one word; a value is a prefix of it. So a key's values can be
+// checked whatever their lengths are.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -7,8 +7,8 @@
 
 namespace tandem::workload {
 
-// A Weyl sequence: no word waits for the one before. A multiplicative sequence, whose words do, took 2.5 times as long
-// to write 1 KiB (122 ns for 48).
+// A Weyl sequence: its words do not depend on each other. A multiplicative sequence, whose words do, took 2.5 times as
+// long to write 1 KiB (122 ns for 48).
 inline constexpr std::uint64_t value_step = 0x9e3779b97f4a7c15U;
 
 inline char* write_value_bytes(std::uint64_t first, std::size_t bytes, char* out) noexcept {

@@ -1,4 +1,4 @@
-// What a request costs the load generator before it is sent and after it is answered.
+// The load generator's cost per request, before it is sent and after it is answered.
 #include <benchmark/benchmark.h>
 
 #include <sstream>
@@ -63,7 +63,7 @@ void BM_is_value(benchmark::State& state, const char* size) {
   items_per_iteration(state);
 }
 
-// Bytes of a CSV file read in a second.
+// Bytes of a CSV file read per second.
 void BM_read_trace(benchmark::State& state) {
   std::string text;
   for (int i = 0; i < 100'000; ++i)

@@ -55,7 +55,7 @@ TEST(KeySpace, KeysAreUniqueAndWithoutSpaces) {
     const KeySpace keys(spec);
     std::unordered_set<std::string> seen;
     for (std::uint64_t i = 0; i < 20'000; ++i) {
-      const std::uint64_t key = i < 10'000 ? i : 0xffffffff - i;  // the ends of what 8 bytes hold
+      const std::uint64_t key = i < 10'000 ? i : 0xffffffff - i;  // both ends of the range of 8 bytes
       const std::string text = key_text(keys, key);
       ASSERT_EQ(text.size(), keys.key_bytes(key));
       ASSERT_TRUE(seen.insert(text).second) << sizes << ' ' << text;
@@ -102,7 +102,7 @@ TEST(KeySpace, DoesNotDependOnTheSeed) {
   }
 }
 
-// A value that is shorter is the beginning of the same bytes.
+// A shorter value is a prefix of the same bytes.
 TEST(ValueBytes, AreOneSequenceForEachWord) {
   std::string all(1003, '\0');
   write_value_bytes(42, all.size(), all.data());
@@ -115,7 +115,7 @@ TEST(ValueBytes, AreOneSequenceForEachWord) {
   }
 }
 
-// Every tenth of the key space gets its share of the low ranks: popular keys are no neighbours.
+// Every tenth of the key space gets its share of the low ranks: popular keys are not neighbours.
 TEST(Scatter, IsABijectionThatSpreads) {
   for (const std::uint64_t n : {1U, 2U, 3U, 7U, 64U, 1000U, 65'536U, 100'003U}) {
     for (const std::uint64_t seed : {1U, 2U}) {
@@ -179,7 +179,7 @@ TEST(Stream, SharesOfOperationsAreThoseOfTheMix) {
   for (int i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(stream.next().kind)];
   for (std::size_t k = 0; k < op_kind_count; ++k) {
     const double share = spec.mix.share[k], deviation = std::sqrt(share * (1 - share) * n);
-    EXPECT_NEAR(counts[k], share * n, 4 * deviation) << k;  // an operation without a share never comes
+    EXPECT_NEAR(counts[k], share * n, 4 * deviation) << k;  // an operation without a share never occurs
   }
 }
 
@@ -229,7 +229,7 @@ TEST(Stream, InsertsAreNewAndEachStreamsOwn) {
         own.insert(op.key);
         continue;
       }
-      // What is read is there: from the start, or inserted by this very stream.
+      // Every key read is present: from the start, or inserted by this stream.
       ASSERT_TRUE(op.key < spec.keys || own.contains(op.key)) << op.key;
       ++reads;
       latest_reads += !own.empty() && op.key == *own.rbegin();
@@ -371,7 +371,7 @@ TEST(Validate, SaysWhatIsWrong) {
             std::string::npos);
 }
 
-// 8 bytes tell 2^32 keys apart; with inserts half of them are kept for those.
+// 8 bytes can represent 2^32 keys; with inserts half of them are reserved for those.
 TEST(Validate, ShortKeysLimitTheirNumber) {
   Spec spec;
   spec.key_bytes = Sizes::fixed(8);

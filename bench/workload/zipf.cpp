@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t head_ranks_max = 65'536;
 
-// log(1 + x) / x and (exp(x) - 1) / x, continuous at 0: they carry the integral through theta = 1.
+// log(1 + x) / x and (exp(x) - 1) / x, continuous at 0: they extend the integral to theta = 1.
 double log1p_over(double x) { return std::abs(x) > 1e-8 ? std::log1p(x) / x : 1 - x * (0.5 - x / 3); }
 double expm1_over(double x) { return std::abs(x) > 1e-8 ? std::expm1(x) / x : 1 + x * (0.5 + x / 6); }
 
@@ -50,7 +50,7 @@ std::shared_ptr<const Zipf::Table> Zipf::shared_table(std::uint64_t size, double
   return table;
 }
 
-// Walker's method as Vose wrote it down: slots that hold too little are filled up from those that hold too much.
+// Walker's method in Vose's form: slots with too little weight are filled from those with too much.
 Zipf::Table Zipf::make_table(std::uint64_t size, double theta) {
   std::vector<double> weight(size);
   for (std::uint64_t i = 0; i < size; ++i) weight[i] = std::pow(static_cast<double>(i) + 1, -theta);
@@ -71,15 +71,15 @@ Zipf::Table Zipf::make_table(std::uint64_t size, double theta) {
       light.push_back(large);
     }
   }
-  // What is left over holds exactly its share, but for rounding.
+  // The remaining slots have exactly their share, up to rounding.
   for (const auto* rest : {&heavy, &light})
     for (const std::uint32_t i : *rest) table[i] = {UINT32_MAX, i};
   return table;
 }
 
 // The paper's section 5, from rank head_size_ on: a point below the hat function is drawn by inversion, its nearest
-// whole number is the rank; nearly all points are accepted by the distance alone, so that one logarithm and one
-// exponential are all.
+// integer is the rank. Nearly all points are accepted by the distance alone, at the cost of one logarithm and one
+// exponential.
 std::uint64_t Zipf::draw_tail(Random& random) const noexcept {
   for (;;) {
     const double y = integral_high_ + random.unit() * (integral_low_ - integral_high_);

@@ -8,12 +8,12 @@
 
 namespace tandem::workload {
 
-// Draws ranks 0 .. n-1 exactly, in constant time. The first ranks, which most draws ask for, come from Walker's alias
-// table (exact but for the 2^-32 steps of its thresholds); the others by rejection-inversion (Hoermann and Derflinger,
+// Draws ranks 0 .. n-1 exactly, in constant time. The first ranks, which are drawn most, come from Walker's alias table
+// (exact up to the 2^-32 steps of its thresholds); the others by rejection-inversion (Hoermann and Derflinger,
 // "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 1996), which costs a
-// logarithm and an exponential: together a third of the time of the second alone for a million ranks. theta >= 0, 1
+// logarithm and an exponential. For a million ranks both take a third of the time of the second alone. theta >= 0, 1
 // included; 0 is uniform. Memory: 512 KiB at most, shared by all with the same n and theta. Thread safety: immutable;
-// the Random is the caller's.
+// the caller owns the Random.
 class Zipf {
  public:
   Zipf(std::uint64_t n, double theta);
@@ -21,7 +21,7 @@ class Zipf {
     if (head_ == nullptr) return random.below(n_);
     const std::uint64_t bits = random.next();
     if (bits > head_limit_) return draw_tail(random);
-    // The lower half is still uniform where the whole is below a limit.
+    // The lower half is still uniform if the whole is below a limit.
     const auto slot = static_cast<std::uint32_t>((bits & 0xffffffffU) * head_size_ >> 32);
     const Slot& one = (*head_)[slot];
     return static_cast<std::uint32_t>(random.next()) < one.threshold ? slot : one.alias;

@@ -10,8 +10,8 @@
 namespace tandem::workload {
 namespace {
 
-// The sum of i^-theta for first <= i <= last: term by term, and the integral with Euler and Maclaurin's correction (far
-// out exact to many digits) where that would take too long.
+// The sum of i^-theta for first <= i <= last: term by term, or, where that would take too long, by the integral with
+// Euler and Maclaurin's correction (far out exact to many digits).
 double power_sum(std::uint64_t first, std::uint64_t last, double theta) {
   constexpr std::uint64_t exact_up_to = 1'000'000;
   double sum = 0;
@@ -30,8 +30,8 @@ struct Fit {
   bool is_good() const { return chi_square < limit; }
 };
 
-// Chi-square over ranks: the first 64 alone, then groups that grow by half, merged until each is due 20 draws. The
-// limit is what 1 of 10^6 right generators would exceed (Wilson and Hilferty's approximation).
+// Chi-square over ranks: the first 64 alone, then groups that grow by half, merged until each expects 20 draws. The
+// limit is what 1 of 10^6 correct generators would exceed (Wilson and Hilferty's approximation).
 template <class Draw>
 Fit fit_to_exact(std::uint64_t n, double theta, Draw draw) {
   constexpr std::uint64_t draws = 200'000;
@@ -55,7 +55,7 @@ Fit fit_to_exact(std::uint64_t n, double theta, Draw draw) {
     seen_together += seen[g];
     expected_together += expected[g];
     if (expected_together < 20 && g + 1 < expected.size()) continue;
-    // What is left at the end may be due next to nothing: one draw there is no fault.
+    // The last group may expect almost nothing: one draw there is no fault.
     chi_square +=
         (seen_together - expected_together) * (seen_together - expected_together) / std::max(expected_together, 1.0);
     ++groups;
@@ -78,12 +78,12 @@ TEST(Zipf, IsTheExactDistribution) {
   }
 }
 
-// The tail of more keys than anyone could add up term by term has the share it should have.
+// The tail has its exact share, for more keys than can be summed term by term.
 TEST(Zipf, IsTheExactDistributionOverManyKeys) {
   for (const double theta : {0.0, 0.5, 0.99, 1.0, 1.2}) expect_exact(std::uint64_t{1} << 40, theta);
 }
 
-// The test above can fail: theta 1.01 for 0.99, a tail cut off at nine tenths, ranks that start one late.
+// Checks that the test above can fail: theta 1.01 for 0.99, a tail cut off at nine tenths, ranks that start one late.
 TEST(Zipf, SmallErrorsAreSeen) {
   Random random(1);
   constexpr std::uint64_t n = 1000;

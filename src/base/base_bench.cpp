@@ -1,4 +1,4 @@
-// What the base layer costs a batch (epochs, locks) and a query (hashing).
+// The base layer's cost per batch (epochs, locks) and per query (hashing).
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -25,7 +25,7 @@ void BM_epoch_retire_stamp(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(domain.retire_stamp());
 }
 
-// By the number of participants, all asleep.
+// By the number of participants, all inactive.
 void BM_epoch_safe_stamp(benchmark::State& state) {
   EpochDomain domain(static_cast<std::uint32_t>(state.range(0)));
   std::vector<std::unique_ptr<EpochDomain::Participant>> participants;
@@ -49,7 +49,7 @@ void BM_fingerprint(benchmark::State& state) {
   std::uint64_t seed = 1;
   for (auto _ : state) {
     const Fingerprint f = fingerprint_of(key, seed);
-    seed = f.signature;  // one after the other: latency
+    seed = f.signature;  // dependent: measures latency
     benchmark::DoNotOptimize(seed);
   }
 }

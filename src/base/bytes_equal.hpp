@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Whether the n bytes are the same: overlapping words up to 32 bytes. Reads nothing past them, as a vectorised memcmp()
-// does: what follows an item's key may be a cache line that was not prefetched.
+// Whether the n bytes are equal: overlapping words up to 32 bytes. Unlike a vectorised memcmp() it reads nothing past
+// them: what follows an item's key may be a cache line that was not prefetched.
 TD_INLINE bool bytes_equal(const char* a, const char* b, std::size_t n) noexcept {
   const auto differ = [a, b]<class Word>(Word, std::size_t at) {
     Word x, y;

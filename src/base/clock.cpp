@@ -7,9 +7,9 @@ namespace tandem {
 namespace {
 
 constexpr std::int64_t ns_per_s = 1'000'000'000;
-// After the two seconds that mean something else; and the last one that an item's expiry can name.
+// After the two seconds with another meaning; and the last one that an item's expiry can hold.
 constexpr std::int64_t store_s_min = 2, store_s_max = UINT32_MAX;
-// A store that is taken over has time left: half of its seconds.
+// Leaves a restarted store time: half of its seconds.
 constexpr std::int64_t resumed_s_max = std::int64_t{1} << 31;
 
 std::int64_t ns_of(clockid_t id) noexcept {
@@ -21,8 +21,8 @@ std::int64_t ns_of(clockid_t id) noexcept {
 class OfTheSystem final : public TimeSource {
  public:
   SystemTime now() const noexcept override {
-    // A thread that loses its processor between the two clocks would see them apart by as long; each restart would keep
-    // that difference.
+    // If the thread is preempted between the two clock readings, they differ by that time, and each restart would keep
+    // the difference.
     constexpr std::int64_t apart_ns = 20'000;
     constexpr int attempts = 8;
     SystemTime best{};

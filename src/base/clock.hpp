@@ -1,7 +1,7 @@
-// Time as the store counts it: whole seconds since a base two seconds before it was (first) opened, so that 0 can mean
-// "never" and 1 "already over". Advanced by one thread (tick), read by all with a relaxed load: time moves on second
-// boundaries, as in memcached. Between them it knows the fraction, so that a store that is opened again and again
-// (warm restart) neither gains nor loses any.
+// The store's time: whole seconds since a base two seconds before it was (first) opened, so that 0 can mean "never" and
+// 1 "already expired". One thread advances it (tick), all read it with a relaxed load: time changes at second
+// boundaries, as in memcached. The clock also knows the fraction, so that a store that is reopened again and again
+// (warm restart) neither gains nor loses time.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@ struct SystemTime {
   std::int64_t monotonic_ns;  // since some start; never steps
   std::int64_t unix_ns;       // may step
 };
-// Where a Clock has the time from. Any thread.
+// A Clock's source of time. Thread safety: any thread.
 class TimeSource {
  public:
   virtual ~TimeSource() = default;
@@ -22,9 +22,9 @@ class TimeSource {
   static const TimeSource& of_the_system() noexcept;
 };
 
-// A moment by the store's clock and by the system's, from which a later process goes on.
+// A moment by the store's clock and by the system's, from which a later process resumes.
 struct StoreTime {
-  std::int64_t store_ns;  // since the base; its whole seconds are what now_s() shows
+  std::int64_t store_ns;  // since the base; now_s() shows its whole seconds
   std::int64_t unix_ns;
 };
 
@@ -32,33 +32,33 @@ class Clock {
  public:
   static constexpr std::uint32_t never = 0;
   static constexpr std::uint32_t already_expired = 1;
-  // A client's relative times end here; larger numbers are absolute Unix seconds (protocol.txt, "Expiration times").
+  // The largest relative time of a client; larger numbers are absolute Unix seconds (protocol.txt, "Expiration times").
   static constexpr std::int64_t relative_max_s = 60 * 60 * 24 * 30;
 
   explicit Clock(const TimeSource& source = TimeSource::of_the_system());
   std::uint32_t now_s() const noexcept { return now_s_.load(std::memory_order_relaxed); }
-  // Reads the system's clocks. Monotonic: a step of the wall clock changes only how absolute times are translated.
+  // Reads the system's clocks. Monotonic: a step of the wall clock changes only the translation of absolute times.
   void tick() noexcept;
-  // A client's exptime to the store's second: 0 never, negative already expired.
+  // Converts a client's exptime to the store's second: 0 never, negative already expired.
   std::uint32_t expiry_s(std::int64_t exptime) const noexcept;
   std::int64_t unix_s() const noexcept { return unix_base_s_.load(std::memory_order_relaxed) + now_s(); }
   std::uint32_t uptime_s() const noexcept { return now_s() - start_s_; }
-  // What a memory file keeps for resume(). Read anew, so it may lie after the last tick. Any thread.
+  // The moment that a memory file keeps for resume(). Read at the call, so it may be after the last tick. Any thread.
   StoreTime moment() const noexcept;
-  // Goes on where a store that was here before had its clock (warm restart), with the time since then by the wall
-  // clock; if that went back, none has passed. Before any other thread uses the clock. REQUIRES: 0 <= both values.
+  // Continues the clock of an earlier process's store (warm restart), plus the wall-clock time since then; if the wall
+  // clock went back, none has passed. REQUIRES: no other thread uses the clock yet; 0 <= both values.
   void resume(const StoreTime& saved) noexcept;
-  // How long now_s() stays right. Any thread.
+  // How long now_s() stays valid. Any thread.
   std::chrono::nanoseconds until_next_s() const noexcept;
-  // For debugging a running server: pauses, resumes, or shifts the clock for good. Expiry follows.
+  // For debugging a running server: pauses, resumes, or shifts the clock permanently. Expiry follows.
   void pause() noexcept { paused_.store(true, std::memory_order_relaxed); }
   void resume() noexcept { paused_.store(false, std::memory_order_relaxed); }
   void advance(std::int64_t seconds) noexcept;
-  // For tests: stops following the system and moves by hand.
+  // For tests: the clock no longer follows the system and is set by hand.
   void freeze_for_test(std::uint32_t now_s) noexcept;
 
  private:
-  // The store's clock, whatever now_s() shows while it is paused.
+  // The store's clock, independent of now_s() while that is paused.
   std::int64_t store_ns(const SystemTime& system) const noexcept;
 
   const TimeSource& source_;

@@ -61,7 +61,7 @@ TEST_F(ClockTest, FrozenClockIgnoresTicks) {
 
 constexpr std::int64_t ms = 1'000'000;
 
-// Clocks of a system that a test moves.
+// System clocks that a test advances.
 struct MovedTime final : TimeSource {
   MovedTime(std::int64_t monotonic_ms, std::int64_t unix_ms) : time{monotonic_ms * ms, unix_ms * ms} {}
   SystemTime now() const noexcept override { return time; }
@@ -72,11 +72,11 @@ struct MovedTime final : TimeSource {
   SystemTime time;
 };
 
-// A store that is opened again and again, and the times to live of an item in it.
+// A store that is reopened again and again, and the times to live of an item in it.
 struct ClockPhases : testing::Test {
   static constexpr std::int64_t tick_ms = 250;
-  // What an item with a time to live of `ttl_s` gets when each process runs for run_ms, ends (with what it saved last:
-  // `killed`: at its last tick, else at its end), and the next one comes after away_ms.
+  // Lifetime of an item with a time to live of `ttl_s` when each process runs for run_ms, ends (its last save is at the
+  // last tick if `killed`, else at its end), and the next one starts after away_ms.
   static std::int64_t lifetime_ms(MovedTime& system, std::int64_t ttl_s, std::int64_t run_ms, std::int64_t away_ms,
                                   bool killed) {
     std::int64_t lived_ms = 0;
@@ -111,7 +111,7 @@ TEST_F(ClockPhases, ItemsLiveAsLongThroughAnyRestarts) {
         for (const bool killed : {false, true}) {
           MovedTime system(5'000'000, 1'700'000'000'000 + wall_ms);
           const std::int64_t lived_ms = lifetime_ms(system, ttl_s, run_ms, away_ms, killed);
-          const std::int64_t late_ms = away_ms;  // that is when it can be asked for again
+          const std::int64_t late_ms = away_ms;  // no process can be asked for it sooner
           EXPECT_GE(lived_ms, (ttl_s - 1) * 1000) << wall_ms << " " << run_ms << " " << away_ms << " " << killed;
           EXPECT_LE(lived_ms, ttl_s * 1000 + late_ms) << wall_ms << " " << run_ms << " " << away_ms << " " << killed;
         }
@@ -171,7 +171,7 @@ TEST(Clock, SaysWhenItsSecondEnds) {
   EXPECT_EQ(clock.now_s(), 3u);
 }
 
-// A thread that loses its processor between the two clocks sees them apart.
+// A thread that is preempted between the two readings sees them apart.
 TEST(TimeSource, ReadsTheTwoClocksAtOneMoment) {
   const auto offset = [](const SystemTime& t) { return t.unix_ns - t.monotonic_ns; };
   const std::int64_t first = offset(TimeSource::of_the_system().now());

@@ -17,7 +17,7 @@ EpochDomain::Participant::Participant(EpochDomain& domain) : domain_(&domain), s
     Slot& slot = domain.slots_[i];
     if (slot.taken.load(std::memory_order_relaxed) || slot.taken.exchange(true, std::memory_order_acquire)) continue;
     slot_ = &slot.epoch;
-    // Ordered before this participant's announcements by the fence in enter(): a scan that misses the new mark precedes
+    // The fence in enter() orders it before this participant's announcements: a scan that misses the new mark precedes
     // them.
     std::uint32_t high = domain.slots_high_.load(std::memory_order_relaxed);
     while (high <= i && !domain.slots_high_.compare_exchange_weak(high, i + 1, std::memory_order_relaxed)) {

@@ -1,21 +1,20 @@
-// Epoch-based reclamation bound to batches: memory that a reader may still see is not reused before the batches in
-// flight when it was freed have ended (K. Fraser, Practical lock-freedom, 2004, 5.2.3; here stamps are numbers, so one
-// scan serves any number of freed chunks).
+// Epoch-based reclamation by batch: memory that a reader may still see is not reused before the batches in flight when
+// it was freed have ended (K. Fraser, Practical lock-freedom, 2004, 5.2.3; here stamps are numbers, so one scan serves
+// any number of freed chunks).
 //
 // Protocol. A participant announces the global epoch before it reads shared structures (`enter`) and withdraws when its
-// batch has copied all it needs (`exit`: after WR). A writer first unlinks memory, then calls
-// `retire_stamp()`; the memory is free to reuse once `is_safe(stamp)`.
+// batch has copied all it needs (`exit`: after WR). A writer first unlinks memory, then calls `retire_stamp()`; the
+// memory can be reused once `is_safe(stamp)`.
 //
 // Memory orders. Let W be the unlink, S its stamp, F1 the fence in safe_stamp(), F2 the one in enter().
 //   - A reader that announced e > S read the global epoch (acquire) after the stamp's increment (release): W happens
-//   before all it reads.
+//     before all it reads.
 //   - A reader that announced e <= S and that the scan saw holds the memory back.
 //   - A reader whose announcement the scan missed: the scan's load precedes the announcement, so F1 precedes F2 in the
-//   order of fences; as
-//     W happens before F1 and the reader's loads come after F2, they see W. (A sequentially consistent store without
-//     the fence would not do: later loads may overtake it on AArch64.)
+//     order of fences. W happens before F1 and the reader's loads come after F2, so they see W. (A sequentially
+//     consistent store without the fence would not do: later loads may overtake it on AArch64.)
 //   - exit() and the next enter() are release stores, the scan's loads acquire: all reads of a batch happen before the
-//   memory's reuse.
+//     memory's reuse.
 //
 // Thread safety: everything may be called from any thread, except that one Participant belongs to one thread at a time.
 #pragma once
@@ -31,14 +30,14 @@ class EpochDomain {
  public:
   static constexpr std::uint64_t offline = 0;
 
-  // participants_max: bound on Participants alive together. Throws std::bad_alloc.
+  // participants_max: maximum number of Participants alive together. Throws std::bad_alloc.
   explicit EpochDomain(std::uint32_t participants_max);
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
   class Participant {
    public:
-    // Throws std::runtime_error when all places are taken.
+    // Throws std::runtime_error when all places are in use.
     explicit Participant(EpochDomain& domain);
     ~Participant();
     Participant(const Participant&) = delete;
@@ -64,13 +63,13 @@ class EpochDomain {
   // The global epoch, which every stamp advances.
   std::uint64_t now() const noexcept { return global_.load(std::memory_order_acquire); }
 
-  // All memory with a stamp below the returned one is out of every reader's sight, for good. Reads one line per
-  // participant that ever was: call it per chunk, not per item.
+  // Memory with a stamp below the returned one is no longer visible to any reader. Reads one line per participant that
+  // ever existed: call it per chunk, not per item.
   std::uint64_t safe_stamp() const noexcept;
   bool is_safe(std::uint64_t stamp) const noexcept { return stamp < safe_stamp(); }
 
   // Waits (yielding, then sleeping) until every batch that is in flight now has ended. REQUIRES: the caller is in no
-  // batch of its own.
+  // batch.
   void synchronize() noexcept;
 
  private:
@@ -81,7 +80,7 @@ class EpochDomain {
   alignas(cache_line_bytes) std::atomic<std::uint64_t> global_{1};
   alignas(cache_line_bytes) std::unique_ptr<Slot[]> slots_;
   std::uint32_t slot_count_;
-  std::atomic<std::uint32_t> slots_high_{0};  // slots from here on were never taken
+  std::atomic<std::uint32_t> slots_high_{0};  // slots from here on were never used
 };
 
 }  // namespace tandem

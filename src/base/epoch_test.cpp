@@ -109,8 +109,8 @@ TEST(Epoch, SynchronizeWaitsForBatchesInFlight) {
   reader.join();
 }
 
-// Writers replace nodes in a table and reuse each as soon as its stamp is safe, spoiling it first; a reader must never
-// see a spoiled one. A thread sanitizer sees the same as a data race on `value`.
+// Writers replace nodes in a table, overwrite each old one and reuse it as soon as its stamp is safe. A reader must
+// never see an overwritten one. ThreadSanitizer would see it as a data race on `value`.
 TEST(Epoch, ReusedMemoryIsNeverSeenByReaders) {
 #if defined(TANDEM_SANITIZED)
   constexpr int replacements = 20'000;

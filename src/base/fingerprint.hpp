@@ -1,5 +1,5 @@
-// What the index knows of a key (Mega-KV 4.1): a 32-bit signature, never 0 (0 marks an empty cell), and a 32-bit bucket
-// hash.
+// The index's representation of a key (Mega-KV 4.1): a 32-bit signature, never 0 (0 marks an empty cell), and a 32-bit
+// bucket hash.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // Seeded key hashing: three rounds of AES for keys of at most 16 bytes (short_hash.hpp), XXH3 (xxhash library) for
-// longer ones. The seed is random per process so that bucket floods cannot be prepared from outside.
+// longer ones. The seed is random per process so that clients cannot prepare bucket floods.
 #pragma once
 #include <cstdint>
 #include <string_view>

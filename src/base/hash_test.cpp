@@ -78,7 +78,7 @@ TEST(ShortHash, InstructionsAndPortableCodeAgree) {
 
 TEST(ShortHash, LoadsTheKeyAndNothingBehindIt) {
   for (std::size_t bytes = 0; bytes <= short_key_bytes_max; ++bytes) {
-    const std::unique_ptr<char[]> key(new char[bytes]);  // AddressSanitizer sees a byte more
+    const std::unique_ptr<char[]> key(new char[bytes]);  // AddressSanitizer detects an extra byte read
     ShortKey expected{0, 0};
     for (std::size_t i = 0; i < bytes; ++i) {
       key[i] = static_cast<char>(0x81 + i);
@@ -116,14 +116,14 @@ TEST(ShortHash, Avalanche) {
       for (unsigned o = 0; o < 64; ++o) flips[static_cast<std::size_t>(b)][o] += (changed >> o & 1) != 0 ? 1 : 0;
     }
   }
-  // Of 12,544 fair coins none strays by 6 standard deviations.
+  // No count of 12,544 fair coins deviates by 6 standard deviations.
   const double bound = 6 * std::sqrt(trials * 0.25);
   for (const auto& of_input : flips) {
     for (const int n : of_input) EXPECT_LT(std::abs(n - trials / 2.0), bound);
   }
 }
 
-// Keys as programs make them spread like random numbers over buckets, and their signatures collide as rarely.
+// Typical programs' keys spread like random numbers over buckets, and their signatures collide as rarely.
 TEST(ShortHash, KeysOfProgramsSpread) {
   constexpr std::size_t keys = 1 << 17, buckets = 1 << 14;
   std::mt19937_64 random(7);

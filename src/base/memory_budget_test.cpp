@@ -34,7 +34,7 @@ TEST(MemoryBudget, ClaimKeepsOthersOutUntilItIsPaid) {
   EXPECT_TRUE(budget.claim(40));
   EXPECT_TRUE(budget.overdrawn());
   EXPECT_FALSE(budget.take(1));
-  budget.give_back(20);  // somebody frees: it goes to the claim
+  budget.give_back(20);  // freed memory goes to the claim
   EXPECT_TRUE(budget.overdrawn());
   EXPECT_FALSE(budget.take(1));
   budget.give_back(10);

@@ -10,9 +10,8 @@
 namespace tandem {
 namespace {
 
-// Address space until it is needed, mapped apart from malloc's arenas, so that any thread can have it: the pages of a
-// block are never touched. What a worker's pass allocates beside the
-// buffers of connections is far below a block.
+// Only address space until it is needed: the pages of a block are never touched. Mapped apart from malloc's arenas, so
+// that any thread can use it. A worker's pass allocates far less than a block, apart from the buffers of connections.
 constexpr std::size_t block_bytes = 256 << 10;
 constexpr unsigned block_count = 16;
 std::array<std::atomic<void*>, block_count> blocks;

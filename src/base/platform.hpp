@@ -1,4 +1,4 @@
-// What the compiler and the processor offer, under one name each. No knowledge of keys or queries.
+// Features of compiler and processor, under one name each. Independent of keys and queries.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -40,7 +40,7 @@ inline constexpr std::size_t cache_line_bytes = 64;
   std::abort();
 }
 
-// For our own mistakes only; never for what a client or a user sent. Always on: each use is one predicted branch.
+// For internal errors only, never for input of a client or user. Always on: each use is one predicted branch.
 #define TD_ASSERT(cond) (TD_LIKELY(cond) ? void() : ::tandem::assertion_failed(#cond, __FILE__, __LINE__))
 #if defined(NDEBUG)
 #define TD_DEBUG_ASSERT(cond) void()
@@ -81,9 +81,8 @@ TD_INLINE void cpu_relax() noexcept {
 #endif
 }
 
-// A full barrier: no load behind it is done before a store ahead of it is visible. The fences' orderings are never what
-// keeps data races away here (acquire and release do that), so ThreadSanitizer, which does not model fences, loses
-// nothing.
+// A full barrier: no later load is executed before an earlier store is visible. Here only acquire and release prevent
+// data races, never the fences. So ThreadSanitizer, which does not model fences, loses nothing.
 TD_INLINE void fence_seq_cst() noexcept {
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -95,8 +94,8 @@ TD_INLINE void fence_seq_cst() noexcept {
 #endif
 }
 
-// A monotonic tick counter of the processor (TSC on x86-64, the virtual counter on AArch64). Not serialising: good for
-// sums over many runs.
+// A monotonic tick counter of the processor (TSC on x86-64, the virtual counter on AArch64). Not serialising: suitable
+// for sums over many runs.
 TD_INLINE std::uint64_t cycles_now() noexcept {
 #if defined(__x86_64__)
   return __rdtsc();

@@ -40,7 +40,7 @@ ProcessUse ProcessMeter::use() const {
   ProcessUse use;
   if (!is_valid_) return use;
   use.cpu_ns = read_clock_ns(clock_);
-  std::error_code ended;  // threads end while the folder is read
+  std::error_code ended;  // threads may end while the folder is read
   std::filesystem::directory_iterator task(folder_ + "/task", ended);
   for (; !ended && task != std::filesystem::directory_iterator(); task.increment(ended))
     use.sleeps += number_in(task->path() / "status", "voluntary_ctxt_switches:").value_or(0);

@@ -1,4 +1,4 @@
-// What a process uses, read from outside: processor time, sleeps, memory.
+// A process's resource use, read from outside: processor time, sleeps, memory.
 #pragma once
 #include <sys/types.h>
 #include <time.h>
@@ -16,19 +16,19 @@ inline std::uint64_t own_cpu_ns() noexcept { return read_clock_ns(CLOCK_PROCESS_
 // So far, over all threads.
 struct ProcessUse {
   std::uint64_t cpu_ns = 0;  // user and system time
-  std::uint64_t sleeps = 0;  // voluntary context switches of the threads that live
+  std::uint64_t sleeps = 0;  // voluntary context switches of the running threads
 };
 
 struct ProcessMemory {
   std::uint64_t resident_bytes = 0;
-  std::uint64_t resident_max_bytes = 0;    // the most it ever was (VmHWM)
-  std::optional<std::uint64_t> own_bytes;  // shared pages in equal parts (Pss); needs the right to trace the process
+  std::uint64_t resident_max_bytes = 0;    // peak (VmHWM)
+  std::optional<std::uint64_t> own_bytes;  // shared pages divided equally (Pss); needs the right to trace the process
 };
 
 // Thread safety: immutable; readings are system calls.
 class ProcessMeter {
  public:
-  // A process that isn't there (any more), or 0: is_valid() is false. `proc` for tests.
+  // For a process that does not exist (any more), or 0, is_valid() is false. `proc` for tests.
   explicit ProcessMeter(pid_t process, const std::string& proc = "/proc");
 
   bool is_valid() const noexcept { return is_valid_; }

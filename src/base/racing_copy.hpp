@@ -1,10 +1,10 @@
 // Copies of bytes that another thread may change meanwhile: the two sides of a sequence lock.
 //
-// The copy may hold a mix of old and new bytes; the caller finds that out afterwards and throws it away. C++ has no
-// such copy yet (P1478 proposes it, after Boehm, "Can seqlocks get along with programming language memory models?",
-// 2012): a plain memcpy would be a data race. Here every access is one volatile load or store of at most 16 bytes,
-// which the compiler neither merges, repeats nor invents. ThreadSanitizer sees a relaxed atomic byte of each piece
-// instead, and so goes on to check everything else. No order among the bytes: that is for the caller's fences.
+// The copy may be a mix of old and new bytes; the caller detects that afterwards and discards it. C++ has no such copy
+// yet (P1478 proposes it, after Boehm, "Can seqlocks get along with programming language memory models?", 2012): a
+// plain memcpy would be a data race. Here every access is one volatile load or store of at most 16 bytes, which the
+// compiler neither merges, repeats nor invents. ThreadSanitizer sees a relaxed atomic byte of each piece instead, and
+// still checks everything else. The bytes are unordered: the caller's fences order them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace tandem {
 namespace detail {
 
-// Types at any address, of any object's bytes. (As template arguments they would lose these attributes.)
+// Types for any address and any object's bytes. (As template arguments they would lose these attributes.)
 typedef std::uint32_t Racing4 __attribute__((may_alias, aligned(1)));
 typedef std::uint64_t Racing8 __attribute__((may_alias, aligned(1)));
 typedef std::uint64_t Racing16 __attribute__((vector_size(16), may_alias, aligned(1)));
@@ -42,7 +42,7 @@ __attribute__((no_sanitize("thread"), noinline)) inline void racing_rest(char* t
 }  // namespace detail
 
 // Copies `bytes` bytes; exactly these are read and written. Either side, or both, may be shared. Returns the end of the
-// copy. Thread safety: with any other copies by this function, as said above.
+// copy. Thread safety: with any other copies by this function, as described above.
 TD_INLINE char* racing_copy(char* to, const char* from, std::size_t bytes) noexcept {
 #if TD_THREAD_SANITIZER
   constexpr std::size_t piece = 16;
@@ -68,7 +68,7 @@ TD_INLINE char* racing_copy(char* to, const char* from, std::size_t bytes) noexc
   return to + bytes;
 }
 
-// 16 bytes in one access each: for copies that may read more than they need.
+// Copies 16 bytes in one access each, for copies that may read more than they need.
 TD_INLINE void racing_copy16(char* to, const char* from) noexcept {
 #if TD_THREAD_SANITIZER
   racing_copy(to, from, 16);
@@ -77,8 +77,8 @@ TD_INLINE void racing_copy16(char* to, const char* from) noexcept {
 #endif
 }
 
-// An acquire fence: loads behind it are not done before loads ahead of it. ThreadSanitizer does not model fences; it
-// has no need of this one, as nothing but the atomic copies above relies on it.
+// An acquire fence: later loads are not executed before earlier ones. ThreadSanitizer does not model fences. It needs
+// none here, since only the atomic copies above rely on this one.
 TD_INLINE void fence_acquire() noexcept {
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic push

@@ -14,8 +14,8 @@ namespace {
 
 bool has_instructions() noexcept { return __builtin_cpu_supports("aes"); }
 
-// Two words, not a ShortKey: gcc would join its halves on the stack, and a load of what two stores have written waits
-// until they have retired, with all that precedes them.
+// Two words, not a ShortKey: gcc would join its halves on the stack. A load that spans two stores waits until they and
+// everything before them have retired.
 __attribute__((target("aes"))) std::uint64_t hash(std::uint64_t low, std::uint64_t high, std::size_t key_bytes,
                                                   std::uint64_t seed) noexcept {
   const __m128i seeds = _mm_set1_epi64x(static_cast<long long>(seed));
@@ -33,7 +33,7 @@ __attribute__((target("aes"))) std::uint64_t hash(std::uint64_t low, std::uint64
 
 bool has_instructions() noexcept { return (getauxval(AT_HWCAP) & HWCAP_AES) != 0; }
 
-// AESE adds its key before it substitutes, AESENC behind the mixing.
+// AESE adds its key before the substitution, AESENC after the mixing.
 __attribute__((target("+aes"))) std::uint64_t hash(std::uint64_t low, std::uint64_t high, std::size_t key_bytes,
                                                    std::uint64_t seed) noexcept {
   const auto at = [seed](int i) __attribute__((target("+aes"))) {

@@ -1,10 +1,10 @@
 // The hash of keys of at most 16 bytes: three rounds of AES (FIPS 197, 5.1) over the key padded with zeros, under round
 // keys made from the seed; the key's length enters with the second one. An idea of aHash's (T. Kaitchuck) and of Go's
 // runtime: one instruction a round, and two rounds spread every bit of the key over all 128 of the state. It is no
-// cipher and no PRF; docs/decisions/0027-fast-lane.md says what it defends.
+// cipher and no PRF; docs/decisions/0027-fast-lane.md says what it protects against.
 //
-// Every form below gives the same number for the same key: with the processor's AES instructions, in portable C++ where
-// it has none, and four keys at a time in the fast lane (lane/).
+// Every form below gives the same number for the same key: with the processor's AES instructions, in portable C++
+// without them, and four keys at a time in the fast lane (lane/).
 #pragma once
 #include <array>
 #include <bit>
@@ -24,14 +24,14 @@ TD_INLINE constexpr Fingerprint split_hash(std::uint64_t h) noexcept {
   return {signature != 0 ? signature : 1u, static_cast<std::uint32_t>(h)};
 }
 
-// A key as two words, the first byte lowest, zeros behind its end.
+// A key as two words, first byte lowest, padded with zeros.
 struct ShortKey {
   std::uint64_t low, high;
 };
 
 namespace short_hash {
 
-// The fraction of pi: numbers without a purpose. The key of a round is one of these pairs, both words xor the seed.
+// The fraction of pi: nothing-up-my-sleeve numbers. The key of a round is one of these pairs, both words xor the seed.
 inline constexpr std::uint64_t rounds[4][2] = {{0x243f6a8885a308d3, 0x13198a2e03707344},
                                                {0xa4093822299f31d0, 0x082efa98ec4e6c89},
                                                {0x452821e638d01377, 0xbe5466cf34e90c6c},
@@ -58,7 +58,7 @@ inline constexpr std::array<std::uint32_t, 256> columns = [] {
 }();
 static_assert((columns[0] >> 8 & 0xff) == 0x63 && (columns[0x53] >> 8 & 0xff) == 0xed);  // FIPS 197, figure 7
 
-// One round: bytes substituted, rows shifted, columns mixed, the key added; what AESENC does.
+// One round, as AESENC does it: bytes substituted, rows shifted, columns mixed, the key added.
 constexpr ShortKey round(ShortKey state, ShortKey key) noexcept {
   const std::uint32_t in[4] = {static_cast<std::uint32_t>(state.low), static_cast<std::uint32_t>(state.low >> 32),
                                static_cast<std::uint32_t>(state.high), static_cast<std::uint32_t>(state.high >> 32)};
@@ -72,7 +72,7 @@ constexpr ShortKey round(ShortKey state, ShortKey key) noexcept {
 
 }  // namespace short_hash
 
-// Reads nothing but the key. REQUIRES: key_bytes <= short_key_bytes_max.
+// Reads only the key's bytes. REQUIRES: key_bytes <= short_key_bytes_max.
 TD_INLINE ShortKey load_short_key(const char* key, std::size_t key_bytes) noexcept {
   const auto word = [key]<class Word>(Word w, std::size_t at) -> std::uint64_t {
     std::memcpy(&w, key + at, sizeof w);

@@ -1,4 +1,4 @@
-// A lock of one byte for critical sections of nanoseconds that hardly ever meet: one exchange to take, one store to
+// A lock of one byte for critical sections of nanoseconds with rare contention: one exchange to take, one store to
 // release. Meets the standard's Lockable requirements (std::lock_guard, std::unique_lock). Not recursive.
 #pragma once
 #include <atomic>
@@ -20,7 +20,7 @@ class SpinLock {
   bool is_locked() const noexcept { return locked_.load(std::memory_order_relaxed); }
 
  private:
-  // Spins shortly, then lets others run: with fewer processors than threads the holder may be waiting for this one.
+  // Spins briefly, then yields: with fewer processors than threads the holder may need this one.
   TD_NOINLINE void lock_contended() noexcept {
     constexpr int spins_before_yield = 64;
     for (int spins = 0;; ++spins) {

@@ -1,4 +1,4 @@
-// Waits for something that another thread does in a few hundred nanoseconds.
+// Waits for an action of another thread that takes a few hundred nanoseconds.
 #pragma once
 #include <cstdint>
 
@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Spins first, then gives the processor away (yield_processor()), since the other thread may have lost its own. One
-// object a wait. Thread safety: one thread.
+// Spins first, then yields the processor (yield_processor()), since the other thread may have been preempted. One
+// object per wait. Thread safety: one thread.
 class SpinWait {
  public:
   void once() noexcept {

@@ -1,5 +1,5 @@
-// One object for each thread that asks for it, destroyed when the thread ends; not the main thread's, which ends with
-// the process. In place of a thread_local object with a destructor: where there is no memory to note that destructor,
+// One object for each thread that asks for it, destroyed when the thread ends; not the main thread's, which lives as
+// long as the process. Replaces a thread_local object with a destructor: without memory to register that destructor,
 // glibc ends the process; this throws.
 #pragma once
 #include <pthread.h>
@@ -12,7 +12,7 @@ namespace tandem {
 template <class T>
 class ThreadOwned {
  public:
-  // The calling thread's own. The first call of a thread throws std::bad_alloc where there is no memory.
+  // The calling thread's object. A thread's first call throws std::bad_alloc without memory.
   static T& mine() {
     if (own == nullptr) make();
     return *own;

@@ -15,7 +15,7 @@ struct Instant {
   std::uint64_t ticks;
 };
 
-// Both clocks at one instant. Of several readings the one whose two ends lie closest: nothing came in between.
+// Both clocks at one instant: of several readings the one with the least time between its two ends.
 Instant instant() {
   Instant best{};
   auto best_gap = SteadyClock::duration::max();

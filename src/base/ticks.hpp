@@ -1,10 +1,10 @@
-// What a tick of cycles_now() is worth.
+// The duration of a tick of cycles_now().
 #pragma once
 
 namespace tandem {
 
-// Nanoseconds per tick; 1 where the processor's ticks cannot be read. The first call measures for two milliseconds, all
-// later ones return what it found. Any thread.
+// Nanoseconds per tick; 1 if the processor's ticks cannot be read. The first call measures for two milliseconds, later
+// ones return its result. Any thread.
 double ns_per_tick();
 
 }  // namespace tandem

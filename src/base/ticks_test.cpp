@@ -14,7 +14,7 @@ TEST(Ticks, AgreeWithTheSteadyClock) {
   const double each = ns_per_tick();
   ASSERT_GT(each, 0);
   EXPECT_EQ(ns_per_tick(), each);
-  // A reading of both clocks may be torn apart by the scheduler: of several, one is not.
+  // The scheduler may interrupt a reading of both clocks; of several, one is undisturbed.
   double best = 1;
   for (int i = 0; i < 20 && best > 0.01; ++i) {
     const auto time = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// Wakes one sleeping service thread; cheap to call again and again.
+// Wakes one sleeping service thread; cheap to call repeatedly.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -18,7 +18,7 @@ class WakeUp {
     }
     condition_.notify_one();
   }
-  // The service thread: returns when notified, or after `timeout`.
+  // Called by the service thread: returns when notified, or after `timeout`.
   void wait_for(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     condition_.wait_for(lock, timeout, [this] { return pending_.load(std::memory_order_relaxed); });

@@ -1,4 +1,4 @@
-// What tests of command lines share: arguments and the settings that they make.
+// Shared by tests of command lines: arguments and the resulting settings.
 #pragma once
 #include <string>
 #include <string_view>

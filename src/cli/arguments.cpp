@@ -16,7 +16,7 @@ namespace tandem::cli {
 
 namespace {
 
-// Of the command and of its groups of options.
+// The names of the command's options and of its groups of options.
 void add_names(const CLI::App& app, std::vector<std::string>& names) {
   for (const CLI::Option* known : app.get_options())
     names.insert(names.end(), known->get_lnames().begin(), known->get_lnames().end());
@@ -30,7 +30,7 @@ void add_names(const CLI::App& app, std::vector<std::string>& names) {
   std::vector<std::string> kept;
   add_names(app, kept);
   const std::vector<std::string_view> names(kept.begin(), kept.end());
-  // One letter is near to nothing.
+  // A single letter resembles too many names.
   const std::string hint = option.starts_with("--") ? did_you_mean(option.substr(2), names, "--") : std::string();
   throw CommandError(EX_USAGE, fmt::format("{}: unknown option {}{}", name, in_quotes(option), hint));
 }
@@ -38,7 +38,7 @@ void add_names(const CLI::App& app, std::vector<std::string>& names) {
 }  // namespace
 
 void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
-  app.allow_extras();  // CLI11's own message has them in no order
+  app.allow_extras();  // CLI11's own message does not keep their order
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {

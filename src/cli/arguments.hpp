@@ -1,4 +1,4 @@
-// How every command but the servers' reads its arguments.
+// Reads the arguments of every command except the servers'.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,11 +11,11 @@ class App;
 
 namespace tandem::cli {
 
-// Parses `arguments`, and names the first that is not taken, with the name that was probably meant. Throws CommandError
-// with `name` in front, and CLI::CallForHelp.
+// Parses `arguments`, and reports the first unknown one with the name that was probably meant. Throws CommandError with
+// `name` in front, and CLI::CallForHelp.
 void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
 
-// The exit code when there is nothing more to do (--help was printed). Throws CommandError with `name` in front.
+// Returns the exit code if there is nothing more to do (--help was printed). Throws CommandError with `name` in front.
 std::optional<int> parse_arguments(CLI::App& app, std::span<const std::string> arguments, std::string_view name);
 
 }  // namespace tandem::cli

@@ -14,7 +14,7 @@
 namespace tandem::cli {
 namespace {
 
-// One line for each command that is built; keep the order of bench.hpp.
+// One line for each command in the build; keep the order of bench.hpp.
 constexpr std::array commands{
     Command{"load", "put load on a memcached server, check its replies, measure", run_bench_load},
     Command{"engine", "run the store in process: requests and replies in memory", run_bench_engine},

@@ -1,4 +1,4 @@
-// What the commands of `tandem bench` have in common.
+// Shared by the commands of `tandem bench`.
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,7 +16,7 @@ namespace tandem::cli {
 // Runs `body`; std::invalid_argument becomes bad usage, std::system_error "cannot run", both with `name` in front.
 int run_bench_guarded(std::string_view name, const std::function<int()>& body);
 
-// As it would be typed into a shell.
+// The command line as typed into a shell.
 std::string command_line(std::string_view name, std::span<const std::string> arguments);
 
 // "a,b" to {"a", "b"}.
@@ -26,8 +26,8 @@ std::vector<int> parse_processors(std::string_view text);
 // "500us", "2ms", "1s" or "1000ops". Throws std::invalid_argument.
 load::Alternation parse_turn(std::string_view text);
 
-// One line on stderr, rewritten in place, if that is a terminal; nothing otherwise. (No Debian release has a library of
-// progress bars for C++.) Thread safety: none.
+// One line on stderr, rewritten in place, if that is a terminal; otherwise no output. (No Debian release has a library
+// of progress bars for C++.) Thread safety: none.
 class ProgressBar {
  public:
   explicit ProgressBar(bool wanted);
@@ -35,7 +35,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // For a run; empty when nothing is shown. Must not outlive the bar.
+  // For one run; empty when no bar is shown. Must not outlive the bar.
   load::Progress named(std::string name);
   void clear();
 

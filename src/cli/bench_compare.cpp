@@ -143,8 +143,8 @@ double parse_duration_us(const std::string& text) {
                                            in_quotes(text)));
 }
 
-// What follows from several options together.
-void settle(const CLI::App& app, CompareArguments& arguments) {
+// Applies the rules that concern several options.
+void complete_arguments(const CLI::App& app, CompareArguments& arguments) {
   const auto is_given = [&](const char* name) { return app.count(name) > 0; };
   bench::CompareOptions& run = arguments.run;
   if (arguments.quick) {
@@ -189,7 +189,8 @@ void place_processes(CompareArguments& arguments, std::vector<std::string>& note
     notes.push_back(placement.note);
 }
 
-// Gives this process and its children a niceness; where the kernel groups processes by session, the session, too.
+// Sets the niceness of this process and its children; where the kernel groups processes by session, of the session,
+// too.
 void set_niceness(int value) {
   if (value == 0) return;
   errno = 0;
@@ -249,7 +250,7 @@ int run_bench_compare(std::span<const std::string> words) {
   if (const auto done = parse_arguments(app, words, "bench compare")) return *done;
   try {
     if (!arguments.render.empty()) return render_files(arguments.render);
-    settle(app, arguments);
+    complete_arguments(app, arguments);
     if (arguments.list) {
       for (const bench::Cell& cell : arguments.run.cells)
         fmt::print("{:14} {:16} {}\n", cell.name, cell.goal ? fmt::format("<= {:.2f} x floor", *cell.goal) : "",

@@ -96,8 +96,8 @@ void add_options(CLI::App& app, EngineArguments& g) {
   app.add_flag("--quiet", g.quiet, "no table and no progress");
 }
 
-// What was given, checked. Throws CommandError.
-void settle(EngineArguments& g) {
+// Checks and completes the given options. Throws CommandError.
+void check_arguments(EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   try {
     s.item_bytes = parse_size(g.items);
@@ -124,7 +124,7 @@ int run_bench_engine(std::span<const std::string> arguments) {
       "tandem bench engine");
   add_options(app, g);
   if (const auto done = parse_arguments(app, arguments, "bench engine")) return *done;
-  settle(g);
+  check_arguments(g);
 
   std::FILE* const out = g.json == "-" ? stderr : stdout;
   const bool shows_progress = !g.quiet && isatty(STDERR_FILENO) != 0;

@@ -1,4 +1,4 @@
-// `tandem bench floor`: the bare server beside which servers are measured.
+// `tandem bench floor`: the bare server to which servers are compared.
 #include <fmt/format.h>
 #include <sysexits.h>
 

@@ -1,4 +1,4 @@
-// `tandem bench load`: the load generator's options, and what it prints.
+// `tandem bench load`: the load generator's options and its output.
 #include <fmt/format.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ using workload::OpKind;
 using workload::Popularity;
 using workload::Spec;
 
-// What the command line says; what it does not say is the preset's or the default.
+// The command line's settings; missing ones are taken from the preset or the defaults.
 struct LoadArguments {
   load::Options run;
   std::string preset, alternate, every, mix;
@@ -176,7 +176,7 @@ workload::Mix parse_mix(const std::string& text) {
   return mix;
 }
 
-// Everything but the preset's own settings is the command line's.
+// The command line overrides all but the preset's own settings.
 void change(Spec& spec, const LoadArguments& given) {
   if (given.keys) spec.keys = *given.keys;
   if (given.key_size) spec.key_bytes = workload::parse_key_sizes(*given.key_size);
@@ -213,7 +213,7 @@ void settle(LoadArguments& given) {
   run.warmup_s = given.warmup.value_or(run.trace.empty() ? 0.1 : 0.0);
   run.timeout_s = given.timeout.value_or(run.udp ? 1.0 : 5.0);
   run.require_hits = given.require_hits.value_or(given.preload && load::misses_are_errors(run));
-  // With nothing to measure a preload is all.
+  // Without a measurement only the preload runs.
   const bool only_preload = given.preload && run.seconds == 0 && run.ops == 0;
   if (!only_preload) load::validate(run);
 }
@@ -222,7 +222,7 @@ void print_presets() {
   for (const workload::Preset& preset : workload::all_presets()) fmt::print("{:<16} {}\n", preset.name, preset.summary);
 }
 
-// Runs the generator against the floor. Verifying nothing, since ready-made replies hold no one's values.
+// Runs the generator against the floor. Verification is off, since ready-made replies have no matching values.
 bench::Json measure_ceiling(const LoadArguments& given, const load::Progress& progress) {
   load::Options options = given.run;
   if (!options.trace.empty()) throw std::invalid_argument("--ceiling: not with a trace");
@@ -254,7 +254,7 @@ bench::Json measure_ceiling(const LoadArguments& given, const load::Progress& pr
   return bench::describe_load_run(label, options, *result);
 }
 
-// The run that was asked for stands first.
+// The requested run comes first.
 void write_run(const LoadArguments& given, const load::Result& result, const std::optional<bench::Energy>& energy,
                const std::optional<bench::Json>& ceiling) {
   bench::Json document = bench::make_document(given.label.command);
@@ -268,9 +268,9 @@ void report_failure(const std::string& what, const load::Errors& errors) {
              errors.first);
 }
 
-constexpr double found_share_usual = 0.9;  // of a run that nothing is to be said about
+constexpr double found_share_usual = 0.9;  // runs with at least this share get no hint
 
-// What a run most probably lacked that found values it did not set, or none.
+// Suggests the probable cause of a run that found unexpected values, or none.
 void hint_at_preload(const LoadArguments& given, const load::Result& result) {
   if (given.preload || !given.run.trace.empty()) return;
   const load::Errors& errors = result.errors;

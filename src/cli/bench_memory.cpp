@@ -1,4 +1,4 @@
-// `tandem bench memory`: items within a limit, and what is resident.
+// `tandem bench memory`: items within a limit, and resident memory.
 #include <fmt/format.h>
 #include <sysexits.h>
 

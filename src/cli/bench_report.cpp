@@ -1,4 +1,4 @@
-// `tandem bench report`: documents of results as one page with plots.
+// `tandem bench report`: result documents as one page with plots.
 #include <fmt/format.h>
 #include <sysexits.h>
 
@@ -36,7 +36,7 @@ int run_bench_report(std::span<const std::string> arguments) {
   }
   const bench::PrivateFolder folder;
   bench::write_report_program(folder.path());
-  // -B: nothing is written beside the sources, which are gone in the end.
+  // -B: no files are written beside the sources, which are removed at the end.
   std::vector<std::string> command{python, "-B", folder.path().string(), "--out", out, "--"};
   command.insert(command.end(), files.begin(), files.end());
   try {

@@ -1,4 +1,4 @@
-// `tandem calibrate`: what launches take on a GPU, for --gpu-latency-target.
+// `tandem calibrate`: measures launches on a GPU, for --gpu-latency-target.
 #include <fmt/format.h>
 #include <sysexits.h>
 #include <unistd.h>

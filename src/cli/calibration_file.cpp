@@ -38,7 +38,7 @@ Json line_json(const CalibrationLine& line) {
           {"samples", std::move(samples)}};
 }
 
-// Of an object of the file; every mistake names the field.
+// Reads an object of the file; every error names the field.
 class Fields {
  public:
   Fields(const Json& object, std::string_view path, std::string name)

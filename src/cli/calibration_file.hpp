@@ -1,4 +1,4 @@
-// What `tandem calibrate` found of a GPU, as a file that the server chooses its cycle by.
+// The results of `tandem calibrate` for a GPU, as a file by which the server chooses its cycle.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -16,8 +16,8 @@ namespace tandem::cli {
 inline constexpr std::string_view calibration_format = "tandem-calibration/1";
 
 struct CalibrationRecord {
-  std::string backend, device, pci_bus_id;  // DeviceInfo's
-  std::string version, date;                // of the program that measured, and when
+  std::string backend, device, pci_bus_id;  // as in DeviceInfo
+  std::string version, date;                // of the measuring program, and of the measurement
   std::uint64_t cells = 0, keys = 0;
   LaunchFit search, change;
 };
@@ -28,11 +28,11 @@ class CalibrationError : public std::runtime_error {
 };
 
 nlohmann::ordered_json calibration_json(const DeviceInfo& device, const Calibration& calibration);
-// Throws CalibrationError that begins with `path`: no calibration, or not one of this format.
+// Throws CalibrationError that begins with `path`: not a calibration, or not one of this format.
 CalibrationRecord parse_calibration(std::string_view text, std::string_view path);
 // Throws CalibrationError.
 CalibrationRecord read_calibration(const std::string& path);
-// All of it or nothing; makes the folder that it lies in. Throws CalibrationError.
+// Atomic; creates the file's folder. Throws CalibrationError.
 void write_calibration(const nlohmann::ordered_json& document, const std::string& path);
 // $XDG_STATE_HOME/tandem/calibration.json, or below ~/.local/state. Empty: neither that nor a home is known.
 std::string calibration_path();

@@ -26,7 +26,7 @@ Calibration measured() {
   return c;
 }
 
-// A folder of the test's own, gone with it.
+// A temporary folder, removed at the end of the test.
 class CalibrationFile : public testing::Test {
  protected:
   CalibrationFile() {
@@ -47,7 +47,7 @@ class CalibrationFile : public testing::Test {
     }
     return {};
   }
-  // Of a file in which something was changed.
+  // The error for a file with this change.
   std::string error_with(const std::function<void(Json&)>& change) {
     Json document = calibration_json(device_->info(), measured());
     change(document);
@@ -73,7 +73,7 @@ TEST_F(CalibrationFile, IsReadAsItWasWritten) {
   write_calibration(calibration_json(device_->info(), measured()), path_.string());
   Calibration other = measured();
   other.change.fit.line.launch_ns = 90'000.5;
-  write_calibration(calibration_json(device_->info(), other), path_.string());  // over the one before
+  write_calibration(calibration_json(device_->info(), other), path_.string());  // replaces the previous one
   const CalibrationRecord record = read_calibration(path_.string());
   EXPECT_EQ(record.device, "sim");
   EXPECT_EQ(record.backend, "sim");
@@ -141,7 +141,7 @@ TEST_F(CalibrationFile, ChoosesTheCycle) {
   EXPECT_EQ(cycle_of(s).count(), 100);
   s.gpu.rate_millions = 58;
   EXPECT_NE(error_of([&] { static_cast<void>(cycle_of(s)); }).find("at 58 million"), std::string::npos);
-  EXPECT_EQ(cycle_of(s, 2).count(), 100);  // each serves half of them
+  EXPECT_EQ(cycle_of(s, 2).count(), 100);  // each serves half of the rate
   s.gpu.get_percent = 100;
   s.gpu.rate_millions = 59.9;
   EXPECT_EQ(cycle_of(s).count(), 100);
@@ -160,7 +160,7 @@ TEST_F(CalibrationFile, IsNotAskedWhereNothingIsChosen) {
   s.gpu.calibration = path_.string();
   EXPECT_NE(error_of([&] { static_cast<void>(cycle_of(s)); }).find("gpu-calibration: "), std::string::npos);
   write_calibration(calibration_json(device_->info(), measured()), path_.string());
-  EXPECT_EQ(cycle_of(s).count(), 77);  // what was given wins; the log says what it serves
+  EXPECT_EQ(cycle_of(s).count(), 77);  // the given cycle wins; the log says what it serves
   EXPECT_NE(said_.find("cycle 77 us"), std::string::npos);
   EXPECT_EQ(cycle_of(s, 0).count(), 77);
   EXPECT_NE(said_.find("without a GPU"), std::string::npos);

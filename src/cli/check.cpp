@@ -63,7 +63,7 @@ void check_batch_min(const Settings& settings, const std::function<std::string(c
                      fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
 }
 
-// What is asked of TLS without it would leave a server open that was meant to be closed.
+// TLS options without TLS would leave a server open that was meant to be protected.
 void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const TlsOptions& tls = settings.server.tls;
   const auto fail = [&](std::string_view option, std::string_view why) {

@@ -34,13 +34,13 @@ constexpr std::array command_table{
     Command{"help", "print this help", run_help},
 };
 
-// Called with a symbolic link or a copy named memcached, the program is memcached.
+// If its name is memcached, by a symbolic link or a copy, the program acts as memcached.
 bool is_called_memcached(std::string_view program) {
   const std::size_t slash = program.rfind('/');
   return (slash == std::string_view::npos ? program : program.substr(slash + 1)) == "memcached";
 }
 
-// Nothing fails because it cannot be said; nor does it take memory.
+// Never fails, and allocates no memory.
 void complain(std::string_view prefix, std::string_view what, std::string_view more = {}) noexcept {
   for (const std::string_view part : {prefix, what, more, std::string_view("\n")})
     std::fwrite(part.data(), 1, part.size(), stderr);
@@ -61,7 +61,7 @@ int run_guarded(const Command& command, std::span<const std::string> arguments) 
     complain(prefix, error.what());
     return EX_USAGE;
   } catch (const std::system_error& error) {
-    // What std::thread says.
+    // The error of std::thread.
     const bool is_thread = error.code() == std::errc::resource_unavailable_try_again;
     complain(prefix, error.what(),
              is_thread ? ": a thread could not be started (too little memory, or a limit on threads)" : "");

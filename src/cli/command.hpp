@@ -9,14 +9,14 @@ namespace tandem::cli {
 struct Command {
   std::string_view name;
   std::string_view summary;
-  // `arguments` come after the command's name. Returns the exit code; throws CommandError or any std::exception.
+  // `arguments` follow the command's name. Returns the exit code; throws CommandError or any std::exception.
   int (*run)(std::span<const std::string> arguments);
 };
 
 std::span<const Command> all_commands();
 
-// The whole program: chooses the command by the name it was called as (`memcached`) or its first argument, runs it, and
-// turns exceptions into a message on stderr and an exit code.
+// The whole program: selects the command by the program's name (`memcached`) or its first argument, runs it, and turns
+// exceptions into a message on stderr and an exit code.
 int run_program(std::span<const std::string> arguments);
 
 int run_serve(std::span<const std::string> arguments);

@@ -15,7 +15,7 @@
 namespace tandem::cli {
 namespace {
 
-// What a shell can offer for the value of an option or for an argument of a command.
+// The completions that a shell can offer for the value of an option or for an argument.
 enum class Value : std::uint8_t { none, any, file, user, extended };
 
 // A word that may follow a command.
@@ -81,7 +81,7 @@ std::string extended_names(std::string_view separator) {
   return out;
 }
 
-// The words, or those whose value is of one kind, with something between them.
+// Joins the words that `wanted` selects.
 std::string joined(const std::vector<Word>& words, std::string_view separator,
                    const std::function<bool(const Word&)>& wanted) {
   std::string out;
@@ -91,7 +91,7 @@ std::string joined(const std::vector<Word>& words, std::string_view separator,
   return out;
 }
 
-// Text in single quotes for bash, zsh and fish alike.
+// Text in single quotes, valid in bash, zsh and fish.
 std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -161,7 +161,7 @@ complete -F _tandem tandem
                      shell_quoted(command_names), cases);
 }
 
-// For zsh's _arguments and _describe: brackets and colons have a meaning there.
+// For zsh's _arguments and _describe, where brackets and colons are special.
 std::string zsh_text(std::string_view text, std::string_view special) {
   std::string out;
   for (const char c : text) {

@@ -91,10 +91,10 @@ void set_from_node(const Option& option, Settings& settings, const toml::node& n
   throw CommandError(EX_CONFIG, fmt::format("{}:{}: {}", file, line, what));
 }
 
-// Refuses what toml++ 3.3 answers with undefined behaviour (a character that is not ASCII in a key or a bare value) or
-// what could hide it (texts over several lines). Comments may have any characters, texts have escapes for them.
+// Rejects input for which toml++ 3.3 has undefined behaviour (a non-ASCII character in a key or a bare value), and
+// input that could hide such (multi-line strings). Comments may have any characters, strings have escapes for them.
 void check_characters(std::string_view text, std::string_view file) {
-  char quote = 0;  // of the text that we are in
+  char quote = 0;  // of the string at this position
   toml::source_index line = 1;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -103,7 +103,7 @@ void check_characters(std::string_view text, std::string_view file) {
     }
     if (c == '\n') {
       ++line;
-      quote = 0;  // not closed: toml++ will say so
+      quote = 0;  // unterminated: toml++ will report it
     } else if (quote != 0) {
       if (c == quote) quote = 0;
       if (c == '\\' && quote == '"' && i + 1 < text.size() && text[i + 1] != '\n') ++i;
@@ -120,7 +120,7 @@ void check_characters(std::string_view text, std::string_view file) {
 }
 
 void apply_table(const toml::table& table, std::string_view file, Settings& settings, const OnSetting& on_setting) {
-  // In the order of the file, so that the first mistake in it is the one reported.
+  // In the order of the file, so that its first error is reported.
   std::vector<std::pair<const toml::key*, const toml::node*>> entries;
   for (auto&& [key, node] : table) entries.emplace_back(&key, &node);
   std::ranges::sort(entries, {}, [](const auto& entry) {

@@ -1,5 +1,5 @@
-// Any bytes as a TOML file, a calibration, a size, a time and an address: settings in range, lines that a cycle can be
-// chosen by, a port, or an error in words, nothing else.
+// Any bytes as a TOML file, a calibration, a size, a time and an address give valid settings, lines by which a cycle
+// can be chosen, a port, or an error in words, nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Settings settings = serve_defaults();
   try {
     apply_config(text, "fuzz.toml", settings, [&](const Option& option, const std::string&) {
-      // What was set can be said again.
+      // Every value that was set can be shown.
       const std::string value = show(option, settings);
       Settings copy = settings;
       if (option.kind == Kind::list) list_of(option, copy).clear();

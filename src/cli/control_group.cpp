@@ -10,7 +10,7 @@
 namespace tandem::cli {
 namespace {
 
-// Without one, control groups 1 say the largest multiple of a page in 63 bits.
+// Without a limit, control groups 1 report the largest multiple of a page in 63 bits.
 constexpr std::uint64_t no_limit = std::uint64_t{1} << 62;
 
 std::string first_line(const std::string& file) {
@@ -20,7 +20,7 @@ std::string first_line(const std::string& file) {
   return line;
 }
 
-// A number at the beginning of a text, which loses it and a blank; 0: there is none ("max", "-1").
+// The number at the beginning of a text, which is removed with the blank after it; 0: none ("max", "-1").
 std::uint64_t take_number(std::string_view& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -39,7 +39,8 @@ void bound_processors(ProcessLimits& limits, std::uint64_t quota_us, std::uint64
   limits.processors = static_cast<unsigned>(std::max<std::uint64_t>(1, (quota_us + period_us - 1) / period_us));
 }
 
-// Calls with the folder of a group and of those above it. `path` is / where the process sees its own group as the root.
+// Calls `visit` with the folder of a group and of its ancestors. `path` is / where the process sees its own group as
+// the root.
 template <class Visit>
 void each_group(const std::string& mount, std::string path, Visit visit) {
   for (;;) {

@@ -1,4 +1,4 @@
-// What the process may use of the machine: its processors and its memory, as the kernel's control groups bound them.
+// The process's share of the machine: its processors and its memory, as limited by the kernel's control groups.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -9,16 +9,16 @@ namespace tandem::cli {
 struct ProcessLimits {
   static constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-  unsigned processors = 1;                 // of the affinity mask, and of the quota, rounded up
-  std::uint64_t memory_bytes = unlimited;  // the least limit of the process' groups
+  unsigned processors = 1;                 // of the affinity mask, limited by the quota, rounded up
+  std::uint64_t memory_bytes = unlimited;  // the smallest limit of the process' groups
 };
 
-// The least limits of the groups that the process is in and of those above them, of control groups 2 and 1; both may be
-// mounted. `root`: the folder that holds proc and sys, "" for the system's. `affinity`: the processors of the mask.
-// What cannot be read bounds nothing. Reads a few small files; throws std::bad_alloc alone.
+// The smallest limits of the process's groups and their ancestors, of control groups 2 and 1; both may be mounted.
+// `root`: the folder that holds proc and sys, "" for the system's. `affinity`: the number of processors in the mask.
+// Unreadable files impose no limit. Reads a few small files; throws only std::bad_alloc.
 ProcessLimits read_limits(const std::string& root, unsigned affinity);
 
-// Those of this process at the first call. Any thread.
+// Those of this process, as of the first call. Any thread.
 const ProcessLimits& process_limits();
 
 }  // namespace tandem::cli

@@ -10,7 +10,7 @@
 namespace tandem::cli {
 namespace {
 
-// A folder that stands for the system's root.
+// A folder in place of the system's root.
 class ControlGroup : public testing::Test {
  protected:
   ControlGroup() {
@@ -56,7 +56,7 @@ TEST_F(ControlGroup, TheLeastOfAllAboveCounts) {
 
 TEST_F(ControlGroup, OfVersionOne) {
   put("proc/self/cgroup", "5:name=systemd:/\n4:memory:/docker/x\n1:cpu,cpuacct:/docker/x\n0::/");
-  // Those of the host are not there; the mount is the container's own group.
+  // The host's groups are not mounted; the mount is the container's own group.
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824");
   put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000");
   put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000");

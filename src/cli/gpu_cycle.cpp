@@ -19,7 +19,7 @@ CalibrationRecord calibration_of(const Settings& settings, std::span<const std::
     const CalibrationRecord record = read_calibration(path);
     for (const auto& device : devices) {
       DeviceInfo info = device->info();
-      if (&device != devices.data()) info.pci_bus_id = record.pci_bus_id;  // others are to be of the same kind
+      if (&device != devices.data()) info.pci_bus_id = record.pci_bus_id;  // further devices must be of the same kind
       check_device(record, info, path);
     }
     return record;

@@ -1,4 +1,4 @@
-// The cycle that the server launches in, by what `tandem calibrate` found of its GPU.
+// Chooses the server's launch cycle by its GPU's calibration (`tandem calibrate`).
 #pragma once
 #include <chrono>
 #include <functional>
@@ -13,8 +13,8 @@ namespace tandem::cli {
 
 inline constexpr std::chrono::microseconds gpu_cycle_max{5'000};
 
-// --gpu-cycle, or the one that --gpu-latency-target asks for; `say` is told what it serves. Throws CommandError: the
-// calibration cannot be used, or the GPU cannot do what is asked.
+// --gpu-cycle, or the one that --gpu-latency-target requires; `say` receives what it serves. Throws CommandError: the
+// calibration is not usable, or the GPU cannot meet the target.
 std::chrono::microseconds gpu_cycle(const Settings& settings, std::span<const std::shared_ptr<Device>> devices,
                                     const std::function<void(std::string_view)>& say);
 

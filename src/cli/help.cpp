@@ -14,7 +14,7 @@
 namespace tandem::cli {
 namespace {
 
-// Of help texts: where the explanations begin and where lines end.
+// In help texts: the column of explanations, and the maximum line length.
 constexpr std::size_t column = 34;
 constexpr std::size_t width = 100;
 
@@ -37,7 +37,7 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t line_wid
   return out;
 }
 
-// A table cell: no bars in it.
+// A table cell: escapes bars.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {

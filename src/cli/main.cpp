@@ -16,8 +16,8 @@ namespace {
 
 std::terminate_handler default_terminate = nullptr;
 
-// Where an error cannot be passed on (a thread's first steps, objects made before main): it is said, and no core is
-// dumped for want of memory.
+// For exceptions that cannot propagate (in a thread's first steps, or in objects made before main): prints an error,
+// and avoids a core dump when memory is exhausted.
 [[noreturn]] void end_program() noexcept {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
@@ -31,7 +31,7 @@ std::terminate_handler default_terminate = nullptr;
   std::abort();
 }
 
-// Before all objects that are made before main.
+// Runs before the constructors of all other static objects.
 [[gnu::constructor(101)]] void set_end() noexcept { default_terminate = std::set_terminate(end_program); }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tandem::cli {
 namespace {
 
-// Plain text for roff: no escape begins in it, and dashes stay those that a shell takes.
+// Plain text for roff: escapes are disabled, and dashes are those that a shell accepts.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -38,14 +38,14 @@ class MemcachedParser {
     std::string letters;
     std::vector<::option> names;
     declare(letters, names);
-    optind = 0;  // glibc's way to start anew
+    optind = 0;  // glibc: reset getopt
     while (result_.output.empty()) {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): before any other thread
       const int letter =
           getopt_long(static_cast<int>(argv.size() - 1), argv.data(), letters.c_str(), names.data(), nullptr);
       if (letter == -1) break;
       const Option* option = letter == '?' ? nullptr : find_letter(static_cast<char>(letter));
-      if (option == nullptr) throw CommandError(1, "Illegal argument \"?\"");  // getopt_long() has said what
+      if (option == nullptr) throw CommandError(1, "Illegal argument \"?\"");  // getopt_long() has printed the error
       take(*option, optarg != nullptr ? optarg : "");
     }
     if (result_.output.empty()) check();
@@ -62,7 +62,7 @@ class MemcachedParser {
       const int argument = !o.argument.empty()         ? required_argument
                            : o.effect == Effect::count ? optional_argument
                                                        : no_argument;
-      // Literals, which end in 0. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
+      // Literals, which are null-terminated. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
       names.push_back({o.long_name.data(), argument, nullptr, o.letter});
     }
     names.push_back({nullptr, 0, nullptr, 0});
@@ -70,7 +70,7 @@ class MemcachedParser {
 
   void notice(std::string text) { result_.notices.push_back(std::move(text)); }
 
-  // atoi(), which takes what it can; that some of the text was not taken is said.
+  // atoi(), which reads as much as it can; the notice reports unread text.
   int number(std::string_view what, std::string_view text, int base = 10) {
     const std::string copy(text);
     char* end = nullptr;
@@ -195,7 +195,7 @@ class MemcachedParser {
       notice(fmt::format("{} {} is not a number, taken as {}", what, in_quotes(text), factor));
     }
     if (!(factor > 1)) throw CommandError(1, std::string(o.low_error));
-    // Below the least factor memcached just runs out of classes; neighbours 1 % apart are as fine as it gets here.
+    // Below the smallest factor memcached runs out of classes; here neighbours 1 % apart are the finest.
     store_number(o, what, std::max(factor, o.minimum));
   }
 
@@ -242,7 +242,7 @@ class MemcachedParser {
     } else if (o != nullptr && !negated && o->kind == Kind::text) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       text_of(*o, result_.settings) = entry.substr(equals + 1);
-    } else if (o != nullptr && !negated && o->kind == Kind::size) {  // ours, in our units
+    } else if (o != nullptr && !negated && o->kind == Kind::size) {  // Tandem's own option, in its units
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       try {
         set_from_text(*o, result_.settings, entry.substr(equals + 1));
@@ -275,7 +275,7 @@ class MemcachedParser {
       set_flag(*find_extended(name), result_.settings, false);
   }
 
-  // Numbers that memcached takes whole or not at all.
+  // Numbers that memcached rejects if any text remains.
   void take_strict(const Option& o, std::string_view text) {
     const std::string copy(text);
     char* end = nullptr;
@@ -328,7 +328,7 @@ class MemcachedParser {
     check_authentication(server);
   }
 
-  // memcached knows one of -S and -Y at a time; beside each other each asks the clients of its own protocol.
+  // memcached allows only one of -S and -Y; together, each applies to the clients of its own protocol.
   void check_authentication(ServerOptions& server) {
     const bool sasl = server.sasl, text = !server.auth_file.empty(), udp = server.udp_port != 0;
     if (sasl) {

@@ -1,4 +1,4 @@
-// Any bytes as memcached's command line, an argument a line: settings in range, a text to print, or a CommandError.
+// Any bytes as memcached's command line, one argument a line, give valid settings, a text to print, or a CommandError.
 #include <getopt.h>
 
 #include <cstddef>

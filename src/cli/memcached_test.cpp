@@ -122,7 +122,7 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
       {{"-p"}, 1, "Illegal argument \"?\""},
       {{"--bogus"}, 1, "Illegal argument \"?\""},
       {{"--ver"}, 1, "Illegal argument \"?\""},
-      // what memcached takes and Tandem cannot
+      // accepted by memcached, but not by Tandem
       {{"-S", "-B", "ascii"}, EX_USAGE, "ERROR: You cannot allow the ASCII protocol while using SASL."},
       {{"-S", "-B", "auto"}, EX_USAGE, "ERROR: You cannot allow the ASCII protocol while using SASL."},
       {{"-S", "-U", "1"}, EX_USAGE, "ERROR: Cannot enable UDP while using binary SASL authentication."},

@@ -16,11 +16,11 @@ ServiceManager::ServiceManager() noexcept {
   if (bytes < 2 || bytes > sizeof address_.sun_path || (path[0] != '/' && path[0] != '@')) return;
   address_.sun_family = AF_UNIX;
   std::memcpy(address_.sun_path, path, bytes);
-  if (path[0] == '@') address_.sun_path[0] = '\0';  // a name outside the file system
+  if (path[0] == '@') address_.sun_path[0] = '\0';  // an abstract name, outside the file system
   address_bytes_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes);
   fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return;
-  // A manager that does not read holds up the server for this long at most.
+  // The longest time that a manager that does not read can block the server.
   const timeval timeout{.tv_sec = 1, .tv_usec = 0};
   setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 }

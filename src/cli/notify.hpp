@@ -1,4 +1,4 @@
-// Tells the service manager how far the process is: sd_notify(3)'s protocol, a datagram to the socket that
+// Reports the process's state to the service manager: sd_notify(3)'s protocol, a datagram to the socket that
 // $NOTIFY_SOCKET names.
 #pragma once
 #include <sys/socket.h>
@@ -8,15 +8,15 @@
 
 namespace tandem::cli {
 
-// Thread safety: told from any thread.
+// Thread safety: any thread.
 class ServiceManager {
  public:
-  // As $NOTIFY_SOCKET is now. The socket is there from now on: later the process may not make one.
+  // Uses the present $NOTIFY_SOCKET. Makes the socket now: later the process may not be allowed to.
   ServiceManager() noexcept;
   ServiceManager(const ServiceManager&) = delete;
   ServiceManager& operator=(const ServiceManager&) = delete;
   ~ServiceManager();
-  // Sends "READY=1", "STOPPING=1" or the like. Without $NOTIFY_SOCKET, or where nobody listens on it, nothing happens.
+  // Sends "READY=1", "STOPPING=1" or the like. Does nothing without $NOTIFY_SOCKET or without a listener.
   void tell(std::string_view state) const noexcept;
 
  private:

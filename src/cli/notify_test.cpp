@@ -14,7 +14,7 @@
 namespace tandem::cli {
 namespace {
 
-// A service manager's end, at a path or (`@name`) an abstract address; $NOTIFY_SOCKET names it as long as it lives.
+// A service manager's socket, at a path or (`@name`) an abstract address; while it lives, $NOTIFY_SOCKET names it.
 class Manager {
  public:
   explicit Manager(const std::string& name) : name_(name), fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -74,7 +74,7 @@ TEST(Notify, SaysNothingWithoutASocketOrWithABadOne) {
   unsetenv("NOTIFY_SOCKET");
 }
 
-// Fills the queue of the abstract address from one socket. False when not even one message went in.
+// Fills the queue of the abstract address from one socket. False when not even one message was accepted.
 bool fill(const std::string& name) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -90,7 +90,7 @@ bool fill(const std::string& name) {
 
 TEST(Notify, GivesUpOnAManagerThatDoesNotRead) {
   const Manager manager("@" + own_name());
-  while (fill(own_name())) {  // a socket's own buffer may be full before the queue is
+  while (fill(own_name())) {  // a socket's own buffer may fill before the queue
   }
   ServiceManager().tell("READY=1");
   std::string last;

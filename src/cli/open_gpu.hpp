@@ -1,4 +1,4 @@
-// The accelerators that the settings ask for.
+// Opens the accelerators that the settings request.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace tandem::cli {
 
-// None: there is none, or not all of them can be used; `say` is told why when they were asked for, as the store serves
-// without.
+// Empty: there is none, or not all of them are usable. If they were requested explicitly, `say` receives the reason,
+// and the store serves without them.
 std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
                                                const std::function<void(std::string_view)>& say);
 

@@ -46,7 +46,7 @@ std::string_view choice_name(const Option& option, double number) {
 }
 
 std::string format_number(Kind kind, double number) {
-  if (!(number >= 0 && number < 0x1p63)) return fmt::format("{}", number);  // out of any unit's range
+  if (!(number >= 0 && number < 0x1p63)) return fmt::format("{}", number);  // out of range of all units
   switch (kind) {
     case Kind::size:
       return format_size(static_cast<std::uint64_t>(number));
@@ -78,13 +78,13 @@ double parse_number(Kind kind, std::string_view text) {
 
 std::uint64_t default_memory_bytes(std::uint64_t limit_bytes) {
   constexpr std::uint64_t usual = std::uint64_t{1} << 30, least = std::uint64_t{4} << 20;
-  const std::uint64_t mebibytes = limit_bytes / 4 * 3 >> 20;  // the rest is connections', code and the kernel's
+  const std::uint64_t mebibytes = limit_bytes / 4 * 3 >> 20;  // the rest is for connections, code and the kernel
   return std::clamp(mebibytes << 20, least, usual);
 }
 
-// 127.0.0.1 because a store without authentication should not be offered to a network by default. A thread for each
-// processor that the process may use: more of them only take turns. A process in a small control group that took the
-// usual memory would be ended by the kernel.
+// 127.0.0.1, because by default a store without authentication should not be open to a network. A thread for each
+// processor that the process may use: more would only take turns. In a small control group the kernel would kill a
+// process that took the usual memory.
 Settings serve_defaults() {
   Settings settings;
   settings.server.listen = {"127.0.0.1"};
@@ -94,7 +94,7 @@ Settings serve_defaults() {
   return settings;
 }
 
-// memcached's own defaults, all interfaces among them.
+// memcached's own defaults, including all interfaces.
 Settings memcached_defaults() {
   Settings settings;
   settings.server.listen = {"*"};

@@ -1,4 +1,4 @@
-// Process, administration, and what only memcached has.
+// Process, administration, and memcached's own options.
 #include "cli/options_table.hpp"
 
 namespace tandem::cli {
@@ -130,7 +130,7 @@ constexpr std::array process_table{
            .memcached_help = "count commands by key prefix; this character ends a prefix",
            .low_error = "No delimiter specified"},
 
-    // --- memcached's alone ---
+    // --- memcached's own ---
     Option{.help = "print this help and exit", .letter = 'h', .long_name = "help", .effect = Effect::help},
     Option{.help = "print version and exit", .letter = 'V', .long_name = "version", .effect = Effect::version},
     Option{.help = "print the licence and exit", .letter = 'i', .long_name = "license", .effect = Effect::license},

@@ -12,7 +12,7 @@ std::span<const Option> all_options() {
     std::vector<Option> options;
     for (const auto part : {network_options(), store_options(), process_options()})
       options.insert(options.end(), part.begin(), part.end());
-    // Whatever rows there are.
+    // The choices follow the table of presets.
     Option& preset = *std::ranges::find(options, "preset", &Option::name);
     preset.maximum = static_cast<double>(presets().size() - 1);
     preset.choices = preset_choices();

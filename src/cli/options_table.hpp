@@ -1,4 +1,4 @@
-// The parts of the table of options, and what they are written with.
+// The parts of the table of options, and helpers to write them.
 #pragma once
 #include <array>
 #include <span>
@@ -10,7 +10,7 @@ namespace tandem::cli {
 // In the order of help and docs.
 std::span<const Option> network_options();  // and TLS, authentication
 std::span<const Option> store_options();
-std::span<const Option> process_options();  // and administration, and memcached's alone
+std::span<const Option> process_options();  // and administration, and memcached's own
 
 namespace table {
 

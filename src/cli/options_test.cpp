@@ -16,7 +16,7 @@
 namespace tandem::cli {
 namespace {
 
-// Tests run in the root of the sources.
+// Tests run in the source root.
 std::string read_file(const std::string& path) {
   std::ifstream in(path);
   EXPECT_TRUE(in) << path;
@@ -147,7 +147,7 @@ TEST(Options, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(default_memory_bytes(8192 * mib), 1024 * mib);
   EXPECT_EQ(default_memory_bytes(512 * mib), 384 * mib);
   EXPECT_EQ(default_memory_bytes(512 * mib - 4096), 383 * mib);  // whole MiB
-  EXPECT_EQ(default_memory_bytes(1), 4 * mib);                   // the least that a store takes
+  EXPECT_EQ(default_memory_bytes(1), 4 * mib);                   // the minimum of a store
   const Settings memcached = memcached_defaults();
   EXPECT_EQ(memcached.server.listen, std::vector<std::string>{"*"});
   EXPECT_EQ(memcached.server.tcp_port, 11211);
@@ -165,7 +165,7 @@ TEST(Options, DocsAreUpToDate) {
 
 TEST(Options, ExampleFileIsTheDefaults) {
   Settings settings = serve_defaults();
-  // Values that the file must put right again.
+  // Values that the file must overwrite.
   settings.server.tcp_port = 1;
   settings.server.listen = {"x", "y"};
   settings.engine.evict = false;

@@ -1,4 +1,4 @@
-// `tandem plans`: which processor may run which task, by placement, and why not otherwise.
+// `tandem plans`: which processor may run which task, by placement, and why the other one may not.
 #include <fmt/format.h>
 #include <sysexits.h>
 
@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct PlacementText {
   Placement placement;
-  std::string_view what, options;  // of `tandem serve`, that choose it
+  std::string_view what, options;  // the options of `tandem serve` that select it
 };
 constexpr std::array placement_texts = {
     PlacementText{Placement::host, "the host alone has index and items", "--preset cpu, or no GPU"},
@@ -36,7 +36,7 @@ constexpr std::array placement_texts = {
 
 std::string_view name_of(Placement placement) { return placement_names[static_cast<std::size_t>(placement)]; }
 
-// Those that are feasible somewhere, then those of the papers that are feasible nowhere yet.
+// Those feasible with some placement, then those of the papers that none supports yet.
 std::vector<Plan> known_plans() {
   std::vector<Plan> plans;
   for (const PlacementText& text : placement_texts) {

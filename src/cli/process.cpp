@@ -69,11 +69,11 @@ void raise_file_limit(unsigned connections, unsigned threads) {
 
 void raise_lock_limit() {
   const rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
-  setrlimit(RLIMIT_MEMLOCK, &limit);  // not root: lock_memory() will tell
+  setrlimit(RLIMIT_MEMLOCK, &limit);  // not root: lock_memory() reports failures
 }
 
 std::string lock_memory() {
-  // On fault: the heap reserves far more addresses than it uses.
+  // ONFAULT: the heap reserves far more address space than it uses.
   if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0) return {};
   return fmt::format("mlockall() failed: {}", error_text(errno));
 }
@@ -90,7 +90,7 @@ void become_user(const std::string& user, bool core_files) {
     if (found->pw_uid == getuid()) return;
     throw CommandError(EX_NOPERM, fmt::format("only root can become the user {}", user));
   }
-  // EPERM: already without them, as in some containers.
+  // EPERM: already dropped, as in some containers.
   if (setgroups(0, nullptr) != 0 && errno != EPERM) {
     throw CommandError(EX_OSERR, fmt::format("failed to drop supplementary groups: {}", error_text(errno)));
   }
@@ -98,7 +98,7 @@ void become_user(const std::string& user, bool core_files) {
     throw CommandError(EX_OSERR, fmt::format("failed to assume identity of user {}", user));
   }
   if (found->pw_uid != 0 && setuid(0) == 0) throw CommandError(EX_OSERR, "root could be regained");
-  if (core_files) prctl(PR_SET_DUMPABLE, 1);  // a change of user turns it off
+  if (core_files) prctl(PR_SET_DUMPABLE, 1);  // a change of user disables it
 }
 
 std::optional<int> Daemon::start() {
@@ -144,7 +144,7 @@ void Daemon::ready(bool keep_output) {
   close(null_);
   null_ = -1;
   const char done = 1;
-  [[maybe_unused]] const ssize_t told = write(pipe_, &done, 1);  // a parent that was killed needs no word
+  [[maybe_unused]] const ssize_t told = write(pipe_, &done, 1);  // the parent may have been killed
   close(pipe_);
   pipe_ = -1;
 }

@@ -1,4 +1,4 @@
-// What the process asks of the system around the server: limits, identity, background, pid file. For the time before
+// What the process requests of the system around the server: limits, identity, background, pid file. Called before
 // other threads exist, unless said otherwise. Failures are CommandErrors with memcached's texts and codes.
 #pragma once
 #include <optional>
@@ -6,38 +6,39 @@
 
 namespace tandem::cli {
 
-// Why huge pages cannot be had; empty when they can.
+// Why huge pages are unavailable; empty when they are available.
 std::string huge_pages_missing();
 
-// Raises the limit of core files as far as it goes; throws when it stays 0.
+// Raises the core file limit as far as possible; throws when it stays 0.
 void raise_core_limit();
 
-// Raises the limit of open files so that `connections` and the server's own files fit, the hard limit too if it must
-// and may. Throws when not even the connections fit.
+// Raises the limit of open files so that `connections` and the server's own files fit, and the hard limit if needed and
+// permitted. Throws when not even the connections fit.
 void raise_file_limit(unsigned connections, unsigned threads);
 
-// Lets lock_memory() work after become_user(), when root allows it.
+// If root permits it, lets lock_memory() work after become_user().
 void raise_lock_limit();
 
-// Keeps memory that is in use, now or later, out of swap. To be called when all is set up: memory that the lock's limit
-// does not cover could otherwise not be had. Returns an error text, empty on success.
+// Locks present and future memory, so that it is never swapped. Called when set-up is complete: otherwise memory beyond
+// the lock limit could not be allocated. Returns an error text, empty on success.
 std::string lock_memory();
 
 bool is_root();
 
-// Gives up root for good: user, its group, no other groups. `core_files`: the process may still leave a core file.
+// Drops root permanently: user, its group, no other groups. `core_files`: the process may still write a core file.
 void become_user(const std::string& user, bool core_files);
 
-// A background process with a foreground one that waits until it is ready, so that errors of the start reach the
-// terminal and its exit code.
+// A background process, with a foreground one that waits until it is ready, so that start-up errors reach the terminal
+// and its exit code.
 class Daemon {
  public:
-  // Forks. In the waiting parent: the exit code that it is to end with, once the child is ready or has ended. In the
-  // child: nothing.
+  // Forks. In the waiting parent: returns the exit code to end with, once the child is ready or has ended. In the
+  // child: returns nothing.
   std::optional<int> start();
   // In the child: leaves the working directory (unless `stay`), and opens what ready() needs.
   void leave(bool stay);
-  // In the child, after leave(): lets the parent end, and leaves the terminal (stderr and stdout unless `keep_output`).
+  // In the child, after leave(): lets the parent end, and detaches from the terminal (stderr and stdout unless
+  // `keep_output`).
   void ready(bool keep_output);
 
  private:
@@ -45,15 +46,15 @@ class Daemon {
   int null_ = -1;
 };
 
-// A file that holds the process id as long as the object lives. Written beside its place and renamed, so that nobody
-// reads half of it.
+// A file that holds the process id for the object's lifetime. Written to a temporary name and renamed, so that no
+// reader sees half of it.
 class PidFile {
  public:
   PidFile() = default;
   PidFile(const PidFile&) = delete;
   PidFile& operator=(const PidFile&) = delete;
   ~PidFile();
-  // Returns a warning, empty for none: a process that the file named is still running. Throws when it cannot be
+  // Returns a warning, empty for none: the process that the file named is still running. Throws when it cannot be
   // written.
   std::string write(const std::string& path);
 
@@ -61,7 +62,7 @@ class PidFile {
   std::string path_;
 };
 
-// The path from the root, so that it still means the same after the working directory has changed.
+// The absolute path, which stays valid after a change of the working directory.
 std::string absolute_path(const std::string& path);
 
 }  // namespace tandem::cli

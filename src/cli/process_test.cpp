@@ -75,7 +75,7 @@ TEST(Process, AbsolutePath) {
   EXPECT_EQ(absolute_path("b"), (std::filesystem::current_path() / "b").string());
 }
 
-// Each in a process of its own, whose limits are its own.
+// Each test has its own process, so its limits do not affect other tests.
 TEST(ProcessDeathTest, FileLimitIsRaisedToFitTheConnections) {
   EXPECT_EXIT(
       {
@@ -145,7 +145,7 @@ TEST(ProcessDeathTest, DaemonsParentEndsAsItsChildDoes) {
         if (const auto code = daemon.start()) _exit(*code == 0 ? 7 : 1);
         daemon.leave(false);
         daemon.ready(false);
-        _exit(71);  // nobody waits any more
+        _exit(71);  // the parent no longer waits
       },
       testing::ExitedWithCode(7), "");
 }
@@ -154,7 +154,7 @@ TEST(SignalsDeathTest, AreTakenByAThread) {
   EXPECT_EXIT(
       {
         hold_signals();
-        kill(getpid(), SIGHUP);  // before anybody listens
+        kill(getpid(), SIGHUP);  // before any thread waits for it
         kill(getpid(), SIGPIPE);
         std::promise<int> first;
         std::promise<int> second;

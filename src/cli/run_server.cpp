@@ -68,7 +68,7 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
       fmt::format("GPU: {}{}, preset {}", times, devices.front()->info().name, show(*find_option("preset"), settings)));
 }
 
-// Loads again what lies in files. A failure changes nothing and is said.
+// Reloads files. A failure is logged and changes nothing.
 void reload_files(Server& server) {
   if (const std::string error = server.reload_certificates(); !error.empty()) net::say(error);
   server.reload_passwords();
@@ -96,21 +96,21 @@ std::string describe_addresses(const ServerOptions& options, int tcp_port, int u
 
 namespace {
 
-// From the first client to the last.
+// Serves clients from the start to the stop.
 void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon) {
   const ProcessOptions& process = settings.process;
   const ServiceManager manager;
-  // Before the first client: an address that cannot be had ends the start.
+  // Before clients are accepted: Tandem exits with an error if it cannot bind the address.
   std::optional<monitor::Monitor> monitor;
   if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
-  // memcached's signal for a restart.
+  // memcached uses this signal for a restart.
   const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
   std::atomic<Server*> serving{nullptr};
   std::atomic<bool> is_stopped{false};
-  // Before the first client, too: a thread that cannot be had ends the start.
+  // Before clients are accepted, too: Tandem exits with an error if it cannot start the thread.
   std::optional<Signals> signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
-    if (number == SIGHUP) {  // a closed terminal does not end a store
+    if (number == SIGHUP) {  // a closed terminal must not stop a store
       if (Server* const now = serving.load()) reload_files(*now);
       return;
     }
@@ -119,12 +119,12 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
     if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) net::say("Gracefully stopping");
     manager.tell("STOPPING=1");
-    is_stopped.store(true);  // either this finds the server, or the start finds that
+    is_stopped.store(true);  // either this load sees the server, or the start sees the flag
     if (Server* const now = serving.load()) now->stop();
   });
   settings.server.version = version;
   Server server(settings.server, engine);
-  struct Ends {  // what uses the server, before it
+  struct Ends {  // the server's users, destroyed before it
     std::optional<monitor::Monitor>& monitor;
     std::optional<Signals>& signals;
     ~Ends() {
@@ -169,12 +169,12 @@ int run_server(Settings settings, ServerStyle style) {
 
   Daemon daemon;
   if (process.daemon) {
-    // The socket's file is removed at the end, from another working directory.
+    // The socket's file is removed at the end, when the working directory may have changed.
     settings.server.unix_path = absolute_path(settings.server.unix_path);
-    // And certificates are loaded again from there.
+    // Certificates may be reloaded from there, too.
     for (std::string* path : {&settings.server.tls.certificate, &settings.server.tls.key, &settings.server.tls.ca})
       *path = absolute_path(*path);
-    // Read again upon HUP.
+    // Reloaded upon HUP.
     settings.server.sasl_file = absolute_path(settings.server.sasl_file);
     settings.server.auth_file = absolute_path(settings.server.auth_file);
     settings.gpu.calibration = absolute_path(settings.gpu.calibration);
@@ -197,7 +197,7 @@ int run_server(Settings settings, ServerStyle style) {
                        "items right with (gpu-values)");
   }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
-  // One that is simulated shares the processors with everything else: late is not lost.
+  // A simulated device shares the processors with everything else, so it may be late without being lost.
   if (settings.gpu.which == "sim") settings.engine.scheduler.deadline = std::chrono::seconds{20};
   settings.engine.scheduler.queries_min = settings.gpu.batch_min;
   settings.engine.scheduler.steal = settings.gpu.steal;

@@ -8,16 +8,16 @@
 namespace tandem::cli {
 
 enum class ServerStyle : std::uint8_t {
-  tandem,     // says when it serves; root may stay root
-  memcached,  // silent unless verbose; root has to name a user; stops on USR1 too; a pid file that cannot be written is
-              // only a warning
+  tandem,     // logs when it serves; may keep running as root
+  memcached,  // silent unless verbose; root must name a user; stops on USR1 too; an unwritable pid file is only a
+              // warning
 };
 
 // Sets up the process, serves until INT or TERM (or the server ends itself) and returns the exit code: 0 after a clean
-// stop. Throws CommandError or what Engine and Server throw when it could not start.
+// stop. If it cannot start, throws CommandError or an exception of Engine or Server.
 int run_server(Settings settings, ServerStyle style);
 
-// "127.0.0.1:11211 (TCP, UDP)", ports being those really bound.
+// "127.0.0.1:11211 (TCP, UDP)", with the ports that were bound.
 std::string describe_addresses(const ServerOptions& options, int tcp_port, int udp_port);
 
 }  // namespace tandem::cli

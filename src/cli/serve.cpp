@@ -19,7 +19,7 @@
 namespace tandem::cli {
 namespace {
 
-// Where each option got its value, for messages.
+// Records the source of each option's value, for messages.
 class Sources {
  public:
   Sources() : where_(all_options().size()) {}
@@ -53,7 +53,7 @@ void apply(const Option& option, const CLI::Option& given, Settings& settings) {
   for (const std::string& text : given.results()) set_from_text(option, settings, text);
 }
 
-// `-m 1024` and `-m1024` are memcached's: a number without a unit is MiB there.
+// `-m 1024` and `-m1024` follow memcached: a number without a unit is in MiB.
 std::vector<std::string> with_mebibytes(std::span<const std::string> arguments) {
   const auto is_number = [](std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;

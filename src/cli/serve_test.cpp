@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-// A file of the test's own, gone with it.
+// A temporary file, removed at the end of the test.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view text) {
@@ -132,7 +132,7 @@ TEST(Serve, RefusesBadOptions) {
       EXPECT_EQ(error.exit_code(), c.arguments.front() == "--config" ? EX_NOINPUT : EX_USAGE) << error.what();
     }
   }
-  // In CLI11's words, which differ between its versions.
+  // The messages are CLI11's, which differ between its versions.
   for (const Arguments& arguments :
        std::vector<Arguments>{{"--port"}, {"-p"}, {"--config"}, {"--config", "a", "--config", "b"}}) {
     try {
@@ -261,7 +261,7 @@ TEST(ConfigFile, SyntaxErrorsNameTheLine) {
   }
 }
 
-// What toml++ 3.3 asserts instead of reporting.
+// Input for which toml++ 3.3 asserts instead of reporting an error.
 TEST(ConfigFile, BadTableHeadersAreErrors) {
   for (const std::string_view text :
        {std::string_view("[!]\n"), std::string_view("[\0", 2), std::string_view("[[=]]")}) {

@@ -21,7 +21,7 @@ sigset_t held_signals() {
   return set;
 }
 
-// From now on an INT ends the process, also while the server is stopping.
+// From now on an INT ends the process, even while the server is stopping.
 void release_interrupt() {
   struct sigaction action{};
   action.sa_handler = SIG_DFL;

@@ -1,12 +1,12 @@
-// Signals, taken by one thread and turned into calls, so that nothing runs inside a signal handler.
+// Signals, received by one thread and turned into calls, so that no code runs inside a signal handler.
 #pragma once
 #include <functional>
 #include <thread>
 
 namespace tandem::cli {
 
-// Holds back INT, TERM, HUP, USR1 and USR2 for this thread and those it starts, and ignores PIPE. To be called before
-// any other thread exists; Signals takes what was held back.
+// Blocks INT, TERM, HUP, USR1 and USR2 for this thread and those it starts, and ignores PIPE. Called before any other
+// thread exists; Signals receives the blocked signals.
 void hold_signals();
 
 // Calls `on_signal(number)` on its own thread for each INT, TERM, HUP, USR1 and USR2. After the first INT or TERM a

@@ -10,10 +10,10 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::size_t name_bytes_max = 64;  // longer ones are nobody's slip, and cost their square
+constexpr std::size_t name_bytes_max = 64;  // longer ones are hardly typing errors, and the cost is quadratic
 
 std::size_t distance(std::string_view a, std::string_view b) {
-  // Rows of the dynamic programme: two above, above, this.
+  // Rows of the dynamic programme: two above, one above, current.
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

@@ -1,4 +1,4 @@
-// Near misses: the name that somebody probably meant.
+// Suggests the name that a user probably meant.
 #pragma once
 #include <span>
 #include <string>
@@ -7,10 +7,9 @@
 
 namespace tandem::cli {
 
-// The name nearest to `wanted`, if it is near enough to be meant: at most a third of its letters (one at least, three
-// at most) inserted, deleted, replaced or exchanged with their neighbour, or `wanted` is the beginning of one name
-// alone. Empty: none is. Of equally near names, the first. Source: optimal string alignment distance (Damerau 1964,
-// with adjacent exchanges).
+// The name nearest to `wanted`, if near enough: at most a third of its letters (one at least, three at most) inserted,
+// deleted, replaced or exchanged with their neighbour; or `wanted` is a prefix of exactly one name. Empty: none is. Of
+// equally near names, the first. Source: optimal string alignment distance (Damerau 1964, with adjacent exchanges).
 std::string_view nearest(std::string_view wanted, std::span<const std::string_view> names);
 
 // `; did you mean PREFIXname?`, or nothing.

@@ -15,7 +15,7 @@ TEST(Suggest, ASlipHasItsName) {
   EXPECT_EQ(nearest("memoryy", names), "memory");  // too many
   EXPECT_EQ(nearest("udpport", names), "udp-port");
   EXPECT_EQ(nearest("mem0ri", names), "memory");
-  EXPECT_EQ(nearest("udp", names), "udp-port");  // the beginning of one alone
+  EXPECT_EQ(nearest("udp", names), "udp-port");  // prefix of exactly one
   EXPECT_EQ(nearest("memory-f", names), "memory");
 }
 
@@ -23,7 +23,7 @@ TEST(Suggest, WhatIsFarHasNone) {
   constexpr std::array<std::string_view, 4> names = {"port", "memory", "memory-file", "threads"};
   EXPECT_EQ(nearest("", names), "");
   EXPECT_EQ(nearest("x", names), "");
-  EXPECT_EQ(nearest("mem", names), "");  // the beginning of two
+  EXPECT_EQ(nearest("mem", names), "");  // prefix of two
   EXPECT_EQ(nearest("postgres", names), "");
   EXPECT_EQ(nearest(std::string(65, 'p'), names), "");
   EXPECT_EQ(nearest("port", {}), "");

@@ -23,19 +23,19 @@
 namespace tandem::cli {
 namespace {
 
-// By name: an architecture lacks some, and a library of another year does not know all.
+// By name: an architecture may lack some, and another version of the library may not know all.
 constexpr const char* always[] = {
-    // clients: none makes a socket, names an address or connects to one
+    // clients: accepting and serving, without calls that make, bind or connect sockets
     "accept", "accept4", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "getpeername",
     "getsockname", "getsockopt", "poll", "ppoll", "pselect6", "recvfrom", "recvmmsg", "recvmsg", "select", "setsockopt",
     "shutdown",
-    // files that are open
+    // open files
     "close", "dup", "dup2", "dup3", "fstat", "getdents64", "lseek", "pread64", "read", "readv", "write", "writev",
-    // whether a file is there, and what it is
+    // existence and attributes of files
     "access", "faccessat", "faccessat2", "lstat", "newfstatat", "readlink", "readlinkat", "stat", "statx",
-    // by a pipe sanitizers see whether memory can be read
+    // sanitizers use a pipe to check whether memory is readable
     "pipe", "pipe2",
-    // memory that is never code
+    // memory, never executable
     "brk", "madvise", "mincore", "mremap", "munmap",
     // threads
     "exit", "exit_group", "futex", "futex_waitv", "futex_wait", "futex_wake", "getcpu", "gettid", "membarrier", "rseq",
@@ -46,17 +46,17 @@ constexpr const char* always[] = {
     // time
     "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time", "timerfd_create",
     "timerfd_gettime", "timerfd_settime",
-    // what the process and the machine are
+    // identity of process and machine
     "getegid", "geteuid", "getgid", "getpid", "getppid", "getrandom", "getrusage", "getuid", "sysinfo", "times",
     "uname"};
 
-// Where a file system cannot allocate the C library writes, and asks how large blocks are.
+// Where a file system cannot allocate, the C library writes, and asks for the block size.
 constexpr const char* of_memory_file[] = {"fallocate", "fdatasync", "flock",    "fstatfs",         "fsync",
                                           "ftruncate", "msync",     "pwrite64", "sync_file_range", "sync_file_range2"};
 
 constexpr const char* of_removing_files[] = {"unlink", "unlinkat"};
 
-// No library tries these to see whether they work: whoever asks has taken over the process.
+// No library tries these to see whether they work: a caller has taken over the process.
 constexpr const char* of_intruders[] = {
     "bpf",        "execve",   "execveat", "finit_module", "init_module",      "kexec_file_load",
     "kexec_load", "mount",    "ptrace",   "pivot_root",   "process_vm_readv", "process_vm_writev",
@@ -67,11 +67,11 @@ class Filter {
   Filter() : context_(seccomp_init(refused), &seccomp_release) {
     if (context_ == nullptr) fail("make a filter of system calls", ENOMEM);
     set(SCMP_FLTATR_CTL_TSYNC, 1);  // other threads, too
-    // What a 32-bit program would ask on this machine is another table, of which nothing is allowed.
+    // System calls of a 32-bit program use another table, of which none is allowed.
     set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    // What is not had costs time or a line in a log, and no protection. Refusals are told to the audit log; no code of
-    // strangers runs here, against whose guesses older kernels would slow down every load; and calls are looked up in a
-    // tree.
+    // Optional: without these settings there is more cost or less logging, but no less protection. Refusals go to the
+    // audit log. No foreign code runs here, so the slow mitigations that older kernels enable against it are not
+    // needed. Calls are looked up in a tree.
     try_to_set(SCMP_FLTATR_CTL_LOG, 1);
     try_to_set(SCMP_FLTATR_CTL_SSB, 1);
     try_to_set(SCMP_FLTATR_CTL_OPTIMIZE, 2);
@@ -80,7 +80,7 @@ class Filter {
   void allow(std::span<const char* const> names) { add(names, SCMP_ACT_ALLOW); }
   void end_process(std::span<const char* const> names) { add(names, SCMP_ACT_KILL_PROCESS); }
 
-  // `condition` on one argument; a call that does not meet it is refused.
+  // Allows the call if `condition` on one argument holds, else refuses it.
   void allow_if(const char* name, scmp_arg_cmp condition) { add(name, SCMP_ACT_ALLOW, {&condition, 1}); }
   void say_there_is_none(const char* name) { add(name, SCMP_ACT_ERRNO(ENOSYS), {}); }
 
@@ -108,7 +108,7 @@ class Filter {
   }
   void add(const char* name, std::uint32_t action, std::span<const scmp_arg_cmp> conditions) {
     const int number = seccomp_syscall_resolve_name(name);
-    if (number < 0) return;  // not of this architecture
+    if (number < 0) return;  // not on this architecture
     const int error = seccomp_rule_add_array(context_.get(), action, number, static_cast<unsigned>(conditions.size()),
                                              conditions.data());
     if (error != 0) fail(fmt::format("filter the system call {}", name), -error);
@@ -131,34 +131,34 @@ void filter_system_calls(const SystemCallNeeds& needs) {
   if (needs.removes_files) filter.allow(of_removing_files);
   filter.end_process(of_intruders);
 
-  // Certificates, passwords and /proc are read.
+  // Certificates, passwords and /proc are only read.
   constexpr std::uint64_t writing = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND;
   filter.allow_if("open", has_bits(1, writing, O_RDONLY));
   filter.allow_if("openat", has_bits(2, writing, O_RDONLY));
 
-  // No memory becomes code. A library that is loaded late cannot be: there is none.
+  // No memory becomes executable. Libraries cannot be loaded late; none is.
   filter.allow_if("mmap", has_bits(2, PROT_EXEC, 0));
   filter.allow_if("mprotect", has_bits(2, PROT_EXEC, 0));
 
-  // A listener that was shut down could be connected elsewhere by what it sends.
+  // A listener that was shut down could otherwise connect elsewhere by sending.
   filter.allow_if("sendmsg", has_bits(2, MSG_FASTOPEN, 0));
   filter.allow_if("sendto", has_bits(3, MSG_FASTOPEN, 0));
   filter.allow_if("sendmmsg", has_bits(3, MSG_FASTOPEN, 0));
-  // Others tell whom to send a signal, and which.
+  // Other commands choose the receiver of a signal, and which signal.
   for (const int command : {F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD, F_DUPFD_CLOEXEC})
     filter.allow_if("fcntl", equals(1, static_cast<std::uint64_t>(command)));
 
-  // Threads, in no namespace of their own, and no processes. clone3's flags lie in memory, where no filter sees them;
-  // where there is none the C library calls clone.
+  // Threads only, in the same namespaces; no processes. clone3's flags are in memory, where the filter cannot see them;
+  // without clone3 the C library calls clone.
   constexpr std::uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
   constexpr std::uint64_t apart = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
                                   CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_PTRACE | CLONE_VFORK;
   filter.allow_if("clone", has_bits(0, thread | apart, thread));
   filter.say_there_is_none("clone3");
 
-  // Signals to this process alone: abort() is one.
+  // Signals to this process only: abort() sends one.
   filter.allow_if("tgkill", equals(0, static_cast<std::uint64_t>(getpid())));
-  // Limits are read.
+  // Limits may only be read.
   filter.allow_if("prlimit64", equals(2, 0));
   filter.allow_if("prctl", equals(0, PR_SET_NAME));
   filter.allow_if("prctl", equals(0, PR_GET_NAME));

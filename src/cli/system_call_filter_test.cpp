@@ -38,13 +38,13 @@ struct Call {
   std::function<long()> make;
 };
 
-// The call as the kernel sees it: what the C library makes of it may be another one.
+// The raw system call: the C library might use another one.
 template <class... Arguments>
 Call raw(const std::string& name, long number, Arguments... arguments) {
   return {name, [=] { return syscall(number, arguments...); }};
 }
 
-// Files and memory that the process has before the filter.
+// Files and memory that the process has before the filter is set.
 struct Before {
   std::string path = testing::TempDir() + "system_call_filter_test_" + std::to_string(getpid());
   int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -100,7 +100,7 @@ std::vector<Call> refused_calls(const Before& before) {
       {"map code", [=] { return mmap(nullptr, 4096, PROT_READ | PROT_EXEC, anonymous, -1, 0) == MAP_FAILED ? -1 : 0; }},
       {"make memory code", [=, at = before.memory] { return mprotect(at, 4096, PROT_READ | PROT_EXEC); }},
       raw("memfd_create", SYS_memfd_create, "x", 0u),
-      // As fork() asks; the C library of a child would run handlers.
+      // The call that fork() makes; in a child the C library would run handlers.
       raw("clone of a process", SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0),
       raw("clone of memory that is shared", SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr, nullptr, nullptr, 0),
       {"unshare", [] { return unshare(CLONE_NEWUSER); }},
@@ -127,7 +127,7 @@ std::vector<Call> refused_calls(const Before& before) {
   };
 }
 
-// 0 when each fails with EPERM; else says which does not.
+// 0 when each fails with EPERM; otherwise identifies one that does not.
 int count_not_refused(const std::vector<Call>& calls, const char* where) {
   int wrong = 0;
   for (const Call& call : calls) {
@@ -140,7 +140,7 @@ int count_not_refused(const std::vector<Call>& calls, const char* where) {
   return wrong;
 }
 
-// All but those of users are refused to root as to anybody; without the filter few are.
+// All but users' calls are refused to root like to any user; without the filter few are.
 TEST(SystemCallFilterDeathTest, RefusesWhatServingDoesNotNeedInEachThread) {
   EXPECT_EXIT(
       {
@@ -244,7 +244,7 @@ TEST(SystemCallFilterDeathTest, AllowsWhatTheSettingsNeed) {
                           msync(before.memory, 4096, MS_SYNC) == 0 && fsync(before.file) == 0 &&
                           sync_file_range(before.file, 0, 4096, SYNC_FILE_RANGE_WAIT_BEFORE) == 0 &&
                           unlink(before.path.c_str()) == 0;
-        // And no more than that.
+        // And no more than that is refused.
         const bool still = open("/dev/null", O_WRONLY | O_CLOEXEC) < 0 && errno == EPERM;
         std::quick_exit(well && still ? 0 : 1);
       },
@@ -260,11 +260,11 @@ TEST(SystemCallFilterDeathTest, AnAbortIsStillOne) {
       testing::KilledBySignal(SIGABRT), "");
 }
 
-// As in a container that has none: an error, before a client is served.
+// As in a container without filters: an error, before clients are accepted.
 TEST(SystemCallFilterDeathTest, SaysWhenThereIsNone) {
   EXPECT_EXIT(
       {
-        filter_system_calls({});  // which refuses the next one
+        filter_system_calls({});  // it refuses the next one
         try {
           filter_system_calls({});
         } catch (const CommandError& error) {

@@ -1,6 +1,6 @@
-// toml++ as this program uses it: compiled in, so that it is fuzzed and sanitized with the rest, and with its
-// assertions on in every build. Version 3.3 of it asserts what a file can violate (a table header "[!]"); without
-// assertions that would be undefined behaviour, with assert() the end of the process. Here it is an error in the file.
+// toml++ as used by this program: compiled in, so that it is fuzzed and sanitized with the rest, and with its
+// assertions on in every build. Version 3.3 asserts what a file can violate (a table header "[!]"): without assertions
+// that would be undefined behaviour, with assert() it would end the process. Here it is an error in the file.
 #pragma once
 
 namespace tandem::cli {

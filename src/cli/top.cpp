@@ -1,4 +1,4 @@
-// `tandem top`: a server's numbers in the terminal, from its stats commands; works with memcached, too, as far as its
+// `tandem top`: a server's numbers in the terminal, from its stats commands; also for memcached, as far as its
 // statistics go.
 #include <fmt/format.h>
 #include <netdb.h>

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 
 TopScreen::TopScreen() {
-  // newterm() instead of initscr(), which ends the program when it does not know the terminal.
+  // newterm() instead of initscr(), which ends the program for an unknown terminal.
   if (isatty(STDOUT_FILENO) == 0 || newterm(nullptr, stdout, stdin) == nullptr)
     throw CommandError(EX_USAGE, "top: no terminal that can be used; --once prints plain text");
   cbreak();

@@ -9,15 +9,15 @@ namespace tandem::cli {
 // Thread safety: one object at a time, one thread.
 class TopScreen {
  public:
-  TopScreen();  // throws CommandError when there is no terminal that can be used
+  TopScreen();  // throws CommandError without a usable terminal
   ~TopScreen();
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  // What show() has room for: all lines but the last, which tells the keys.
+  // Room for show(): all lines but the last, which lists the keys.
   monitor::TopSize size() const;
   void show(const std::vector<monitor::TopLine>& lines);
-  // Waits so long; false: the user wants to leave.
+  // Waits for a key; false: the user quits.
   bool wait(int milliseconds);
 };
 

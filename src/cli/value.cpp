@@ -46,7 +46,7 @@ const Unit* find_unit(const Units& units, std::string_view name) {
   return nullptr;
 }
 
-// A whole number of `factor` plus up to 12 decimals of it; false when it is no number, overflows, or is not whole.
+// Multiplies a number with up to 12 decimals by `factor`; false when it is no number, overflows, or is not whole.
 bool scale(std::string_view whole, std::string_view decimals, std::uint64_t factor, std::uint64_t& result) {
   std::uint64_t value = 0;
   const auto parsed = std::from_chars(whole.data(), whole.data() + whole.size(), value);
@@ -88,7 +88,7 @@ std::uint64_t parse_with_unit(std::string_view text, const Units& units, std::st
   return result;
 }
 
-// The largest unit that divides the value, by its last name in the list.
+// Uses the largest unit that divides the value, by its last name in the list.
 template <class Units>
 std::string format_with_unit(std::uint64_t value, const Units& units) {
   const Unit* best = &units[1];

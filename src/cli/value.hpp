@@ -1,4 +1,4 @@
-// Values as people write them in options and files: sizes with units, durations, numbers, octal modes.
+// Values in options and files in human notation: sizes with units, durations, numbers, octal modes.
 #pragma once
 #include <cstdint>
 #include <stdexcept>
@@ -7,13 +7,13 @@
 
 namespace tandem::cli {
 
-// A text that is not a value of the wanted kind. what() is a clause such as `expected a size such as 512MiB, got "x"`.
+// The text is not a valid value. what() is a clause such as `expected a size such as 512MiB, got "x"`.
 class ValueError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
 
-// All parse_* take the whole text or throw ValueError.
+// All parse_* parse the whole text or throw ValueError.
 
 // Bytes: 4096, 512KiB, 1.5GiB, 1GB, 2m. Units are powers of 1024, as in PostgreSQL and Redis: B; K, KB or KiB; M, MB or
 // MiB; G, GB or GiB; T, TB or TiB, in any case, after optional blanks. A fraction must come to whole bytes.
@@ -29,12 +29,13 @@ unsigned parse_mode(std::string_view text);
 
 // Exact and short: parse_size(format_size(n)) == n. 1GiB, 1536KiB, 1025B.
 std::string format_size(std::uint64_t bytes);
-// Rounded, for people: 1.0 GiB.
+// Rounded, for humans: 1.0 GiB.
 std::string format_size_rounded(std::uint64_t bytes);
 // Exact: parse_seconds(format_seconds(n)) == n. 90s, 15m, 0.
 std::string format_seconds(std::uint64_t seconds);
 
-// In double quotes, control and non-ASCII bytes escaped, cut after 60 bytes: any input can go into a message.
+// In double quotes, with control and non-ASCII bytes escaped, cut after 60 bytes, so that any input may appear in a
+// message.
 std::string in_quotes(std::string_view text);
 
 }  // namespace tandem::cli

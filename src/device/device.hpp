@@ -1,10 +1,9 @@
-// An accelerator: memory of its own, and queues of work (streams): copies, and kernels (kernel.hpp) that others define.
-// Two kinds: `cuda` (device/cuda), and `sim` (device/sim), a device in software with faults on demand, for machines
-// without a GPU.
+// An accelerator: its own memory, and queues of work (streams) for copies and for kernels (kernel.hpp), which other
+// layers define. Two kinds: `cuda` (device/cuda), and `sim` (device/sim), a software device with injectable faults, for
+// machines without a GPU.
 //
-// Errors are values, since whoever meets one goes on without the device: `lost` is for ever, and everything that is
-// asked of a lost device answers it at once. Nothing here throws but the makers of devices, memory and streams
-// (DeviceError).
+// Errors are values, since a caller that meets one continues without the device. `lost` is permanent: a lost device
+// answers every call with it at once. Only the makers of devices, memory and streams throw (DeviceError).
 //
 // Thread safety: a Device from any thread; a Stream from one thread at a time.
 #pragma once
@@ -27,8 +26,8 @@ enum class DeviceStatus : std::uint8_t {
   ok,
   pending,        // of poll() and wait(): not done yet
   out_of_memory,  // nothing was done
-  failed,         // this launch or copy was refused or did not work; the device goes on
-  lost,           // the device is gone for good, or was abandoned
+  failed,         // this launch or copy was refused or failed; the device stays usable
+  lost,           // the device is lost for ever, or was abandoned
 };
 std::string_view name_of(DeviceStatus status) noexcept;
 
@@ -50,18 +49,18 @@ struct DeviceInfo {
   std::string pci_bus_id = {};  // "0000:3b:00.0"
 };
 
-// Stands for what was queued on a stream up to a moment.
+// A point in a stream's queue: all that was queued before it.
 using DeviceMark = std::uint64_t;
 
-// A queue of work: in order, and asynchronous but for what the calls say. Counts of 0 do nothing. Host memory that a
-// call names must be pinned memory of this device, and stays as it is (copies to the device) or untouched (copies from
-// it) until the work is done. Arrays are aligned as their types are.
+// A queue of work: in order, and asynchronous except as the calls say. Counts of 0 do nothing. Host memory named by a
+// call must be pinned memory of this device. Until the work is done the caller must not change it (copies to the
+// device) or access it (copies from it). Arrays have their types' alignment.
 class Stream {
  public:
   Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  virtual ~Stream() = default;  // what is queued is finished first, unless the device is lost
+  virtual ~Stream() = default;  // queued work finishes first, unless the device is lost
 
   [[nodiscard]] virtual DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from,
                                                     std::uint64_t bytes) noexcept = 0;
@@ -69,8 +68,8 @@ class Stream {
                                                   std::uint64_t bytes) noexcept = 0;
   [[nodiscard]] virtual DeviceStatus zero(DevicePtr<std::byte> at, std::uint64_t bytes) noexcept = 0;
 
-  // Queues the kernel with these arguments, which are copied. The memory that they name may be the device's or pinned.
-  // ok and nothing queued if there is no work in them.
+  // Queues the kernel with a copy of these arguments. The memory that they name may be the device's or pinned. Returns
+  // ok and queues nothing if they contain no work.
   template <KernelArguments A>
   [[nodiscard]] DeviceStatus launch(const Kernel<A>& kernel, const std::type_identity_t<A>& arguments) noexcept {
     return launch(KernelLaunch(kernel, arguments));
@@ -78,18 +77,18 @@ class Stream {
 
   // --- order and completion
 
-  // Stands for everything queued so far. Never fails: on a lost device its poll() says so.
+  // A mark for everything queued so far. Never fails: on a lost device its poll() reports that.
   [[nodiscard]] virtual DeviceMark mark() noexcept = 0;
-  // ok: done, and what it wrote to pinned memory can be read. failed, lost: it will never be; what it was to write is
-  // undefined. `failed` is the first mark behind work that failed, not those behind it. Does not block. REQUIRES: a
-  // mark of this stream, or 0, which stands for nothing.
+  // ok: done, and the pinned memory that it wrote can be read. failed, lost: it will never be done; the content of its
+  // output is undefined. `failed` is reported by the first mark behind failed work, not by later ones. Does not block.
+  // REQUIRES: a mark of this stream, or 0, which stands for nothing.
   [[nodiscard]] virtual DeviceStatus poll(DeviceMark mark) noexcept = 0;
   // poll() until it is not pending or `limit` has passed.
   [[nodiscard]] virtual DeviceStatus wait(DeviceMark mark, std::chrono::nanoseconds limit) noexcept = 0;
-  // What is queued here from now on begins after `mark` of `other`, a stream of the same device that another thread may
-  // be using; it may be destroyed before that.
+  // Work queued here from now on begins after `mark` of `other`, a stream of the same device that another thread may be
+  // using. `other` may be destroyed before that.
   [[nodiscard]] virtual DeviceStatus after(Stream& other, DeviceMark mark) noexcept = 0;
-  // Device time between two marks of this stream that are done, in ns; 0 when it cannot be known.
+  // Device time between two marks of this stream that are done, in ns; 0 if unknown.
   [[nodiscard]] virtual std::uint64_t elapsed_ns(DeviceMark from, DeviceMark to) noexcept = 0;
 
  private:
@@ -106,28 +105,28 @@ class Device {
   Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  virtual ~Device() = default;  // REQUIRES: its memory and streams are gone
+  virtual ~Device() = default;  // REQUIRES: its memory and streams have been released
 
   virtual const DeviceInfo& info() const noexcept = 0;
   virtual std::uint64_t memory_free_bytes() noexcept = 0;
-  // What its board draws now; none: not known.
+  // The board's present power draw; none: unknown.
   virtual std::optional<std::uint32_t> power_mw() noexcept { return std::nullopt; }
   virtual std::unique_ptr<Stream> make_stream() = 0;  // throws DeviceError
 
   // Memory of the device, aligned to 256 bytes, contents undefined. Throws DeviceError.
   virtual DevicePtr<std::byte> allocate(std::uint64_t bytes) = 0;
-  // REQUIRES, as release_pinned(): nothing that is queued names it, unless the device is lost.
+  // REQUIRES, as does release_pinned(): no queued work uses it, unless the device is lost.
   virtual void release(DevicePtr<std::byte> at) noexcept = 0;
   // Host memory that the device reads and writes, aligned to a page. Throws DeviceError.
   virtual PinnedBlock allocate_pinned(std::uint64_t bytes) = 0;
-  // Of a lost device it is not given back, since a kernel that hangs may yet write to it.
+  // On a lost device the memory is leaked, since a hung kernel may still write to it.
   virtual void release_pinned(PinnedBlock block) noexcept = 0;
 
   virtual bool lost() const noexcept = 0;
-  virtual std::string lost_reason() const = 0;  // in words; empty: it is not lost
-  // What the driver said of the last call that did not work, also of one that left the device in use; empty: nothing.
+  virtual std::string lost_reason() const = 0;  // in words; empty: not lost
+  // The driver's message for the last failed call, even if the device stayed usable; empty: none.
   virtual std::string last_error() const { return {}; }
-  // Makes it lost: nobody waits for it any more. For a device that does not answer in time.
+  // Marks the device as lost, so that nothing waits for it any more. For a device that does not answer in time.
   virtual void abandon() noexcept = 0;
 };
 
@@ -166,7 +165,7 @@ class DeviceArray {
   std::uint64_t count_ = 0;
 };
 
-// Contents undefined, as of malloc.
+// Contents undefined, as with malloc.
 template <class T>
 class PinnedArray {
  public:

@@ -1,4 +1,4 @@
-// What the contract of a device (device.hpp) and kernels are tested with: the devices of this machine.
+// Fixture for the contract tests of devices (device.hpp) and kernels: the devices of this machine.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct DeviceKind {
   friend std::ostream& operator<<(std::ostream& out, const DeviceKind& kind) { return out << kind.name; }
 };
 
-// `sim` as fast as it goes, `sim` with times like a GPU's behind PCIe, and every GPU.
+// `sim` at full speed, `sim` with timings like a GPU's behind PCIe, and every GPU.
 inline std::vector<DeviceKind> device_kinds() {
   using namespace std::chrono_literals;
   const SimOptions timed{.latency = 20us, .copy_bytes_per_s = 20e9, .lanes = 1 << 15, .lane_time = 2us};
@@ -56,7 +56,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// Waits far longer than any of these tests should take.
+// Waits far longer than any of these tests takes.
 inline DeviceStatus finish(Stream& stream) { return stream.wait(stream.mark(), std::chrono::minutes(2)); }
 
 class DeviceContract : public testing::TestWithParam<DeviceKind> {

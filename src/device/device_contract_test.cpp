@@ -1,4 +1,4 @@
-// Every kind of device does what device.hpp says: `sim` everywhere, GPUs where there are some.
+// Every kind of device satisfies device.hpp: `sim` always, and each GPU of this machine.
 #include "device/device_contract.hpp"
 
 #include <gtest/gtest.h>
@@ -136,7 +136,7 @@ TEST_P(DeviceContract, MarksAreDoneInOrder) {
     }
     marks.push_back(stream->mark());
   }
-  std::size_t done = 0;  // those before it were seen to be
+  std::size_t done = 0;  // all before it are known to be done
   Random random(4);
   for (int polls = 0; polls < 200; ++polls) {
     const std::size_t i = random.below(marks.size());
@@ -152,7 +152,7 @@ TEST_P(DeviceContract, MarksAreDoneInOrder) {
 }
 
 TEST_P(DeviceContract, WaitGivesUp) {
-  // So much that it is not done at once.
+  // Large enough not to be done at once.
   const DeviceArray<std::byte> array(*device, contract_effort * (32u << 20));
   for (int i = 0; i < 20; ++i) ASSERT_EQ(stream->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
   const DeviceMark mark = stream->mark();

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Of the device's own memory, or of pinned host memory. The host must not follow it.
+// Address of the device's own memory, or of pinned host memory. The host must not dereference it.
 template <class T>
 class DevicePtr {
  public:

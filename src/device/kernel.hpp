@@ -1,10 +1,9 @@
-// A kernel: a function that a Stream launches with arguments. It belongs to whoever owns the data that it works on; the
-// device layer knows how to launch it and nothing of what it does.
+// A kernel: a function that a Stream launches with arguments. The layer that owns the data defines the kernel; the
+// device layer only launches it.
 //
-// Its arguments are a trivially copyable struct that says how much work a launch is (`queries()`) and what memory it
+// Its arguments are a trivially copyable struct that states how much work a launch is (`queries()`) and what memory it
 // reads and writes (`memory()`). A simulated device checks that memory before the launch and runs the kernel's host
-// entry on it; a GPU is given the same struct through the CUDA entry. So the two entries cannot differ in what they are
-// told.
+// entry on it; a GPU gets the same struct through the CUDA entry. So both entries get the same information.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -24,17 +23,17 @@ struct MemoryRange {
   bool written;
 };
 
-// Collects what a launch reads and writes.
+// Collects the memory that a launch reads and writes.
 class MemoryUse {
  public:
   explicit MemoryUse(std::vector<MemoryRange>& ranges) noexcept : ranges_(ranges) {}
-  // `count` elements from `at` on: read if T is const, else written, too. A count of 0 is no memory. Throws
+  // `count` elements from `at` on: read, and also written unless T is const. A count of 0 is no memory. Throws
   // std::bad_alloc.
   template <class T>
   void add(DevicePtr<T> at, std::uint64_t count) {
     if (count != 0) ranges_.push_back({at.address(), count * sizeof(T), alignof(T), !std::is_const_v<T>});
   }
-  // No memory is right for these arguments: the launch fails.
+  // The arguments are invalid for any memory: the launch fails.
   void refuse() noexcept { refused_ = true; }
   bool refused() const noexcept { return refused_; }
 
@@ -43,13 +42,13 @@ class MemoryUse {
   bool refused_ = false;
 };
 
-// Where the host entry of a launch finds the memory that its arguments named. Thread safety: none.
+// Maps the memory named by a launch's arguments to host addresses, for the host entry. Thread safety: none.
 class HostMemory {
  public:
-  // REQUIRES: as many places as ranges, in the same order.
+  // REQUIRES: one place per range, in the same order.
   HostMemory(std::span<const MemoryRange> ranges, std::span<std::byte* const> places) noexcept
       : ranges_(ranges), places_(places) {}
-  // Null where the arguments named no such memory, or named it to be read only and T is not const.
+  // Null if the arguments did not name this memory, or named it read-only and T is not const.
   template <class T>
   T* at(DevicePtr<T> p) const noexcept {
     return reinterpret_cast<T*>(place_of(p.address(), !std::is_const_v<T>));
@@ -60,27 +59,27 @@ class HostMemory {
 
   std::span<const MemoryRange> ranges_;
   std::span<std::byte* const> places_;
-  mutable std::size_t next_ = 0;  // where the last one was: entries ask in the order of `memory()`
+  mutable std::size_t next_ = 0;  // index of the last hit: entries ask in the order of `memory()`
 };
 
 template <class A>
 concept KernelArguments =
     std::is_trivially_copyable_v<A> && alignof(A) <= alignof(std::max_align_t) && requires(const A a, MemoryUse& use) {
-      { a.queries() } noexcept -> std::same_as<std::uint64_t>;  // what takes time; 0: there is nothing to do
+      { a.queries() } noexcept -> std::same_as<std::uint64_t>;  // determines the time it takes; 0: no work
       a.memory(use);
     };
 
-// CUDA's error number (cudaError_t) of the launch; 0: it is queued. The arguments are read before it returns.
+// Returns CUDA's error number (cudaError_t) of the launch; 0: it is queued. Reads the arguments before it returns.
 template <class A>
 using CudaEntry = int (*)(const A& arguments, CUstream_st* stream) noexcept;
 
-// A value of static lifetime.
+// Kernels have static lifetime.
 template <KernelArguments A>
 struct Kernel {
   const char* name;
-  // What the kernel does, by one thread of the host. False: the work failed.
+  // The kernel's work, on one host thread. False: it failed.
   bool (*host)(const A& arguments, const HostMemory& memory) noexcept;
-  CudaEntry<A> cuda;  // nullptr where the program is built without CUDA
+  CudaEntry<A> cuda;  // nullptr in a program built without CUDA
 };
 
 #if defined(TANDEM_CUDA)
@@ -89,7 +88,7 @@ inline constexpr bool built_with_cuda = true;
 inline constexpr bool built_with_cuda = false;
 #endif
 
-// The CUDA entry `entry`, which need not be defined where the program is built without CUDA.
+// The CUDA entry `entry`, which need not be defined in a program built without CUDA.
 template <class A, CudaEntry<A> entry>
 constexpr CudaEntry<A> cuda_entry() noexcept {
   if constexpr (built_with_cuda) {
@@ -99,8 +98,8 @@ constexpr CudaEntry<A> cuda_entry() noexcept {
   }
 }
 
-// One launch, whatever its kernel: what Stream::launch() hands to a kind of device. Valid during the call; what comes
-// later works on a copy of the arguments.
+// One launch, whatever its kernel: passed by Stream::launch() to a kind of device. Valid during the call; later use
+// needs a copy of the arguments.
 class KernelLaunch {
  public:
   template <KernelArguments A>

@@ -17,7 +17,8 @@ void find(const Nvml::Lookup& lookup, const char* name, Function*& function) {
 
 Nvml::Nvml() {
 #if defined(TANDEM_STATIC)
-  // Loading a shared library into a static program needs the very glibc that it was linked with: another one kills it.
+  // Loading a shared library into a static program needs the same glibc that it was linked with; another version
+  // crashes it.
   reason_ = "a statically linked program cannot load libnvidia-ml.so.1";
 #else
   library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -63,7 +64,7 @@ Nvml::~Nvml() {
 }
 
 std::string Nvml::name(std::size_t gpu) const {
-  std::array<char, 97> text{};  // NVML_DEVICE_NAME_V2_BUFFER_SIZE and an end
+  std::array<char, 97> text{};  // NVML_DEVICE_NAME_V2_BUFFER_SIZE and a terminator
   if (name_ == nullptr || name_(gpus_[gpu], text.data(), text.size() - 1) != 0) return "unknown";
   return text.data();
 }

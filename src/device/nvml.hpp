@@ -1,4 +1,4 @@
-// NVIDIA's management library, found at run time: names, energy and power of its GPUs.
+// NVIDIA's management library, loaded at run time: names, energy and power of its GPUs.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,13 +8,13 @@
 
 namespace tandem {
 
-// Thread safety: all calls may run at once (NVML's own promise).
+// Thread safety: all calls may run concurrently (NVML guarantees it).
 class Nvml {
  public:
-  // A function of the library by its name; null: it has none.
+  // Looks up a function of the library by name; null: absent.
   using Lookup = std::function<void*(const char*)>;
 
-  // libnvidia-ml.so.1.
+  // Loads libnvidia-ml.so.1.
   Nvml();
   // For tests.
   explicit Nvml(const Lookup& lookup) { start(lookup); }
@@ -23,14 +23,14 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   std::size_t gpu_count() const noexcept { return gpus_.size(); }
-  // Why there are none.
+  // Why no GPU was found.
   const std::string& reason() const noexcept { return reason_; }
   std::string name(std::size_t gpu) const;
-  // The one at this address, as CUDA writes it ("0000:3b:00.0").
+  // The GPU at this address, in CUDA's notation ("0000:3b:00.0").
   std::optional<std::size_t> gpu_at(const std::string& pci_bus_id) const;
-  // Since the driver was loaded (Volta and later).
+  // Energy since the driver was loaded (Volta and later).
   std::optional<std::uint64_t> energy_mj(std::size_t gpu) const;
-  // The board's draw now, or its average over the last second, by model.
+  // The board's present draw, or its average over the last second, by model.
   std::optional<std::uint32_t> power_mw(std::size_t gpu) const;
 
  private:

@@ -20,12 +20,12 @@ void say(const char* text) noexcept {
   [[maybe_unused]] const ssize_t said = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// The one that would have been asked without ours.
+// Calls the handler that was installed before ours.
 void pass_on(int number, siginfo_t* info, void* context) noexcept {
   if ((handled_before.sa_flags & SA_SIGINFO) != 0) return handled_before.sa_sigaction(number, info, context);
   if (handled_before.sa_handler != SIG_DFL && handled_before.sa_handler != SIG_IGN)
     return handled_before.sa_handler(number);
-  // Sent by somebody, it would not come again by itself.
+  // A signal that another process sent would not recur by itself.
   if (info->si_code <= 0 && handled_before.sa_handler == SIG_IGN) return;
   struct sigaction by_default{};
   by_default.sa_handler = SIG_DFL;
@@ -34,7 +34,7 @@ void pass_on(int number, siginfo_t* info, void* context) noexcept {
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) noexcept {
-  if (info->si_code > 0) {  // the kernel's, and so of an address
+  if (info->si_code > 0) {  // from the kernel, so it has an address
     for (const auto& slot : guarded) {
       const MemoryFile* const file = slot.load(std::memory_order_acquire);
       if (file == nullptr || !file->has(info->si_addr)) continue;
@@ -63,8 +63,8 @@ void guard_against_bus_errors(const MemoryFile& file) noexcept {
   static const bool taken = take_bus_errors();
   if (!taken) return;
   for (auto& slot : guarded) {
-    const MemoryFile* nobody = nullptr;
-    if (slot.compare_exchange_strong(nobody, &file, std::memory_order_acq_rel)) return;
+    const MemoryFile* expected = nullptr;
+    if (slot.compare_exchange_strong(expected, &file, std::memory_order_acq_rel)) return;
   }
 }
 

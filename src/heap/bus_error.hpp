@@ -1,9 +1,9 @@
-// What comes of a page of a memory file that cannot be had: its disk does not read it back, somebody has shortened the
-// file, or the memory that it lay in has failed. Whoever touches it gets a bus error (SIGBUS), at any instruction, so
-// there is nothing to go on with: what was read so far may be half of something. The file is marked, so that no later
-// process takes it over and meets the same page again; it is said which file; and the process ends.
+// Handling of a memory file's page that cannot be read: its disk fails, the file was shortened, or the memory that held
+// it has failed. An access then raises a bus error (SIGBUS), at any instruction. The process cannot continue, since
+// what it has read so far may be incomplete. It marks the file, so that no later process takes it over and meets the
+// same page again, logs the file's name, and ends.
 //
-// Async-signal-safe is what the handler calls, not these.
+// What the handler calls is async-signal-safe; these functions are not.
 #pragma once
 #include <cstdint>
 
@@ -11,14 +11,14 @@ namespace tandem {
 
 class MemoryFile;
 
-// From the first call on, bus errors of the whole process come here; those of other memory go on to what handled them
-// before. Thread safety: any thread. More files at once than 64 are left unguarded.
+// From the first call on, this handles all bus errors of the process. Those of other memory are passed on to the
+// previous handler. Thread safety: any thread. Beyond 64 files at once, further ones are not guarded.
 void guard_against_bus_errors(const MemoryFile& file) noexcept;
-// No bus error in the file is under way.
+// REQUIRES: no bus error in the file is being handled.
 void unguard(const MemoryFile& file) noexcept;
 
-// How the process ends then: by this exit code and without a dump of the heap. Before it is said it is what handled
-// SIGBUS before, of which nobody should come back: by default a death by that signal.
+// Sets how the process then ends: by this exit code and without a dump of the heap. Until it is set, the previous
+// handler of SIGBUS ends it, which must not return; by default the process dies of the signal.
 void end_by_bus_errors_with(int exit_code) noexcept;
 
 }  // namespace tandem

@@ -46,7 +46,7 @@ void Heap::detach(Cache& cache) noexcept {
     counters_[i].allocated_by_gone += cache.shelves_[c].allocated.load(std::memory_order_relaxed);
   }
   counters_[classes_.count()].allocated_by_gone += cache.shelves_[huge_class].allocated.load(std::memory_order_relaxed);
-  if (orphans_ != nullptr) {  // else it is the heap going, with all that waits
+  if (orphans_ != nullptr) {  // null while the heap itself is destroyed
     const Cache::Lock orphans_lock(*orphans_);
     adopt_retired(*orphans_, cache);
   }

@@ -1,6 +1,6 @@
-// What one worker keeps of the heap: per size class one magazine of free slots that it takes from, one that it puts
-// retired slots in, and a queue of full ones that wait for their epoch. A full magazine whose stamp is safe becomes the
-// one to take from as it is: no slot is touched on its way round.
+// One worker's cache of the heap. Per size class it has one magazine of free slots to allocate from, one that collects
+// retired slots, and a queue of full ones that wait for their epoch. A full magazine whose stamp is safe is allocated
+// from as it is: recycling touches no slot.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -14,19 +14,18 @@
 
 namespace tandem {
 
-// Invariants: slots in a `giving` magazine are free and of open pages (a page that closes is taken out under this
+// Invariants: slots in a `giving` magazine are free and of open pages (closing a page removes its slots under this
 // cache's lock); a sealed magazine has a stamp that was taken after its last slot was retired. Slots too large to be
 // cached (SlotShape::magazine_slots 0) and huge items share one magazine of retired slots. Thread safety: one thread at
-// a time, inside a Lock; the page mover, class_stats() and a worker that found nothing free elsewhere take the lock,
-// too.
+// a time, inside a Lock. The page mover, class_stats() and workers that scavenge free slots take the lock, too.
 class Heap::Cache {
  public:
-  // Of retired slots that are sealed, so many bytes stay for this cache's own next allocations: two epochs' worth (the
-  // executor ends an epoch at 1 MiB). What is safe beyond them goes to the classes' pages, oldest first.
+  // Retired and sealed slots of this many bytes are kept for this cache's own next allocations: two epochs' worth (the
+  // executor ends an epoch at 1 MiB). Safe slots beyond them go to the classes' pages, oldest first.
   static constexpr std::uint64_t kept_bytes_max = 2 << 20;
 
   explicit Cache(Heap& heap) noexcept;
-  // Gives everything back; what still waits for its epoch is handed to the heap. REQUIRES: not locked.
+  // Returns all slots; those still waiting for their epoch are handed to the heap. REQUIRES: not locked.
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -47,11 +46,11 @@ class Heap::Cache {
  private:
   friend class Heap;
 
-  // One class's magazines. While it has no magazine of its own it has the cache's `nothing_` and `catcher_` in its
-  // place, so that the fast paths need one test each.
+  // One class's magazines. In place of an absent one it has the cache's `nothing_` or `catcher_`, so that the fast
+  // paths need one test each.
   struct alignas(cache_line_bytes) Shelf {
     Magazine* giving = nullptr;  // of free slots
-    Magazine* taking = nullptr;  // of retired slots, with a place left
+    Magazine* taking = nullptr;  // of retired slots, not yet full
     MagazineQueue sealed;
     std::atomic<std::uint64_t> allocated{0};  // ever, counted as slots enter `giving`; written inside the lock only
     std::uint32_t waiting = 0;                // retired slots that are not in `taking`
@@ -60,7 +59,7 @@ class Heap::Cache {
   };
   static_assert(sizeof(Shelf) == cache_line_bytes);
   static_assert(SizeClasses::magazine_slots_max == Magazine::slots_max);
-  static constexpr std::uint32_t prefetch_slots = 8;            // allocate() prefetches so many ahead ...
+  static constexpr std::uint32_t prefetch_slots = 8;            // allocate() prefetches this many ahead ...
   static constexpr std::uint32_t prefetch_bytes_max = 256;      // ... and so much of each
   static constexpr std::uint64_t large_bytes_max = 256 * 1024;  // of large retired slots: with more they are sealed
 
@@ -77,21 +76,21 @@ class Heap::Cache {
   Cache* next_ = nullptr;  // all caches; guarded by the heap's caches_mutex_
   Cache* previous_ = nullptr;
   std::uint64_t safe_seen_ = 0;     // the last safe stamp
-  std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in others
+  std::uint64_t scavenged_at_ = 0;  // the safe stamp when this cache last looked for free slots in other caches
   std::uint32_t scavenges_skipped_ = 0;
   std::uint32_t reclaims_since_seal_ = 0;
   std::uint64_t sealed_bytes_ = 0;  // in the shelves' queues
-  ClassSet unsealed_, sealed_;      // the classes with a magazine that takes, with a queue that is not empty
+  ClassSet unsealed_, sealed_;      // the classes with a `taking` magazine, and with a sealed queue that is not empty
   MagazineSupply supply_;
   MagazineQueue sealed_large_;
   RetiredChain chain_;
   Magazine* large_ = nullptr;  // of retired large slots, not sealed: `left` counts them, `bytes` too
   Magazine nothing_;           // never has a slot
-  Magazine catcher_;           // has one place: a push into it is completed by retire_slow()
+  Magazine catcher_;           // room for one slot: retire_slow() completes a push into it
   Shelf shelves_[256];         // by SizeClass; the last is huge_class
 };
 
-// The slot leaves the heap's hands.
+// The slot becomes the caller's.
 TD_INLINE void Heap::hand_out(Location l, [[maybe_unused]] std::uint64_t item_bytes) noexcept {
   Item* const item = at(l);
   unpoison_memory(item, item_bytes);

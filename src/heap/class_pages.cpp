@@ -59,7 +59,7 @@ void ClassPages::put_one(Location l) noexcept {
   const std::uint32_t slot = shape_.slot_at(l % page_granules);
   std::uint64_t& word = table_.bitmap(page)[slot / 64];
   const std::uint64_t bit = std::uint64_t{1} << slot % 64;
-  TD_ASSERT((word & bit) == 0);  // given back twice
+  TD_ASSERT((word & bit) == 0);  // double free
   word |= bit;
   info.summary |= std::uint64_t{1} << slot / 64 / bitmap_group_words;
   ++info.free_count;
@@ -151,14 +151,14 @@ PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   constexpr int looks = 64;
   const std::lock_guard lock(mutex_);
   if (hand_page_ == 0 || pages_open() <= keep) return 0;
-  // From where the last call stopped, so that a page that could not be closed is not picked again at once; else from
-  // the page that the hand reaches next: what it holds was not looked at for longest.
+  // Starts where the last call stopped, so that a page that could not be closed is not picked again at once. Otherwise
+  // starts at the page that the hand reaches next: its items were examined least recently.
   const PageId first = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
   PageId page = first, best = 0;
   std::uint32_t used_of_best = 0;
   for (int i = 0; i < looks; ++i) {
     const PageInfo& info = table_.info(page);
-    // What output still points to is not had before that is sent.
+    // Slots that output points to are not reusable before that is sent.
     const bool pinned = info.pins.load(std::memory_order_relaxed) != 0;
     if (!pinned) {
       const std::uint32_t used = count_used(page);
@@ -238,7 +238,7 @@ void ClassPages::avail_remove(PageId p) noexcept {
   (info.avail_next != 0 ? table_.info(info.avail_next).avail_prev : avail_tail_) = info.avail_prev;
 }
 
-// Behind the hand: what is new is looked at last.
+// Behind the hand: new pages are examined last.
 void ClassPages::ring_insert(PageId p) noexcept {
   PageInfo& info = table_.info(p);
   if (hand_page_ == 0) {

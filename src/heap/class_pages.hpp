@@ -2,7 +2,7 @@
 // runs, hand only.)
 //
 // Invariants: a page in the ring is open (or, for huge items, live); a page in the list of available ones is open and
-// has free slots; a closed page keeps its bitmap, where its slots gather, but is in neither. Thread safety: all calls
+// has free slots; a closed page keeps its bitmap, which collects its slots, but is in neither. Thread safety: all calls
 // from any thread; one lock, held for at most one chunk of slots, or a look at a few hundred large ones.
 #pragma once
 #include <algorithm>
@@ -20,7 +20,7 @@ class alignas(cache_line_bytes) ClassPages {
   struct Totals {
     std::uint64_t pages, slots_free, moved_in, moved_out;
   };
-  // Slots [first, first + count) of a page, whose turn it is. count 0: there are none.
+  // Slots [first, first + count) of a page, to be examined next. count 0: none.
   struct Range {
     PageId page = 0;
     std::uint32_t first = 0, count = 0;
@@ -36,31 +36,30 @@ class alignas(cache_line_bytes) ClassPages {
   // An empty page joins the class. REQUIRES: it is all zeros, and belongs to the caller.
   void add_page(PageId page, bool moved) noexcept;
 
-  // A page joins the class with the items that it holds: its bitmap, summary and free count say which slots are free.
+  // A page joins the class with its items: its bitmap, summary and free count say which slots are free.
   void recover_page(PageId page) noexcept;
 
   // --- moves
   bool close(PageId page) noexcept;  // false: it is not an open page of this class
   void reopen(PageId page) noexcept;
-  // All its slots are back. REQUIRES: closed or emptied.
+  // Whether all its slots are back. REQUIRES: closed or emptied.
   bool is_empty(PageId page) noexcept;
   void leave(PageId page) noexcept;  // an emptied page leaves the class; its tag says free
-  // The page that costs least to empty, among a few that are not pinned; 0: there is none, or none but the class's last
-  // `keep`.
+  // The page that is cheapest to empty among a few that are not pinned; 0: none, or only the class's last `keep`.
   PageId pick_donor(std::uint64_t keep) noexcept;
 
   // --- the ring alone, for huge items
   void link(PageId page) noexcept;
   void unlink(PageId page) noexcept;
 
-  // Advances the hand over at most slots_max slots of one page. Pages all of whose slots are free are passed over.
+  // Advances the hand over at most slots_max slots of one page. Skips pages with only free slots.
   Range claim(std::uint32_t slots_max) noexcept;
-  // Gives back the end of a claimed range, from slot `from`, if the hand has not moved on since.
+  // Returns the end of a claimed range, from slot `from`, if the hand has not moved since.
   void unclaim(const Range& range, std::uint32_t from) noexcept;
 
   Totals totals() noexcept;
   std::uint64_t pages() const noexcept { return pages_.load(std::memory_order_relaxed); }
-  // Pages on their way to another class: nothing is allocated from them, and none is a donor.
+  // Pages being moved to another class: nothing is allocated from them, and none is a donor.
   std::uint64_t pages_closed() const noexcept { return pages_closed_.load(std::memory_order_relaxed); }
   std::uint64_t pages_open() const noexcept {
     const std::uint64_t all = pages(), closed = pages_closed();

@@ -137,7 +137,7 @@ TEST_F(ClassPagesTest, UnclaimedSlotsComeNext) {
   const ClassPages::Range first = pages.claim(64);
   pages.unclaim(first, 20);
   EXPECT_EQ(pages.claim(64).first, 20u);
-  // Not after the hand has moved on.
+  // Ignored after the hand has moved.
   pages.unclaim(first, 10);
   EXPECT_EQ(pages.claim(64).first, 84u);
 }
@@ -180,7 +180,7 @@ TEST_F(ClassPagesTest, DonorIsThePageWithMostFreeSlotsThenAnother) {
   pages.put({&of_first[0], 1});
   pages.put({&of_second[0], 2});
   EXPECT_EQ(pages.pick_donor(1), second);
-  // Another look goes on from there.
+  // The next call continues from there.
   const PageId next = pages.pick_donor(1);
   EXPECT_TRUE(next == first || next == second);
 }

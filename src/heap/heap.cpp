@@ -43,19 +43,20 @@ Location Heap::allocate_spare(Cache& cache, SizeClass c, std::uint64_t item_byte
 Location Heap::allocate_slot(Cache& cache, SizeClass c, std::uint64_t item_bytes, bool may_add_page) noexcept {
   const Cache::Shelf& shelf = cache.shelves_[c];
   const auto try_once = [&]() noexcept {
-    // What this worker retired itself comes first: it is in the processor's cache, and other memory stays untouched.
+    // This worker's own retired slots come first: they are in the processor's cache, and no further memory is touched.
     if (shelf.giving->left == 0 && !load_safe(cache, c)) return take_from_pages(cache, c);
     return shelf.giving->slots[--shelf.giving->left];
   };
   Location l = try_once();
   if (l == no_location && reclaim_sealed(cache) != 0) l = try_once();
-  while (l == no_location && may_add_page && add_page(c)) l = try_once();  // others may take all of a new page
+  while (l == no_location && may_add_page && add_page(c))
+    l = try_once();  // other workers may take all slots of a new page
   if (l == no_location && scavenge(cache, c)) l = try_once();
   if (l != no_location) hand_out(l, item_bytes);
   return l;
 }
 
-// Fills the magazine that gives, and takes a slot from it; only that slot if there is no magazine. REQUIRES: it is
+// Fills the `giving` magazine and takes a slot from it; takes only that slot if there is no magazine. REQUIRES: it is
 // empty.
 Location Heap::take_from_pages(Cache& cache, SizeClass c) noexcept {
   Cache::Shelf& shelf = cache.shelves_[c];
@@ -81,7 +82,7 @@ void Heap::set_giving(Cache& cache, SizeClass c, Magazine* m) noexcept {
   }
 }
 
-// The class's magazine to take from, which may have slots, or nullptr: it has none, and there is none to be had.
+// The class's magazine to take from, which may have slots; nullptr: it has none, and none can be allocated.
 Magazine* Heap::own_giving(Cache& cache, SizeClass c) noexcept {
   Cache::Shelf& shelf = cache.shelves_[c];
   if (shelf.magazine_slots == 0) return nullptr;
@@ -137,7 +138,7 @@ void Heap::free_huge(Location l) noexcept {
 }
 
 bool Heap::scavenge(Cache& cache, SizeClass c) noexcept {
-  // When no batch has ended since the last look, little can have changed: look again only now and then.
+  // When no batch has ended since the last look, little can have changed: look again only every few calls.
   constexpr std::uint32_t calls_between_looks = 8;
   seal_all(cache);
   const std::uint64_t safe = epochs_.safe_stamp();
@@ -162,7 +163,7 @@ void Heap::release(Cache& cache, Location l) noexcept {
   Item* const item = at(l);
   const SizeClass c = class_of(l);
   if (c == huge_class) {
-    // A sweeper may be looking at it: like all pages, its pages change hands only after an epoch.
+    // A sweeper may be examining it: like all pages, its pages are reused only after an epoch.
     item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::dead)), std::memory_order_relaxed);
     retire(cache, l);
     return;
@@ -188,7 +189,7 @@ void Heap::spill(Cache& cache, SizeClass c, std::uint32_t keep) noexcept {
   Magazine* const m = cache.shelves_[c].giving;
   if (m->left <= keep) return;
   const std::uint32_t gone = m->left - keep;
-  pages_[c].put({m->slots, gone});  // the ones freed first: what was freed last is in the processor's cache
+  pages_[c].put({m->slots, gone});  // the least recently freed: the rest is in the processor's cache
   std::copy(m->slots + gone, m->slots + m->left, m->slots);
   m->left = keep;
 }
@@ -261,7 +262,7 @@ ClassStats Heap::class_stats(SizeClass c) const {
   s.pages = c == huge_class ? huge_pages_.load(std::memory_order_relaxed) : totals.pages;
   s.slots_total = s.pages * s.slots_per_page;
   s.slots_free = totals.slots_free + cached;
-  // Counted at slightly different moments while others allocate.
+  // Read at slightly different moments while other threads allocate.
   const std::uint64_t idle = s.slots_free + retired;
   const std::uint64_t all = c == huge_class ? huge_items() : s.slots_total;
   s.slots_used = all > idle ? all - idle : 0;

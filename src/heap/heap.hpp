@@ -1,8 +1,8 @@
 // The heap: item memory in 1 MiB pages cut into slots of one size class (Mega-KV 7.2 and DIDO use slabs in the same
-// way), and whole-page runs for huge items. It knows nothing of keys' places in the index: whoever evicts unlinks first
-// and retires then.
+// way), and whole-page runs for huge items. It knows nothing of the index: an evictor first unlinks an item, then
+// retires it.
 //
-// Departures from Mega-KV 7.2: a location is an offset (no slab table on the way to an item), CLOCK's bit lies in the
+// Departures from Mega-KV 7.2: a location is an offset (no slab table lookup to reach an item), CLOCK's bit is in the
 // item header (key comparison reads that line anyway), and pages move between classes.
 //
 // Address space: one reserved, lazily backed range of up to 128 GiB (2^32 granules); the MemoryBudget bounds what is
@@ -42,8 +42,8 @@ struct HeapOptions {
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: the largest item, header included
   bool huge_pages = true;                                 // madvise(MADV_HUGEPAGE)
   bool probation = false;                                 // S3-FIFO before CLOCK
-  MemoryFile* file = nullptr;  // where the pages lie, made for the same classes; outlives the heap. If it has items,
-                               // HeapRecovery comes before anything else. nullptr: in anonymous memory
+  MemoryFile* file = nullptr;  // holds the pages, made for the same classes; outlives the heap. If it has items,
+                               // HeapRecovery runs before anything else. nullptr: anonymous memory
 };
 
 struct ClassStats {
@@ -54,7 +54,7 @@ struct ClassStats {
 
 class Heap {
  public:
-  // budget, epochs outlive the heap. Throws std::system_error when the address range cannot be reserved,
+  // budget and epochs outlive the heap. Throws std::system_error when the address range cannot be reserved,
   // std::invalid_argument on bad options.
   Heap(const HeapOptions& options, MemoryBudget& budget, EpochDomain& epochs);
   ~Heap();
@@ -68,7 +68,7 @@ class Heap {
     return static_cast<Location>(static_cast<std::uint64_t>(reinterpret_cast<const char*>(item) - base_) /
                                  granule_bytes);
   }
-  // Whether it lies in the heap, and is no copy elsewhere.
+  // Whether the item is in the heap, not a copy elsewhere.
   bool holds(const Item* item) const noexcept {
     const char* const at = reinterpret_cast<const char*>(item);
     return at >= base_ + page_bytes && at < base_ + page_bytes + reserved_bytes();  // there is no page 0
@@ -79,8 +79,7 @@ class Heap {
   }
   std::uint64_t total_bytes(const Item* item) const noexcept { return item->value_offset() + value_bytes(item); }
 
-  // The class whose slots hold an item of so many bytes (header included); huge_class above the largest slot. One table
-  // look-up.
+  // The class for items of `item_bytes` (header included); huge_class above the largest slot. One table look-up.
   TD_INLINE SizeClass size_class(std::uint64_t item_bytes) const noexcept { return classes_.of(item_bytes); }
   // The class of the page that holds l.
   TD_INLINE SizeClass class_of(Location l) const noexcept { return tag::class_of(table_.tag(page_of(l))); }
@@ -97,29 +96,28 @@ class Heap {
   // guard(cache)` once per strip.
   class Cache;
 
-  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. From the class's magazine;
-  // that is replaced by what this cache retired and is safe by now, or filled from the class's pages or with a new page
-  // of the budget. Never blocks on readers. Prefetches slots that it will hand out soon. REQUIRES: the cache is locked;
-  // item_bytes <= item_bytes_max.
+  // A slot in state `filling`, or no_location: then the caller evicts (sweep) or gives up. Takes from the class's
+  // magazine. An empty magazine is replaced by one of safe slots that this cache retired, or filled from the class's
+  // pages or from a new page of the budget. Never blocks on readers. Prefetches slots that it will return soon.
+  // REQUIRES: the cache is locked; item_bytes <= item_bytes_max.
   Location allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   // The same of what the class has free without a new page.
   Location allocate_spare(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
-  // Gives back a slot that was unlinked and marked dead; reused only after its epoch, and while its page is not pinned.
-  // Its state word may be overwritten at once but stays dead. Returns the slot's size in bytes.
+  // Retires a slot that was unlinked and marked dead. It is reused only after its epoch, and not while its page is
+  // pinned. Its state word may be overwritten at once but stays dead. Returns the slot's size in bytes.
   std::uint64_t retire(Cache& cache, Location l) noexcept;
-  // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Once a
-  // batch.
+  // Moves retired slots whose epoch has passed to the free lists; returns how many. Cheap when there are none. Called
+  // once a batch.
   std::size_t reclaim(Cache& cache) noexcept;
-  // The same at once: retired slots are stamped a magazine at a time (57 slots, or 16 KiB of them; large ones 256 KiB),
-  // a last few after some calls of reclaim(); this stamps them now. For a caller that has run out of memory; called
-  // again when the batches in flight have ended, it has all that was retired.
+  // The same without delay. Retired slots are stamped a magazine at a time (57 slots, or 16 KiB of them; large ones 256
+  // KiB), a last few after some calls of reclaim(); this stamps them now. For a caller that has run out of memory:
+  // called again when the batches in flight have ended, it frees all that was retired.
   std::size_t reclaim_all(Cache& cache) noexcept;
   // The same for all caches, whose owners may be idle. REQUIRES: no cache is locked by the caller.
   void reclaim_caches() noexcept;
-  // Of all caches: waiting for their epoch. Counted a magazine (at most 256 KiB, or one huge item) at a
-  // time.
+  // Bytes waiting for their epoch in all caches. Counted a magazine (at most 256 KiB, or one huge item) at a time.
   std::uint64_t retired_bytes() const noexcept { return retired_bytes_.load(std::memory_order_relaxed); }
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
   // caches). A hint, to evict ahead.
@@ -132,22 +130,22 @@ class Heap {
 
   // --- CLOCK ---
 
-  // Advances the class's hand until it has found `victims_max` live items that are not accessed since the last turn (or
-  // expired, or flushed, as `is_garbage(item, state)` says), clearing CLOCK bits on its way; looks at no more than
-  // `slots_max` slots. The victims are only candidates: the caller unlinks each under its key's stripe, re-checking
-  // that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges, so sweepers
-  // do not meet.
+  // Advances the class's hand until it has found `victims_max` live items that were not accessed since the last turn
+  // (or are expired or flushed, as `is_garbage(item, state)` says), and clears CLOCK bits as it passes. Examines at
+  // most `slots_max` slots. The victims are only candidates: the caller unlinks each under its key's stripe,
+  // re-checking that it is live, then retires it. Any thread inside an epoch; hands of one class are claimed in ranges,
+  // so concurrent sweepers never examine the same slots.
   using IsGarbage = bool (*)(const void* context, const Item* item, std::uint64_t state);
-  // With probation its oldest items come first; the hand passes over the others that are on it.
+  // With probation the oldest items on it come first; the hand skips items that stay on probation.
   struct Swept {
     std::size_t found;
-    std::size_t from_probation;  // the first so many
+    std::size_t from_probation;  // of them, the first ones
   };
   Swept sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
               const void* context) noexcept;
   // How often a class's hand, or S3-FIFO's, has passed over an eighth of its slots, all classes together.
   std::uint64_t eighths_swept() const noexcept { return eighths_swept_.load(std::memory_order_relaxed); }
-  // S3-FIFO's part, or nullptr: who publishes an item tells it.
+  // S3-FIFO's part, or nullptr. A thread that publishes an item reports it there.
   Probation* probation() const noexcept { return probation_.get(); }
   std::uint64_t slots_total(SizeClass c) const noexcept {
     return pages_[index_of(c)].pages() * classes_[c].slots_per_page;
@@ -157,13 +155,13 @@ class Heap {
 
   // --- pages between classes, and back to the budget ---
 
-  // A move: pick_donor, close_page, evict what for_each_live shows, and finish_page, with as many batches in between as
-  // it takes, or reopen_page. Moves of different pages may go on together. Callers hold no cache's lock.
+  // A move: pick_donor, close_page, evict what for_each_live shows, then finish_page or reopen_page, with as many
+  // batches in between as needed. Moves of different pages may overlap. Callers hold no cache's lock.
 
-  // What a class that runs short can have of another.
+  // What another class can give to one that is short of memory.
   struct Donor {
     PageId page = 0;
-    bool huge_item = false;  // instead of a page: evict a huge item, and the budget has its pages
+    bool huge_item = false;  // instead of a page: evict a huge item, which returns its pages to the budget
     explicit operator bool() const noexcept { return page != 0 || huge_item; }
   };
   enum class DonorRule : std::uint8_t {
@@ -181,38 +179,39 @@ class Heap {
   std::uint64_t pages_idle() const noexcept { return pool_.pages_idle(); }
   std::uint64_t pages_moved() const noexcept { return pages_moved_.load(std::memory_order_relaxed); }
   bool is_pinned(PageId page) const noexcept { return table_.info(page).pins.load(std::memory_order_relaxed) != 0; }
-  // Whether a page of any class is closed: what cannot be had now may be there when it has arrived.
+  // Whether a page of any class is closed: memory that is unavailable now may become available when its move ends.
   bool is_moving_pages() const noexcept;
   std::uint64_t pages_open(SizeClass c) const noexcept { return pages_[index_of(c)].pages_open(); }
-  // A page of this class, if it has more than one (an operator asks for it); 0: it has not.
+  // A page of this class, if it has more than one (for an operator's request); 0: it has not.
   PageId pick_donor_from(SizeClass from) noexcept;
   // Stops allocation from the page and takes its free slots out of the class and all caches. False, and nothing
-  // changed: it holds a filling slot, or is not an open page.
+  // changed: the page holds a filling slot, or is not an open page.
   bool close_page(PageId page) noexcept;
   // Calls f for every slot of a closed page that is live. REQUIRES: the caller is inside an epoch.
   void for_each_live(PageId page, const std::function<void(Location)>& f) const;
-  // True once all its slots are free (retired ones came back) and nobody looks at it any more: the page has left its
-  // class; it is zeroed and was given to class `to`, or to the budget when `to` is huge_class (with huge pages as soon
-  // as the other half of its 2 MiB is free, too; pick_donor knows). False: try again after an epoch. REQUIRES: the
-  // caller is in no epoch, or it stays false.
+  // True once all its slots are free (retired ones came back) and no thread examines it: the page has left its class;
+  // it is zeroed and was given to class `to`, or to the budget when `to` is huge_class (with huge pages as soon as the
+  // other half of its 2 MiB is free, too; pick_donor knows). False: try again after an epoch. REQUIRES: the caller is
+  // in no epoch, or it stays false.
   bool finish_page(PageId page, SizeClass to) noexcept;
   void reopen_page(PageId page) noexcept;  // abandons the move
 
   // --- pins: output that still points into a page ---
 
-  // REQUIRES: pin while the item cannot be reused (inside the epoch in which it was found live); unpin once for each.
+  // REQUIRES: pin while the item cannot be reused (inside the epoch in which it was found live); one unpin per pin.
   void pin(Location l) noexcept;
   void unpin(Location l) noexcept;
   bool has_pins() const noexcept { return pins_.load(std::memory_order_relaxed) != 0; }
-  // One short value pins a whole page. True: half of all pages are pinned, and who keeps output for long copies it.
+  // One short value pins a whole page. True: half of all pages are pinned, and output that is kept for long should be
+  // copied.
   bool pins_many_pages() const noexcept {
     return pages_pinned_.load(std::memory_order_relaxed) * 2 > budget_.limit_bytes() / page_bytes;
   }
 
-  // Every live item of every page, while writers go on: each item that is live throughout is seen (once, if its key is
+  // Visits every live item of every page while writers continue. Each item that stays live is seen (once, if its key is
   // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
   PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
-  // Whether items may begin in it.
+  // Whether items may begin in the page.
   bool has_items(PageId page) const noexcept {
     const PageState state = tag::state_of(table_.tag(page));
     return state == PageState::open || state == PageState::closed || state == PageState::huge_head;
@@ -224,7 +223,7 @@ class Heap {
   // The same for at most `count` slots from `first` on; returns the slot after the last one, 0 when the page is done.
   template <class F>
   std::uint32_t visit_slots(PageId page, std::uint32_t first, std::uint32_t count, F f) const;
-  // The class whose items lie in the page: nothing when there are none.
+  // The class whose items are in the page; nothing when there are none.
   std::optional<SizeClass> items_of_page(PageId page) const noexcept;
 
   // The address range: no memory limit can be larger.
@@ -236,11 +235,11 @@ class Heap {
  private:
   struct Counters {
     std::atomic<std::uint64_t> evictions{0}, reclaimed_expired{0}, out_of_memory{0}, swept{0};
-    std::uint64_t allocated_by_gone = 0;                     // by caches that are gone; guarded by caches_mutex_
-    std::uint64_t allocated_seen = 0, allocated_lately = 0;  // pick_donor's evidence; the same
+    std::uint64_t allocated_by_gone = 0;                     // by destroyed caches; guarded by caches_mutex_
+    std::uint64_t allocated_seen = 0, allocated_lately = 0;  // input of pick_donor; guarded likewise
   };
   friend class HeapRecovery;
-  // Where pages, counters and caches of a class lie: huge items have the last place.
+  // Index of a class's pages, counters and caches: huge items are last.
   std::uint32_t index_of(SizeClass c) const noexcept { return c == huge_class ? classes_.count() : c; }
 
   // --- allocation: heap.cpp
@@ -253,12 +252,12 @@ class Heap {
   Magazine* own_giving(Cache& cache, SizeClass c) noexcept;
   bool add_page(SizeClass c) noexcept;
   void adopt(PageId page, SizeClass c, bool moved) noexcept;
-  // Takes what is free or safe out of other caches; false when nothing can have changed since this cache's last try.
+  // Takes free or safe slots out of other caches; false when nothing can have changed since this cache's last try.
   bool scavenge(Cache& cache, SizeClass c) noexcept;
   void put_free(Cache& cache, SizeClass c, Location l) noexcept;
   void free_huge(Location l) noexcept;
   std::uint64_t slot_bytes_at(SizeClass c, Location l) const noexcept;
-  // All of a free slot but its state word is out of bounds.
+  // Poisons all of a free slot but its state word.
   void poison_slot(Location l, std::uint32_t bytes) const noexcept {
     poison_memory(at(l)->bytes() + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }
@@ -307,12 +306,12 @@ class Heap {
 
   mutable std::mutex caches_mutex_;  // the list of caches
   Cache* caches_ = nullptr;
-  std::unique_ptr<Cache> orphans_;  // holds what caches that are gone had retired
+  std::unique_ptr<Cache> orphans_;  // holds the retired slots of destroyed caches
 
   alignas(cache_line_bytes) std::atomic<std::uint64_t> retired_bytes_{0};
   std::atomic<std::uint64_t> huge_items_{0}, huge_pages_{0};
   std::atomic<std::uint64_t> eighths_swept_{0}, pages_moved_{0};
-  // Of all pages: mostly none, and then nobody looks at the page's.
+  // Pins of all pages. Usually 0, and then no page's own count is read.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> pins_{0};
   std::atomic<std::uint64_t> pages_pinned_{0};
 };

@@ -1,6 +1,5 @@
-// The heap's costs, beside what cannot be avoided or what the C library asks for the same. `ratio` divides by the
-// baseline that ran before in the same process: malloc for allocation, one read per slot for sweeps, a bitmap for free
-// lists.
+// The heap's costs beside unavoidable ones, or the C library's for the same operation. `ratio` divides by the baseline
+// that ran before in the same process: malloc for allocation, one read per slot for sweeps, a bitmap for free lists.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,7 +20,7 @@ namespace tandem {
 namespace {
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-constexpr std::uint64_t memory_bytes = 256 * mib;  // beyond the caches
+constexpr std::uint64_t memory_bytes = 256 * mib;  // larger than the processor's caches
 constexpr std::uint32_t strip = 128;               // operations under one lock and in one epoch
 
 // ns per operation of the baselines, by name and argument.
@@ -35,7 +34,7 @@ Case case_of(const benchmark::State& state, const char* name) {
   if (c.first == "lists") c.second.push_back(state.range(1));
   return c;
 }
-// This thread's processor time: on a shared machine it holds where the clock on the wall does not.
+// This thread's processor time: unlike wall time it is usable on a shared machine.
 class Timer {
  public:
   double ns() const { return now_ns() - start_ns_; }
@@ -69,8 +68,8 @@ struct Bench {
 
 constexpr std::string_view key = "key-8888";
 
-// Overwrites of items of one size in a full heap: each gets a new slot, is written, and the old one is freed. Which is
-// old is random, so the slots are cold.
+// Overwrites of items of one size in a full heap: each gets a new slot, is written, and the old one is freed. The order
+// is random, so the slots are cold.
 void BM_malloc_write_free(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<char*> live(memory_bytes / (bytes + 16) * 3 / 4);
@@ -180,7 +179,7 @@ void BM_sweep_nothing_found(benchmark::State& state) {
   const SizeClass c = b.heap.size_class(bytes);
   Location victims[64];
   constexpr std::size_t window = 4096;
-  // All states are read, no bit has to be cleared: the first turn did, and these are not live.
+  // All states are read and no bit has to be cleared: the first turn cleared them, and these are not live.
   for (PageId p = 1; p < b.heap.page_end(); ++p) {
     b.heap.visit_page(p, [](Location, Item* item) { item->state_word.store(3, std::memory_order_relaxed); });
   }
@@ -221,9 +220,9 @@ void BM_sweep_clearing(benchmark::State& state) {
   compare(state, "read", ns, slots);
 }
 
-// Where the free slots of a page are kept (docs/decisions/0003-heap.md): of all slots of a class, so many per cent are
+// Where to keep a page's free slots (docs/decisions/0003-heap.md). Of all slots of a class, the given per cent are
 // freed in random order and taken again in chunks of 64, through the bitmap beside each page, or through a list per
-// page whose links lie in the slots.
+// page whose links are in the slots.
 struct FreeSlots {
   explicit FreeSlots(benchmark::State& state)
       : budget(memory_bytes),
@@ -246,7 +245,7 @@ struct FreeSlots {
   std::vector<Location> freed;
 };
 
-// What a worker does with the slots that it got: write their headers.
+// As a worker does with new slots: writes their headers.
 void write_headers(const PageTable& table, const Location* slots, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) table.item(slots[i])->state_word.store(1, std::memory_order_relaxed);
 }
@@ -304,7 +303,7 @@ void BM_free_slots_in_bitmaps(benchmark::State& state) {
   compare(state, "lists", ns, slots);
 }
 
-// A whole page from class to class: closed, found empty, zeroed, opened.
+// A whole page moves between classes: closed, found empty, zeroed, opened.
 void BM_move_empty_page(benchmark::State& state) {
   Bench b;
   const SizeClass c[2] = {b.heap.size_class(32), b.heap.size_class(576)};
@@ -321,7 +320,7 @@ void BM_move_empty_page(benchmark::State& state) {
   }
 }
 
-// A value of several pages: mostly the kernel's work, that fills new memory with zeros.
+// A value of several pages: mostly the kernel's time to zero new memory.
 void BM_huge_item(benchmark::State& state) {
   Bench b;
   const auto bytes = static_cast<std::uint64_t>(state.range(0));

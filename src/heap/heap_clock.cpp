@@ -1,11 +1,11 @@
-// CLOCK (Mega-KV 7.2, there with a bitmap beside the slab; here the bit lies in the item's state word).
+// CLOCK (Mega-KV 7.2, there with a bitmap beside the slab; here the bit is in the item's state word).
 #include <algorithm>
 
 #include "heap/heap.hpp"
 
 namespace tandem {
 
-// Those whose time on probation is over and who were not asked for.
+// Items with no access until the end of their probation.
 std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarbage is_garbage,
                                 const void* context) noexcept {
   constexpr std::size_t looks_max = 512;
@@ -14,11 +14,11 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
   for (; looks < looks_max && found < victims.size(); ++looks) {
     const Location l = probation_->take_oldest(c, slots);
     if (l == no_location) break;
-    if (items_of_page(page_of(l)) != c) continue;  // its page has moved on
+    if (items_of_page(page_of(l)) != c) continue;  // its page has moved to another class
     Item* const item = at(l);
     const std::uint64_t state = item->state_acquire();
     if (Item::state_of(state) != ItemState::live) continue;
-    if (TD_UNLIKELY(has_pins()) && is_pinned(page_of(l))) continue;  // it would not come back: left to CLOCK
+    if (TD_UNLIKELY(has_pins()) && is_pinned(page_of(l))) continue;  // its slot would not be reusable: left to CLOCK
     if (word::Accessed::get(state) != 0 && (is_garbage == nullptr || !is_garbage(context, item, state))) {
       item->state_word.fetch_and(~word::Accessed::mask, std::memory_order_relaxed);
       continue;
@@ -31,11 +31,11 @@ std::size_t Heap::end_probation(SizeClass c, std::span<Location> victims, IsGarb
 
 Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t slots_max, IsGarbage is_garbage,
                         const void* context) noexcept {
-  constexpr std::uint32_t range_slots = 64;  // claimed at once
-  constexpr std::uint32_t prefetch_slots =
-      12;  // read ahead: slots lie a stride apart, which the processor does not foresee beyond a 4 KiB page
+  constexpr std::uint32_t range_slots = 64;     // claimed at once
+  constexpr std::uint32_t prefetch_slots = 12;  // prefetch distance: slots are a stride apart, which the hardware
+                                                // prefetcher does not follow beyond a 4 KiB page
   ClassPages& pages = pages_[index_of(c)];
-  // A full turn after the first victim the hand would find it again.
+  // After a full turn from the first victim the hand would find it again.
   const std::uint64_t turn = pages.pages() * (c == huge_class ? 1 : classes_[c].slots_per_page);
   SlotShape shape{};
   if (c != huge_class) shape = classes_[c];
@@ -52,7 +52,7 @@ Heap::Swept Heap::sweep(SizeClass c, std::span<Location> victims, std::size_t sl
     if (range.count == 0) break;
     const std::uint32_t end = range.first + range.count;
     if (TD_UNLIKELY(has_pins()) && is_pinned(range.page)) {
-      looked += range.count;  // its slots would not come back before the output is sent
+      looked += range.count;  // pinned: its slots are not reusable before the output is sent
       continue;
     }
     for (std::uint32_t i = range.first; i < std::min(range.first + prefetch_slots, end); ++i) {

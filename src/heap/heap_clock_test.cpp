@@ -60,7 +60,7 @@ TEST_F(ClockSweepTest, OneCallNamesEachOnce) {
 TEST_F(ClockSweepTest, AccessedItemsGetASecondChance) {
   const std::vector<Location> all = fill();
   for (const Location l : all) TestWorker::set_accessed(t.heap, l);
-  // One turn clears the bits and finds nothing, the second finds them.
+  // The first turn clears the bits and finds nothing, the second finds the items.
   EXPECT_TRUE(sweep(10, all.size()).empty());
   for (const Location l : all) EXPECT_FALSE(TestWorker::is_accessed(t.heap, l));
   EXPECT_EQ(sweep(10).size(), 10u);
@@ -72,8 +72,8 @@ TEST_F(ClockSweepTest, AllAccessedStillYieldsVictimsInOneCall) {
 }
 
 TEST_F(ClockSweepTest, ItemsInUseSurviveAScan) {
-  // A working set that is read again and again, while a scan writes ten times the memory in items that nobody reads: no
-  // item in use may go.
+  // A working set is read again and again, while a scan writes ten times the memory in items that are never read. No
+  // item in use may be evicted.
   std::vector<Location> all = fill();
   const std::vector<Location> working_set(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
   for (std::size_t written = 0; written < 10 * all.size();) {
@@ -149,7 +149,7 @@ TEST_F(ClockSweepTest, SweepersDoNotMeet) {
       EpochDomain::Participant epoch(t.epochs);
       std::vector<Location> some(8);
       epoch.enter();
-      // Together no more than one turn: a quarter of the slots each.
+      // All threads together make at most one turn: a quarter of the slots each.
       for (std::size_t n = 0; n + some.size() <= all.size() / thread_count; n += some.size()) {
         some.resize(t.heap.sweep(c, some, some.size(), nullptr, nullptr).found);
         found[i].insert(found[i].end(), some.begin(), some.end());
@@ -199,7 +199,7 @@ TEST_F(HugeClockTest, HugeItemsTakeTurnsAndSecondChances) {
   victims = sweep(all.size(), all.size());
   EXPECT_EQ(victims.size(), all.size() - 1);
   EXPECT_EQ(std::find(victims.begin(), victims.end(), all[5]), victims.end());
-  // Retired ones leave the clock at once.
+  // The hand skips retired ones at once.
   w.retire(all[0]);
   victims = sweep(all.size());
   EXPECT_EQ(victims.size(), all.size() - 1);

@@ -1,5 +1,4 @@
-// What the heap's tests share: a heap with its budget and epochs, and items that can tell whether their bytes are still
-// theirs.
+// Shared by the heap's tests: a heap with its budget and epochs, and items that can verify their bytes.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -28,7 +27,7 @@ class TestRandom {
     return z ^ (z >> 31);
   }
   std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  // Between low and high, small ones as likely as large ones.
+  // Between low and high, distributed log-uniformly.
   std::uint64_t size_between(std::uint64_t low, std::uint64_t high) {
     const std::uint64_t top = low << below(64);
     return std::clamp(low + below((top > low && top <= high ? top : high) - low + 1), low, high);
@@ -55,7 +54,7 @@ struct TestWorker {
     const Heap::Cache::Lock lock(cache);
     return heap.allocate(cache, heap.size_class(item_bytes), item_bytes);
   }
-  // An item of so many bytes in all, live, its value filled from `seed`.
+  // A live item of `item_bytes` in total, its value filled from `seed`.
   Location make(std::uint64_t item_bytes, std::uint64_t seed = 0) {
     const Location l = allocate(item_bytes);
     if (l != no_location) fill(l, item_bytes, seed);
@@ -88,7 +87,7 @@ struct TestWorker {
     const Heap::Cache::Lock lock(cache);
     return heap.reclaim(cache);
   }
-  // Stamps what is retired and takes it back, if nobody is in the way.
+  // Stamps what is retired and reclaims it, unless an epoch prevents that.
   std::size_t flush() {
     const Heap::Cache::Lock lock(cache);
     return heap.reclaim_all(cache);

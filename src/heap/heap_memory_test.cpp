@@ -1,5 +1,5 @@
-// The promise on memory: what is resident stays under the budget plus a small fixed part, and what is given back really
-// goes.
+// The memory guarantee: resident memory stays under the budget plus a small fixed part, and freed memory is returned to
+// the system.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -61,7 +61,7 @@ TEST_P(HeapMemoryTest, ResidentStaysUnderTheBudget) {
       top_up();
       const std::uint64_t full = resident_bytes();
       ASSERT_LE(full, before + c.budget_bytes + fixed_bytes);
-      ASSERT_GT(full, before + c.budget_bytes / 2);  // it was used, so the bound says something
+      ASSERT_GT(full, before + c.budget_bytes / 2);  // it was used, so the bound is tested
       for (std::size_t i = live.size() / 3; i-- > 0;) {
         const std::size_t victim = random.below(live.size());
         w.retire(live[victim]);

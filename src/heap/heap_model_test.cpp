@@ -1,5 +1,5 @@
-// Random operations of several workers, in one thread, against a plain map of who owns which bytes: no two owners meet,
-// nobody's bytes change, nothing is lost.
+// Random operations of several workers, in one thread, against a plain map of the owners of byte ranges: ranges never
+// overlap, no owner's bytes change, no slot is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Owned {
 
 struct Reader {
   std::unique_ptr<TestWorker> worker;
-  // What it saw when it entered its epoch: must not change until it leaves.
+  // What the reader saw when it entered its epoch; must not change until it leaves.
   std::vector<std::pair<Location, Owned>> seen;
 };
 
@@ -75,7 +75,7 @@ class HeapModel {
     }
   }
 
-  // Everything comes back.
+  // All slots come back.
   void finish() {
     for (const Location l : pinned_) t_.heap.unpin(l);
     pinned_.clear();
@@ -85,8 +85,8 @@ class HeapModel {
     check_everything();
     while (!owned_.empty()) free_one(readers_[0]);
     for (Reader& r : readers_) r.worker->flush();
-    for (Reader& r : readers_) r.worker = std::make_unique<TestWorker>(t_);  // what is left in the old ones' lists
-    // The pages, too: every class gives up all it has.
+    for (Reader& r : readers_) r.worker = std::make_unique<TestWorker>(t_);  // old lists may hold slots
+    // All pages come back, too: every class gives up all it has.
     for (PageId p = 1; p < t_.heap.page_end(); ++p) {
       EXPECT_TRUE(!t_.heap.close_page(p) || t_.heap.finish_page(p, huge_class)) << p;
     }
@@ -110,7 +110,7 @@ class HeapModel {
     }
     ++allocated_;
     ASSERT_NE(page_of(l), moving_);
-    // No overlap with anybody, nor with what waits for its epoch.
+    // No overlap with another owner, nor with a slot that waits for its epoch.
     forget_safe();
     for (const auto* map : {&owned_, &retired_}) {
       const auto after = map->lower_bound(l);
@@ -138,7 +138,7 @@ class HeapModel {
     r.worker->retire(l);
   }
 
-  // The map of retired slots keeps only those that some reader may still see: the rest may have been reused.
+  // The map of retired slots keeps only those that some reader may still see; the rest may have been reused.
   void forget_safe() {
     const std::uint64_t safe = t_.epochs.safe_stamp();
     std::erase_if(stamps_, [&](const auto& entry) {
@@ -167,7 +167,7 @@ class HeapModel {
   }
 
   void pin_or_unpin() {
-    forget_safe();  // what was safe before a pin is not held back by it
+    forget_safe();  // a pin does not hold back what was safe before it
     if (!pinned_.empty() && random_.below(2) == 0) {
       t_.heap.unpin(pinned_.back());
       pinned_.pop_back();
@@ -225,7 +225,7 @@ class HeapModel {
       r.worker->retire(l);
     }
     if (!t_.heap.finish_page(moving_, move_to_)) return;
-    // Nobody may have been able to see anything of it.
+    // No reader can have seen any of it.
     forget_safe();
     for (const auto& [l, o] : retired_) ASSERT_NE(page_of(l), moving_);
     moving_ = 0;

@@ -1,8 +1,8 @@
-// Pages from one class to another, and back to the budget.
+// Moves pages from one class to another, and back to the budget.
 //
 // States of a page's move: open -> closed (allocation stopped, slots gather in its bitmap) -> emptied (all slots back;
-// sweeps, visits and for_each_live no longer begin on it) -> an epoch later nobody looks at it: free, zeroed, open in
-// another class.
+// sweeps, visits and for_each_live no longer begin on it) -> an epoch later, when no thread examines it: free, zeroed,
+// open in another class.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Items of a class live about as long as its slots last at the rate at which they are asked for; memory is best spread
-// where that is equal. Counts fade by half a call that asks for it: so often as memory is balanced.
+// An item's lifetime in a class is about the number of its slots divided by its allocation rate. Memory is balanced
+// when lifetimes are equal. Each call with `fade`, one per balancing step, halves the counts.
 std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
   Counters& counters = counters_[index_of(c)];
   std::uint64_t allocated = counters.allocated_by_gone;
@@ -28,7 +28,7 @@ std::uint64_t Heap::count_allocations(SizeClass c, bool fade) noexcept {
 }
 
 Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over) noexcept {
-  // Taking from a class whose items live hardly longer than the receiver's would only be taken back.
+  // With a smaller difference between the lifetimes the page would soon be taken back.
   constexpr double life_ratio_min = 2.0;
   struct Candidate {
     SizeClass c;
@@ -37,12 +37,12 @@ Heap::Donor Heap::pick_donor(SizeClass to, DonorRule rule, unsigned passed_over)
   };
   const bool for_budget = to == huge_class && rule == DonorRule::any;
   const bool compares = rule != DonorRule::any;
-  // The budget gets memory back a frame at a time: finish those that are half free first.
+  // The budget gets memory back a frame at a time: half-free frames are finished first.
   if (const PageId lone = for_budget && passed_over == 0 ? pool_.lone_page() : 0; lone != 0 && !is_pinned(lone))
     return {.page = lone};
   std::array<Candidate, SizeClasses::classes_max + 1> candidates;
   const bool starving = to != huge_class && pages_[to].pages_open() == 0;
-  // The last pages of all classes only where somebody has nothing, or there is nothing else.
+  // A class's last page is taken only for a class that has none, or when there is no other.
   for (std::uint64_t keep = starving ? 0 : 1;; keep = 0) {
     std::size_t count = 0;
     double life_of_receiver = 0;
@@ -101,7 +101,7 @@ bool Heap::close_page(PageId page) noexcept {
   const SlotShape& shape = classes_[c];
   for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
     const std::uint64_t state = at(shape.location(page, slot))->state_word.load(std::memory_order_relaxed);
-    // One that is rewritten in place is an item like others, which is evicted when it is live again.
+    // An item that is being rewritten in place counts as live, and is evicted once it is live again.
     if (Item::state_of(state) == ItemState::filling && !is_rewriting(state)) {
       pages_[c].reopen(page);
       return false;
@@ -110,7 +110,7 @@ bool Heap::close_page(PageId page) noexcept {
   return true;
 }
 
-// Only of the magazine that gives: retired slots are looked at when they become free (make_free).
+// Only from the `giving` magazine: retired slots are checked when they become free (make_free).
 void Heap::take_out(Cache& cache, SizeClass c, PageId page) noexcept {
   Magazine* const m = cache.shelves_[c].giving;
   Location* const end = m->slots + m->left;

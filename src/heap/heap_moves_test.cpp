@@ -20,7 +20,7 @@ struct MoveTest : testing::Test {
       all.push_back(l);
     return all;
   }
-  // What a driver does, all in one go: closes, evicts, finishes.
+  // A whole move in one call, as a driver does it in steps: closes, evicts, finishes.
   bool move(PageId page, SizeClass to) {
     if (!t.heap.close_page(page)) return false;
     w.epoch.enter();
@@ -50,7 +50,7 @@ TEST_F(MoveTest, StarvingClassGetsAPage) {
   EXPECT_EQ(t.heap.class_stats(from).pages_moved_out, 1u);
   EXPECT_EQ(t.heap.class_stats(to).pages, 1u);
   EXPECT_EQ(t.heap.class_stats(to).pages_moved_in, 1u);
-  // What was in other pages is untouched.
+  // Items in other pages are intact.
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_TRUE(page_of(all[i]) == page || w.is_intact(all[i], 1000, i));
   }
@@ -69,7 +69,7 @@ TEST_F(MoveTest, PinnedPagesAreNoDonors) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(t.heap.pick_donor(to, Heap::DonorRule::any).page, spared);
   t.heap.pin(page_location(spared));
   EXPECT_FALSE(t.heap.pick_donor(to, Heap::DonorRule::any));
-  // Nor is there a victim whose slot would not come back.
+  // Nor is there a victim with a slot that could not be reused.
   std::vector<Location> victims(all.size());
   w.epoch.enter();
   const std::size_t two_turns = 3 * all.size();
@@ -165,10 +165,10 @@ TEST_F(MoveTest, HugeItemsGiveAndGetAsTheirLivesAllow) {
   ASSERT_NE(w.make(mib - 100, 0), no_location);
   ASSERT_NE(w.make(mib - 100, 0), no_location);
   fill(1000);
-  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small);  // both forgotten: huge items are few, and live shorter
+  for (int i = 0; i < 40; ++i) t.heap.pick_donor(small);  // both counts faded: huge items are few, and live shorter
   EXPECT_FALSE(t.heap.pick_donor(small).huge_item);
   EXPECT_NE(t.heap.pick_donor(huge_class).page, 0u);
-  // Asked for often, the small ones live shorter.
+  // Frequently allocated, the small items live shorter.
   for (int round = 0; round < 5000; ++round) {
     const Location l = w.allocate(1000);
     if (l != no_location) {
@@ -207,19 +207,19 @@ TEST_F(MoveTest, EvenALastPageGoesToAClassThatHasNone) {
   ASSERT_NE(page, 0u);
   ASSERT_TRUE(move(page, to));
   EXPECT_NE(w.make(20'000), no_location);
-  // But not to one that has.
+  // But not to a class that has pages.
   EXPECT_EQ(t.heap.pick_donor(to).page, 0u);
 }
 
 TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
-  // Two pages of small items nobody writes, two of large ones that are written all the time.
+  // Two pages of small items that are never written, two of large ones that are written all the time.
   std::vector<Location> idle;
   const SizeClass idle_class = t.heap.size_class(1000);
   while (t.heap.class_stats(idle_class).pages < 2 || t.heap.slots_at_hand(w.cache, idle_class) != 0)
     idle.push_back(w.make(1000));
   const SizeClass busy_class = t.heap.size_class(5000);
   std::vector<Location> busy = fill(5000);
-  t.heap.pick_donor(busy_class);  // looks at the counts so far
+  t.heap.pick_donor(busy_class);  // reads the counts so far
   for (int i = 0; i < 5; ++i) {
     for (Location& l : busy) {
       w.retire(l);
@@ -232,7 +232,7 @@ TEST_F(MoveTest, DonorIsTheClassWhoseItemsLiveLongest) {
   const PageId page = t.heap.pick_donor(busy_class).page;
   ASSERT_NE(page, 0u);
   EXPECT_EQ(t.heap.class_of(page_location(page)), idle_class);
-  // The other way round no page would move, unless the class can do nothing else.
+  // In the other direction no page moves, unless the class has no alternative.
   EXPECT_EQ(t.heap.pick_donor(idle_class).page, 0u);
   EXPECT_NE(t.heap.pick_donor(idle_class, Heap::DonorRule::any).page, 0u);
 }
@@ -254,7 +254,7 @@ TEST_F(MoveTest, AnotherCallNamesAnotherPage) {
   EXPECT_NE(t.heap.pick_donor(to).page, first);
 }
 
-// What is on its way elsewhere counts for nobody: the next one asks another class, and each keeps a page.
+// Pages that are being moved do not count: the next call picks another class, and each class keeps a page.
 TEST_F(MoveTest, PagesOnTheirWayAreNoDonors) {
   const SizeClass two = t.heap.size_class(1000), other = t.heap.size_class(5000), to = t.heap.size_class(100);
   while (t.heap.class_stats(two).pages < 2 || t.heap.slots_at_hand(w.cache, two) != 0) w.make(1000);
@@ -267,7 +267,7 @@ TEST_F(MoveTest, PagesOnTheirWayAreNoDonors) {
   EXPECT_TRUE(t.heap.is_moving_pages());
   EXPECT_EQ(t.heap.pages_open(two), 1u);
   EXPECT_EQ(t.heap.pick_donor_from(two), 0u) << "its last one";
-  // A class without any page takes even that; of closed ones there are none to take.
+  // A class without any page takes even the last one; if all are closed, none.
   const PageId second = t.heap.pick_donor(to).page;
   ASSERT_TRUE(t.heap.close_page(second));
   const PageId third = t.heap.pick_donor(to).page;
@@ -308,7 +308,7 @@ TEST_F(MoveTest, SlotsRetiredByAnyWorkerComeBackToAClosedPage) {
   ASSERT_TRUE(t.heap.close_page(page));
   EXPECT_FALSE(t.heap.finish_page(page, huge_class));
   w.retire(a);
-  other.retire(b);  // stays unstamped in its list: that worker sleeps
+  other.retire(b);  // stays unstamped in its list: that worker is idle
   gone->retire(c);
   gone.reset();
   ASSERT_TRUE(t.heap.finish_page(page, huge_class));
@@ -367,7 +367,7 @@ TEST_F(MoveTest, AbandonedMoveLosesNothing) {
   t.heap.reopen_page(page);
   EXPECT_EQ(w.allocate(1000), all[0]);
   for (std::size_t i = 1; i < all.size(); ++i) EXPECT_TRUE(w.is_intact(all[i], 1000, i));
-  // Emptied, but the class wants it back before anybody left.
+  // Emptied, but the class takes it back before the reader leaves.
   TestWorker reader(t);
   w.release(all[0]);
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -421,7 +421,7 @@ TEST_F(FrameMoveTest, HugeItemsAndClassesShareTheBudgetBothWays) {
   std::vector<Location> huge = fill(3 * mib);
   EXPECT_GT(huge.size(), 15u);
   const Heap::Donor donor = t.heap.pick_donor(t.heap.size_class(100));
-  EXPECT_EQ(donor.page, 0u);  // nothing but huge items: they must be evicted
+  EXPECT_EQ(donor.page, 0u);  // only huge items: they must be evicted
   EXPECT_TRUE(donor.huge_item);
   w.retire(huge.back());
   EXPECT_NE(w.make(100), no_location);

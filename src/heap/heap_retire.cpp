@@ -1,4 +1,4 @@
-// Retired slots: how they wait for their epoch, and what becomes of them then.
+// Retired slots: how they wait for their epoch, and how they are freed then.
 #include <algorithm>
 #include <cstring>
 
@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-// The slot that retire() has pushed filled its magazine, or there was none and the catcher has it.
+// The slot that retire() pushed either filled its magazine or, without one, is in the catcher.
 std::uint64_t Heap::retire_slow(Cache& cache, SizeClass c) noexcept {
   std::uint64_t bytes = cache.shelves_[c].slot_bytes;
   if (TD_UNLIKELY(c == huge_class)) {
-    // Out of sight of sweeps and visits before the stamp, so that whoever still looks at it entered its epoch before.
+    // Hidden from sweeps and visits before the stamp, so that a thread that still examines it entered its epoch before.
     const PageId page = page_of(cache.catcher_.slots[0]);
     pages_[index_of(c)].unlink(page);
     table_.set_tag(page, PageState::huge_body, huge_class);
@@ -35,7 +35,7 @@ void Heap::complete_push(Cache& cache, SizeClass c) noexcept {
   cache.unsealed_.add(c);
 }
 
-// What is retired anew has been counted, and is out of sight.
+// A slot that is retired again has been counted, and is hidden.
 void Heap::retire_again(Cache& cache, SizeClass c, Location l) noexcept {
   Magazine* const m = cache.shelves_[c].taking;
   m->slots[--m->left] = l;
@@ -110,8 +110,7 @@ std::uint64_t Heap::safe_stamp(Cache& cache, std::uint64_t stamp) noexcept {
   return cache.safe_seen_;
 }
 
-// The class's oldest sealed magazine if its stamp is below `safe`, or nullptr. The caller makes its slots free and owns
-// it.
+// The class's oldest sealed magazine if its stamp is below `safe`, or nullptr. The caller owns it and frees its slots.
 Magazine* Heap::pop_safe(Cache& cache, SizeClass c, std::uint64_t safe) noexcept {
   Cache::Shelf& shelf = cache.shelves_[c];
   if (shelf.sealed.head == nullptr || shelf.sealed.head->stamp >= safe) return nullptr;
@@ -123,15 +122,15 @@ Magazine* Heap::pop_safe(Cache& cache, SizeClass c, std::uint64_t safe) noexcept
   return m;
 }
 
-// Leaves in the magazine what a cache may keep: slots of closed pages go to those, slots of pinned pages are retired
-// anew: their stamp is above the `safe` of a loop that asked for it once, so the loop ends. Mostly there are neither,
-// and no slot is looked at. Returns how many slots are free now. REQUIRES: their epoch is over, so that whoever needed
-// a pin has made it.
+// Leaves in the magazine what a cache may keep. Slots of closed pages go to those pages. Slots of pinned pages are
+// retired again; their new stamp is above the `safe` of a loop that read it once, so the loop ends. Usually there are
+// neither, and no slot is examined. Returns how many slots are free now. REQUIRES: their epoch has passed, so that
+// every pin that is needed has been made.
 std::uint32_t Heap::make_free(Cache& cache, SizeClass c, Magazine* m) noexcept {
   const std::uint32_t slot_bytes = cache.shelves_[c].slot_bytes;
-  // Acquire: what was read through pins that are gone was read before the slots' reuse.
+  // Acquire: reads through pins that are gone happened before the slots' reuse.
   const bool any_pinned = pins_.load(std::memory_order_acquire) != 0;
-  // A page that is closed after this look takes its slots out of this cache, which is locked now.
+  // Closing a page after this check removes its slots from this cache, which is locked now.
   if (TD_LIKELY(!any_pinned && pages_[c].pages_closed() == 0)) {
 #if TD_ADDRESS_SANITIZER
     for (std::uint32_t i = 0; i < m->left; ++i) poison_slot(m->slots[i], slot_bytes);
@@ -157,7 +156,7 @@ std::uint32_t Heap::make_free(Cache& cache, SizeClass c, Magazine* m) noexcept {
   return freed;
 }
 
-// The oldest safe magazine becomes the one that gives; false: there is none. REQUIRES: the present one is empty.
+// Makes the oldest safe magazine the `giving` one; false: there is none. REQUIRES: the present one is empty.
 bool Heap::load_safe(Cache& cache, SizeClass c) noexcept {
   const Magazine* const oldest = cache.shelves_[c].sealed.head;
   if (oldest == nullptr) return false;
@@ -173,7 +172,7 @@ bool Heap::load_safe(Cache& cache, SizeClass c) noexcept {
   return false;
 }
 
-// For the other workers: a few magazines a call, twice as many as a call follows on, so that the surplus goes down.
+// For the other workers. A call gives away twice as many magazines as one call adds, so that the surplus shrinks.
 void Heap::give_oldest_away(Cache& cache) noexcept {
   for (int i = 0; i < 2 && cache.sealed_bytes_ > Cache::kept_bytes_max; ++i) {
     SizeClass oldest = 0;
@@ -192,7 +191,7 @@ void Heap::give_oldest_away(Cache& cache) noexcept {
 }
 
 std::size_t Heap::reclaim(Cache& cache) noexcept {
-  // A stamp is an increment that all workers share, so a few slots wait for company.
+  // A stamp is an increment that all workers share, so a few slots are stamped together.
   constexpr std::uint32_t reclaims_before_seal = 16;
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
   if (cache.has_unsealed() && ++cache.reclaims_since_seal_ >= reclaims_before_seal) seal_all(cache);
@@ -213,7 +212,7 @@ void Heap::reclaim_caches() noexcept {
   }
 }
 
-// Frees all sealed slots whose epoch is over. Returns how many.
+// Frees all sealed slots whose epoch has passed. Returns how many.
 std::size_t Heap::reclaim_sealed(Cache& cache) noexcept {
   const std::uint64_t oldest = oldest_stamp(cache);
   if (oldest == RetiredChain::no_stamp) return 0;
@@ -247,7 +246,7 @@ std::size_t Heap::reclaim_sealed(Cache& cache) noexcept {
   return freed;
 }
 
-// Of all that is sealed; no_stamp: nothing is.
+// The oldest stamp of all that is sealed; no_stamp: nothing is.
 std::uint64_t Heap::oldest_stamp(const Cache& cache) noexcept {
   std::uint64_t oldest = cache.chain_.sealed_stamp();
   cache.sealed_.for_each([&](SizeClass c) { oldest = std::min(oldest, cache.shelves_[c].sealed.head->stamp); });
@@ -255,7 +254,7 @@ std::uint64_t Heap::oldest_stamp(const Cache& cache) noexcept {
   return oldest;
 }
 
-// One slot at a time, as make_free().
+// make_free() for one slot.
 bool Heap::free_or_defer(Cache& cache, Location l) noexcept {
   const SizeClass c = class_of(l);
   --cache.shelves_[c].waiting;
@@ -272,8 +271,8 @@ bool Heap::free_or_defer(Cache& cache, Location l) noexcept {
   return true;
 }
 
-// What a cache that ends had retired. The slots get a new stamp: later than needed, never too early, and in order
-// behind those that are there. REQUIRES: both are locked.
+// Takes over the retired slots of a cache that is being destroyed. They get a new stamp: later than needed, never too
+// early, and in order behind those present. REQUIRES: both are locked.
 void Heap::adopt_retired(Cache& to, Cache& from) noexcept {
   seal_all(from);
   RetiredChain::Sealed chains[2];

@@ -1,4 +1,4 @@
-// Magazines on their way round: full of retired slots, stamped, safe, given again.
+// The cycle of magazines: full of retired slots, stamped, safe, allocated from again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr std::uint64_t item_bytes = 32;
-constexpr std::uint32_t per_magazine = Magazine::slots_max;  // slots of so many bytes in a magazine
+constexpr std::uint32_t per_magazine = Magazine::slots_max;  // slots of this size in a magazine
 
 struct RetireTest : testing::Test {
   RetireTest() : t(16 * PagePool::page_cost_bytes), w(t), reader(t), c(t.heap.size_class(item_bytes)) {}
@@ -24,7 +24,7 @@ struct RetireTest : testing::Test {
   void retire(const std::vector<Location>& all) {
     for (const Location l : all) w.retire(l);
   }
-  // Of what was retired, how much comes within so many allocations.
+  // How many of the retired slots return within this many allocations.
   std::size_t reused(const std::vector<Location>& retired, std::size_t allocations) {
     std::size_t n = 0;
     for (std::size_t i = 0; i < allocations; ++i) {
@@ -34,7 +34,7 @@ struct RetireTest : testing::Test {
     }
     return n;
   }
-  // No slot of the class is left at hand but those that are retired, none of which is given.
+  // Leaves no slot of the class at hand but the retired ones, none of which may be given.
   void use_up(const std::vector<Location>& retired = {}) {
     while (t.heap.slots_at_hand(w.cache, c) != 0) EXPECT_EQ(reused(retired, 1), 0u);
   }
@@ -60,16 +60,16 @@ TEST_F(RetireTest, MagazineIsNotReusedWhileAReaderMaySeeIt) {
   use_up(all);
   EXPECT_EQ(reused(all, 3 * per_magazine), 0u);
   reader.epoch.exit();
-  EXPECT_EQ(reused(all, 4 * per_magazine), 3 * per_magazine);  // first what is left of a page's
+  EXPECT_EQ(reused(all, 4 * per_magazine), 3 * per_magazine);  // first the rest of a page
 }
 
 TEST_F(RetireTest, StampIsTakenAfterTheLastSlot) {
-  // The reader enters between: the last slot was not retired yet, and it may see that.
+  // The reader enters before the last slot is retired, so it may see that one.
   std::vector<Location> all = make(per_magazine);
   const Location last = all.back();
   all.pop_back();
   retire(all);
-  t.epochs.retire_stamp();  // others' stamps go on
+  t.epochs.retire_stamp();  // stamps of other workers advance
   reader.epoch.enter();
   t.epochs.retire_stamp();
   w.retire(last);
@@ -107,7 +107,7 @@ TEST_F(RetireTest, HalfFullMagazineComesBackWhole) {
   for (const Location l : more) EXPECT_TRUE(given.contains(l));
 }
 
-// A page that closes has slots everywhere: in the magazine that gives, in one that waits, in one that fills up.
+// A page that closes has slots everywhere: in the `giving` magazine, in a waiting one, in one that fills.
 TEST_F(RetireTest, PageMoveMissesNoMagazine) {
   const std::vector<Location> all = make(2 * per_magazine + 5);
   const PageId page = page_of(all[0]);
@@ -117,7 +117,7 @@ TEST_F(RetireTest, PageMoveMissesNoMagazine) {
   ASSERT_TRUE(t.heap.close_page(page));
   EXPECT_EQ(page_of(w.allocate(item_bytes)), page + 1) << "a slot that the cache had before";
   reader.epoch.exit();
-  // What is safe now is of the closed page.
+  // All safe slots are of the closed page now.
   std::set<PageId> pages;
   for (std::uint32_t i = 0; i < 4 * per_magazine; ++i) pages.insert(page_of(w.allocate(item_bytes)));
   EXPECT_FALSE(pages.contains(page));
@@ -144,7 +144,7 @@ TEST_F(RetireTest, PinnedPageKeepsItsSlotsOfAMagazine) {
 }
 
 TEST_F(RetireTest, SurplusOfOneClassGoesToItsPages) {
-  // All items change their size: what they leave is not for this worker's next allocations.
+  // All items change their size: the slots that they leave are not kept for this worker's next allocations.
   const std::size_t count = 3 * Heap::Cache::kept_bytes_max / item_bytes;
   const std::vector<Location> all = make(count);
   use_up();
@@ -164,7 +164,7 @@ TEST_F(RetireTest, OldestSurplusGoesFirst) {
 }
 
 TEST_F(RetireTest, RetiringGoesOnPastTheBoundOfMagazines) {
-  // No reader leaves: all that is retired must wait, in bounded memory, and come back whole.
+  // No reader leaves its epoch: all that is retired must wait, in bounded memory, and come back whole.
   const std::size_t count = (MagazineSupply::magazines_max + 50) * per_magazine;
   const std::vector<Location> all = make(count);
   reader.epoch.enter();
@@ -174,7 +174,7 @@ TEST_F(RetireTest, RetiringGoesOnPastTheBoundOfMagazines) {
   EXPECT_NE(w.allocate(item_bytes), no_location) << "without a magazine to take from";
   reader.epoch.exit();
   std::size_t back = 0;
-  for (int i = 0; i < 3; ++i) back += w.flush();  // a chain waits for the one before
+  for (int i = 0; i < 3; ++i) back += w.flush();  // one chain is sealed at a time
   EXPECT_EQ(back, count);
   EXPECT_EQ(t.heap.retired_bytes(), 0u);
 }

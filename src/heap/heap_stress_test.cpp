@@ -20,7 +20,7 @@ constexpr int operations = 15'000;
 constexpr int operations = 150'000;
 #endif
 
-// A stand-in for the index: places that name an item each; writers of a place hold its lock, readers do not.
+// A stand-in for the index: places that name an item each. Writers of a place hold its lock, readers do not.
 class Table {
  public:
   static constexpr std::size_t places = 4096;
@@ -43,7 +43,7 @@ class Stress {
     auto w = std::make_unique<TestWorker>(t_);
     TestRandom random(id);
     for (int i = 0; i < operations; ++i) {
-      if (i % 5000 == 4999) w = std::make_unique<TestWorker>(t_);  // a connection's thread ends, another begins
+      if (i % 5000 == 4999) w = std::make_unique<TestWorker>(t_);  // a thread ends, another starts
       w->epoch.enter();
       for (int k = 0; k < 4; ++k) {
         const std::size_t place = random.below(Table::places);
@@ -109,7 +109,7 @@ class Stress {
     EXPECT_GT(evicted_.load(), 0u);
     EXPECT_GT(moves_.load(), 0u);
 
-    // All that the table names, and nothing else, is in use.
+    // Exactly the items that the table names are in use.
     std::uint64_t named = 0;
     for (std::size_t i = 0; i < Table::places; ++i) named += table_[i].location.load() != no_location ? 1u : 0u;
     std::uint64_t used = t_.heap.huge_items();
@@ -191,7 +191,7 @@ class Stress {
   }
 
   void evict(TestWorker& w, Location l) {
-    // The item may have gone meanwhile, but its bytes have not: this thread is inside an epoch.
+    // The item may have been removed meanwhile, but its bytes are intact: this thread is inside an epoch.
     std::size_t place = 0;
     std::memcpy(&place, t_.heap.at(l)->key().data(), sizeof place);
     {

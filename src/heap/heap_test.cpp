@@ -154,7 +154,7 @@ TEST(Heap, FreeSlotsOfOtherCachesAreFound) {
   TestWorker b(t);
   std::vector<Location> all;
   for (Location l = a.make(5000); l != no_location; l = a.make(5000)) all.push_back(l);
-  // a keeps one in its cache; b's are retired and wait unstamped.
+  // `a` keeps one in its cache; those of `b` are retired and wait unstamped.
   a.release(all[0]);
   EXPECT_EQ(b.allocate(5000), all[0]);
   b.retire(all[1]);
@@ -183,7 +183,7 @@ TEST(Heap, CacheThatGoesLeavesNothingBehind) {
   EXPECT_EQ(s.slots_used, slots - 310u);
   EXPECT_EQ(t.heap.retired_bytes(), 300u * s.slot_bytes);
   for (int i = 0; i < 10; ++i) EXPECT_NE(w.allocate(1000), no_location);
-  EXPECT_EQ(w.allocate(1000), no_location);  // the others' epoch is not over
+  EXPECT_EQ(w.allocate(1000), no_location);  // the other workers' epoch has not passed
   reader.epoch.exit();
   for (int i = 0; i < 300; ++i) ASSERT_NE(w.allocate(1000), no_location) << i;
   EXPECT_EQ(w.allocate(1000), no_location);

@@ -1,8 +1,8 @@
-// An item: 16-byte header, optional client flags, key, value. The same bytes in host memory and in a device's memory.
+// An item: 16-byte header, optional client flags, key, value. The same bytes in host and in device memory.
 //
-// Memory orders: a writer fills an item while its state is `filling`, then stores `live` with release; a reader loads
-// the word with acquire and may then read all the rest. Of a live item the state word's marks change, and a set may
-// rewrite CAS id and value in place (item_rewrite.hpp): readers of these validate what they read.
+// Memory orders: a writer fills an item while its state is `filling`, then stores `live` with release. A reader loads
+// the word with acquire and may then read the rest. In a live item the state word's marks may change, and a set may
+// rewrite CAS id and value in place (item_rewrite.hpp); readers of these validate what they read.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -79,7 +79,7 @@ struct Item {
   static std::uint32_t expiry_of(std::uint64_t w) noexcept { return static_cast<std::uint32_t>(word::ExpiryS::get(w)); }
   TD_INLINE std::uint64_t state_acquire() const noexcept { return state_word.load(std::memory_order_acquire); }
   TD_INLINE std::uint64_t fixed() const noexcept { return fixed_word.load(std::memory_order_relaxed); }
-  // Of an item that is not published.
+  // For an item that is not published.
   TD_INLINE void set_fixed(std::uint64_t w) noexcept { fixed_word.store(w, std::memory_order_relaxed); }
 
   TD_INLINE std::uint32_t key_bytes() const noexcept {
@@ -110,8 +110,8 @@ struct Item {
   TD_INLINE static std::uint64_t cas_of(std::uint64_t state, std::uint64_t fixed) noexcept {
     return word::CasHigh::get(state) << word::CasLow::width | word::CasLow::get(fixed);
   }
-  // The CAS id, given the state word that the caller read: of an item that is not rewritten meanwhile (one that is not
-  // published, or whose lock the caller holds); else item_rewrite.hpp has both words of one version.
+  // The CAS id, given the state word that the caller read. For an item that cannot be rewritten meanwhile: one that is
+  // not published, or whose lock the caller holds. For other items item_rewrite.hpp reads both words of one version.
   TD_INLINE std::uint64_t cas(std::uint64_t state) const noexcept { return cas_of(state, fixed()); }
   // Bytes of header, flags, key and value together.
   static constexpr std::uint64_t total_bytes(std::uint32_t client_flags, std::uint64_t key_bytes,

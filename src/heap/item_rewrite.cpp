@@ -32,7 +32,7 @@ bool lock_item(Item* item, ItemVersion& seen) noexcept {
                                                std::memory_order_relaxed))
       break;
   }
-  // The state word alone may be a later version's: within a second two sets of the same marks make the same word.
+  // The state word alone may be of a later version: within a second two sets of the same marks make the same word.
   if (TD_LIKELY(item->fixed() == seen.fixed)) {
     seen.state = now;
     return true;

@@ -1,20 +1,20 @@
-// A live item whose value is replaced in place, and how it is read meanwhile: a sequence lock whose version is the
-// item's CAS id, which is unique and grows, over both words of its header.
+// Replacing the value of a live item in place, and reading it meanwhile: a sequence lock whose version is the item's
+// CAS id, which is unique and grows, over both words of its header.
 //
 //   writer    lock: live -> filling, by a compare-and-swap; the mark `fetched` tells it from an item that is not
 //             published. Fixed word with the new id, value, then the new state word with release.
 //   reader    fixed word, then state word (ItemVersion); copies; both again, in the other order (is_still()). It
-//             accepts if the item was live and the id is the same. What fails twice is copied under the lock.
+//             accepts if the item was live and the id is the same. After two failures it copies under the lock.
 //
 // Key, client flags, lengths and slot stay. Only values of up to rewritten_value_bytes_max bytes are ever rewritten, so
-// longer ones are read without any of this. The lock is a leaf: its holder waits for nothing. An item that is locked
-// cannot be killed; one that is dead is not written to until its epoch is over.
+// longer ones are read without any of this. The lock is a leaf: its holder waits for nothing. A locked item cannot be
+// killed. A dead one is not written to until its epoch has passed.
 //
 // Orders. Writer: the lock, a release fence, fixed word and value (relaxed), the state word (release). Reader: fixed
 // word (acquire), state word (acquire), the value (relaxed), an acquire fence, state word (acquire), fixed word. A
 // reader that has a byte of a newer version sees, by the two fences, that version's lock or something later in the
-// second state word; is that `live`, its acquire brings the newer fixed word, which the first load did not have: had
-// it, the first state word would have been the newer one's, too (Boehm 2012).
+// second state word. If that is `live`, its acquire brings the newer fixed word, which the first load did not have.
+// With it, the first state word would have been the newer one's, too (Boehm 2012).
 //
 // Thread safety: all from any thread, inside the epoch in which the item was found.
 #pragma once
@@ -45,7 +45,7 @@ TD_INLINE std::uint64_t settled_state(const Item* item) noexcept {
   return TD_UNLIKELY(is_rewriting(state)) ? wait_while_rewriting(item) : state;
 }
 
-// Both words of an item. Of one version only if is_still() says so.
+// Both words of an item. They are of one version only if is_still() says so.
 struct ItemVersion {
   std::uint64_t state = 0, fixed = 0;
 
@@ -57,24 +57,23 @@ struct ItemVersion {
   TD_INLINE std::uint64_t cas() const noexcept { return Item::cas_of(state, fixed); }
 };
 
-// Whether the item was live when `seen` was read, and at that version until now: what was copied in between is whole.
-// It may be dead by now, and its marks may have changed. Only the id's low part is compared: a reader would have to
-// sleep through exactly 2^33 ids within one copy to be misled.
+// Whether the item was live when `seen` was read, and kept that version until now: a copy made in between is
+// consistent. The item may be dead by now, and its marks may have changed. Only the id's low part is compared: a reader
+// would be misled only if exactly 2^33 ids passed during one copy.
 TD_INLINE bool is_still(const Item* item, const ItemVersion& seen) noexcept {
   fence_acquire();
   const std::uint64_t both = item->state_acquire() & seen.state;
-  // live & live, live & dead; whatever is locked or not in use has the upper bit clear, and dead & dead the lower one
-  // set.
+  // live & live, live & dead; a locked or unused state has the upper bit clear, and dead & dead the lower one set.
   static_assert(static_cast<int>(ItemState::live) == 2 && static_cast<int>(ItemState::dead) == 3 &&
                 static_cast<int>(ItemState::filling) == 1);
   return (both & word::State::mask) == static_cast<std::uint64_t>(ItemState::live) && item->fixed() == seen.fixed;
 }
 
-// Both words of one version, after waiting for a thread that rewrites the item; or of an item that is not live.
+// Both words of one version, after waiting for a thread that rewrites the item; or those of an item that is not live.
 ItemVersion settled_version(const Item* item) noexcept;
 
-// Whether the item is live and the key's; waits for a thread that rewrites it, so that an item of the key is never
-// taken for absent. `seen`: its words, not necessarily of one version.
+// Whether the item is live and has this key. Waits for a thread that rewrites it, so that a present item is never taken
+// for absent. `seen`: its words, not necessarily of one version.
 TD_INLINE bool is_live_item_of(const Item* item, std::string_view key, ItemVersion& seen) noexcept {
   seen = ItemVersion::of(item);
   if (TD_LIKELY(seen.is_live())) return item->has_key(key);
@@ -83,19 +82,17 @@ TD_INLINE bool is_live_item_of(const Item* item, std::string_view key, ItemVersi
   return seen.is_live();
 }
 
-// Locks the item if it is live and still at version `seen`; `seen.state` is brought up to date. Waits for a thread
-// that rewrites it.
+// Locks the item if it is live and still at version `seen`; updates `seen.state`. Waits for a thread that rewrites it.
 bool lock_item(Item* item, ItemVersion& seen) noexcept;
-// Gives it back: with its state word as it was or with the marks changed, or dead. The new version of a rewritten one
-// likewise.
+// Unlocks the item: with its state word as it was, with changed marks, or dead. Publishes a rewritten version likewise.
 TD_INLINE void unlock_item(Item* item, std::uint64_t state) noexcept {
   item->state_word.store(state, std::memory_order_release);
 }
 
-// Calls copy(ItemVersion) until what it copied was whole, the third time under the item's lock. It may be called
-// several times and has to begin anew each time. `found_state`: the state word with which the item was found; it gives
-// the expiry of a dead item whose own has become a link: one that is stale and won, which is never rewritten, or whose
-// slot waits in a chain (retiring without memory marks it so).
+// Calls copy(ItemVersion) until its copy was consistent, the third time under the item's lock. It may be called several
+// times and must start again each time. `found_state`: the state word with which the item was found. It provides the
+// expiry of a dead item whose own was replaced by a link: one that is stale and won, which is never rewritten, or whose
+// slot is in a chain (retiring without memory marks it so).
 template <class Copy>
 TD_NOINLINE void copy_slowly(const Item* item, std::uint64_t found_state, Copy copy) noexcept {
   for (int failures = 0;;) {

@@ -23,7 +23,7 @@ struct Rewritten {
     std::memset(item()->value(), byte, value_bytes);
   }
   Item* item() { return reinterpret_cast<Item*>(bytes.data()); }
-  // As a set does it, but for the redo record.
+  // As a set does, without the redo record.
   void rewrite(char byte, std::uint64_t cas) {
     ItemVersion seen = settled_version(item());
     ASSERT_TRUE(lock_item(item(), seen));
@@ -71,7 +71,7 @@ TEST(ItemRewrite, ACopyStandsThoughMarksChangeAndFallsWhenTheIdDoes) {
   EXPECT_EQ(Item::state_of(r.item()->state_acquire()), ItemState::live);
 }
 
-// The state word is the same before and after; only the id is not.
+// The state word is the same before and after; only the id differs.
 TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheFixedWordTells) {
   Rewritten r;
   ItemVersion seen = ItemVersion::of(r.item());
@@ -84,7 +84,7 @@ TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheFixedWordTells) {
   EXPECT_TRUE(is_rewriting(r.item()->state_acquire()));
 }
 
-// And where only the state word does: the id's upper part, or that it is dead.
+// And where only the state word differs: in the id's upper part, or by being dead.
 TEST(ItemRewrite, ALockIsRefusedWhereOnlyTheStateWordTells) {
   for (const std::uint64_t now : {word::CasHigh::put(live, 1), static_cast<std::uint64_t>(ItemState::dead)}) {
     Rewritten r;
@@ -100,7 +100,7 @@ TEST(ItemRewrite, ADeadItemIsCopiedOnceWithItsLastWords) {
   const std::uint64_t found = word::ExpiryS::put(live, 5);
   const auto dead = word::ExpiryS::put(static_cast<std::uint64_t>(ItemState::dead) | word::CasHigh::put(0, 3), 77);
   const std::uint64_t marks = word::Stale::mask | word::Win::mask;
-  // Where a link has taken the place of the expiry, that of the word it was found with.
+  // Where a link has replaced the expiry, that of the word with which it was found.
   for (const auto& [state, expiry] : {std::pair{dead, 77u}, std::pair{dead | marks, 5u}}) {
     r.item()->state_word.store(state);
     int calls = 0;
@@ -126,7 +126,7 @@ TEST(ItemRewrite, TheThirdCopyIsMadeUnderTheLock) {
   EXPECT_EQ(Item::state_of(r.item()->state_acquire()), ItemState::live);
 }
 
-// Two writers, two readers: each copy is one writer's, and its id is the one that was written with it.
+// Two writers, two readers: each copy is from one writer, with the id that was written with it.
 TEST(ItemRewrite, NoCopyIsTorn) {
   Rewritten r('a', 'a');
   std::atomic<bool> stop{false};

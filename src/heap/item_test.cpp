@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// Every field keeps its own value, whatever its neighbours hold.
+// Every field keeps its value, whatever its neighbours hold.
 template <class... Fields>
 void expect_independent() {
   const unsigned bits = (Fields::width + ...);
@@ -20,7 +20,7 @@ void expect_independent() {
         const std::uint64_t cleared = Fields::put(~std::uint64_t{0}, 0);
         EXPECT_EQ(cleared, ~Fields::mask);
         EXPECT_EQ(Fields::put(0, Fields::limit), Fields::mask);
-        EXPECT_EQ(Fields::put(0, ~std::uint64_t{0}), Fields::mask);  // what does not fit is cut off, never spills
+        EXPECT_EQ(Fields::put(0, ~std::uint64_t{0}), Fields::mask);  // excess bits are cut off
         EXPECT_EQ(Fields::get(Fields::put(cleared, Fields::limit - 1)), Fields::limit - 1);
       }(),
       ...);

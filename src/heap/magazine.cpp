@@ -23,7 +23,7 @@ void MagazineSupply::destroy(Magazine* m) noexcept {
 
 void RetiredChain::push(Location l, Item* item, std::uint64_t bytes) noexcept {
   const std::uint64_t dead = word::State::put(0, static_cast<std::uint64_t>(ItemState::dead));
-  // Both marks say that the expiry is gone (copy_slowly()).
+  // Both marks together say that the expiry was replaced (copy_slowly()).
   item->state_word.store(word::ExpiryS::put(dead | word::Stale::mask | word::Win::mask, open_.head),
                          std::memory_order_relaxed);
   open_.head = l;

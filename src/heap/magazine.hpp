@@ -1,8 +1,8 @@
-// Magazines: arrays of slot locations that change hands as a whole (J. Bonwick and J. Adams, Magazines and Vmem, USENIX
-// 2001, 3.1), here with one epoch stamp for each that is full of retired slots.
+// Magazines: arrays of slot locations that change owners as a whole (J. Bonwick and J. Adams, Magazines and Vmem,
+// USENIX 2001, 3.1), here with one epoch stamp for each that is full of retired slots.
 //
-// Their number is bounded per cache; past the bound (or without memory) retired slots are linked through the upper half
-// of their own state words, which nothing reads once they are dead. So retiring never fails and uses bounded memory.
+// Their number per cache is bounded. Past the bound (or without memory) retired slots are linked through the upper half
+// of their own state words, which is unused once they are dead. So retiring never fails and uses bounded memory.
 //
 // Thread safety: none (the cache's lock).
 #pragma once
@@ -21,9 +21,9 @@ struct alignas(cache_line_bytes) Magazine {
 
   Magazine* next = nullptr;
   std::uint64_t stamp = 0;
-  std::uint64_t bytes = 0;  // of item memory, in a sealed one
-  // While it gives slots: how many are left, [0, left). While it takes retired ones: how many places are left; they
-  // are taken from the end. Sealed: the slots are [0, left) again.
+  std::uint64_t bytes = 0;  // of item memory, in a sealed magazine
+  // In a `giving` magazine: slots left, [0, left). In a `taking` one: places left; they are filled from the end.
+  // Sealed: the slots are [0, left) again.
   std::uint32_t left = 0;
   Location slots[slots_max];
 };
@@ -48,7 +48,7 @@ struct MagazineQueue {
   }
 };
 
-// The magazines of one cache that are not in use, and how many there are.
+// The unused magazines of one cache, and the number of all its magazines.
 class MagazineSupply {
  public:
   static constexpr std::uint32_t magazines_max = 2048;  // 512 KiB a worker
@@ -59,7 +59,7 @@ class MagazineSupply {
   MagazineSupply& operator=(const MagazineSupply&) = delete;
   ~MagazineSupply();
 
-  // An empty one, contents undefined; nullptr: the bound is reached, or there is no memory.
+  // An empty magazine, contents undefined; nullptr: the bound is reached, or there is no memory.
   TD_INLINE Magazine* take() noexcept {
     Magazine* const m = spare_;
     if (TD_UNLIKELY(m == nullptr)) return make();
@@ -73,7 +73,7 @@ class MagazineSupply {
     spare_ = m;
     ++spares_;
   }
-  // One that another supply made is this one's now, whatever the bound.
+  // Takes over the count of a magazine that another supply made, whatever the bound.
   void adopt(MagazineSupply& from) noexcept {
     --from.count_;
     ++count_;
@@ -102,7 +102,7 @@ class RetiredChain {
   void push(Location l, Item* item, std::uint64_t bytes) noexcept;
   bool has_open() const noexcept { return open_.head != no_location; }
   std::uint64_t open_bytes() const noexcept { return open_.bytes; }
-  // One sealed chain at a time: the open one waits until that has gone.
+  // One sealed chain at a time: the open one waits until that is freed.
   bool can_seal() const noexcept { return has_open() && sealed_.head == no_location; }
   // Returns the bytes. REQUIRES: can_seal(), and the stamp was taken after the last push.
   std::uint64_t seal(std::uint64_t stamp) noexcept;

@@ -32,7 +32,7 @@ void fill_header(FileHeader& h, const SizeClasses& classes) {
   h.layout_hash = XXH3_64bits(&h, offsetof(FileHeader, layout_hash));
 }
 
-// Two words that are others after each start of the system; zeros where the system does not say.
+// Two words that differ after each boot; zeros where the system does not provide them.
 void read_boot_id(std::uint64_t (&id)[2]) {
   id[0] = id[1] = 0;
   char text[64] = {};
@@ -46,9 +46,9 @@ void read_boot_id(std::uint64_t (&id)[2]) {
   id[1] = hash.high64;
 }
 
-// No store gets beyond these.
+// Limits that no store reaches.
 bool is_possible(const SavedState& s) {
-  // Ids that wrap would be below the mark of a flush: some have to be left, 30 hours of ten million stores a second.
+  // Ids that wrap would be below the mark of a flush. This leaves enough for 30 hours of ten million stores a second.
   constexpr std::uint64_t cas_max = cas_limit - (std::uint64_t{1} << 40);
   const std::uint64_t cas = s.cas_reserved.load(std::memory_order_relaxed);
   const StoreTime time = s.clock.load();
@@ -62,7 +62,7 @@ bool is_same_boot(const std::uint64_t (&file)[2]) {
   return now[0] != 0 && now[0] == file[0] && now[1] == file[1];
 }
 
-// posix_fallocate() returns what went wrong; a signal only interrupts it.
+// posix_fallocate() returns its error; EINTR means retry.
 bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
   int error = 0;
   do {
@@ -72,12 +72,12 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
   return error == 0;
 }
 
-// What the system says once of pages that it could not write, after the last time that anybody asked. The range lies
-// behind every file, so there is nothing to wait for.
+// The error that the system reports once for pages that it could not write since the last query. The range is past the
+// end of every file, so this does not wait.
 int write_error(int fd) {
   constexpr off_t behind = off_t{1} << 60;
   if (sync_file_range(fd, behind, page_bytes, SYNC_FILE_RANGE_WAIT_BEFORE) == 0) return 0;
-  // These it says of the call; everything else the disk or its file system said.
+  // These are errors of the call itself; all other errors are from the disk or its file system.
   for (const int of_call : {EBADF, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE}) {
     if (errno == of_call) return 0;
   }
@@ -101,7 +101,7 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
     metadata_ = static_cast<char*>(at);
     guard_against_bus_errors(*this);
     find_page_end();
-    // Before anything in it changes, and in this order: a file in use has always the id of its system.
+    // Before anything in it changes, and in this order: a file in use always has the id of its system.
     std::uint64_t boot_id[2];
     read_boot_id(boot_id);
     std::copy_n(boot_id, 2, header()->boot_id);
@@ -127,10 +127,10 @@ void MemoryFile::open_locked() {
   struct stat info{};
   if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
   if (!S_ISREG(info.st_mode)) fail("is not a regular file");
-  // Who else could write it could change values, or shorten it under the server.
+  // A user with write access could change values, or shorten the file under the server.
   if (info.st_uid != geteuid()) fail("belongs to another user");
   if (fchmod(fd_, S_IRUSR | S_IWUSR) != 0) fail_errno("cannot be protected");
-  // A process that was killed holds the lock until the system has taken its memory apart.
+  // A killed process holds the lock until the system has released its memory.
   constexpr auto patience = std::chrono::milliseconds(1500);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
@@ -140,9 +140,9 @@ void MemoryFile::open_locked() {
   }
 }
 
-// What the file is, by its header. Changes nothing.
+// Determines by its header what the file is. Changes nothing.
 void MemoryFile::judge(const FileHeader& wanted) {
-  // Asked in any case: what it says once is of no meaning for a file that is emptied.
+  // Always queried: the error is reported only once and is irrelevant for a file that is emptied.
   const bool is_unwritten = write_error(fd_) != 0;
   static_assert(header_bytes >= sizeof(FileHeader));
   alignas(FileHeader) char bytes[header_bytes] = {};
@@ -156,7 +156,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
   }
   struct stat info{};
   if (fstat(fd_, &info) != 0) fail_errno("cannot be looked at");
-  // Short and of zeros: made by a process that was killed before it wrote the header.
+  // Short and of zeros: its process was killed before it wrote the header.
   if (static_cast<std::uint64_t>(info.st_size) <= pages_at &&
       std::all_of(bytes, bytes + size, [](char c) { return c == 0; }))
     return;
@@ -209,7 +209,7 @@ void MemoryFile::make_empty(const FileHeader& wanted) {
   h.state.store(FileHeader::in_use, std::memory_order_relaxed);
   read_boot_id(h.boot_id);
   h.saved.cas_reserved.store(1, std::memory_order_relaxed);
-  // At once, so that a file has a whole header or none.
+  // In one write, so that a file has a whole header or none.
   if (pwrite(fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) fail_errno("cannot be written");
 }
 
@@ -247,12 +247,12 @@ bool MemoryFile::has(const void* at) const noexcept {
   const auto is_in = [at](const char* begin, std::uint64_t bytes) {
     return begin != nullptr && reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(begin) < bytes;
   };
-  const char* const pages = pages_.load(std::memory_order_acquire);  // before their size
+  const char* const pages = pages_.load(std::memory_order_acquire);  // before their size is read
   return is_in(metadata_, pages_at) || is_in(pages, pages_bytes_.load(std::memory_order_relaxed));
 }
 
 void MemoryFile::mark_unreadable() const noexcept {
-  // One that was cut short would get a header that is none, and not be known as ours any more.
+  // A shortened file would get an incomplete header, and no longer be recognised as Tandem's.
   struct stat info{};
   if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < header_bytes) return;
   const std::uint64_t state = FileHeader::unreadable;
@@ -292,12 +292,12 @@ int MemoryFile::lost_writes() noexcept {
   const int error = write_error(fd_);
   if (error == 0) return 0;
   header()->state.store(FileHeader::spoiled, std::memory_order_release);
-  sync_file_range(fd_, 0, header_bytes, SYNC_FILE_RANGE_WRITE);  // begun, so that a disk that takes this has it soon
+  sync_file_range(fd_, 0, header_bytes, SYNC_FILE_RANGE_WRITE);  // starts write-back, so that the disk has it soon
   return error;
 }
 
 void MemoryFile::close_in_order() noexcept {
-  // First all the items, then the word that says so.
+  // First all items, then the word that declares them complete.
   const std::uint64_t state = header()->state.load(std::memory_order_relaxed);
   const bool is_whole = fsync(fd_) == 0 && state != FileHeader::spoiled && state != FileHeader::unreadable;
   header()->state.store(is_whole ? FileHeader::closed : FileHeader::spoiled, std::memory_order_release);

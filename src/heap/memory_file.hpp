@@ -1,4 +1,4 @@
-// The file in which a heap can lie, so that a new process finds its items again (docs/restart.md; decision 7).
+// The file that can hold a heap, so that a new process finds its items again (docs/restart.md; decision 7).
 //
 //   0         FileHeader: what the file is, its layout, and what a store must remember beside its items
 //   64 KiB    the tags of all pages, 2 bytes each
@@ -6,10 +6,10 @@
 //   1.5 MiB   redo records of sets in place, one a worker (redo.hpp)
 //   2 MiB     page 1, page 2, ...: sparse, blocks are allocated before pages are used and given back after it
 //
-// All of it is mapped shared: what a thread has stored is in the file, whenever the process is killed. A file that was
-// not closed is good only while the machine runs on: afterwards nobody knows which of its blocks had been written.
+// The whole file is mapped shared: what a thread has stored is in the file, whenever the process is killed. A file that
+// was not closed is valid only until the machine restarts: after that it is unknown which of its blocks were written.
 //
-// Nothing read from the file is believed before it was checked. That is for HeapRecovery to do, but for the header.
+// Nothing read from the file is trusted before it was checked. HeapRecovery checks all but the header.
 //
 // Thread safety: allocate(), discard(), has(), mark_unreadable(), take_redo() and give_redo() from any thread;
 // `saved()` holds atomics; lost_writes() from one thread at a time; the rest at start and end alone.
@@ -34,8 +34,8 @@ class MemoryFileError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A moment by two clocks, of which a kill leaves the old one or the new one, never half of each: written beside the one
-// that counts, which a last word then names. store() from one thread at a time.
+// A moment by two clocks. A kill leaves the old one or the new one, never a mix: a new moment is written to the unused
+// place, which a last word then selects. store() from one thread at a time.
 struct SavedTime {
   struct Moment {
     std::atomic<std::uint64_t> store_ns{0}, unix_ns{0};  // store_ns 0: none yet
@@ -56,10 +56,11 @@ struct SavedTime {
   }
 };
 
-// What a store remembers beside its items. Each word is changed by one store, so it is whole whenever the process dies.
+// State that a store saves beside its items. Each word is changed by one store instruction, so it is consistent
+// whenever the process dies.
 struct SavedState {
   SavedTime clock;
-  // CAS ids below may have been handed out, none above.
+  // CAS ids below may have been issued, none above.
   std::atomic<std::uint64_t> cas_reserved{1};
   //   |63 flush_cas 20|19 the number of the last flush that is done or was replaced 0|
   std::atomic<std::uint64_t> flush{0};
@@ -67,7 +68,7 @@ struct SavedState {
   //   |63 second of the store's clock 32|31 0 20|19 number 0|
   std::atomic<std::uint64_t> flush_due{0};
 
-  // Raises cas_reserved to at least `end`, by a big step. Before an id is handed out.
+  // Raises cas_reserved to at least `end`, in large steps. Called before an id is issued.
   void reserve_cas(std::uint64_t end) noexcept {
     constexpr std::uint64_t step = std::uint64_t{1} << 20;
     std::uint64_t now = cas_reserved.load(std::memory_order_relaxed);
@@ -83,9 +84,9 @@ static_assert(FlushCas::width == cas_bits);
 }  // namespace saved
 
 struct FileHeader {
-  static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that text has not
+  static constexpr std::uint64_t magic_now = 0x0a196d65646e6154;  // "Tandem", then two bytes that are not text
   static constexpr std::uint32_t version_now = 3;                 // 2: redo records; 3: time in nanoseconds
-  // spoiled: some of it could not be written to the disk; unreadable: or not read from it.
+  // spoiled: a write of it to the disk failed; unreadable: a read failed.
   enum State : std::uint64_t { in_use = 0x75, closed = 0xc105ed, spoiled = 0xbad, unreadable = 0xbadbad };
 
   // Never changes once written.
@@ -96,7 +97,7 @@ struct FileHeader {
   std::uint64_t layout_hash;  // of all above
   // Changes.
   std::atomic<std::uint64_t> state;
-  std::uint64_t boot_id[2];  // of the system in which it was last opened; 0: not known
+  std::uint64_t boot_id[2];  // of the boot in which it was last opened; 0: unknown
   SavedState saved;
 };
 static_assert(std::is_standard_layout_v<FileHeader> && sizeof(FileHeader) <= 4096);
@@ -116,12 +117,12 @@ class MemoryFile {
   enum class Found : std::uint8_t {
     nothing,   // no file, or an empty one
     closed,    // its process ended in order
-    killed,    // its process did not, but the machine has been running since
-    unusable,  // something of Tandem's that cannot be taken over: notice() says why. It was emptied
+    killed,    // its process was killed or crashed, but the machine has been running since
+    unusable,  // a Tandem file that cannot be taken over: notice() says why. It was emptied
   };
 
-  // Opens or makes the file (mode 0600), locks it against other processes for as long as this lives, and marks it in
-  // use. Throws MemoryFileError when it is in use, is something else than a memory file, or cannot be had.
+  // Opens or creates the file (mode 0600), locks it against other processes for the lifetime of this object, and marks
+  // it in use. Throws MemoryFileError when it is in use, is not a memory file, or cannot be opened.
   MemoryFile(const std::string& path, const SizeClasses& classes);
   ~MemoryFile();  // as if killed, unless closed
   MemoryFile(const MemoryFile&) = delete;
@@ -140,7 +141,7 @@ class MemoryFile {
     return reinterpret_cast<std::uint64_t*>(metadata_ + huge_value_bytes_at);
   }
   RedoRecord* redo() const noexcept { return reinterpret_cast<RedoRecord*>(metadata_ + redo_at); }
-  // A record for a worker of its own, or nullptr if all are taken; and back.
+  // A record for one worker's exclusive use, or nullptr if all are taken; and its return.
   RedoRecord* take_redo() noexcept;
   void give_redo(RedoRecord* record) noexcept;
   // One past the last page that the file has blocks for and whose tag is not that of a free page.
@@ -148,21 +149,22 @@ class MemoryFile {
 
   // Maps pages 1 .. pages at `at`, making the file as long as that. False: not possible (errno).
   bool map_pages(void* at, std::uint64_t pages) noexcept;
-  // Gives pages [first, end) their blocks, so that no store to them can fail. False: there are none left.
+  // Allocates blocks for pages [first, end), so that no store to them can fail. False: there are none left.
   bool allocate(PageId first, PageId end) const noexcept;
-  // Takes the blocks of pages [first, end) back: they read as zero. False: the file system cannot.
+  // Frees the blocks of pages [first, end): they then read as zero. False: the file system does not support it.
   bool discard(PageId first, PageId end) const noexcept;
 
-  // Whether the system could not write something of the file to its disk since the last call: an errno, or 0. What it
-  // could not write it may drop, and read what was there before. No later process takes such a file over, as long as
-  // the system or the disk keeps its header. Does not wait for the disk.
+  // Whether the system failed to write some of the file to its disk since the last call: an errno, or 0. The system may
+  // drop such pages and read their old content again. No later process takes such a file over, as long as the system or
+  // the disk keeps its header. Does not wait for the disk.
   int lost_writes() noexcept;
   // Whether this is an address in the file.
   bool has(const void* at) const noexcept;
-  // No later process takes the file over. Async-signal-safe, and touches nothing of it that is mapped (bus_error.hpp).
+  // Prevents later processes from taking the file over. Async-signal-safe, and touches none of its mapped bytes
+  // (bus_error.hpp).
   void mark_unreadable() const noexcept;
-  // Writes everything to the disk, if there is one, and marks the file closed, unless something could not be written.
-  // REQUIRES: nobody changes it any more.
+  // Writes everything to the disk, if there is one, and marks the file closed, unless a write failed. REQUIRES: no
+  // thread changes it any more.
   void close_in_order() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Pages and what is known of them beside their bytes. Nothing but items lies inside a page.
+// Pages and their metadata, which is kept beside them. A page contains only items.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,16 +19,16 @@ inline constexpr SizeClass huge_class = 0xff;  // items larger than the largest 
 
 enum class PageState : std::uint8_t {
   free,       // belongs to no class
-  open,       // gives slots
-  closed,     // on its way to another class: gives none, its items are still read
-  emptied,    // all its slots came back; waits until nobody who found it closed still looks at it
+  open,       // allocatable
+  closed,     // moving to another class: not allocatable, its items are still read
+  emptied,    // all its slots came back; waits until no thread that found it closed still examines it
   huge_head,  // first page of a live huge item
   huge_body,  // any other page of one, and all pages of a retired one
 };
 
 // A page's state and class in one atomic word, so that both are read together:
 //   |15 state 8|7 class 0|
-// Written by whoever owns the page's change (its class's lock, or the huge item); read by all.
+// Written by the owner of the page's change (its class's lock, or the huge item); read by all.
 namespace tag {
 constexpr std::uint16_t make(PageState state, SizeClass c) noexcept {
   return static_cast<std::uint16_t>(static_cast<unsigned>(state) << 8 | c);
@@ -50,24 +50,24 @@ struct alignas(cache_line_bytes) PageInfo {
   PageId ring_next, ring_prev;    // the class's pages in CLOCK order
   PageId avail_next, avail_prev;  // the class's pages with free slots; while in the pool: the pool's list
   std::uint64_t summary;          // bit i: words [8 i, 8 i + 8) of the bitmap have a free slot
-  std::uint64_t emptied_stamp;    // while emptied: safe when nobody looks at it any more
+  std::uint64_t emptied_stamp;    // while emptied: safe when no thread examines it
   std::uint32_t free_count;       // bits set in the bitmap
   bool in_avail, in_pool, dirty;  // dirty: in the pool with bytes that are not zero
-  // The rest is not.
+  // Not guarded.
   std::atomic<std::uint32_t> pins;  // outputs that still point into the page: its slots are not reused meanwhile
   std::uint32_t run_pages;          // of a huge item, in its first page; fixed while it is allocated
   std::uint64_t huge_value_bytes;   // the same
 };
 static_assert(sizeof(PageInfo) == cache_line_bytes);
 
-// Where the heap's arrays lie. Fixed after construction, copied freely.
+// The addresses of the heap's arrays. Fixed after construction, copied freely.
 struct PageTable {
   char* base = nullptr;       // of page 0, which is not mapped
   PageInfo* infos = nullptr;  // by page
   std::atomic<std::uint16_t>* tags = nullptr;
   std::uint64_t* bitmaps = nullptr;                 // bitmap_words each; page 0 has none
   std::uint64_t* saved_huge_value_bytes = nullptr;  // by page, in the heap's file; nullptr: it has none
-  PageId page_limit = 0;                            // all pages are below
+  PageId page_limit = 0;                            // all pages are below it
 
   TD_INLINE PageInfo& info(PageId p) const noexcept { return infos[p]; }
   TD_INLINE std::uint16_t tag(PageId p) const noexcept { return tags[p].load(std::memory_order_acquire); }

@@ -17,7 +17,7 @@ constexpr std::uint64_t frame_alignment = std::uint64_t{2} << 20;
 constexpr std::uint32_t block_pages = 32;                                        // made usable together
 constexpr std::uint64_t pages_max = (std::uint64_t{1} << 32 >> page_shift) - 1;  // page 0 is not used
 
-// Address space wanted: many times the budget, so that runs are found, and plenty for small ones.
+// Address space wanted: many times the budget, so that runs are found, with a minimum for small budgets.
 std::uint64_t pages_wanted(std::uint64_t budget_bytes) {
   constexpr std::uint64_t spare_bytes = std::uint64_t{8} << 30;
   if (budget_bytes >= pages_max * page_bytes) return pages_max;
@@ -103,7 +103,7 @@ PageId PagePool::take_page() noexcept {
   bool dirty = false;
   {
     const std::lock_guard lock(mutex_);
-    // While somebody waits for memory (a claim), pages lying here are on their way to the budget.
+    // While a claim waits for memory, pages of the list are reserved for the budget.
     if (list_head_ != 0 && !budget_.overdrawn()) {
       page = first_with_blocks();
       if (page == 0) return 0;
@@ -131,8 +131,8 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
   std::unique_lock lock(mutex_);
   const PageId first = find_run(pages);
   if (first == 0) return 0;
-  // Pages in the list are charged already; frames that are all free are not. (Taking nothing fails, too, while a claim
-  // waits.)
+  // Pages in the list are charged already; frames that are all free are not. (Taking zero bytes fails, too, while a
+  // claim waits.)
   const PageId end = first + pages;
   const PageId frames_end = frame_first(end - 1) + pages_per_frame_;
   std::uint64_t frames = 0;
@@ -167,7 +167,7 @@ PageId PagePool::take_run(std::uint32_t pages) noexcept {
   return first;
 }
 
-// Of the list. A page whose blocks could not be given back may have lost some of them all the same.
+// Of the list. A page whose blocks could not be freed may have lost some of them nevertheless.
 PageId PagePool::first_with_blocks() const noexcept {
   if (file_ == nullptr) return list_head_;
   constexpr int looks = 16;
@@ -182,7 +182,7 @@ void PagePool::give_page(PageId page) noexcept { give_run(page, 1); }
 
 void PagePool::give_run(PageId first, std::uint32_t pages) noexcept {
   const PageId end = first + pages;
-  PageId whole_first = first;  // of the frames of which nothing is in use
+  PageId whole_first = first;  // the frames of which no page is in use
   PageId whole_end = end;
   if (pages_per_frame_ == 2) {
     const std::lock_guard lock(mutex_);
@@ -190,7 +190,7 @@ void PagePool::give_run(PageId first, std::uint32_t pages) noexcept {
       const PageId buddy = buddy_of(p);
       if (table_.info(buddy).in_pool) {
         list_remove(buddy);
-        mark_used(buddy, buddy + 1);  // ours until it is discarded
+        mark_used(buddy, buddy + 1);  // reserved for this call until it is discarded
         return true;
       }
       list_push(p, true);
@@ -221,14 +221,14 @@ PageId PagePool::lone_page() noexcept {
   PageId page = list_head_;
   for (int i = 0; i < looks && page != 0; ++i, page = table_.info(page).avail_next) {
     const PageId buddy = buddy_of(page);
-    // Not the same twice running: it may not be possible to close it now.
+    // Not the same twice in a row: it may be impossible to close it now.
     if (buddy != lone_last_ && tag::state_of(table_.tag(buddy)) == PageState::open) return lone_last_ = buddy;
   }
   lone_last_ = 0;
   return 0;
 }
 
-// Single pages from the bottom, runs from the top: so they do not cut each other's space into pieces.
+// Single pages from the bottom, runs from the top, so that they do not fragment each other's space.
 PageId PagePool::find_page() noexcept {
   for (std::size_t w = free_hint_; w < free_pages_.size(); ++w) {
     for (std::uint64_t word = free_pages_[w]; word != 0; word &= word - 1) {
@@ -288,9 +288,9 @@ bool PagePool::make_block_usable(std::uint32_t block) noexcept {
   return true;
 }
 
-// A store to a page without blocks would end the process: a full file system has to show here.
+// A store to a page without blocks would end the process: a full file system must be detected here.
 bool PagePool::allocate_blocks(PageId first, PageId end) noexcept {
-  constexpr std::uint32_t calls_between_tries = 64;  // a try that fails is not cheap, and who evicts tries often
+  constexpr std::uint32_t calls_between_tries = 64;  // a failing try is expensive, and an evictor tries often
   if (is_file_full_ && ++tries_skipped_ < calls_between_tries) return false;
   tries_skipped_ = 0;
   is_file_full_ = !file_->allocate(first, end);
@@ -319,8 +319,8 @@ bool PagePool::recover_run(PageId first, std::uint32_t pages) noexcept {
 
 void PagePool::finish_recovery() noexcept {
   const std::lock_guard lock(mutex_);
-  // A page without a user that stays charged, since its frame's other half has one, needs its blocks; if there are none
-  // left the page is out of use.
+  // A free page that stays charged, since its frame's other half is in use, needs its blocks. If there are none left,
+  // the page is out of use.
   for (PageId first = 1; first < table_.page_limit;) {
     if (!is_free(first)) {
       ++first;
@@ -350,7 +350,7 @@ void PagePool::mark_used(PageId first, PageId end) noexcept {
 }
 
 // Returns memory to the system: it reads as zero from now on. Locked memory (mlockall) cannot be discarded, only mapped
-// afresh.
+// again.
 bool PagePool::discard(PageId first, PageId end) noexcept {
   const auto discard_bytes = [this](void* at, std::uint64_t bytes) noexcept {
     if (madvise(at, bytes, MADV_DONTNEED) == 0) return true;

@@ -2,11 +2,12 @@
 // memory to the system.
 //
 // The range is reserved without access and made usable block by block, so it costs nothing under any overcommit
-// setting; it is several times the budget, so that a run of pages for a huge item is found however the pages lie.
+// setting. It is several times the budget, so that a run of pages for a huge item is found in any state of
+// fragmentation.
 //
-// With huge pages the kernel backs, and may at any time fill in, 2 MiB at once. So pages are charged and given back in
-// frames of two: what is resident never passes what was charged. The half of a frame that has no user stays here,
-// charged, for the next who wants a page.
+// With huge pages the kernel backs, and may at any time fill in, 2 MiB at once. So pages are charged and returned in
+// frames of two: what is resident never passes what was charged. The unused half of a frame stays here, charged, for
+// the next request for a page.
 //
 // Thread safety: all calls from any thread.
 #pragma once
@@ -27,11 +28,11 @@ class PagePool {
   // What a page costs beside its bytes: its bitmap and its PageInfo.
   static constexpr std::uint64_t page_overhead_bytes = bitmap_bytes + sizeof(PageInfo) + sizeof(std::uint16_t);
   static constexpr std::uint64_t page_cost_bytes = page_bytes + page_overhead_bytes;
-  // Below this budget frames are single pages, without huge pages: half a frame would be too much to have lying about.
+  // Below this budget frames are single pages, without huge pages: idle half frames would be too large a share.
   static constexpr std::uint64_t huge_pages_budget_bytes_min = std::uint64_t{32} << 20;
 
-  // In anonymous memory, or in `file`, which outlives the pool. Throws std::system_error when no address range can be
-  // had.
+  // In anonymous memory, or in `file`, which outlives the pool. Throws std::system_error when no address range is
+  // available.
   PagePool(MemoryBudget& budget, bool huge_pages, MemoryFile* file = nullptr);
   ~PagePool();
   PagePool(const PagePool&) = delete;
@@ -43,16 +44,17 @@ class PagePool {
   PageId take_page() noexcept;
   // The first of `pages` neighbouring pages, or 0. Their bytes are zero.
   PageId take_run(std::uint32_t pages) noexcept;
-  // REQUIRES: the tags say free and nobody looks at the bytes any more.
+  // REQUIRES: the tags say free and no thread reads the bytes any more.
   void give_page(PageId page) noexcept;
   void give_run(PageId first, std::uint32_t pages) noexcept;
 
-  // A page in use whose frame would go back to the budget with it; 0: none was found among the first few. Only a hint.
+  // A page in use that would, if released, return its whole frame to the budget; 0: none among the first few. Only a
+  // hint.
   PageId lone_page() noexcept;
 
-  // What a file held, before anything else is asked of the pool (HeapRecovery). First the pages' bitmaps are made
-  // usable; then each page or run that goes on being used is taken, false: past the budget; at the end all the others
-  // are given back to the file system.
+  // Recovery of a file's pages, before any other call (HeapRecovery). First the pages' bitmaps are made usable; then
+  // each page or run that stays in use is taken, false: past the budget; finally all other pages are returned to the
+  // file system.
   bool prepare_recovery() noexcept;
   PageId file_page_end() const noexcept { return file_->page_end(); }
   std::span<RedoRecord, MemoryFile::redo_records> file_redo() const noexcept {
@@ -106,14 +108,14 @@ class PagePool {
   // Guarded by mutex_.
   std::vector<std::uint64_t> free_pages_;  // a bit each, by page
   std::vector<bool> usable_blocks_;
-  std::size_t free_hint_ = 0;  // no frame that is all free begins in a word before it
+  std::size_t free_hint_ = 0;  // no all-free frame begins in a word before it
   std::uint64_t frames_used_ = 0;
   PageId lone_last_ = 0;
   PageId list_head_ = 0;                      // free pages of frames in use
   std::atomic<std::uint64_t> pages_idle_{0};  // in the list; written under the lock
-  bool is_file_full_ = false;                 // when it was last asked for blocks
+  bool is_file_full_ = false;                 // as of the last request for blocks
   std::uint32_t tries_skipped_ = 0;
-  bool is_file_dirty_ = false;  // the file keeps what it was told to discard: any page may hold old bytes
+  bool is_file_dirty_ = false;  // discarding failed in the file: any page may hold old bytes
 };
 
 }  // namespace tandem

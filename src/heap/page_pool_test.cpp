@@ -143,7 +143,7 @@ TEST_P(PagePoolTest, RunLargerThanTheBudgetIsRefusedAndNothingIsKept) {
 }
 
 TEST_P(PagePoolTest, RunsAreFoundHoweverPagesLie) {
-  // Single pages everywhere: half of them given back in every pattern a clock of seven makes, and the budget's half is
+  // Single pages everywhere, half of them returned in every pattern that a clock of seven makes. Half the budget is
   // still one run.
   std::vector<PageId> pages;
   for (PageId p = pool.take_page(); p != 0; p = pool.take_page()) pages.push_back(p);
@@ -164,7 +164,7 @@ TEST_P(PagePoolTest, LonePageCompletesAFrame) {
   pool.table().set_tag(second, PageState::free, 0);
   pool.give_page(second);
   EXPECT_EQ(pool.lone_page(), pool.pages_per_frame() == 2 ? first : 0u);
-  EXPECT_EQ(pool.lone_page(), 0u);  // not twice running
+  EXPECT_EQ(pool.lone_page(), 0u);  // not twice in a row
 }
 
 TEST_P(PagePoolTest, ThreadsShareIt) {
@@ -229,8 +229,8 @@ TEST(PagePool, VeryLargeBudgetsAreCappedByTheRange) {
 
 #if !defined(TANDEM_SANITIZED)  // the sanitizers map terabytes themselves
 TEST(PagePoolDeathTest, TightAddressSpaceIsEnough) {
-  // In a child: the limit stays with the process. 300 MiB beside what is mapped now, for a budget of 64 MiB that would
-  // like 8 GiB.
+  // In a child: the limit stays with the process. 300 MiB beside what is mapped now, for a budget of 64 MiB, which
+  // would reserve 8 GiB.
   EXPECT_EXIT(
       {
         std::uint64_t mapped_pages = 0;

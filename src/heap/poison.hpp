@@ -1,4 +1,4 @@
-// Tells AddressSanitizer, where it is on, which item memory nobody may touch.
+// Tells AddressSanitizer, where it is on, which item memory must not be accessed.
 #pragma once
 #include <cstddef>
 

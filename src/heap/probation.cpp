@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 constexpr std::uint64_t ghost_share = 64;  // of the budget
-// A queue is let grow to so many times its share while nothing has to go.
+// A queue may grow to this multiple of its share while nothing has to be evicted.
 constexpr std::uint64_t slack = 2;
 constexpr std::uint64_t places_min = 64;
 
@@ -40,7 +40,7 @@ Probation::~Probation() {
 
 void Probation::admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots) noexcept {
   if (recall(f)) return release(l);
-  // A slot that has an entry from an earlier item is looked at when that one's turn comes.
+  // A slot that still has an entry, from an earlier item, is examined at that entry's turn.
   if ((word(l).fetch_or(bit(l), std::memory_order_relaxed) & bit(l)) != 0) return;
   Queue& queue = queues_[c];
   const std::lock_guard lock(queue.lock);
@@ -49,7 +49,7 @@ void Probation::admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slot
   } catch (const std::bad_alloc&) {
     return release(l);
   }
-  // Memory is not full yet, or entries outlived their items: the oldest has stayed long enough.
+  // Memory is not full yet, or entries outlived their items: the oldest is released from probation.
   while (queue.slots.size() > std::max(places_min, slots * slack / slots_per_place)) {
     release(queue.slots.front());
     queue.slots.pop_front();

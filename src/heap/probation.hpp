@@ -1,14 +1,14 @@
-// S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction, SOSP 2023) over slots: a new
+// S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction, SOSP 2023) over slots. A new
 // item is on probation, in a first-in-first-out queue of a tenth of its class's slots. When the queue is longer, its
-// oldest item goes unless it was asked for meanwhile; then it stays in the class, where CLOCK's hand looks after it. So
-// what is asked for once passes through a tenth of the memory. The keys of items that went are remembered for a while:
-// such a key, stored again, is not on probation.
+// oldest item is evicted unless it was accessed meanwhile; then it stays in the class under CLOCK's hand. So items that
+// are accessed once use only a tenth of the memory. The keys of evicted items are remembered for a while: such a key,
+// stored again, is not on probation.
 //
-// Departures: the main queue is the class's ring of slots under CLOCK's one bit (S3-FIFO counts to three); who is on
-// probation is a bit beside the page; the ghost queue is a table of 16-bit signatures that overwrite each other.
+// Departures: the main queue is the class's ring of slots under CLOCK's one bit (S3-FIFO counts to three); probation is
+// a bit beside the page; the ghost queue is a table of 16-bit signatures that overwrite each other.
 //
-// Invariant: a slot whose bit is set has an entry in its class's queue, so it comes to be looked at.
-// Thread safety: all calls from any thread.
+// Invariant: a slot whose bit is set has an entry in its class's queue, so it will be examined. Thread safety: all
+// calls from any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace tandem {
 
 class Probation {
  public:
-  // One in so many of a class's slots may be on probation before the oldest has to go.
+  // One in this many of a class's slots may be on probation before the oldest is evicted.
   static constexpr std::uint64_t slots_per_place = 10;
 
   // page_limit: of the page table. The ghosts take 1/64 of the budget. Throws std::bad_alloc, std::system_error,
@@ -35,18 +35,18 @@ class Probation {
   Probation(const Probation&) = delete;
   Probation& operator=(const Probation&) = delete;
 
-  // A new key's item at `l`, or (`f`'s key went not long ago) an old acquaintance. Called once the item is live.
-  // `slots`: of the class.
+  // Called once an item is live. Puts the item at `l` on probation if its key is new, not if `f`'s key was evicted
+  // recently. `slots`: of the class.
   void admit(SizeClass c, Location l, Fingerprint f, std::uint64_t slots) noexcept;
-  // The item at `l` has proved itself.
+  // Ends the probation of the item at `l`, which stays.
   void release(Location l) noexcept { word(l).fetch_and(~bit(l), std::memory_order_relaxed); }
   // The page leaves its class: none of its slots has an entry in the next one's queue.
   void forget(PageId page) noexcept;
   bool is_on(Location l) const noexcept { return (word(l).load(std::memory_order_relaxed) & bit(l)) != 0; }
 
-  // The oldest slot on probation, whose probation ends with this call; no_location while no more than their share are.
+  // Takes the oldest slot on probation and ends its probation; no_location while no more than their share are on it.
   Location take_oldest(SizeClass c, std::uint64_t slots) noexcept;
-  // The key of an item that went when its probation ended.
+  // Remembers the key of an item that was evicted from probation.
   void remember(Fingerprint f) noexcept;
 
   std::uint64_t queued(SizeClass c) const noexcept;
@@ -56,7 +56,7 @@ class Probation {
     mutable SpinLock lock;
     std::deque<Location> slots;
   };
-  // Takes the key out of the ghosts. False: it is not there.
+  // Removes the key from the ghosts. False: it is not there.
   bool recall(Fingerprint f) noexcept;
 
   std::atomic<std::uint64_t>& word(Location l) const noexcept { return bits_[l / 64]; }

@@ -54,7 +54,7 @@ TEST_F(ProbationTest, ASlotHasOneEntry) {
   EXPECT_EQ(probation_.queued(c), 1u);
 }
 
-// Nobody evicts: entries must not gather for ever.
+// Without eviction, entries must not accumulate without bound.
 TEST_F(ProbationTest, TheQueueIsBounded) {
   for (Location l = 1; l < 100'000; ++l) probation_.admit(c, l, key(l), slots);
   EXPECT_EQ(probation_.queued(c), 2 * slots / Probation::slots_per_place);

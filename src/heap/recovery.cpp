@@ -30,8 +30,8 @@ void HeapRecovery::scan(PageId page) noexcept {
   const SizeClass c = tag::class_of(t);
   switch (tag::state_of(t)) {
     case PageState::free:
-    case PageState::emptied:    // on its way out of its class
-    case PageState::huge_body:  // of a live item: looked at with the first page
+    case PageState::emptied:    // was leaving its class
+    case PageState::huge_body:  // of a live item: checked with the first page
       return;
     case PageState::open:
     case PageState::closed:
@@ -44,12 +44,11 @@ void HeapRecovery::scan(PageId page) noexcept {
   damaged_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Pages without blocks are read as zeros, if there are blocks to be had; where there are none, reading them would end
-// the process.
+// Pages without blocks read as zeros if blocks can be allocated; otherwise reading them would end the process.
 bool HeapRecovery::make_resident(PageId first, std::uint32_t pages) const noexcept {
   if (!heap_.pool_.file_allocate(first, first + pages)) return false;
 #if defined(MADV_POPULATE_READ)
-  // A call instead of a fault for every 4 KiB; a hint, which older kernels do not know.
+  // One call instead of a fault for every 4 KiB; a hint, which older kernels do not know.
   madvise(table_.page(first), pages * page_bytes, MADV_POPULATE_READ);
 #endif
   return true;
@@ -74,7 +73,7 @@ std::uint64_t HeapRecovery::finish_rewriting(Item* item, Location l, std::uint64
       item->state_word.store(0, std::memory_order_relaxed);
       return 0;
     }
-    // A record with a smaller id is of a version before the one that is here, whole.
+    // A record with a smaller id is of a version before the present one, which is complete.
     if (Item::cas_of(redo.state, redo.fixed) >= item->cas(state)) {
       std::memcpy(item->value(), redo.value, value_bytes);
       item->set_fixed(redo.fixed);
@@ -114,7 +113,7 @@ void HeapRecovery::scan_slots(PageId page, SizeClass c) noexcept {
   std::uint32_t items = 0;
   constexpr std::uint32_t ahead_slots = 16;
   constexpr std::uint32_t group_slots = 64 * bitmap_group_words;
-  // Whole groups: nobody looks beyond them.
+  // Whole groups: no reader goes beyond them.
   const std::uint32_t words = (shape.slots_per_page + group_slots - 1) / group_slots * bitmap_group_words;
   for (std::uint32_t w = 0; w < words; ++w) {
     std::uint64_t free = 0;
@@ -169,7 +168,7 @@ void HeapRecovery::scan_huge(PageId page) noexcept {
   if (Item::state_of(state) != ItemState::live) return;
   const std::uint64_t value_bytes = table_.saved_huge_value_bytes[page];
   const std::uint64_t total_bytes = item->value_offset() + value_bytes;
-  // What lies beyond the item's last byte is given back: it was the rest of a slot that had been made for more.
+  // Pages beyond the item's last byte are freed: they were the rest of a slot for a larger item.
   std::uint64_t pages = (total_bytes + page_bytes - 1) / page_bytes;
   bool whole = item->is_huge() && value_bytes <= item_bytes_limit && pages <= page_end_ - page;
   for (PageId p = page + 1; whole && p < page + pages; ++p) {

@@ -1,13 +1,12 @@
-// Takes over the pages of a heap whose file a process before this one has filled.
+// Takes over the pages of a heap file that an earlier process has filled.
 //
-// Two passes over the pages, each by as many threads as there are: scan() checks every page's tag and every item in it,
-// drops what is damaged, expired or flushed, and makes the page's free slots anew; visit() hands out what is left, for
-// the index. In between choose() keeps as many pages as the memory limit has room for, those whose items were used
-// last. Of what a process was doing when it was killed only items that it rewrote in place need repair (redo.hpp):
-// scan() writes them again from their records. Other slots that it worked on are not live.
+// Two passes over the pages, each on several threads. scan() checks every page's tag and every item in it, drops what
+// is damaged, expired or flushed, and rebuilds the page's free slots. visit() passes the remaining items to the index.
+// In between, choose() keeps as many pages as the memory limit allows, those with the most recently used items. Of the
+// operations that a kill interrupted only rewrites in place need repair (redo.hpp): scan() writes such items again from
+// their records. Other slots that were in work are not live.
 //
-// The file's bytes are trusted in nothing. A tag, a length or a state that cannot be costs what it describes, and no
-// more.
+// No byte of the file is trusted. An impossible tag, length or state costs what it describes, and no more.
 //
 // Thread safety: scan() and visit() of different pages at once, drop() from anywhere; the rest alone.
 #pragma once
@@ -23,13 +22,13 @@ namespace tandem {
 class HeapRecovery {
  public:
   struct Rules {
-    std::uint32_t now_s;      // items that expire at this second or before are dropped
+    std::uint32_t now_s;      // items that expire at or before this second are dropped
     std::uint64_t flush_cas;  // and those with smaller CAS ids
     std::uint64_t cas_end;    // no item can have one from here on
   };
   struct Dropped {
     std::uint64_t expired = 0;  // or flushed
-    std::uint64_t damaged = 0;  // items and pages that cannot be
+    std::uint64_t damaged = 0;  // items and pages with impossible values
     std::uint64_t no_room = 0;  // past the memory limit
   };
 
@@ -41,14 +40,14 @@ class HeapRecovery {
   std::uint64_t items_found() const noexcept { return items_found_.load(std::memory_order_relaxed); }
   std::uint64_t bytes_found() const noexcept { return bytes_found_.load(std::memory_order_relaxed); }
 
-  // Draws the pages on the budget; those that find no room are given up.
+  // Charges the pages to the budget; those that do not fit are dropped.
   void choose();
 
-  // Calls f(Location, const Item*) for every item of the page that is left; their lines are on the way.
+  // Calls f(Location, const Item*) for every remaining item of the page; their lines are prefetched.
   template <class F>
   void visit(PageId page, F f) const;
   Location location_of(const Item* item) const noexcept { return heap_.location_of(item); }
-  // An item that was handed out is not wanted after all, or was replaced by another of its key: it is marked dead.
+  // Drops a visited item that is not wanted, or was replaced by another of its key: marks it dead.
   void drop(Location l);
   void count_no_room() noexcept { no_room_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -69,10 +68,10 @@ class HeapRecovery {
   void scan_huge(PageId page) noexcept;
   bool make_resident(PageId first, std::uint32_t pages) const noexcept;
   std::uint16_t age_of(std::uint64_t state) const noexcept;
-  // Of an item that was locked when the process died: writes it again if a record says so, and makes it live. Returns
-  // its state word; 0: its record cannot be, so its value may be a mix.
+  // Completes an item that was locked when the process died: writes it again if a record says so, and makes it live.
+  // Returns its state word; 0: its record is invalid, so its value may be a mix.
   std::uint64_t finish_rewriting(Item* item, Location l, std::uint64_t bytes_max) noexcept;
-  // Whether a live item is to stay; `total_bytes` is its size as it says itself.
+  // Whether a live item is kept; `total_bytes` is computed from its own header.
   bool is_wanted(const Item* item, std::uint64_t state, std::uint64_t total_bytes, std::uint64_t bytes_max) noexcept;
 
   Heap& heap_;
@@ -100,7 +99,7 @@ void HeapRecovery::visit(PageId page, F f) const {
   const SlotShape& shape = heap_.classes_[known.size_class];
   const std::uint64_t* const free = table_.bitmap(page);
   for (std::uint32_t slot = 0; slot < shape.slots_per_page; ++slot) {
-    // Small slots follow each other as the processor expects; their keys may lie in the next line.
+    // Small slots are contiguous, which the hardware prefetches; their keys may be in the next line.
     const Item* const ahead = table_.item(shape.location(page, slot + ahead_slots));
     if (shape.slot_bytes > cache_line_bytes && slot + ahead_slots < shape.slots_per_page) {
       prefetch_read(ahead);

@@ -22,7 +22,7 @@ SlotShape shape_of(std::uint32_t slot_bytes) {
   return s;
 }
 
-// The largest slot of which a page holds so many.
+// The largest slot size of which a page holds `slots`.
 constexpr std::uint64_t slot_bytes_for(std::uint64_t slots) {
   return page_bytes / slots / granule_bytes * granule_bytes;
 }

@@ -1,8 +1,8 @@
 // The slot sizes that pages are cut into.
 //
-// Sizes are multiples of a granule and grow by at most a factor (memcached's -f; but for the first steps, which are one
-// granule, and the last, which are from n + 1 to n slots a page). Each is stretched to what its number of slots a page
-// leaves room for, so a page has less than one granule a slot to spare.
+// Sizes are multiples of a granule and grow by at most a factor (memcached's -f), except the first steps, which are one
+// granule, and the last, which are from n + 1 to n slots a page. Each is stretched to what its number of slots a page
+// leaves room for, so a page wastes less than one granule a slot.
 //
 // Thread safety: immutable after construction.
 #pragma once
@@ -18,7 +18,7 @@ struct SlotShape {
   std::uint32_t slot_granules;
   std::uint32_t slots_per_page;
   std::uint32_t reciprocal;      // ceil(2^31 / slot_granules): division by multiplication
-  std::uint32_t magazine_slots;  // in a cache's magazine; 0: slots so large are not cached, but pass one at a time
+  std::uint32_t magazine_slots;  // in a cache's magazine; 0: slots too large to be cached; they pass one at a time
 
   // The slot that starts `granule` granules into a page. Exact: granule < 2^15, so the error is below 2^-16 < 1 /
   // slot_granules.
@@ -51,7 +51,7 @@ class SizeClasses {
 
  private:
   std::vector<SlotShape> shapes_;
-  std::vector<SizeClass> by_granules_;  // the class of items of so many granules
+  std::vector<SizeClass> by_granules_;  // by item size in granules
 };
 
 }  // namespace tandem

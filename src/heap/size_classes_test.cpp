@@ -79,7 +79,7 @@ TEST(SizeClasses, SlotAtInvertsLocation) {
       const Location l = s.location(7, slot);
       ASSERT_EQ(page_of(l), 7u);
       ASSERT_EQ(s.slot_at(l % page_granules), slot) << s.slot_bytes;
-      // Any granule inside the slot belongs to it, too.
+      // Any granule inside the slot maps to it, too.
       ASSERT_EQ(s.slot_at(l % page_granules + s.slot_granules - 1), slot) << s.slot_bytes;
     }
   }

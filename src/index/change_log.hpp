@@ -1,13 +1,13 @@
-// Where writers announce what they change, so that replicas of the index can follow (write protocol 2 and 6). No
-// replica, no log: a null pointer and one predicted branch a write.
+// The interface through which writers announce changes, so that replicas of the index can follow (write protocol 2 and
+// 6). Without a replica there is no log: a null pointer and one predicted branch a write.
 //
-// Order of the calls, all of them while the writer holds the stripe of the key (and, for a displacement, the victim's):
+// Order of the calls, all while the writer holds the stripe of the key (and, for a displacement, the victim's):
 //   reserve(changes) -> the changes -> commit(ticket) -> launch() -> the stripe's unlock, which stores that number and
 //   the next version.
 // What a growth copies into its new table is not announced: that table is followed from its upload on, which begins
 // when the copy is done.
 //
-// A drain increments the launch number first, then re-reads every reserved cell, and forgets only what was committed
+// A drain increments the launch number first, then re-reads every reserved cell, and removes only what was committed
 // when it began. So a change whose stripe says changed_at < n is wholly in the replica that launch n searches.
 #pragma once
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace tandem {
 
-// A cell that changes, or whose item does (its state word): cell and item are read again at the drain.
+// A cell that changes, or whose item does (its state word): the drain reads cell and item again.
 struct Change {
-  std::uint32_t table;       // serial number of its table, which grows with every growth
+  std::uint32_t table;       // serial number of its table; each growth increases it
   std::uint64_t cell_index;  // 8 * bucket + slot
   friend bool operator==(const Change&, const Change&) = default;
 };
 
-// Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader. A thread
-// commits a ticket itself, and before it reserves another.
+// Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader. The
+// thread that reserves a ticket commits it, before it reserves another.
 class ChangeLog {
  public:
   using Ticket = std::uint64_t;
@@ -40,8 +40,8 @@ class ChangeLog {
   virtual std::uint32_t launch() const noexcept = 0;  // number of the current launch
 };
 
-// Brackets a change: reserves when made, commits at the end of the scope. A change that did not happen after all is
-// committed as well: it costs a drain one needless read.
+// Brackets a change: reserves when made, commits at the end of the scope. A change that did not happen is committed as
+// well: it costs a drain one needless read.
 class Logged {
  public:
   TD_INLINE Logged(ChangeLog* log, std::initializer_list<Change> changes) noexcept : log_(log) {

@@ -1,5 +1,5 @@
-// The order of write protocol 2: reserve, change, commit, stamp, unlock. A log that records each call together with
-// what shared memory looks like at that moment.
+// The order of write protocol 2: reserve, change, commit, stamp, unlock. A log that records each call together with the
+// state of shared memory at that moment.
 #include "index/change_log.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class RecordingLog final : public ChangeLog {
   struct Entry {
     enum class Call : std::uint8_t { reserve, commit, launch } call;
     std::vector<Change> changes;       // reserve
-    std::vector<std::uint64_t> cells;  // the table's cells that are named, as they are now
+    std::vector<std::uint64_t> cells;  // the named cells of the table, as they are now
     std::vector<std::uint64_t> items;  // the state words, now, of all items that those cells have named so far
     StripeWord stripe{};
     Ticket ticket = 0;
@@ -43,7 +43,7 @@ class RecordingLog final : public ChangeLog {
     return now;
   }
 
-  // Fills in what the log cannot know by itself.
+  // Provides what the log needs to read that state.
   void watch(TestStore& store, Fingerprint f) {
     store_ = &store;
     f_ = f;
@@ -180,8 +180,8 @@ TEST(ChangeLog, LookingAndFailingSayNothing) {
   EXPECT_TRUE(log.entries.empty());
 }
 
-// A displacement names where the victim goes and where it comes from, copies, then clears: at the commit the cell is in
-// its new place only.
+// A displacement names the victim's new and old cell, copies, then clears: at the commit only the new place has the
+// cell.
 TEST(ChangeLog, DisplacementNamesBothCells) {
   RecordingLog log;
   TestStore store({.cells = 512, .load_grow = 2, .log = &log});
@@ -193,7 +193,7 @@ TEST(ChangeLog, DisplacementNamesBothCells) {
     ASSERT_EQ(worker.set(key_of(n), n), TestWorker::Outcome::done);
     ++n;
   }
-  // The last set was refused, moved some cells, and then was done: triples of calls, the last of them the add.
+  // The last set was refused, moved some cells, and then succeeded: triples of calls, the last of them the add.
   ASSERT_EQ(log.entries.size() % 3, 0u);
   ASSERT_GE(log.entries.size(), 6u);
   for (std::size_t i = 0; i + 3 < log.entries.size(); i += 3) {
@@ -210,8 +210,8 @@ TEST(ChangeLog, DisplacementNamesBothCells) {
   }
 }
 
-// What a growth copies is not named: who follows the new table uploads it when the growth has ended. Afterwards the new
-// table's serial number is the one.
+// What a growth copies is not named: a follower of the new table uploads it when the growth has ended. Afterwards
+// changes carry the new table's serial number.
 TEST(ChangeLog, GrowthNamesNoCopies) {
   RecordingLog log;
   TestStore store({.cells = 512, .log = &log});
@@ -232,8 +232,8 @@ TEST(ChangeLog, GrowthNamesNoCopies) {
   EXPECT_EQ(cells, 1u);
 }
 
-// A replica that only knows what the log says equals the table once the writers have stopped (write protocol 6, without
-// its races: those are the model checker's).
+// A replica built from the log alone equals the table once the writers have stopped (write protocol 6; the model
+// checker covers its races).
 class NamingLog final : public ChangeLog {
  public:
   Ticket reserve(std::span<const Change> changes) noexcept override {

@@ -1,9 +1,9 @@
-// The hook of an index whose table is not in the host's memory (placement on_device): what a Guard, find() and
-// make_room() ask in the table's place. Who implements it has what its table does not have yet, one record for each
-// change; the stripes and the rules of the guard stay the index's.
+// The hook of an index whose table is not in host memory (placement on_device): a Guard, find() and make_room() use it
+// in the table's place. An implementation has the changes that its table does not have yet, one record each; the
+// stripes and the rules of the guard stay the index's.
 //
-// Thread safety: all calls at any time; what else each wants it says. Virtual: whoever gets here has paid for a search
-// on a device.
+// Thread safety: all calls at any time, except as each call says. Virtual: a call here comes after a search on a
+// device, which costs far more.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -29,22 +29,22 @@ class Elsewhere {
   virtual ~Elsewhere() = default;
 
   virtual std::uint64_t cells() const noexcept = 0;
-  // Whether its table takes another key.
+  // Whether its table has room for another key.
   virtual bool has_room_for_key() const noexcept = 0;
   // Whether this thread can make a change of `f` now.
   virtual bool takes_changes(Fingerprint f) noexcept = 0;
   virtual void prefetch(Fingerprint f) const noexcept = 0;
 
-  // A record's live item of the key. REQUIRES: the caller is in an epoch, and sees to it that nothing changes meanwhile
+  // A record's live item of the key. REQUIRES: the caller is in an epoch, and makes sure that nothing changes meanwhile
   // (CuckooIndex::find).
   virtual Item* find(Fingerprint f, std::string_view key, ItemVersion& seen) const noexcept = 0;
 
   // REQUIRES of the rest: the caller holds the stripe of `f`.
   virtual Found find_locked(Fingerprint f, std::string_view key) const noexcept = 0;
   virtual RecordId find_locked(Fingerprint f, Location l) const noexcept = 0;
-  // The item at `to` is the key's, and the one at `from` no more (no_location: there was none), whose record, if any,
-  // is `old`. clash: the table is not to have it. Returns the record. REQUIRES: takes_changes() said so; the item at
-  // `from` is dead.
+  // Replaces the key's item at `from` (no_location: there was none), whose record, if any, is `old`, by the one at
+  // `to`. clash: the table must not get it. Returns the record. REQUIRES: takes_changes() said so; the item at `from`
+  // is dead.
   virtual RecordId put(Fingerprint f, Location from, Location to, RecordId old, bool clash) noexcept = 0;
   virtual void erase(Fingerprint f, Location from, RecordId old) noexcept = 0;
 };

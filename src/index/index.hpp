@@ -1,7 +1,7 @@
-// An index of any kind: what the parts of the store ask that need not know which kind they have. The tasks and the
-// executor are compiled for each kind (index_kind.hpp), and get from here to it once a batch.
+// An index of any kind, for the parts of the store that do not depend on the kind. The tasks and the executor are
+// compiled for each kind (index_kind.hpp), and convert from this class once a batch.
 //
-// Thread safety: any thread, but for what a call says.
+// Thread safety: any thread, unless a call says otherwise.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,18 +23,18 @@ struct IndexOptions {
   bool huge_pages = true;
   std::string_view lanes = {};   // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
   ChangeLog* log = nullptr;      // outlives the index; nullptr: no replica follows
-  std::uint32_t shard_bits = 0;  // of so many devices' replicas, as a power of two; at most shard_bits_max
-  // What callers make fingerprints with; growth makes them again from the items' keys. Tests put a poorer one here.
+  std::uint32_t shard_bits = 0;  // log2 of the number of devices with a replica each; at most shard_bits_max
+  // Makes fingerprints, for callers and again for growth, from the items' keys. Tests use a weaker one.
   Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of
 };
 
-// What a guard's put() came to.
-//   needs_room  nothing has changed: the caller drops the guard, calls make_room() and starts over
-//   changed     likewise: the item that was to be replaced has been rewritten in place since find(), which took no
-//               stripe. A caller that decided by the item's version has to look again
+// Result of a guard's put().
+//   needs_room  nothing has changed: the caller releases the guard, calls make_room() and starts over
+//   changed     likewise: a set in place, which takes no stripe, has rewritten the item to be replaced since find(). A
+//               caller that decided by the item's version has to look again
 enum class IndexPut : std::uint8_t { done, needs_room, changed };
 
-// A key that is held as a Guard holds it, until the object's end.
+// Holds a key as a Guard does, for the object's lifetime.
 class KeyHold {
  public:
   KeyHold() = default;
@@ -45,7 +45,7 @@ class KeyHold {
 
 class Index {
  public:
-  // Locations that compete for the room of a new key, at most.
+  // Maximum number of locations that compete for the room of a new key.
   static constexpr std::uint32_t candidates_max = 16;
 
   Index() = default;
@@ -53,21 +53,21 @@ class Index {
   Index& operator=(const Index&) = delete;
   virtual ~Index() = default;
 
-  // The key's live item and the words that said so, or nullptr: a miss is final. Waits only while a writer holds the
-  // key or rewrites its item. candidate: what a device found, where the table is a device's; else no_location.
-  // REQUIRES: the caller is in an epoch.
+  // The key's live item and its words, or nullptr: a miss is final. Waits only while a writer holds the key or rewrites
+  // its item. candidate: a device's result, where the table is on a device; else no_location. REQUIRES: the caller is
+  // in an epoch.
   virtual Item* find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept = 0;
   // Holds the key. REQUIRES: the caller is in an epoch until the hold's end. Throws std::bad_alloc.
   virtual std::unique_ptr<KeyHold> hold(Fingerprint f) = 0;
 
-  // Room for a new key of this fingerprint. False: evict one of candidates(), or leave the epoch, let the growth go on,
-  // and try again. REQUIRES: the caller is in an epoch and holds no Guard.
+  // Makes room for a new key of this fingerprint. False: evict one of candidates(), or leave the epoch so that a growth
+  // can continue, and try again. REQUIRES: the caller is in an epoch and holds no Guard.
   virtual bool make_room(Fingerprint f) noexcept = 0;
   virtual std::uint32_t candidates(Fingerprint f, Location out[candidates_max]) const noexcept = 0;
 
-  // From outside an epoch, too, as are the four after growing().
+  // May be called outside an epoch, too, as may the four after growing().
   virtual bool wants_growth() const noexcept = 0;
-  // Grows from the calling thread while readers and writers go on. False: the budget has no room (the caller frees
+  // Grows from the calling thread while readers and writers continue. False: the budget has no room (the caller frees
   // pages first and tries again), or the growth stays open and the next call finishes it. One caller at a time.
   // REQUIRES: the caller is in no epoch.
   virtual bool grow(EpochDomain::Participant& self) = 0;

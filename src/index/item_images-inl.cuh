@@ -1,4 +1,4 @@
-// A device's side of ItemImages: what a search that has found its items does with them.
+// A device's side of ItemImages: a search copies the images of the items that it found.
 #pragma once
 #include <cuda/atomic>
 
@@ -14,7 +14,7 @@ __device__ inline const uint4* half_of(const Granule* granule, std::uint32_t hal
   return reinterpret_cast<const uint4*>(granule) + half;
 }
 
-// Whether the item was read before since the marks were cleared; from now on it was.
+// Marks the item as read. Returns whether it was marked since the marks were last cleared.
 __device__ inline bool mark_read(const ItemImages& images, std::uint32_t location) {
   cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> marks(images.marks[location / 32]);
   const std::uint32_t mine = 1u << location % 32;
@@ -22,16 +22,17 @@ __device__ inline bool mark_read(const ItemImages& images, std::uint32_t locatio
   return (marks.fetch_or(mine, cuda::memory_order_relaxed) & mine) != 0;
 }
 
-// What a block's threads share while they copy images: granules of each warp, and whose each granule of a warp is.
+// Shared by a block's threads while they copy images: the number of granules of each warp, and the owner of each
+// granule of a warp.
 struct ImageScratch {
   std::uint32_t warp_granules[image_warp];
   std::uint8_t owners[];  // image_warp * image_granules_limit of each warp
 };
 
-// Copies the images of a block's items one behind the other to where its queries' part of the arena begins,
-// neighbouring threads to neighbouring places, so that they cross the bus in large pieces and a host finds few pages
-// and whole lines. An image's bit `accessed` says whether it was read before. REQUIRES: all threads of the block call;
-// i of the first one is a multiple of the block's size, and that of image_warp.
+// Copies the images of a block's items contiguously to the beginning of their queries' part of the arena. Neighbouring
+// threads write neighbouring places, so that the data crosses the bus in large pieces and a host reads few pages and
+// whole lines. An image's bit `accessed` says whether it was read before. REQUIRES: all threads of the block call; i of
+// the first one is a multiple of the block's size, and that of image_warp.
 __device__ inline void copy_images(const ItemImages& images, std::uint32_t location, const SearchPart& part,
                                    std::uint32_t i, ImageScratch& scratch) {
   constexpr std::uint32_t all = 0xffffffff;

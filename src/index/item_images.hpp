@@ -1,6 +1,6 @@
-// Copies of small items in a device's memory, and nothing that knows a processor (as cell.hpp). An item's image lies
-// where the item lies in the heap, granule by granule: a location finds both. Granules whose item is gone, too large to
-// have an image or beyond the copy are zero at their first word: state `free`.
+// Copies of small items in device memory, independent of the processor (like cell.hpp). An item's image has the item's
+// position in the heap, granule by granule: one location finds both. Granules are zero at their first word (state
+// `free`) if their item is gone, too large to have an image, or beyond the copy.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -26,7 +26,7 @@ struct ItemImages {
 };
 static_assert(std::is_trivially_copyable_v<ItemImages>);
 
-// The same as the host names them.
+// The same, as the host names them.
 struct DeviceImages {
   DevicePtr<Granule> granules;
   DevicePtr<std::uint32_t> marks;
@@ -36,7 +36,7 @@ struct DeviceImages {
 
 TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
 
-// Granules of the item that begins so, or 0: it has no image.
+// Granules of the item with these words, or 0: it has no image.
 TD_WORD constexpr std::uint32_t image_granules(std::uint64_t state_word, std::uint64_t fixed_word) {
   constexpr std::uint64_t live = static_cast<std::uint64_t>(ItemState::live);
   if ((state_word & word::State::mask) != live || (fixed_word & word::Huge::mask) != 0) return 0;

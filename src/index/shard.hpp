@@ -1,7 +1,7 @@
-// The part of the index that one of several devices has (one shard each, by bits of the hash; Mega-KV 8 divides keys
-// between nodes alike): the buckets whose number ends in the shard's. Both buckets of a key end alike (IndexView), in
-// every table of a growth, so no change concerns two shards. Without that end their numbers are a table's like any
-// other: a device that has a shard knows nothing of the rest.
+// The part of the index that one of several devices has: the buckets whose number ends in the shard's. One shard per
+// device, by bits of the hash; Mega-KV 8 divides keys between nodes alike. Both buckets of a key have the same end
+// (IndexView), in every table of a growth, so no change concerns two shards. Without that end their numbers are those
+// of an ordinary table: a device with a shard needs to know nothing of the rest.
 #pragma once
 #include <cstdint>
 
@@ -20,10 +20,10 @@ struct Shard {
   static constexpr std::uint32_t number_of_cell(std::uint64_t cell, std::uint32_t bits) {
     return static_cast<std::uint32_t>(cell / bucket_cells) & ((1u << bits) - 1);
   }
-  // As the shard's own table has it.
+  // The fingerprint in the shard's own table.
   constexpr Fingerprint local(Fingerprint f) const { return {f.signature, f.hash >> bits}; }
   constexpr std::uint32_t local_mask(std::uint32_t mask) const { return mask >> bits; }
-  // Positions of cells, 8 * bucket + slot, in the index's table and in the shard's.
+  // Converts positions of cells, 8 * bucket + slot, between the index's table and the shard's.
   constexpr std::uint64_t local_cell(std::uint64_t cell) const {
     return (cell / bucket_cells >> bits) * bucket_cells + cell % bucket_cells;
   }

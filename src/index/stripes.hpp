@@ -1,7 +1,7 @@
 // Stripes serialise the writers of a key (write protocol 1): 64 Ki words, chosen by the key's signature.
 //
-// The signature is what a key's cells carry wherever they lie and what growth keeps, so every cell names its stripe by
-// itself, both of a key's buckets and both tables of a growth fall to one stripe, and keys that could be mistaken for
+// A key's cells carry its signature wherever they are, and growth preserves it. So every cell names its stripe by
+// itself, both of a key's buckets and both tables of a growth map to one stripe, and keys that could be mistaken for
 // each other share it. (The design page chooses by the unordered pair of buckets. The pair changes with the table's
 // size; its fixed low bits add nothing to the signature's 32.)
 //
@@ -16,10 +16,10 @@
 
 namespace tandem {
 
-// |63     changed_at     32|31     version     1|0 locked|
-//   changed_at: number of the device launch that was current when a change under this stripe was last completed (write
-//   protocol 2 and 6). version: counts changes, modulo 2^31: a reader would have to sleep through exactly so many
-//   within one search to be misled.
+//   |63     changed_at     32|31     version     1|0 locked|
+// changed_at: number of the device launch that was current when a change under this stripe was last completed (write
+// protocol 2 and 6). version: counts changes, modulo 2^31: a reader is misled only if exactly that many happen during
+// one search.
 struct StripeWord {
   std::uint64_t bits;
 
@@ -64,8 +64,8 @@ class Stripes {
 };
 
 // Holds one stripe. Memory orders: the lock is an acquire (this holder sees all that earlier ones did), the unlock a
-// release of word, version and launch stamp in one store. Cells are stored with release while it is held, so whoever
-// sees a changed cell and then reads the stripe finds it locked or its version gone on.
+// release of word, version and launch stamp in one store. Cells are stored with release while it is held. So a thread
+// that sees a changed cell and then reads the stripe finds it locked or its version advanced.
 class StripeLock {
  public:
   TD_INLINE explicit StripeLock(Stripe& stripe) noexcept : stripe_(stripe) {

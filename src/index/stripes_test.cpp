@@ -21,7 +21,7 @@ TEST(StripeWord, ChangeUnlocksCountsAndStamps) {
   EXPECT_FALSE(after.locked());
   EXPECT_EQ(after.version(), 42u);
   EXPECT_EQ(after.changed_at(), 9u);
-  const StripeWord last{0xffffffff};  // the version wraps into nothing else
+  const StripeWord last{0xffffffff};  // the version wraps without carry into other fields
   EXPECT_EQ(last.changed(1).version(), 0u);
   EXPECT_EQ(last.changed(1).changed_at(), 1u);
 }
@@ -35,7 +35,7 @@ TEST(Stripes, GrowthKeepsAKeysStripe) {
     const Stripe* const mine = &stripes.of(f.signature);
     for (std::uint32_t mask = 1; mask < 1u << 30; mask = mask * 4 + 3) {
       const IndexView view{nullptr, mask};
-      // What a displacer knows: the bucket it found the cell in, and the cell.
+      // A displacer knows the bucket in which it found the cell, and the cell.
       for (const std::uint32_t b : {view.first(f), view.second(f)}) {
         const Cell c = Cell::of(f.signature, static_cast<std::uint32_t>(i));
         ASSERT_EQ(&stripes.of(c.signature()), mine);
@@ -57,7 +57,7 @@ TEST(StripeLock, ExcludesAndCountsChanges) {
   Stripes stripes;
   Stripe& stripe = stripes.of(12345);
   constexpr std::uint32_t threads = 4, each = 20'000;
-  std::uint64_t unguarded = 0;  // a lost update shows a lock that does not exclude
+  std::uint64_t unguarded = 0;  // an inadequate lock shows as a lost update
   std::vector<std::thread> pool;
   for (std::uint32_t t = 0; t < threads; ++t) {
     pool.emplace_back([&] {

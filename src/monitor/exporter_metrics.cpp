@@ -7,7 +7,7 @@
 #include "monitor/metrics.hpp"
 
 namespace tandem::monitor {
-namespace exporter {  // whose names metrics.cpp has, too
+namespace exporter {  // metrics.cpp has functions of the same names
 namespace {
 
 double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6; }
@@ -86,7 +86,7 @@ void put_items(Families& f, const EngineStats& e) {
   f.put(e.memory_used_bytes - e.index_bytes);
 }
 
-// `slab` counts classes from 1, as memcached's ids do.
+// `slab` counts classes from 1, like memcached's ids.
 void put_slabs(Families& f, const EngineStats& e) {
   const auto of_each = [&f, &e](auto value_of) {
     for (std::size_t i = 0; i < e.classes.size(); ++i) {

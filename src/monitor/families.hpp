@@ -1,4 +1,4 @@
-// Metric families in Prometheus' text format, put together one after another.
+// Metric families in Prometheus' text format, built one after another.
 #pragma once
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
@@ -24,7 +24,7 @@ class Families {
     begin(std::move(name), std::move(help), prometheus::MetricType::Histogram);
   }
 
-  // A value of the family begun last.
+  // Adds a value to the family begun last.
   template <class T>
   void put(T value, Labels labels = {}) {
     prometheus::ClientMetric metric;

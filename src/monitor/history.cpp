@@ -8,7 +8,7 @@
 namespace tandem::monitor {
 namespace {
 
-// `stats reset` sets counters back: then what they have counted since.
+// Growth of a counter; after `stats reset`, which sets it back, its whole value.
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now >= before ? now - before : now; }
 
 std::uint64_t others(const StoreTotals& c) noexcept {
@@ -20,7 +20,7 @@ double seconds(History::Time from, History::Time to) noexcept {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Of all commands between two moments.
+// Of all commands between the two moments.
 void put_percentiles(const LatencyTotals& before, const LatencyTotals& now, Point& point) {
   HistogramTotals all;
   for (std::size_t c = 0; c < command_count; ++c) {
@@ -69,7 +69,7 @@ void History::add_point(const net::ServerSnapshot& snapshot, Time now, double un
   ++points_ever_;
 }
 
-// The window is full: points and moments of the last window_intervals are there.
+// REQUIRES: the window is full, with points and moments of the last window_intervals.
 void History::add_coarse_point() {
   constexpr double Point::* rates[] = {&Point::gets_per_s,      &Point::hits_per_s,      &Point::stores_per_s,
                                        &Point::others_per_s,    &Point::evictions_per_s, &Point::received_bytes_per_s,

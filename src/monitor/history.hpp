@@ -1,5 +1,5 @@
 // The last five minutes of the server, one point a second, and the last hour, one point each ten seconds, so that a
-// page that was just opened has something to show.
+// newly opened page has data to show.
 //
 // Thread safety: one thread at a time (Monitor holds a lock).
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tandem::monitor {
 
-// What happened in one interval.
+// The server's activity in one interval.
 struct Point {
   double time_s = 0;      // Unix time of its end
   double interval_s = 0;  // its length
@@ -37,7 +37,7 @@ class History {
   static constexpr std::size_t coarse_points_max = 360;
   using Time = std::chrono::steady_clock::time_point;
 
-  // The server's numbers at `now`. The first call only sets the stage.
+  // Adds the server's numbers at `now`. The first call only provides the reference for the next.
   void add(net::ServerSnapshot snapshot, Time now, double unix_s);
 
   bool empty() const noexcept { return moments_.empty(); }
@@ -50,7 +50,7 @@ class History {
   std::array<CommandRecent, command_count> recent_commands() const;
   // Tasks' cost in the window, cycles and queries that were sampled.
   std::array<TaskCost, task_count> recent_tasks() const;
-  // What ran where in the window; since the start, if nothing ran in it.
+  // Which processor ran which tasks in the window; since the start, if none ran in it.
   TasksRan recent_ran() const;
 
  private:

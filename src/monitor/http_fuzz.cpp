@@ -1,11 +1,11 @@
-// The monitoring endpoint as it is, over loopback: any bytes, in pieces, from clients that wait for the answer, end
-// their side or go away. What is answered is HTTP, only who names this machine as the host is told anything, and
-// another client gets its metrics afterwards; no thread and no socket is left over.
+// The real monitoring endpoint, over loopback: any bytes, in pieces, from clients that wait for the answer, shut down
+// their side or disconnect. Every answer is HTTP, only requests whose Host is this machine get content, and another
+// client gets its metrics afterwards. No thread and no socket is leaked.
 //
-// civetweb reads the requests; it is the system's, without coverage, so seeds and dictionary lead the way.
+// civetweb parses the requests. It is the system's library, without coverage, so seeds and dictionary guide the fuzzer.
 //
-// Input: a byte (its lower 2 bits: pieces less one; bit 2: the client goes away at once; bit 3: it ends its side), then
-// the request.
+// Input: a byte (its lower 2 bits: pieces less one; bit 2: the client disconnects at once; bit 3: it shuts down its
+// side), then the request.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -54,7 +54,7 @@ std::size_t count_threads() {
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
   return count;
 }
-// libFuzzer opens files and pipes of its own.
+// Only sockets: libFuzzer opens files and pipes of its own.
 std::size_t count_sockets() {
   std::size_t count = 0;
   std::error_code gone;
@@ -65,7 +65,7 @@ std::size_t count_sockets() {
 
 class Client {
  public:
-  // From an address of its own, so that the ports of closed connections are never all in use.
+  // Each has its own address, so that the ports of closed connections are never all in use.
   explicit Client(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     static std::uint32_t number = 0;
     TD_ASSERT(static_cast<bool>(socket_));
@@ -84,7 +84,7 @@ class Client {
     return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == std::ssize(bytes);
   }
   void end() const { shutdown(socket_.get(), SHUT_WR); }
-  // All that the server says until it closes.
+  // Everything that the server sends until it closes.
   std::string receive() const {
     std::string all;
     const auto until = Steady::now() + patience;
@@ -103,9 +103,9 @@ class Client {
   net::Fd socket_;
 };
 
-// Whether it is a page of ours; its body is as long as it says, or cut off.
+// Whether it is one of our pages; its body has the stated length, or is cut off.
 bool is_page(const std::string& reply) {
-  // What it did not understand civetweb may repeat as the version of its refusal.
+  // civetweb may repeat text that it could not parse as the version in its refusal.
   TD_ASSERT(reply.starts_with("HTTP/"));
   if (!reply.starts_with("HTTP/1.1 200 ")) return false;
   const std::size_t head = reply.find("\r\n\r\n"), length = reply.find("\r\nContent-Length: ");
@@ -139,7 +139,7 @@ class Harness {
       if (!client.send(left.substr(0, piece))) break;
     if ((how & 8) != 0) client.end();
     if ((how & 4) != 0) return;
-    // Nothing more comes: a request that is not complete would be waited for.
+    // The server waits for the rest of an incomplete request, so nothing more is sent.
     if ((how & 8) == 0 && !client.send("\r\n\r\n")) return;
     client.end();
     check(client.receive(), request);
@@ -151,7 +151,7 @@ class Harness {
     TD_ASSERT(text.find("host") != std::string::npos);
     TD_ASSERT(text.find("localhost") != std::string::npos || text.find("127.") != std::string::npos ||
               text.find("[::1]") != std::string::npos);
-    TD_ASSERT(reply.find("\r\nX-Frame-Options: DENY\r\n") != std::string::npos);  // it is ours, no file and no listing
+    TD_ASSERT(reply.find("\r\nX-Frame-Options: DENY\r\n") != std::string::npos);  // it is our page, no file
   }
   void witness() const {
     const Client client(monitor_.port());
@@ -180,7 +180,7 @@ class Harness {
 }  // namespace tandem::monitor
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
-  // Never destroyed: at exit libFuzzer's own threads are still there.
+  // Never destroyed: libFuzzer's own threads still run at exit.
   static auto* const harness = new tandem::monitor::Harness;
   if (bytes != 0) harness->run(data[0], {reinterpret_cast<const char*>(data) + 1, bytes - 1});
   return 0;

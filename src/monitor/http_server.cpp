@@ -27,25 +27,25 @@ namespace {
 constexpr int default_port = 9150;
 
 struct Bound {
-  std::string ports;  // as civetweb has it
+  std::string ports;  // in civetweb's syntax
   bool loopback = false;
   sockaddr_storage address{};
 };
 
-// Why the address cannot be bound, which civetweb does not say; 0: it can.
+// Why the address cannot be bound, which civetweb does not report; 0: it can.
 int bind_error(const sockaddr_storage& address) {
   const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const bool is_bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  // Without listen() a port that listens elsewhere with SO_REUSEADDR would be had.
+  // Without listen() the check would pass for a port on which another socket listens with SO_REUSEADDR.
   const int error = is_bound && listen(fd, 1) == 0 ? 0 : errno;
   close(fd);
   return error;
 }
 
-// The process' sockets that listen on this TCP port; 0: on any.
+// The process' sockets that listen on this TCP port; 0: on any port.
 std::vector<int> listening_on(int port) {
   std::vector<int> found;
   std::error_code ended;
@@ -58,7 +58,7 @@ std::vector<int> listening_on(int port) {
     sockaddr_storage address{};
     bytes = sizeof address;
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) continue;
-    in_port_t at = 0;  // in the same place for both families
+    in_port_t at = 0;  // at the same offset for both families
     static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
     std::memcpy(&at, reinterpret_cast<const char*>(&address) + offsetof(sockaddr_in, sin_port), sizeof at);
     if (port == 0 || ntohs(at) == port) found.push_back(fd);
@@ -102,7 +102,7 @@ Bound resolve(const std::string& address) {
   return bound;
 }
 
-// Where to put what civetweb says on this thread while it starts.
+// Receives civetweb's messages on this thread while it starts.
 thread_local std::string* last_message = nullptr;
 
 std::string_view text_of(const char* text) noexcept { return text != nullptr ? text : ""; }
@@ -126,7 +126,7 @@ std::string_view reason(int status) noexcept {
   }
 }
 
-// The page loads nothing from elsewhere, cannot be framed, and browsers must not guess a type.
+// The page must not load foreign resources or be framed, and browsers must not guess types.
 constexpr std::string_view headers =
     "Cache-Control: no-store\r\n"
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -157,7 +157,7 @@ struct HttpServer::Impl {
   Handler handler;
   bool loopback = false;
   mg_context* context = nullptr;
-  std::vector<int> listeners;  // civetweb's, which it closes
+  std::vector<int> listeners;  // civetweb's; it closes them
 };
 
 HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_request_info& request) const {
@@ -228,8 +228,8 @@ HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std:
   }
 }
 
-// civetweb looks whether it is to stop only when a listening socket wakes it, or after two seconds. Theirs are shut
-// down: a connection to them would have to be made, which the process may not (cli/system_call_filter.hpp).
+// civetweb checks for a stop only when a listening socket wakes it, or after two seconds. So its listeners are shut
+// down; a connection to them, which would also wake it, may be forbidden (cli/system_call_filter.hpp).
 HttpServer::~HttpServer() {
   for (const int listener : impl_->listeners) shutdown(listener, SHUT_RDWR);
   mg_stop(impl_->context);

@@ -1,5 +1,5 @@
-// A small HTTP server for pages that only tell: GET and HEAD of fixed paths. On civetweb, which reads a request under
-// one time limit for all of it, in a fixed number of threads.
+// A small HTTP server for read-only pages: GET and HEAD of fixed paths. Uses civetweb, which reads a request under one
+// time limit for the whole of it, in a fixed number of threads.
 //
 // Thread safety: the handler is called on the server's threads, several at a time.
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace tandem::monitor {
 
-// Bounds, whatever clients do.
+// Limits for all clients.
 inline constexpr int http_threads = 4;
 inline constexpr int http_queue = 16;            // connections that wait for a thread; more wait in the kernel
-inline constexpr int http_request_ms = 5000;     // for a request to arrive whole, and for a reply to be taken
-inline constexpr int http_request_bytes = 8192;  // of the request line and headers; more is refused
+inline constexpr int http_request_ms = 5000;     // for receiving a whole request, and for sending a reply
+inline constexpr int http_request_bytes = 8192;  // of the request line and headers; longer ones are refused
 
 struct HttpReply {
   int status = 200;
@@ -26,20 +26,20 @@ class HttpServer {
  public:
   using Handler = std::function<HttpReply(std::string_view path, std::string_view query_string)>;
 
-  // address: "127.0.0.1:9150", "[::1]:9150", "localhost:9150", "*:9150", a port of 0 meaning any. Throws
-  // std::invalid_argument for what cannot be understood, std::runtime_error when it cannot be bound.
+  // address: "127.0.0.1:9150", "[::1]:9150", "localhost:9150", "*:9150"; port 0 means any. Throws std::invalid_argument
+  // for an invalid address, std::runtime_error when it cannot be bound.
   HttpServer(const std::string& address, Handler handler);
-  ~HttpServer();  // waits for the requests under way
+  ~HttpServer();  // waits for the requests in flight
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
-  int port() const noexcept;  // really bound
+  int port() const noexcept;  // the port that was bound
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether a request with this Host header may have come from a page of ours. When only this machine can reach the
+// Whether a request with this Host header may have come from one of our pages. When only this machine can reach the
 // server, a name other than this machine's means that a foreign page had its own name resolved to a local address.
 bool is_host_of_loopback(std::string_view host) noexcept;
 

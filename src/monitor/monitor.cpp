@@ -49,7 +49,7 @@ void Monitor::run(net::Telemetry& server) {
   std::unique_lock lock(mutex_);
   for (;;) {
     due += std::chrono::seconds(1);
-    // After the process was stopped, the seconds that were missed have no points.
+    // After the process was stopped, the missed seconds get no points.
     const auto now = std::chrono::steady_clock::now();
     if (due <= now) due = now + std::chrono::seconds(1);
     if (wakeup_.wait_until(lock, due, [this] { return stopping_; })) return;

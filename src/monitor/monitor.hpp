@@ -2,8 +2,8 @@
 // memcached_exporter's names), `/api/status` the page's numbers as JSON, `/healthz`: 200 while clients are served, 503
 // before.
 //
-// Threads: one that notes the server's numbers each second, and the HTTP server's. They read counters, take the
-// sketches' locks for microseconds, and touch nothing that a worker waits for.
+// Threads: one that samples the server's numbers each second, and the HTTP server's. They read counters, take the
+// sketches' locks for microseconds, and never block a worker.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -20,12 +20,12 @@ inline constexpr std::size_t page_keys = 10;  // hot and big keys shown
 
 class Monitor {
  public:
-  // Answers at once, if only that there is nothing to tell yet. Throws what HttpServer throws.
+  // Answers requests at once, before there is data. Throws what HttpServer throws.
   Monitor(const std::string& address, std::string version);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
-  // Once. `server` outlives the monitor.
+  // Called once. `server` outlives the monitor.
   void watch(net::Telemetry& server);
   int port() const noexcept { return http_.port(); }
 
@@ -41,7 +41,7 @@ class Monitor {
   bool stopping_ = false;
   History history_;
   std::thread thread_;
-  HttpServer http_;  // ends first: its threads use the rest
+  HttpServer http_;  // destroyed first: its threads use the rest
 };
 
 }  // namespace tandem::monitor

@@ -85,7 +85,7 @@ TEST(History, ACoarsePointIsTheMeanOfTenSeconds) {
   }
   EXPECT_TRUE(history.coarse_points().empty());
   record_us(500, 1);
-  second(19, 2900);  // a late one: it stands for ten seconds
+  second(19, 2900);  // a late one: it covers ten seconds
   ASSERT_EQ(history.coarse_points().size(), 1u);
   const Point& p = history.coarse_points().back();
   EXPECT_DOUBLE_EQ(p.time_s, 1019);
@@ -129,7 +129,7 @@ TEST(Status, SaysTheLastPointsAfterSince) {
   EXPECT_EQ(status_of(history, 3)["points"].size(), 2u);
   EXPECT_EQ(status_of(history, 3)["points"][0]["time_s"], 4);
   EXPECT_EQ(status_of(history, 5)["points"].size(), 0u);
-  // A page that has seen more than there is talks to a server that was started anew.
+  // A page that asks for points beyond the last one talks to a restarted server.
   EXPECT_EQ(status_of(history, std::numeric_limits<std::uint64_t>::max())["points"].size(), 5u);
 }
 
@@ -236,7 +236,7 @@ TEST(Page, HasItsFiles) {
     const auto file = page_file(path);
     ASSERT_TRUE(file) << path;
     EXPECT_GT(file->text.size(), 500u);
-    // It works without internet: nothing in it is loaded from elsewhere.
+    // It works offline: no resource is loaded from elsewhere.
     EXPECT_EQ(file->text.find("https://"), std::string_view::npos) << path;
     EXPECT_EQ(file->text.find("src=\"http"), std::string_view::npos) << path;
   }

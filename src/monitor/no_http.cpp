@@ -1,4 +1,4 @@
-// In place of the monitoring endpoint where the program is built without it (TANDEM_STATIC).
+// Replaces the monitoring endpoint in a program built without it (TANDEM_STATIC).
 #include <fmt/format.h>
 
 #include <stdexcept>

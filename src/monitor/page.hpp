@@ -1,4 +1,4 @@
-// The live page's files, which the build put into the program (cmake/TandemPage.cmake, from src/monitor/page/).
+// The live page's files, embedded in the program by the build (cmake/TandemPage.cmake, from src/monitor/page/).
 #pragma once
 #include <optional>
 #include <string_view>

@@ -27,7 +27,7 @@ StatsEnd parse_stats(std::string_view reply, Stats& stats) {
 
 namespace {
 
-// The number that `text` begins with, which is cut off.
+// The number at the beginning of `text`, which is removed from it.
 std::optional<double> take_number(std::string_view& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

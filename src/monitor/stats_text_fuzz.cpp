@@ -1,4 +1,4 @@
-// What comes from outside into the monitor: a server's replies to `tandem top`, query strings and Host headers.
+// External input of the monitor: a server's replies to `tandem top`, query strings and Host headers.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   TopSample before, now;
   now.time_s = 1;
   const StatsEnd end = parse_stats(text, now.general);
-  // Cut anywhere, a reply is never answered differently but for going on.
+  // Cut anywhere, a reply gives the same result or `more`.
   Stats part;
   const StatsEnd early = parse_stats(text.substr(0, size / 2), part);
   if (early != StatsEnd::more && early != end) std::abort();

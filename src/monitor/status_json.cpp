@@ -60,7 +60,7 @@ Json tasks_json(const History& history) {
   return out;
 }
 
-// The class with the most memory first; of equal ones, that of the largest slots.
+// The class with the most memory first; among equal ones, that with the largest slots.
 Json classes_json(const EngineStats& engine) {
   std::vector<ClassStats> classes;
   std::ranges::copy_if(engine.classes, std::back_inserter(classes),
@@ -77,7 +77,7 @@ Json classes_json(const EngineStats& engine) {
   return out;
 }
 
-// The last of `points`: those after number `since`, of the `ever` that there have been.
+// The end of `points`: those after number `since`, of `ever` points since the start.
 Json points_json(const std::deque<Point>& points, std::uint64_t ever, std::uint64_t since) {
   const std::uint64_t fresh = since <= ever ? ever - since : ever;  // the server may have been restarted
   const std::size_t count = std::min<std::uint64_t>(fresh, points.size());

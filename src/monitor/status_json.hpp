@@ -1,5 +1,5 @@
-// What the live page and scripts read: everything of one moment and the points of the history after `since`, each
-// second's and each ten seconds'.
+// Data for the live page and for scripts: the present state, and the points of the history after `since`, each second's
+// and each ten seconds'.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@ namespace tandem::monitor {
 std::string status_json(const History& history, const HotKeys& hot, const net::BigKeys& big, std::uint64_t since,
                         std::string_view version);
 
-// The number in "since=NUMBER", which may be anywhere in a query string; 0 without one. nullopt: it is no number.
+// The number in "since=NUMBER", anywhere in a query string; 0 without one. nullopt: not a number.
 std::optional<std::uint64_t> since_of(std::string_view query_string);
 
 }  // namespace tandem::monitor

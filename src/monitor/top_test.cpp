@@ -127,7 +127,7 @@ TEST(Top, ShowsHotKeysBesideTheTasks) {
   EXPECT_NE(shown.find("  " + std::string(20, 'k') + "..   "), std::string::npos) << shown;
 }
 
-// A server with everything to tell.
+// A server with all statistics.
 TopSample full_sample(int commands) {
   TopSample now;
   now.time_s = 1;
@@ -161,7 +161,7 @@ TEST(Top, FitsTheTerminal) {
     EXPECT_NE(shown.find("up 1 d 1 h, 128 threads"), std::string::npos) << shown;
     EXPECT_EQ(shown.find("of 12 commands") != std::string::npos, commands == 12) << shown;
   }
-  // Of twelve, those that were asked for most.
+  // Of twelve, the most requested.
   const std::string shown = text(top_lines("s", {}, full_sample(12), {23, 80}));
   EXPECT_NE(shown.find(fmt::format("\n{} ", command_names[11])), std::string::npos) << shown;
   EXPECT_EQ(shown.find(fmt::format("\n{} ", command_names[0])), std::string::npos) << shown;

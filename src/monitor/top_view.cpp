@@ -30,7 +30,7 @@ std::string bytes_text(double n) {
 }
 
 std::string duration_text(double s) {
-  // A server may say anything.
+  // A server may send any number.
   const auto whole = static_cast<std::uint64_t>(std::clamp(s, 0.0, 1e12));
   const std::uint64_t days = whole / 86400, hours = whole / 3600 % 24, minutes = whole / 60 % 60;
   if (days != 0) return fmt::format("{} d {} h", days, hours);
@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, task_count> task_texts = {
     "receive",         "parse",        "memory for items", "look up in index", "put into index",
     "take from index", "compare keys", "read values",      "write replies",    "send"};
 
-// Printable ASCII of a key as it is, else URL-encoded, as it came; cut to `width`.
+// A key's printable ASCII decoded, the rest URL-encoded as received; cut to `width`.
 std::string key_text(const std::string& encoded, std::size_t width) {
   std::string text;
   for (std::size_t i = 0; i < encoded.size(); ++i) {
@@ -70,7 +70,7 @@ std::string key_text(const std::string& encoded, std::size_t width) {
   return text;
 }
 
-// What a command or task did between the samples.
+// Activity of a command or task between the samples.
 struct Timed {
   std::string_view name, text;
   Buckets ever, interval;
@@ -109,7 +109,7 @@ class View {
   void set_server(const std::string& server) {
     const auto own = now_.own.find("version");
     const std::string speaks = text_of(now_.general, "version");
-    // A server with a group of Tandem's is one; before 0.2 it did not tell its version.
+    // A server with a group of Tandem's is one; before 0.2 it did not report its version.
     const std::string name = !now_.own.empty() ? fmt::format("Tandem {}", own != now_.own.end() ? own->second : "?")
                                                : fmt::format("memcached {}", speaks);
     title_ = fmt::format("{} at {}", name, server);
@@ -118,7 +118,7 @@ class View {
  private:
   double per_s(std::string_view name) const {
     const double is = value(name), was = number_of(before_.general, name);
-    return (is >= was ? is - was : is) / passed_s_;  // less: after `stats reset`
+    return (is >= was ? is - was : is) / passed_s_;  // smaller: after `stats reset`
   }
   double value(std::string_view name) const { return number_of(now_.general, name); }
   double per_s(std::initializer_list<std::string_view> names) const {
@@ -209,7 +209,7 @@ class View {
   const TopSize size_;
   double passed_s_;
   std::string title_;
-  std::vector<Timed> commands_, tasks_;  // commands: the one with most samples ever first
+  std::vector<Timed> commands_, tasks_;  // commands: the one with the most samples since the start comes first
   std::vector<TopLine> lines_;
 };
 

@@ -1,4 +1,4 @@
-// What `tandem top` shows, as lines of text: no terminal here.
+// The text of `tandem top` as lines, independent of a terminal.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace tandem::monitor {
 
-// A server's statistics at one moment; groups that it does not know are empty.
+// A server's statistics at one moment; groups that it does not support are empty.
 struct TopSample {
   double time_s = 0;                         // of a steady clock
   Stats general, own, histograms, hot_keys;  // `stats`, `stats tandem`, `histograms` and `hotkeys`
 };
 
-// A terminal's, in characters.
+// Size of a terminal, in characters.
 struct TopSize {
   int rows = 24, columns = 80;
 };
@@ -23,9 +23,9 @@ struct TopLine {
   bool heading = false;
 };
 
-// All rates and times are those between the two samples. Whatever a server sends, only printable ASCII comes out, at
-// most size.rows lines of size.columns characters. At 24 rows and 80 columns all is there, but commands beyond the six
-// that were asked for most.
+// All rates and times are those between the two samples. Whatever a server sends, the output is only printable ASCII,
+// at most size.rows lines of size.columns characters. 24 rows and 80 columns show everything except commands beyond the
+// six most requested.
 std::vector<TopLine> top_lines(const std::string& server, const TopSample& before, const TopSample& now,
                                const TopSize& size);
 

@@ -1,5 +1,5 @@
-// Counters of one worker: written by its thread alone, read by anybody at any time (relaxed). No counter is shared by
-// two writers.
+// Counters of one worker: written by its thread alone, read by any thread at any time (relaxed). No counter has two
+// writers.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,7 +20,7 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// What the tasks count, named as memcached's `stats` names it. X(name)
+// The tasks' counters, with the names of memcached's `stats`. X(name)
 // clang-format off
 #define TD_STORE_COUNTERS(X) \
   X(cmd_get) X(cmd_set) X(cmd_touch) X(get_hits) X(get_misses) X(get_expired) X(get_flushed) X(delete_misses) \

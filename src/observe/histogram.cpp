@@ -26,7 +26,7 @@ void HistogramTotals::subtract(const HistogramTotals& t) noexcept {
     if (counts_[b] != 0) highest = b, any = true;
   }
   sum_ -= std::min(sum_, t.sum_);
-  // The largest value ever may be an old one.
+  // The recorded maximum may be of before the reset.
   if (!any) {
     max_ = 0;
   } else if (highest + 1 < histogram::bucket_count) {

@@ -1,6 +1,6 @@
-// A histogram of durations in ticks: log-linear, eight buckets to each power of two, so that a value that is read from
-// it differs from one that was recorded by at most 1/16. HdrHistogram's layout; written here because it lies on the
-// data path, has one writer, and may be read at any time without stopping it.
+// A histogram of durations in ticks: log-linear, eight buckets to each power of two, so that a value read from it
+// differs from the recorded one by at most 1/16. HdrHistogram's layout; written here because it is on the data path,
+// has one writer, and may be read at any time without stopping it.
 #pragma once
 #include <array>
 #include <bit>
@@ -32,7 +32,7 @@ constexpr std::uint64_t lower_bound(std::uint32_t b) noexcept {
   const unsigned shift = (b >> steps_log2) - 1;
   return std::uint64_t{(b & ((1u << steps_log2) - 1)) + (1u << steps_log2)} << shift;
 }
-// What a value of bucket b is taken to be.
+// The value that stands for bucket b.
 constexpr double middle(std::uint32_t b) noexcept {
   return (static_cast<double>(lower_bound(b)) + static_cast<double>(lower_bound(b + 1) - 1)) / 2;
 }
@@ -41,7 +41,7 @@ constexpr double middle(std::uint32_t b) noexcept {
 // Thread safety: one writer; HistogramTotals reads it from any thread.
 class Histogram {
  public:
-  // `value` came up `times` times (a sample stands for several).
+  // Records `value` `times` times (a sample stands for several).
   TD_INLINE void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
     counts_[histogram::bucket_of(value)].add(times);
     sum_.add(value * times);
@@ -55,7 +55,7 @@ class Histogram {
 };
 static_assert(sizeof(Histogram) == 8 * (histogram::bucket_count + 2));
 
-// The same as plain numbers: a sum over workers, less what was before a reset.
+// The same as plain numbers: a sum over workers, minus the values before a reset.
 class HistogramTotals {
  public:
   void add(const Histogram& h) noexcept;
@@ -64,8 +64,8 @@ class HistogramTotals {
   // highest bucket left.
   void subtract(const HistogramTotals& t) noexcept;
 
-  // Calls to(ticks, count) for each bucket that is not empty, the smallest first; ticks: what its values are taken to
-  // be.
+  // Calls to(ticks, count) for each bucket that is not empty, the smallest first; ticks: the value that stands for the
+  // bucket.
   template <class F>
   void visit(F to) const {
     for (std::uint32_t b = 0; b < counts_.size(); ++b)
@@ -78,11 +78,11 @@ class HistogramTotals {
   // The smallest recorded value that `share` (0 .. 1) of all do not exceed, within histogram::error_max; 0 when there
   // are none.
   double quantile(double share) const noexcept;
-  // How many values do not exceed `value`; those in its bucket count if the bucket's middle does not exceed it.
+  // Number of values that do not exceed `value`; those in its bucket count if the bucket's middle does not exceed it.
   std::uint64_t count_up_to(double value) const noexcept;
 
  private:
-  // Not an array: threads with small stacks pass these around.
+  // Not an array: threads with small stacks pass these by value.
   std::vector<std::uint64_t> counts_ = std::vector<std::uint64_t>(histogram::bucket_count);
   std::uint64_t sum_ = 0, max_ = 0;
 };

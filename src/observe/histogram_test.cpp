@@ -18,7 +18,7 @@ HistogramTotals totals_of(const Histogram& h) {
   return t;
 }
 
-// The value whose rank `share` of all values gives, as HistogramTotals::quantile() defines it.
+// The value at the rank that `share` of all values gives, as HistogramTotals::quantile() defines it.
 std::uint64_t exact_quantile(std::vector<std::uint64_t> values, double share) {
   std::ranges::sort(values);
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));

@@ -80,12 +80,12 @@ void KeySketch::insert_slot(std::uint16_t entry) noexcept {
   table_[slot] = entry;
 }
 
-// Linear probing without tombstones: what follows moves up where it may.
+// Linear probing without tombstones: following entries move up where they may.
 void KeySketch::erase_slot(std::uint32_t slot) noexcept {
   std::uint32_t gap = slot;
   for (std::uint32_t next = (slot + 1) % slots; table_[next] != none; next = (next + 1) % slots) {
     const std::uint32_t home = entries_[table_[next]].hash % slots;
-    if ((next - home) % slots < (next - gap) % slots) continue;  // its home lies behind the gap
+    if ((next - home) % slots < (next - gap) % slots) continue;  // its home is behind the gap
     table_[gap] = table_[next];
     gap = next;
   }
@@ -155,11 +155,10 @@ HotKeyCounter::Snapshot HotKeyCounter::read(std::uint32_t now_s) {
 }
 
 HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std::size_t count_max) {
-  // A key's true weight lies between count - error and count where it has a counter, between 0 and absent_max
-  // elsewhere.
+  // A key's true weight is between count - error and count if it has a counter, else between 0 and absent_max.
   struct Sum {
-    double high = 0, low = 0, absent = 0;  // absent: what the workers that count it add to absent_max of all
-    bool is_seen = false;                  // lately
+    double high = 0, low = 0, absent = 0;  // absent: the counting workers' share of the absent_max sum
+    bool is_seen = false;                  // recently
   };
   std::unordered_map<std::string_view, Sum> sums;
   double total = 0, squares = 0, absent_max = 0;

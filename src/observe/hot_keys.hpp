@@ -1,12 +1,12 @@
-// Which keys are asked for most: a sketch per worker, of the keys that its sampler offers, in bounded memory.
+// The most requested keys: a sketch per worker, of the keys that its sampler offers, in bounded memory.
 //
-// The sketch is Space-Saving (Metwally, Agrawal, El Abbadi 2005) with weights: `keys_max` counters; a key without one
-// takes over the smallest counter and what it counted, as its error. With W the weight of all that was offered:
+// The sketch is Space-Saving (Metwally, Agrawal, El Abbadi 2005) with weights: `keys_max` counters. A key without one
+// takes over the smallest counter, whose count becomes its error. With W the weight of all that was offered:
 // - a key's count is at least its true weight, and too large by at most its error, which is at most W / keys_max;
 // - every key whose true weight exceeds W / keys_max has a counter, whatever order the keys come in.
-// Weights fade by half each `half_life_s`, so that hot means now; scaling all of them leaves both bounds true. Fading
-// alone keeps a key's share while nothing else is asked for: a key that no sample showed for `unseen_max_s` is not
-// told.
+// Weights fade by half each `half_life_s`, so that hot means now; scaling all of them preserves both bounds. Fading
+// alone keeps a key's share while no other key is requested, so a key without a sample for `unseen_max_s` is not
+// reported.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,12 +23,12 @@ namespace tandem {
 class KeySketch {
  public:
   static constexpr std::uint32_t keys_max = 512;
-  static constexpr std::size_t key_bytes_kept = 250;  // all of a key that the protocol takes
+  static constexpr std::size_t key_bytes_kept = 250;  // whole keys: the protocol's limit
 
   struct Counted {
     std::string key;
     double count, error;
-    std::uint32_t last_s;  // when the key was offered last
+    std::uint32_t last_s;  // when the key was last offered
   };
 
   explicit KeySketch(std::uint64_t seed);
@@ -40,7 +40,7 @@ class KeySketch {
   void clear() noexcept;
 
   double total() const noexcept { return total_; }
-  // What a key without a counter may weigh at most.
+  // Maximum weight of a key without a counter.
   double absent_max() const noexcept { return size_ == keys_max ? entries_[heap_[0]].count : 0; }
   std::vector<Counted> counted() const;  // in no order
 
@@ -73,20 +73,19 @@ class KeySketch {
 
 struct HotKey {
   std::string key;
-  // Of all requests: estimated, and how far off that may be either way: what the sketches may have mistaken, and two
-  // standard errors of the sample.
+  // Of all requests: estimated, and its error either way: that of the sketches, and two standard errors of the sample.
   double share = 0, share_error = 0;
 };
 
 struct HotKeys {
   std::vector<HotKey> keys;  // the hottest first
-  double samples = 0;        // effective number that the estimate rests on: faded ones count less
+  double samples = 0;        // effective number behind the estimate: faded ones count less
 };
 
 // One worker's sketch with its clock and lock.
 //
-// Thread safety: record() on the worker's thread, the rest on any. record() never waits: during a read the
-// worker's samples are dropped.
+// Thread safety: record() on the worker's thread, the rest on any. record() never waits: during a read the worker's
+// samples are dropped.
 class HotKeyCounter {
  public:
   static constexpr double half_life_s = 30;
@@ -122,13 +121,13 @@ class HotKeyCounter {
 
   std::mutex mutex_;  // guards the rest
   KeySketch sketch_;
-  // Instead of shrinking old weights each second, new ones grow; all are scaled back before numbers get too large.
+  // Instead of old weights shrinking each second, new ones grow; all are scaled back before numbers get too large.
   double growth_ = 1;
   double squares_ = 0;  // sum of the squares of weights, for the standard error
   std::uint32_t now_s_ = 0;
 };
 
-// All workers' sketches as one: at most `count_max` keys, none that all workers have not seen for longer than
+// Merges all workers' sketches: at most `count_max` keys, without those that no worker has seen for
 // HotKeyCounter::unseen_max_s.
 HotKeys merge_hot_keys(const std::vector<HotKeyCounter::Snapshot>& workers, std::size_t count_max);
 

@@ -17,7 +17,7 @@ using Truth = std::map<std::string, double>;
 
 std::string name(std::uint64_t i) { return "key-" + std::to_string(i); }
 
-// Space-Saving's two promises, for every key.
+// Space-Saving's two bounds, for every key.
 void expect_bounds(const KeySketch& sketch, const Truth& truth) {
   double total = 0;
   for (const auto& [key, weight] : truth) total += weight;
@@ -75,7 +75,7 @@ TEST(KeySketch, BoundsHoldOnZipf) {
 
 TEST(KeySketch, BoundsHoldWhenAnAdversaryPushesKeysOut) {
   Both both;
-  // Heavy keys that come once each round, and between them ever new keys, in runs as long as the sketch.
+  // Heavy keys once each round, and between them new keys in runs as long as the sketch.
   for (std::uint64_t round = 0; round < 200; ++round) {
     for (std::uint64_t heavy = 0; heavy < 8; ++heavy) both.offer("heavy-" + std::to_string(heavy), 10);
     for (std::uint64_t i = 0; i < KeySketch::keys_max; ++i) both.offer(name(round * KeySketch::keys_max + i), 1);
@@ -144,7 +144,7 @@ TEST(HotKeys, AKeyThatCoolsLeaves) {
   record(two, 1000 + unseen_s, "warm", 1);  // the only other key: it cannot push the first one out
   EXPECT_EQ(told({one.read(1000 + unseen_s), two.read(1000 + unseen_s)}), (std::vector<std::string>{"cools", "warm"}));
   EXPECT_EQ(told({one.read(1001 + unseen_s), two.read(1001 + unseen_s)}), (std::vector<std::string>{"warm"}));
-  // One worker that sees it is enough.
+  // It is enough that one worker sees it.
   record(two, 1001 + unseen_s, "cools", 1);
   EXPECT_EQ(told({one.read(1001 + unseen_s), two.read(1001 + unseen_s)}), (std::vector<std::string>{"cools", "warm"}));
   // Without any traffic nothing is hot.
@@ -165,7 +165,7 @@ TEST(HotKeys, YearsOfSilenceOverflowNothing) {
 }
 
 TEST(HotKeys, WorkersAddUpAndErrorsAreHonest) {
-  // Zipf over three workers, of which each sees other keys more often.
+  // Zipf over three workers, each with a different order of popularity.
   constexpr std::uint64_t keys = 30'000;
   std::vector<double> weights(keys);
   for (std::uint64_t i = 0; i < keys; ++i) weights[i] = 1 / static_cast<double>(i + 1);

@@ -1,10 +1,10 @@
-// How long commands take inside the server, per kind of command.
+// Durations of commands inside the server, per kind of command.
 //
-// A time is that from the receipt of a command's last bytes to the return of the send with its reply. What is recorded:
+// A duration is from the receipt of a command's last bytes to the return of the send with its reply. Recorded are:
 // - of one in Sampler::mean of a worker's passes, drawn at random, every command, standing for Sampler::mean commands;
 // - of every batch that took longer than `slow_ns`, every command, standing for itself. Outside the sampled passes
-//   only the batch's time is known and taken: at most too long.
-// The two sets of batches share none, so the sum is an unbiased estimate, and no batch over slow_ns is ever missed.
+//   only the batch's duration is known and used, which is at most too long.
+// The two sets of batches are disjoint, so the sum is an unbiased estimate, and no batch over slow_ns is ever missed.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Which events are looked at closely: one in `mean`, with gaps drawn at random (uniform on 1 .. 2 mean - 1), so that no
-// rhythm of the traffic is always met or always missed.
+// Selects events for close observation: one in `mean`, with random gaps (uniform on 1 .. 2 mean - 1), so that no rhythm
+// of the traffic is always hit or always missed.
 //
 // Thread safety: one thread.
 #pragma once
@@ -11,7 +11,7 @@ namespace tandem {
 
 class Sampler {
  public:
-  static constexpr std::uint32_t mean = 16;  // a sample stands for so many events
+  static constexpr std::uint32_t mean = 16;  // number of events that a sample stands for
 
   explicit Sampler(std::uint32_t seed) noexcept : random_(seed | 1) { left_ = draw() % mean + 1; }
 

@@ -9,7 +9,7 @@ namespace {
 
 TEST(Sampler, TakesOneInMeanWhateverThePeriodOfTheTraffic) {
   Sampler sampler(7);
-  // Events of a traffic that repeats every `period` events: each place in it is met as often as the others.
+  // Events of a traffic that repeats every `period` events: each position in it is sampled equally often.
   for (const std::uint32_t period : {1u, 2u, 8u, 16u, 31u, 32u}) {
     std::array<std::uint32_t, 32> taken{};
     const std::uint32_t rounds = 200'000;

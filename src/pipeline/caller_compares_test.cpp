@@ -1,5 +1,4 @@
-// Reads whose keys the caller compares (option::caller_compares): they may answer with another key's item, and in no
-// other way wrongly.
+// Reads with option::caller_compares: the only wrong answer they may give is another key's item.
 #include <random>
 #include <unordered_map>
 
@@ -21,7 +20,7 @@ class CallerComparesTest : public ExecutorTest {
  protected:
   CallerComparesTest() : ExecutorTest(std::uint64_t{32} << 20, {}, 512) {}
 
-  // `a` and `b` collide; `a` lies first, and was read.
+  // `a` and `b` collide; `a` comes first, and was read.
   void set_both() {
     set(a, "value of a");
     ASSERT_EQ(get(a).key, a);
@@ -55,14 +54,14 @@ TEST_F(CallerComparesTest, WhatIsNotStoredMayBeAnsweredSoToo) {
 TEST_F(CallerComparesTest, AnItemOfAnotherKeyIsNeverMarked) {
   set(a, "value of a");
   set(b, "value of b");
-  // `a` was not read yet: reading it would mark it, so that the keys are compared.
+  // `a` was not read yet: reading it sets its mark, so the keys are compared.
   EXPECT_EQ(get(b, any).key, b);
   EXPECT_EQ(word::Fetched::get(get(a, option::no_bump).state), 0u);
   EXPECT_EQ(get(b, any).key, b) << "still unread";
   EXPECT_EQ(get(b, any | option::no_bump).key, a) << "a read that marks nothing";
   get(a);
   EXPECT_EQ(get(b, any).key, a);
-  // A minute later its time of access would be written.
+  // A minute later a read updates the access time.
   clock_.freeze_for_test(1060);
   EXPECT_EQ(get(b, any).key, b);
   EXPECT_EQ(word::AccessS::get(get(a, option::no_bump).state), 1000u);
@@ -117,7 +116,7 @@ TEST_F(CallerComparesTest, CountsAsTheGetThatItIs) {
   EXPECT_EQ(context_.counters.get_hits.get(), hits + 1);
 }
 
-// Reads of both kinds among writes of all kinds, alone and in batches of plain reads: a right answer, or that of the
+// Both kinds of reads among writes of all kinds, alone and in batches of plain reads: the right answer, or that of the
 // other key of the pair.
 TEST_F(CallerComparesTest, RightOrOfAnotherKeyOverRandomOperations) {
   std::mt19937 random(1);
@@ -162,7 +161,7 @@ TEST_F(CallerComparesTest, RightOrOfAnotherKeyOverRandomOperations) {
         right += asked[i]->by_caller;
       } else {
         EXPECT_TRUE(asked[i]->by_caller);
-        // A whole item: one that its key had at some time of this batch.
+        // A complete item: one that its key had at some time of this batch.
         const std::vector<std::string>& had = values[answer.key];
         EXPECT_NE(std::ranges::find(had, answer.value), had.end());
         ++others;

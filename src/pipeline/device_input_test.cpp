@@ -1,4 +1,5 @@
-// What a device can read of a batch: its queries, and keys and values in the batch's input, by the host's pointers.
+// What a device can read of a batch: its queries, and keys and values in the batch's input, addressed by the host's
+// pointers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +21,9 @@ using std::string_view;
 
 constexpr std::uint64_t seed = 7;
 
-// What the kernel saw of a query.
+// A query as the kernel saw it.
 struct Seen {
-  Fingerprint fingerprint;  // of the key that it found
+  Fingerprint fingerprint;  // of the key at the pointer
   char first_of_value;
   Opcode opcode;
   bool has_key, has_value;
@@ -85,7 +86,7 @@ class DeviceInputTest : public testing::Test {
   EpochDomain epochs_{4};
 };
 
-// Of one device, and of two, which share the input; with a key that the parser decodes and one that lies elsewhere.
+// With one device, and with two, which share the input; with a key that the parser decodes and one outside the input.
 TEST_F(DeviceInputTest, IsWhatTheParserLeft) {
   for (const unsigned devices : {1u, 2u}) {
     Flight flight(epochs_, parts(*device_, devices), capacity);
@@ -126,7 +127,7 @@ TEST_F(DeviceInputTest, IsWhatTheParserLeft) {
   }
 }
 
-// Only its front is a device's, and its keys are only where the device compares them.
+// Only the devices' front of the batch is described, and its keys only where the device compares them.
 TEST_F(DeviceInputTest, IsDescribedAsFarAsThePlanAsks) {
   Flight flight(epochs_, parts(*device_, 1), capacity);
   Batch& batch = flight.batch();

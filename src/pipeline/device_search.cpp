@@ -68,8 +68,8 @@ bool DeviceSearch::search_once(Batch& batch, std::uint32_t begin, std::uint32_t 
   return true;
 }
 
-// A device that is late is waited for: nobody else can answer. What its worker has in flight lets its epochs go, as
-// others may need what they hold back, and a scheduler that is stuck is left alone.
+// Waits for a late device: nothing else can answer. After 10 ms, leaves all in-flight epochs of this worker so that
+// memory can be reclaimed. Gives up on a scheduler that is stuck.
 void DeviceSearch::wait() noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
   for (SpinWait waiting; !flight_.look(schedulers_); waiting.once()) {

@@ -1,5 +1,5 @@
-// A worker's search on the devices that it waits for: of a batch that was not handed over, or whose epoch had to end
-// before it was answered. For the index that only devices have.
+// A worker's blocking search on the devices, for a batch that was not handed over, or whose epoch had to end before its
+// answer. Used while only the devices have an index.
 //
 // Thread safety: the context's thread.
 #pragma once
@@ -27,8 +27,8 @@ class DeviceSearch final : public RemoteSearch {
 
   Context& context_;
   const Schedulers schedulers_;
-  Flight flight_;              // of the queries that are searched now
-  Batch* searched_ = nullptr;  // what was found for it is being followed
+  Flight flight_;              // the queries being searched
+  Batch* searched_ = nullptr;  // the batch that uses its results
 };
 
 }  // namespace tandem

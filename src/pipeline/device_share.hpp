@@ -1,9 +1,9 @@
-// What share of its batches a worker leaves to the devices, if they may not be able to keep up: coarse stealing (DIDO
-// III-B3), with ranges that are fixed at the launch, the front of a batch for the device, the back for the host, in
-// sets of 64 (write protocol 9). Departure: the host's part is searched when the batch is answered, between its other
-// tasks, where its cache misses cost least; while the device searches, the worker has other batches.
+// The share of its batches that a worker offloads when the devices may not keep up. Coarse stealing (DIDO III-B3) with
+// ranges that are fixed at the launch: the front of a batch for the device, the back for the host, in sets of 64 (write
+// protocol 9). Departure: the host's part is searched when the batch is answered, between its other tasks, where its
+// cache misses cost least; while the device searches, the worker has other batches.
 //
-// The device cannot keep up when a worker that has no place left for another batch has to wait for the oldest one.
+// The device is too slow when a worker without a free place for another batch has to wait for the oldest one.
 //
 // Thread safety: one thread.
 #pragma once
@@ -16,10 +16,10 @@ class DeviceShare {
  public:
   static constexpr std::uint32_t set = 64;      // queries of a set
   static constexpr unsigned whole = 16;         // parts of a batch
-  static constexpr unsigned quiet_answers = 4;  // without a wait, until the device gets a part more
-  static constexpr unsigned host_batches = 64;  // without a device, until it is tried again
+  static constexpr unsigned quiet_answers = 4;  // without a wait, before the device gets one part more
+  static constexpr unsigned host_batches = 64;  // without a device, before it is tried again
 
-  // Of a batch that begins now: sets, or all of it. 0: it is the host's.
+  // Queries of a new batch for the device: a multiple of a set, or all. 0: the host gets it.
   std::uint32_t queries(std::uint32_t batch) noexcept {
     if (parts_ == whole) return batch;
     if (parts_ == 0) {
@@ -30,8 +30,8 @@ class DeviceShare {
     const auto share = static_cast<std::uint32_t>(std::uint64_t{batch} * parts_ / whole);
     return std::min(batch, std::max(share / set, 1u) * set);
   }
-  // A batch of which a device had a share is answered. pressed: it had to be, for the next one. waited: it was not
-  // done.
+  // Reports that a batch with a device's share is answered. pressed: the next batch needed its place. waited: the
+  // device was not done.
   void answered(bool pressed, bool waited) noexcept {
     if (pressed && waited) {
       quiet_answers_ = 0;

@@ -1,4 +1,4 @@
-// The executor's code for a kind of index. Included where a kind has its code made (code_of()), once.
+// The executor's code for one kind of index. Included once, where the kind's code is compiled (code_of()).
 #pragma once
 #include <algorithm>
 #include <iterator>
@@ -18,20 +18,20 @@
 namespace tandem {
 namespace executor {
 
-// What stopped a strip before its end.
+// Why a strip stopped before its end.
 struct Stopped {
   std::uint32_t at;
   task::Settled why;
 };
 
-// Whose task it is to settle the query: writes compare the key themselves, under its stripe.
+// The task that settles the query: writes compare the key themselves, under its stripe.
 TD_INLINE Task settled_by(const Query& q) noexcept {
   if (q.is_plain_read() || q.opcode == Opcode::debug || q.opcode == Opcode::nothing) return Task::key_compare;
   return q.opcode == Opcode::remove ? Task::remove : Task::insert;
 }
 
-// Insert, Delete and KC of a strip that also writes: in query order, so that responses and read-your-writes follow from
-// the order of the batch (write protocol 8). Timed: queries of one task that follow each other are timed together.
+// Insert, Delete and KC of a strip that also writes: in query order, so that responses and read-your-writes follow the
+// batch's order (write protocol 8). Timed: consecutive queries of one task are timed together.
 template <IndexKind I, bool Timed>
 Stopped settle_in_order(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
   std::uint32_t timed = state.strip.begin;
@@ -57,14 +57,14 @@ Stopped settle_in_order(Context& context, Batch& batch, StripState& state, TaskT
   return {state.strip.end, task::Settled::done};
 }
 
-// The strip from `begin` on: searched by a device or by the host, not in part.
+// The strip from `begin` on: either searched by a device or by the host, never mixed.
 TD_INLINE Strip strip_at(const Batch& batch, std::uint32_t begin) noexcept {
   std::uint32_t end = std::min(batch.size(), begin + strip_queries_max);
   if (TD_UNLIKELY(batch.searched_at(begin))) end = std::min(end, batch.found.end);
   return {begin, end};
 }
 
-// KC and RD of a strip, cut where it cannot go on in this epoch.
+// KC and RD of a strip, cut at the query that this epoch cannot execute.
 template <IndexKind I>
 TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, TaskTimer& timer) noexcept {
   Stopped stopped{state.strip.end, task::Settled::done};
@@ -76,19 +76,19 @@ TD_INLINE Stopped settle(Context& context, Batch& batch, StripState& state, Task
                                               : settle_in_order<I, false>(context, batch, state, timer);
     if (stopped.why != task::Settled::done) task::cut(context, batch, state, stopped.at);
   }
-  timer.count(Task::search, state.strip.size());  // what was only looked at may be looked at again
+  timer.count(Task::search, state.strip.size());  // queries that were only looked at may be looked at again
   task::read_value(batch, state);
   timer.lap(Task::read_value, state.strip.size());
   return stopped;
 }
 
-// What a device had found may have been let go of for a slot, or since.
+// The device's results may have been discarded, for a slot or since.
 TD_INLINE bool is_ready(const Context& context, const Batch& batch, std::uint32_t begin) noexcept {
   return !context.shared.placement.wants_search() || batch.searched_at(begin);
 }
 
-// PP's last part and IN's first: what is to be searched, or what a device has found. In the epoch that follows, the
-// batch is searched by the host if what the device found was let go of in between.
+// PP's last part and IN's first: fingerprints to search, or the device's results. If those were discarded in between,
+// the host searches the batch in the next epoch.
 template <IndexKind I>
 TD_INLINE void look_at(Context& context, Batch& batch, StripState& state) noexcept {
   if constexpr (DeviceSearches<I>) {
@@ -97,7 +97,7 @@ TD_INLINE void look_at(Context& context, Batch& batch, StripState& state) noexce
   task::fingerprint<I>(context, batch, state);
 }
 
-// The strips of one epoch: the one that is settled, and those that are on their way behind it (Executor::run_strips).
+// The strips of one epoch: the current one, and those in flight behind it (Executor::run_strips).
 template <IndexKind I>
 class Strips {
  public:
@@ -119,20 +119,20 @@ class Strips {
     timer_.lap(Task::memory, current().strip.size());
     if (TD_UNLIKELY(looked_end_ != current().strip.end)) end_behind_current();
   }
-  // Those behind it, as far as each may be ahead.
+  // Advances the strips behind it, each as far as it may be ahead.
   void fill() noexcept {
     while (looked_ < 3 * lead && look()) {
     }
     while (searched_ < std::min(2 * lead, looked_)) search();
     while (found_ < std::min(lead, looked_)) search_rest();
   }
-  // One strip further in each task before KC.
+  // Advances one strip in each task before KC.
   TD_INLINE void step() noexcept {
     look();
     search();
     search_rest();
   }
-  // The next strip becomes the current one, with its slots. False: there is none, or it has to begin another epoch.
+  // Makes the next strip the current one and prepares its slots. False: there is none, or it needs another epoch.
   TD_INLINE bool advance() noexcept {
     if (++current_ == looked_) return false;
     StripState& next = current();
@@ -151,7 +151,7 @@ class Strips {
   StripState& state_of(std::uint32_t strip) noexcept { return states_[strip % std::size(states_)]; }
   TD_INLINE bool look() noexcept {
     if (looked_end_ == batch_.size()) return false;
-    // What no device was asked for yet begins another epoch, if the host has no index to search.
+    // Without an index on the host, queries that no device has searched yet need another epoch.
     if (looked_end_ != begin_ && TD_UNLIKELY(!is_ready(context_, batch_, looked_end_))) return false;
     StripState& state = state_of(looked_);
     state.strip = strip_at(batch_, looked_end_);
@@ -175,7 +175,7 @@ class Strips {
     task::search_rest<I>(context_, batch_, state_of(found_++));
     timer_.lap(Task::search, 0);
   }
-  // The current strip was cut.
+  // The current strip was cut: drops those behind it.
   void end_behind_current() noexcept {
     looked_end_ = batch_.size();
     looked_ = current_ + 1;
@@ -187,7 +187,7 @@ class Strips {
   Batch& batch_;
   TaskTimer& timer_;
   const std::uint32_t begin_;
-  std::uint32_t looked_ = 0, searched_ = 0, found_ = 0, current_ = 0;  // strips so far; the one that is settled
+  std::uint32_t looked_ = 0, searched_ = 0, found_ = 0, current_ = 0;  // strips so far; index of the current one
   std::uint32_t looked_end_;                                           // queries
   const std::uint32_t now_s_;
   StripState states_[3 * lead + 1];
@@ -201,7 +201,7 @@ void Executor::run_as(Batch& batch, ResponseWriter& writer) {
   std::uint32_t i = 0;
   while (i < batch.size()) {
     if (TD_UNLIKELY(batch.query(i).opcode == Opcode::control)) {
-      context_.let_go();  // it may wait for the batches in flight
+      context_.let_go();  // the query may wait for the batches in flight
       writer.control(batch, i++);
       timer.skip();
       continue;
@@ -218,23 +218,24 @@ void Executor::run_as(Batch& batch, ResponseWriter& writer) {
     context_.remote->end();
     context_.shared.placement.settle_changes(context_.cache);
   }
-  // Asking costs a sum over counters: not for every batch.
+  // The check sums up counters, so it is not made for every batch.
   if (TD_UNLIKELY(context_.counters.total_items.get() - stored_at_check_ >= task::stores_per_growth_check)) {
     stored_at_check_ = context_.counters.total_items.get();
     if (context_.shared.index.wants_growth()) context_.shared.maintenance.notify();
   }
 }
 
-// One epoch. Strips follow each other through the tasks, each `lead` strips behind the one before it in the next task:
+// One epoch. Strips pass through the tasks staggered, each `lead` strips behind the previous one in the next task:
 //
 //   strip k             KC RD                        WR
 //   strip k + lead              IN (second buckets)
 //   strip k + 2 lead            IN (first buckets)
 //   strip k + 3 lead            PP (fingerprints)
 //
-// so that what one task prefetches arrives while others work, and no task asks for more lines at once than a core can
-// have under way. MM runs just before KC: whatever takes later queries back (a write that cannot go on in this epoch, a
-// client that does not read) meets strips that have only been looked at, and the next call starts there anew.
+// So the lines that one task prefetches arrive while other tasks work, and no task requests more lines at once than a
+// core can have in flight. MM runs just before KC. When later queries are taken back (a write that cannot continue in
+// this epoch, a client that does not read), their strips have only been looked at, and the next call starts there
+// again.
 template <IndexKind I>
 std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
   executor::Strips<I> strips(context_, batch, timer, begin);
@@ -250,7 +251,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
     StripState& state = strips.current();
     state.flush_cas = flush_cas;
     stopped = executor::settle<I>(context_, batch, state, timer);
-    flush_cas = state.flush_cas;  // a write may have met a later flush: what follows does not look behind it
+    flush_cas = state.flush_cas;  // a write may have seen a later flush; what follows uses that one
     strips.step();
     goes_on = stopped.why == task::Settled::done;
     if (TD_LIKELY(state.strip.size() != 0)) {
@@ -263,7 +264,7 @@ std::uint32_t Executor::run_strips(Batch& batch, std::uint32_t begin, ResponseWr
   return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
 
-// The same for what is one strip at most: the tasks one after the other.
+// The same for at most one strip: the tasks one after the other.
 template <IndexKind I>
 std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWriter& writer, TaskTimer& timer) {
   StripState state;
@@ -289,7 +290,7 @@ std::uint32_t Executor::run_strip(Batch& batch, std::uint32_t begin, ResponseWri
   return end_epoch(batch, begin, stopped.at, stopped.why == task::Settled::needs_room);
 }
 
-// What a store with this kind of index runs.
+// The code that a store with this kind of index runs.
 template <IndexKind I>
 constexpr KindCode code_of() noexcept {
   return {.kind = I::kind,

@@ -8,7 +8,7 @@ namespace tandem {
 
 void Executor::run(Batch& batch, ResponseWriter& writer) { context_.shared.code.run(*this, batch, writer); }
 
-// After the strips up to `end` are answered; `end` itself may need room in the index.
+// Ends an epoch after its strips up to `end` are answered; `end` itself may need room in the index.
 std::uint32_t Executor::end_epoch(const Batch& batch, std::uint32_t begin, std::uint32_t end,
                                   bool needs_room) noexcept {
   context_.epoch.exit();
@@ -17,8 +17,8 @@ std::uint32_t Executor::end_epoch(const Batch& batch, std::uint32_t begin, std::
   return end;
 }
 
-// The slots that MM prepared are at hand for the next attempt, and what MM refused is not asked for again: waiting for
-// it lets go of what the device found each time.
+// The slots that MM prepared are kept for the next attempt. A slot that MM refused is not requested again: waiting for
+// one would discard the device's results each time.
 std::uint32_t Executor::start_over(Batch& batch, StripState& state) noexcept {
   const std::uint32_t begin = state.strip.begin;
   refuses_next_ = state.refuse_first || (!state.plain_reads && state.refused[0] == Status::out_of_memory);
@@ -27,7 +27,7 @@ std::uint32_t Executor::start_over(Batch& batch, StripState& state) noexcept {
   return begin;
 }
 
-// The tasks of a device's stages have run there for these queries.
+// Counts the tasks that devices have run for these queries.
 TD_NOINLINE void Executor::count_device(const Batch& batch, Strip answered) noexcept {
   for (const Stage& stage : batch.plan.stages()) {
     if (stage.processor != Processor::device) continue;

@@ -1,4 +1,4 @@
-// A store small enough to hold in the hand, for the tests of the executor.
+// A very small store, for the tests of the executor.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// What a query came to, copied while the item was readable.
+// A query's result, copied while the item was readable.
 struct Answer {
   Status status = Status::none;
   std::string key, value;  // the item's
@@ -76,7 +76,7 @@ class ExecutorTest : public testing::Test {
         context_(shared_),
         executor_(context_) {
     clock_.freeze_for_test(1000);
-    shared_.growth_refused = true;  // nobody runs maintenance here: a full index evicts
+    shared_.growth_refused = true;  // no thread runs maintenance here: a full index evicts
   }
 
   Query& add(Opcode opcode, std::string_view key, std::string_view value = {}, std::uint16_t options = 0) {

@@ -334,7 +334,7 @@ TEST_F(ExecutorTest, SlotsAreNeitherLostNorUsedTwice) {
   std::uint64_t used = 0;
   for (std::uint32_t c = 0; c < heap_.class_count(); ++c)
     used += heap_.class_stats(static_cast<SizeClass>(c)).slots_used;
-  // Retired slots that wait for their epoch still count as used.
+  // Retired slots that wait for their epoch count as used.
   for (int i = 0; i < 3; ++i) {
     const Heap::Cache::Lock lock(context_.cache);
     heap_.reclaim(context_.cache);
@@ -386,7 +386,7 @@ TEST_F(ExecutorTest, ADebugQueryLeavesTheItemAsItWas) {
   EXPECT_EQ(word::Fetched::get(one().state), 1u);
 }
 
-// What a server does when a client does not read: later queries are taken back, whatever strip they are in.
+// What a server does for a client that does not read: later queries are taken back, whatever strip they are in.
 TEST_F(ExecutorTest, QueriesThatTheWriterTakesBackAreNotExecuted) {
   for (const std::uint32_t from : {1u, strip_queries_max, 3 * strip_queries_max, 9 * strip_queries_max - 1}) {
     constexpr std::uint32_t count = 12 * strip_queries_max;

@@ -12,7 +12,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// The items did not come along: the host reads them.
+// The items were not copied: the host reads them.
 Plan without_values(const Plan& plan) {
   const Range range = plan.range_of(Task::search, Processor::device);
   return range.is_whole() ? plan_search : plan_search.split(range.end);
@@ -114,7 +114,7 @@ std::vector<std::unique_ptr<DevicePart>> Flight::take_parts() noexcept {
   return std::move(parts_.empty() ? lost_ : parts_);
 }
 
-// A device that was given up may yet write to its columns: they are not touched any more.
+// An abandoned device may still write to its columns: they are no longer used.
 void Flight::lose_parts() {
   if (shard_bits_ == 0) batch_.use_own_columns();
   lost_ = std::move(parts_);
@@ -133,7 +133,7 @@ void Flight::describe(std::uint64_t hash_seed) noexcept {
   if (TD_UNLIKELY(batch_.plan.runs(Task::key_compare, Processor::device))) describe_queries(end);
 }
 
-// The values of stores alone are a device's to read: of others it may be a line of the parser's.
+// A device may read only the values of stores: those of other queries may be a line of the parser's.
 void Flight::describe_queries(std::uint32_t end) noexcept {
   const InputArena& input = batch_.input();
   const auto offset_of = [&input](const char* p, std::uint32_t bytes) {
@@ -154,8 +154,8 @@ void Flight::describe_queries(std::uint32_t end) noexcept {
   }
 }
 
-// What the parts' devices are to be asked, in their columns. Who asks for an image counts as having read the item, from
-// then on. REQUIRES: the queries are described.
+// Writes the queries for the parts' devices into their columns. A query that asks for an image counts as a read of the
+// item from then on. REQUIRES: the queries are described.
 void Flight::scatter() noexcept {
   struct Column {
     Fingerprint* fingerprints = nullptr;
@@ -193,7 +193,7 @@ void Flight::scatter() noexcept {
     parts_[s]->query_count_.store(columns[s].filled, std::memory_order_relaxed);
 }
 
-// What the parts found, in the batch's columns.
+// Collects the parts' results in the batch's columns.
 Found Flight::gather() noexcept {
   Found found{.end = device_end(), .whole = true};
   std::array<const std::uint32_t*, shards_max> images{};
@@ -201,7 +201,7 @@ Found Flight::gather() noexcept {
   for (std::size_t s = 0, searched = 0; s < parts_.size(); ++s) {
     const DevicePart& part = *parts_[s];
     if (!part.has_queries()) continue;
-    // Launches are numbered together: what was not changed since the oldest, was not since any.
+    // Launches share one numbering: what has not changed since the oldest one has not changed since any.
     const std::uint32_t launch = part.launch_.load(std::memory_order_relaxed);
     if (searched++ == 0 || static_cast<std::int32_t>(launch - found.launch) < 0) found.launch = launch;
     found.whole &= part.whole_.load(std::memory_order_relaxed);
@@ -218,7 +218,7 @@ Found Flight::gather() noexcept {
   return found;
 }
 
-// Of several parts, in the order of the batch's queries.
+// Collects the results of several parts, in the order of the batch's queries.
 void Flight::gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept {
   std::array<const Location*, shards_max> found{};
   for (std::size_t s = 0; s < parts_.size(); ++s) found[s] = parts_[s]->locations_.data();

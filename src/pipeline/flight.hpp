@@ -1,5 +1,4 @@
-// A batch on its way through the stages of its plan (DIDO III-A), some of them on devices while its worker does
-// something else.
+// A batch in the stages of its plan (DIDO III-A), some of which run on devices while its worker does other work.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,22 +20,22 @@
 
 namespace tandem {
 
-// What one device searches of a batch: all of it, or the keys of its shard. Who owns it: the worker (`filling`, `done`,
-// `refused`, `lost`) or the scheduler (`queued`, `running`).
+// The part of a batch that one device searches: all of it, or the keys of its shard. Owned by the worker (`filling`,
+// `done`, `refused`, `lost`) or by the scheduler (`queued`, `running`).
 class DevicePart {
  public:
   enum class State : std::uint8_t {
     filling,
     queued,
     running,
-    done,     // the columns hold what launch `launch_` found
-    refused,  // no launch took it, or one that failed and is over: the host searches
-    lost,     // the device is, and may yet write to the columns
+    done,     // the columns hold the results of launch `launch_`
+    refused,  // no launch took it, or its launch failed and has ended: the host searches
+    lost,     // the device is lost, and may still write to the columns
   };
 
-  // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to so many
-  // granules (0: none). input_bytes: with the queries themselves (DeviceQuery), and an arena of so many bytes for their
-  // keys and values; 0: neither. Throws DeviceError.
+  // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to
+  // `image_granules` granules (0: none). input_bytes: with the queries themselves (DeviceQuery), and an arena of that
+  // size for their keys and values; 0: neither. Throws DeviceError.
   DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules, std::uint64_t input_bytes = 0)
       : fingerprints_(device, capacity),
         locations_(device, capacity),
@@ -72,11 +71,12 @@ class DevicePart {
   PinnedArray<std::uint32_t> images_;
   PinnedArray<Granule> arena_;
   std::atomic<State> state_{State::filling};
-  // What the scheduler may look at when the part was taken back, and what it says of the launch that searched.
+  // The scheduler may read the count even after the part was taken back; it reports the number of the launch that
+  // searched.
   std::atomic<std::uint32_t> query_count_{0}, launch_{0};
   std::atomic<bool> whole_{false}, with_images_{false};
   DevicePart* next_ = nullptr;             // in the scheduler's queue
-  std::unique_ptr<DevicePart> next_kept_;  // of those whose worker has gone
+  std::unique_ptr<DevicePart> next_kept_;  // list of parts kept for workers that have ended
 };
 
 class Schedulers;
@@ -85,17 +85,17 @@ class Schedulers;
 class Flight {
  public:
   enum class State : std::uint8_t {
-    filling,    // on the ground: its worker receives and parses into the batch
+    filling,    // its worker receives and parses into the batch
     searching,  // devices run their stages. It holds an epoch from before their launches until it is answered, so that
-                // what they find can be followed (write protocol, idea 5)
-    let_go,     // the same, but the epoch was left: what they find is not followed
-    found,      // they are done: the batch's columns hold what they found
-    host,       // what is left, or all of it, is the host's
+                // their results can be followed (write protocol, idea 5)
+    let_go,     // the same, but its epoch was left: the results are discarded
+    found,      // devices are done: the batch's columns hold their results
+    host,       // the rest, or all of it, is left to the host
   };
 
-  // Of one device the part's columns are the batch's; of several it has its own, and theirs are gathered there. Queries
-  // and their input lie in the first part, if it has room for them; without parts the batch has an arena of
-  // `input_bytes` of its own, and every stage is the host's. Throws std::runtime_error (no place among the epochs),
+  // With one device the part's columns are the batch's; with several it has its own, where the parts' results are
+  // collected. Queries and their input are in the first part, if it has room for them. Without parts the batch has its
+  // own arena of `input_bytes`, and the host runs every stage. Throws std::runtime_error (no place among the epochs),
   // std::bad_alloc. REQUIRES: a power of two of parts, at most shards_max, or none.
   Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
          std::uint64_t input_bytes = 0);
@@ -103,39 +103,40 @@ class Flight {
   Flight& operator=(const Flight&) = delete;
 
   Batch& batch() noexcept { return batch_; }
-  // The queries of that front, where its plan has devices compare keys, and the batch's input: by whichever device they
-  // are read. REQUIRES: has_devices(), with room for them.
+  // The queries of that front, where its plan has devices compare keys, and the batch's input, as any of the devices
+  // addresses them. REQUIRES: has_devices(), with room for them.
   DevicePtr<const DeviceQuery> device_queries() const noexcept { return parts_[0]->queries_.at(); }
   DevicePtr<const char> device_input() const noexcept { return parts_[0]->input_.at(); }
   State state() const noexcept { return state_; }
-  // False: its devices are lost, or there never were any.
+  // False: its devices are lost, or it has none.
   bool has_devices() const noexcept { return !parts_.empty(); }
 
-  // Fills the columns that devices read of the batch's front, which its plan gives to them: fingerprints, and where
-  // they compare keys the queries themselves.
+  // Fills the columns that devices read, for the front of the batch that its plan gives to them: fingerprints and,
+  // where they compare keys, the queries themselves.
   void describe(std::uint64_t hash_seed) noexcept;
-  // filling -> searching: hands that front to the schedulers. REQUIRES: has_devices(); the plan has devices search; the
-  // queries are described.
+  // filling -> searching: submits that front to the schedulers. REQUIRES: has_devices(); the plan has devices search;
+  // the queries are described.
   void begin(const Schedulers& schedulers) noexcept;
   // filling -> host, with the host's plan.
   void stay_here() noexcept;
-  // A look at what devices do. True: nothing of it is with them any more. Who keeps looking gets there: schedulers that
-  // are late count as stuck, and lose their part.
+  // Polls the devices. True: they have no part of it any more. Repeated calls always get there: schedulers that are
+  // late count as stuck, and their part is taken back.
   bool look(const Schedulers& schedulers) noexcept;
-  // Since begin().
+  // Time since begin().
   std::chrono::steady_clock::duration age() const noexcept { return std::chrono::steady_clock::now() - waiting_.since; }
-  // searching -> found, or host when a device did not do it; let_go -> host. REQUIRES: look() was true.
+  // searching -> found, or host when a device failed to search; let_go -> host. REQUIRES: look() was true.
   void land();
-  // Ends the epoch, for who waits for epochs to end: searching -> let_go; found -> host.
+  // Ends the epoch for the benefit of threads that wait for epochs: searching -> let_go; found -> host.
   void let_go() noexcept;
-  // found, host -> filling: it is answered.
+  // found, host -> filling: the batch is answered.
   void end() noexcept;
 
-  // The memory that devices know, to be given back by who may. REQUIRES: filling; the flight is not used any more.
+  // Passes on the memory that devices know, to be released by their schedulers. REQUIRES: filling; the flight is not
+  // used any more.
   std::vector<std::unique_ptr<DevicePart>> take_parts() noexcept;
 
  private:
-  // Of the queries before this the devices run their stages.
+  // The devices run their stages of the queries before this one.
   std::uint32_t device_end() const noexcept {
     return batch_.plan.range_of(Task::search, Processor::device).end_query(batch_.size());
   }
@@ -149,11 +150,11 @@ class Flight {
   void gather_columns(std::array<const std::uint32_t*, shards_max> images, bool with_images) noexcept;
   void lose_parts();
 
-  std::vector<std::unique_ptr<DevicePart>> parts_;  // of each device, in the order of their shards
-  std::vector<std::unique_ptr<DevicePart>> lost_;   // the same, when a device was lost that may yet write there
+  std::vector<std::unique_ptr<DevicePart>> parts_;  // one per device, in the order of their shards
+  std::vector<std::unique_ptr<DevicePart>> lost_;   // likewise, of a lost device that may still write there
   const std::uint32_t shard_bits_;
   Batch batch_;
-  std::unique_ptr<std::uint32_t[]> images_;  // of several parts
+  std::unique_ptr<std::uint32_t[]> images_;  // for several parts
   std::optional<EpochDomain::Participant> epoch_;
   State state_ = State::filling;
   Waiting waiting_;

@@ -28,7 +28,7 @@ RoundTrip::RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epo
 
 std::optional<std::uint32_t> RoundTrip::measure(DeviceSide& replica, std::chrono::milliseconds deadline,
                                                 std::chrono::microseconds cycle) {
-  // Disturbances only add.
+  // The minimum: disturbances only add time.
   double few_ns = endless, many_ns = endless, host_ns = endless;
   for (std::uint32_t i = 0; i < tries; ++i) {
     for (const std::uint32_t count : {few, many}) {
@@ -53,7 +53,7 @@ std::uint32_t RoundTrip::queries_min(const Costs& costs) noexcept {
   return queries < static_cast<double>(never) ? static_cast<std::uint32_t>(std::max(queries, 1.0)) : never;
 }
 
-// Keys that were not drawn before: what their buckets' lines cost is part of it.
+// New keys each time: the cost of loading their buckets' lines is included.
 void RoundTrip::draw(std::uint32_t count) noexcept {
   for (std::uint32_t i = 0; i < count; ++i) {
     ++drawn_;
@@ -73,7 +73,7 @@ DeviceStatus RoundTrip::wait(Stream& stream, std::chrono::milliseconds deadline)
   return status;
 }
 
-// Nothing: it was not launched. Endless: it was, and there is no answer.
+// Nothing: it was not launched. Endless: it was launched and did not answer.
 std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t count,
                                               std::chrono::milliseconds deadline) {
   draw(count);
@@ -84,12 +84,12 @@ std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t
   const bool queued =
       stream.launch(OffloadIndex::device_search,
                     SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(), count)) == DeviceStatus::ok;
-  // Also when it was not: what is queued must not use the columns any more.
+  // Also after a failure: queued work must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
   return queued && status == DeviceStatus::ok ? ns_since(begun) : endless;
 }
 
-// The first buckets only, which have most keys that are found.
+// Only the first buckets, which have most keys that are found.
 double RoundTrip::on_host_ns(std::uint32_t count) noexcept {
   constexpr std::uint32_t lead = 4 * strip_queries_max;
   draw(count);

@@ -1,4 +1,4 @@
-// What a batch must have to be worth a device's round trip, measured where the program runs.
+// Determines how large a batch must be to be worth a device's round trip, measured where the program runs.
 //
 // Thread safety: the scheduler's thread alone.
 #pragma once
@@ -20,19 +20,19 @@ class RoundTrip {
   // All of them outlive it. Throws DeviceError, std::runtime_error (no place among the epochs).
   RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epochs);
 
-  // The smallest batch whose search by the device takes no longer, launch and all, than by one thread of the host, both
-  // for random keys in the table as it is now; `never` if the device's would take longer for any, fails, or does not
-  // come within `deadline` (then it is given up). `cycle`: what a batch may have to wait for its launch besides.
-  // Nothing if the replica has no room for changes just now. Takes a millisecond or so. REQUIRES: the replica is
-  // current; nothing is in flight.
+  // The smallest batch whose search takes the device no longer, launch included, than one thread of the host, for
+  // random keys in the present table. `never` if the device is slower for any size, fails, or does not answer within
+  // `deadline` (it is then abandoned). `cycle`: the time that a batch may have to wait for its launch besides. Nothing
+  // if the replica has no room for changes at the moment. Takes about a millisecond. REQUIRES: the replica is current;
+  // nothing is in flight.
   std::optional<std::uint32_t> measure(DeviceSide& replica, std::chrono::milliseconds deadline,
                                        std::chrono::microseconds cycle = {});
 
-  // A search of n takes device_ns + n * device_query_ns there, and n * host_query_ns here.
+  // A search of n queries takes device_ns + n * device_query_ns on the device, and n * host_query_ns on the host.
   struct Costs {
     double device_ns = 0, device_query_ns = 0, host_query_ns = 0;
   };
-  // What measure() returns for these.
+  // The result of measure() for these costs.
   static std::uint32_t queries_min(const Costs& costs) noexcept;
   // Of the last measure().
   const Costs& costs() const noexcept { return costs_; }

@@ -21,7 +21,7 @@ struct Followed {
   explicit Followed(const SimOptions& options) : device(make_sim_device(options)) {
     replica.start();
     while (replica.step(1 << 20) == ReplicaState::uploading) std::this_thread::yield();
-    // What was sent has arrived.
+    // Waits until the device has done what was sent.
     for (int ms = 0; ms < 10'000 && replica.waits_for() != 0; ++ms) {
       static_cast<void>(replica.drain());
       std::this_thread::sleep_for(1ms);
@@ -49,9 +49,9 @@ TEST(RoundTrip, ThresholdIsWhereBothTakeAsLong) {
   EXPECT_EQ(RoundTrip::queries_min({0, 0, 0}), RoundTrip::never);
 }
 
-// What the simulated device is told to take is what is measured.
+// Measures the times that the simulated device is configured to take.
 TEST(RoundTrip, MeasuresTheDevice) {
-  // So long that what else runs on this machine hardly tilts the line.
+  // Times so long that other load on this machine hardly changes the slope.
   Followed f({.latency = 2ms, .lanes = 1024, .lane_time = 10ms});
   RoundTrip round_trip(*f.device, f.index, f.epochs);
   const auto queries_min = round_trip.measure(f.replica, in_time);

@@ -40,9 +40,9 @@ Runner::~Runner() {
   }
 }
 
-// With the rest for the host, if devices cannot keep up; all of it the host's: they have no share at all.
+// The plan for a new batch: if devices cannot keep up, the host gets a part of it, or all of it.
 Plan Runner::plan_to_begin(const Plan& plan, std::uint32_t queries) noexcept {
-  // What the host has no index for it cannot keep.
+  // Without an index on the host, it cannot take a part.
   if (!schedulers_->steal() || plan.runs(Task::insert, Processor::device) ||
       !plan.range_of(Task::search, Processor::device).is_whole())
     return plan;
@@ -62,8 +62,8 @@ void Runner::submit(const Plan& plan) noexcept {
   flight.begin(*schedulers_);
 }
 
-// True: the flight is the worker's. Others may need what the epochs of these flights hold back: a device that is late
-// is not waited for with them. A scheduler that is late itself, as a call to the driver does not return, is left alone.
+// True: the flight is the worker's again. After 10 ms, leaves all in-flight epochs of this worker so that memory can be
+// reclaimed. Gives up on a scheduler that is late itself, as when a driver call does not return.
 bool Runner::look_at(Flight& flight) noexcept {
   constexpr auto patience = std::chrono::milliseconds(10);
   if (flight.state() == Flight::State::host || flight.look(*schedulers_)) return true;

@@ -21,7 +21,7 @@ class RunnerTest : public testing::Test {
     rig_.finish();
   }
 
-  // Runs reads and a few writes with the plan; returns for how many of them a device ran each task.
+  // Runs reads and a few writes with the plan. Returns the number of queries for which a device ran each task.
   Queries on_device(const Plan& plan) {
     rig_.plan = plan;
     const TasksRan before = ran();
@@ -82,14 +82,14 @@ TEST_F(RunnerTest, AskedForValuesOnlyWhereThePlanReadsThere) {
   EXPECT_GT(rig_.context.counters.device_images.get(), before);
 }
 
-// What a device did not do counts as the host's.
+// Tasks that a device did not run count as the host's.
 TEST_F(RunnerTest, ALostDeviceRunsNothing) {
   device_->lose();
-  static_cast<void>(on_device(plan_search_read));  // some may have been refused before it was seen
+  static_cast<void>(on_device(plan_search_read));  // some may have been refused before the loss was noticed
   EXPECT_EQ(on_device(plan_search_read), Queries{});
 }
 
-// Searched, then let go of: the host searched again.
+// Searched, then let go: the host searched again.
 TEST_F(RunnerTest, WhatIsLetGoOfIsTheHosts) {
   rig_.plan = plan_search;
   const TasksRan before = ran();

@@ -14,17 +14,17 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// After the last work the thread looks on for so long before it sleeps: a launch costs less than being woken.
+// The thread polls this long after the last work before it sleeps: a launch costs less than a wake-up.
 constexpr auto awake = std::chrono::microseconds(200);
-// Asleep it looks after the replica now and then. Nobody waits for that: a batch wakes it, and workers drain a log that
-// fills up.
+// While asleep it services the replica at these intervals. No thread waits for that: a batch wakes it, and workers
+// drain a log that fills.
 constexpr auto nap = std::chrono::milliseconds(1), nap_max = std::chrono::milliseconds(64);
 constexpr std::uint64_t upload_step_bytes = std::uint64_t{8} << 20;
-// What others do with the device comes and goes.
+// Memory of the device that other programs use may be freed.
 constexpr auto start_again = std::chrono::milliseconds(500);
-// Keys come and go, and other programs on the machine.
+// The table changes, and so does other load on the machine.
 constexpr auto measure_every = std::chrono::seconds(10);
-constexpr auto measure_again = std::chrono::milliseconds(100);  // when it could not be done
+constexpr auto measure_again = std::chrono::milliseconds(100);  // after a failed attempt
 constexpr auto ask_power_every = std::chrono::seconds(2);
 
 }  // namespace
@@ -69,7 +69,7 @@ void Scheduler::submit(DevicePart& part) noexcept {
   do {
     part.next_ = head;
   } while (!queue_.compare_exchange_weak(head, &part, std::memory_order_seq_cst, std::memory_order_relaxed));
-  // Either this sees that the thread sleeps, or the thread, before it does, that there is a batch.
+  // Either this load sees that the thread sleeps, or the thread sees the batch before it sleeps.
   if (sleeps_.load(std::memory_order_seq_cst)) wakeup_->notify();
 }
 
@@ -123,13 +123,13 @@ void Scheduler::run() noexcept {
   ended_.store(true, std::memory_order_release);
 }
 
-// When a measurement is due, launches end first.
+// When a measurement is due, launches must end first.
 bool Scheduler::can_launch() const noexcept {
   return !is_measure_due() && launches_.size() < options_.launches_max &&
          Steady::now() >= last_launch_ + std::chrono::microseconds(cycle_us_.load(std::memory_order_relaxed));
 }
 
-// The replica's own work. True: there is more.
+// Lets the replica do its own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
   go_with_others();
@@ -157,7 +157,7 @@ void Scheduler::go_with_others() noexcept {
   } else if (state_ == ReplicaState::absent || state_ == ReplicaState::lost) {
     is_gone_ = true;
     gone.fetch_add(1, std::memory_order_relaxed);
-    // One that was there for a moment only is like one that was not.
+    // A replica that was current only briefly does not reset the pause.
     if (Steady::now() - current_since_ > options_.start_again_max) start_pause_ = start_again;
     start_again_after_ = Steady::now() + start_pause_;
   } else if (gone.load(std::memory_order_relaxed) != 0) {
@@ -167,7 +167,7 @@ void Scheduler::go_with_others() noexcept {
   }
 }
 
-// Its work has the same deadline as a launch.
+// The replica's own work has the same deadline as a launch.
 void Scheduler::watch_replica() noexcept {
   const DeviceMark mark = replica_.waits_for();
   if (mark == 0 || mark != replica_waits_for_) {
@@ -178,7 +178,7 @@ void Scheduler::watch_replica() noexcept {
   }
 }
 
-// Now and then, and when the replica is of another table.
+// Periodically, and when the replica is of another table.
 bool Scheduler::is_measure_due() const noexcept {
   return round_trip_ != nullptr && state_ == ReplicaState::current && Steady::now() >= measure_after_;
 }
@@ -201,7 +201,7 @@ void Scheduler::ask_power() noexcept {
   ask_power_after_ = now + ask_power_every;
 }
 
-// Appends what was handed over, oldest first.
+// Appends the submitted parts, oldest first.
 void Scheduler::take_queue() noexcept {
   DevicePart* b = queue_.exchange(nullptr, std::memory_order_acquire);
   if (b == nullptr) return;
@@ -231,7 +231,7 @@ void Scheduler::launch() noexcept {
   }
   const std::uint64_t queries = search.queries();
   if (stream.launch(OffloadIndex::device_search, search) != DeviceStatus::ok) {
-    // A device that was lost in the middle may have it all the same.
+    // A device that was lost during the launch may run it nevertheless.
     if (device_.lost()) {
       for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);
       counters_.failed_batches.add(count);
@@ -268,7 +268,7 @@ void Scheduler::launch() noexcept {
   counters_.queries.add(queries);
 }
 
-// Gives back the batches of launches that have ended, in order.
+// Returns the batches of launches that have ended, in order.
 void Scheduler::land() noexcept {
   while (!launches_.empty()) {
     Launch& l = launches_.front();
@@ -326,7 +326,7 @@ void Scheduler::keep(std::unique_ptr<DevicePart> part) noexcept {
   wakeup_->notify();
 }
 
-// What was taken back may still be named by the queue, by what waits and by launches.
+// A kept part may still be referenced by the queue, by the waiting parts and by launches.
 void Scheduler::release_kept() noexcept {
   if (!keeps_.exchange(false, std::memory_order_acquire)) return;
   if (is_stuck()) {

@@ -1,10 +1,10 @@
 // One device's scheduler: a thread that, once a cycle, brings the replica up to date and launches a search of all
-// batches that workers have handed over (periodic scheduling, Mega-KV 5). Departures: the CPU answers by itself what is
-// not worth a device's round trip, so a cycle without batches launches nothing; and inserts and deletes are the host's,
-// of which the replica's log tells (write protocol 6).
+// batches that workers have submitted (periodic scheduling, Mega-KV 5). Departures: the CPU itself answers what is not
+// worth a device's round trip, so a cycle without batches launches nothing; and inserts and deletes are executed by the
+// host and reach the replica through its log (write protocol 6).
 //
 // Whatever happens to the device, every batch comes back: searched, refused, or (within the deadline) lost with the
-// device. If this thread itself is stuck, since a call to the driver does not return, workers take their batches back.
+// device. If this thread itself is stuck in a driver call, workers take their batches back.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -27,73 +27,74 @@
 namespace tandem {
 
 struct SchedulerOptions {
-  // Between two launches at least; 0: a launch follows when the one before is done, or at once.
+  // Minimum time between two launches; 0: a launch follows when the previous one is done, or at once.
   std::chrono::microseconds cycle{0};
-  // A launch, or a part of an upload, that takes longer means that the device is lost.
+  // The device counts as lost if a launch, or a part of an upload, takes longer.
   std::chrono::milliseconds deadline{1000};
-  unsigned launches_max = 2;  // under way together
-  // That the thread runs on, where others do not keep it waiting; -1: any. Of several devices the first one's; each
-  // next one has the processor before.
+  unsigned launches_max = 2;  // in flight together
+  // Processor that the thread is bound to, which other threads should leave idle; -1: any. With several devices, the
+  // first one's; each next device uses the processor before.
   int processor = -1;
-  // Batches with fewer queries are the host's, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
+  // Smaller batches are answered by the host, with preset auto; 0: as measured, then each scheduler has a RoundTrip.
   std::uint32_t queries_min = 0;
   bool steal = false;  // workers keep a share of their batches when the device does not keep up (DeviceShare)
-  // What the thread sleeps on, if others than who hands over batches wake it; nullptr: its own.
+  // What the thread sleeps on, if it is also woken by events other than a submission; nullptr: its own.
   std::shared_ptr<WakeUp> wakeup = nullptr;
-  // A replica for which the device had no memory, or whose copies failed, is tried again after half a second, then
-  // after twice that, and so on up to this.
+  // A replica for which the device had no memory, or whose copies failed, is retried after half a second, then after
+  // twice that, and so on up to this.
   std::chrono::milliseconds start_again_max{60'000};
-  // How many of the schedulers of one index, which share this, have no replica. While there are any nobody asks the
-  // others, and they do without theirs.
+  // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the
+  // other schedulers drop their replicas.
   std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
 };
 
-// Counted since the start. Thread safety: one scheduler adds, anybody reads.
+// Counted since the start. Thread safety: one scheduler adds, any thread reads.
 struct SchedulerCounters {
   Counter launches, batches, queries;  // launched
   Counter searched_batches;
   Counter refused_batches, failed_batches;
   Counter device_ns;  // of the launches: changes and search
-  Counter cycle_ns;   // from hand-over of a launch's first batch to its end, summed over launches
+  Counter cycle_ns;   // from submission of a launch's first batch to its end, summed over launches
 };
 
 class Scheduler {
  public:
-  // Starts the thread. All of them outlive it. round_trip: says now and then which batches are worth a launch; nullptr:
-  // all are that have as many queries as the options say. Throws DeviceError.
+  // Starts the thread. All arguments outlive it. round_trip: periodically determines which batches are worth a launch;
+  // nullptr: those with as many queries as the options say. Throws DeviceError.
   Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions& options = {}, RoundTrip* round_trip = nullptr);
-  ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is stuck there
-  // Ends the thread, the first part of the destructor. False: it did not end within `limit`.
+  ~Scheduler();  // REQUIRES: no batch is in flight. Waits for the driver, if the thread is blocked there
+  // Ends the thread, as the destructor does first. False: it did not end within `limit`.
   [[nodiscard]] bool stop(std::chrono::milliseconds limit) noexcept;
-  // The same without waiting, for who has several to end.
+  // The same without waiting, to end several schedulers together.
   void request_stop() noexcept;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   Device& device() noexcept { return device_; }
   bool steal() const noexcept { return options_.steal; }
-  // Of the index that the device has.
+  // The part of the index that is on the device.
   const Shard& shard() const noexcept { return replica_.shard(); }
-  // Any thread: whether a batch that is handed over now has a good chance to be searched.
+  // Any thread: whether a batch that is submitted now will probably be searched.
   bool serves() const noexcept { return serves_.load(std::memory_order_relaxed) && !is_stuck(); }
-  // Any thread: a batch with fewer queries is answered sooner by the host.
+  // Any thread: smaller batches are answered sooner by the host.
   std::uint32_t queries_min() const noexcept { return queries_min_.load(std::memory_order_relaxed); }
-  // Of the items that launches return, at most; 0: they return none.
+  // Maximum size of the items that launches return; 0: they return none.
   std::uint32_t image_granules() const noexcept { return replica_.image_granules(); }
-  // Any thread: takes the part of a batch, which then is the scheduler's until its state says otherwise.
+  // Any thread: submits the part of a batch, which is then the scheduler's until its state says otherwise.
   void submit(DevicePart& part) noexcept;
 
-  // How long a worker waits for a batch before it takes it back: so long that the deadlines of two launches and of a
-  // measurement may pass one after the other.
+  // How long a worker waits for a batch before it takes it back: enough for the deadlines of two launches and of a
+  // measurement in succession.
   std::chrono::milliseconds patience() const noexcept { return 4 * options_.deadline; }
-  // The batch's worker: from now on the device counts as lost, and the part is the worker's again.
+  // Called by the batch's worker: from now on the device counts as lost, and the part is the worker's again.
   void take_back(DevicePart& part) noexcept;
   bool is_stuck() const noexcept { return stuck_.load(std::memory_order_acquire); }
-  // A part whose worker goes: its memory is given back by this thread, when it has nothing of it in hand any more. If
-  // the driver does not return from that, nobody else waits for it.
+  // Takes the part of a worker that ends. This thread frees its memory once it no longer references it, so that only
+  // this thread waits if the driver blocks.
   void keep(std::unique_ptr<DevicePart> part) noexcept;
 
-  // A worker between two batches, under no stripe: drains the log when it fills faster than launches do it.
+  // Called by a worker between two batches, under no stripe: drains the log when it fills faster than launches drain
+  // it.
   void relieve() noexcept {
     if (TD_UNLIKELY(replica_.wants_relief())) replica_.relieve();
   }
@@ -104,12 +105,12 @@ class Scheduler {
   }
 
   const SchedulerCounters& counters() const noexcept { return counters_; }
-  // Any thread: what the device's board draws, as of a few seconds ago; none: not known.
+  // Any thread: power draw of the device's board, a few seconds old at most; none: unknown.
   std::optional<std::uint32_t> power_mw() const noexcept {
     const std::uint32_t mw = power_mw_.load(std::memory_order_relaxed);
     return mw != 0 ? std::optional(mw) : std::nullopt;
   }
-  // Any thread: what the threshold comes from; zeros without a measurement.
+  // Any thread: the costs behind the threshold; zeros without a measurement.
   RoundTrip::Costs costs() const noexcept { return costs_.load(); }
 
  private:
@@ -117,8 +118,8 @@ class Scheduler {
   struct Launch {
     DeviceMark from = 0, to = 0;
     ReplicaLaunch searched;
-    TimePoint begun;  // its first batch was handed over
-    Waiting waiting;  // since it was launched, and the one before it has ended
+    TimePoint begun;  // when its first batch was submitted
+    Waiting waiting;  // since it was launched and the previous one has ended
     std::vector<DevicePart*> batches;
   };
 
@@ -141,11 +142,11 @@ class Scheduler {
   DeviceSide& replica_;
   const SchedulerOptions options_;
   RoundTrip* const round_trip_;
-  std::atomic<DevicePart*> queue_{nullptr};  // last handed over first
+  std::atomic<DevicePart*> queue_{nullptr};  // newest first
   std::vector<DevicePart*> ready_;
   ReplicaState state_ = ReplicaState::absent;
-  bool is_gone_ = false;           // it has no replica of itself, and counts among options_.gone
-  bool waits_for_others_ = false;  // it has none because of others
+  bool is_gone_ = false;           // it lost its replica by itself, and is counted in options_.gone
+  bool waits_for_others_ = false;  // it dropped its replica because another scheduler has none
   TimePoint start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};
@@ -154,7 +155,7 @@ class Scheduler {
   std::deque<Launch> launches_;
   std::vector<Launch> spare_;
   SchedulerCounters counters_;
-  // A number may be of the measurement before.
+  // The values may be of two measurements.
   struct SharedCosts {
     std::atomic<double> device_ns{0}, device_query_ns{0}, host_query_ns{0};
     RoundTrip::Costs load() const noexcept {
@@ -170,8 +171,7 @@ class Scheduler {
   SharedCosts costs_;
   std::atomic<std::int64_t> cycle_us_;
   std::atomic<std::uint32_t> queries_min_;
-  std::atomic<std::uint32_t> power_mw_{
-      0};  // 0: not known. The driver is asked by this thread, which may get stuck there
+  std::atomic<std::uint32_t> power_mw_{0};  // 0: unknown. Asked by this thread, since the driver may block
   TimePoint ask_power_after_{};
   std::atomic<bool> serves_{false}, stopping_{false}, sleeps_{false}, stuck_{false}, ended_{false};
   std::mutex kept_mutex_;

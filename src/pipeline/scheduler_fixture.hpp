@@ -1,5 +1,4 @@
-// For tests: a store, the devices that search its index, and one worker, whose answers are compared with what a map
-// says that they must be.
+// For tests: a store, the devices that search its index, and one worker. Its answers are compared with those of a map.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -22,10 +21,10 @@
 
 namespace tandem {
 
-// For devices that hang: short for a test, and long for the threads of a busy machine, whose device would be lost
-// before it hangs.
+// For devices that hang: short for a test, but long enough for the threads of a busy machine. Otherwise the device
+// would be lost before it hangs.
 inline constexpr std::chrono::milliseconds short_deadline{500};
-// Of all others: it only passes where a test would hang.
+// For all other tests: it passes only if a test hangs.
 inline constexpr std::chrono::milliseconds long_deadline{60'000};
 
 struct Expected {
@@ -33,7 +32,7 @@ struct Expected {
   std::string value;
 };
 
-// Compares each answer with what a map says that the query must come to.
+// Compares each answer with the result that a map gives for the query.
 class Comparing final : public ResponseWriter {
  public:
   bool write(Batch& batch, Strip strip) override {
@@ -93,7 +92,7 @@ struct SchedulerRig {
         plan(feasible_plans(replica.image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored).front()) {
     clock.freeze_for_test(1000);
     shared.rewrites_items = replicas.images.bytes == 0;
-    shared.growth_refused = true;  // nobody grows it here but a test
+    shared.growth_refused = true;  // only tests grow the index here
     keys.resize(batches.count());
     values.resize(batches.count());
     expected.resize(batches.count());
@@ -106,7 +105,7 @@ struct SchedulerRig {
     ASSERT_TRUE(schedulers.serves());
   }
 
-  // Adds a query to the batch that fills, submits it when it is full, and answers what is done.
+  // Adds a query to the batch being filled, submits it when it is full, and answers what is done.
   void add(Opcode opcode, std::string key, std::string value = {}) {
     if (!batches.can_fill()) answer();
     const unsigned n = batches.next();
@@ -114,7 +113,7 @@ struct SchedulerRig {
     if (batch.size() == 0) {
       keys[n].clear();
       values[n].clear();
-      keys[n].reserve(batch_queries);  // what was added stays where it is
+      keys[n].reserve(batch_queries);  // queries point into it, so it must not move
       values[n].reserve(batch_queries);
       expected[n].clear();
     }
@@ -128,7 +127,7 @@ struct SchedulerRig {
     q.value = v.data();
     q.value_bytes = static_cast<std::uint32_t>(v.size());
     batch.commit();
-    // What must come of it: queries are executed in the order of the batches, and inside them.
+    // The expected result: queries are executed in the order of the batches, and inside them.
     const auto at = model.find(k);
     switch (opcode) {
       case Opcode::get:
@@ -162,7 +161,7 @@ struct SchedulerRig {
     EXPECT_EQ(writer.answered, added);
   }
 
-  // Random queries of `key_count` keys; `writes` in a hundred of them write.
+  // Random queries of `key_count` keys; `writes` per cent of them write.
   void run(std::mt19937_64& random, unsigned queries, unsigned key_count, unsigned writes) {
     for (unsigned i = 0; i < queries; ++i) {
       std::string key = "key" + std::to_string(random() % key_count);

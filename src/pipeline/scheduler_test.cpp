@@ -1,5 +1,5 @@
-// Batches over a device: every batch comes back and is answered as the host alone would answer it, whatever the device
-// does. The device is a simulated one; on a machine with a GPU the same tests run there, too.
+// Batches with a device: every batch comes back and is answered as by the host alone, whatever the device does. The
+// device is a simulated one; on a machine with a GPU the same tests run there, too.
 #include "pipeline/scheduler.hpp"
 
 #include <gtest/gtest.h>
@@ -29,12 +29,12 @@ TEST(Scheduler, AnswersAsTheHostWould) {
   std::mt19937_64 random(1);
   for (const unsigned writes : {0U, 5U, 50U, 100U, 5U}) rig.run(random, 40 * Rig::batch_queries, 3000, writes);
   rig.finish();
-  // Most were searched by the device: the replica was current from the beginning.
+  // The device searched most: the replica was current from the beginning.
   EXPECT_GT(rig.scheduler.counters().queries.get(), rig.added / 2);
   EXPECT_GT(rig.scheduler.counters().launches.get(), 10U);
 }
 
-// Equal keys in one batch: a get sees what was stored before it, and not what is stored after it.
+// Equal keys in one batch: a get sees an earlier store, and not a later one.
 TEST(Scheduler, ABatchKeepsItsOrder) {
   const auto device = make_sim_device();
   Rig rig(*device);
@@ -53,7 +53,7 @@ TEST(Scheduler, ABatchKeepsItsOrder) {
   }
 }
 
-// A full store: a worker that waits for memory lets go of what it has in flight.
+// A full store: a worker that waits for memory leaves the epochs of its batches in flight.
 TEST(Scheduler, EvictionDoesNotWaitForItself) {
   const auto device = make_sim_device({.latency = 200us});
   Rig rig(*device, Rig::patient(), 1 << 14, std::uint64_t{8} << 20);
@@ -63,7 +63,7 @@ TEST(Scheduler, EvictionDoesNotWaitForItself) {
   Rig& r = rig;
   std::mt19937_64 random(3);
   for (unsigned i = 0; i < 12'000; ++i) {
-    // The model does not know what is evicted: only stores, and gets of what can never be there.
+    // The model does not know about evictions: only stores, and gets of keys that never exist.
     if (i % 3 != 0) {
       r.add(Opcode::store, "key" + std::to_string(random() % 100'000), value);
     } else {
@@ -73,11 +73,11 @@ TEST(Scheduler, EvictionDoesNotWaitForItself) {
   r.finish();
   EXPECT_GT(r.context.counters.evictions.get(), 1000U);
   EXPECT_EQ(r.context.counters.store_no_memory.get(), 0U);
-  // No allocation waited until its deadline (2 s).
+  // No allocation reached its deadline (2 s).
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 60s);
 }
 
-// What a batch was let go of is searched again, whatever the device has done with it by then.
+// A batch that was let go is searched again, whatever the device has done with it by then.
 TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
   constexpr unsigned key_count = 100;
   const auto device = make_sim_device({.latency = 1ms});
@@ -92,7 +92,7 @@ TEST(Scheduler, WhatIsLetGoOfIsSearchedAgain) {
     for (unsigned i = 0; i < Rig::batch_queries; ++i) rig.add(Opcode::get, "key" + std::to_string(i % key_count));
     while (round % 2 == 0 && !rig.batches.oldest_is_done()) std::this_thread::yield();
     rig.batches.let_go();
-    // What the candidates name is replaced, and its memory used again, several times.
+    // The candidates' items are replaced, and their memory reused, several times.
     std::vector<std::string> keys(key_count);
     std::string value;
     for (unsigned again = 0; again < 5; ++again) {
@@ -187,7 +187,7 @@ TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
   rig.run(random, 30 * Rig::batch_queries, 500, 20);
 }
 
-// Several workers, each with keys of its own, so that each knows what it must read.
+// Several workers, each with its own keys, so that each knows the values to read.
 TEST(Scheduler, WorkersShareADevice) {
   const auto device = make_sim_device({.latency = 10us});
   Rig rig(*device);

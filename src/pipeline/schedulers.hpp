@@ -1,4 +1,4 @@
-// The schedulers of a store's devices, one for each shard of its index, as workers see them: together.
+// The schedulers of a store's devices, one per shard of its index, as one object for workers.
 //
 // Thread safety: any thread.
 #pragma once
@@ -22,11 +22,11 @@ class Schedulers {
   auto begin() const noexcept { return all_.begin(); }
   auto end() const noexcept { return all_.end(); }
 
-  // Whether a batch has a good chance to be searched: by all devices, since each has keys of its own.
+  // Whether a batch will probably be searched. All devices must serve, since each has its own keys.
   bool serves() const noexcept {
     return std::ranges::all_of(all_, [](const Scheduler* s) { return s->serves(); });
   }
-  // A batch with fewer queries is answered sooner by the host: as if one device, the slowest, had all of it.
+  // Smaller batches are answered sooner by the host. The maximum: as if the slowest device had the whole batch.
   std::uint32_t queries_min() const noexcept {
     std::uint32_t most = 0;
     for (const Scheduler* s : all_) most = std::max(most, s->queries_min());

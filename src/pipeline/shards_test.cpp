@@ -1,5 +1,5 @@
-// One device and several, each with a shard of the index: answers are the host's, whichever of them fails, and the work
-// is shared.
+// One device and several, each with a shard of the index: answers equal the host's, whichever device fails, and the
+// work is shared.
 #include <gtest/gtest.h>
 
 #include "device/cuda/cuda_device.hpp"
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using Rig = SchedulerRig;
 using Devices = std::vector<std::unique_ptr<SimDevice>>;
 
-// Of different addresses: what is one device's is none of another's.
+// Their addresses differ: no device can use another's.
 Devices make_devices(std::uint32_t count, SimOptions options = {}) {
   Devices devices;
   for (; options.number < count; ++options.number) devices.push_back(make_sim_device(options));
@@ -46,7 +46,7 @@ TEST_P(Shards, AnswerAsTheHostWould) {
     sum += queries_of(rig, s);
   }
   EXPECT_LE(sum, rig.added);
-  // While nobody writes they find the keys' own items: else the host would have to look again.
+  // Without writers they find the keys' own items; otherwise the host would retry.
   const std::uint64_t retries = rig.context.counters.index_retries.get();
   rig.run(random, 20 * Rig::batch_queries, 3000, 0);
   rig.finish();
@@ -65,7 +65,7 @@ TEST_P(Shards, KeysThatAreNotThereAreMissedByTheDevices) {
   for (unsigned i = 0; i < 20 * Rig::batch_queries; ++i) rig.add(Opcode::get, "absent" + std::to_string(i));
   rig.finish();
   EXPECT_EQ(rig.context.counters.get_misses.get(), 20U * Rig::batch_queries);
-  // Few are of a stripe that was changed since the oldest of the launches.
+  // Few have a stripe that was changed since the oldest of the launches.
   EXPECT_LT(rig.context.counters.device_rechecks.get(), 2U * Rig::batch_queries);
 }
 
@@ -104,7 +104,7 @@ TEST_P(Shards, ItemsComeFromTheirKeysDevice) {
   EXPECT_GT(rig.context.counters.device_images.get(), 5U * Rig::batch_queries);
 }
 
-// One of two fails in the middle: what it had is answered by the host, and whoever is lost ends the service of both.
+// One of two fails in the middle: the host answers its part, and the loss of either ends the service of both.
 TEST(ShardsFail, OneDeviceOfTwo) {
   for (const char* fault : {"lose", "hang", "abandon", "fail", "refuse"}) {
     SCOPED_TRACE(fault);
@@ -137,7 +137,7 @@ TEST(ShardsFail, OneDeviceOfTwo) {
   }
 }
 
-// One device is later than the other by far: batches wait for both, and nothing is mixed up.
+// One device is far slower than the other: batches wait for both, and no results are mixed up.
 TEST(ShardsFail, OneDeviceIsSlow) {
   std::vector<std::unique_ptr<SimDevice>> devices;
   devices.push_back(make_sim_device());
@@ -171,7 +171,7 @@ TEST(ShardsFail, WorkersTakeTheirBatchesBackFromOneStuckThread) {
   devices[1]->resume();
 }
 
-// A worker goes while one of its batch's two schedulers is stuck with it.
+// A worker ends while one of its batch's two schedulers is stuck with it.
 TEST(ShardsFail, AWorkerGoesWhileOneThreadIsStuck) {
   const Devices devices = make_devices(2);
   Rig rig(pointers(devices), {.deadline = short_deadline}, 1 << 10);

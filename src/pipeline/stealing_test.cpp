@@ -1,4 +1,4 @@
-// Coarse stealing: whatever the share of the device, answers are the host's; and the share follows who waits.
+// Coarse stealing: whatever the device's share, answers equal the host's; and the share follows the waiting side.
 #include <gtest/gtest.h>
 
 #include "device/sim/sim_device.hpp"
@@ -49,7 +49,7 @@ class Stealing : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Images, Stealing, testing::Values(0, std::uint64_t{32} << 20),
                          [](const auto& bytes) { return bytes.param == 0 ? "none" : "some"; });
 
-// A device that is late gets less and less; when it is fast again it gets more.
+// A slow device gets less and less; when it is fast again it gets more.
 TEST_P(Stealing, AnswersAreTheHosts) {
   for (const std::uint32_t count : {1u, 2u}) {
     SCOPED_TRACE(count);
@@ -63,7 +63,7 @@ TEST_P(Stealing, AnswersAreTheHosts) {
     std::mt19937_64 random(9);
     for (const auto& d : devices) d->slow(20);
     const auto stolen = [&] { return rig.context.counters.device_stolen.get(); };
-    // The slower this machine the less it steals.
+    // A slower machine steals less.
     constexpr std::uint64_t enough = 20 * Rig::batch_queries;
     for (int round = 0; round == 0 || (round < 20 && stolen() <= enough); ++round) {
       for (const unsigned writes : {0U, 5U, 50U, 5U}) rig.run(random, 20 * Rig::batch_queries, 3000, writes);
@@ -77,7 +77,7 @@ TEST_P(Stealing, AnswersAreTheHosts) {
   }
 }
 
-// Keys that are absent are missed, whoever is asked; a device's misses are not taken for the host's.
+// Absent keys are missed by host and device; a device's misses are not taken for the host's.
 TEST(StealingMisses, AreMissedByBoth) {
   const auto device = make_sim_device({.latency = 200us});
   Rig rig(*device, {.deadline = long_deadline, .steal = true});

@@ -1,4 +1,4 @@
-// Sets in place, as the executor runs them: when an item is rewritten, when it is replaced, and what others see.
+// Sets in place in the executor: when an item is rewritten, when it is replaced, and what concurrent readers see.
 #include <atomic>
 #include <map>
 #include <optional>
@@ -18,7 +18,7 @@ class StoreInPlace : public ExecutorTest {
     context_.epoch.exit();
     return item == nullptr ? no_location : heap_.location_of(item);
   }
-  // Whether the set rewrites the item of "k" that is there.
+  // Whether the set rewrites the existing item of "k" in place.
   bool rewrites(const std::function<void()>& add_set) {
     const Location before = location("k");
     add_set();
@@ -44,7 +44,7 @@ TEST_F(StoreInPlace, ItTakesItsExpiry) {
   set("k", "old");
   EXPECT_TRUE(rewrites([&] { store("k", "new").expiry_s = 2000; }));
   EXPECT_EQ(Item::expiry_of(get("k").state), 2000u);
-  // A reader that has judged the old version copies the new one without a look at its time.
+  // A reader that has judged the old version copies the new one without checking its expiry.
   EXPECT_FALSE(rewrites([&] { store("k", "two").expiry_s = 1; })) << "a time that has passed";
   EXPECT_EQ(get("k").status, Status::miss);
 }
@@ -106,7 +106,7 @@ TEST_F(StoreInPlace, NotUnderAnObserver) {
   context_.observer = nullptr;
 }
 
-// What KC finds is copied when the strip is answered: a set of the same strip leaves it alone.
+// An item that KC found is copied when the strip is answered: a set of the same strip must not rewrite it.
 TEST_F(StoreInPlace, NotWhatAnEarlierGetOfItsStripHasFound) {
   set("k", "old");
   const Location before = location("k");
@@ -121,14 +121,14 @@ TEST_F(StoreInPlace, NotWhatAnEarlierGetOfItsStripHasFound) {
   EXPECT_NE(location("k"), before);
 }
 
-// A batch of several strips: the slots of later ones are prepared only where a set does not rewrite.
+// A batch of several strips: slots are prepared ahead only for sets that do not rewrite.
 TEST_F(StoreInPlace, ManySetsInOneBatch) {
   std::map<std::string, std::string> model;
   for (std::size_t round = 0; round < 3; ++round) {
-    std::vector<std::optional<std::string>> expected;  // of gets; of sets nothing
+    std::vector<std::optional<std::string>> expected;  // of gets; empty for sets
     std::vector<bool> is_get;
     for (std::size_t i = 0; i < 200; ++i) {
-      // Some grow, some are new, some are rewritten, some are read before in their strip.
+      // Some grow, some are new, some are rewritten, some are read earlier in their strip.
       const std::string key = "k" + std::to_string(i % (50 + round));
       if (i % 3 == 0) {
         add(Opcode::get, key);
@@ -171,11 +171,11 @@ TEST_F(StoreInPlace, IdsGrowAcrossWorkers) {
   }
 }
 
-// A compare-and-set, an append or an increment that has looked at the item before it was rewritten looks again.
+// A compare-and-set, an append or an increment starts over if its item was rewritten after it read it.
 TEST_F(StoreInPlace, ConditionalWritesNeverOverlookASet) {
   set("n", "0000000000000000");
   std::atomic<std::uint64_t> sets{0};
-  // Another worker sets numbers far apart; this one increments by one. An increment that overlooked a set would leave a
+  // Another worker sets numbers far apart; this one increments by one. An increment that missed a set would leave a
   // number below the set's.
   constexpr std::uint64_t apart = 1'000'000;
   std::jthread setter([&](const std::stop_token& stop) {

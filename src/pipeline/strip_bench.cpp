@@ -1,6 +1,6 @@
-// How strips go through the tasks (docs/decisions/0006-strips.md): GETs of 8/8 over 192 MiB of items, uniform, with no
-// reply written. `lockstep` runs each task over a strip before the next task; `staggered` runs the tasks over strips
-// that follow each other; `executor` is the pipeline itself, by size of the batch; `direct` is one GET after the other
+// Ways to run strips through the tasks (docs/decisions/0006-strips.md): GETs of 8/8 over 192 MiB of items, uniform,
+// without replies. `lockstep` runs each task over a strip before the next task; `staggered` runs the tasks over
+// successive strips; `executor` is the pipeline itself, by size of the batch; `direct` is one GET after the other
 // without it. `floor` does the prefetches and first reads of the same buckets and items, and nothing else.
 #include <benchmark/benchmark.h>
 
@@ -109,7 +109,7 @@ void floor(benchmark::State& state) {
   report(state);
 }
 
-// Each task over `strip` queries, `lead` strips behind the task before it; 0: at once.
+// Each task over `strip` queries, `lead` strips behind the previous task; 0: at once.
 void staggered(benchmark::State& state) {
   Fixture& f = fixture();
   const auto strip = static_cast<std::uint32_t>(state.range(0));
@@ -140,8 +140,8 @@ void staggered(benchmark::State& state) {
   report(state);
 }
 
-// The next batch is known only when this one is answered, as a client's next request is: else a processor overlaps
-// batches of one by itself.
+// The next batch depends on the answer to this one, like a client's next request. Otherwise the processor itself
+// overlaps batches of one.
 void executor(benchmark::State& state) {
   Fixture& f = fixture();
   const auto queries = static_cast<std::uint32_t>(state.range(0));
@@ -155,7 +155,7 @@ void executor(benchmark::State& state) {
   report(state);
 }
 
-// One GET at a time without a pipeline: what a batch of one is to be compared with.
+// One GET at a time without a pipeline: the reference for a batch of one.
 void direct(benchmark::State& state) {
   Fixture& f = fixture();
   std::uint64_t sum = 0;

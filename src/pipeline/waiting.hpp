@@ -1,4 +1,4 @@
-// How long something has been waited for.
+// Decides when a wait has lasted too long.
 #pragma once
 #include <chrono>
 
@@ -11,8 +11,8 @@ struct Waiting {
   TimePoint since{};
   unsigned looks = 0;
 
-  // One more look, at `now`, in vain. Time alone does not make the other side late: this thread may have been stopped
-  // itself, so it must have looked often, too.
+  // Counts one more vain look, at `now`. Time alone does not make the other side late: this thread may have been
+  // preempted, so it must also have looked often.
   bool is_late(TimePoint now, std::chrono::milliseconds deadline) noexcept {
     return ++looks >= looks_min && now - since > deadline;
   }

@@ -1,5 +1,5 @@
-// What a scheduler keeps right on its device and launches searches of: a replica of the host's table (replica.hpp), or
-// the table itself (device_table.hpp).
+// What a scheduler maintains on its device and searches there: a replica of the host's table (replica.hpp), or the
+// table itself (device_table.hpp).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,34 +20,34 @@ enum class ReplicaAbsence : std::uint8_t { not_started, stopped, out_of_memory, 
 std::string_view name_of(ReplicaState state) noexcept;
 std::string_view name_of(ReplicaAbsence absence) noexcept;
 
-// What stays the same in memory of the device while somebody searches it.
+// What must not change in device memory while a search uses it.
 struct ReplicaTable {
   DeviceArray<Bucket> buckets;
   DeviceArray<std::uint32_t> winners;  // of store_cells
   std::shared_ptr<const ReplicaImages::Memory> images;
 };
 
-// A drain, and what may be searched after it.
+// The result of a drain, and what may be searched after it.
 struct ReplicaLaunch {
   enum class Status : std::uint8_t {
     ready,
-    busy,         // the device has not taken what was drained before: answer on the host
+    busy,         // the device has not taken the previous drain: answer on the host
     not_current,  // the replica is not
   };
   Status status = Status::not_current;
   std::uint32_t number = 0;
   bool whole = false;   // whether a miss can be final
   DeviceIndex index;    // of the shard, for Shard::local() fingerprints; searches of it begin after `mark` of
-                        // Replica::stream(): there, or with Stream::after()
-  DeviceImages images;  // as true as the index; searched on the stream itself, before the next call here
+                        // Replica::stream(), on that stream or with Stream::after()
+  DeviceImages images;  // as current as the index; searched on the stream itself, before the next call here
   DeviceMark mark = 0;
-  std::uint32_t copy = 0;                     // which upload it goes back to
-  std::shared_ptr<const ReplicaTable> table;  // held until what searches `index` is done
+  std::uint32_t copy = 0;                     // the upload that the copy comes from
+  std::shared_ptr<const ReplicaTable> table;  // held until the searches of `index` are done
 
   bool ready() const noexcept { return status == Status::ready; }
 };
 
-// Whether what a ready launch did not find is absent (write protocol 6); if not, the host has to be asked.
+// Whether a key that a ready launch did not find is absent (write protocol 6). If not, the host's index decides.
 template <DeviceSearches I>
 bool final_miss(const I& index, Fingerprint f, const ReplicaLaunch& launch) noexcept {
   return final_miss(index, f, launch.number, launch.whole);
@@ -59,16 +59,16 @@ struct ReplicaStats {
   std::uint64_t uploads = 0;         // begun
   std::uint64_t uploaded_bytes = 0;  // of all uploads
   std::uint64_t drains = 0;
-  std::uint64_t relieved = 0;   // of them, by writers whose rings were filling up
+  std::uint64_t relieved = 0;   // of them, by writers with filling rings
   std::uint64_t records = 0;    // of the log
-  std::uint64_t repeats = 0;    // records seen again, as they were not committed
+  std::uint64_t repeats = 0;    // records seen again, because they were not committed
   std::uint64_t cells = 0;      // sent to the device because they had changed
-  std::uint64_t busy = 0;       // launches that the device had no room for
+  std::uint64_t busy = 0;       // launches for which the device had no room
   std::uint64_t overflows = 0;  // of the log
   std::uint64_t failures = 0;   // of the device's work
   std::uint64_t lag = 0;        // records and cells that are not in the copy yet
   std::uint64_t device_bytes = 0, pinned_bytes = 0, log_bytes = 0;
-  bool images_on = false, images_given_up = false;  // given up: the device had no memory for them
+  bool images_on = false, images_given_up = false;  // given_up: the device had no memory for images
   std::uint64_t image_bytes = 0;                    // of device_bytes
   std::uint64_t granules = 0;                       // of items, sent to the device
   std::uint64_t mark_clears = 0;
@@ -84,31 +84,32 @@ class DeviceSide {
   virtual ~DeviceSide() = default;
 
   virtual ReplicaState start() noexcept = 0;
-  // Gives the device's memory back once the work that is queued is done.
+  // Frees the device's memory once the queued work is done.
   virtual void stop() noexcept = 0;
-  // Of the index that the device has.
+  // The part of the index that is on the device.
   virtual const Shard& shard() const noexcept = 0;
-  // Its own work, at most so many bytes of it. Between two steps everything else goes on.
+  // One step of its own work, at most `budget_bytes` of it. Writers and drains may run between two steps.
   virtual ReplicaState step(std::uint64_t budget_bytes) noexcept = 0;
-  // Whether the next step should not be late.
+  // Whether the next step is urgent.
   virtual bool is_busy() const noexcept = 0;
-  // Brings the device up to date, as far as that is due, for a search that follows on the stream. REQUIRES: the batches
-  // that use the result are in their epochs, so that no item that the launch can find is reused before they end.
+  // Queues pending changes, if any are due, so that a search that follows on the stream finds them. REQUIRES: the
+  // batches that use the result are in their epochs, so that no item that the launch can find is reused before they
+  // end.
   virtual ReplicaLaunch drain() noexcept = 0;
   virtual bool wants_drain() const noexcept = 0;
-  // Whether what a launch searched was right: what was found counts once its own mark and this are ok.
+  // Whether the launch's data was correct. Results count once the search's own mark and this are ok.
   virtual DeviceStatus poll(const ReplicaLaunch& launch) noexcept = 0;
-  // The stream of all changes. Others queue searches behind them, and mark those before the next call here. REQUIRES:
-  // the state has been `uploading` or `current` at least once.
+  // The stream of all changes. The caller queues searches behind them, and takes their marks before the next call here.
+  // REQUIRES: the state has been `uploading` or `current` at least once.
   virtual Stream& stream() noexcept = 0;
-  // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
+  // The oldest of its own work that the device has not done yet; 0: none. For a scheduler that checks deadlines.
   virtual DeviceMark waits_for() noexcept = 0;
-  // Of an item with an image, at most; 0: there are to be no images.
+  // The largest item with an image; 0: there are to be no images.
   virtual std::uint32_t image_granules() const noexcept = 0;
-  // For workers between two batches, in no epoch of their own and under no stripe.
+  // For workers between two batches, outside any epoch and stripe.
   virtual bool wants_relief() const noexcept = 0;
   virtual void relieve() noexcept = 0;
-  virtual ReplicaStats stats() noexcept = 0;  // those of the last call, if a call to the driver holds everything up
+  virtual ReplicaStats stats() noexcept = 0;  // the last call's figures while a driver call holds the lock
 };
 
 }  // namespace tandem

@@ -1,13 +1,13 @@
-// Where the index lies: in the host's memory, mirrored on devices (mirrored/), or in devices' memory alone
-// (on_device/). What the tasks, the executor and the engine ask of it; nobody else knows the difference.
+// Where the index is: in host memory, mirrored on devices (mirrored/), or in device memory alone (on_device/). Tasks,
+// the executor and the engine ask this class; no other code depends on the difference.
 //
-// With the index on the host, mirrored or not, each answer costs one load. On devices: the table is theirs, one shard
-// each (docs/decisions/0020-index-on-a-device.md), and an overlay for each holds what writers changed. It comes back
-// from the heap if a device is lost: leave() closes the door, bring_back() waits for all batches that came in before.
-// Those still work over the overlays, and what they write is in the heap. Behind the door nobody reads or writes, so
-// what the heap's live items say is the index.
+// With the index on the host, mirrored or not, each answer costs one load. With placement `device`, each device holds
+// one shard of the table (docs/decisions/0020-index-on-a-device.md), and an overlay per shard holds the changes that
+// the device has not taken. If a device is lost, the index is rebuilt on the host from the heap. leave() stops new
+// epochs, and bring_back() waits for all batches that began before. Those still use the overlays, and their writes are
+// in the heap. While epochs are stopped no batch reads or writes, so the heap's live items define the index.
 //
-// Thread safety: any thread, but for what a call says.
+// Thread safety: any thread, unless a call says otherwise.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -25,36 +25,36 @@ namespace tandem {
 
 class IndexPlacement final : public Elsewhere {
  public:
-  // On the host. Both outlive it.
+  // Placement on the host. Both outlive it.
   IndexPlacement(Index& index, Heap& heap) noexcept : index_(offload_index_of(index)), heap_(heap) {}
 
   // --- reading
 
-  // Nobody may begin an epoch: the index is on its way back.
+  // No epoch may begin: the index is being rebuilt on the host.
   TD_INLINE bool is_closed() const noexcept { return place_.load(std::memory_order_seq_cst) == Place::leaving; }
   // Whether a batch has to be searched on devices before it is executed (RemoteSearch).
   TD_INLINE bool wants_search() const noexcept { return TD_UNLIKELY(!is_here()); }
-  // Whether devices can search: false from the moment when one was lost.
+  // Whether devices can search: false from the moment when one is lost.
   bool can_search() const noexcept { return place_.load(std::memory_order_seq_cst) == Place::device; }
-  // Whether a miss of a device's search can be final (final_miss()): not where unfinished writes lie here.
+  // Whether a miss of a device's search can be final (final_miss()). False while overlays hold changes.
   TD_INLINE bool has_final_misses() const noexcept { return is_here(); }
 
   // --- writing
 
-  // Whether a change of `f` can be made now; asked under no stripe, once before each.
+  // Whether `f` can be changed now. Asked once before each change, outside the stripe.
   TD_INLINE bool can_change(Fingerprint f) noexcept { return is_here() || overlay_of(f).has_room(); }
-  // Whether the slots of replaced and erased items are retired here, once the devices have taken the change. Else the
-  // writer retires them.
+  // Whether this class retires the slots of replaced and erased items, once the devices have taken the change.
+  // Otherwise the writer retires them.
   TD_INLINE bool retires_displaced() const noexcept { return TD_UNLIKELY(!is_here()); }
-  // Retires them, unless that is done here. REQUIRES: no stripe and not the cache's lock is held.
+  // Retires them, unless retires_displaced(). REQUIRES: neither a stripe nor the cache's lock is held.
   void retire(Heap::Cache& cache, std::span<const Location> displaced) noexcept;
-  // Whether the devices' tables are full, so that something has to go before a key can come.
+  // Whether the devices' tables are full, so that a key must be evicted before a new one fits.
   bool is_full() const noexcept { return device_full_.load(std::memory_order_relaxed); }
-  // Retires slots whose changes the devices have; of this thread's changes, or all. REQUIRES: as retire().
+  // Retires slots whose changes the devices have taken; which lanes: Overlay::Settle. REQUIRES: as retire().
   void settle_changes(Heap::Cache& cache, Overlay::Settle whose = Overlay::Settle::mine) noexcept;
-  // Whether slots wait for devices, so that who runs out of them should wait, too.
+  // Whether slots are held back until a device takes their change. A thread that is out of slots should then wait.
   bool has_unretired() const noexcept;
-  // Calls f(location) for each of them, as it was at some moment of the call.
+  // Calls f(location) for each such slot, as of some moment of the call.
   template <class F>
   void for_each_unretired(F f) const {
     for (const auto& overlay : overlays_) overlay->for_each_displaced(f);
@@ -62,18 +62,18 @@ class IndexPlacement final : public Elsewhere {
 
   // --- moving
 
-  // From now on the devices have all keys, and the host's table is given up. cells: of all devices together.
-  // REQUIRES: the index is an OffloadIndex; they do, but for the clashes() of the table; nobody else uses the index
-  // yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
+  // Moves the index to the devices and frees the host's table. cells: of all devices together. REQUIRES: the index is
+  // an OffloadIndex; the devices have all keys but the clashes() of the table; nothing else uses the index yet, and no
+  // replica follows it. Throws std::bad_alloc, and nothing has changed.
   void move_to_devices(std::vector<std::unique_ptr<Overlay>> overlays, std::uint64_t cells);
-  // A device is lost. Whoever begins an epoch from now on waits until bring_back() is done.
+  // Called when a device is lost. From now on a thread that begins an epoch waits until bring_back() is done.
   void leave() noexcept;
-  // Makes the host's table again (OffloadIndex::rebuild). REQUIRES: is_closed(); the caller is in no epoch; one caller.
+  // Rebuilds the host's table (OffloadIndex::rebuild). REQUIRES: is_closed(); the caller is in no epoch; one caller.
   void bring_back(Heap::Cache& cache, unsigned threads) noexcept;
-  // The schedulers look at the load now and then.
+  // Called by the schedulers from time to time to check the load.
   void watch_load() noexcept;
 
-  std::uint64_t bytes() const noexcept;  // of the budget, to the end: records of unfinished writes
+  std::uint64_t bytes() const noexcept;  // of the budget, to the end: records of pending writes
   // nullptr until move_to_devices().
   Overlay* overlay(std::uint32_t shard) const noexcept {
     return shard < overlays_.size() ? overlays_[shard].get() : nullptr;
@@ -97,18 +97,18 @@ class IndexPlacement final : public Elsewhere {
   void erase(Fingerprint f, Location from, RecordId old) noexcept override { overlay_of(f).erase(f, from, old); }
 
  private:
-  // On devices; on its way back, from the moment when one was lost; or here.
+  // On the host; on devices; or being rebuilt on the host since a device was lost.
   enum class Place : std::uint8_t { host, device, leaving };
 
   TD_INLINE bool is_here() const noexcept { return TD_LIKELY(place_.load(std::memory_order_relaxed) == Place::host); }
   Overlay& overlay_of(Fingerprint f) const noexcept { return *overlays_[Shard::number_of(f, index_->shard_bits())]; }
 
-  OffloadIndex* const index_;  // nullptr: the placement is `host` for good
+  OffloadIndex* const index_;  // nullptr: the placement stays `host`
   Heap& heap_;
   std::atomic<Place> place_{Place::host};
   std::atomic<bool> device_full_{false};
   std::uint64_t cells_ = 0;
-  std::vector<std::unique_ptr<Overlay>> overlays_;  // kept to the end: who is stuck in a driver may come back
+  std::vector<std::unique_ptr<Overlay>> overlays_;  // kept to the end: a scheduler blocked in the driver may use them
 };
 
 }  // namespace tandem

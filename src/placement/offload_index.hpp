@@ -1,4 +1,4 @@
-// The kind of index that devices can follow or have: placements `mirrored` and `on_device` copy its cells and launch
+// The kind of index that devices can follow or hold. Placements `mirrored` and `on_device` copy its cells and launch
 // its kernels. A store with another kind has placement `host`.
 #pragma once
 #include "index/cuckoo/cuckoo_index.hpp"

@@ -10,7 +10,7 @@ constexpr std::array plans_mirrored = {plan_search, plan_cpu};
 constexpr std::array plans_mirrored_values = {plan_search_read, plan_search, plan_cpu};
 constexpr std::array plans_on_device = {plan_index};
 
-// Why no device can run the task, wherever index and items lie; empty: some placement has it there.
+// Why no device can run the task with any placement; empty: one of the placements allows it.
 std::string_view never_on_device(Task task) noexcept {
   switch (task) {
     case Task::receive:

@@ -1,5 +1,5 @@
-// Where the index and the items lie. Chosen when the store starts, and with it which plans are feasible; a lost device
-// leaves `host`.
+// Where the index and the items are. Chosen when the store starts; it determines the feasible plans. After the loss of
+// a device only `host` remains.
 //
 // Thread safety: constants.
 #pragma once
@@ -14,20 +14,20 @@
 namespace tandem {
 
 enum class Placement : std::uint8_t {
-  host,             // the host alone has them
+  host,             // only the host has them
   mirrored,         // devices have replicas of the host's index
   mirrored_values,  // and copies of small items
-  on_device,        // the index is in the devices' memory alone, items are the host's
+  on_device,        // the index is in device memory only, items are on the host
 };
 inline constexpr std::size_t placement_count = 4;
 inline constexpr std::array<std::string_view, placement_count> placement_names = {"host", "mirrored", "mirrored-values",
                                                                                   "on-device"};
 
-// Without ranges: Plan::split() makes more of those whose placement is mirrored. The first one is what the placement is
-// for; the host's own, where it is feasible, is the last.
+// Without ranges: Plan::split() adds them for mirrored placements. The first plan is the placement's main one; the
+// host's own, if feasible, is the last.
 std::span<const Plan> feasible_plans(Placement placement) noexcept;
 
-// Why the plan cannot run there, in words; empty: it can.
+// Why the placement cannot run the plan, in words; empty: it can.
 std::string why_not(Placement placement, const Plan& plan);
 
 // Throws std::invalid_argument with the plan, the placement and why_not().

@@ -19,7 +19,7 @@ TEST(Placement, ItsPlansAreFeasible) {
   }
 }
 
-// Every plan without ranges: 2^10 ways to give ten tasks to two processors.
+// Every plan without ranges: 2^10 ways to assign ten tasks to two processors.
 TEST(Placement, ListsAllOfItsPlans) {
   for (const Placement placement : placements) {
     std::size_t feasible = 0;

@@ -126,7 +126,7 @@ std::string text_of(const Stage& stage) {
 }  // namespace
 
 Plan::Plan(std::span<const Stage> stages) : count_(0) {
-  std::size_t task = 0;  // that must begin the next stage
+  std::size_t task = 0;  // the first of the next stage
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Stage& stage = stages[s];
     if (task == task_count) refuse("plan: nothing comes after SD");

@@ -1,12 +1,12 @@
 // A plan: which processor runs which task of a batch, as stages. Plain data; every batch carries its own, so plans
-// change at run time without stopping anything.
+// change at run time without a pause.
 //
-// A stage is a run of tasks on one processor. It is of the whole batch, or of a range of it: then the stage that
-// follows is of the same tasks and of the rest (coarse stealing, DIDO III-B3). The stages together run every task
+// A stage is a run of tasks on one processor, for the whole batch or for a range of it. A stage with a range is
+// followed by one with the same tasks for the rest (coarse stealing, DIDO III-B3). The stages together run every task
 // exactly once for every query.
 //
-// Written as the papers write it: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows
-// in braces, in sets of 64 queries, its end not included: `GPU[S]{0:4} CPU[S]{4:}`.
+// Written as in the papers: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows in
+// braces, in sets of 64 queries, its end exclusive: `GPU[S]{0:4} CPU[S]{4:}`.
 //
 // Source: DIDO III-A (tasks and stages), III-B3 (sets of 64); Mega-KV 4.2 (IN's three operations).
 //
@@ -57,15 +57,15 @@ class Plan {
 
   // The host runs everything.
   constexpr Plan() = default;
-  // Throws std::invalid_argument that says what is wrong: a task is missing, comes twice or out of order, or a range
-  // has no rest. Neighbouring stages that could be one become one.
+  // Throws std::invalid_argument with the reason: a task is missing, duplicate or out of order, or a range has no rest.
+  // Adjacent stages that could be one are merged.
   explicit Plan(std::span<const Stage> stages);
-  // The same of a text. The error names the place in it.
+  // The same from a text. The error names the position in it.
   static Plan parse(std::string_view text);
   std::string text() const;
 
   constexpr std::span<const Stage> stages() const noexcept { return {stages_.data(), count_}; }
-  // Of what part of a batch the processor runs the task; no_range: of none.
+  // The part of a batch for which the processor runs the task; no_range: none.
   constexpr Range range_of(Task t, Processor p) const noexcept {
     for (const Stage& stage : stages()) {
       if (stage.has(t) && stage.processor == p) return stage.range;
@@ -77,8 +77,8 @@ class Plan {
   constexpr bool uses(Processor p) const noexcept {
     return std::ranges::any_of(stages(), [p](const Stage& s) { return s.processor == p; });
   }
-  // The same tasks, of which a device has the first `sets` sets alone, the host the rest. REQUIRES: 0 < sets <
-  // Range::to_end; no stage of a device has a range already, and there is room for one more for each of them.
+  // The same tasks, with a device's stages limited to the first `sets` sets, and the rest for the host. REQUIRES: 0 <
+  // sets < Range::to_end; no stage of a device has a range already, and there is room for one more for each of them.
   constexpr Plan split(std::uint16_t sets) const noexcept {
     Plan plan;
     plan.count_ = 0;
@@ -97,7 +97,7 @@ class Plan {
     return std::ranges::equal(a.stages(), b.stages());
   }
 
-  // Of stages that are known to make a plan, as the constructor would leave them.
+  // From stages that are known to be valid and merged, as the constructor would leave them.
   static constexpr Plan of(std::initializer_list<Stage> stages) noexcept {
     Plan plan;
     plan.count_ = static_cast<std::uint8_t>(stages.size());
@@ -106,23 +106,23 @@ class Plan {
   }
 
  private:
-  std::array<Stage, stages_max> stages_{};  // of which the first `count_` are used
+  std::array<Stage, stages_max> stages_{};  // the first `count_` are used
   std::uint8_t count_ = 1;
 };
 static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Stage) == 8);
 
 inline constexpr Plan plan_cpu{};
-// Devices search a replica of the index; the rest is the host's.
+// Devices search a replica of the index; the host does the rest.
 inline constexpr Plan plan_search = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                               {Task::search, Task::search, Processor::device},
                                               {Task::insert, Task::send, Processor::cpu}});
-// They also return the items that are read: KC compares, and WR copies, what has come from their memory.
+// They also return the items that are read: KC and WR use the copies from device memory.
 inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                                    {Task::search, Task::search, Processor::device},
                                                    {Task::insert, Task::key_compare, Processor::cpu},
                                                    {Task::read_value, Task::read_value, Processor::device},
                                                    {Task::write_response, Task::send, Processor::cpu}});
-// They alone have the index (Mega-KV).
+// Only devices have the index (Mega-KV).
 inline constexpr Plan plan_index = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                              {Task::search, Task::remove, Processor::device},
                                              {Task::key_compare, Task::send, Processor::cpu}});

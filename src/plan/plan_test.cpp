@@ -24,7 +24,7 @@ TEST(Plan, IsWrittenAsThePapersWriteIt) {
   EXPECT_EQ(plan_search_read.text(), "CPU[RV PP MM] GPU[S] CPU[I D KC] GPU[RD] CPU[WR SD]");
   EXPECT_EQ(plan_index.text(), "CPU[RV PP MM] GPU[IN] CPU[KC RD WR SD]");
   EXPECT_EQ(plan_search.split(4).text(), "CPU[RV PP MM] GPU[S]{0:4} CPU[S]{4:} CPU[I D KC RD WR SD]");
-  // DIDO's, which no placement can run yet.
+  // DIDO's plan, which no placement supports yet.
   constexpr std::string_view text = "CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]";
   EXPECT_EQ(Plan::parse(text).text(), text);
 }
@@ -90,7 +90,7 @@ TEST(Plan, SaysWhatIsWrongWithAText) {
             std::string::npos);
 }
 
-// Any plan: what is written is read as the same plan, and every task of every set has one processor.
+// Any plan: its text is read as the same plan, and every task of every set has one processor.
 TEST(Plan, ReadsWhatItWrites) {
   std::mt19937 random(1);
   const auto draw = [&](std::uint32_t below) { return static_cast<std::uint32_t>(random() % below); };
@@ -124,7 +124,7 @@ TEST(Plan, ReadsWhatItWrites) {
   }
 }
 
-// Texts that are nearly right: a plan that can be written and read again, or an error in words.
+// Nearly valid texts: each gives a plan that can be written and read again, or an error in words.
 TEST(Plan, ReadsOrRefusesAnyText) {
   std::mt19937 random(2);
   const auto draw = [&](std::size_t below) { return random() % below; };

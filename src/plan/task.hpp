@@ -1,5 +1,5 @@
-// The tasks of a query, and the processors that run them: DIDO's eight (III-A), with IN split in its three operations
-// (Mega-KV 4.2), which differ in what they cost and where they may run. A task is a function over a range of a batch's
+// The tasks of a query, and the processors that run them: DIDO's eight (III-A), with IN split into its three operations
+// (Mega-KV 4.2), which differ in cost and in where they may run. A task is a function over a range of a batch's
 // columns.
 //
 // Thread safety: constants.
@@ -16,15 +16,15 @@ enum class Task : std::uint8_t {
   parse,           // PP
   memory,          // MM: slots for new items, eviction
   search,          // S: candidates of a key
-  insert,          // I: a new or changed item becomes its key's
+  insert,          // I: publishes a new or changed item under its key
   remove,          // D: Delete
-  key_compare,     // KC: whether the candidate is the key's good item
+  key_compare,     // KC: whether the candidate is the key's valid item
   read_value,      // RD
   write_response,  // WR
   send,            // SD
 };
 inline constexpr std::size_t task_count = 10;
-// As metrics, statistics and documents name them, and as a plan is written.
+// Names in metrics, statistics and documents, and in a plan's text.
 inline constexpr std::array<std::string_view, task_count> task_names = {"RV",     "PP", "MM", "Search", "Insert",
                                                                         "Delete", "KC", "RD", "WR",     "SD"};
 inline constexpr std::array<std::string_view, task_count> task_symbols = {"RV", "PP", "MM", "S",  "I",

@@ -41,7 +41,7 @@ CalibrationOptions checked(CalibrationOptions o) {
   return o;
 }
 
-// A table whose keys are numbers one after the other: SETs add at their end, and evict at their beginning.
+// A table with consecutive numbers as keys: SETs add at the end, and evict at the beginning.
 class Rig {
  public:
   Rig(Device& device, const CalibrationOptions& options)
@@ -101,10 +101,10 @@ class Rig {
  private:
   DeviceIndex view() const noexcept { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
   static Fingerprint fingerprint(std::uint64_t key) noexcept { return split_hash(mixed(key)); }
-  // Of no two keys at the same time.
+  // No two keys share one at the same time.
   std::uint64_t locations() const noexcept { return keys_ + options_.sets_max; }
   Location location(std::uint64_t key) const noexcept { return static_cast<Location>(1 + key % locations()); }
-  // What the search found may also be another key with the same signature, as it is everywhere.
+  // As in any search, the location found may also be that of another key with the same signature.
   bool is_answer(std::uint64_t key, Location found) const noexcept {
     if (found == location(key)) return true;
     if (found == no_location || found > locations()) return false;
@@ -167,8 +167,8 @@ CalibrationLine measure(const CalibrationOptions& options, std::uint32_t queries
   const auto queries_of = [&](unsigned step) {
     return static_cast<std::uint32_t>(std::uint64_t{queries_max} * (step + 1) / options.steps);
   };
-  static_cast<void>(launch(queries_max));  // the first one finds everything cold
-  // Round by round, so that what disturbs for a while does not meet one size alone.
+  static_cast<void>(launch(queries_max));  // the first one has cold caches
+  // Alternates the sizes in each round, so that a temporary disturbance affects all of them.
   for (unsigned round = 0; round < options.rounds; ++round) {
     if (options.progress)
       options.progress(std::string(what) + ": round " + std::to_string(round + 1) + " of " +

@@ -1,11 +1,11 @@
-// The two lines that a cycle is chosen by (cycle.hpp), measured on a device: what a launch of Searches takes by their
-// number, and one of changes by the number of SETs that it comes from. As the server makes them: columns in pinned
-// memory, which the kernels read and write, from the call until the host sees that it is done.
+// Measures on a device the two lines by which a cycle is chosen (cycle.hpp): the time of a launch of Searches by their
+// number, and that of a launch of changes by the number of SETs. As in the server: columns in pinned memory, which the
+// kernels read and write, timed from the call until the host sees the result.
 //
-// A SET is measured as the dearest one: of a new key while memory is full, an Insert and the Delete of what was
-// evicted.
+// A SET is measured at its most expensive: a new key while memory is full, which is an Insert and the Delete of the
+// evicted key.
 //
-// Source: Mega-KV 5.2, figure 10. Departure: Search has its own numbers of queries there, not 19 times those of Insert.
+// Source: Mega-KV 5.2, figure 10. Departure: Search has its own numbers of queries, not 19 times those of Insert.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -25,7 +25,7 @@ struct CalibrationOptions {
   double load = 0.8;                             // share of the cells that has a key
   std::uint32_t searches_max = 1 << 16, sets_max = 1 << 14;  // of the largest launch
   unsigned steps = 16;                                       // numbers of queries, evenly spaced up to the largest
-  unsigned rounds = 15;                                      // launches of each; their median counts
+  unsigned rounds = 15;                                      // launches of each; the median counts
   std::uint64_t seed = 1;
   std::chrono::milliseconds deadline{10'000};  // a launch that takes longer makes the device lost
   std::function<void(std::string_view)> progress = {};
@@ -54,8 +54,8 @@ struct Calibration {
   }
 };
 
-// Every answer is checked. Throws std::invalid_argument (what the options ask for), DeviceError, std::runtime_error
-// (the device found what is not there, or the table has no room).
+// Every answer is checked. Throws std::invalid_argument (bad options), DeviceError, std::runtime_error (a wrong answer
+// of the device, or the table has no room).
 Calibration calibrate(Device& device, const CalibrationOptions& options);
 
 }  // namespace tandem

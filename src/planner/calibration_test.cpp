@@ -22,8 +22,8 @@ CalibrationOptions small() {
   return options;
 }
 
-// A launch of n takes 20 ms, and 20 ms for every 256 of them: so long that what else runs on this machine, which adds
-// some milliseconds to each, hardly tilts the line.
+// A launch of n takes 20 ms, and 20 ms for every 256 of them. Other load on this machine adds some milliseconds to
+// each, so it hardly changes the slope.
 TEST(Calibration, FindsTheLinesOfADevice) {
   SimDevice device({.latency = 20ms, .lanes = 256, .lane_time = 20ms});
   const auto is_found = [](const LaunchFit& fit, double query_ns) {
@@ -32,11 +32,11 @@ TEST(Calibration, FindsTheLinesOfADevice) {
   };
   const auto are_found = [&](const Calibration& of) {
     return is_found(of.search.fit, 20e6 / 256) &&
-           is_found(of.change.fit, 2 * 20e6 / 256);  // of a SET both the Insert and the Delete
+           is_found(of.change.fit, 2 * 20e6 / 256);  // a SET is both the Insert and the Delete
   };
   CalibrationOptions options = small();
   Calibration c = calibrate(device, options);
-  // Where threads wait for their processors, more rounds are needed until the median is of an undisturbed one.
+  // If threads wait for processors, more rounds are needed for an undisturbed median.
   while (!are_found(c) && options.rounds < 50) {
     options.rounds *= 2;
     c = calibrate(device, options);
@@ -49,7 +49,7 @@ TEST(Calibration, FindsTheLinesOfADevice) {
     EXPECT_EQ(c.search.samples[i].queries, 256 * (i + 1));
     EXPECT_EQ(c.change.samples[i].queries, 128 * (i + 1));
     const CalibrationSample& s = c.search.samples[i];
-    EXPECT_GE(s.low_ns, 20e6 * (i + 2));  // the model's time is the least
+    EXPECT_GE(s.low_ns, 20e6 * (i + 2));  // the model's time is the minimum
     EXPECT_LE(s.low_ns, s.median_ns);
     EXPECT_LE(s.median_ns, s.high_ns);
   }
@@ -62,7 +62,7 @@ TEST(Calibration, FindsTheLinesOfADevice) {
   EXPECT_EQ(model.change_cycles, 3U);
 }
 
-// Keys come and go until all locations have been used several times.
+// Keys are added and evicted until all locations have been used several times.
 TEST(Calibration, ChecksEveryAnswerWhileKeysComeAndGo) {
   const auto device = make_sim_device();
   CalibrationOptions options = small();

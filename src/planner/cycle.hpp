@@ -1,9 +1,9 @@
 // The cycle of periodic delayed scheduling (Mega-KV 5): searches are launched every C, changes of the index (Insert,
-// Delete) every n * C, and all that was batched in a cycle is to be done by the end of the next one. Times in ns, rates
-// in queries per ns.
+// Delete) every n * C, and everything batched in a cycle must be done by the end of the next one. Times in ns, rates in
+// queries per ns.
 //
-// Source: Mega-KV 5.1, 5.2, 8.2; with n = 1 its "without the delayed scheduling". Departure: equation 4 is written for
-// n = 2 there, here for any n.
+// Source: Mega-KV 5.1, 5.2, 8.2; with n = 1 its "without the delayed scheduling". Departure: the paper writes equation
+// 4 for n = 2, here it is for any n.
 //
 // Thread safety: any thread.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// T(x) = query_ns * x + launch_ns: what a launch of x queries takes, transfers and all.
+// T(x) = query_ns * x + launch_ns: the time of a launch of x queries, transfers included.
 struct LaunchTime {
   double query_ns = 0;   // k
   double launch_ns = 0;  // b
@@ -30,8 +30,8 @@ struct LaunchFit {
   double r2 = 0;  // share of the samples' variance that the line explains
 };
 
-// The line with the least squares of errors. Less than nothing takes nothing: a slope or an intercept below 0, which
-// noise can bring about, is 0. REQUIRES: two samples of different numbers of queries.
+// The least-squares line. A slope or an intercept below 0, which noise can cause, becomes 0. REQUIRES: two samples of
+// different numbers of queries.
 LaunchFit fit_line(std::span<const LaunchSample> samples) noexcept;
 
 struct CycleModel {
@@ -41,18 +41,18 @@ struct CycleModel {
   unsigned change_cycles = 2;  // n; 1: nothing is delayed
 };
 
-// The longest a GET takes: it is batched for one cycle, searched in the next, and answered in the third.
+// The maximum latency of a GET in cycles: it is batched in one, searched in the next, and answered in the third.
 inline constexpr unsigned cycles_of_a_get = 3;
 
-// The least C that serves the rate (equation 2); none: no cycle does.
+// The minimum C that serves the rate (equation 2); none: no cycle does.
 std::optional<double> cycle_min_ns(const CycleModel& model, double queries_per_ns) noexcept;
-// The greatest rate that C serves (equation 4, figure 12); 0: launches alone take longer. Infinity: queries take
-// nothing.
+// The maximum rate that C serves (equation 4, figure 12); 0: launches alone take longer. Infinity: queries take no
+// time.
 double rate_max(const CycleModel& model, double cycle_ns) noexcept;
 
-// For a response to every GET within `latency`: the longest C, as longer ones make larger launches and serve more, of
-// at most a third of that, in whole microseconds. 0 as rate: one that is not known. Throws std::invalid_argument that
-// says what the GPU needs, when that is more.
+// The longest C (longer ones make larger launches and serve more) that answers every GET within `latency`: at most a
+// third of it, in whole microseconds. Rate 0: unknown. Throws std::invalid_argument with the time that the GPU needs,
+// when that is more.
 std::chrono::microseconds choose_cycle(const CycleModel& model, double queries_per_ns,
                                        std::chrono::microseconds latency, std::chrono::microseconds cycle_max);
 

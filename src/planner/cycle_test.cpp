@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Mega-KV 5.2, of one Tesla K40c with 95 % GET.
+// Mega-KV 5.2: one Tesla K40c with 95 % GET.
 constexpr CycleModel k40c = {.search = {5.9, 22'100}, .change = {6.2, 144'500}, .get_share = 0.95, .change_cycles = 2};
 
 CycleModel with_cycles(unsigned n) {
@@ -65,7 +65,7 @@ TEST(Cycle, IsLeastWithChangesEverySecondOne) {
   }
 }
 
-// Section 8.2: better "by 17.8-68.4 %": what the two ends of a span of C give. More the shorter C is.
+// Section 8.2: better "by 17.8-68.4 %", the gains at the two ends of a range of C. The gain is larger for shorter C.
 TEST(Cycle, ServesMoreWhenChangesAreDelayed) {
   const auto gain = [](double cycle_us) {
     return rate_max(k40c, cycle_us * us) / rate_max(with_cycles(1), cycle_us * us) - 1;
@@ -88,7 +88,7 @@ TEST(Cycle, BoundAndRateAreEachOthersInverse) {
   }
 }
 
-// Inequality 1, and C >= T_max for n = 1, put together from the lines themselves.
+// Inequality 1, and C >= T_max for n = 1, computed from the lines themselves.
 TEST(Cycle, BoundIsWhereAllThatIsBatchedIsJustDone) {
   for (const unsigned n : {1u, 2u, 5u}) {
     const CycleModel m = with_cycles(n);

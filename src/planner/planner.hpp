@@ -12,15 +12,15 @@
 
 namespace tandem {
 
-// As things are: an index on devices comes back to the host when one is lost. schedulers: of the devices; nullptr:
-// there are none.
+// The present placement: an index on devices is rebuilt on the host when one is lost. schedulers: of the devices;
+// nullptr: there are none.
 inline Placement placement_of(const Schedulers* schedulers, const IndexPlacement& placement) noexcept {
   if (placement.wants_search()) return Placement::on_device;
   if (schedulers == nullptr) return Placement::host;
   return schedulers->image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored;
 }
 
-// A constant plan for each preset, and the schedulers' measured threshold between them; or one plan for all batches.
+// A constant plan for each preset with the schedulers' measured threshold between them, or one plan for all batches.
 class Planner {
  public:
   // schedulers: of the devices; nullptr: there are none. They and the placement outlive the planner.
@@ -29,7 +29,7 @@ class Planner {
         placement_(placement),
         offload_(row_of(preset).offload),
         index_on_device_(row_of(preset).index_on_device()) {}
-  // Throws std::invalid_argument: it is not feasible with the placement as it is.
+  // Throws std::invalid_argument: the plan is not feasible with the present placement.
   Planner(const Plan& plan, const Schedulers* schedulers, const IndexPlacement& placement)
       : schedulers_(plan.uses(Processor::device) ? schedulers : nullptr),
         placement_(placement),
@@ -40,9 +40,9 @@ class Planner {
   }
 
   bool uses_device() const noexcept { return schedulers_ != nullptr; }
-  // For who has no way to them after all.
+  // For a caller that turns out to have no access to devices.
   void leave_devices() noexcept { schedulers_ = nullptr; }
-  // For a batch of so many queries.
+  // For a batch of `queries` queries.
   const Plan& plan_for(std::uint32_t queries) const noexcept {
     if (schedulers_ == nullptr || queries == 0) return plan_cpu;
     if (placement_.wants_search()) return plan_index;
@@ -56,7 +56,7 @@ class Planner {
   const Schedulers* schedulers_;
   const IndexPlacement& placement_;
   Offload offload_;
-  bool index_on_device_;  // at the start; it comes back to the host for good when a device is lost
+  bool index_on_device_;  // at the start; when a device is lost, the host takes the index back for good
   std::optional<Plan> given_;
 };
 

@@ -1,5 +1,5 @@
-// A batch: queries as arrays, and the input that they point into. Tasks run over it in strips; what a device reads or
-// writes (input, fingerprints, locations) lies in pinned memory where there is one.
+// A batch: queries as arrays, and the input that they point into. Tasks run over it in strips. Columns that a device
+// reads or writes (input, fingerprints, locations) are in pinned memory if there is a device.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -18,24 +18,24 @@
 
 namespace tandem {
 
-// Queries that a task runs over at a time. So few that the lines which a strip's prefetches ask for, and those of the
-// strips ahead of it, fit what a core can have under way (docs/decisions/0006-strips.md).
+// Queries that a task runs over at a time. Small enough that the lines which a strip's prefetches request, and those of
+// the strips ahead of it, fit what a core can have in flight (docs/decisions/0006-strips.md).
 inline constexpr std::uint32_t strip_queries_max = 8;
 
-// What devices have left in the columns of a batch's front. A location is a candidate as after a search of the host's,
+// A device's results in the columns of a batch's front. A location is a candidate as after a search of the host's,
 // readable in the batch's epoch; a missing one is final only if `whole` and the stripe say so (write protocol 6;
 // final_miss()).
 struct Found {
-  std::uint32_t end = 0;     // of the queries [0, end); 0: there is nothing to follow
-  std::uint32_t launch = 0;  // its number, of the replica that searched
+  std::uint32_t end = 0;     // of the queries [0, end); 0: there are no results
+  std::uint32_t launch = 0;  // number of the launch, of the replica that searched
   bool whole = false;
-  // The items' images, as they were at that launch (ItemImages): of each query its image's place in its arena plus 1;
-  // 0: none. nullptr: RD is the host's.
+  // The items' images, as of that launch (ItemImages): of each query its image's index in its arena plus 1; 0: none.
+  // nullptr: the host does RD.
   const std::uint32_t* images = nullptr;
-  std::array<const Granule*, shards_max> arenas{};  // of each shard that a device has
+  std::array<const Granule*, shards_max> arenas{};  // of each device's shard
 };
 
-// Columns in memory that devices know, which outlives the batch. nullptr: the batch has its own.
+// Columns in memory that devices can access, which outlives the batch. nullptr: the batch has its own.
 struct ColumnMemory {
   Fingerprint* fingerprints = nullptr;
   Location* locations = nullptr;
@@ -57,19 +57,19 @@ class Batch {
   std::uint32_t size() const noexcept { return size_; }
   std::uint32_t capacity() const noexcept { return capacity_; }
   bool full() const noexcept { return size_ == capacity_; }
-  // Nothing is asked any more; input stays (InputArena::reuse()).
+  // Removes the queries; input stays (InputArena::reuse()).
   void clear() noexcept {
     size_ = 0;
     found = {};
     input_.clear();
   }
-  // What devices have found is not to be followed any more: the host runs what is left of their stages.
+  // Discards the devices' results: the host runs the rest of their stages.
   void leave_found() noexcept {
     found = {};
     plan = plan_cpu;
   }
-  // From now on fingerprints and locations lie in memory of the batch's own: a device that was given up may yet write
-  // to the other. Their contents are lost.
+  // Moves fingerprints and locations to the batch's own memory, since an abandoned device may still write to the other.
+  // Their contents are lost.
   void use_own_columns() {
     own_fingerprints_.reset(new Fingerprint[capacity_]);
     own_locations_.reset(new Location[capacity_]);
@@ -78,8 +78,7 @@ class Batch {
     found = {};
   }
 
-  // The next query's place, to fill in and then keep with commit(). Contents are what the last user left. REQUIRES:
-  // !full().
+  // The next query's place, to fill in and then keep with commit(). Its contents are undefined. REQUIRES: !full().
   TD_INLINE Query& next() noexcept { return queries_[size_]; }
   TD_INLINE void commit() noexcept { ++size_; }
 
@@ -96,19 +95,19 @@ class Batch {
   TD_INLINE const Fingerprint* fingerprints() const noexcept { return fingerprints_; }
   TD_INLINE Location* locations() noexcept { return locations_; }
   TD_INLINE const Location* locations() const noexcept { return locations_; }
-  // Of queries with option prefilled: the slot that holds the item, or the piece of one.
+  // For queries with option prefilled: the slot that holds the item, or the piece of one.
   TD_INLINE Location* filled() noexcept { return filled_.get(); }
   TD_INLINE Result& result(std::uint32_t i) noexcept { return results_[i]; }
   TD_INLINE const Result& result(std::uint32_t i) const noexcept { return results_[i]; }
 
-  // Which processor runs which task. The tasks of a device's stages have run when an executor gets the batch, or are
-  // the host's after all: `found` says so.
+  // Which processor runs which task. When an executor gets the batch, the tasks of a device's stages have run, or are
+  // left to the host: `found` tells.
   Plan plan = plan_cpu;
   Found found{};
   std::uint32_t shard_bits = 0;
   // Whether a device has searched for query i.
   TD_INLINE bool searched_at(std::uint32_t i) const noexcept { return i < found.end; }
-  // What it has found, if one was asked.
+  // The device's result, if it searched.
   TD_INLINE Location candidate(std::uint32_t i) const noexcept { return searched_at(i) ? locations_[i] : no_location; }
   // REQUIRES: found.images != nullptr.
   TD_INLINE const Item* image(std::uint32_t i) const noexcept {

@@ -1,6 +1,6 @@
-// A query as a device reads it, and nothing that knows a processor (as cell.hpp): what kernels need of it, with its key
-// and value as offsets into the batch's input. Fingerprints and locations are columns of their own (DIDO III-A: what a
-// task of a batch needs is what is moved, and no more).
+// A query as a device reads it, independent of the processor (like cell.hpp): the fields that kernels need, with key
+// and value as offsets into the batch's input. Fingerprints and locations are separate columns (DIDO III-A: only what a
+// task of a batch needs is moved).
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -10,10 +10,10 @@
 namespace tandem {
 
 struct DeviceQuery {
-  // Instead of an offset: the bytes lie where no device reads them, and the query is the host's.
+  // Instead of an offset: the bytes are outside the devices' memory, and the query is left to the host.
   static constexpr std::uint32_t outside = UINT32_MAX;
 
-  std::uint32_t key_at, value_at;  // bytes from the begin of the batch's input; `outside`
+  std::uint32_t key_at, value_at;  // bytes from the beginning of the batch's input; or `outside`
   std::uint32_t value_bytes;
   std::uint8_t key_bytes;
   Opcode opcode;

@@ -1,6 +1,5 @@
-// Where the bytes lie that a batch's queries point to: what was received for it, and behind that what was made of it
-// (decoded keys, initial numbers). Beside a device it is memory that the device reads, too: there a pointer into it is
-// an offset (DeviceQuery).
+// The bytes that a batch's queries point to: what was received for it, followed by derived data (decoded keys, initial
+// numbers). With a device it is memory that the device reads, too: for it a pointer is an offset (DeviceQuery).
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -16,9 +15,9 @@ namespace tandem {
 
 class InputArena {
  public:
-  // Without memory: all that is placed goes to blocks, which no device sees.
+  // Without memory: everything is placed in blocks, which no device sees.
   InputArena() = default;
-  // With memory of its own.
+  // With its own memory.
   explicit InputArena(std::size_t bytes)
       : own_(std::make_unique_for_overwrite<char[]>(bytes)), begin_(own_.get()), bytes_(bytes) {}
   // Over memory that outlives it. nullptr: as without.
@@ -29,7 +28,7 @@ class InputArena {
   std::uint64_t offset_of(const char* p) const noexcept {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin_);
   }
-  // Whether all of these bytes lie in it.
+  // Whether all of these bytes are inside it.
   bool holds(const char* p, std::size_t bytes) const noexcept {
     return bytes <= bytes_ && offset_of(p) <= bytes_ - bytes;
   }
@@ -39,20 +38,20 @@ class InputArena {
   // Where the next input goes, at the start of a cache line. REQUIRES: has_room() for it.
   TD_INLINE char* room() noexcept { return begin_ + (used_ = aligned(used_)); }
   TD_INLINE void take(std::size_t bytes) noexcept { used_ += bytes; }
-  // Nothing in it is needed any more.
+  // Discards all input.
   void reuse() noexcept { used_ = 0; }
 
-  // --- what is made of it
-  // So many bytes, here if there is room, else in a block until clear(). Throws std::bad_alloc.
+  // --- derived data
+  // `bytes` bytes, here if there is room, else in a block until clear(). Throws std::bad_alloc.
   char* place(std::size_t bytes) {
     if (TD_UNLIKELY(bytes_ - used_ < bytes)) return place_in_block(bytes);
     char* const at = begin_ + used_;
     used_ += bytes;
     return at;
   }
-  // A copy, if there is room here; else the same.
+  // A copy, if there is room here; else the original.
   std::string_view bring(std::string_view bytes) noexcept;
-  // What lies in blocks is not needed any more.
+  // Frees what was placed in blocks.
   void clear() noexcept {
     if (TD_UNLIKELY(block_ != 0 || !larger_.empty())) clear_blocks();
   }
@@ -69,7 +68,7 @@ class InputArena {
   char* begin_ = nullptr;
   std::size_t bytes_ = 0, used_ = 0;
   std::vector<std::unique_ptr<char[]>> blocks_;          // of block_bytes each
-  std::vector<std::unique_ptr<char[]>> larger_;          // what does not fit one
+  std::vector<std::unique_ptr<char[]>> larger_;          // allocations that exceed a block
   std::size_t used_of_block_ = block_bytes, block_ = 0;  // blocks_[block_ - 1] is filled up to there
 };
 

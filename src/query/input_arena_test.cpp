@@ -49,7 +49,7 @@ TEST(InputArena, InputBeginsAtALineBehindWhatWasPlaced) {
   EXPECT_EQ(arena.room(), memory);
 }
 
-// clear() is for each batch, and input that is not parsed yet outlives it.
+// clear() is called for each batch, and unparsed input survives it.
 TEST(InputArena, ClearingKeepsTheInput) {
   InputArena arena(4096);
   char* const input = arena.room();

@@ -1,8 +1,8 @@
-// The operations of the store, and the commands by which clients ask for them: one table each. From their rows come the
-// parsers' choice, the need of memory (MM), names in statistics, metrics and logs, and what has to be fuzzed.
+// The operations of the store, and the clients' commands for them: one table each. Their rows determine the parsers'
+// choice, the need of memory (MM), names in statistics, metrics and logs, and what has to be fuzzed.
 //
-// A new command is a row here, its form in a parser if it has one of its own, what executes it, and what writes its
-// reply: scripts/check_commands.py counts the files that name one.
+// A new command is a row here, a form in a parser if it needs one, its execution, and its reply:
+// scripts/check_commands.py counts the files that name one.
 //
 // Thread safety: constants.
 #pragma once
@@ -19,7 +19,7 @@ inline constexpr std::uint16_t touch = 1 << 0;  // get, arithmetic, remove+inval
 inline constexpr std::uint16_t vivify =
     1 << 1;  // get, arithmetic: on a miss create an item that expires at vivify_expiry_s
 inline constexpr std::uint16_t recache = 1 << 2;      // get: win when the remaining time is below recache_ttl_s
-inline constexpr std::uint16_t no_bump = 1 << 3;      // get: leave the access bits alone
+inline constexpr std::uint16_t no_bump = 1 << 3;      // get: do not change the access bits
 inline constexpr std::uint16_t compare_cas = 1 << 4;  // store, remove, arithmetic: only if the item's CAS id is `cas`
 inline constexpr std::uint16_t invalidate =
     1 << 5;  // store: an older `cas` stores, marked stale; remove: mark stale with a new CAS id
@@ -27,17 +27,17 @@ inline constexpr std::uint16_t decrement = 1 << 6;        // arithmetic
 inline constexpr std::uint16_t caller_compares = 1 << 6;  // get, a plain read: KC need not (Mega-KV 8.1 `getk`)
 inline constexpr std::uint16_t binary_key = 1 << 7;       // the key came in base64
 inline constexpr std::uint16_t prefilled =
-    1 << 8;  // store: the item already lies in the heap in the batch's column `filled` (large values)
+    1 << 8;  // store: the item is already in the heap, at the batch's column `filled` (large values)
 inline constexpr std::uint16_t meta = 1 << 9;  // meta protocol: serves stale/win semantics (a text get ignores them)
 inline constexpr std::uint16_t no_reply = 1 << 10;      // noreply, or q: for the response writer
 inline constexpr std::uint16_t no_value = 1 << 11;      // get: the value is not wanted (mg without v), RD is skipped
 inline constexpr std::uint16_t last_of_line = 1 << 12;  // get with several keys: the line's end (END) follows this one
 // get: recache is decided by the expiry before this query's touch.
 inline constexpr std::uint16_t recache_first = 1 << 13;
-// store with compare_cas: refused, it removes the key's item all the same (memcached's binary set).
+// store with compare_cas: a refusal also removes the key's item (memcached's binary set).
 inline constexpr std::uint16_t refusal_removes = 1 << 13;
-// nothing, remove: stands for a store that the parser refused, and counts as one: too large; its data block was bad; or
-// (both) out of memory.
+// nothing, remove: replaces a store that the parser refused, and counts as one: too large; bad data block; or (both)
+// out of memory.
 inline constexpr std::uint16_t store_too_large = 1 << 14;
 inline constexpr std::uint16_t store_bad_block = 1 << 15;
 inline constexpr std::uint16_t store_no_memory = store_too_large | store_bad_block;
@@ -56,14 +56,14 @@ enum class Opcode : std::uint8_t {
 
 enum class StoreMode : std::uint8_t { set, add, replace, append, prepend };
 
-// The slot that MM prepares: none; for an item that the query alone makes; for a changed copy of the present item.
+// The slot that MM prepares: none; for an item made from the query alone; for a changed copy of the present item.
 enum class SlotNeed : std::uint8_t { none, item, change };
 
 struct Operation {
   bool has_key = false;
-  bool is_access = false;  // the key counts as asked for (hot keys)
+  bool is_access = false;  // the key counts as requested (hot keys)
   SlotNeed slot_need = SlotNeed::none;
-  std::uint16_t slot_options = 0;  // the slot is needed with one of these options alone; 0: always
+  std::uint16_t slot_options = 0;  // the slot is needed only with one of these options; 0: always
 };
 
 // By Opcode.
@@ -81,7 +81,7 @@ inline constexpr std::array<Operation, 8> operations = {{
 }};
 static_assert(operations.size() == static_cast<std::size_t>(Opcode::control) + 1);
 
-// What stands behind the command's name: which parser function reads it.
+// The syntax behind the command's name, which selects the parser function.
 enum class Form : std::uint8_t {
   none,            // no command
   retrieve,        // <key>*
@@ -105,8 +105,8 @@ enum class Form : std::uint8_t {
   administer,    // read when it is executed (codec/admin.cpp)
 };
 
-// Commands of the text and meta protocols; requests of the binary protocol count as the one that does the same. Those
-// up to `other` are measured apart (observe/latency.hpp), all that follow it as `other`.
+// Commands of the text and meta protocols; a binary request counts as the equivalent one. Commands up to `other` are
+// measured separately (observe/latency.hpp), all that follow it as `other`.
 //
 // X(Command, name on the wire and in statistics, form, and of its queries, beside what the line itself asks for:
 // opcode, mode, options, whether the reply to a retrieval has the CAS id)
@@ -202,7 +202,7 @@ inline constexpr CommandsByLetter commands_by_letter = [] {
 constexpr const CommandRow& row_of(Command c) noexcept { return commands[static_cast<std::size_t>(c)]; }
 constexpr std::string_view name_of(Command c) noexcept { return row_of(c).name; }
 
-// The command of that name; the row of `other` if there is none.
+// The command of that name; the row of `other` if none has it.
 constexpr const CommandRow& find_command(std::string_view name) noexcept {
   const std::size_t letter = name.empty() ? 26 : static_cast<std::size_t>(static_cast<unsigned char>(name[0])) - 'a';
   if (letter >= 26) return row_of(Command::other);
@@ -221,7 +221,7 @@ constexpr Command update_of(StoreMode mode) noexcept {
   return Command::other;
 }
 
-// Those that are measured apart, and `other`.
+// Those measured separately, and `other`.
 inline constexpr std::size_t command_count = static_cast<std::size_t>(Command::other) + 1;
 inline constexpr std::array<std::string_view, command_count> command_names = [] {
   std::array<std::string_view, command_count> names;

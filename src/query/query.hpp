@@ -1,6 +1,6 @@
-// One operation of a client, as plain data. Keys and values point into the batch's input, or lie elsewhere on the host
-// (a line too long for that, the parser's copies, the arrays of who uses the embedded store); they stay unchanged until
-// the query's response is written.
+// One operation of a client, as plain data. Keys and values point into the batch's input or to other host memory: a
+// line too long for the input, the parser's copies, or the arrays of the embedded store's caller. They must not change
+// until the query's response is written.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for whoever writes the response.
+// 80 bytes: 16 of key and value pointers, 16 + 16 + 16 of operands, 16 for the response writer.
 struct Query {
   const char* key;
   const char* value;  // store: the bytes; arithmetic + vivify: the initial number as decimal text
@@ -26,26 +26,26 @@ struct Query {
   std::uint64_t delta;  // arithmetic
   std::uint32_t vivify_expiry_s;
   std::uint32_t recache_ttl_s;
-  // The response writer's own: the pipeline carries them, untouched.
+  // For the response writer; the pipeline does not use them.
   const char* wire;          // where the request line starts
   std::uint32_t wire_bytes;  // of the request line without its line end
   std::uint32_t connection;  // index of the owner's connection
   StoreMode mode;
   std::uint8_t reply;           // the writer's kind of reply
-  std::uint8_t continues_line;  // 1: a later one of a line that makes several queries
+  std::uint8_t continues_line;  // 1: one of several queries of a line, but not the first
   std::uint8_t session;         // binary protocol: the connection's rights before this request
   std::uint32_t wire_flags_at;  // meta: where in `wire` the flags start
 
   std::string_view key_view() const noexcept { return {key, key_bytes}; }
   bool has(std::uint16_t o) const noexcept { return (options & o) != 0; }
   const Operation& operation() const noexcept { return operations[static_cast<std::size_t>(opcode)]; }
-  // What MM prepares for it.
+  // The slot that MM prepares for it.
   SlotNeed slot_need() const noexcept {
     const Operation& o = operation();
     if (o.slot_options != 0 && !has(o.slot_options)) return SlotNeed::none;
     return concatenates() ? SlotNeed::change : o.slot_need;
   }
-  // A get that changes nothing but access marks: it may be executed again.
+  // A get that changes only access marks: it may be executed again.
   bool is_plain_read() const noexcept {
     return opcode == Opcode::get && !has(option::touch | option::vivify | option::recache);
   }
@@ -53,8 +53,9 @@ struct Query {
   bool concatenates() const noexcept {
     return opcode == Opcode::store && (mode == StoreMode::append || mode == StoreMode::prepend);
   }
-  // A store that is too large or has no memory also removes the key's item. memcached's rule: a set does, so that no
-  // client goes on reading the old value, and a meta set in every mode; a cas, whose client may have lost, does not.
+  // Whether a store that is too large or has no memory also removes the key's item. memcached's rule: a set does, so
+  // that clients do not continue to read the old value, and so does a meta set in every mode; a cas does not, since its
+  // client may have lost.
   bool removes_if_refused() const noexcept {
     if (has(option::meta)) return true;
     return mode == StoreMode::set && (!has(option::compare_cas) || has(option::refusal_removes));
@@ -83,21 +84,21 @@ inline constexpr std::uint8_t won = 1 << 0;       // meta W: this client has the
 inline constexpr std::uint8_t stale = 1 << 1;     // meta X
 inline constexpr std::uint8_t win_sent = 1 << 2;  // meta Z
 inline constexpr std::uint8_t created = 1 << 3;   // vivified by this query
-// stale and win_sent as an item's state word has them.
+// The bits stale and win_sent of an item's state word.
 constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
   static_assert(word::Stale::lo == 4 && word::Win::lo == 5 && stale == 1 << 1 && win_sent == 1 << 2);
   return static_cast<std::uint8_t>((state >> 3) & (stale | win_sent));
 }
 }  // namespace outcome
 
-// What IN, KC and RD leave for WR. `item` is readable until the batch's epoch ends.
+// Results of IN, KC and RD for WR. `item` is readable until the batch's epoch ends.
 struct Result {
   union {
     const Item* item;   // the item read or written; nullptr when there is none
-    std::uint64_t cas;  // arithmetic (Status::number): the new CAS id, which the item may have no more
+    std::uint64_t cas;  // arithmetic (Status::number): the new CAS id, which the item may have lost since
   };
-  std::uint64_t state;  // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); of
-                        // an item that this query created or replaced: the word it was published with
+  std::uint64_t state;  // its state word BEFORE this query touched it (hit-before, last access, expiry, stale, win); if
+                        // this query created or replaced the item: the word it was published with
   std::uint64_t number;       // arithmetic: the new value. store, remove+invalidate: the new CAS id
   std::uint32_t value_bytes;  // of item
   Status status;

@@ -1,5 +1,5 @@
-// Authentication: SASL over the binary protocol, a set over text. Nobody without credentials reads, writes or learns
-// anything, and what was authenticated survives any cut of the input and any rewinding.
+// Authentication: SASL over the binary protocol, a set over text. A client without credentials cannot read, write or
+// learn anything, and authentication survives any split of the input and any rewinding.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -133,7 +133,7 @@ TEST_F(Sasl, CutAnywhere) {
   }
 }
 
-// A blocked client's queries are parsed again later: with the rights that they had.
+// A blocked client's queries are parsed again later, with the rights that they had the first time.
 TEST_F(Sasl, RewindingGivesBackTheRightsOfThen) {
   const string input = auth("") + step(plain("user", "pass")) + noop_ + auth(plain("user", "no")) + noop_;
   const Clock clock;

@@ -1,4 +1,4 @@
-// A memory file that cannot be read back: here because somebody has shortened it under the store.
+// A memory file that cannot be read back, here because it was shortened while the store was open.
 #include "heap/bus_error.hpp"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ bool by_signal(int status) {
 
 class BusErrorTest : public RestartTest {
  protected:
-  // In a child: looks at an item that is not there any more.
+  // In a child: reads an item that no longer exists.
   void meet_a_page_that_is_gone(std::uint64_t bytes_left = MemoryFile::pages_at) const {
     Store store(options());
     if (store.set("k", "v") != Code::stored) _exit(1);
@@ -51,7 +51,7 @@ TEST_F(BusErrorTest, EndsByTheSignalIfThereIsNone) {
 }
 
 TEST_F(BusErrorTest, TheProgramsOwnHandlerIsCalled) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own: in this one the handler may be ours by now
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process: in this one our handler may be installed already
   EXPECT_EXIT(
       {
         std::signal(SIGBUS, [](int) { _exit(9); });
@@ -67,7 +67,7 @@ TEST_F(BusErrorTest, TheNextStoreBeginsEmpty) {
   EXPECT_EQ(engine.restart().value_or(RestartReport{}).items, 0u);
 }
 
-// Marked, it would be another file than ours, and the next start would fail.
+// A mark would make it look like another program's file, and the next start would fail.
 TEST_F(BusErrorTest, AFileWithoutItsHeaderIsLeftAsItIs) {
   EXPECT_EXIT(meet_a_page_that_is_gone(0), by_signal, what_is_said);
   EXPECT_EQ(std::filesystem::file_size(file.path()), 0u);

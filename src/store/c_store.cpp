@@ -1,4 +1,4 @@
-// include/tandem/tandem.h over the embedded store: no exception and no C++ type leaves it.
+// include/tandem/tandem.h over the embedded store: exceptions and C++ types never cross it.
 #include <tandem/tandem.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::compare_and_set) == TANDEM_COMPARE_AND_SET &&
               number_of(Action::remove) == TANDEM_REMOVE && number_of(Action::increment) == TANDEM_INCREMENT &&
               number_of(Action::decrement) == TANDEM_DECREMENT);
-// What programs were compiled with. A change of these is another soname.
+// The layouts that programs were compiled with. Changing them needs a new soname.
 static_assert(sizeof(tandem_options) == 56 && sizeof(tandem_value) == 40 && sizeof(tandem_request) == 64 &&
               sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
 
@@ -41,7 +41,7 @@ std::string_view view(const char* bytes, std::size_t size) noexcept {
   return size == 0 ? std::string_view() : std::string_view(bytes, size);
 }
 
-// A code in place of what the store throws: all that it may throw once it is open.
+// Converts the exceptions that an open store can throw into a code.
 template <class F>
 tandem_code guarded(F&& f) noexcept {
   try {
@@ -72,7 +72,7 @@ tandem_reply reply_of(const Reply& r) noexcept {
           .number = r.number};
 }
 
-// The bytes that both sides know of a structure that may grow, over the defaults.
+// The fields that both versions of a growing structure know, over the defaults.
 tandem_options known_part(const tandem_options& given);
 
 tandem_options defaults() noexcept {
@@ -89,7 +89,7 @@ tandem_options defaults() noexcept {
 }
 
 tandem_options known_part(const tandem_options& given) {
-  // What a newer program set must be known, or be 0.
+  // Fields that only a newer program knows must be 0.
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
   for (std::size_t i = sizeof given; i < given.struct_bytes; ++i) {
     if (bytes[i] != 0) throw std::invalid_argument("an option that this version of the library does not know is set");
@@ -106,7 +106,7 @@ void say(char* error, std::size_t error_bytes, const char* what) noexcept {
   error[length] = 0;
 }
 
-// Runs one request, and hands its reply to `take`, which returns the code.
+// Runs one request and passes its reply to `take`, which returns the code.
 template <class Take>
 tandem_code run_one(tandem_store* store, const Request& request, Take take) noexcept {
   return guarded([&] {
@@ -130,7 +130,7 @@ tandem_code count(tandem_store* store, const Request& request, std::uint64_t* nu
 }  // namespace
 }  // namespace tandem
 
-using namespace tandem;  // NOLINT(google-build-using-namespace): what follows is C's
+using namespace tandem;  // NOLINT(google-build-using-namespace): the rest is the C API
 
 extern "C" {
 

@@ -1,4 +1,4 @@
-// flush_all, verbosity, stats and the commands of administration.
+// flush_all, verbosity, stats and the administrative commands.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,7 +25,7 @@ TEST(Control, FlushAll) {
   EXPECT_EQ(server.exchange("flush_all x\r\nflush_all noreply 0\r\n"), bad_flush_time + bad_flush_time);
   EXPECT_EQ(server.exchange("flush_all x noreply\r\n"), "");
   EXPECT_EQ(server.exchange("flush_all 0 1 2\r\n"), "ERROR\r\n");
-  // A time before the server began, which is memcached's way of flushing nothing.
+  // A time before the server's start, memcached's way of flushing nothing.
   server.exchange("set a 0 0 1\r\nx\r\n");
   EXPECT_EQ(server.exchange("flush_all 2592001\r\nget a\r\n"), "OK\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
   EXPECT_EQ(server.calls.size(), 6u);

@@ -12,14 +12,14 @@
 namespace tandem {
 namespace {
 
-// Looked at in one epoch: some 20 us of walking memory, longer where much is given back.
+// Examined in one epoch: about 20 us of walking memory, longer if much is reclaimed.
 constexpr std::uint32_t slots_per_look = 4096;
-// The background works so long at a time, then rests `rest` times as long.
+// In the background it works this long, then rests `rest` times as long.
 constexpr auto work_at_a_time = std::chrono::microseconds(250);
 constexpr int rest = 64;
-// Its rounds begin so long after each other at least: the longer, the oftener it went for nothing.
+// Minimum interval between the beginnings of its rounds; it grows with fruitless rounds.
 constexpr auto round_period_min = std::chrono::seconds(5), round_period_max = std::chrono::seconds(80);
-// A round that gave back less than one of so many items went for nothing.
+// A round that reclaims less than one in this many items is fruitless.
 constexpr std::uint64_t items_per_garbage_max = 1000;
 
 }  // namespace
@@ -52,7 +52,7 @@ bool Crawler::set_enabled(bool enabled) {
   }
   try {
     thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "tandem-crawl");  // by itself: another's name is a file that is written
+      pthread_setname_np(pthread_self(), "tandem-crawl");  // by itself: naming another thread writes a file
       loop();
     });
     return true;
@@ -111,7 +111,7 @@ void Crawler::walk() {
 
 bool Crawler::sleep_until(Clock::time_point when) {
   std::unique_lock lock(mutex_);
-  // A run that is asked for ends a rest of the background, not one of its own. Hurry begins the next round.
+  // A requested run ends a rest of the background, not one of its own. hurry() starts the next round.
   const auto is_woken = [this] { return stopping_ || (!run_is_asked_ && asked_); };
   wakeup_.wait_until(lock, when, is_woken);
   return !stopping_;
@@ -135,7 +135,7 @@ bool Crawler::wanted(PageId page) const {
 }
 
 std::uint32_t Crawler::look(PageId page, std::uint32_t slot) {
-  const std::size_t i = index_of(page);  // before: the page of a huge item leaves its class
+  const std::size_t i = index_of(page);  // before reclaiming: the page of a huge item leaves its class
   const task::Reclaimed found = task::reclaim_garbage(context_, page, slot, slots_per_look);
   run_checked_[i] += found.checked;
   run_reclaimed_ += found.reclaimed;
@@ -161,7 +161,7 @@ void Crawler::loop() {
     run_reclaimed_ = 0;
     const auto round_begin = Clock::now();
     auto work_begin = round_begin;
-    bool given_up = false;  // a run that was asked for comes first
+    bool given_up = false;  // a requested run takes precedence
     for (PageId page = 1; page < heap.page_end() && !given_up; ++page) {
       for (std::uint32_t slot = 0; wanted(page);) {
         slot = look(page, slot);

@@ -35,7 +35,7 @@ class CrawlerTest : public testing::Test {
     for (int i = 0; i < count; ++i) store(prefix + std::to_string(i), value_bytes, expiry_s);
   }
   std::uint64_t items() const { return engine_->stats().items; }
-  // Waits for what another thread does, with an end far away.
+  // Waits for another thread's action, with a generous time limit.
   template <class F>
   static bool eventually(F f) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -15,9 +15,9 @@
 namespace tandem {
 namespace {
 
-// Where the clock's second ends no sooner.
+// Unless the clock's second ends sooner.
 constexpr auto maintenance_period = std::chrono::milliseconds(250);
-// The index may take so much of the memory limit (its growth needs old and new table together for a while).
+// The index may take this share of the memory limit (during a growth the old and the new table coexist).
 constexpr double index_share_max = 0.5;
 
 std::uint64_t random_seed() {
@@ -25,7 +25,7 @@ std::uint64_t random_seed() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-// What each context may hold epochs with: itself, and the batches that it has on a device.
+// Number of epoch participants: each context, its batches on devices, and the engine's own.
 std::uint32_t epochs_for(const EngineOptions& o) {
   constexpr std::uint32_t own = 2;             // of maintenance and crawler
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
@@ -180,7 +180,7 @@ Engine::ContextPtr Engine::make_context() {
       context->remote = std::make_unique<DeviceSearch>(*context, *schedulers_);
     } catch (const DeviceError& e) {
       if (e.status() != DeviceStatus::lost) throw;
-      placement_->leave();  // what its scheduler is about to do
+      placement_->leave();  // as its scheduler would do
     }
   }
   if (file_) context->redo = file_->take_redo();
@@ -219,12 +219,12 @@ void Engine::flush_all(std::uint32_t at_s) noexcept {
   }
 }
 
-// Every CAS id given so far is smaller than the new mark, and CasIds::next() gives none below it from now on, nor one
-// above it to anybody who does not see it.
+// Every CAS id issued so far is smaller than the new mark. From now on CasIds::next() returns none below it, and none
+// above it to a thread that has not observed it.
 void Engine::flush_now() noexcept {
   shared_->flush_begins.store(true, std::memory_order_seq_cst);
   const std::uint64_t mark = shared_->take_cas_ids(1);
-  // First in the file, in one store that also says that nothing is pending: once a client has missed an item, no
+  // First in the file, in one store that also clears the pending flush: once a client has missed an item, no later
   // process finds it again.
   if (shared_->saved != nullptr) {
     shared_->saved->flush.store(saved::FlushCas::put(flush_number_, mark), std::memory_order_release);
@@ -322,24 +322,24 @@ void Engine::apply_reassign() {
 }
 
 bool Engine::set_memory_limit(std::uint64_t bytes) noexcept {
-  // The index does not get smaller, and items need the other half.
+  // The index never shrinks, and items need the other half.
   const std::uint64_t bytes_min = std::max<std::uint64_t>(
       {4 * page_bytes, 2 * options_.item_bytes_max,
        static_cast<std::uint64_t>(static_cast<double>(index_->table_bytes() + placement_->bytes()) / index_share_max)});
   if (bytes < bytes_min || bytes > heap_->reserved_bytes()) return false;
   if (!options_.evict && bytes < budget_.used_bytes()) return false;
   budget_.set_limit(bytes);
-  // What was refused for want of memory may fit now.
+  // A growth that was refused for lack of memory may fit now.
   shared_->growth_refused.store(false, std::memory_order_relaxed);
   shared_->maintenance.notify();
   return true;
 }
 
-// After the limit was lowered: gives pages and huge items back until what is used fits.
+// After the limit was lowered: returns pages and huge items until the used memory fits.
 void Engine::shrink() {
   constexpr int pages_per_turn = 32;
   if (budget_.overdrawn()) {
-    // Large items that workers have replaced may still wait in their caches.
+    // Large items that were replaced may still wait in workers' caches.
     epochs_.synchronize();
     heap_->reclaim_caches();
   }
@@ -389,7 +389,7 @@ void Engine::reset_stats() noexcept {
 
 void Engine::maintenance_loop() {
   while (!stopping_.load(std::memory_order_relaxed)) {
-    // Then at once: a store in a second that has passed would expire by as much too early.
+    // Right after the second's end: a store in an outdated second would expire too early.
     const auto next_s = std::chrono::ceil<std::chrono::milliseconds>(clock_.until_next_s());
     shared_->maintenance.wait_for(std::min(maintenance_period, next_s));
     maintain();
@@ -400,7 +400,7 @@ void Engine::maintain() {
   const std::lock_guard lock(maintain_mutex_);
   maintenance_turns_.fetch_add(1, std::memory_order_relaxed);
   clock_.tick();
-  if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers sleep
+  if (TD_UNLIKELY(memory_reserve_missing() != 0)) refill_memory_reserve();  // while all workers are asleep
   if (file_) {
     save_clock();
     drop_unwritten();
@@ -413,7 +413,7 @@ void Engine::maintain() {
   balance_classes();
 }
 
-// Doubles the table; pages are taken from the heap when the limit has no room for the new one beside the old.
+// Doubles the table; takes pages from the heap when the limit has no room for both tables.
 void Engine::grow_index() {
   const std::uint64_t bytes_after = 2 * index_->table_bytes();
   if (static_cast<double>(bytes_after) > index_share_max * static_cast<double>(budget_.limit_bytes())) {
@@ -435,18 +435,18 @@ void Engine::grow_index() {
 }
 
 // Memory follows the traffic: for each page's worth of items that a class evicts, a page moves to it from the class
-// whose slots are asked for least (Heap::pick_donor), a few at a time. Huge items are a class like the others, whose
-// pages the budget has in between. Classes that are asked for alike are left as they are.
+// with the least allocations per slot (Heap::pick_donor), a few at a time. Huge items count as a class; their pages
+// pass through the budget. Classes of equal demand are left as they are.
 void Engine::balance_classes() {
   const unsigned level = automove();
   const std::uint64_t moves_per_turn = level >= 2 ? 64 : 8;
   if (!options_.evict || !options_.reassign) return;
-  std::uint64_t spare = 0;  // pages of a huge item beyond what a class wanted: the next ones have them
+  std::uint64_t spare = 0;  // a huge item's pages beyond what a class needed: for the next classes
   for (std::uint32_t i = 0; i <= heap_->class_count() && !stopping_.load(std::memory_order_relaxed); ++i) {
     const auto c = i < heap_->class_count() ? static_cast<SizeClass>(i) : huge_class;
     const ClassStats s = heap_->class_stats(c);
     const std::uint64_t evicted = s.evictions - std::min(evictions_seen_[i], s.evictions);
-    // What is evicted while level is 0 is no reason to move pages later.
+    // Evictions while the level is 0 must not move pages later.
     const std::uint64_t pages_per_huge_item = s.pages / std::max<std::uint64_t>(heap_->huge_items(), 1);
     const std::uint64_t pages = c == huge_class ? evicted * pages_per_huge_item : evicted / s.slots_per_page;
     if (pages == 0 && level != 0) continue;

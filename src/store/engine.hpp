@@ -37,42 +37,42 @@ struct EngineOptions {
                                                           // goes (memcached -o hashpower); 0: by the expected items
   std::uint32_t contexts_max = 256;                       // threads that may use the store together
   bool evict = true, cas = true, huge_pages = true;
-  std::string eviction = "clock";         // or "s3-fifo": what goes when memory is full
+  std::string eviction = "clock";         // or "s3-fifo": the policy when memory is full
   bool reassign = true;                   // `slabs reassign`, and pages that follow the traffic (-o slab_reassign)
-  bool crawl = true;                      // give back what has expired in the background (memcached -o lru_crawler)
-  std::uint32_t crawl_sleep_us = 100;     // of a run that was asked for
+  bool crawl = true;                      // reclaim expired items in the background (memcached -o lru_crawler)
+  std::uint32_t crawl_sleep_us = 100;     // of a requested run
   std::uint32_t crawl_items_per_run = 0;  // 0: all
   std::uint64_t hash_seed = 0;            // 0: random
-  std::string memory_file = {};  // memcached -e: items lie in this file and outlive the process; empty: in memory alone
-  unsigned recover_threads = 0;  // that read the file at start; 0: one for each processor, at most 16
-  // What the index is (index_kinds.hpp): with another one than "cuckoo" there are no devices.
+  std::string memory_file = {};           // memcached -e: holds the items and outlives the process; empty: memory only
+  unsigned recover_threads = 0;           // threads that read the file at start; 0: one for each processor, at most 16
+  // The kind of index (index_kinds.hpp). Kinds other than "cuckoo" do not support devices.
   std::string_view index_kind = "cuckoo";
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
-  // none: the host does everything. Whatever becomes of them, the store goes on. A power of two, at most shards_max.
+  // none: the host does everything. The store survives the loss of devices. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};
-  // The index lies in the devices' memory and nowhere else (placement `device`), if they have room for it and no
-  // replica of it elsewhere; a lost device brings it back. Changes go there every so many scheduling cycles.
+  // Puts the index in device memory only (placement `device`), without a replica, if the devices have room for it. When
+  // a device is lost, the index is rebuilt on the host. Changes are sent every `change_cycles` scheduling cycles.
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
-  ReplicaImagesOptions device_values{};  // small items that lie in each device's memory, too
-  // Told what becomes of the file: by the constructor, and by a thread of the engine if it cannot be written.
+  ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
+  // Receives messages about the file: from the constructor, and from a thread of the engine if it cannot be written.
   std::function<void(std::string_view)> log = nullptr;
   const TimeSource* time = nullptr;  // outlives the engine; nullptr: the system's clocks
 };
 
 struct EngineStats {
-  StoreTotals counters{};  // summed over all contexts, past ones too, since reset_stats()
+  StoreTotals counters{};  // summed over all contexts, destroyed ones too, since reset_stats()
   std::uint64_t items = 0, item_bytes = 0, memory_limit_bytes = 0, memory_used_bytes = 0, index_bytes = 0,
                 index_cells = 0, retired_bytes = 0;
   std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
   std::uint64_t maintenance_turns = 0, pages_idle = 0;
   bool is_moving_pages = false;
-  std::uint64_t index_rebuild_ms = 0;  // how long it took to bring the index back from a lost device; 0: it was not
+  std::uint64_t index_rebuild_ms = 0;  // how long the index's rebuild took after a device was lost; 0: there was none
   std::vector<ClassStats> classes;
 };
 
-// A device, what it did since the start, and its replica.
+// A device, its work since the start, and its replica.
 struct DeviceStats {
   std::string name, backend, lost_reason;
   std::uint32_t number = 0;  // as `tandem devices` lists it
@@ -84,7 +84,7 @@ struct DeviceStats {
                 device_ns = 0, cycle_ns = 0;
   std::optional<std::uint32_t> power_mw;
   ReplicaStats replica;
-  bool has_index = false;  // no replica: the index itself
+  bool has_index = false;  // it has the index itself, not a replica
   std::uint64_t cells = 0, resident = 0;
 };
 
@@ -95,26 +95,26 @@ struct TaskCost {
 
 class Engine {
  public:
-  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc when memory cannot be had,
-  // MemoryFileError when the file cannot. Returns when all items of the file can be read.
+  // Throws std::invalid_argument on bad options, std::system_error or std::bad_alloc without memory, MemoryFileError
+  // for an unusable file. Returns when all items of the file can be read.
   explicit Engine(const EngineOptions& options);
-  // REQUIRES: all contexts are gone. Closes the memory file in order. Waits for the device's driver to return from what
-  // it is in, if need be for ever.
+  // REQUIRES: all contexts are destroyed. Closes the memory file in order. Waits for pending calls of the device's
+  // driver, if need be for ever.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // The destructor's work, for who can end the process instead of waiting. False: the device's driver does not return.
-  // The memory file is closed in order; nothing else may be called any more, not even the destructor.
-  // REQUIRES: all contexts are gone.
+  // The destructor's work, for a caller that can end the process instead of waiting. False: a call of the device's
+  // driver does not return. The memory file is closed in order. After that no call is allowed, not even the destructor.
+  // REQUIRES: all contexts are destroyed.
   [[nodiscard]] bool close(std::chrono::milliseconds limit) noexcept;
 
   Shared& shared() noexcept { return *shared_; }
   const Shared& shared() const noexcept { return *shared_; }
   const EngineOptions& options() const noexcept { return options_; }
 
-  // A new context; throws std::runtime_error past contexts_max, DeviceError when a device has no memory for it. Its
-  // counters stay part of stats() after it has gone.
+  // A new context. Throws std::runtime_error past contexts_max, DeviceError when a device has no memory for it. Its
+  // counters stay part of stats() after its end.
   struct ContextDeleter {
     Engine* engine;
     void operator()(Context* context) const noexcept { engine->retire_context(context); }
@@ -122,27 +122,27 @@ class Engine {
   using ContextPtr = std::unique_ptr<Context, ContextDeleter>;
   ContextPtr make_context();
 
-  // Makes every item that is in the store when second `at_s` of the store's clock comes invalid; at_s <= now: at once,
-  // before it returns. A later call replaces one that has not come yet, as in memcached.
+  // Invalidates every item that is in the store when second `at_s` of the store's clock begins; at_s <= now: at once,
+  // before it returns. A later call replaces a pending one, as in memcached.
   void flush_all(std::uint32_t at_s) noexcept;
 
-  // Large values: a slot to receive into while no batch holds it. no_location: out of memory (after trying to evict).
-  // The slot is `filling` and owned by the caller until it becomes a store query with option prefilled, or
+  // For large values: a slot to receive into before a batch holds it. no_location: out of memory (after trying to
+  // evict). The slot is `filling` and owned by the caller until it becomes a store query with option prefilled, or
   // abandon_fill(). REQUIRES: the context is in no epoch.
   Location begin_fill(Context& context, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
                       std::uint32_t expiry_s, bool binary_key) noexcept;
   void abandon_fill(Context& context, Location l) noexcept;
 
-  // Of the devices; nullptr: there is none, or not all of them can be used.
+  // Of the devices; nullptr: there are none, or not all of them are usable.
   const Schedulers* schedulers() const noexcept { return schedulers_ ? &*schedulers_ : nullptr; }
-  // Which plans are feasible now: a lost device leaves `host`.
+  // Determines the feasible plans; after the loss of a device only `host` remains.
   Placement placement() const noexcept {
     const bool came_back = options_.index_on_device && !placement_->wants_search();
     return placement_of(came_back ? nullptr : schedulers(), *placement_);
   }
-  // The scheduling cycle of all devices, from the next launch on.
+  // Sets the scheduling cycle of all devices, from the next launch on.
   void set_cycle(std::chrono::microseconds cycle) noexcept;
-  std::vector<DeviceStats> device_stats();  // one for each that is used
+  std::vector<DeviceStats> device_stats();  // one for each device in use
 
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
@@ -153,28 +153,28 @@ class Engine {
   // Since the start.
   TasksRan tasks_ran() const;
   void reset_stats() noexcept;
-  // What this engine took over from a file; nothing if there was nothing to take over, or nothing usable.
+  // What was taken over from a file; nothing if there was no file, or no usable one.
   const std::optional<RestartReport>& restart() const noexcept { return restart_; }
 
-  // --- what an operator may ask for while the store runs; the maintenance thread does it in the background
+  // --- an operator's requests at run time; the maintenance thread executes them in the background
 
   enum class Reassign : std::uint8_t { ok, busy, bad_class, no_spare, same, disabled };
-  // One page of class `from` (-1: of the class that can best spare one), its items evicted, to class `to` (0: back to
-  // the memory limit). Classes count from 1, as in `stats slabs`.
+  // Moves one page of class `from` (-1: of the class that can best spare one), after evicting its items, to class `to`
+  // (0: back to the memory limit). Classes count from 1, as in `stats slabs`.
   Reassign reassign(int from, int to) noexcept;
-  // Whether pages follow evictions by themselves. 0: they do not; 1: some in each turn; 2: as many as it takes.
+  // Whether pages follow evictions automatically. 0: no; 1: some in each turn; 2: as many as needed.
   void set_automove(unsigned level) noexcept { automove_.store(level, std::memory_order_relaxed); }
   unsigned automove() const noexcept { return automove_.load(std::memory_order_relaxed); }
-  // A larger limit holds at once; for a smaller one pages are given back, a number in each turn, and until enough are
-  // back nobody gets a new one. False, and nothing changes: beyond the reserved address space, too small for the
-  // largest item or for the index, or smaller than what is in use while nothing may be evicted.
+  // A larger limit applies at once. For a smaller one some pages are returned in each turn, and until enough are
+  // returned no new page is given out. False, and nothing changes: beyond the reserved address space, too small for the
+  // largest item or for the index, or smaller than the memory in use while eviction is off.
   bool set_memory_limit(std::uint64_t bytes) noexcept;
   std::uint64_t memory_limit_bytes() const noexcept { return budget_.limit_bytes(); }
-  // Who hears of the maintenance thread's evictions and moves; null: nobody. When it returns, the last one hears
-  // nothing any more.
+  // Receives the maintenance thread's evictions and moves; null: none. After the call returns, the previous observer is
+  // no longer called.
   void set_observer(Observer* observer);
 
-  // Does now what the maintenance thread does at its next turn (tests).
+  // Runs one turn of the maintenance thread now (tests).
   void maintain();
 
  private:
@@ -214,19 +214,19 @@ class Engine {
 
   mutable std::mutex contexts_mutex_;  // guards the next six
   std::vector<Context*> contexts_;
-  StoreTotals gone_counters_{};  // of contexts that were given back
+  StoreTotals gone_counters_{};  // of destroyed contexts
   StoreTotals reset_base_{};     // what stats() subtracts
   std::array<TaskCost, task_count> gone_costs_{};
   TaskTotals gone_latencies_{};
   TasksRan gone_ran_{};
 
   std::optional<RestartReport> restart_;
-  std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // what Shared begins with
+  std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // initial values of Shared
 
   std::mutex flush_mutex_;
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
-  std::uint32_t unwritten_said_s_ = 0;         // when it was last said that the file cannot be written; 0: never
+  std::uint32_t unwritten_said_s_ = 0;         // when the file's write error was last logged; 0: never
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0}, maintenance_turns_{0};
   std::atomic<unsigned> automove_{1};

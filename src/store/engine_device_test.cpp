@@ -1,4 +1,4 @@
-// An engine beside a device: whatever that does, the store ends in order.
+// An engine with a device: whatever the device does, the store closes in order.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -43,7 +43,7 @@ TEST(EngineDevice, TellsWhatItsDeviceDoes) {
   EXPECT_TRUE(engine.close(10s));
 }
 
-// A shard without a device: nobody is asked, and nothing is missed.
+// A shard without a device: no device is used, and no key is missed.
 TEST(EngineDevice, OneOfTwoCannotBeUsed) {
   EngineOptions o = small(make_sim_device());
   const std::shared_ptr<SimDevice> lost = make_sim_device();
@@ -66,7 +66,7 @@ TEST(EngineDevice, ThreeCannotShareTheIndex) {
   EXPECT_THROW(Engine{o}, std::invalid_argument);
 }
 
-// Who is left does not keep up a replica that nobody asks.
+// The remaining device does not maintain a replica that is not used.
 TEST(EngineDevice, WithoutOneOfTwoTheOtherGivesItsReplicaUp) {
   EngineOptions o = small(make_sim_device());
   const std::shared_ptr<SimDevice> second = make_sim_device();
@@ -86,7 +86,7 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
   const TemporaryFile file;
   const std::shared_ptr<SimDevice> device = make_sim_device();
   {
-    // Long for the threads of a busy machine, whose device would be lost sooner; four of them are waited.
+    // Long enough for the threads of a busy machine: otherwise the device would be lost; the test waits four of them.
     Engine engine(small(device, file.path(), 500ms));
     ASSERT_TRUE(soon([&] { return engine.device_stats().front().serves; }));
     {
@@ -97,7 +97,7 @@ TEST(EngineDevice, ClosesItsFileBesideAStuckDriver) {
         EpochDomain::Participant grower(engine.shared().epochs);
         ASSERT_TRUE(engine.shared().index.grow(grower));
       }
-      // Batches have the replica look at the index; one is taken back when its worker has waited long enough.
+      // Batches make the replica check the index; one is taken back when its worker has waited long enough.
       for (int i = 0; i < 1000 && !engine.schedulers()->is_stuck(); ++i) {
         batches.filling().next() = {};
         batches.filling().commit();

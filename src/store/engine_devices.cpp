@@ -1,4 +1,4 @@
-// The engine's devices: opened, told of, and left.
+// The engine's devices: opening, statistics, and loss.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// A device that cannot be used is a line in the log; the others are of no use without it.
+// An unusable device is logged; the other devices cannot be used without it.
 void Engine::open_devices() {
   std::vector<Scheduler*> schedulers;
   for (const auto& device : options_.devices) {
@@ -25,7 +25,7 @@ void Engine::open_devices() {
   if (!schedulers.empty()) schedulers_.emplace(std::move(schedulers));
 }
 
-// The devices have all that the host's table has.
+// REQUIRES: the devices have everything in the host's table.
 void Engine::move_index_to_devices() {
   const auto records =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options_.memory_bytes >> 10, 4096, 1 << 20));
@@ -83,7 +83,7 @@ std::vector<DeviceStats> Engine::device_stats() {
   return all;
 }
 
-// Slots of dead items that a device's index still names (IndexPlacement) are in nobody's use, as retired ones.
+// Excludes slots of dead items that a device's index still names (IndexPlacement), as it does retired ones.
 void Engine::leave_out_displaced(EngineStats& stats) const {
   placement_->for_each_unretired([&](Location l) {
     const SizeClass c = heap_->class_of(l);
@@ -95,7 +95,7 @@ void Engine::leave_out_displaced(EngineStats& stats) const {
   });
 }
 
-// After a device was lost. Everybody waits for it.
+// After the loss of a device. All workers wait for it.
 void Engine::bring_index_back() {
   constexpr unsigned threads_max = 16;
   const auto start = std::chrono::steady_clock::now();

@@ -1,14 +1,14 @@
-// The engine's memory file: where a process goes on, what it leaves, and what a disk did not take.
+// The engine's memory file: resuming from it, saving to it, and failed writes to its disk.
 #include <system_error>
 
 #include "store/engine.hpp"
 
 namespace tandem {
 
-// Time, CAS ids and flushes go on where the process before was.
+// Resumes time, CAS ids and flushes where the previous process stopped.
 HeapRecovery::Rules Engine::resume() {
   SavedState& saved = file_->saved();
-  // A file that was killed before its first save has no items.
+  // A file whose process was killed before its first save has no items.
   if (const StoreTime time = saved.clock.load(); time.store_ns != 0) clock_.resume(time);
 
   const std::uint64_t cas_end = saved.cas_reserved.load(std::memory_order_relaxed);
@@ -22,7 +22,7 @@ HeapRecovery::Rules Engine::resume() {
     if (due_s > clock_.now_s()) {
       flush_due_s_.store(due_s, std::memory_order_relaxed);
     } else {
-      flush_cas_first_ = cas_first_++;  // its time came while nobody was here
+      flush_cas_first_ = cas_first_++;  // it became due between the processes
       saved.reserve_cas(cas_first_);
       saved.flush.store(saved::FlushCas::put(flush_number_, flush_cas_first_), std::memory_order_relaxed);
     }
@@ -32,14 +32,14 @@ HeapRecovery::Rules Engine::resume() {
 
 void Engine::save_clock() noexcept { file_->saved().clock.store(clock_.moment()); }
 
-// No ids are lost by an end in order.
+// After an orderly end no ids are lost.
 void Engine::save_in_order() noexcept {
   if (!file_) return;
   file_->saved().cas_reserved.store(shared_->cas_next.load(std::memory_order_relaxed), std::memory_order_relaxed);
   save_clock();
 }
 
-// Items that the disk did not take may be read back as what was there before them: nobody gets them any more.
+// Items that could not be written may be read back as old content, so all items are flushed.
 void Engine::drop_unwritten() noexcept {
   const int error = file_->lost_writes();
   if (error == 0) return;
@@ -47,7 +47,7 @@ void Engine::drop_unwritten() noexcept {
     const std::lock_guard lock(flush_mutex_);
     flush_now();
   }
-  // A disk that fails does so again and again.
+  // A failing disk fails repeatedly: the log is rate-limited.
   constexpr std::uint32_t say_again_s = 60;
   const std::uint32_t now_s = clock_.now_s();
   if (!options_.log || (unwritten_said_s_ != 0 && now_s < unwritten_said_s_ + say_again_s)) return;
@@ -55,7 +55,7 @@ void Engine::drop_unwritten() noexcept {
   try {
     options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
                  "; all items are dropped");
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): where it cannot be said, it was done all the same
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the items are dropped even if logging fails
   }
 }
 

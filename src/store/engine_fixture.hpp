@@ -1,4 +1,4 @@
-// What the tests of the engine share: queries one at a time, without a protocol.
+// Shared by the engine's tests: queries one at a time, without a protocol.
 #pragma once
 #include <chrono>
 #include <thread>
@@ -13,7 +13,7 @@ struct NoWriter final : ResponseWriter {
   void control(Batch&, std::uint32_t) override {}
 };
 
-// Whether it becomes so within half a minute.
+// Whether it becomes true within half a minute.
 template <class F>
 bool soon(F is_so) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -24,7 +24,7 @@ bool soon(F is_so) {
   return false;
 }
 
-// Runs one query; its texts are the caller's.
+// Runs one query; the caller owns its strings.
 inline Status run_alone(Context& context, Batch& batch, const Query& query) {
   batch.clear();
   batch.next() = query;

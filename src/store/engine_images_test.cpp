@@ -1,4 +1,4 @@
-// Gets that are answered with the device's copies of items: as true as the items themselves.
+// Gets that are answered from the device's copies of items are as current as the items themselves.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,7 +45,7 @@ class EngineImages : public testing::Test {
     engine_.reset();
   }
 
-  // The texts are the caller's, until the query has run.
+  // The caller owns the strings, until the query has run.
   static Query get(std::string_view key, std::uint16_t options = 0) {
     Query q{};
     q.opcode = Opcode::get;
@@ -74,7 +74,7 @@ class EngineImages : public testing::Test {
     std::string value{}, key{};
     bool by_image = false;
   };
-  // One batch through the device.
+  // Runs one batch on the device.
   std::vector<Answer> run(const std::vector<Query>& queries) {
     for (const Query& q : queries) {
       batches_->filling().next() = q;
@@ -86,11 +86,11 @@ class EngineImages : public testing::Test {
     return writer.all;
   }
   Answer run(const Query& query) { return run(std::vector{query})[0]; }
-  // A batch may be refused now and then, and its keys searched by the host.
+  // A batch may occasionally be refused, and its keys searched by the host.
   bool soon_by_image(const Query& query) {
     return soon([&] { return run(query).by_image; });
   }
-  // Keys of a batch, whose numbers differ from those of other batches.
+  // Keys of a batch, distinct from those of other batches.
   static std::vector<std::string> keys_of_batch(int number) {
     std::vector<std::string> keys(batch_queries);
     for (std::uint32_t i = 0; i < batch_queries; ++i) keys[i] = std::to_string(number) + "." + std::to_string(i);
@@ -157,7 +157,7 @@ TEST_F(EngineImages, AnswerGetsOfSmallItems) {
   for (const Answer& a : run(sets)) EXPECT_EQ(a.status, Status::stored);
   std::vector<Answer> answers;
   std::uint64_t images = 0, batches = 0;
-  // A busy device's batch is let go of, and searched by the host.
+  // A busy device's batch is let go, and searched by the host.
   ASSERT_TRUE(soon([&] {
     const std::uint64_t before = counters().device_images;
     answers = run(gets);
@@ -178,7 +178,7 @@ TEST_F(EngineImages, AnswerGetsOfSmallItems) {
   EXPECT_EQ(run(get("none")).status, Status::miss);
 }
 
-// With and without copies of items: what the device found is an answer, with its own key.
+// With and without copies of items: the device's result is an answer, with its own key.
 TEST_F(EngineImages, MayBeOfAnotherKeyWhereTheCallerCompares) {
   const CollidingKeys keys = colliding_keys(hash_seed, 1)[0];
   for (const std::uint64_t values_bytes : {std::uint64_t{0}, std::uint64_t{64} << 20}) {
@@ -245,7 +245,7 @@ TEST_F(EngineImages, KnowWhatIsOver) {
   EXPECT_EQ(run(get("stays")).status, Status::miss);
 }
 
-// A meta reply may tell when the item was last read: only the item knows that.
+// A meta reply may contain the last access time, which only the item has.
 TEST_F(EngineImages, AreNotForMetaCommands) {
   ASSERT_NO_FATAL_FAILURE(open());
   run(set("k", "v"));
@@ -254,11 +254,11 @@ TEST_F(EngineImages, AreNotForMetaCommands) {
   EXPECT_FALSE(a.by_image);
 }
 
-// What is only read by its image looks used to CLOCK, and again after the hand has passed.
+// An item that is only read by its image looks used to CLOCK, and again after the hand has passed.
 TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
   ASSERT_NO_FATAL_FAILURE(open());
   run({set("k", "v"), set("idle", "v")});
-  for (int n = 0; n < 100; ++n) {  // of another class, whose hand does not move
+  for (int n = 0; n < 100; ++n) {  // of another class; its hand does not move
     set_all(keys_of_batch(n), "a value of another class than the others");
   }
   EXPECT_FALSE(accessed("k"));
@@ -267,7 +267,7 @@ TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
   EXPECT_NE(word::Fetched::get(item("k")->state_acquire()), 0u);
   EXPECT_FALSE(accessed("idle"));
   Heap& heap = engine().shared().heap;
-  ASSERT_TRUE(soon([&] { return replica().mark_clears > 0; }));  // by time: the next one so is 10 s away
+  ASSERT_TRUE(soon([&] { return replica().mark_clears > 0; }));  // by time: the next time-based one is 10 s away
   EXPECT_TRUE(soon_by_image(get("k")));
   const std::uint64_t clears = replica().mark_clears;
   const auto begin = std::chrono::steady_clock::now();
@@ -285,7 +285,7 @@ TEST_F(EngineImages, LeaveTheMarksThatClockLooksFor) {
   EXPECT_TRUE(accessed("k"));
 }
 
-// A write looks its key up, too; it is the get after it that has fetched the item.
+// A write searches its key, too; only the get after it fetches the item.
 TEST_F(EngineImages, AreNotForWrites) {
   ASSERT_NO_FATAL_FAILURE(open());
   run(set("k", "v"));
@@ -327,7 +327,7 @@ TEST_F(EngineImages, AreDoneWithoutWhereTheDeviceHasNoMemory) {
   EXPECT_EQ(replica().state, ReplicaState::current);
 }
 
-// The index comes first.
+// The index has priority.
 TEST_F(EngineImages, MakeRoomForALargerIndex) {
   ASSERT_NO_FATAL_FAILURE(open(64 << 20, (64 << 20) + (4 << 20)));
   run(set("k", "v"));

@@ -1,4 +1,4 @@
-// What a full store keeps, by policy: look-aside traffic of one client.
+// Hit ratios of a full store, by policy: a client's look-aside traffic.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -25,7 +25,7 @@ class EvictionTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     if (TD_THREAD_SANITIZER != 0) GTEST_SKIP() << "one thread asks: nothing to find, and minutes to do it in";
   }
-  // Gets the key; stores it when it is not there. True: it was.
+  // Gets the key; stores it when it is absent. True: it was present.
   bool ask(std::uint64_t key) {
     const std::string text = name(key);
     const bool hit = run(Opcode::get, text) == Status::hit;
@@ -43,12 +43,12 @@ class EvictionTest : public testing::TestWithParam<const char*> {
     q.value_bytes = static_cast<std::uint32_t>(value_.size());
     return run_alone(*context_, batch_, q);
   }
-  // All of one length: memory goes to and fro between size classes by other rules.
+  // All of one length: other rules govern the memory of different size classes.
   static std::string name(std::uint64_t key) {
     const std::string digits = std::to_string(key);
     return std::string(16 - digits.size(), '0') + digits;
   }
-  // How many hold at all: until the first eviction.
+  // Number of keys that fit: until the first eviction.
   std::uint64_t fill() {
     std::uint64_t key = std::uint64_t{1} << 40;
     while (engine_.stats().counters.evictions == 0) {
@@ -64,8 +64,8 @@ class EvictionTest : public testing::TestWithParam<const char*> {
   const std::string value_ = std::string(100, 'v');
 };
 
-// A part of what fits is asked for again and again; with each request so many other keys pass through. Returns the
-// share of hits in the former.
+// Requests a fixed part of what fits again and again; each request is followed by a number of one-time keys. Returns
+// the hit ratio of the former.
 double hits_beside_a_scan(EvictionTest& test, std::uint64_t hot, int scanned_each) {
   constexpr int rounds_before = 10;
   constexpr int rounds = 8;
@@ -85,14 +85,14 @@ double hits_beside_a_scan(EvictionTest& test, std::uint64_t hot, int scanned_eac
 
 TEST_P(EvictionTest, WhatIsAskedForOftenOutlivesAScan) { EXPECT_GT(hits_beside_a_scan(*this, fill() / 4, 1), 0.99); }
 
-// Figures of a policy, for which AddressSanitizer would need half a minute.
+// Measured figures of a policy, for which AddressSanitizer would need half a minute.
 #if defined(TANDEM_SANITIZED)
 #define TD_SKIP_FIGURES() GTEST_SKIP()
 #else
 #define TD_SKIP_FIGURES() static_cast<void>(0)
 #endif
 
-// Between two requests for a key come more others than fit: by recency alone all are gone by then.
+// Between two requests for a key come more other keys than fit: pure recency would have evicted all.
 TEST_P(EvictionTest, AScanLongerThanTheMemory) {
   TD_SKIP_FIGURES();
   const double hits = hits_beside_a_scan(*this, fill() / 2, 4);
@@ -103,7 +103,7 @@ TEST_P(EvictionTest, AScanLongerThanTheMemory) {
   }
 }
 
-// Keys that were popular go when others are.
+// Formerly popular keys are evicted when other keys become popular.
 TEST_P(EvictionTest, PopularityMayChange) {
   TD_SKIP_FIGURES();
   const std::uint64_t capacity = fill();
@@ -120,7 +120,7 @@ TEST_P(EvictionTest, PopularityMayChange) {
   }
 }
 
-// Deleting and storing the same keys neither loses slots nor lets the books grow.
+// Deleting and storing the same keys neither loses slots nor grows the bookkeeping.
 TEST_P(EvictionTest, DeletesAndReplacementsKeepTheMemoryUsable) {
   const std::uint64_t capacity = fill();
   for (int round = 0; round < 20; ++round) {

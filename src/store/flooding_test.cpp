@@ -1,4 +1,4 @@
-// Keys chosen to collide: they can only be prepared for a seed that is known, and each start has its own.
+// Keys chosen to collide: they can be prepared only for a known seed, and each start has its own.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -41,17 +41,17 @@ TEST(Flooding, KeysPreparedForOneStartAreSpreadByTheNext) {
   constexpr std::size_t count = 64;
   std::uint64_t seeds[2];
   for (std::uint64_t& seed : seeds) {
-    const Engine engine(options(0));  // as of every start: no option sets it
+    const Engine engine(options(0));  // as every start: no option sets the seed
     seed = engine.shared().hash_seed;
     EXPECT_NE(seed, 0u);
   }
   EXPECT_NE(seeds[0], seeds[1]);
   std::set<std::uint32_t> buckets;
   for (const std::string& key : flood(count, seeds[0])) buckets.insert(bucket(key, seeds[1]));
-  EXPECT_GT(buckets.size(), count - 10);  // of 64 keys in 4096 buckets one meets another, if any
+  EXPECT_GT(buckets.size(), count - 10);  // few or none of 64 keys in 4096 buckets collide
 }
 
-// Were the seed known, some of the keys would be evicted: the others, and all other keys, are served.
+// With a known seed, some of the keys would be evicted; the rest, and all other keys, are served.
 TEST(Flooding, AFullBucketIsNoFailure) {
   constexpr std::uint64_t seed = 7;
   Engine engine(options(seed));

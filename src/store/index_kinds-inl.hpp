@@ -1,4 +1,4 @@
-// The store's code for a kind of index, and its row. Included where a kind is made known, once.
+// The store's code for one kind of index, and its row. Included once, where a kind is registered.
 #pragma once
 #include "base/hash.hpp"
 #include "index/index_kind.hpp"
@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Puts a page's items into the index, a strip at a time: cache misses of a strip overlap.
+// Inserts a page's items into the index, a strip at a time, so that the cache misses of a strip overlap.
 template <IndexKind I>
 class Indexer final : public PageIndexer {
  public:
@@ -26,7 +26,7 @@ class Indexer final : public PageIndexer {
   }
 
  private:
-  // Items whose places in the index are fetched together.
+  // Items whose places in the index are prefetched together.
   static constexpr std::uint32_t strip_items = 16;
   struct Entry {
     Location location;
@@ -44,7 +44,7 @@ class Indexer final : public PageIndexer {
         const std::uint64_t state = e.item->state_acquire();
         typename I::Guard guard = index_.lock(e.fingerprint);
         const Item* const other = guard.find(e.item->key());
-        // Two of a key: the process was killed between making the new one live and the old one dead.
+        // Two items of one key: the process was killed after the new one was made live, before the old one was dead.
         if (other != nullptr && is_older(e.item->cas(state), guard.version().cas())) {
           loser = e.location;
         } else if (guard.put(e.location, state) == IndexPut::done) {

@@ -1,4 +1,4 @@
-// The kinds of index that a store can have, by name. A program may add kinds of its own (tests/plain_index).
+// The kinds of index that a store can have, by name. A program may register its own (tests/plain_index).
 //
 // Thread safety: any thread, once main() has begun.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// Puts recovered items into an index, a page's at a time; one thread's.
+// Inserts recovered items into an index, page by page. Used by one thread.
 class PageIndexer {
  public:
   PageIndexer() = default;
@@ -26,19 +26,19 @@ class PageIndexer {
   virtual void operator()(PageId page) = 0;
 };
 
-// A kind. Made by kind_row() (store/index_kinds-inl.hpp).
+// A kind. kind_row() makes it (store/index_kinds-inl.hpp).
 struct IndexKindRow {
   const KindCode* code;
-  // Throws std::bad_alloc past the budget, std::invalid_argument for options that the kind does not know.
+  // Throws std::bad_alloc past the budget, std::invalid_argument for options that the kind does not support.
   std::unique_ptr<Index> (*make)(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
-  // Throws std::bad_alloc. `index` is of the kind.
+  // Throws std::bad_alloc. REQUIRES: `index` is of the kind.
   std::unique_ptr<PageIndexer> (*make_indexer)(HeapRecovery& heap, Index& index, EpochDomain& epochs,
                                                std::uint64_t hash_seed);
 };
 
 // Throws std::invalid_argument.
 const IndexKindRow& index_kind_named(std::string_view name);
-// Before main(). Throws std::bad_alloc.
+// REQUIRES: before main(). Throws std::bad_alloc.
 void add_index_kind(const IndexKindRow& row);
 
 }  // namespace tandem

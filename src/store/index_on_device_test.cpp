@@ -1,4 +1,4 @@
-// An engine whose index lies in a device's memory and nowhere else: it answers as a map does, whatever the device does.
+// An engine whose index is in device memory only answers as a map does, whatever the device does.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -55,7 +55,7 @@ struct StoreOnDevice {
   Engine engine;
 };
 
-// One thread's own.
+// Used by one thread.
 struct Caller {
   explicit Caller(Engine& engine) : context(engine.make_context()) {}
   Status run(Opcode opcode, const std::string& key, const std::string& value = {}, StoreMode mode = StoreMode::set) {
@@ -144,7 +144,7 @@ TEST(IndexOnDevice, AnswersAsAMap) {
     act_as_a_map(caller, map, random, 300 * effort, "k");
     EXPECT_EQ(store.engine.stats().items, map.size());
     ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
-    // Also what the overlay has let go of.
+    // Also after the overlay has freed its records.
     act_as_a_map(caller, map, random, 100 * effort, "k");
     std::uint64_t changes = 0;
     for (const DeviceStats& s : store.engine.device_stats()) {
@@ -172,7 +172,7 @@ TEST(IndexOnDevice, SeveralThreadsEachAsAMap) {
   EXPECT_TRUE(store.is_on_device());
 }
 
-// Nothing is lost with it but speed.
+// Losing the device costs only speed.
 TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
   for (const char* fault : {"lose", "hang", "fail", "refuse"}) {
     for (const unsigned devices : {1u, 2u}) {
@@ -206,10 +206,10 @@ TEST(IndexOnDevice, ComesBackWhenADeviceIsLost) {
   }
 }
 
-// Keys that one signature and both buckets of the smallest table cannot tell apart.
+// Keys that one signature and both buckets of the smallest table cannot distinguish.
 TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
   constexpr std::uint64_t seed = 1;
-  // Room for a table of 64 buckets beside what tells of changes.
+  // Room for a table of 64 buckets beside the buffers for changes.
   StoreOnDevice store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib, {}, seed);
   ASSERT_TRUE(store.is_on_device());
   ASSERT_EQ(store.engine.device_stats().front().cells, 512u);
@@ -220,7 +220,7 @@ TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
     const std::string n = std::to_string(round);
     for (const auto& [a, b] : pairs) {
       ASSERT_TRUE(caller.set(a, "a" + n));
-      // As long as the one is with the device the other stays here.
+      // While the device has one, the other stays in the overlay.
       if (round % 2 == 0) {
         ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
       }
@@ -241,7 +241,7 @@ TEST(IndexOnDevice, KeysThatCollideAreAllThere) {
   EXPECT_TRUE(store.is_on_device());
 }
 
-// A table that is full: some item goes for each that comes, and what was just set is there.
+// A full table: each new key evicts an item, and a key that was just set is present.
 TEST(IndexOnDevice, AFullTableEvicts) {
   StoreOnDevice store(sims(1, {.memory_bytes = 6 << 10}), 4 * test_mib);
   Caller caller(store.engine);
@@ -258,7 +258,7 @@ TEST(IndexOnDevice, AFullTableEvicts) {
   }
 }
 
-// Slots come back from the device, as fast as they are needed.
+// Slots come back from the device as fast as they are needed.
 TEST(IndexOnDevice, EvictsForMemory) {
   StoreOnDevice store(sims(1, {.latency = 50us}), 8 * test_mib);
   Caller caller(store.engine);
@@ -271,7 +271,7 @@ TEST(IndexOnDevice, EvictsForMemory) {
   EXPECT_TRUE(effort == 1 || store.engine.stats().counters.evictions > 0);
 }
 
-// What is refused is answered, however often its wait let go of what the device had found.
+// Refused stores are answered, however often their wait discarded the device's results.
 TEST(IndexOnDevice, AStoreThatIsFullRefuses) {
   StoreOnDevice store(sims(1), 8 * test_mib, {}, 0, 2, false);
   Caller caller(store.engine);
@@ -288,21 +288,21 @@ TEST(IndexOnDevice, AStoreThatIsFullRefuses) {
   EXPECT_TRUE(store.is_on_device());
 }
 
-// Its own pages come back later than the next change needs some.
+// Its own pages are returned later than the next change needs some.
 TEST(IndexOnDevice, AHugeItemThatGrowsIsNotEvictedForItself) {
   StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 40);
   Caller caller(store.engine);
   std::string value(700'000, 'v');
   ASSERT_TRUE(caller.set("key", value));
   ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
-  store.engine.set_cycle(1ms);  // the device hears of changes every 40 ms
+  store.engine.set_cycle(1ms);  // the device gets changes every 40 ms
   for (int i = 0; i < 100; ++i, value += 'x')
     ASSERT_EQ(caller.run(Opcode::store, "key", "x", StoreMode::append), Status::stored) << i;
   EXPECT_EQ(caller.get("key"), value);
   EXPECT_EQ(store.engine.stats().counters.evictions, 0u);
 }
 
-// Nor where somebody else's batch still sees what it left.
+// Nor while another worker's batch still sees the old item.
 TEST(IndexOnDevice, AHugeItemThatGrowsWaitsForOthersBatches) {
   StoreOnDevice store(sims(1), 16 * test_mib, {}, 0, 40);
   Caller caller(store.engine);
@@ -323,7 +323,7 @@ TEST(IndexOnDevice, AHugeItemThatGrowsWaitsForOthersBatches) {
   EXPECT_EQ(store.engine.stats().counters.evictions, 0u);
 }
 
-// What the index has beside its tables is no room for items.
+// The index's memory beside its tables is not available to items.
 TEST(IndexOnDevice, TheLowestLimitHasRoomForItems) {
   StoreOnDevice store(sims(1), 256 * test_mib);
   Caller caller(store.engine);
@@ -345,9 +345,9 @@ TEST(IndexOnDevice, WhatWasReplacedIsNotInUse) {
   Caller caller(store.engine);
   ASSERT_TRUE(caller.set("first", "v"));
   ASSERT_TRUE(soon([&] { return !store.engine.shared().placement.has_unretired(); }));
-  store.engine.set_cycle(1ms);  // from now on changes wait
+  store.engine.set_cycle(1ms);  // from now on changes are delayed
   std::uint64_t used = 0;
-  for (const std::size_t bytes : {1000u, 400'000u}) {  // the larger in pages of its own
+  for (const std::size_t bytes : {1000u, 400'000u}) {  // the larger one in its own pages
     const std::string key = std::to_string(bytes), value(bytes, 'v');
     ASSERT_TRUE(caller.set(key, value));
     const EngineStats one = store.engine.stats();
@@ -381,7 +381,7 @@ TEST(IndexOnDevice, TakesOverWhatAMemoryFileHas) {
   }
 }
 
-// Without memory there for the table the host has it.
+// If the device has no memory for the table, the host keeps it.
 TEST(IndexOnDevice, StaysHereIfThereIsNoRoom) {
   StoreOnDevice store(sims(1, {.memory_bytes = 64}), 4 * test_mib);
   EXPECT_FALSE(store.is_on_device());

@@ -1,4 +1,4 @@
-// Reads of the embedded store whose keys the caller compares: through the helper they are exact.
+// Embedded reads with keys compared by the caller: with the helper they are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST(KeyCheck, CheckedReadsAreExact) {
         store.set(name, model[name]);
       }
     }
-    // More than are read at once, and some that no item can have.
+    // More keys than are read at once, and some that no item can have.
     std::vector<std::string_view> keys;
     for (std::size_t i = random() % 3000; i != 0; --i)
       keys.push_back(random() % 50 == 0 ? std::string_view() : names[random() % names.size()]);
@@ -123,7 +123,8 @@ TEST(KeyCheck, CheckedReadsAreExact) {
   EXPECT_GT(again, 1000u) << "the pairs did not collide";
 }
 
-// Writers of one key of a pair, readers of both: a reader never sees a value of the other key, nor one go back.
+// Writers of one key of a pair, readers of both: a reader never sees a value of the other key, nor an older value after
+// a newer one.
 TEST(KeyCheck, CheckedReadsAreExactBesideWriters) {
   Store store(small_store());
   const auto& [a, b] = pairs()[0];
@@ -135,7 +136,7 @@ TEST(KeyCheck, CheckedReadsAreExactBesideWriters) {
     Session session = store.session();
     for (std::uint64_t n = 1; !stop; ++n) {
       session.set(n % 2 == 0 ? a : b, (n % 2 == 0 ? "a" : "b") + std::to_string(n));
-      // So that the next read of it need not write to it.
+      // So that the key's next read need not write to it.
       session.get(n % 2 == 0 ? a : b);
     }
   });

@@ -1,5 +1,5 @@
-// Memory that moves between classes: sizes that shift all the time, huge items beside small ones, output that points
-// into pages. A store is never refused while there is something to evict.
+// Memory moves between classes: sizes that shift all the time, huge items beside small ones, output that points into
+// pages. A store is never refused while an item can be evicted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -45,7 +45,7 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
       const std::string value(100'000, 'v');
       std::uint64_t random = t + 1;
       while (std::chrono::steady_clock::now() < end) {
-        // A burst of one size: 60 bytes to 100 KB, each as likely as the double of it.
+        // A burst of one size: 60 bytes to 100 KB, log-uniformly distributed.
         random = random * 6364136223846793005u + 1442695040888963407u;
         const std::size_t bytes = std::min(value.size(), (60 + (random >> 59)) << (random >> 40) % 12);
         for (int i = 0; i < 60; ++i) {
@@ -58,8 +58,8 @@ TEST_P(ShiftingSizesTest, NothingIsRefused) {
     });
   }
   for (std::thread& worker : workers) worker.join();
-  // Not one on a quiet machine. On a busy one whoever holds the memory may be kept from running for longer than others
-  // wait; without enough pages on their way there were hundreds.
+  // None on a quiet machine. On a busy one a thread that holds memory may be preempted for longer than other threads
+  // wait. Without enough pages in flight there were hundreds.
   EXPECT_LE(refused.load(), 20u) << "of " << stored.load();
   EXPECT_GT(engine.stats().counters.evictions, 0u);
 }
@@ -77,7 +77,7 @@ struct Writer {
   Status store(const std::string& key, std::size_t bytes) {
     return run_alone(*context, batch, store_of(key, {text.data(), bytes}));
   }
-  // Keys prefix0, prefix1, ...; how many were refused.
+  // Stores keys prefix0, prefix1, ...; returns the number of refusals.
   unsigned store_all(const std::string& prefix, unsigned count, std::size_t bytes) {
     unsigned refused = 0;
     for (unsigned i = 0; i < count; ++i)
@@ -89,7 +89,7 @@ struct Writer {
     for (unsigned i = 0; i < keys; ++i) found += find(prefix + std::to_string(i)) != no_location ? 1u : 0u;
     return found;
   }
-  // Pinned if it is there, as output to a client that reads slowly.
+  // Finds an item. pins: as output to a client that reads slowly does.
   Location find(const std::string& key, bool pins = false) {
     Shared& shared = engine.shared();
     ItemVersion seen;
@@ -113,7 +113,7 @@ TEST_P(HugeItemsTest, GiveWayToSmallOnes) {
   Writer w(GetParam());
   ASSERT_EQ(w.store_all("huge", 100, 900'000), 0u);
   ASSERT_GT(w.count("huge", 100), 10u);
-  // Into a store with nothing else in it, and on until they have most of it.
+  // Into an empty store, until they have most of it.
   EXPECT_EQ(w.store_all("small", 100, 10), 0u);
   const auto store_more = [&] {
     EXPECT_EQ(w.store_all("small", 20'000, 5000), 0u);
@@ -144,7 +144,7 @@ TEST_P(HugeItemsTest, ALowerLimitEvictsNoMoreThanItMust) {
   EXPECT_GE(w.count("huge", 100), before - less_pages - 2);
 }
 
-// All pages of the class whose items live longest are pinned, and what was retired there waits for that output.
+// All pages of the class with the longest-lived items are pinned, and slots retired there wait for that output.
 TEST_P(HugeItemsTest, PinnedPagesDoNotKeepOthersFromMemory) {
   Writer w(GetParam());
   constexpr std::size_t large = 250'000;
@@ -157,8 +157,8 @@ TEST_P(HugeItemsTest, PinnedPagesDoNotKeepOthersFromMemory) {
     }
     ASSERT_FALSE(pins.empty());
     EXPECT_EQ(w.store_all("fill", fills < large ? 20'000 : 100, fills), 0u);
-    EXPECT_EQ(w.store_all("slow", 12, large), 0u);  // their places are retired, and pinned
-    // Classes without a page, one after the other.
+    EXPECT_EQ(w.store_all("slow", 12, large), 0u);  // their slots are retired, and pinned
+    // Classes without a page, in turn.
     for (std::size_t bytes = 60; bytes < 200'000; bytes = bytes * 3 / 2) {
       EXPECT_EQ(w.store_all("other" + std::to_string(bytes), 20, bytes), 0u) << bytes;
     }

@@ -1,4 +1,4 @@
-// What an engine keeps of each of its devices. For the engine's own files.
+// The engine's state per device. Private to the engine's files.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,8 @@ inline std::uint32_t shard_bits_of(const EngineOptions& o) {
   return o.devices.empty() ? 0 : static_cast<std::uint32_t>(std::bit_width(o.devices.size()) - 1);
 }
 
-// What the store has on one device: a replica of its shard of the index, or the shard itself. Its scheduler ends first.
+// The store's part on one device: a replica of its shard of the index, or the shard itself. Its scheduler is destroyed
+// first.
 struct Engine::OnDevice {
   OnDevice(Engine& engine, Device& on, std::uint32_t shard) : device(on) {
     const EngineOptions& o = engine.options_;
@@ -37,7 +38,7 @@ struct Engine::OnDevice {
   void schedule(Engine& engine, std::uint32_t shard) {
     scheduler.emplace(device, *side, options_of(engine, shard), round_trip ? &*round_trip : nullptr);
   }
-  // As large as the smallest items may make it, so that it need not grow.
+  // Large enough for a heap full of the smallest items, so that it never has to grow.
   static DeviceTableOptions table_options(const EngineOptions& o, std::uint32_t shard) {
     constexpr double load = 0.9;
     const std::uint64_t items_max = o.memory_bytes / granule_bytes;

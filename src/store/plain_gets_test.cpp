@@ -1,5 +1,5 @@
-// Gets as nearly all clients send them, of which many are parsed and answered at a time: the same queries and replies
-// as one by one.
+// Gets in the form that nearly all clients send, which are parsed and answered many at a time: the same queries and
+// replies as one by one.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -41,7 +41,7 @@ class Random {
   explicit Random(unsigned seed) : engine_(seed) {}
   std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(engine_); }
   bool one_in(std::size_t n) { return below(n) == 0; }
-  // Mostly good.
+  // Mostly valid keys.
   string key(std::size_t one_bad_in) {
     string key(one_in(20) ? 245 + below(8) : 1 + below(40), 'k');
     for (char& c : key) c = static_cast<char>('!' + below(94));
@@ -72,7 +72,7 @@ TEST(PlainGets, LinesTogetherAndOneByOne) {
         for (std::size_t keys = random.below(30); keys != 0; --keys) line += " " + random.key(100);
       }
       if (random.one_in(one_bad_in)) line += " ";
-      // A part ends with its line.
+      // A part ends at a line's end.
       line += random.one_in(one_bad_in) ? "\n" : "\r\n";
       parts.push_back(line);
     }
@@ -98,7 +98,7 @@ TEST(PlainGets, PacketsTogetherAndOneByOne) {
   }
 }
 
-// Small and larger values behind keys of every kind of length: replies that follow each other leave each other whole.
+// Small and larger values behind keys of every kind of length: consecutive replies do not damage each other.
 TEST(PlainGets, RepliesOfEveryLength) {
   ReplyHarness text, packets;
   std::vector<std::size_t> lengths = {255, 256, 257, 500, 998, 999, 1000, 1001, 5000};

@@ -15,7 +15,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr PageId chunk_pages = 4;  // claimed by a thread at once
 constexpr unsigned threads_max = 16;
-// Of the memory limit, for the index (as when it grows).
+// The index's share of the memory limit, as 1 / index_share (as when it grows).
 constexpr std::uint64_t index_share = 2;
 
 double seconds_since(Steady::time_point start) { return std::chrono::duration<double>(Steady::now() - start).count(); }
@@ -25,7 +25,7 @@ unsigned thread_count(unsigned wanted, PageId pages) {
   return std::clamp(wanted, 1u, std::max(pages / chunk_pages, 1u));
 }
 
-// Runs work(page) for all pages on so many threads, this one among them, which tells how far they are.
+// Runs work(page) for all pages on `threads` threads. The calling thread is one of them and reports the progress.
 template <class Worker>
 void for_all_pages(PageId end, unsigned threads, const std::function<void(double share)>& tell, Worker make_worker) {
   constexpr auto between_words = std::chrono::seconds(1);
@@ -46,13 +46,13 @@ void for_all_pages(PageId end, unsigned threads, const std::function<void(double
     try {
       others.emplace_back([&] { run(false); });
     } catch (const std::exception&) {
-      more = false;  // then with those there are
+      more = false;  // continue with the threads that started
     }
   }
   run(true);
 }
 
-// Cells for the items at a load at which nothing grows; where the limit has no room for so many, for as many as it has.
+// Cells for the items at a load below growth, or as many as the limit has room for.
 std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, const MemoryBudget& budget) {
   constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
   // A small table's shards are too uneven for that load.

@@ -1,7 +1,7 @@
-// How fast a store comes back: items a second by number of threads, beside what the same threads reach that only read
-// every item of the file and change one random line of a table as large as the index for each.
+// How fast a store restarts: items a second by number of threads, beside a ceiling: the same threads read every item of
+// the file and change one random line of a table as large as the index for each.
 //
-//   build/bench/store_bench (TANDEM_BENCH_ITEMS: 8 million unless told)
+//   build/bench/store_bench (TANDEM_BENCH_ITEMS: 8 million by default)
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// Processor time of all threads so far: what is left of a figure on a machine that others use, too.
+// Processor time of all threads so far: meaningful on a shared machine, too.
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -52,7 +52,7 @@ std::uint64_t items_wanted() {
   return told != nullptr ? std::strtoull(told, nullptr, 10) : 8'000'000;
 }
 
-// A file full of items with keys of 8 bytes and so long values; made once for each length.
+// A file full of items with keys of 8 bytes and values of this length; made once for each length.
 struct FullFile {
   explicit FullFile(std::size_t value_bytes) {
     items = items_wanted() * 32 / std::max<std::uint64_t>(32, 24 + value_bytes);
@@ -113,7 +113,7 @@ void recover_items(benchmark::State& state) {
   count(state, full.items, cpu_s);
 }
 
-// The same lines of the file, a table of the same size, and nothing else: maps the file, as recovery does.
+// Reads the same lines of the file and uses a table of the same size, nothing else. Maps the file, as recovery does.
 void scan_ceiling(benchmark::State& state) {
   FullFile& full = FullFile::of(static_cast<std::size_t>(state.range(1)));
   double cpu_s = 0;

@@ -1,4 +1,4 @@
-// Memory files that are not what they should be: somebody else's, damaged in one field or another, cut short.
+// Invalid memory files: other programs', damaged in one field or another, truncated.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ TEST_F(RestartTest, AFileInUseIsRefused) {
   }
 }
 
-// A process killed while it rewrote "key" in place, and what its redo record says.
+// A process killed while it rewrote "key" in place, and its redo record.
 struct RedoTest : RestartTest {
   RedoTest() {
     {
@@ -95,7 +95,7 @@ TEST_F(RedoTest, ARecordOfAnItemThatWasFinishedIsForgotten) {
   EXPECT_EQ(value(), "torn!!");
 }
 
-// What cannot be, and costs the item whose record it is; nothing else.
+// An invalid record costs its item, and nothing else.
 TEST_F(RedoTest, DamagedRecordsCostTheirItem) {
   record.fixed = word::ValueBytes::put(record.fixed, 1000);
   put_record(0);
@@ -169,7 +169,7 @@ TEST_F(RestartTest, EmptyFilesAndFilesOfZerosAreNew) {
   EXPECT_EQ(store.set("a", "1"), Code::stored);
 }
 
-// Longer than a file that was killed before it got its header: an image of a disk begins like this.
+// Longer than a file whose process was killed before it wrote the header: a disk image may begin like this.
 TEST_F(RestartTest, LongFilesOfZerosAreSomebodyElses) {
   std::ofstream(file.path()).flush();
   constexpr off_t bytes = 5'000'000;
@@ -190,7 +190,7 @@ TEST_F(RestartTest, FilesOfOthersAndLinksAreRefused) {
   ASSERT_EQ(symlink(file.path().c_str(), linked.memory_file.c_str()), 0);
   EXPECT_THROW(Store{linked}, std::exception);
   EXPECT_EQ(unlink(linked.memory_file.c_str()), 0);
-  if (geteuid() == 0) {  // nobody else can give files away
+  if (geteuid() == 0) {  // only root can give files away
     ASSERT_EQ(chown(file.path().c_str(), 1, 1), 0);
     EXPECT_THROW(Store{options()}, std::exception);
     ASSERT_EQ(chown(file.path().c_str(), 0, 0), 0);
@@ -261,7 +261,7 @@ TEST_F(RestartTest, AFileInUseWhenTheMachineStoppedStartsEmpty) {
     store.set("key", "1");
   }
   pretend_killed();
-  EXPECT_EQ(reopened().items, 1u);  // killed, but the machine ran on
+  EXPECT_EQ(reopened().items, 1u);  // killed, but the machine was not restarted
   pretend_killed();
   put(offsetof(FileHeader, boot_id), std::uint64_t{7});
   EXPECT_EQ(reopened().items, 0u);
@@ -367,7 +367,7 @@ TEST_F(RestartTest, HugeItemsThatCannotBeAreDropped) {
   fill();
   put(tag_at(page_of_state(PageState::huge_head) + 2), std::uint16_t{0});
   expect_dropped();
-  fill();  // a shorter one keeps its pages, and gives the rest back
+  fill();  // a shorter one keeps its pages, and returns the rest
   put(MemoryFile::huge_value_bytes_at + 8 * std::uint64_t{page_of_state(PageState::huge_head)}, std::uint64_t{10});
   Store store(o);
   EXPECT_EQ(store.get("huge"), std::string(10, 'h'));

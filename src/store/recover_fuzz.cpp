@@ -1,6 +1,6 @@
-// Any changes to a memory file's bytes: the store starts, serves, and stays within its memory. A small file with items
-// of several classes and a huge one is made once; the input is a list of changes to a copy of it, most of them aimed
-// at words that recovery reads:
+// Arbitrary changes to a memory file's bytes: the store starts, serves, and stays within its memory. A small file with
+// items of several classes and a huge one is made once. The input is a list of changes to a copy of it, most of them
+// aimed at words that recovery reads:
 //
 //   [what][where 24 bits][value 64 bits] ...
 #include <fcntl.h>
@@ -61,7 +61,7 @@ struct Original {
     TD_ASSERT(pwrite(file.fd, &state, sizeof state, static_cast<off_t>(state_at())) == sizeof state);
     bytes.resize(used_bytes);
     TD_ASSERT(pread(file.fd, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-    // A huge item where single pages are: those of runs are far away.
+    // A huge item in place of single pages: the pages of runs are far away.
     const std::uint32_t head = 4;
     Item* const item = reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + (head - 1) * page_bytes);
     item->set_fixed(word::CasLow::put(word::Huge::put(word::KeyBytes::put(0, 4), 1), 40));
@@ -71,7 +71,7 @@ struct Original {
       const std::uint16_t t = tag::make(p == head ? PageState::huge_head : PageState::huge_body, huge_class);
       std::memcpy(bytes.data() + MemoryFile::tags_at + 2 * p, &t, sizeof t);
     }
-    // Two items that were being rewritten: one has a record.
+    // Two items locked for a rewrite in place: one has a record.
     for (std::uint32_t slot = 0, found = 0; slot < 64 && found < 2; ++slot) {
       Item* const small = reinterpret_cast<Item*>(bytes.data() + MemoryFile::pages_at + slot * granule_bytes);
       const std::uint64_t live = small->state_word.load();
@@ -145,7 +145,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     TD_ASSERT(store.stats().memory_used_bytes <= memory_bytes);
   } catch (const MemoryFileError& error) {
-    TD_ASSERT(*error.what() != 0);  // no longer a file of ours
+    TD_ASSERT(*error.what() != 0);  // no longer a file of Tandem's
   }
   return 0;
 }

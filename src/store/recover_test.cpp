@@ -1,4 +1,4 @@
-// Warm restart in one process: what comes back, what is dropped, and files that are not what they should be.
+// Warm restart in one process: what is restored, what is dropped, and invalid files.
 #include "store/recover.hpp"
 
 #include <fcntl.h>
@@ -135,7 +135,7 @@ TEST_F(RestartTest, ExpiredItemsAreGoneAndTimeDoesNotGoBack) {
     store.set("long", "1", {.ttl_s = 1000});
     store.set("for ever", "1");
   }
-  // The process was away for 200 seconds.
+  // The process was down for 200 seconds.
   age(200);
   {
     Engine engine(engine_options());
@@ -146,7 +146,7 @@ TEST_F(RestartTest, ExpiredItemsAreGoneAndTimeDoesNotGoBack) {
     EXPECT_LT(engine.shared().clock.uptime_s(), 5u);
     second = engine.shared().clock.now_s();
   }
-  // The system's clock went back by a day: no time has passed, and nothing comes to life.
+  // The system's clock went back by a day: no time has passed, and no expired item returns.
   age(-86'400);
   {
     Engine engine(engine_options());
@@ -185,7 +185,7 @@ TEST_F(RestartTest, FlushesLastOverARestart) {
     EXPECT_FALSE(store.get("after"));
     store.set("new", "1");
   }
-  Store store(options());  // it came once
+  Store store(options());  // the flush is not applied again
   EXPECT_TRUE(store.get("new"));
 }
 
@@ -217,7 +217,7 @@ TEST_F(RestartTest, CasIdsGoOn) {
     Store store(options());
     for (int n = 0; n < 100; ++n) store_one(store);
   }
-  EXPECT_LT(last, 1000u);  // an end in order loses none
+  EXPECT_LT(last, 1000u);  // an orderly end loses none
   Store store(options());
   EXPECT_GT(get<std::uint64_t>(offsetof(FileHeader, saved) + offsetof(SavedState, cas_reserved)), last);
 }
@@ -230,7 +230,7 @@ TEST_F(RestartTest, TwoOfAKeyLeaveTheLaterOne) {
       store.set("first", "value 1");
       store.set("second", "value 2");
     }
-    // Make the two slots items of one key.
+    // Makes the two slots items of one key.
     const PageId page = page_of_state(PageState::open);
     std::vector<std::uint64_t> slots;
     for (std::uint64_t at = page_at(page); slots.size() < 2 && at < page_at(page + 1); at += granule_bytes) {
@@ -279,7 +279,7 @@ TEST_F(RestartTest, ASmallerLimitKeepsWhatWasUsedLast) {
     ++(i < count / 2 ? late : early);
   }
   EXPECT_EQ(early + late, report.items);
-  EXPECT_LT(early, report.items / 50);  // on a page that holds some of both
+  EXPECT_LT(early, report.items / 50);  // on a page with some of both
   for (int i = 0; i < count; ++i) ASSERT_EQ(store.set(std::to_string(i), value), Code::stored);
 }
 

@@ -1,4 +1,4 @@
-// What the binary protocol answers, to the byte; tests/conformance compares the same with memcached.
+// The binary protocol's replies, byte for byte; tests/conformance compares the same with memcached.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -109,7 +109,7 @@ TEST(BinaryReplies, Arithmetic) {
   const auto number = [](const string& reply) { return read<std::uint64_t>(reply.data() + header_bytes); };
   EXPECT_EQ(count(o::increment, arithmetic_extras(1, 10, 0xffffffff)), error(o::increment, Status::not_found));
   EXPECT_EQ(count(o::incrementq, arithmetic_extras(1, 10, 0xffffffff)), error(o::incrementq, Status::not_found));
-  const string made = count(o::increment, arithmetic_extras(1, 10), 77);  // a new one compares nothing
+  const string made = count(o::increment, arithmetic_extras(1, 10), 77);  // a new one has no CAS id to compare
   EXPECT_EQ(made, response(o::increment, Status::ok, {.value = string("\0\0\0\0\0\0\0\x0a", 8), .cas = cas_of(made)}));
   EXPECT_NE(cas_of(made), 0u);
   const string eleven = count(o::increment, arithmetic_extras(1), cas_of(made));

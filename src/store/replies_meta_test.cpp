@@ -19,7 +19,7 @@ const string bad_key = "CLIENT_ERROR error decoding key\r\n";
 const string opaque_too_long = "CLIENT_ERROR opaque token too long\r\n";
 const string longest_opaque = "O" + string(31, 'o');
 
-// As expect(), each request in two parts.
+// Like expect(), with each request in two parts.
 void expect_in_parts(ReplyHarness& server, std::initializer_list<Exchange> exchanges) {
   for (const Exchange& e : exchanges) {
     EXPECT_EQ(server.exchange(e.request, e.request.size() / 2), e.reply) << "to " << e.request.substr(0, 80);
@@ -77,7 +77,7 @@ TEST(MetaReplies, GetWhoseKeyTheClientCompares) {
                   {"ms YmE= 1 b\r\nx\r\n", "HD\r\n"},
                   {"mg YmE= b K v\r\n", "VA 1 kYmE= b\r\nx\r\n"},
                   {"mg ba v K\r\nmg ba v K\r\n", "VA 1 kYmE= b\r\nx\r\nVA 1 kYmE= b\r\nx\r\n"},
-                  // It is a flag of mg alone.
+                  // Only mg has this flag.
                   {"ms a 1 K\r\nx\r\n", invalid},
                   {"md a K\r\n", invalid_or_duplicate},
                   {"ma a K\r\n", invalid_or_duplicate},
@@ -129,7 +129,7 @@ TEST(MetaReplies, TimesToLive) {
                   {"mg a t T60\r\n", "HD t30\r\n"},
                   {"mg a T90 t\r\n", "HD t90\r\n"},
                   {"mg a T0 t\r\n", "HD t-1\r\n"}});
-  // Put in the past it shows the wrapped difference, once.
+  // With an expiry in the past it shows the wrapped difference, once.
   EXPECT_EQ(server.exchange("mg a T-1 v t\r\n"),
             "VA 1 t" + std::to_string(std::uint32_t{1} - ReplyHarness::start_s) + "\r\nx\r\n");
   EXPECT_EQ(server.exchange("mg a v\r\n"), "EN\r\n");
@@ -246,7 +246,7 @@ TEST(MetaReplies, SetErrors) {
   ReplyHarness server;
   const string bad_chunk = "CLIENT_ERROR bad data chunk\r\n";
   const string bad_mode = "CLIENT_ERROR invalid mode for ms M token\r\n";
-  // A line whose flags are refused still has its data block.
+  // A line with rejected flags still has its data block.
   expect_in_parts(server, {{"ms\r\nms \r\n", "ERROR\r\nERROR\r\n"},
                            {"ms a\r\n", bad_format},
                            {"ms a x\r\nms a S2\r\nms a -1\r\nms a 2147483646\r\n",
@@ -327,7 +327,7 @@ TEST(MetaReplies, BinaryKeys) {
                   {"ma Zm9v b k\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"},
                   {"md Zm9v b k q\r\nmd Zm9v b k q\r\n", "NF kZm9v b\r\n"},
                   {"ms foo 2\r\nhi\r\nmg Zm9v b k\r\n", "HD\r\nHD kfoo\r\n"},
-                  // What the decoder lets pass.
+                  // What the base64 decoder accepts.
                   {"mg AA== b k\r\nmg A=AA b k\r\nmg =AAA b k\r\nmg AA=A b k\r\n",
                    "EN kAA== b\r\nEN kAAA= b\r\nEN kAAA= b\r\nEN kAAA= b\r\n"},
                   {"mg Zm9v!Zm9v b k\r\nmg -Z!m!9!v b k\r\n", "EN kZm9vZm9v b\r\nHD kfoo\r\n"},

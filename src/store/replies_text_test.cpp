@@ -94,13 +94,13 @@ TEST(TextReplies, Storage) {
                   {"set a 0 0\r\n", "ERROR\r\n"},
                   {"set\r\nadd\r\nreplace\r\nappend\r\nprepend\r\ncas\r\n",
                    "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
-                  // The data block is so long as the line says; what follows it is the next command.
+                  // The data block has the length that the line states; the next command follows it.
                   {"set a 0 0 2\r\nabc\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
                   {"set a 0 0 2\r\nab\nmn\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
                   {"set a 0 0 5\r\nab\r\nmn\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
                   {"set a 0 0 2 noreply\r\nabcd\r\nmn\r\n", "ERROR\r\nMN\r\n"},
                   {"get a\r\n", "VALUE a 0 2\r\nef\r\nEND\r\n"},
-                  // A line that is refused has no data block.
+                  // A rejected line has no data block.
                   {"set a 0 0 -1\r\nab\r\n", bad_format + "ERROR\r\n"},
                   {"set a x 0 2\r\nab\r\n", bad_format + "ERROR\r\n"},
                   {"set a x 0 2 noreply\r\nab\r\n", "ERROR\r\n"},

@@ -1,4 +1,4 @@
-// What the tests of replies share.
+// Shared by the tests of replies.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace tandem::codec {
 
 inline const std::string bad_format = "CLIENT_ERROR bad command line format\r\n";
-inline const std::string long_key(251, 'k');  // by one byte
+inline const std::string long_key(251, 'k');  // one byte too long
 
 inline void expect(ReplyHarness& server, std::initializer_list<Exchange> exchanges) {
   for (const Exchange& e : exchanges)

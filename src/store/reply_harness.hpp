@@ -1,5 +1,4 @@
-// For tests: one connection to a store of its own. What goes in are requests, what comes out are the bytes of the
-// replies.
+// For tests: one connection to its own store. Input is requests, output is the bytes of the replies.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -34,7 +33,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
     options.memory_bytes = std::uint64_t{32} << 20;
     options.huge_pages = false;
     options.hash_seed = 1;
-    options.crawl = false;  // what has expired is found by who asks for it
+    options.crawl = false;  // expired items are found only by requests
     return options;
   }
 
@@ -74,7 +73,7 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
   Engine& engine() noexcept { return engine_; }
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }
 
-  // Another way to answer is offered the input first: returns the bytes of it that were answered.
+  // Offers the input to another implementation first: returns how many of its bytes were answered.
   std::function<std::size_t(const Parser&, std::string_view, Output&)> ahead;
   Context& context() noexcept { return *context_; }
   const ProtocolOptions& options() const noexcept { return options_; }

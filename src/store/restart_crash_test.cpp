@@ -1,11 +1,11 @@
-// A store is killed under load, again and again, each time taken over by the next process: no acknowledged operation is
-// lost, no value is wrong, no CAS id comes twice.
+// A store is killed under load, again and again, and each time taken over by the next process. No acknowledged
+// operation is lost, no value is wrong, no CAS id is issued twice.
 //
-// A child process works on the file until it is killed. What it does it writes into a journal in memory that it shares
-// with the parent, before and after each operation. The next child first reads every key: each must hold what was
-// acknowledged last, or what was on its way. Values say whose they are and can tell whether their bytes are whole.
+// A child process works on the file until it is killed. It logs each operation, before and after, in a journal in
+// memory shared with the parent. The next child first reads every key: each must hold what was acknowledged last, or
+// the operation in flight. Values identify their key and can verify their bytes.
 //
-// TANDEM_CRASHES: how many kills each test makes (180 unless told, 15 with a sanitizer).
+// TANDEM_CRASHES: number of kills in each test (180 by default, 15 with a sanitizer).
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ namespace {
 constexpr std::uint32_t threads = 4, keys_per_thread = 400, counter_keys = 4;
 constexpr std::uint32_t keys = threads * keys_per_thread;
 
-// What a key holds: |63 0 40|39 appends 32|31 sequence 0|; sequence 0: nothing.
+// Content of a key: |63 0 40|39 appends 32|31 sequence 0|; sequence 0: absent.
 using Content = std::uint64_t;
 constexpr Content absent = 0;
 constexpr Content of(std::uint32_t sequence, std::uint32_t appends = 0) { return Content{appends} << 32 | sequence; }
@@ -71,7 +71,7 @@ struct Record {
   std::uint64_t checksum;
 };
 
-// `bytes` of payload that only this part of this value of this key has.
+// `bytes` of payload unique to this part of this value of this key.
 void add_record(std::string& value, std::uint32_t key, std::uint32_t sequence, std::uint32_t part,
                 std::uint32_t bytes) {
   TestRandom random(mixed(key, sequence) + part);
@@ -87,7 +87,7 @@ std::uint32_t first_bytes(std::uint32_t key, std::uint32_t sequence, bool evict)
   // Most values have one length, so that sets rewrite them in place.
   if (sequence % 4 != 0) return 80;
   TestRandom random(mixed(sequence, key));
-  // With eviction the sizes that are asked for move on, so that pages change class.
+  // With eviction the stored sizes shift, so that pages change class.
   const std::uint32_t tide = evict ? sequence / 8 % 6 : 0;
   switch (random.below(evict ? 60 : 400)) {
     case 0:
@@ -114,7 +114,7 @@ std::string value_of(std::uint32_t key, Content c, bool evict) {
 std::string key_name(std::uint32_t key) { return "key-" + std::to_string(key); }
 std::string counter_name(std::uint32_t c) { return "counter-" + std::to_string(c); }
 
-// What the child does. Its tests end it with a complaint.
+// The child's work. Its tests end it with a complaint.
 class Child {
  public:
   Child(Journal& journal, const Setting& setting, const std::string& path, std::uint64_t seed)
@@ -296,7 +296,7 @@ class Child {
     apply(next, {.action = Action::set, .key = name, .value = value});
   }
 
-  // What the key holds after the answer.
+  // The key's content after the answer.
   Content settle(std::uint32_t k, Content before, Content way, Action action, const Reply& reply) {
     const bool may_be_gone = setting_.evict || before == absent;
     switch (reply.code) {
@@ -309,7 +309,7 @@ class Child {
         return before;
       case Code::not_stored:
         if (action == Action::add) return before;
-        if (setting_.evict) return store_.get(key_name(k)) ? before : absent;  // also said where memory is short
+        if (setting_.evict) return store_.get(key_name(k)) ? before : absent;  // also the reply when memory is short
         [[fallthrough]];
       case Code::miss:
         if (!may_be_gone) complain("key %u was gone while serving", k);
@@ -322,7 +322,7 @@ class Child {
     }
   }
 
-  // Only where nothing is evicted.
+  // Only without eviction.
   void increment(Session& session, std::uint32_t c) {
     Journal::Count& entry = journal_.count[c];
     entry.begun.fetch_add(1);
@@ -362,17 +362,17 @@ struct RestartCrash : testing::TestWithParam<Setting> {
   }
   ~RestartCrash() override { munmap(journal, sizeof(Journal)); }
 
-  // Ends the process at a moment that nobody chose; true when it had no complaint.
+  // Kills the process at a random moment; true when it had no complaint.
   bool let_live(std::uint64_t seed, TestRandom& random) {
     journal->serving.store(false);
     const pid_t pid = fork();
     if (pid == 0) {
-      // The journal and the file are all that may remain.
+      // Only the journal and the file persist.
       auto* const child = new Child(*journal, GetParam(), file.path(), seed);
       child->run();
     }
     int status = 0;
-    // Sometimes while it still reads the file.
+    // Sometimes while it is still reading the file.
     if (random.below(6) == 0) {
       usleep(static_cast<useconds_t>(random.below(8000)));
     } else {
@@ -397,7 +397,7 @@ TEST_P(RestartCrash, EveryKeyHoldsWhatWasAcknowledged) {
 #endif
   const int crashes = told != nullptr ? std::atoi(told) : crashes_default;
   TestRandom random(std::random_device{}());
-  // Where a machine is so busy that most processes end before they change anything, more of them.
+  // On a machine so busy that most processes end before they change anything, more kills.
   const std::uint64_t enough = static_cast<std::uint64_t>(crashes) * 10;
   const auto seen = [&] { return std::min(journal->operations.load(), journal->recovered.load()); };
   int i = 0;

@@ -1,4 +1,4 @@
-// What the tests of warm restart share: a name for a memory file on tmpfs, where there is one, and words in it.
+// Shared by the tests of warm restart: a name for a memory file on tmpfs, if available, and access to its words.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace tandem {
 
-// A name that no file has; what comes to stand there is removed at the end.
+// An unused name; a file of that name is removed at the end.
 class TemporaryFile {
  public:
   TemporaryFile() {
@@ -40,8 +40,8 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-// A file through which stores come and go. Where it matters that a process was killed, the file is copied while the
-// store is open: that is what the next process would find.
+// A file that is used by one store after the other. Where it matters that a process was killed, the file is copied
+// while the store is open: that is what the next process would find.
 struct RestartTest : testing::Test {
   Options options(std::uint64_t memory_bytes = 64 * mib) const {
     Options o;
@@ -75,7 +75,7 @@ struct RestartTest : testing::Test {
   }
   static std::uint64_t tag_at(PageId p) { return MemoryFile::tags_at + 2 * std::uint64_t{p}; }
   static std::uint64_t page_at(PageId p) { return MemoryFile::pages_at + std::uint64_t{p - 1} * page_bytes; }
-  // The first page whose tag says so.
+  // The first page with this state in its tag.
   PageId page_of_state(PageState state) const {
     for (PageId p = 1; p < 20'000; ++p) {
       if (tag::state_of(get<std::uint16_t>(tag_at(p))) == state) return p;
@@ -83,13 +83,13 @@ struct RestartTest : testing::Test {
     ADD_FAILURE() << "no such page";
     return 0;
   }
-  // Where the saved time lies in the file, and what it is.
+  // Offset of the saved time in the file, and its value.
   std::uint64_t saved_time_at() const {
     constexpr std::uint64_t at = offsetof(FileHeader, saved) + offsetof(SavedState, clock);
     return at + (get<std::uint64_t>(at + offsetof(SavedTime, current)) & 1) * sizeof(SavedTime::Moment);
   }
   StoreTime saved_time() const { return get<StoreTime>(saved_time_at()); }
-  // As if the process before had ended so much earlier (negative: later) by the wall clock.
+  // As if the previous process had ended this much earlier (negative: later) by the wall clock.
   void age(std::int64_t seconds) const {
     StoreTime time = saved_time();
     time.unix_ns -= seconds * 1'000'000'000;

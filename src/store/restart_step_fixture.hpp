@@ -1,4 +1,4 @@
-// A store's file at any moment: for tests that look at it after each machine instruction of another process.
+// For tests that examine a store's file after each machine instruction of another process.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace tandem {
 
-// The live items of a file, read as they are.
+// Reads the live items of a file in its present state.
 class FileObserver {
  public:
   static constexpr std::uint64_t memory_bytes = 8 << 20;  // of the store
@@ -47,7 +47,7 @@ class FileObserver {
     return end;
   }
 
-  // Every word that recovery looks at: when two moments agree in them, so do their recoveries.
+  // Hash of every word that recovery reads: if it is equal at two moments, so are their recoveries.
   std::uint64_t print() const {
     std::uint64_t hash = 0;
     const auto add = [&](std::uint64_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15u + (hash >> 29); };
@@ -103,8 +103,8 @@ class FileObserver {
 };
 
 #if defined(__x86_64__)
-// Calls look(instructions so far) after each instruction of a stopped child (with a sanitizer after some), until it
-// ends or stops by itself. Returns how many instructions there were.
+// Calls look(instructions so far) after each instruction of a stopped child (with a sanitizer after some), until the
+// child ends or stops by itself. Returns the number of instructions.
 template <class Look>
 std::uint64_t step_through(pid_t pid, int& status, Look look) {
 #if defined(TANDEM_SANITIZED)
@@ -120,9 +120,9 @@ std::uint64_t step_through(pid_t pid, int& status, Look look) {
   }
 }
 
-// Runs child(trace) in a process of its own, which calls trace() before what is to be looked at: after each of its
-// instructions recovered(observer) has to be one of what `allowed` says, and `after` at the end. Skips the test where a
-// process may not be traced. `steps` receives how many instructions there were.
+// Runs child(trace) in a separate process, which calls trace() at the beginning of the examined part. After each of its
+// instructions recovered(observer) must be one of `allowed`, and `after` at the end. Skips the test if a process may
+// not be traced. `steps` receives the number of instructions.
 template <class Child, class Recovered, class Allowed>
 void step_by_step(const std::string& path, Child child, Recovered recovered, Allowed allowed,
                   const std::optional<std::string>& after, std::uint64_t& steps) {

@@ -1,6 +1,6 @@
-// Killed after any instruction: a child process runs one operation a machine instruction at a time, and after each the
-// file is looked at as the next process would find it. Random kills (restart_crash_test.cpp) do not find what lasts for
-// a nanosecond: with "old -> dead, new -> live" 1,000 of them found nothing, and this fails at once.
+// Killed after any instruction: a child process runs one operation, one machine instruction at a time, and after each
+// the file is examined as the next process would find it. Random kills (restart_crash_test.cpp) miss states that last
+// for a nanosecond: with "old -> dead, new -> live" 1,000 of them found nothing, and this test fails at once.
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// Time through restarts, with clocks that the test moves: whatever the phases of the system's two clocks, an item with
-// a time to live of n seconds lives n - 1 to n + 1 of them.
+// Time through restarts, with clocks that the test advances: whatever the phases of the system's two clocks, an item
+// with a time to live of n seconds lives n - 1 to n + 1 of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t ms = 1'000'000;
 
-// Clocks of a system that a test moves, while the engine's thread reads them.
+// System clocks that a test advances while the engine's thread reads them.
 class MovedTime final : public TimeSource {
  public:
   explicit MovedTime(std::int64_t phase_ms) : unix_ahead_ns_(1'700'000'000'000 * ms + phase_ms * ms) {}
@@ -47,7 +47,7 @@ struct RestartTime : RestartTest {
     return run_alone(*context, batch, q);
   }
 
-  // Processes that each run for run_ms, with away_ms between them: how long the item of the first one can be had.
+  // Processes that each run for run_ms, with away_ms between them: how long the first one's item can be read.
   std::int64_t lifetime_ms(std::int64_t phase_ms, std::int64_t run_ms, std::int64_t away_ms, bool killed) {
     std::remove(file.path().c_str());
     MovedTime system(phase_ms);
@@ -95,7 +95,7 @@ TEST_F(RestartTime, ItemsLiveAsLongWhateverThePhase) {
   }
 }
 
-// The second of a store that starts is not that of the file's last process, nor of the beginning of its own recovery.
+// A starting store's second is not that of the file's last process, nor of the beginning of its own recovery.
 TEST_F(RestartTime, TimeGoesOnWhileAStoreStarts) {
   MovedTime system(0);
   EngineOptions o = engine_options(8 * mib);
@@ -104,13 +104,13 @@ TEST_F(RestartTime, TimeGoesOnWhileAStoreStarts) {
     Engine engine(o);
     EXPECT_EQ(run(engine, Opcode::store, Clock::never), Status::stored);
   }
-  o.log = [&](std::string_view) { system.pass(5000); };  // the last that recovery does
+  o.log = [&](std::string_view) { system.pass(5000); };  // the last step of recovery
   Engine engine(o);
   ASSERT_TRUE(engine.restart());
   EXPECT_EQ(engine.shared().clock.now_s(), 2u + 5);
 }
 
-// Killed between any two words of a save, the file has the moment before it or the new one.
+// Killed between any two words of a save, the file has the previous moment or the new one.
 TEST(SavedTime, IsWholeAtAnyMoment) {
   SavedTime saved;
   EXPECT_EQ(saved.load().store_ns, 0);
@@ -120,7 +120,7 @@ TEST(SavedTime, IsWholeAtAnyMoment) {
     saved.store({i * 7, i * 9});
     EXPECT_EQ(saved.load().store_ns, i * 7);
     EXPECT_EQ(saved.load().unix_ns, i * 9);
-    // All of the save but its last word.
+    // All of the save except its last word.
     SavedTime unfinished;
     unfinished.current = current;
     for (int m : {0, 1}) {

@@ -21,7 +21,8 @@ namespace tandem {
 namespace {
 
 constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
-// Of a batch beside a device: room for keys of most sizes. A key that finds none stays where the caller has it.
+// Input memory of a batch with a device: room for keys of most sizes. A key that does not fit stays in the caller's
+// memory.
 constexpr std::uint64_t device_input_bytes = std::uint64_t{64} * batch_queries;
 
 Code code_of(Status status) noexcept {
@@ -67,7 +68,7 @@ std::uint16_t options_of(KeyCheck check) noexcept {
   return check == KeyCheck::caller ? option::caller_compares : std::uint16_t{0};
 }
 
-// A read, or opcode nothing for a key that no item can have. Only what a read looks at.
+// A read, or opcode nothing for a key that no item can have. Sets only the fields that a read uses.
 void fill_get(Query& q, std::string_view key, std::uint16_t options) noexcept {
   q.key = key.data();
   q.key_bytes = static_cast<std::uint8_t>(key.size());
@@ -126,11 +127,11 @@ void fill(Query& q, const Request& request, const Clock& clock) noexcept {
   }
 }
 
-// The largest key and value that are copied for the visitor, together.
+// Maximum total size of the keys and values that are copied for the visitor.
 constexpr std::size_t copied_bytes_max = key_bytes_max + rewritten_value_bytes_max;
 
-// Tells of a hit. A set may rewrite a short value while the visitor looks at it, so that is copied, with its key before
-// it, to `*copy`, which then points behind it; a longer one lies still for as long as the batch's epoch.
+// Fills the reply for a hit. A set may rewrite a short value while the visitor reads it, so that is copied, with its
+// key before it, to `*copy`, which is advanced past it. A longer one is stable for the batch's epoch.
 TD_INLINE void fill_hit(Reply& reply, const Item* item, std::uint64_t found_state, std::uint64_t value_bytes,
                         char** copy) noexcept {
   const std::uint32_t key_bytes = item->key_bytes();
@@ -203,13 +204,13 @@ struct Store::Core {
                                : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}
 
   Engine engine;
-  const Planner planner;                        // of the sessions whose devices have memory for them
+  const Planner planner;                        // for sessions that get memory of the devices
   std::mutex mutex;                             // guards the rest
-  std::vector<std::unique_ptr<Session>> owned;  // sessions of threads; gone before the engine is
-  std::vector<Session*> idle;                   // those of threads that have ended
+  std::vector<std::unique_ptr<Session>> owned;  // threads' sessions; destroyed before the engine
+  std::vector<Session*> idle;                   // of threads that have ended
 };
 
-// WR of the embedded store: hands each result to the caller's visitor, inside the batch's epoch.
+// WR of the embedded store: passes each result to the caller's visitor, inside the batch's epoch.
 struct Session::Impl final : ResponseWriter {
   Impl(Engine& e, const Planner& p)
       : engine(e),
@@ -219,7 +220,7 @@ struct Session::Impl final : ResponseWriter {
         batch(&runner->filling()),
         lane(*context) {}
 
-  // Without the devices' memory the host does everything.
+  // Without memory of the devices the host does everything.
   std::unique_ptr<Runner> make_runner() {
     if (planner.uses_device()) {
       try {
@@ -269,13 +270,13 @@ struct Session::Impl final : ResponseWriter {
     return std::min(requests, done + general_queries);
   }
 
-  // The caller's next requests fill a batch from here on.
+  // The caller's next requests fill a batch from now on.
   void begin(ErasedVisitor visits, void* with) noexcept {
     visit = visits;
     visitor = with;
     filled = 0;
   }
-  // The batch is full, or the caller has no more.
+  // Called when the batch is full, or the caller has no more requests.
   void flush_batch() {
     if (TD_LIKELY(!runner->has_devices())) {
       offset = filled;
@@ -291,7 +292,7 @@ struct Session::Impl final : ResponseWriter {
     while (!runner->can_fill()) answer_oldest();
     batch = &runner->filling();
   }
-  // The keys lie wherever the caller has them: where a device can read them from now on, as far as there is room.
+  // Copies the keys to where a device can read them, as far as there is room.
   void bring_keys() noexcept {
     InputArena& input = batch->input();
     input.reuse();
@@ -304,7 +305,7 @@ struct Session::Impl final : ResponseWriter {
     offset = offsets[runner->oldest()];
     runner->answer_oldest(*this);
   }
-  // All that was asked for is answered when the call returns.
+  // Answers all remaining requests before the call returns.
   void finish() {
     if (batch->size() != 0) flush_batch();
     while (TD_UNLIKELY(runner->in_flight() != 0)) answer_oldest();
@@ -314,13 +315,14 @@ struct Session::Impl final : ResponseWriter {
   Engine::ContextPtr context;
   Planner planner;
   std::unique_ptr<Runner> runner;
-  Batch* batch;  // that fills
+  Batch* batch;  // being filled
   CallLane lane;
   ErasedVisitor visit = nullptr;
   void* visitor = nullptr;
   std::unique_ptr<Reply[]> replies{new Reply[strip_queries_max]};
   std::unique_ptr<char[]> copies{new char[strip_queries_max * copied_bytes_max]};
-  // Of a batch's first query in the caller's array: of the one that is being answered, those in flight, the next one.
+  // Index in the caller's array of a batch's first query: of the batch being answered, of those in flight, of the next
+  // one.
   std::size_t offset = 0, filled = 0;
   std::size_t general_queries = batch_queries;  // of a batch behind what the lane took
   std::array<std::size_t, Runner::flights_default> offsets{};
@@ -437,8 +439,7 @@ Store::~Store() = default;
 Session Store::session() { return Session(std::make_unique<Session::Impl>(core_->engine, core_->planner)); }
 
 Session& Store::here() {
-  // A thread's sessions with the stores it uses. A store may be gone before the thread is, and the thread before the
-  // store.
+  // A thread's sessions with the stores that it uses. Either the store or the thread may end first.
   struct Entry {
     Core* core;
     std::weak_ptr<Core> alive;

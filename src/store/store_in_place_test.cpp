@@ -1,4 +1,4 @@
-// The embedded store while sets rewrite items in place: what a visitor looks at stays as it is.
+// The embedded store while sets rewrite items in place: the value that a visitor sees does not change.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST_P(StoreInPlaceTest, SoDoesWhatForEachShows) {
   ASSERT_EQ(mine.set("key", before), Code::stored);
   std::string shown;
   store.for_each([&](std::string_view key, const Reply& r) {
-    if (!shown.empty()) return;  // a set beside made a new item, which the walk may meet, too
+    if (!shown.empty()) return;  // a concurrent set made a new item, which the walk may visit, too
     shown = key;
     EXPECT_EQ(other.set("key", after), Code::stored);
     EXPECT_EQ(key, "key");
@@ -46,7 +46,7 @@ TEST_P(StoreInPlaceTest, SoDoesWhatForEachShows) {
   EXPECT_EQ(mine.get("key"), after);
 }
 
-// The id that a set answers is its own, and the one that a get then shows.
+// A set returns its own id, which the next get then shows.
 TEST_P(StoreInPlaceTest, TheIdOfASetIsItsOwn) {
   ASSERT_EQ(mine.set("key", before), Code::stored);
   const Request set{.action = Action::set, .key = "key", .value = after};

@@ -1,4 +1,4 @@
-"""The report of `tandem bench report`: the program writes this folder out and runs it."""
+"""The report of `tandem bench report`: the C++ program extracts this folder and runs it."""
 
 import sys
 

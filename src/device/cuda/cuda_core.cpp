@@ -47,7 +47,7 @@ void throw_error(std::uint32_t number, const char* what, cudaError_t error) {
 DeviceStatus Core::check(cudaError_t error) noexcept {
   const DeviceStatus status = status_of(error);
   if (status != DeviceStatus::ok && status != DeviceStatus::pending) {
-    (void)cudaGetLastError();  // forget it: or this thread's next launch would seem to have failed with it
+    (void)cudaGetLastError();  // clear it, or this thread's next launch would report it
     if (!lost()) last_error_.store(error, std::memory_order_relaxed);
     if (status == DeviceStatus::lost) abandon();
   }
@@ -63,7 +63,7 @@ void Core::require(cudaError_t error, const char* what) {
 
 DeviceStatus Core::bind() noexcept {
   if (lost()) return DeviceStatus::lost;
-  // The runtime keeps a device for each thread; nobody else in this program sets it.
+  // The runtime keeps a current device for each thread; no other code in this program sets it.
   thread_local std::uint32_t bound = UINT32_MAX;
   if (bound == info.number) return DeviceStatus::ok;
   const DeviceStatus status = check(cudaSetDevice(static_cast<int>(info.number)));

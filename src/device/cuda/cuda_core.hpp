@@ -1,4 +1,4 @@
-// What a GPU and its streams share: whether it is lost, and how calls of the CUDA runtime are checked. Thread-safe.
+// State shared by a GPU and its streams: whether it is lost, and the checks of CUDA runtime calls. Thread-safe.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,8 +10,8 @@
 
 namespace tandem::cuda {
 
-// What this error means to whoever goes on. Those that leave the context as it was are `failed`; after all others,
-// known or new, nothing of it can be trusted.
+// Maps an error to the status of the device. Errors that leave the context intact are `failed`; after all other errors,
+// known or unknown, nothing in the context is valid.
 DeviceStatus status_of(cudaError_t error) noexcept;
 
 [[noreturn]] void throw_error(std::uint32_t number, const char* what, cudaError_t error);
@@ -24,14 +24,14 @@ class Core {
 
   bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   void abandon() noexcept { lost_.store(true, std::memory_order_release); }
-  // The last that check() saw; cudaSuccess: none.
+  // The last error that check() saw; cudaSuccess: none.
   cudaError_t last_error() const noexcept { return last_error_.load(std::memory_order_relaxed); }
 
-  // Of the call that returned `error`. Whatever it was, `lost` on a lost device.
+  // The status of a call that returned `error`; `lost` on a lost device, whatever the error.
   DeviceStatus check(cudaError_t error) noexcept;
   // The same, as an exception.
   void require(cudaError_t error, const char* what);
-  // Before every call that acts on the calling thread's device.
+  // Makes this the calling thread's device. REQUIRED before every call that acts on the current device.
   DeviceStatus bind() noexcept;
   void require_bound();
 

@@ -41,7 +41,7 @@ class CudaDevice final : public Device {
   const Nvml nvml_;
   const std::optional<std::size_t> gpu_;  // in NVML's order
   std::mutex pinned_mutex_;
-  std::unordered_map<void*, void*> pinned_base_;  // what the runtime gave, by where our block begins in it
+  std::unordered_map<void*, void*> pinned_base_;  // the runtime's block, by the page-aligned address in it that is used
 };
 
 std::uint64_t CudaDevice::memory_free_bytes() noexcept {
@@ -59,8 +59,8 @@ DevicePtr<std::byte> CudaDevice::allocate(std::uint64_t bytes) {
   return DevicePtr<std::byte>(reinterpret_cast<std::uintptr_t>(at));
 }
 
-// Both releases wait for what runs on the device. Of a lost one they would wait for ever, so its memory stays taken
-// until the process ends: that of the host on purpose, since whatever hangs may go on and write to it.
+// Both releases wait for the device's work. On a lost device they would wait for ever, so its memory stays allocated
+// until the process ends. That includes host memory, since a hung kernel may still write to it.
 
 void CudaDevice::release(DevicePtr<std::byte> at) noexcept {
   if (!at || core_->bind() != DeviceStatus::ok) return;

@@ -1,5 +1,5 @@
-// NVIDIA GPUs through the CUDA runtime, which is linked statically and looks for the driver when it is first asked. A
-// program that was built without CUDA has the same functions and finds none.
+// NVIDIA GPUs through the CUDA runtime, which is linked statically and loads the driver at its first call. A program
+// built without CUDA has the same functions and finds no GPU.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,14 +14,14 @@ struct DeviceCount {
   std::string reason;  // why there is none
 };
 
-// Never fails: where there is no driver there is no GPU.
+// Never fails: without a driver the count is 0.
 DeviceCount cuda_device_count();
 
-// Of GPU `number`, counted from 0. Throws DeviceError.
+// Properties of GPU `number`, counted from 0. Throws DeviceError.
 DeviceInfo cuda_device_info(std::uint32_t number);
 
-// Throws DeviceError. Whether the GPU has code for a kernel only its launch tells. At most one for each GPU at a time:
-// they would share its context, and be lost together.
+// Throws DeviceError. Whether the GPU has code for a kernel shows only at its launch. At most one Device per GPU at a
+// time: two would share its context, and be lost together.
 std::unique_ptr<Device> make_cuda_device(std::uint32_t number);
 
 }  // namespace tandem

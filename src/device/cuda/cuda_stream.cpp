@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A wait polls without a pause for the time of a small batch, and then at times that make it about an eighth longer.
+// A wait polls continuously for the duration of a small batch, and then at intervals that add about an eighth to it.
 constexpr std::chrono::nanoseconds spin = 200us;
 constexpr std::chrono::nanoseconds pause_most = 1ms;
 
@@ -35,13 +35,13 @@ CudaStream::CudaStream(std::shared_ptr<Core> core) : core_(std::move(core)), eve
 
 CudaStream::~CudaStream() {
   const DeviceMark all = CudaStream::mark();
-  while (CudaStream::wait(all, 1s) == DeviceStatus::pending) {  // until it is done, or somebody abandons the device
+  while (CudaStream::wait(all, 1s) == DeviceStatus::pending) {  // until done or abandoned
   }
   destroy();
 }
 
 void CudaStream::destroy() noexcept {
-  // Of a lost device they are left behind: a call that names what hangs might hang, too.
+  // On a lost device they are leaked: a call that names hung work might hang, too.
   if (core_->bind() != DeviceStatus::ok) return;
   for (cudaEvent_t event : events_) {
     if (event != nullptr) (void)core_->check(cudaEventDestroy(event));
@@ -49,7 +49,7 @@ void CudaStream::destroy() noexcept {
   (void)core_->check(cudaStreamDestroy(stream_));
 }
 
-// --- work. A launch into a queue that is full (about a thousand of them) blocks in the driver until there is room.
+// --- work. A launch into a full queue (about a thousand) blocks in the driver until there is room.
 
 DeviceStatus CudaStream::copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept {
   const DeviceStatus bound = core_->bind();
@@ -80,7 +80,7 @@ DeviceStatus CudaStream::launch(const KernelLaunch& launch) noexcept {
 DeviceMark CudaStream::mark() noexcept {
   const std::lock_guard lock(mutex_);
   const DeviceMark mark = last_ + 1;
-  // Without its event nobody could ever know whether it is done.
+  // Without its event the mark's completion could never be known.
   if (record(mark) != DeviceStatus::ok) core_->abandon();
   last_ = mark;
   return mark;
@@ -90,7 +90,7 @@ DeviceStatus CudaStream::record(DeviceMark mark) noexcept {
   DeviceStatus status = core_->bind();
   if (status != DeviceStatus::ok) return status;
   if (mark > events_.size() && mark - events_.size() > done_) {
-    status = poll_locked(mark - events_.size());  // whose event it would take
+    status = poll_locked(mark - events_.size());  // its event is about to be reused
     if (status == DeviceStatus::pending) status = grow();
     if (status != DeviceStatus::ok) return status;
   }
@@ -117,7 +117,7 @@ DeviceStatus CudaStream::grow() noexcept {
 DeviceStatus CudaStream::poll_locked(DeviceMark mark) noexcept {
   if (core_->lost()) return DeviceStatus::lost;
   if (mark <= done_) return DeviceStatus::ok;
-  if (mark > last_) return DeviceStatus::failed;  // never given
+  if (mark > last_) return DeviceStatus::failed;  // not issued yet
   const DeviceStatus status = core_->check(cudaEventQuery(event_of(mark)));
   if (status == DeviceStatus::ok) done_ = mark;
   return status;
@@ -158,7 +158,7 @@ DeviceStatus CudaStream::after(Stream& other, DeviceMark mark) noexcept {
 std::uint64_t CudaStream::elapsed_ns(DeviceMark from, DeviceMark to) noexcept {
   const std::lock_guard lock(mutex_);
   if (from == 0 || to <= from || poll_locked(to) != DeviceStatus::ok) return 0;
-  if (last_ - from >= events_.size()) return 0;  // its event stands for a later mark now
+  if (last_ - from >= events_.size()) return 0;  // its event has been reused by a later mark
   float ms = 0;
   if (core_->check(cudaEventElapsedTime(&ms, event_of(from), event_of(to))) != DeviceStatus::ok) return 0;
   return static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);

@@ -1,4 +1,4 @@
-// A non-blocking CUDA stream, and its marks: events in a ring, which are recorded again when their marks are done.
+// A non-blocking CUDA stream and its marks: events in a ring, reused when their marks are done.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -38,10 +38,10 @@ class CudaStream final : public Stream {
 
   const std::shared_ptr<Core> core_;
   cudaStream_t stream_ = nullptr;
-  std::mutex mutex_;                 // of all below: after() of other streams looks events up
-  std::vector<cudaEvent_t> events_;  // a power of two of them: those of the last marks
+  std::mutex mutex_;                 // guards all below: after() of other streams looks up events
+  std::vector<cudaEvent_t> events_;  // of the last marks; a power of two of them
   DeviceMark last_ = 0;
-  DeviceMark done_ = 0;  // it and those before it were seen to be
+  DeviceMark done_ = 0;  // this mark and all before it are known to be done
 };
 
 }  // namespace tandem::cuda

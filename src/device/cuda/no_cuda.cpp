@@ -1,4 +1,4 @@
-// In place of the GPUs where the program is built without CUDA (TANDEM_CUDA).
+// Replaces the GPUs in a program built without CUDA (TANDEM_CUDA).
 #include "device/cuda/cuda_device.hpp"
 
 namespace tandem {

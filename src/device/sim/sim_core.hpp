@@ -1,5 +1,5 @@
-// What the streams of a simulated device share: its memory, its engines, its faults. Streams hold it, so that it
-// outlives the device where they do. Thread-safe.
+// State shared by the streams of a simulated device: its memory, its engines, its faults. Streams hold a reference, so
+// it lives until the last of them is destroyed. Thread-safe.
 #pragma once
 #include <array>
 #include <atomic>
@@ -20,7 +20,7 @@ enum class Engine : std::uint8_t { copy_in, copy_out, kernel };
 
 class Queue;
 
-// Counts down to one event: the nth call of hit() after set(n).
+// Triggers one event: the nth call of hit() after set(n).
 class Countdown {
  public:
   void set(std::uint64_t nth) noexcept { left_.store(nth, std::memory_order_relaxed); }
@@ -49,7 +49,7 @@ class Core {
   bool hung() const noexcept { return hung_.load(std::memory_order_acquire); }
   void set_lost() noexcept;
   void set_hung(bool hung) noexcept;
-  // Calls wait until it is false.
+  // While true, calls block.
   void set_calls_blocked(bool blocked) noexcept {
     calls_blocked_.store(blocked);
     calls_blocked_.notify_all();
@@ -62,10 +62,10 @@ class Core {
   struct Span {
     Clock::time_point begin, end;
   };
-  // Takes the engine for work that may begin at `ready`.
+  // Reserves the engine for work that may begin at `ready`.
   Span reserve(Engine engine, Clock::time_point ready, Nanoseconds duration) noexcept;
 
-  // Queues are woken when a fault comes or goes.
+  // Enrolled queues are woken when a fault begins or ends.
   void enrol(Queue& queue);
   void leave(Queue& queue) noexcept;
   void wake_all() noexcept;

@@ -1,13 +1,13 @@
-// A device in software: the kernels run on threads of the host, one for each stream, over memory that the host reaches
-// only by copies. For tests of everything that has to go on when a device does not, and for machines without a GPU.
+// A device in software. Kernels run on host threads, one for each stream, over memory that the host reaches only by
+// copies. For tests of behaviour under device faults, and for machines without a GPU.
 //
-// Time is modelled, not measured. A copy or kernel begins `latency` after the call at the earliest, when what was
+// Time is modelled, not measured. A copy or kernel begins at the earliest `latency` after the call, when the work
 // queued before it is done and its engine is free (there are three: copies to the device, copies from it, kernels). A
-// copy takes its bytes / copy_bytes_per_s, a kernel one lane_time for every `lanes` of its queries or part of them.
-// What the model says takes no time takes the time of its thread.
+// copy takes its bytes / copy_bytes_per_s. A kernel takes one lane_time for every `lanes` of its queries or part of
+// them. Work with a modelled time of zero takes its thread's real time.
 //
-// Every address is checked when work is queued and again when it begins: one that is not all inside one allocation, or
-// not aligned for its type, makes it `failed`, where a GPU would be lost.
+// Every address is checked when work is queued and again when it begins. A range that is not inside one allocation, or
+// not aligned for its type, makes the work `failed`, where a GPU would be lost.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -30,7 +30,7 @@ struct SimOptions {
   std::chrono::nanoseconds lane_time{1000};
 };
 
-// Thread safety: as Device; the faults may be set from any thread, at any time.
+// Thread safety: as Device; faults may be set from any thread, at any time.
 class SimDevice final : public Device {
  public:
   explicit SimDevice(const SimOptions& options);
@@ -49,20 +49,19 @@ class SimDevice final : public Device {
 
   // --- faults. "Work" is a copy, a zeroing or a kernel.
 
-  // All modelled times of work that begins from now on are multiplied; 1 ends it.
+  // Multiplies all modelled times of work that begins from now on; 1 restores them.
   void slow(double factor) noexcept;
-  // The nth work from now on is refused: its call returns `failed`. 0 takes the order back.
+  // The nth work from now on is refused: its call returns `failed`. 0 cancels.
   void refuse(std::uint64_t nth = 1) noexcept;
-  // The nth work to begin from now on does nothing: the next mark behind it is `failed`. 0 takes the order back.
+  // The nth work to begin from now on does nothing: the next mark behind it is `failed`. 0 cancels.
   void fail(std::uint64_t nth = 1) noexcept;
-  // No work begins or ends any more, and no mark is done, until resume() or abandon(). A stream that is destroyed
-  // meanwhile drops what it has.
+  // No work begins or ends, and no mark is done, until resume() or abandon(). A stream that is destroyed meanwhile
+  // drops its queue.
   void hang() noexcept;
   void resume() noexcept;
-  // From now on calls that allocate or release memory do not return, until resume(); as a driver's may when its GPU
-  // does not answer.
+  // Calls that allocate or release memory block until resume(), as a driver's may when its GPU does not answer.
   void block_calls() noexcept;
-  // As if it fell off the bus: what abandon() does, by the device itself.
+  // As if the device fell off the bus: the effect of abandon(), caused by the device.
   void lose() noexcept;
 
  private:

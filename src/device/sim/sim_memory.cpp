@@ -10,8 +10,8 @@ namespace {
 
 std::uintptr_t number_of(const void* host) noexcept { return reinterpret_cast<std::uintptr_t>(host); }
 
-constexpr unsigned number_shift = 44;                  // 16 devices of 16 TiB of addresses each: none is used twice
-constexpr std::uint64_t gap = std::uint64_t{1} << 16;  // between allocations: running over one end never meets another
+constexpr unsigned number_shift = 44;                  // 16 devices of 16 TiB of addresses each: no address is reused
+constexpr std::uint64_t gap = std::uint64_t{1} << 16;  // between allocations: an overrun never reaches another one
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::uint64_t Memory::allocate(Space space, std::uint64_t bytes) {
 }
 
 void Memory::release(std::uint64_t address, bool keep) noexcept {
-  std::shared_ptr<Block> block;  // unmapped behind the lock
+  std::shared_ptr<Block> block;  // unmapped after the lock is released
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(address);
   if (found == blocks_.end()) return;

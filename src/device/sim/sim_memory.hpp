@@ -9,10 +9,10 @@
 
 namespace tandem::sim {
 
-// Addresses are of no use to the host: with bits 48 to 55 neither all 0 nor all 1, x86-64 and AArch64 fault.
+// Addresses are useless to the host: with bits 48 to 55 neither all 0 nor all 1, x86-64 and AArch64 fault.
 enum class Space : std::uint64_t { device = 0x53ull << 48, pinned = 0x57ull << 48 };
 
-// One mapping of the host's, its contents 0xa5: nothing may count on zeroes.
+// One host mapping, filled with 0xa5: code must not rely on zeroes.
 class Block {
  public:
   explicit Block(std::uint64_t bytes);  // throws std::bad_alloc
@@ -27,7 +27,7 @@ class Block {
   std::byte* data_;
 };
 
-// What an address range names: `at` stays mapped while `block` is held.
+// Translation of an address range: `at` stays mapped while `block` is held.
 struct Piece {
   std::shared_ptr<Block> block;
   std::byte* at = nullptr;
@@ -37,13 +37,13 @@ class Memory {
  public:
   Memory(std::uint32_t number, std::uint64_t limit_bytes) noexcept;
 
-  // 0: there is not so much left, or no address for it.
+  // 0: not enough memory or addresses are left.
   std::uint64_t allocate(Space space, std::uint64_t bytes);
-  // keep: the memory stays mapped as long as this object. Does nothing where no allocation begins.
+  // keep: the memory stays mapped as long as this object. Does nothing if no allocation begins there.
   void release(std::uint64_t address, bool keep) noexcept;
-  // Null unless the range is all inside one allocation and aligned.
+  // Null unless the range is inside one allocation and aligned.
   Piece find(std::uint64_t address, std::uint64_t bytes, std::uint64_t alignment) const noexcept;
-  // The address of a range of pinned memory; 0: it is not all inside one allocation of it.
+  // The address of a range of pinned memory; 0: it is not inside one allocation.
   std::uint64_t address_of(const void* host, std::uint64_t bytes) const noexcept;
   std::uint64_t free_bytes() const noexcept;
 
@@ -53,7 +53,7 @@ class Memory {
   std::uint64_t used_bytes_ = 0;
   std::uint64_t next_;                                      // offset of the next allocation in either space
   std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;  // by their addresses
-  std::map<std::uintptr_t, std::uint64_t> pinned_address_;  // by where the host sees them
+  std::map<std::uintptr_t, std::uint64_t> pinned_address_;  // by host address
   std::vector<std::shared_ptr<Block>> kept_;
 };
 

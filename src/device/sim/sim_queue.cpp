@@ -11,7 +11,7 @@ namespace tandem::sim {
 Queue::Queue(std::shared_ptr<Core> core) : core_(std::move(core)) { core_->enrol(*this); }
 
 void Queue::wake() noexcept {
-  const std::lock_guard lock(mutex_);  // nobody is between looking and waiting
+  const std::lock_guard lock(mutex_);  // so that no thread is between its check and its wait
   work_.notify_all();
   settled_changed_.notify_all();
 }
@@ -20,14 +20,14 @@ bool Queue::stopped() const noexcept { return core_->lost() || (closing_.load() 
 
 void Queue::close() noexcept {
   closing_.store(true);
-  core_->wake_all();  // it may wait on another queue
+  core_->wake_all();  // its thread may be waiting in another queue
 }
 
 // --- its thread
 
 void Queue::run() noexcept {
   prctl(PR_SET_TIMERSLACK, 1UL);  // modelled latencies are of microseconds
-  bool good = true;               // what was queued since the last mark
+  bool good = true;               // no failure since the last mark
   for (;;) {
     Work work;
     {
@@ -43,7 +43,7 @@ void Queue::run() noexcept {
 }
 
 void Queue::drop() noexcept {
-  std::deque<Work> dropped;  // destroyed behind the lock: it may hold the last of other queues
+  std::deque<Work> dropped;  // destroyed after the lock is released: may hold the last reference to other queues
   const std::lock_guard lock(mutex_);
   works_.swap(dropped);
   ended_.store(true);
@@ -53,7 +53,7 @@ void Queue::drop() noexcept {
 bool Queue::do_work(Work& work, bool& good) noexcept {
   if (work.other != nullptr) {
     if (!wait_for(*work.other, work.mark)) return false;
-    good = good && work.other->settled_.load() >= work.mark;  // else dropped: what comes next has nothing to go on
+    good = good && work.other->settled_.load() >= work.mark;  // else dropped: the work that follows lacks its input
     return true;
   }
   if (!work.run) {
@@ -76,7 +76,7 @@ bool Queue::do_work(Work& work, bool& good) noexcept {
 
 bool Queue::run(const Work& work) const noexcept {
   try {
-    std::vector<Piece> pieces;  // stay mapped although somebody may release them
+    std::vector<Piece> pieces;  // keeps them mapped if they are released meanwhile
     std::vector<std::byte*> places;
     pieces.reserve(work.ranges.size());
     places.reserve(work.ranges.size());
@@ -120,7 +120,7 @@ void Queue::settle(DeviceMark mark, bool good) noexcept {
   settled_changed_.notify_all();
 }
 
-// --- its users
+// --- called by its stream
 
 DeviceStatus Queue::push(Work work) noexcept {
   if (core_->lost()) return DeviceStatus::lost;

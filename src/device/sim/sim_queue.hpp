@@ -19,14 +19,14 @@ namespace tandem::sim {
 struct Work {
   Engine engine = Engine::kernel;
   Nanoseconds duration{0};
-  std::vector<MemoryRange> ranges;             // what it reads and writes
+  std::vector<MemoryRange> ranges;             // read and written
   std::function<bool(const HostMemory&)> run;  // false: failed. Empty: a mark, or a wait for one
   Clock::time_point queued{};
   DeviceMark mark = 0;
-  std::shared_ptr<Queue> other;  // whose `mark` is waited for
+  std::shared_ptr<Queue> other;  // queue of the `mark` to wait for
 };
 
-// Thread safety: all calls at any time, but for close().
+// Thread safety: all calls at any time, except close().
 class Queue {
  public:
   explicit Queue(std::shared_ptr<Core> core);
@@ -35,9 +35,9 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void run() noexcept;  // by its thread, until close() or the device is lost
-  // No work comes any more; run() returns when it is done, or at once when the device hangs or is lost.
+  // No more work is submitted. run() returns when the queue is empty, or at once when the device hangs or is lost.
   void close() noexcept;
-  void drop() noexcept;  // all that is left
+  void drop() noexcept;  // discards the rest of the queue
 
   [[nodiscard]] DeviceStatus push(Work work) noexcept;
   DeviceMark mark() noexcept;
@@ -54,13 +54,13 @@ class Queue {
   };
   static constexpr std::size_t remembered = 4096;  // times of marks
 
-  bool stopped() const noexcept;  // nothing more may be done here
+  bool stopped() const noexcept;  // no more work may be done here
   // False: stopped meanwhile.
   bool sleep_until(Clock::time_point t) noexcept;
   bool wait_while_hung() noexcept;
   bool wait_for(Queue& other, DeviceMark mark) noexcept;
   bool do_work(Work& work, bool& good) noexcept;
-  // False: it failed, or its memory is not there any more.
+  // False: it failed, or its memory was released.
   bool run(const Work& work) const noexcept;
   void settle(DeviceMark mark, bool good) noexcept;
 

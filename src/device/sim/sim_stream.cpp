@@ -14,7 +14,7 @@ SimStream::SimStream(std::shared_ptr<Core> core) : queue_(std::make_shared<Queue
 SimStream::~SimStream() {
   queue_->close();
   thread_.join();
-  queue_->drop();  // what came as the device was lost
+  queue_->drop();  // work submitted while the device was lost
 }
 
 DeviceStatus SimStream::submit(Work work) noexcept {
@@ -78,7 +78,7 @@ DeviceStatus SimStream::launch(const KernelLaunch& launch) noexcept {
     MemoryUse use(work.ranges);
     launch.memory(use);
     if (use.refused()) return DeviceStatus::failed;
-    // A vector's memory is aligned for any type that KernelArguments admits.
+    // A vector's memory is aligned for any type that KernelArguments allows.
     work.run = [host = launch.host(),
                 arguments = std::vector<std::byte>(launch.arguments().begin(), launch.arguments().end())](
                    const HostMemory& memory) { return host(arguments, memory); };

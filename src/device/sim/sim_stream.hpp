@@ -1,4 +1,4 @@
-// A stream of a simulated device: what is asked is checked here, and done by the queue's thread.
+// A stream of a simulated device: checks calls, and leaves the work to the queue's thread.
 #pragma once
 #include <memory>
 #include <thread>

@@ -1,4 +1,4 @@
-// What `sim` adds to the contract of a device: checked addresses, modelled times, faults.
+// What `sim` adds to a device's contract: checked addresses, modelled times, faults.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,9 +14,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto long_enough = 2min;  // for anything that does come
+constexpr auto long_enough = 2min;  // for anything that is expected to happen
 
-// One device, one stream, and memory to copy about.
+// One device, one stream, and memory to copy.
 struct Rig {
   explicit Rig(const SimOptions& options = {})
       : device(make_sim_device(options)), stream(device->make_stream()), array(*device, 4096), block(*device, 4096) {
@@ -63,12 +63,12 @@ TEST(SimAddresses, OutsideAnAllocationFail) {
   EXPECT_EQ(rig.finish(), DeviceStatus::ok);
 }
 
-// A kernel of the test's own: to[i] = from[i] + 1.
+// A test kernel: to[i] = from[i] + 1.
 struct AddOneArguments {
   DevicePtr<const std::uint32_t> from;
   DevicePtr<std::uint32_t> to;
   std::uint32_t count = 0;
-  bool declared = true;  // else it does not say what it writes
+  bool declared = true;  // else its arguments omit what it writes
 
   std::uint64_t queries() const noexcept { return count; }
   void memory(MemoryUse& use) const {
@@ -114,7 +114,7 @@ TEST(SimKernels, HaveTheMemoryThatTheirArgumentsName) {
   EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 13}), refused);
   EXPECT_EQ(rig.stream->launch(add_one, {{}, {}, 0}), DeviceStatus::ok);
   EXPECT_EQ(rig.finish(), DeviceStatus::ok);
-  // What they do not name they do not find, and what they read they cannot write.
+  // A kernel cannot reach memory that the arguments omit, nor write memory that they name read-only.
   EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.array.at(), 4, false}), DeviceStatus::ok);
   EXPECT_EQ(rig.finish(), refused);
   EXPECT_EQ(rig.stream->launch(add_one, {rig.block.at(), rig.block.at(1), 4, false}), DeviceStatus::ok);
@@ -167,7 +167,7 @@ TEST(SimMemory, IsNotZero) {
   EXPECT_EQ(rig.block[17], 0xa5a5a5a5u);
 }
 
-// --- times. Only that they are not shorter: machines of tests are busy.
+// --- times. Only lower bounds: test machines are busy.
 
 TEST(SimTimes, LatencyPassesOnceForWhatIsQueuedTogether) {
   Rig rig({.latency = 20ms});
@@ -299,7 +299,7 @@ TEST(SimFaults, AHangingStreamCanBeDestroyed) {
   rig.stream.reset();
   EXPECT_EQ(other->wait(behind, 5ms), DeviceStatus::pending);
   rig.device->resume();
-  EXPECT_EQ(other->wait(behind, long_enough), DeviceStatus::failed);  // what it waited for was dropped
+  EXPECT_EQ(other->wait(behind, long_enough), DeviceStatus::failed);  // the work that it waited for was dropped
   EXPECT_EQ(other->wait(other->mark(), long_enough), DeviceStatus::ok);
 }
 

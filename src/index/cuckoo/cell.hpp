@@ -1,11 +1,10 @@
-// The index's words and its shape in memory, and nothing that knows a processor: included by host and device
-// compilations alike.
+// The index's words and its shape in memory, independent of the processor: included by host and device compilations
+// alike.
 //
 // Source: Mega-KV 4.1 (32-bit signature and location, two buckets of eight cells, the second bucket from the first and
 // the signature). Departures: signature and location share one 64-bit word, so that a cell changes by one atomic
-// operation (there they lie in two arrays and are written one after the other); the second bucket differs from the
-// first by a mixed signature with its lowest bit set, so that the two are never the same bucket, however small the
-// table.
+// operation (there they are in two arrays, written one after the other); the second bucket differs from the first by a
+// mixed signature with its lowest bit set, so that the two are never the same bucket, however small the table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -51,16 +50,16 @@ struct alignas(64) Bucket {
 };
 static_assert(sizeof(Bucket) == 64 && alignof(Bucket) == 64);
 
-// What searches and changes a table; whoever owns the memory is another type (Table). Trivially copyable: the same
-// bytes on host and device. REQUIRES: mask + 1 buckets, a power of two and at least 2 << shard_bits.
+// What searches and changes need to know of a table; its memory is owned by another type (Table). Trivially copyable:
+// the same bytes on host and device. REQUIRES: mask + 1 buckets, a power of two and at least 2 << shard_bits.
 struct IndexView {
   Bucket* buckets;
   std::uint32_t mask;
-  std::uint32_t shard_bits = 0;  // both buckets of a key end in the same so many bits (Shard)
+  std::uint32_t shard_bits = 0;  // both buckets of a key have the same lowest shard_bits bits (Shard)
 
   TD_WORD std::uint32_t first(Fingerprint f) const { return f.hash & mask; }
-  // The other bucket of a cell that lies in bucket b: an involution, needs no key, keeps its low bits when the mask
-  // grows, and is never b.
+  // The other bucket of a cell in bucket b: an involution, needs no key, keeps its low bits when the mask grows, and is
+  // never b.
   TD_WORD std::uint32_t other(std::uint32_t b, std::uint32_t signature) const {
     std::uint32_t m = signature * 0x9E3779B1u;
     m ^= m >> 15;
@@ -70,13 +69,13 @@ struct IndexView {
 };
 static_assert(std::is_trivially_copyable_v<IndexView> && sizeof(IndexView) == 16);
 
-// What a replica is told: cell `index` (8 * bucket + slot) now holds `bits`.
+// A change for a replica: cell `index` (8 * bucket + slot) now holds `bits`.
 struct DirtyCell {
   std::uint64_t index, bits;
 };
 static_assert(sizeof(DirtyCell) == 16);
 
-// One key's cell, changed on a device (change_on_device): its location becomes `to` where it is `from`. 0 is no
+// A change of one key's cell on a device (change_on_device): its location becomes `to` where it is `from`. 0 is no
 // location: from 0 adds the cell, to 0 removes it.
 struct alignas(16) CellChange {  // a device reads one with one load
   Fingerprint f;
@@ -84,19 +83,19 @@ struct alignas(16) CellChange {  // a device reads one with one load
 };
 static_assert(sizeof(CellChange) == 16 && std::is_trivially_copyable_v<CellChange>);
 
-// Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes what
-// it finds. Device addresses.
+// Queries of one batch, for a device that searches several batches at once: where it reads fingerprints and writes
+// results. Device addresses.
 struct SearchPart {
   std::uint64_t fingerprints, locations;
   std::uint32_t count;
-  // 0, or images of the items are wanted (ItemImages): of each query whose images[i] is not 0. Then that says which
-  // granule of `arena`, which has item_granules for each query, is the item's first, plus 1; 0 if the item has no
-  // image.
+  // 0, or images of the items are wanted (ItemImages), for each query whose images[i] is not 0. The search then stores
+  // there the index + 1 of the item's first granule in `arena`, which has item_granules for each query; 0 if the item
+  // has no image.
   std::uint64_t images = 0, arena = 0;
 };
 inline constexpr std::uint32_t search_parts_max = 64;  // of one launch
 
-// The cell where an insertion starts to look for a free one (Mega-KV 4.2): writers of one bucket start at different
+// The cell where an insertion starts to search for a free one (Mega-KV 4.2): writers of one bucket start at different
 // cells.
 TD_WORD constexpr std::uint32_t preferred_cell(std::uint32_t signature) { return signature >> 29; }
 

@@ -1,4 +1,4 @@
-// For tests: keys whose fingerprints an index cannot tell apart, found by hashing many.
+// For tests: keys whose fingerprints an index cannot distinguish, found by hashing many.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -17,7 +17,7 @@ struct CollidingKeys {
   std::string a, b;
 };
 
-// So many pairs of keys with one signature and the same two buckets in a table of 64 buckets (the smallest) or fewer.
+// `count` pairs of keys with one signature and the same two buckets in a table of 64 buckets (the smallest) or fewer.
 inline std::vector<CollidingKeys> colliding_keys(std::uint64_t seed, std::size_t count) {
   constexpr std::uint64_t numbers = std::uint64_t{1} << 21, slots = std::uint64_t{1} << 25;
   constexpr unsigned bucket_bits = 6;
@@ -28,7 +28,7 @@ inline std::vector<CollidingKeys> colliding_keys(std::uint64_t seed, std::size_t
     const Fingerprint f = fingerprint_of({name, static_cast<std::size_t>(end - name)}, seed);
     return std::uint64_t{f.signature} << bucket_bits | (f.hash & ((1u << bucket_bits) - 1));
   };
-  // Few share a slot by a part of their code, and only those are sorted: tests run this without optimisation, too.
+  // Few keys share a slot by a part of their code, and only those are sorted: tests run this without optimisation, too.
   const auto times = std::make_unique<std::uint8_t[]>(slots);
   const auto codes = std::make_unique<std::uint64_t[]>(numbers);
   for (std::uint64_t number = 0; number < numbers; ++number) {

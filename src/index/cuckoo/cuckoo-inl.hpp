@@ -2,23 +2,23 @@
 // the copy, and this file has no include guard so that each target region includes its own. In a .cu file it exists on
 // the device only.
 //
-// insert(), replace() and erase() are lock-free and serve tables that one batch of operations fills: bulk builds and
-// the device's kernels. The host's concurrent writers go through CuckooIndex, which adds stripes; both displace by the
-// same rule.
+// insert(), replace() and erase() are lock-free. They serve tables that are filled by one batch of operations: bulk
+// builds and the device's kernels. The host's concurrent writers go through CuckooIndex, which adds stripes; both
+// displace by the same rule.
 #if !defined(TD_LANES_NAMESPACE)
 #error "TD_LANES_NAMESPACE must name this copy of the algorithm"
 #endif
 
 namespace tandem::TD_LANES_NAMESPACE {
 
-// How far an insertion goes to find room.
+// Limits of an insertion's search for room.
 inline constexpr std::uint32_t displacement_depth = 5;    // cells on one path
 inline constexpr std::uint32_t displacement_paths = 512;  // paths tried before the table counts as full
 inline constexpr std::uint32_t displacement_moves = 16;   // along one path
 
-// Where a displaced cell belongs: in its own other bucket. A published implementation loses 8.8 % of its keys at load
-// 0.9 because it puts the displaced cell back under the hash of the key being inserted; the tests build that variant
-// and see it fail.
+// Target of a displaced cell: its own other bucket. A published implementation loses 8.8 % of its keys at load 0.9
+// because it puts the displaced cell back under the hash of the key being inserted; the tests build that variant and
+// see it fail.
 struct ToOwnOtherBucket {
   TD_LANE static std::uint32_t target(IndexView index, std::uint32_t from, Cell victim, Fingerprint) {
     return index.other(from, victim.signature());
@@ -34,8 +34,7 @@ TD_LANE const void* item_at(const void* items, std::uint32_t location) {
 #endif
 
 // The location of the first cell with the signature in a bucket that was loaded, or 0. Only a candidate: the caller
-// compares keys. Without a branch, as whether and where there is a match is not for a processor to guess; without a
-// match it looks at cell 0.
+// compares keys. Branch-free, since a match and its place are unpredictable; without a match it reads cell 0.
 template <Lanes L>
 TD_LANE std::uint32_t candidate(const L l, const Bucket* bucket, typename L::PerLane v, std::uint32_t signature) {
   const Cell c = l.take(bucket, v, l.lowest(l.match(v, signature) | 1u << bucket_cells) % bucket_cells);
@@ -46,9 +45,10 @@ TD_LANE std::uint32_t search_bucket(const L l, const Bucket* bucket, std::uint32
   return candidate(l, bucket, l.load(bucket), signature);
 }
 
-// Three orders of work for a search (cuckoo_cuda.cu has a fourth). Which one where: docs/decisions/0002-index.md.
-// In turn: the second bucket is read only when the first has no match. For a device, which has other searches to do
-// while one waits.
+// Three orders of work for a search (cuckoo_cuda.cu has a fourth). Which is used where: docs/decisions/0002-index.md.
+//
+// In turn: the second bucket is read only when the first has no match. For a device, which overlaps one search's
+// latency with others.
 template <Lanes L>
 TD_LANE std::uint32_t search_in_turn(const L l, IndexView index, Fingerprint f) {
   const std::uint32_t b1 = index.first(f);
@@ -74,8 +74,8 @@ TD_LANE std::uint32_t search_both(const L l, IndexView index, Fingerprint f) {
 
 #if !defined(__CUDACC__)
 // In two passes over a strip of at most 32: the first buckets of all, then the second buckets of those without a match,
-// which the first pass returns as bits and prefetches. For tables in memory, where the lines read are what a search
-// costs: 1.1 to 1.3 instead of 2 for a hit. The pipeline has other strips to do between the passes.
+// which the first pass returns as bits and prefetches. For tables in memory, where a search costs as much as the lines
+// that it reads: 1.1 to 1.3 instead of 2 for a hit. The pipeline runs other strips between the passes.
 template <Lanes L>
 TD_LANE std::uint32_t search_first(const L l, IndexView index, const Fingerprint* f, std::uint32_t count,
                                    std::uint32_t* location, const void* items) {
@@ -112,14 +112,14 @@ TD_LANE Probe probe(const L l, const Bucket* bucket, std::uint32_t signature) {
   return {static_cast<std::uint8_t>(l.match(v, signature)), static_cast<std::uint8_t>(l.match(v, 0))};
 }
 
-// The set bit of `mask` (8 bits, not 0) that follows `preferred` most closely, going round.
+// The set bit of `mask` (8 bits, not 0) that follows `preferred` most closely, cyclically.
 template <Lanes L>
 TD_LANE std::uint32_t nearest_from(const L l, std::uint32_t mask, std::uint32_t preferred) {
   const std::uint32_t turned = ((mask | mask << bucket_cells) >> preferred) & 0xff;
   return (preferred + l.lowest(turned)) % bucket_cells;
 }
 
-// Puts the cell into an empty one of the bucket. False: there is none.
+// Puts the cell into an empty one of the bucket. False: none is empty.
 template <Lanes L>
 TD_LANE bool claim(const L l, Bucket* bucket, Cell now) {
   for (;;) {
@@ -130,8 +130,8 @@ TD_LANE bool claim(const L l, Bucket* bucket, Cell now) {
   }
 }
 
-// Clears one of the copies of cell `c` in its two buckets. REQUIRES: until it has, there are at least two, so that in a
-// turn that finds none another tile has moved one. Bounded all the same: a kernel that never ends costs the device.
+// Clears one of the copies of cell `c` in its two buckets. REQUIRES: until then there are at least two copies, so if a
+// pass finds none, another tile has moved one. Bounded nevertheless: a kernel that never ends costs the device.
 template <Lanes L>
 TD_LANE void clear_one_of(const L l, Bucket* a, Bucket* b, Cell c) {
   for (std::uint32_t turn = 0; turn < 2 * displacement_paths; ++turn) {
@@ -143,7 +143,7 @@ TD_LANE void clear_one_of(const L l, Bucket* a, Bucket* b, Cell c) {
 }
 
 // Moves one cell along the path that starts in bucket b and takes cell `path`'s next 3 bits at each step: the deepest
-// whose target has room. Copies first and clears then, so that a concurrent search finds the victim in one place or in
+// whose target has room. Copies first, then clears, so that a concurrent search finds the victim in one place or in
 // both. Called again with the same path it moves the cell before that one, until bucket b itself has room. False: no
 // step of the path has room.
 template <class Rule, Lanes L>
@@ -158,9 +158,9 @@ TD_LANE bool displace(const L l, IndexView index, Fingerprint f, std::uint32_t b
     const std::uint32_t empty = l.match(l.load(target), 0);
     if (empty != 0) {
       const std::uint32_t i = nearest_from(l, empty, preferred_cell(victim.signature()));
-      if (!l.cas(&target->cell[i], empty_cell, victim).empty()) return true;  // somebody was faster: look again
-      // Whoever copied a cell clears one: this one, or, when another has moved it meanwhile, any of its copies, since a
-      // third may have moved the one that was made here.
+      if (!l.cas(&target->cell[i], empty_cell, victim).empty()) return true;  // another tile was faster: look again
+      // A tile that copied a cell clears one copy: this one, or, when another tile has moved it meanwhile, any of its
+      // copies, since a third may have moved the one that was made here.
       if (l.cas(&from->cell[slot], victim, empty_cell) != victim) clear_one_of(l, target, from, victim);
       return true;
     }
@@ -181,8 +181,8 @@ TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t loc
       if (claim(l, index.buckets + b, now)) return true;
       b = index.other(b, f.signature);
     }
-    // Insertions that run together can undo each other's moves, those of one warp for ever, as they keep step: after
-    // more moves than a path has cells this one goes elsewhere, too.
+    // Concurrent insertions can undo each other's moves; those of one warp for ever, as they run in step. After more
+    // moves than a path has cells, this one tries another path, too.
     if (displace<Rule>(l, index, f, b, path >> 8) && ++moves % displacement_moves != 0) continue;
     ++paths;  // a dead end: another path, from the other bucket
     path = path * 1664525u + 1013904223u;
@@ -191,7 +191,7 @@ TD_LANE bool insert(const L l, IndexView index, Fingerprint f, std::uint32_t loc
   return false;
 }
 
-// The cell of this signature and location becomes `now`; false when there is none. REQUIRES: no insert() runs
+// Replaces the cell of this signature and location by `now`; false when there is none. REQUIRES: no insert() runs
 // meanwhile, or a cell that it moves may be missed.
 template <Lanes L>
 TD_LANE bool replace(const L l, IndexView index, Fingerprint f, std::uint32_t location, Cell now) {
@@ -213,8 +213,8 @@ TD_LANE bool erase(const L l, IndexView index, Fingerprint f, std::uint32_t loca
   return replace(l, index, f, location, empty_cell);
 }
 
-// A change is made in two passes over all that are made together, so that the first finds every cell where it is.
-// replace_changed: whether nothing is left to do; then insert_changed of the others: whether there was room.
+// Changes are made in two passes over the whole group, so that the first finds every cell in place. replace_changed:
+// whether nothing is left to do; then insert_changed for the remaining ones: whether there was room.
 template <Lanes L>
 TD_LANE bool replace_changed(const L l, IndexView index, CellChange c) {
   const Cell now = c.to != 0 ? Cell::of(c.f.signature, c.to) : empty_cell;

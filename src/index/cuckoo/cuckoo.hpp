@@ -1,5 +1,5 @@
 // The cuckoo algorithm (cuckoo-inl.hpp) compiled for each kind of lanes that this program was built with, as tables of
-// functions: one is chosen when a CuckooIndex is made and called once a strip.
+// functions. One is chosen when a CuckooIndex is made and called once a strip.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,8 +16,8 @@ struct BucketMasks {
 };
 
 struct CuckooOps {
-  // location[i]: of the first cell with f[i]'s signature, or 0. Prefetches what the locations name, counted in granules
-  // from `items`.
+  // location[i]: of the first cell with f[i]'s signature, or 0. Prefetches the items that the locations name, counted
+  // in granules from `items`.
   using Search = void (*)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
                           const void* items) noexcept;
 
@@ -25,7 +25,7 @@ struct CuckooOps {
   bool (*supported)() noexcept;
   Search search_both;      // for tables in the inner caches: wants both buckets prefetched
   Search search_two_pass;  // for tables in memory: wants the first buckets prefetched
-  // Its two passes; the first returns the queries that are left for the second, bit i for query i (count <= 32).
+  // Its two passes; the first returns the queries that remain for the second, bit i for query i (count <= 32).
   std::uint32_t (*search_first)(IndexView, const Fingerprint* f, std::uint32_t count, std::uint32_t* location,
                                 const void* items) noexcept;
   void (*search_second)(IndexView, const Fingerprint* f, std::uint32_t left, std::uint32_t* location,
@@ -40,11 +40,12 @@ struct CuckooOps {
   bool (*insert_changed)(IndexView, CellChange) noexcept;
 };
 
-// All that this program was built with, narrowest first.
+// All kinds in this program, narrowest first.
 std::span<const CuckooOps* const> cuckoo_ops_built() noexcept;
-// The widest that this processor runs; with ThreadSanitizer the scalar ones, whose every access it sees.
+// The widest that this processor supports; with ThreadSanitizer the scalar ones, since it instruments all of their
+// accesses.
 const CuckooOps& cuckoo_ops_best() noexcept;
-// By name; "" is the environment variable TANDEM_LANES, or the best without one. Throws std::invalid_argument for a
+// By name; "" means the environment variable TANDEM_LANES or, if unset, the best. Throws std::invalid_argument for a
 // name that this processor or this program does not have.
 const CuckooOps& cuckoo_ops_named(std::string_view name);
 

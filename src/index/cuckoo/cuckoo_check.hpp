@@ -1,5 +1,5 @@
 // The same random operations on every kind of lanes and on a plain model. For cuckoo_test.cpp, cuckoo_fuzz.cpp and the
-// AArch64 check of tests/model, so it needs nothing but the standard library.
+// AArch64 check of tests/model, so it uses only the standard library.
 #pragma once
 #include <cstdio>
 #include <cstring>
@@ -20,7 +20,7 @@ inline std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ x >> 33;
 }
 
-// A key's fingerprint; `signatures` bounds how many signatures there are (0: 2^32 - 1), so that equal ones can be
+// A key's fingerprint; `signatures` limits the number of different signatures (0: 2^32 - 1), so that equal ones can be
 // forced.
 inline Fingerprint check_fingerprint(std::uint64_t key, std::uint32_t signatures) {
   const std::uint64_t h = mix_bits(key + 1);
@@ -36,7 +36,7 @@ class CheckTable {
       : memory_(std::make_unique<Bucket[]>(buckets)), view_{memory_.get(), buckets - 1} {}
   IndexView view() const { return view_; }
   std::uint64_t bytes() const { return (std::uint64_t{view_.mask} + 1) * sizeof(Bucket); }
-  // How many cells hold this signature and location, anywhere.
+  // Number of cells with this signature and location in the whole table.
   std::uint32_t count(Cell c) const {
     std::uint32_t n = 0;
     for (std::uint64_t b = 0; b <= view_.mask; ++b) {
@@ -57,9 +57,8 @@ class CheckTable {
   IndexView view_;
 };
 
-// Drives all kinds of lanes that this processor has through one sequence of operations. Every answer is compared with
-// the model's, and all tables must stay the same byte for byte. Keys are numbers; `signatures`: see
-// check_fingerprint().
+// Drives all kinds of lanes of this processor through one sequence of operations. Every answer is compared with the
+// model's, and all tables must stay the same byte for byte. Keys are numbers; `signatures`: see check_fingerprint().
 class CuckooCheck {
  public:
   CuckooCheck(std::uint32_t buckets, std::uint32_t signatures) : signatures_(signatures) {
@@ -103,8 +102,8 @@ class CuckooCheck {
     if (it != model_.end()) model_.erase(it);
   }
 
-  // Looks keys up in every order of work. With unique signatures the answer must be the model's; with forced ones a
-  // location whose key has the same fingerprint signature, or none if no such key is in the table.
+  // Looks keys up in every order of work. With unique signatures the answer must be the model's. With forced ones it
+  // must be a location whose key has the same fingerprint signature, or none if no such key is in the table.
   void search(const std::vector<std::uint64_t>& keys) {
     std::vector<Fingerprint> f;
     for (const std::uint64_t key : keys) f.push_back(fingerprint(key));
@@ -120,7 +119,8 @@ class CuckooCheck {
     }
   }
 
-  // Every key of the model in exactly one cell, nothing else in the table, and all kinds of lanes left the same bytes.
+  // Every key of the model is in exactly one cell, the table has nothing else, and all kinds of lanes left the same
+  // bytes.
   void check_whole() {
     const CheckTable& table = sides_[0].table;
     if (table.cells_used() != model_.size()) fail(0, "cells used", table.cells_used());
@@ -172,7 +172,7 @@ class CuckooCheck {
   std::string problem_;
 };
 
-// Fills a table of `buckets` to about `load` and keeps changing it there, `operations` times.
+// Fills a table of `buckets` to about `load` and keeps changing it at that load for `operations` operations.
 inline void run_cuckoo_check(CuckooCheck& check, std::uint32_t buckets, double load, std::uint64_t operations,
                              std::uint64_t seed) {
   const auto target = static_cast<std::uint64_t>(load * bucket_cells * buckets);
@@ -184,7 +184,7 @@ inline void run_cuckoo_check(CuckooCheck& check, std::uint32_t buckets, double l
     random = mix_bits(random + 0x9E3779B97F4A7C15ULL);
     const std::uint64_t key = random % (target * 2 + 8);
     if (check.items() < target) {
-      check.insert(key);  // removes it when it is there
+      check.insert(key);  // removes it when it is present
     } else {
       check.remove(key);
     }

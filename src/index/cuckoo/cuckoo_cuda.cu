@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// The query of this thread's tile. All threads of a tile agree, so a tile leaves whole.
+// The query of this thread's tile. All threads of a tile agree, so a tile returns as a whole.
 template <class L>
 __device__ std::uint32_t tile_index() {
   return (blockIdx.x * blockDim.x + threadIdx.x) / L::threads;
@@ -21,9 +21,9 @@ __device__ CellChange change_at(const CellChange* changes, std::uint32_t i) {
   return {{words.x, words.y}, words.z, words.w};
 }
 
-// A query a thread; the tile's threads read the buckets of each other's queries together, so that many loads are under
-// way and each is of whole sectors. The second buckets only of those that the first ones do not settle: bandwidth is
-// the limit.
+// One query per thread. The tile's threads read the buckets of each other's queries together, so that many loads are in
+// flight and each is of whole sectors. Second buckets are read only for queries without a match in the first: bandwidth
+// is the limit.
 template <class L>
 __device__ std::uint32_t search_thread(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t i) {
   if (i / L::threads * L::threads >= count) return 0;
@@ -133,7 +133,7 @@ __global__ void apply_store_kernel(IndexView index, std::uint64_t cell_count, st
                                    const DirtyCell* cells, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count || cells[i].index >= cell_count) return;
-  // A word that its winner has cleared already is no other change's number either.
+  // A word that its winner has already cleared is not another change's number either.
   using Winner = cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device>;
   Winner winner(winners[cells[i].index]);
   if (winner.load(cuda::memory_order_relaxed) != i + 1) return;
@@ -148,7 +148,7 @@ std::uint32_t blocks_for(std::uint64_t threads, std::uint32_t block_threads) {
   return static_cast<std::uint32_t>((threads + block_threads - 1) / block_threads);
 }
 
-// Calls `launch` with the lanes of so many threads.
+// Calls `launch` with the lanes of `threads` threads.
 template <class F>
 cudaError_t with_lanes(std::uint32_t threads, F launch) {
   switch (threads) {

@@ -1,4 +1,4 @@
-// The device's index operations beside what its memory and its bus allow, measured in the same run:
+// The device's index operations relative to the limits of its memory and its bus, measured in the same run:
 //
 //   cuckoo_cuda_bench [LOG2_CELLS [ROUNDS [updates]]]       (27, 5: a table of 1 GiB; `updates`: only what changes it)
 //
@@ -22,7 +22,7 @@ __global__ void make_items(ItemImages images) {
   constexpr std::uint64_t fixed = std::uint64_t{8} << word::ValueBytes::lo | 8;
   images.granules[l] = {{static_cast<std::uint64_t>(ItemState::live), fixed, l, ~l}};
 }
-// A random bucket for each thread of a tile, read as a search reads its first one, and nothing else.
+// A random bucket for each thread of a tile, read as a search reads its first one; nothing else.
 template <class L>
 __global__ void read_buckets(IndexView index, std::uint32_t* out, std::uint32_t count, std::uint64_t seed) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,14 +40,14 @@ __global__ void read_buckets(IndexView index, std::uint32_t* out, std::uint32_t 
   if (i < count) out[i] = static_cast<std::uint32_t>(x ^ x >> 32);
 }
 
-// Every `step`-th key's location changes in one bit, from or to what a table is built with.
+// The location of every `step`-th key changes in one bit, from the built table's or back to it.
 __global__ void make_replacements(CellChange* changes, std::uint64_t count, std::uint64_t step, bool back) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const auto built = static_cast<std::uint32_t>(i * step + 1), other = built ^ 1u << 31;
   changes[i] = {fingerprint(i * step), back ? other : built, back ? built : other};
 }
-// In turn a key of the table goes and one from `keys` on comes, or the other way about.
+// Alternately removes a key of the table and adds one from `keys` on, or the reverse.
 __global__ void make_exchanges(CellChange* changes, std::uint64_t count, std::uint64_t step, std::uint64_t keys,
                                bool back) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -191,7 +191,7 @@ struct Bench {
     std::fflush(stdout);
   }
 
-  // Makes the changes and looks every key of them up again. Leaves as many cells in use as `used`.
+  // Makes the changes and looks up each of their keys. Leaves `used` cells in use.
   double change(const CellChange* changes, std::uint64_t count, std::uint64_t used, const KernelTuning& tuning) {
     const auto n = static_cast<std::uint32_t>(count);
     TD_CUDA_CHECK(cudaMemsetAsync(done, 0xee, count, stream));
@@ -213,7 +213,7 @@ struct Bench {
     return static_cast<double>(count) / s / 1e9;
   }
 
-  // What changes a table that is as full as that, every eighth key of it, spread evenly; and the removal of all.
+  // Changes every eighth key, spread evenly, of a table at this load; then removes all.
   void updates(double load) {
     constexpr std::uint64_t step = 8;
     const auto keys = static_cast<std::uint64_t>(load * static_cast<double>(cells)), some = keys / step / 2 * 2;
@@ -280,7 +280,7 @@ struct Bench {
   }
 
   // Queries and answers in pinned host memory; several batches on several streams, so that copies both ways and kernels
-  // go on together.
+  // overlap.
   void over_the_bus(double load) {
     const auto keys = static_cast<std::uint64_t>(load * static_cast<double>(cells));
     build(keys, {}, 1);
@@ -389,7 +389,7 @@ struct Bench {
       for (int r = 0; r <= rounds; ++r) {
         const std::uint64_t n = batch < 1 << 16 ? total / 8 : total;
         TD_CUDA_CHECK(cudaDeviceSynchronize());
-        std::fill_n(image, ring, 1u);  // later rounds of the ring ask with what the first one answered
+        std::fill_n(image, ring, 1u);  // later rounds of the ring use the first one's answers as requests
         const auto begin = std::chrono::steady_clock::now();
         for (std::uint64_t at = 0; at < n; at += batch) {
           const std::uint64_t here = at % ring;

@@ -1,5 +1,5 @@
-// What the benchmarks of the device's index have in common: keys, checks of answers, and times. Each program is one
-// source, so its kernels are its own.
+// Shared by the benchmarks of the device's index: keys, checks of answers, and times. Each program is one source, so
+// its kernels are its own.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -49,7 +49,7 @@ __host__ __device__ inline Fingerprint fingerprint(std::uint64_t key) {
 
 constexpr std::uint64_t absent = std::uint64_t{1} << 40;  // keys from here on are in no table
 
-// Searches may find another key with the same signature in the same bucket, if rarely.
+// Searches may rarely find another key with the same signature in the same bucket.
 inline bool are_few(unsigned long long wrong, std::uint64_t of) { return wrong <= of / (1u << 20) + 8; }
 
 inline constexpr std::uint32_t block_threads = 256;
@@ -94,7 +94,7 @@ inline cudaStream_t new_stream() {
   std::exit(1);
 }
 
-// Of answers in the device's memory; each ends the program when they are wrong.
+// Checks of answers in device memory; each ends the program when they are wrong.
 class Checks {
  public:
   explicit Checks(cudaStream_t stream) : stream_(stream), sum_(device_array<unsigned long long>(1)) {}

@@ -1,11 +1,11 @@
-// What Mega-KV's figures 6 to 8 show of the hash table, on this GPU, as one JSON object a line:
+// The hash table experiments of Mega-KV's figures 6 to 8 on this GPU, as one JSON object a line:
 //
 //   cuckoo_figures_bench [6|7|8]       (all three)
 //
 // 6: the time of 60,000 searches over 7 streams, by threads of a processing unit. 7: insertions by blocks that own a
-// logical partition each, as there, beside those that need none. 8: throughput and latency of each operation by batch
-// size, over 1 and 7 streams. Each measurement is repeated; `us` is the median. Every answer is checked, and the last
-// line says so.
+// logical partition each, as in the paper, beside those that need none. 8: throughput and latency of each operation by
+// batch size, over 1 and 7 streams. Each measurement is repeated; `us` is the median. Every answer is checked, and the
+// last line says so.
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -37,7 +37,7 @@ unsigned long long shown(std::uint64_t n) { return n; }
 
 // --- kernels that only the figures need
 
-// A query a unit, as in the paper; the server's kernel has one a thread.
+// One query per unit, as in the paper; the server's kernel has one per thread.
 template <class L>
 __global__ void search_by_units(IndexView index, const Fingerprint* f, std::uint32_t* location, std::uint32_t count) {
   const std::uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / L::threads;
@@ -47,7 +47,7 @@ __global__ void search_by_units(IndexView index, const Fingerprint* f, std::uint
   lanes.once([&] { location[i] = found; });
 }
 
-// A partition's insertions by one block, with the algorithm that needs none.
+// A partition's insertions by one block, with the algorithm that does not need partitions.
 template <class L>
 __global__ void insert_by_blocks(IndexView index, const Fingerprint* f, const std::uint32_t* location,
                                  std::uint8_t* done, const std::uint32_t* begin) {
@@ -59,10 +59,10 @@ __global__ void insert_by_blocks(IndexView index, const Fingerprint* f, const st
   }
 }
 
-// A partition's insertions by one block as the paper has them (4.2, 4.3.2): without atomic operations, a unit looks at
-// its cell again when all units of the block have written theirs, and tries again if another's is there. Departures:
-// what a unit displaces it read before any unit wrote, so that no cell that is just being written gets lost; and a
-// conflicting signature is no reason to replace a location, since the keys are all different.
+// A partition's insertions by one block as in the paper (4.2, 4.3.2): without atomic operations. A unit reads its cell
+// again when all units of the block have written theirs, and retries if another's is there. Departures: a unit reads
+// the cell that it displaces before any unit writes, so that no cell being written gets lost; and a conflicting
+// signature is no reason to replace a location, since the keys are all different.
 template <class L>
 __global__ void insert_by_barriers(IndexView index, const Fingerprint* f, const std::uint32_t* location,
                                    std::uint8_t* done, const std::uint32_t* begin) {
@@ -127,7 +127,7 @@ constexpr const char* name_of(Operation operation) {
   return names[static_cast<int>(operation)];
 }
 
-// What a batch takes along and brings back.
+// Input and output of a batch.
 struct Arrays {
   Fingerprint* f;
   std::uint32_t* location;
@@ -168,7 +168,7 @@ class Figures {
   void build(double to_load);
   std::uint32_t wanted_of(std::uint64_t key) const { return static_cast<std::uint32_t>(key + 1); }
 
-  // From the first call to the last answer in the host's memory, in us: the batch is cut among the streams.
+  // From the first call to the last answer in host memory, in us. The batch is divided among the streams.
   template <class Launch>  // launch(arrays, count, stream)
   double batch_us(Operation operation, std::uint64_t count, std::uint32_t streams, bool mapped, Launch launch);
   void launch(Operation operation, const Arrays& arrays, std::uint64_t count, cudaStream_t stream,
@@ -334,7 +334,7 @@ void Figures::figure_6() {
 
 // --- figure 7
 
-// Keys that are in no table yet, in the order of their partitions.
+// Keys that are not in the table yet, in the order of their partitions.
 struct Figures::Partitioned {
   std::vector<Fingerprint> f;
   std::vector<std::uint32_t> location, begin;
@@ -456,7 +456,7 @@ void Figures::figure_8() {
           check_done(count, "keys found no room");
           run(Operation::replace);
           check_done(count, "keys were not there to be changed");
-          // That they changed, and were not added once more, the removals show.
+          // The removals show that they were changed and not added again.
           for (std::uint64_t i = 0; i < count; ++i) host_.location[i] ^= 1u << 31;
           run(Operation::erase);
           check_done(count, "keys were not there to be removed");

@@ -49,14 +49,14 @@ std::uint32_t CuckooIndex::search_first(const Fingerprint* f, std::uint32_t coun
   return 0;
 }
 
-// A growth may have changed the table since the first step: then some keys are not found here, as after any miss.
+// A growth may have changed the table since the first step. Some keys are then not found here, as after any miss.
 void CuckooIndex::search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept {
   if (left != 0) ops_.search_second(phase().read->view(), f, left, location, heap_.at(no_location));
 }
 
-// Write protocol 5. A hit stands whatever goes on: the item was live and the key's when its state was read. A miss
-// stands if nothing was changed under the stripe between the two reads of its word: then every cell was read between
-// two moments without a change, and was what the table held all that time.
+// Write protocol 5. A hit is valid whatever happens meanwhile: the item was live and had this key when its state was
+// read. A miss is valid if nothing changed under the stripe between the two reads of its word: then every cell was read
+// while the table did not change.
 Item* CuckooIndex::find(Fingerprint f, std::string_view key, ItemVersion& seen, Location candidate) const noexcept {
   if (const Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
     return find_elsewhere(*table, f, key, seen, candidate);
@@ -85,8 +85,8 @@ Item* CuckooIndex::find(Fingerprint f, std::string_view key, ItemVersion& seen, 
   }
 }
 
-// A hit stands, as of find(): there is one live item of the key at most. A miss stands if nothing was changed under the
-// stripe while the records were looked at.
+// A hit is valid, as in find(): a key has at most one live item. A miss is valid if nothing changed under the stripe
+// while the records were read.
 Item* CuckooIndex::find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
                                   Location candidate) const noexcept {
   if (candidate != no_location && is_live_item_of(heap_.at(candidate), key, seen)) return heap_.at(candidate);
@@ -128,8 +128,8 @@ std::uint64_t CuckooIndex::item_count() const noexcept {
 
 std::uint64_t CuckooIndex::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
 
-// Each thread counts on a line of its own, as long as there are no more than counter_count of them. Returns what that
-// line says now.
+// Each thread counts on a line of its own, as long as there are no more than counter_count threads. Returns that line's
+// new value.
 std::int64_t CuckooIndex::count(std::int64_t items) noexcept {
   static std::atomic<std::uint32_t> threads{0};
   thread_local const std::uint32_t mine = threads.fetch_add(1, std::memory_order_relaxed) % counter_count;

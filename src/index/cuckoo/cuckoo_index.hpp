@@ -1,8 +1,8 @@
 // The cuckoo index: fingerprints to locations, a bucketed cuckoo hash table with its write protocol (Mega-KV 4;
-// docs/threads.md has every memory order). This header is the contract the tasks are written against.
+// docs/threads.md has every memory order). This header is the contract for the tasks.
 //
-// Readers: any thread inside an epoch; lock nothing and write nothing. Writers: any thread inside an epoch, one key's
-// stripe at a time.
+// Readers: any thread inside an epoch; they take no lock and write nothing. Writers: any thread inside an epoch, one
+// key's stripe at a time.
 #pragma once
 #include <array>
 #include <atomic>
@@ -42,8 +42,8 @@ class CuckooIndex final : public Index {
 
   // --- reading, a strip at a time ---
 
-  // Prefetches the buckets that search() will read. A copy of the table's place as it was a moment ago: a hint, for one
-  // strip, that needs no epoch.
+  // Prefetches the buckets that search() will read. It copies the table's address as of some earlier moment: a hint,
+  // for one strip, that needs no epoch.
   class Prefetcher {
    public:
     TD_INLINE void operator()(Fingerprint f) const noexcept {
@@ -62,18 +62,18 @@ class CuckooIndex final : public Index {
     return {{hint_buckets_.load(std::memory_order_relaxed), mask, options_.shard_bits}, Table::reads_both(mask)};
   }
   // location[i]: the first cell with f[i]'s signature in its two buckets, or no_location. Only a candidate: the caller
-  // compares the key, and on a mismatch or a miss asks find(). Prefetches the items it names. Runs on the widest lanes
-  // of this processor, chosen once.
+  // compares the key, and on a mismatch or a miss calls find(). Prefetches the items that it names. Runs on the widest
+  // lanes of this processor, chosen once.
   void search(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
-  // The same in two steps, for who has something else to do while the second buckets come: the first returns the
-  // queries that are left for the second, bit i for f[i]. REQUIRES: count <= 32; both inside one epoch.
+  // The same in two steps, to do other work while the second buckets are loaded. The first returns the queries that
+  // remain for the second, bit i for f[i]. REQUIRES: count <= 32; both inside one epoch.
   std::uint32_t search_first(const Fingerprint* f, std::uint32_t count, Location* location) const noexcept;
   void search_second(const Fingerprint* f, std::uint32_t left, Location* location) const noexcept;
   // The live item of the key, or nullptr: every candidate is compared, and a miss is confirmed by re-reading both
   // buckets under the stripe's version. `seen` receives the item's words, of which the state said live. Waits only
-  // while a writer holds the key's stripe or rewrites its item. While the table is a device's, `candidate` is what it
-  // found for the key in a search that the caller's epoch covers, or no_location if it found nothing: without it only
-  // unfinished writes are found.
+  // while a writer holds the key's stripe or rewrites its item. While the table is on devices, `candidate` is the
+  // result for the key of a device search that the caller's epoch covers, or no_location: without it only pending
+  // writes are found.
   Item* find(Fingerprint f, std::string_view key, ItemVersion& seen,
              Location candidate = no_location) const noexcept override;
 
@@ -81,7 +81,7 @@ class CuckooIndex final : public Index {
 
   using Put = IndexPut;
 
-  // Holds the stripe of a key: while it lives no other thread changes, adds or removes this key, and readers that miss
+  // Holds the stripe of a key. While it lives no other thread changes, adds or removes this key, and readers that miss
   // the key wait. Keep it short: no allocation, no eviction, no second Guard. The destructor stamps changed_at and
   // bumps the version if anything changed, then unlocks; only after that may the caller retire what was displaced.
   class Guard {
@@ -95,16 +95,16 @@ class CuckooIndex final : public Index {
     Item* find(std::string_view key, Location candidate = no_location, const std::uint64_t* hint = nullptr) noexcept;
     // The same by location, for eviction: nullptr when the key's item at `l` is gone or not live.
     Item* find(Location l) noexcept;
-    // What find() saw of the item that it returned: both words of one version. It may be rewritten in place since; the
-    // calls below change only what is still at that version.
+    // Both words, of one version, of the item that find() returned. It may be rewritten in place since; the calls below
+    // change it only if it is still at that version.
     const ItemVersion& version() const noexcept { return version_; }
     // Publishes the item at `now`, whose other bytes are complete, with `live_state` as its state word. If find()
-    // returned an item it is replaced (new -> live, old -> dead, then the cell: decision 7), else the item is
-    // added in a free cell. needs_room: there is none and nothing changed; drop the Guard, call make_room() and start
-    // over. While the table is a device's, the slot of what was replaced or erased is the index's to retire.
+    // returned an item, that is replaced (new -> live, old -> dead, then the cell: decision 7); else the item is added
+    // in a free cell. needs_room: there is none and nothing changed; release the Guard, call make_room() and start
+    // over. While the table is on devices, the index retires the slot of a replaced or erased item.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
-    // Removes what find() returned (live -> dead, then the cell). False: the item has been rewritten since. REQUIRES:
-    // find() returned an item.
+    // Removes the item that find() returned (live -> dead, then the cell). False: it has been rewritten since.
+    // REQUIRES: find() returned an item.
     [[nodiscard]] bool erase() noexcept;
     // Changes the live state word in place (expiry, stale, win, access), under the item's lock, and keeps the bits
     // outside `mask`. False: the item has been rewritten since. REQUIRES: find() returned an item.
@@ -126,8 +126,8 @@ class CuckooIndex final : public Index {
     const Phase& phase_;
     Item* item_ = nullptr;         // what find() returned
     ItemVersion version_{};        // of item_
-    std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: not there
-    Elsewhere* const elsewhere_;   // has the key's unfinished writes; nullptr: the table is here
+    std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: no cell
+    Elsewhere* const elsewhere_;   // has the key's pending writes; nullptr: the table is on the host
     Elsewhere::RecordId record_ = Elsewhere::no_record;  // of item_
     bool clash_ = false;  // the table elsewhere may have another key's cell of the same fingerprint
     bool changed_ = false;
@@ -136,7 +136,7 @@ class CuckooIndex final : public Index {
   std::unique_ptr<KeyHold> hold(Fingerprint f) override;
   void prefetch_stripe(Fingerprint f) const noexcept;
   TD_INLINE void prefetch_stripe_to_read(Fingerprint f) const noexcept { prefetch_read(&stripes_.of(f.signature)); }
-  // All that a Guard of `f` will look at to find that the key is absent. The same hint as a Prefetcher's.
+  // Prefetches all that a Guard of `f` reads to find that the key is absent. The same hint as a Prefetcher's.
   TD_INLINE void prefetch_guard(Fingerprint f) const noexcept {
     prefetch_stripe(f);
     if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr)) return table->prefetch(f);
@@ -146,28 +146,28 @@ class CuckooIndex final : public Index {
     prefetch_write(view.buckets + view.second(f));
   }
 
-  // The key's stripe as it is now: what tells whether a miss on a replica is final (write protocol 6).
+  // The current word of the key's stripe. It tells whether a miss on a replica is final (write protocol 6).
   StripeWord stripe(Fingerprint f) const noexcept { return {stripes_.of(f.signature).load(std::memory_order_acquire)}; }
 
   // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
-  // f's buckets has a free cell (somebody else may take it: start over). False: there is no path within the bound, or a
-  // growth goes on and the cells left are needed for the keys that it has still to copy; then evict one of
-  // candidates(), or leave the epoch, let the growth go on, and try again (while it copies, each call copies a part).
+  // f's buckets has a free cell (another thread may take it: start over). False: there is no path within the bound, or
+  // a running growth needs the remaining cells for the keys that it has still to copy. Then evict one of candidates(),
+  // or leave the epoch so that the growth can continue, and try again (during the copy, each call copies a part).
   // REQUIRES: the caller is in an epoch and holds no Guard.
   bool make_room(Fingerprint f) noexcept override;
-  // The locations in f's two buckets (at most 16), for an eviction that makes room.
+  // The locations in f's two buckets (at most 16), for an eviction that frees a cell.
   std::uint32_t candidates(Fingerprint f, Location out[candidates_max]) const noexcept override;
 
   // --- growth ---
 
   // True when the load passed load_grow or make_room() failed since the last growth.
   bool wants_growth() const noexcept override;
-  // Doubles the table from the calling thread while readers and writers go on (writers apply to both tables meanwhile).
-  // Only writers that add keys faster than the old table is copied wait: once the new one has cells for no more than
-  // the old one's keys, put() answers needs_room. Returns false when the budget has no room (the caller frees pages
-  // first and tries again). One caller at a time. REQUIRES: the caller is in no epoch. Also false when more keys than
-  // two buckets hold share both buckets of the doubled table, which a seeded hash makes next to impossible: the growth
-  // stays open, everything goes on working, and the next call finishes it if some of them have gone.
+  // Doubles the table from the calling thread while readers and writers continue (writers apply to both tables
+  // meanwhile). Only writers that add keys faster than the old table is copied have to wait: once the new one has cells
+  // only for the old one's keys, put() returns needs_room. Returns false when the budget has no room (the caller frees
+  // pages first and tries again). One caller at a time. REQUIRES: the caller is in no epoch. Also false when more keys
+  // than two buckets hold share both buckets of the doubled table, which is nearly impossible with a seeded hash: the
+  // growth stays open, the index stays usable, and the next call finishes it if some of these keys are gone.
   bool grow(EpochDomain::Participant& self) override;
   bool is_memory_refused() const noexcept override { return memory_refused_; }
   // Whether a growth has begun and not ended.
@@ -175,31 +175,31 @@ class CuckooIndex final : public Index {
 
   // --- a table elsewhere: in the memory of devices, one shard each (placement/index_placement.hpp)
 
-  // From now on the table is `to`'s, which outlives the index, and the host's is given up. REQUIRES: nobody else uses
-  // the index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
+  // From now on the table is `to`'s, which outlives the index, and the host's is freed. REQUIRES: nothing else uses the
+  // index yet, and no replica follows it. Throws std::bad_alloc, and nothing has changed.
   void move_out(Elsewhere& to);
   // Calls f(Fingerprint, Location) for every item that a table elsewhere is to have, and clash(Fingerprint, Location)
-  // for those whose fingerprint another one has. REQUIRES: nobody uses the index yet.
+  // for those whose fingerprint another item has. REQUIRES: nothing uses the index yet.
   template <class F, class Clash>
   void for_each_to_move(F f, Clash clash) const;
-  // Until all batches have ended that are in their epochs now. REQUIRES: the caller is in no epoch.
+  // Waits until all batches have ended that are in their epochs now. REQUIRES: the caller is in no epoch.
   void wait_for_batches() noexcept;
-  // Makes the host's table again, from the heap's live items; items for which the system has no memory are dropped. The
-  // budget may be overdrawn afterwards. REQUIRES: the table is elsewhere; nobody uses the index; the caller is in no
+  // Rebuilds the host's table from the heap's live items; items for which the system has no memory are dropped. The
+  // budget may be overdrawn afterwards. REQUIRES: the table is elsewhere; nothing uses the index; the caller is in no
   // epoch; one caller.
   void rebuild(Heap::Cache& cache, unsigned threads) noexcept;
   Stripes& stripes() noexcept { return stripes_; }
 
   // --- what a replica follows ---
 
-  // The table that strips search at this moment. whole: no key can be in another table alone; false while a growth
-  // copies, when only a search of both tables tells that a key is absent.
+  // The table that strips search now. whole: no key can be in another table alone; false while a growth copies, when
+  // only a search of both tables tells that a key is absent.
   struct Searched {
     IndexView view;
     std::uint32_t serial;
     bool whole;
   };
-  // REQUIRES: the caller is in an epoch; the view is good until it ends.
+  // REQUIRES: the caller is in an epoch; the view is valid until it ends.
   Searched searched() const noexcept {
     const Phase& p = phase();
     return {p.read->view(), p.read->serial(), p.read == p.target};
@@ -207,7 +207,7 @@ class CuckooIndex final : public Index {
 
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
   std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
-  // Of the table that takes new keys. This, item_count() and wants_growth() from outside an epoch, too.
+  // Of the table that takes new keys. This, item_count() and wants_growth() may be called outside an epoch, too.
   std::uint64_t cell_count() const noexcept override {
     const Elsewhere* const table = elsewhere();
     return TD_UNLIKELY(table != nullptr) ? table->cells() : cells_.load(std::memory_order_relaxed);
@@ -216,36 +216,36 @@ class CuckooIndex final : public Index {
   std::uint64_t table_bytes() const noexcept override;  // of all tables now allocated
   std::string_view lanes() const noexcept override { return ops_.name; }
 
-  // Calls f(const Table&, cell index, Cell) for every cell in use of all tables in use. For tests and tools. REQUIRES:
-  // the caller is in an epoch, or no growth goes on.
+  // Calls f(const Table&, cell index, Cell) for every used cell of all tables in use. For tests and tools. REQUIRES:
+  // the caller is in an epoch, or no growth is running.
   template <class F>
   void for_each_cell(F f) const;
-  // Calls f(Location) for every item; twice for one that a growth has in both tables. REQUIRES: as for_each_cell().
+  // Calls f(Location) for every item; twice for one that is in both tables of a growth. REQUIRES: as for_each_cell().
   template <class F>
   void for_each_location(F f) const {
     for_each_cell([&f](const Table&, std::uint64_t, Cell c) { f(c.location()); });
   }
 
-  // What devices do with the table (IndexKind's optional parts).
+  // The table's kernels for devices (IndexKind's optional parts).
   static constexpr const Kernel<SearchArguments>& device_search = search_table;
   static constexpr const Kernel<ChangeArguments>& device_change = change_table;
   static constexpr bool device_answers = true;
 
  private:
-  // What readers and writers do with the tables. It changes only in grow(), which waits, after each change, for the
-  // batches that knew the one before: so batches of at most two neighbouring phases run together, and each pair of
-  // neighbours is safe together (grow.cpp).
+  // The tables that readers and writers use. Changes only in grow(), which waits after each change for the batches that
+  // know the previous phase. So only batches of two neighbouring phases run together, and each pair of neighbours is
+  // safe together (grow.cpp).
   struct Phase {
     Table* read;    // strips search it
-    Table* other;   // nullptr, or: searched when a key is not found, and changed wherever it has a cell of the key
-    Table* target;  // one of the two: has room for new keys, by displacement; the one that is not gets them only while
-                    // cells are free
+    Table* other;   // nullptr, or: searched when a key is not found, and changed where it has a cell of the key
+    Table* target;  // one of the two: makes room for new keys by displacement; the other gets them only while cells are
+                    // free
   };
   struct alignas(cache_line_bytes) Counter {
     std::atomic<std::int64_t> items{0};
   };
   static constexpr std::uint32_t counter_count = 64;
-  // The copy of a growth: chunks of buckets, claimed by the grower and by whoever waits for it.
+  // The copy of a growth: chunks of buckets, claimed by the grower and by writers that wait for it.
   struct alignas(cache_line_bytes) Copying {
     static constexpr std::uint64_t closed = std::uint64_t{1} << 40;  // past every chunk
     std::atomic<std::uint64_t> next_chunk{closed};
@@ -266,7 +266,7 @@ class CuckooIndex final : public Index {
   bool copy_some() noexcept;
   bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
   bool copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept;
-  // The host's table is not in use; nullptr: it is.
+  // The owner of a table elsewhere; nullptr: the host's table is in use.
   TD_INLINE Elsewhere* elsewhere() const noexcept { return elsewhere_.load(std::memory_order_relaxed); }
   Item* find_elsewhere(const Elsewhere& table, Fingerprint f, std::string_view key, ItemVersion& seen,
                        Location candidate) const noexcept;
@@ -277,16 +277,16 @@ class CuckooIndex final : public Index {
   EpochDomain& epochs_;
   Heap& heap_;
   Stripes stripes_;
-  std::unique_ptr<Table> table_, next_;  // next_: while growing. Touched by grow() alone
-  bool memory_refused_ = false;          // touched by grow()'s caller alone
+  std::unique_ptr<Table> table_, next_;  // next_: while growing. Only grow() uses them
+  bool memory_refused_ = false;          // only grow()'s caller uses it
   std::array<Phase, 4> phases_{};        // a ring: only the last two can be in use
   std::uint32_t phase_number_ = 0;
   alignas(cache_line_bytes) std::atomic<const Phase*> phase_{nullptr};
-  // Of the table that strips search; read apart from each other and without an epoch, so good for nothing but a hint.
+  // Of the table that strips search. Read separately and without an epoch, so only a hint.
   std::atomic<Bucket*> hint_buckets_{nullptr};
   std::atomic<std::uint32_t> hint_mask_{0};
   std::atomic<bool> room_failed_{false};
-  std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are spoken for
+  std::atomic<bool> target_full_{false};  // phase 3: the target's free cells are reserved for keys not copied yet
   Copying copying_;
   std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
   std::unique_ptr<Counter[]> counters_;

@@ -23,7 +23,7 @@ constexpr std::uint64_t checks = 1;
 constexpr std::uint64_t checks = 10;
 #endif
 
-// A shard is a table like any other: the same buckets by numbers without their end, which both buckets of a key share.
+// A shard is a table like any other: bucket numbers without their low bits, which both buckets of a key share.
 TEST(IndexView, BothBucketsOfAKeyAreOfOneShard) {
   std::uint64_t random = 1;
   for (std::uint32_t bits = 1; bits <= shard_bits_max; ++bits) {
@@ -116,7 +116,7 @@ TEST(CuckooOps, ProbeSeesEveryPattern) {
       Bucket bucket{};
       std::uint32_t same = 0, empty = 0, rest = pattern;
       for (std::uint32_t i = 0; i < bucket_cells; ++i, rest /= 3) {
-        // The other signature is the first one's location, and shares its low and high half with it.
+        // The other signature equals the first one's location, and shares its low and high half with it.
         const Cell cells[3] = {empty_cell, Cell::of(0x80000001, 0x80000000), Cell::of(0x80000000, 0x80000001)};
         bucket.cell[i] = cells[rest % 3].bits;
         empty |= static_cast<std::uint32_t>(rest % 3 == 0) << i;
@@ -129,7 +129,7 @@ TEST(CuckooOps, ProbeSeesEveryPattern) {
   }
 }
 
-// The preferred cell is the signature's top three bits, then going round (Mega-KV 4.2); the second bucket is used once
+// The preferred cell is the signature's top three bits, then cyclically (Mega-KV 4.2); the second bucket is used once
 // the first is full.
 TEST(CuckooOps, InsertTakesTheEmptyCellNearestThePreferredOne) {
   for (const CuckooOps* ops : cuckoo_ops_built()) {
@@ -194,7 +194,7 @@ struct UnderTheInsertersHash {  // the published bug
   }
 };
 
-// Share of the keys that cannot be found any more after filling a table to `load`.
+// Share of the keys that can no longer be found after filling a table to `load`.
 template <class Rule>
 double lost_by_insert(double load) {
   CheckTable table(fill_buckets);
@@ -218,7 +218,7 @@ TEST(Displacement, NoKeyIsLost) {
 
 TEST(Displacement, CanaryTheWrongHashLosesKeys) { EXPECT_GT(lost_by_insert<UnderTheInsertersHash>(0.9), 0.02); }
 
-// Lanes that other tiles come before: a function is called before each attempt to clear a cell.
+// Lanes that let other tiles run first: a function is called before each attempt to clear a cell.
 struct InterruptedLanes : ScalarLanes {
   using Before = void (*)(void* state, std::uint64_t* cell);
   Before before;
@@ -230,8 +230,8 @@ struct InterruptedLanes : ScalarLanes {
 };
 static_assert(Lanes<InterruptedLanes>);
 
-// Two tiles copy one cell to its other bucket; the first clears the original, a third moves the second's copy back to
-// where that was. The second still has one copy to clear.
+// Two tiles copy one cell to its other bucket. The first clears the original, a third moves the second's copy back to
+// the original place. The second still has one copy to clear.
 TEST(Displacement, ACellThatSeveralMoveStaysOnce) {
   const CheckTable table(64);
   const IndexView view = table.view();
@@ -265,7 +265,7 @@ TEST(Displacement, ACellThatSeveralMoveStaysOnce) {
   EXPECT_EQ(table.cells_used(), bucket_cells);
 }
 
-// The host's way: the shortest path first, moves from its end.
+// The host's method: the shortest path first, moves from its end.
 template <class Rule>
 double lost_by_paths(double load, std::uint32_t& moves) {
   CheckTable table(fill_buckets);
@@ -316,7 +316,7 @@ TEST(DisplacementPath, CanaryTheWrongHashLosesKeys) {
   EXPECT_GT(lost_by_paths<UnderTheInsertersHash>(0.9, moves), 0.02);
 }
 
-// --- lock-free inserts and erases of different keys, as the tiles of one launch do them ---
+// --- lock-free inserts and erases of different keys, as by the tiles of one launch ---
 
 TEST(CuckooThreads, ConcurrentInsertsAndErasesLoseNothing) {
   constexpr std::uint32_t threads = 4, buckets = 2048;

@@ -1,7 +1,7 @@
-// Any sequence of operations on a table in a device's memory: what it answers and what it leaves there is
-// what a map and the scalar lanes say, and every kind of lanes finds the same in a copy of it.
-// With $TANDEM_FUZZ_GPU it is the first GPU.
-// Input: a byte of table size, one of signatures, then pieces: a byte of kind and count, and so many bytes, the keys.
+// Any sequence of operations on a table in device memory. Its answers and its content must be those of a map and of the
+// scalar lanes, and every kind of lanes must find the same in a copy of it.
+// With $TANDEM_FUZZ_GPU the device is the first GPU.
+// Input: a byte of table size, one of signatures, then pieces: a byte of kind and count, and that many bytes, the keys.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -94,7 +94,7 @@ class DeviceFuzz {
   DeviceIndex index() const { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
   Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
-  // One that nobody has: mostly one that somebody had.
+  // An unused location: usually one that was used before.
   Location fresh() {
     if (free_.size() < 3) return next_++;
     const Location location = free_.front();
@@ -134,7 +134,7 @@ class DeviceFuzz {
     }
   }
 
-  // Keys that are there are removed or replaced, others inserted or, in vain, removed.
+  // Keys that are present are removed or replaced, absent ones inserted or, in vain, removed.
   void change(const std::set<std::uint8_t>& keys) {
     std::size_t i = 0;
     for (const std::uint8_t key : keys) {
@@ -156,7 +156,7 @@ class DeviceFuzz {
     }
   }
 
-  // Cells are given something else, and then, in the same call, what they have; and some that the table has not.
+  // Cells are set to something else and, in the same call, back; also some cells beyond the table.
   void apply(const std::set<std::uint8_t>& chosen) {
     download();
     std::uint32_t count = 0;
@@ -178,7 +178,7 @@ class DeviceFuzz {
       return;
     }
     free_.push_back(location);
-    if (count > 1) return;  // beside others its buckets may have been full for a moment
+    if (count > 1) return;  // beside other operations its buckets may have been full for a moment
     download();
     const IndexView view = copy_.view();
     for (const std::uint32_t b : {view.first(fingerprint(key)), view.second(fingerprint(key))}) {
@@ -230,7 +230,7 @@ class DeviceFuzz {
       const bool there = where_.contains(keys[i]);
       const Location found = arrays().location[i];
       if (there) expect(found != no_location, "a key that is there is found");
-      // With signatures of its own, it and nothing else.
+      // With unique signatures, the key itself and nothing else.
       if (signatures_ == 0) expect(found == (there ? where_[keys[i]] : no_location), "what is found");
     }
   }
@@ -238,7 +238,7 @@ class DeviceFuzz {
   const std::uint32_t signatures_;
   const DeviceArray<Bucket> buckets_;
   const DeviceArray<std::uint32_t> winners_;
-  CheckTable copy_;  // of the device's, when it was last looked at
+  CheckTable copy_;  // of the device's table, as last downloaded
   std::map<std::uint8_t, Location> where_;
   std::vector<Location> free_;
   Location next_ = 1;

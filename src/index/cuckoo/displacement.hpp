@@ -1,5 +1,5 @@
-// Looks for the shortest path of displacements that ends in an empty cell. Reads only; every step is checked again when
-// it is made.
+// Finds the shortest path of displacements that ends in an empty cell. Reads only; every step is checked again when it
+// is made.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Rule says where a displaced cell belongs; there is one right answer, and the tests try a wrong one.
+// Rule: the target bucket of a displaced cell. Only this one is correct; the tests try a wrong one.
 struct OwnOtherBucket {
   static std::uint32_t target(IndexView view, std::uint32_t from, Cell victim, Fingerprint) {
     return view.other(from, victim.signature());
@@ -60,7 +60,7 @@ class BasicDisplacementPath {
   }
 
  private:
-  // Tables of all sizes fill to load 0.95 and beyond within so many (index_test, index_bench fill_to_95).
+  // Tables of all sizes fill to load 0.95 and beyond within this limit (index_test, index_bench fill_to_95).
   static constexpr std::uint32_t buckets_max = 1024;
   struct Node {
     std::uint32_t bucket;

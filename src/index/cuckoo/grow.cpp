@@ -1,24 +1,21 @@
-// Growth without a stall: a second table is filled while readers and writers go on.
+// Growth without a stall: a second table is filled while readers and writers continue.
 //
 // Phases (CuckooIndex::Phase as read / other / target), each published and then waited for (every batch that knew the
-// one before has ended):
+// previous one has ended):
 //   1  A / - / A   no growth.
-//   2  A / B / A   readers that miss in A look into B; writers change what B holds, and add nothing to it. B is empty.
-//   3  A / B / B   new keys must go into B, and into A while it has free cells. Nobody displaces in A any more. Once
-//   phase 2 has drained, every cell
-//                  of A is copied under its key's stripe, unless B has it.
+//   2  A / B / A   readers that miss in A search B; writers change what B holds, and add nothing to it. B is empty.
+//   3  A / B / B   new keys must go into B, and into A while it has free cells. No writer displaces in A any more. Once
+//                  phase 2 has drained, every cell of A is copied under its key's stripe, unless B has it.
 //   4  B / - / B   B has all keys. Once phase 3 has drained, A is freed.
 // What each wait is for:
-//   2 before 3: a writer of phase 1 removes a key from A alone; had a writer of phase 3 put that key into B, B would
-//   keep a cell of a dead item for
-//     ever, and of whatever takes its slot.
-//   3 before the copy: a writer of phase 2 adds to A alone, and displaces in A: behind the copy, either is lost.
-//   4 before the end: readers of phase 3 still search A. Writers of phase 4 leave A as it is, so it may hold cells of
-//   dead items; what readers
-//     find dead they look for in B, and their epoch keeps the slots from being used again.
-// Because new keys need no room in A during the copy, A may fill up and no insertion waits for the copy, unless writers
-// outrun it: the keys not yet copied have a claim on B's cells. Who must wait for that copies meanwhile.
-// tests/model/growth.py checks all of this, and that leaving a wait out brings a wrong answer.
+//   2 before 3: a writer of phase 1 removes a key from A alone. If a writer of phase 3 had put that key into B, B would
+//     keep for ever a cell of a dead item, and of whatever reuses its slot.
+//   3 before the copy: a writer of phase 2 adds to A alone, and displaces in A; behind the copy, either is lost.
+//   4 before the end: readers of phase 3 still search A. Writers of phase 4 do not change A, so it may hold cells of
+//     dead items. Readers that find one search B, and their epoch keeps the slots from being reused.
+// New keys need no room in A during the copy, so A may fill up and no insertion waits for the copy, unless writers
+// outrun it: the keys not yet copied have a claim on B's cells. A writer that must wait for that copies meanwhile.
+// tests/model/growth.py checks all of this, and that omitting a wait gives a wrong answer.
 #include <algorithm>
 
 #include "index/cuckoo/cuckoo_index.hpp"
@@ -68,11 +65,11 @@ bool CuckooIndex::copy_all(EpochDomain::Participant& self) noexcept {
     copying_.next_chunk.store(0, std::memory_order_release);
     bool more = true;
     while (more) {
-      self.enter();  // between two epochs a chunk, so that reclamation waits no longer than for a batch
+      self.enter();  // one epoch per chunk, so that reclamation waits no longer than for a batch
       more = copy_some();
       self.exit();
     }
-    SpinWait waiting;  // for the chunks that others have claimed
+    SpinWait waiting;  // for the chunks that other threads have claimed
     while (copying_.chunks_done.load(std::memory_order_acquire) != chunks) waiting.once();
     if (!copying_.missed.load(std::memory_order_relaxed)) break;
   }
@@ -80,7 +77,7 @@ bool CuckooIndex::copy_all(EpochDomain::Participant& self) noexcept {
   return !copying_.missed.load(std::memory_order_relaxed);
 }
 
-// Copies one chunk, if there is one left. REQUIRES: the caller is in an epoch.
+// Copies one chunk, if one is left. REQUIRES: the caller is in an epoch.
 bool CuckooIndex::copy_some() noexcept {
   const Phase& p = phase();
   if (p.read == p.target) return false;
@@ -93,7 +90,7 @@ bool CuckooIndex::copy_some() noexcept {
 }
 
 bool CuckooIndex::copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept {
-  constexpr std::uint64_t ahead_buckets = 3;  // items are prefetched so many buckets before their keys are hashed
+  constexpr std::uint64_t ahead_buckets = 3;  // items are prefetched this many buckets before their keys are hashed
   const IndexView view = from.view();
   const auto read = [&](std::uint64_t b, std::uint32_t i) {
     return Cell{ScalarLanes::at(&view.buckets[b].cell[i]).load(std::memory_order_acquire)};
@@ -113,7 +110,7 @@ bool CuckooIndex::copy_buckets(const Table& from, const Table& to, std::uint64_t
     for (std::uint32_t i = 0; i < bucket_cells; ++i) {
       seen[i] = read(now, i);
       if (seen[i].empty()) continue;
-      const Item* const item = heap_.at(seen[i].location());  // readable whatever others unlink: this is an epoch
+      const Item* const item = heap_.at(seen[i].location());  // readable even if unlinked: this is an epoch
       f[i] = options_.fingerprint(item->key(), options_.hash_seed);
       prefetch_write(to.view().buckets + to.view().first(f[i]));
       prefetch_stripe(f[i]);
@@ -134,14 +131,14 @@ bool CuckooIndex::holds(IndexView view, Fingerprint f, Cell wanted) const noexce
   return false;
 }
 
-// Copies what `cell` of the old table holds, unless the new one has it. f: of the key of `seen`, which the cell held a
-// moment ago.
+// Copies the content of `cell` of the old table, unless the new one has it. f: of the key of `seen`, which the cell
+// held when it was last read.
 bool CuckooIndex::copy_cell(const Table& to, Fingerprint f, const std::uint64_t* cell, Cell seen) noexcept {
   const IndexView view = to.view();
   do {
     StripeLock lock(stripes_.of(seen.signature()));
     const Cell now{ScalarLanes::at(cell).load(std::memory_order_relaxed)};
-    if (now.signature() != seen.signature()) {  // removed; what was added here since is in the new table
+    if (now.signature() != seen.signature()) {  // removed; a key added here since is in the new table
       lock.unlock_unchanged();
       return true;
     }
@@ -150,7 +147,7 @@ bool CuckooIndex::copy_cell(const Table& to, Fingerprint f, const std::uint64_t*
       lock.unlock_unchanged();
       return true;
     }
-    // Of what is copied nobody needs to be told: a replica uploads the new table when all of it is there.
+    // Copies are not logged: a replica uploads the new table when it is complete.
     if (add_cell(to, f, now, nullptr) != nullptr) {
       lock.unlock_changed(launch());
       return true;

@@ -1,8 +1,8 @@
 // CuckooIndex::Guard: one writer's hold on one key (write protocol 1 to 3).
 //
-// Under the stripe nobody else changes a cell of this signature in the key's buckets, so those are read relaxed (the
-// lock acquired them) and changed by plain release stores. Only an empty cell is contended, by writers of other keys:
-// it is claimed by a compare-and-swap.
+// Under the stripe no other thread changes a cell of this signature in the key's buckets, so those are read relaxed
+// (the lock acquired them) and changed by plain release stores. Only an empty cell is contended, by writers of other
+// keys: it is claimed by a compare-and-swap.
 #include <bit>
 
 #include "index/cuckoo/cuckoo_index.hpp"
@@ -48,7 +48,7 @@ bool may_be_live(const Item* item) noexcept {
   return Item::state_of(state) == ItemState::live || is_rewriting(state);
 }
 
-// Before an item is killed: that waits for a thread that rewrites it, and fails if it has been rewritten.
+// Called before an item is killed: waits for a thread that rewrites it, and fails if it has been rewritten.
 bool lock_to_kill(Item* item, ItemVersion& version) noexcept {
 #if defined(TANDEM_CANARY)
   if (canary_bites("blind_kill")) return true;
@@ -56,7 +56,8 @@ bool lock_to_kill(Item* item, ItemVersion& version) noexcept {
   return lock_item(item, version);
 }
 
-// Of a locked item. A plain store: only CLOCK writes the word of a locked one, too, and takes a mark away.
+// REQUIRES: the item is locked. A plain store: the only other writer of a locked item's word is CLOCK, which clears a
+// mark.
 void kill(Item* item, const ItemVersion& version) noexcept {
 #if defined(TANDEM_CANARY)
   if (canary_bites("blind_kill")) {
@@ -67,15 +68,15 @@ void kill(Item* item, const ItemVersion& version) noexcept {
   unlock_item(item, word::State::put(version.state, static_cast<std::uint64_t>(ItemState::dead)));
 }
 
-// How often a writer that adds keys during a growth looks whether the new table's cells are spoken for: every 64th
-// time, as it takes summing up all counters, but always in a table that some threads together could fill in between.
+// How often a writer that adds keys during a growth checks whether the new table's cells are reserved: every 64th time,
+// as it sums up all counters, but always in a table that some threads together could fill in between.
 constexpr std::int64_t look_every = 64;
 constexpr std::uint64_t small_cells = 1 << 16;
 
 }  // namespace
 
-// While a growth goes on the key may be in either table or in both, always at one location. The table that is being
-// left may also hold cells of items that are dead: whoever has finished growing no longer looks after it (grow.cpp).
+// During a growth the key may be in either table or in both, always at one location. The old table may also hold cells
+// of dead items: a writer that knows of the growth's end no longer updates it (grow.cpp).
 template <class IsIt>
 Item* CuckooIndex::Guard::find_cell(IsIt is_it) noexcept {
   item_ = nullptr;
@@ -129,7 +130,7 @@ Item* CuckooIndex::Guard::find(std::string_view key, Location candidate, const s
   return find_cell([key](Cell, const Item* item) { return item->has_key(key); });
 }
 
-// At most one item of a key is live: a live one at a location is the key's.
+// At most one item of a key is live, so a live one at a location is the key's current item.
 Item* CuckooIndex::Guard::find(Location l) noexcept {
   if (TD_UNLIKELY(elsewhere_ != nullptr)) {
     version_ = settled_version(index_.heap_.at(l));
@@ -152,8 +153,8 @@ CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state)
       if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
       return Put::changed;
     }
-    // In this order a process that is killed in between leaves the old item or both, and both have been here before an
-    // answer: after a restart the larger CAS id stands. Until its cell is written nobody reaches the new one.
+    // In this order a process that is killed in between leaves the old item or both, and both exist before an answer is
+    // sent: after a restart the larger CAS id wins. Until its cell is written no reader finds the new one.
 #if defined(TANDEM_CANARY)
     if (canary_bites("dead_first")) kill(item_, version_);
 #endif
@@ -166,8 +167,8 @@ CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state)
   } else {
     const bool read_is_target = phase_.read == phase_.target;
     if (!read_is_target && index_.target_full_.load(std::memory_order_relaxed)) return Put::needs_room;
-    // Live before its cell: a reader that finds the cell must find it live. If there is no room after all nobody has
-    // seen it.
+    // Live before its cell: a reader that finds the cell must find it live. If there is no room after all, no reader
+    // has seen the item.
     const std::uint64_t filling = item->state_word.load(std::memory_order_relaxed);
     item->state_word.store(live_state, std::memory_order_release);
     std::uint64_t* const place = index_.add_cell(*phase_.target, f_, cell, index_.options_.log);
@@ -178,7 +179,7 @@ CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state)
     cell_[read_is_target ? 0 : 1] = place;
     const std::int64_t added = index_.count(1);
     if (!read_is_target) {
-      // Into the table that strips still search, while it has room: else readers find the key by the longer way.
+      // Into the table that strips still search, while it has room; else readers find the key by the slower path.
       cell_[0] = index_.add_cell(*phase_.read, f_, cell, index_.options_.log);
       if ((added % look_every == 0 || phase_.target->cells() < small_cells) && index_.target_is_full(phase_)) {
         index_.target_full_.store(true, std::memory_order_relaxed);
@@ -210,7 +211,7 @@ bool CuckooIndex::Guard::erase() noexcept {
   return true;
 }
 
-// The key's record first: what the device found may have been replaced since.
+// The key's record first: the item that the device found may have been replaced since.
 Item* CuckooIndex::Guard::find_elsewhere(std::string_view key, Location candidate) noexcept {
   const Heap& heap = index_.heap_;
   const Elsewhere::Found found = elsewhere_->find_locked(f_, key);

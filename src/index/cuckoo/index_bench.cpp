@@ -1,7 +1,7 @@
-// What the index costs, beside what memory alone costs in the same moments: each benchmark of a search also runs a loop
-// that only prefetches and reads one line, and one that reads two lines, of the same table for the same keys, in turns
-// with it. Counters are lower quartiles over many short turns, since the machine may be shared: ns_search, ns_1_line,
-// ns_2_lines and `of_2_lines`, the ceiling's share that is reached.
+// The index's costs relative to those of memory alone at the same time: each benchmark of a search also runs, in turns,
+// a loop that only prefetches and reads one line, and one that reads two lines, of the same table for the same keys.
+// Counters are lower quartiles over many short turns, since the machine may be shared: ns_search, ns_1_line, ns_2_lines
+// and `of_2_lines`, the share of the ceiling that is reached.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ const Filled& filled(std::uint64_t bytes) {
       }
     }
   }
-  // More keys than a branch predictor remembers. Of 100 keys of a table at load 0.9 filled by insertion, 78 lie in
+  // More keys than a branch predictor remembers. Of 100 keys of a table at load 0.9 filled by insertion, 78 are in
   // their first bucket.
   constexpr std::uint32_t keys = 1 << 20;
   for (std::uint64_t i = 0; f.hits.size() < keys; ++i) {
@@ -197,8 +197,8 @@ struct Store {
   std::uint64_t rooms = 0;
 };
 
-// Adds keys at the given load and takes them out again: a Guard each way. No items are written: the same ones come and
-// go.
+// Adds keys at the given load and removes them again, with a Guard each. No items are written: the same ones are
+// reused.
 void add_and_erase(benchmark::State& state) {
   Store store(static_cast<std::uint64_t>(state.range(0)));
   store.fill(static_cast<double>(state.range(1)) / 100);
@@ -227,7 +227,7 @@ void add_and_erase(benchmark::State& state) {
   store.epoch.exit();
 }
 
-// The search that compares every candidate, of keys that are there (100) or not (0).
+// The search that compares every candidate, of keys that are present (100) or not (0).
 void find(benchmark::State& state) {
   Store store(static_cast<std::uint64_t>(state.range(0)));
   store.fill(0.9);
@@ -285,7 +285,7 @@ const bool registered = [] {
       add("order/in_turn" + where, best, search_in_turn, bytes, hits, strip_default);
       add("order/in_turn_prefetch_first" + where, best, search_in_turn_first, bytes, hits, strip_default);
     }
-    // As CuckooIndex::search chooses (Table::reads_both).
+    // The choice of CuckooIndex::search (Table::reads_both).
     const Loop chosen = bytes <= Table::reads_both_bytes_max ? search_both : search_two_pass;
     for (const CuckooOps* ops : cuckoo_ops_built()) {
       if (!ops->supported()) continue;

@@ -1,5 +1,5 @@
-// Growth step by step: batches that stay open hold it in each of its phases (grow.cpp), so that what they and newer
-// batches do is Outcome::done exactly there.
+// Growth step by step: batches that stay open hold it in each of its phases (grow.cpp), so that their operations and
+// those of newer batches run exactly in that phase.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -34,7 +34,7 @@ void wait_until(F condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-// Three workers whose open batches know the phases 1, 2 and 3 of one growth.
+// Three workers with open batches that know the phases 1, 2 and 3 of one growth.
 struct Staged {
   explicit Staged(const TestStoreOptions& options = {.cells = 512, .load_grow = 2})
       : store(options), w1(store), w2(store), w3(store) {}
@@ -44,7 +44,7 @@ struct Staged {
     b1.emplace(w1);
     const std::uint64_t before = store.epochs.now();
     grower.emplace(store);
-    // Not before the grower has its stamp: it would wait for this batch, too.
+    // Only once the grower has its stamp: otherwise it would wait for this batch, too.
     wait_until([&] { return store.index.growing() && store.epochs.now() != before; });
     b2.emplace(w2);
   }
@@ -90,8 +90,8 @@ TEST(Growth, WaitsForBatchesAndFreesTheOldTableAfterTheLast) {
   EXPECT_FALSE(s.store.index.growing());
 }
 
-// A worker of each phase sets, replaces and erases keys; the workers of all phases see it at once, and it is there in
-// the end.
+// A worker of each phase sets, replaces and erases keys. The workers of all phases see each change at once, and it
+// persists.
 TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   Staged s;
   for (std::uint64_t n = 0; n < 60; ++n) ASSERT_EQ(s.w1.set(key_of(n), n), Outcome::done);
@@ -122,7 +122,7 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   change(s.w2, 10);
   check(s.w1);
   check(s.w2);
-  // What a worker of phase 2 added, one of phase 1 removes: no dead cell may stay behind in the new table.
+  // A worker of phase 1 removes what a worker of phase 2 added: no dead cell may stay behind in the new table.
   ASSERT_TRUE(s.w1.erase(key_of(1005)));
   expected.erase(key_of(1005));
   s.to_phase_3();
@@ -130,7 +130,7 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   change(s.w3, 30);
   check(s.w2);
   check(s.w3);
-  ASSERT_TRUE(s.w2.erase(key_of(1016)));  // of the worker of phase 3
+  ASSERT_TRUE(s.w2.erase(key_of(1016)));  // added by the worker of phase 3
   expected.erase(key_of(1016));
   ASSERT_EQ(s.w2.set(key_of(1017), 7), Outcome::done);
   expected[key_of(1017)] = 7;
@@ -159,7 +159,7 @@ TEST(Growth, WorkersOfNeighbouringPhasesSeeEachOther) {
   EXPECT_EQ(problem, "");
 }
 
-// While one old table is full, new keys go on finding room in the new one.
+// While an old table is full, new keys still find room in the new one.
 TEST(Growth, AFullOldTableStopsNobody) {
   Staged s;
   std::uint64_t n = 0;
@@ -182,7 +182,7 @@ TEST(Growth, AFullOldTableStopsNobody) {
   EXPECT_EQ(problem, "");
 }
 
-// Writers that outrun the copy are stopped while the new table can still take all that the old one holds.
+// Writers that outrun the copy are stopped while the new table still has room for all keys of the old one.
 TEST(Growth, KeepsRoomForTheKeysNotYetCopied) {
   Staged s;
   std::uint64_t n = 0;
@@ -207,8 +207,8 @@ TEST(Growth, KeepsRoomForTheKeysNotYetCopied) {
   EXPECT_EQ(s.w1.set(key_of(n), n), Outcome::done);
 }
 
-// More keys than two buckets hold, all with one fingerprint: the copy cannot end. Everything works on, and it ends when
-// some are gone.
+// More keys than two buckets hold, all with one fingerprint: the copy cannot end. The index stays usable, and the
+// growth ends when some of the keys are gone.
 TEST(Growth, StaysOpenWhenKeysFindNoPlaceAndEndsLater) {
   Staged s({.cells = 512, .load_grow = 2, .fingerprint = [](std::string_view, std::uint64_t) {
               return Fingerprint{0x1234567, 0x89};

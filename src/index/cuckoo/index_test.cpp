@@ -52,7 +52,7 @@ void run_against_model(TestStore& store, std::uint64_t keys, std::uint64_t opera
     random = mix_bits(random + 0x9E3779B97F4A7C15ULL);
     const std::string key = key_of((random >> 8) % keys);
     const auto it = model.find(key);
-    // More sets than erases, so that nearly all keys are there at once.
+    // More sets than erases, so that nearly all keys are present at once.
     if (random % 16 < 6) {
       const TestWorker::Outcome outcome = worker.set(key, random);
       if (outcome == TestWorker::Outcome::done) model[key] = random;
@@ -223,7 +223,7 @@ TEST(Guard, ReplacingKillsTheOldItemAndKeepsItsCell) {
   EXPECT_EQ(count, 1u);
 }
 
-// A reader that misses looks again if the version has moved; one that holds the location sees that the item is dead.
+// A reader that misses looks again if the version has changed; one that has the location sees that the item is dead.
 TEST(Guard, EachChangeMovesTheVersionAndAnErasedItemIsDead) {
   TestStore store;
   TestWorker worker(store);
@@ -328,7 +328,7 @@ TEST(Guard, LookingChangesNoVersion) {
   EXPECT_EQ(store.index.stripe(store.fingerprint("k")).bits, before.bits);
 }
 
-// Keys that share both buckets and the signature are told apart by their bytes alone.
+// Keys that share both buckets and the signature are distinguished by their bytes alone.
 TEST(Guard, EqualFingerprintsInSeveralCells) {
   const auto same = [](std::string_view, std::uint64_t) { return Fingerprint{0x1234567, 0x89}; };
   TestStore store({.cells = 256, .load_grow = 2, .fingerprint = same});
@@ -406,7 +406,7 @@ TEST(Table, IsZeroedAlignedAndAccounted) {
       for (std::uint64_t b = 0; b < buckets; ++b) {
         for (const std::uint64_t cell : view.buckets[b].cell) ASSERT_EQ(cell, 0u);
       }
-      view.buckets[buckets - 1].cell[7] = 1;  // the last byte is there
+      view.buckets[buckets - 1].cell[7] = 1;  // the last byte is mapped
     }
     EXPECT_EQ(budget.used_bytes(), 0u);
   }

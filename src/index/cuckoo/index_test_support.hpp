@@ -1,5 +1,5 @@
-// A heap and an index, and what a worker does with them, for the tests of the index: values are numbers, keys are short
-// texts.
+// For the tests of the index: a heap and an index, and a worker's operations on them. Values are numbers, keys are
+// short texts.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -29,8 +29,7 @@ inline constexpr int effort = 10;
 inline std::string key_of(std::uint64_t n) { return "key:" + std::to_string(n); }
 
 inline Fingerprint plain_fingerprint(std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); }
-// Only this many signatures, and the bucket hash as ever: several keys of one signature in most pairs of buckets of a
-// small table.
+// Few signatures with the normal bucket hash: several keys of one signature in most pairs of buckets of a small table.
 template <std::uint32_t Signatures>
 Fingerprint few_signatures(std::string_view key, std::uint64_t seed) {
   const Fingerprint f = fingerprint_of(key, seed);
@@ -47,7 +46,7 @@ struct TestStoreOptions {
   std::uint32_t shard_bits = 0;
 };
 
-// Of an index of kind I.
+// With an index of kind I.
 template <IndexKind I>
 class BasicTestStore {
  public:
@@ -70,8 +69,8 @@ class BasicTestStore {
 
   Fingerprint fingerprint(std::string_view key) const { return options_.fingerprint(key, hash_seed); }
 
-  // Every key of the index with its value. Sets `problem` if a key or a location is there twice, or a cell's item is
-  // not live. REQUIRES: nobody writes, and no growth is unfinished.
+  // Every key of the index with its value. Sets `problem` if a key or a location occurs twice, or a cell's item is not
+  // live. REQUIRES: no writer is active, and no growth is unfinished.
   std::map<std::string, std::uint64_t> scan(std::string& problem) {
     std::map<std::string, std::uint64_t> all;
     index.for_each_location([&](Location l) {
@@ -183,7 +182,7 @@ class BasicTestWorker {
     return guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
   }
 
-  // Adds 1 to the value, from nothing to 1. False: no room in a long time.
+  // Adds 1 to the value; an absent key becomes 1. False: no room in a long time.
   bool increment(const std::string& key) {
     const Fingerprint f = store.fingerprint(key);
     for (int tries = 0; tries < 100'000; ++tries) {
@@ -212,7 +211,7 @@ class BasicTestWorker {
     return false;
   }
 
-  // Evicts by location, as CLOCK's callers do; returns the key that went.
+  // Evicts by location, as CLOCK's callers do; returns the evicted key.
   std::optional<std::string> evict(Location l) {
     const Batch batch(*this);
     const Item* const seen = store.heap.at(l);
@@ -226,7 +225,7 @@ class BasicTestWorker {
     return key;
   }
 
-  // A GET: strip search, key comparison, and the search that compares every candidate when that gave nothing.
+  // A GET: strip search, key comparison, and find() when that gave nothing.
   std::optional<std::uint64_t> get(const std::string& key) {
     const Batch batch(*this);
     const Fingerprint f = store.fingerprint(key);

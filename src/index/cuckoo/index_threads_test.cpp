@@ -1,5 +1,5 @@
-// What must hold under any mix of threads: a key that is present is never missed, a deleted one never returns, no key
-// is in the table twice, none is lost.
+// Invariants under any mix of threads: a key that is present is never missed, a deleted one never returns, no key is in
+// the table twice, none is lost.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -13,12 +13,12 @@
 namespace tandem {
 namespace {
 
-// Whether others had long enough. That they were yielded to often is not that: they may have lost their processors.
+// Whether other threads had enough time. The number of yields does not tell: they may have been preempted.
 bool is_over(std::chrono::steady_clock::time_point since) {
   return std::chrono::steady_clock::now() - since > std::chrono::minutes(2);
 }
 
-// Runs the bodies at once; the first problem that any of them reports is the result.
+// Runs the bodies at once and returns the first problem that any of them reports.
 class Threads {
  public:
   void add(std::function<std::string(Threads&)> body) { bodies_.push_back(std::move(body)); }
@@ -65,7 +65,7 @@ void race_adds(std::uint64_t cells, std::uint64_t keys, int rounds,
           TestWorker::Outcome outcome = worker.set(key_of(k), t, true);
           const auto begun = std::chrono::steady_clock::now();
           while (growing && outcome == TestWorker::Outcome::no_room && !is_over(begun)) {
-            std::this_thread::yield();  // the grower is on its way
+            std::this_thread::yield();  // the grower has started
             outcome = worker.set(key_of(k), t, true);
           }
           if (outcome == TestWorker::Outcome::no_room) return "no room for " + key_of(k);
@@ -108,8 +108,8 @@ TEST(IndexThreads, OneAddWinsAmongEqualSignatures) { race_adds(1 << 10, 800, 4 *
 
 // --- every key's history ---
 
-// What each key's only writer says of it: |63 generation 2|1 busy|0 present|. A reader whose two looks at it agree
-// knows what it must have seen.
+// State of each key, written by its only writer: |63 generation 2|1 busy|0 present|. A reader that reads the same state
+// before and after knows what it must have seen.
 class Board {
  public:
   explicit Board(std::uint64_t keys) : state_(keys) {}
@@ -216,7 +216,7 @@ Seen run_mix(const Mix& mix) {
     threads.add([&, r](Threads& all) -> std::string {
       TestWorker worker(store);
       std::uint64_t random = 1000 + r, hits = 0;
-      // Once more when the writers have ended: they may have been sooner than this thread's first turn.
+      // Once more when the writers have ended: they may have ended before this thread's first turn.
       for (bool last = false; !last;) {
         last = all.stopped();
         const TestWorker::Batch batch(worker);
@@ -286,7 +286,7 @@ Seen run_mix(const Mix& mix) {
   return seen;
 }
 
-// Erased and set again all the time at 90 to 95 % load: cells are displaced under the readers' eyes.
+// Keys are erased and set again all the time at 90 to 95 % load: cells are displaced while readers search.
 TEST(IndexThreads, DisplacedKeysAreNeverMissed) {
   const Seen seen = run_mix({.cells = 1 << 12, .keys = (1 << 12) * 96 / 100, .erases_of_16 = 1});
   EXPECT_GT(seen.rooms, 0u) << "nothing was displaced: the test tests nothing";
@@ -312,8 +312,8 @@ TEST(IndexThreads, NothingIsLostAmongEqualSignaturesWhileTheTableGrows) {
   EXPECT_GT(seen.growths, 0u);
 }
 
-// A handful of keys: locations come back under the same key and others again and again (ABA), and everybody meets on a
-// few stripes.
+// A handful of keys: locations are reused under the same and other keys again and again (ABA), and all threads contend
+// for a few stripes.
 TEST(IndexThreads, ReusedLocationsMisleadNobody) {
   run_mix({.keys = 16, .writers = 3});
   run_mix({.keys = 8, .fingerprint = few_signatures<1>});
@@ -327,7 +327,8 @@ TEST(IndexThreads, EvictionByLocation) {
 
 // --- several writers of one key ---
 
-// Read-modify-writes under the Guard, while others displace the counters and the table grows: no increment is lost.
+// Read-modify-writes under the Guard, while other threads displace the counters and the table grows: no increment is
+// lost.
 TEST(IndexThreads, CountersUnderTheGuardLoseNothing) {
   constexpr std::uint64_t counters = 40, threads_max = 3;
   const std::uint64_t each = 4'000 * static_cast<std::uint64_t>(effort);
@@ -341,7 +342,7 @@ TEST(IndexThreads, CountersUnderTheGuardLoseNothing) {
       for (std::uint64_t i = 0; i < each && !all.stopped(); ++i) {
         random = mix_bits(random + 1);
         if (!worker.increment(key_of(random % counters))) return "no room";
-        // Others come and go, so that counters are displaced; ever more of them, so that the table grows.
+        // Other keys are added and erased, so that counters are displaced; their number rises, so that the table grows.
         const std::string other = "other:" + std::to_string(random % (i / 4 + 1)) + ":" + std::to_string(t);
         if ((random >> 32) % 4 == 0) {
           worker.erase(other);

@@ -1,9 +1,10 @@
 // x86-64 with AVX2. Included inside a target region (target_region.hpp), after <immintrin.h> and lanes_scalar.hpp.
 //
-// Two 32-byte loads. Every x86 reads an aligned 8-byte element of a vector at once, but the manuals promise it for
-// 16-byte loads only, so nothing rests on it: a hit is what take() reads again, one 8-byte load; and a cell torn by its
-// writer can cause a miss only while that writer holds the key's stripe, which find() notices. The compiler sees plain
-// loads, so order_loads() is a compiler barrier (x86 keeps loads in order), and ThreadSanitizer must not see them.
+// Two 32-byte loads. Every x86 reads an aligned 8-byte element of a vector at once, but the manuals guarantee it for
+// 16-byte loads only, so the code does not rely on it. A hit is read again by take(), with one 8-byte load. A cell torn
+// by its writer can cause a miss only while that writer holds the key's stripe, which find() notices. The compiler sees
+// plain loads, so order_loads() is a compiler barrier (x86 keeps loads in order), and ThreadSanitizer must not see
+// them.
 #pragma once
 
 namespace tandem {

@@ -1,6 +1,5 @@
 // x86-64 with AVX-512: a bucket is one register. Included inside a target region, after <immintrin.h> and
-// lanes_scalar.hpp. One aligned 64-byte load; what is known of its atomicity, and why nothing rests on it:
-// lanes_avx2.hpp.
+// lanes_scalar.hpp. One aligned 64-byte load; lanes_avx2.hpp says why the code does not rely on its atomicity.
 #pragma once
 
 namespace tandem {

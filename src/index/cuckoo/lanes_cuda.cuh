@@ -1,6 +1,7 @@
 // A CUDA device: a tile of 1, 2, 4 or 8 threads of one warp (the processing unit of Mega-KV 4.2) is the lanes of one
-// bucket, each thread 8, 4, 2 or 1 of them. Departure: Mega-KV reads a 4-byte word a thread; here a thread reads up to
-// 16 bytes with one instruction, since instructions, not memory, limit narrow loads (docs/decisions/0011-kernels.md).
+// bucket, each thread 8, 4, 2 or 1 of them. Departure: in Mega-KV a thread reads a 4-byte word; here a thread reads up
+// to 16 bytes with one instruction, since instructions, not memory, limit narrow loads
+// (docs/decisions/0011-kernels.md).
 #pragma once
 #include <cuda/atomic>
 
@@ -28,8 +29,8 @@ struct CudaLanes {
 
   using Ref = cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device>;
 
-  // Which cell is cell `k` of thread `rank`: neighbours of 16 bytes go to neighbouring threads, so that a tile's loads
-  // are of whole sectors.
+  // Index of cell `k` of thread `rank`: neighbours of 16 bytes go to neighbouring threads, so that a tile's loads are
+  // of whole sectors.
   __device__ static constexpr std::uint32_t cell_of(std::uint32_t rank, std::uint32_t k) {
     return cells == 1 ? rank : 2 * (k / 2 * Threads + rank) + k % 2;
   }

@@ -18,7 +18,7 @@ struct ScalarLanes {
   TD_LANE static std::atomic_ref<std::uint64_t> at(const std::uint64_t* p) {
     return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(p));
   }
-  // Acquire loads (plain ones on x86), so that order_loads() has nothing left to do: ThreadSanitizer knows no fences.
+  // Acquire loads (plain ones on x86), so that order_loads() is empty: ThreadSanitizer does not know fences.
   TD_LANE PerLane load(const Bucket* b) const {
     PerLane v;
     for (std::uint32_t i = 0; i < width; ++i) v.cell[i] = at(&b->cell[i]).load(std::memory_order_acquire);

@@ -1,7 +1,7 @@
 // Displacement (Mega-KV 4.2; write protocol 4). Departure from the paper, which relocates a randomly selected cell and
-// then whatever that one displaces: the nearest bucket with an empty cell is looked for first, breadth first, and
-// nothing moves before it is found. So most insertions that need room move one or two cells, each of them once, and no
-// cell is ever out of the table.
+// then whatever that one displaces: a breadth-first search finds the nearest bucket with an empty cell before anything
+// moves. So most insertions that need room move one or two cells, each of them once, and no cell is ever out of the
+// table.
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/displacement.hpp"
 
@@ -16,14 +16,14 @@ bool CuckooIndex::make_room(Fingerprint f) noexcept {
       copy_some();
       return false;
     }
-    target_full_.store(false, std::memory_order_relaxed);  // some keys have gone
+    target_full_.store(false, std::memory_order_relaxed);  // some keys have been removed
   }
   const bool made = make_room_in(*p.target, f);
   if (!made) room_failed_.store(true, std::memory_order_relaxed);
   return made;
 }
 
-// While the old table is copied, whether all keys together leave the new one no more room than displacement needs.
+// Whether, while the old table is copied, all keys together leave the new one only the room that displacement needs.
 bool CuckooIndex::target_is_full(const Phase& p) const noexcept {
   constexpr double load_max = 0.95;
   return static_cast<double>(item_count()) >= load_max * static_cast<double>(p.target->cells()) - counter_count;
@@ -49,11 +49,10 @@ bool CuckooIndex::move_cell(const Table& table, const DisplacementMove& move) no
   std::uint64_t* const from = &view.buckets[move.from_bucket].cell[move.from_slot];
   std::uint64_t* const to = &view.buckets[move.to_bucket].cell[move.to_slot];
   const Cell seen{ScalarLanes::at(from).load(std::memory_order_relaxed)};
-  if (seen.empty()) return true;  // gone by itself: the room is there
+  if (seen.empty()) return true;  // cleared meanwhile: the room exists
   if (view.other(move.from_bucket, seen.signature()) != move.to_bucket) return false;
   StripeLock lock(stripes_.of(seen.signature()));
-  // The location may have changed, and even the key; what matters is that the signature, and so the stripe, is the one
-  // locked.
+  // The location may have changed, and even the key; only the signature, and so the stripe, must be the locked one.
   const Cell victim{ScalarLanes::at(from).load(std::memory_order_relaxed)};
   bool moved = false;
   if (victim.signature() == seen.signature()) {

@@ -1,4 +1,4 @@
-// A table that leaves the host, and is made again from the heap (Elsewhere).
+// Moves a table off the host, and rebuilds it from the heap (Elsewhere).
 #include <algorithm>
 #include <bit>
 #include <thread>
@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Beside a table of the host's: while it is elsewhere only what must have an address.
+// The host's placeholder while the table is elsewhere: the smallest that has an address.
 constexpr std::uint64_t table_buckets_min = 4096 / sizeof(Bucket);
 constexpr double rebuilt_load = 0.75;
 
@@ -62,7 +62,7 @@ void CuckooIndex::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
     try {
       others.emplace_back(insert_pages);
     } catch (const std::exception&) {
-      more = false;  // then with those there are
+      more = false;  // continue with the threads that started
     }
   }
   insert_pages();
@@ -71,7 +71,7 @@ void CuckooIndex::rebuild(Heap::Cache& cache, unsigned threads) noexcept {
   count(-dropped.load());
   publish({&table, nullptr, &table});
   table_bytes_.store(table.bytes(), std::memory_order_relaxed);
-  // A prefetch may still use the one before; nobody else does.
+  // Only a prefetch may still use the previous one.
   if (made) table_.swap(made);
   elsewhere_.store(nullptr, std::memory_order_seq_cst);
 }

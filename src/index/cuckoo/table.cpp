@@ -12,7 +12,7 @@ std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, 
                                    std::uint32_t shard_bits, bool overdraw, bool* unmapped) {
   TD_ASSERT(std::has_single_bit(buckets) && buckets >> shard_bits >= buckets_min && buckets <= buckets_max);
   const std::uint64_t bytes = buckets * sizeof(Bucket);
-  // Room to start at a huge page's boundary; what lies beside the table is never touched and so never resident.
+  // Extra space to start at a huge page's boundary. The rest around the table is never accessed and so never resident.
   constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
   const bool align = huge_pages && bytes >= huge_page_bytes;
   const std::uint64_t mapping_bytes = bytes + (align ? huge_page_bytes : 0);
@@ -20,7 +20,7 @@ std::unique_ptr<Table> Table::make(std::uint64_t buckets, std::uint32_t serial, 
       mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (unmapped != nullptr) *unmapped = mapping == MAP_FAILED;
   if (mapping == MAP_FAILED) return nullptr;
-  // After the mapping: who is refused for the budget alone knows that evicting may help.
+  // After the mapping: a refusal by the budget alone tells the caller that evicting may help.
   if (!(overdraw ? budget.claim(bytes) : budget.take(bytes))) {
     munmap(mapping, mapping_bytes);
     return nullptr;

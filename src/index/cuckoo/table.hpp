@@ -11,20 +11,20 @@ namespace tandem {
 class Table {
  public:
   static constexpr std::uint64_t buckets_min = 2;                       // two different buckets for every key
-  static constexpr std::uint64_t buckets_max = std::uint64_t{1} << 32;  // as many as the bucket hash tells apart
+  static constexpr std::uint64_t buckets_max = std::uint64_t{1} << 32;  // as many as the bucket hash can address
 
   // A zeroed table of `buckets` buckets (a power of two), drawn from the budget; nullptr when the budget or the system
-  // has no memory.
-  // shard_bits: as in IndexView. overdraw: also when that overdraws the budget. unmapped: set to whether it was the
-  // system that had none.
+  // has no memory. shard_bits: as in IndexView. overdraw: also when that overdraws the budget. unmapped: set to whether
+  // the system had none.
   static std::unique_ptr<Table> make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget,
                                      std::uint32_t shard_bits = 0, bool overdraw = false, bool* unmapped = nullptr);
   ~Table();
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // Whether strips read both buckets of a key at once, or the second only for those whose first has no match: past the
-  // size of a core's own caches the lines read are what a search costs (measured: docs/decisions/0002-index.md).
+  // Whether strips read both buckets of a key at once, or the second only for those whose first has no match. Past the
+  // size of a core's own caches a search costs as much as the lines that it reads (measured:
+  // docs/decisions/0002-index.md).
   bool reads_both() const noexcept { return reads_both(view_.mask); }
   static bool reads_both(std::uint32_t mask) noexcept {
     return (std::uint64_t{mask} + 1) * sizeof(Bucket) <= reads_both_bytes_max;

@@ -1,5 +1,5 @@
-// Changes of a table on a device, against a table that the scalar lanes change on the host: inserts, replacements and
-// removals in one call, searches behind them, at high load.
+// Changes of a table on a device, compared with a table that the scalar lanes change on the host: inserts, replacements
+// and removals in one call, searches behind them, at high load.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,7 +12,7 @@ namespace {
 
 class DeviceChangeContract : public DeviceContract {
  protected:
-  // In turn with the arrays in pinned memory and in the device's. What the call answered.
+  // Alternates between arrays in pinned and in device memory. Returns the call's answers.
   std::vector<std::uint8_t> change(DeviceIndex index, const std::vector<CellChange>& changes) {
     const auto count = static_cast<std::uint32_t>(changes.size());
     const PinnedArray<CellChange> from = pinned(changes);
@@ -56,7 +56,7 @@ class DeviceChangeContract : public DeviceContract {
 INSTANTIATE_TEST_SUITE_P(All, DeviceChangeContract, testing::ValuesIn(device_kinds()),
                          [](const auto& kind) { return kind.param.name; });
 
-// A table on the device, and one of twice its size, which is never full, that the scalar lanes change alike.
+// A table on the device, and one of twice its size, which is never full, that the scalar lanes change likewise.
 class Twins {
  public:
   Twins(Device& device, Stream& stream, std::uint32_t buckets, std::uint32_t signatures)
@@ -69,7 +69,7 @@ class Twins {
   std::uint64_t next_key() const { return next_key_; }
   Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
-  // Changes of so many different keys, so that there are at most `most` afterwards.
+  // Changes of `count` different keys, so that there are at most `most` afterwards.
   std::vector<CellChange> draw(std::uint32_t count, std::size_t most, Random& random) {
     std::vector<CellChange> changes;
     std::set<std::uint64_t> seen;
@@ -80,7 +80,7 @@ class Twins {
       changes.push_back({fingerprint(key), from, to});
     };
     while (changes.size() < count) {
-      if (room > 0 && random.below(2) == 0) {  // a new one; its `from`, if any, was nobody's
+      if (room > 0 && random.below(2) == 0) {  // a new key; its `from`, if any, is unused
         --room;
         add(next_key_++, random.below(8) == 0 ? never() : no_location, fresh(random));
         continue;
@@ -103,7 +103,7 @@ class Twins {
     return changes;
   }
 
-  // What the device answered to what was drawn last. The host does the same and must agree.
+  // Takes the device's answers to the changes drawn last. The host makes the same changes and must agree.
   void made(const std::vector<CellChange>& changes, const std::vector<std::uint8_t>& done) {
     std::vector<bool> host_done;
     for (const CellChange& c : changes) host_done.push_back(cuckoo_scalar.replace_changed(host(), c));
@@ -122,7 +122,7 @@ class Twins {
       if (c.to == no_location) continue;
       if (done[i] == 1) {
         where_[keys_[i]] = c.to;
-      } else {  // no room there: not here either
+      } else {  // no room on the device: not on the host either
         ++refused_;
         free_.push_back(c.to);
         ASSERT_TRUE(cuckoo_scalar.erase(host(), c.f, c.to));
@@ -130,7 +130,7 @@ class Twins {
     }
   }
 
-  // Every key in exactly one cell, of its own two buckets, and nothing else in the table.
+  // Every key is in exactly one cell, of its own two buckets, and the table has nothing else.
   void check(const std::vector<Bucket>& buckets) const {
     std::map<std::uint64_t, std::vector<std::uint32_t>> buckets_of;
     std::size_t cells = 0;
@@ -153,7 +153,7 @@ class Twins {
     }
   }
 
-  // With signatures of their own, searches answer alike. Else any key of the signature may be found, but not none.
+  // With unique signatures, searches give the same answers. Else any key of the signature may be found, but not none.
   void check_search(const std::vector<std::uint64_t>& keys, const std::vector<Location>& found) const {
     std::vector<Fingerprint> f;
     for (const std::uint64_t key : keys) f.push_back(fingerprint(key));
@@ -171,7 +171,7 @@ class Twins {
   }
 
  private:
-  // Mostly one that was in use before the last call.
+  // Usually one that was in use before the last call.
   Location fresh(Random& random) {
     if (free_.empty() || random.below(4) == 0) return next_location_++;
     std::swap(free_[random.below(free_.size())], free_.back());
@@ -218,12 +218,12 @@ TEST_P(DeviceChangeContract, DoesWhatTheScalarLanesDo) {
   }
 }
 
-// Changes and searches queued behind each other, none waited for: each search sees what was queued before it.
+// Changes and searches are queued behind each other without waiting: each search sees what was queued before it.
 TEST_P(DeviceChangeContract, FollowsOneKeyThroughManyCalls) {
   constexpr std::uint32_t keys = 64, calls = 100, rounds = contract_effort * 5;
   const TestedTable table(*device, *stream, 256);
   std::vector<Fingerprint> all;
-  // Key 0 has a signature of its own, so that a search finds nothing else; up to eight others share one.
+  // Key 0 has a signature of its own, so that a search finds nothing else; up to eight other keys share one.
   for (std::uint32_t key = 0; key < keys; ++key) all.push_back({1 + (key + 7) / 8, check_fingerprint(key, 0).hash});
   const PinnedArray<Fingerprint> f = pinned(all);
   const PinnedArray<CellChange> changes(*device, keys * calls);
@@ -273,12 +273,12 @@ TEST_P(DeviceChangeContract, SaysWhenThereIsNoRoom) {
     ++cells[cell(k, k)];
   }
   ASSERT_EQ(cells_of(table), cells);
-  // None of these is there, so all have to be inserted: refused, and nothing else is changed.
+  // None of these is present, so all have to be inserted: refused, and nothing else is changed.
   ASSERT_EQ(change(index, {{key(17), no_location, 17}, {key(18), 1000, 18}, {key(19), 1001, no_location}}),
             (std::vector<std::uint8_t>{0, 0, 1}));
   ASSERT_EQ(cells_of(table), cells);
   EXPECT_EQ(search(index, {key(17), key(18), key(3)}), (std::vector<Location>{no_location, no_location, 3}));
-  // A full table replaces, and what is removed makes room for what comes earlier in the same call.
+  // A full table replaces, and a removal makes room for a change earlier in the same call.
   ASSERT_EQ(change(index, {{key(20), no_location, 20}, {key(5), 5, 105}, {key(6), 6, no_location}}),
             (std::vector<std::uint8_t>{1, 1, 1}));
   cells.erase(cell(5, 5));

@@ -1,4 +1,4 @@
-// What the kernels' arguments name, and their host entries: the scalar lanes, one query after the other.
+// The kernels' arguments and their host entries: the scalar lanes, one query after the other.
 #include "index/cuckoo/table_kernels.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ IndexView view_of(DeviceIndex index, const HostMemory& memory) noexcept {
   return {memory.at(index.buckets), index.mask};
 }
 
-// What a GPU's threads do together (item_images-inl.cuh), one item after the other.
+// The work that a GPU's threads share (item_images-inl.cuh), one item after the other.
 void copy_images(const ItemImages& images, const Location* location, std::uint32_t count, std::uint32_t* image,
                  Granule* arena) noexcept {
   std::uint32_t used = 0;

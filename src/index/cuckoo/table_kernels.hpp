@@ -1,5 +1,5 @@
-// The cuckoo table's kernels: what a device does with a table in its memory, or with a copy of one
-// (docs/decisions/0011-kernels.md). Arrays may lie in the device's memory or in pinned memory.
+// The cuckoo table's kernels: a device's operations on a table in its memory, or on a copy of one
+// (docs/decisions/0011-kernels.md). Arrays may be in the device's memory or in pinned memory.
 //
 // Source: Mega-KV 4 (search, insert and delete in batches). All launches that change one table are totally ordered: on
 // one stream, or by Stream::after() (write protocol 6).
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// A table in a device's memory: what IndexView is to the host.
+// A table in device memory: the counterpart of the host's IndexView.
 struct DeviceIndex {
   DevicePtr<Bucket> buckets;
   std::uint32_t mask = 0;  // buckets - 1
@@ -80,13 +80,13 @@ extern const Kernel<SearchArguments> search_table;
 extern const Kernel<UpdateArguments> insert_into_table;
 // done[i]: 1 if the cell of this fingerprint and location was removed.
 extern const Kernel<UpdateArguments> erase_from_table;
-// In two passes: every change whose cell (f's signature, from) is in one of f's buckets makes it (signature, to), or
-// empty if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when there was
-// nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the same
-// `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the table
-// already. A search that runs meanwhile, on another stream, may miss a key that is moved to make room.
+// In two passes. First, every change whose cell (f's signature, from) is in one of f's buckets sets it to (signature,
+// to), or clears it if to is 0; then those with a `to` that found no such cell are inserted. done[i]: 1, also when
+// there was nothing to remove, or 0: the table is full for it, and has no cell of it. REQUIRES: no two changes name the
+// same `from`, or the same `to`, other than 0; no change's `from` is another's `to`; no key that is inserted is in the
+// table already. A concurrent search, on another stream, may miss a key that is displaced.
 extern const Kernel<ChangeArguments> change_table;
-// Stores each cell; of several for one cell the last one in `cells` counts. Cells beyond the table are left out.
+// Stores each cell; if a cell occurs several times, the last one in `cells` counts. Cells beyond the table are ignored.
 extern const Kernel<StoreArguments> store_cells;
 
 // Their CUDA entries (cuckoo_cuda.cu).

@@ -1,4 +1,4 @@
-// What the table's kernels are tested with: tables in a device's memory, and random operations.
+// For tests of the table's kernels: tables in device memory, and random operations.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// An empty table in the device's memory, and the words that store_cells needs beside it.
+// An empty table in device memory, with the words that store_cells needs.
 class TestedTable {
  public:
   TestedTable(Device& device, Stream& stream, std::uint32_t buckets)
@@ -68,7 +68,7 @@ class DeviceChurn {
     next_key_ += count;
   }
 
-  // Keys of the table, keys that were never there, and locations that are not the key's; each at most once.
+  // Keys of the table, keys that were never in it, and wrong locations; each at most once.
   void erase(std::uint32_t count, Random& random) {
     KeyBatch batch;
     std::vector<std::uint64_t> keys;
@@ -89,7 +89,7 @@ class DeviceChurn {
     }
   }
 
-  // Every key in exactly one cell, of its own two buckets, and nothing else in the table; and searches find them.
+  // Every key is in exactly one cell, of its own two buckets, the table has nothing else, and searches find the keys.
   void check(const std::vector<Bucket>& buckets) {
     std::unordered_map<Location, std::uint32_t> bucket_of;
     for (std::uint32_t b = 0; b < buckets.size(); ++b) {
@@ -123,7 +123,7 @@ class DeviceChurn {
   }
 
  private:
-  // In turn with the arrays in pinned memory and in the device's.
+  // Alternates between arrays in pinned and in device memory.
   std::vector<std::uint8_t> run(const KeyBatch& batch, const Kernel<UpdateArguments>& kernel) {
     const std::uint32_t count = batch.count();
     const PinnedArray<Fingerprint> f(device_, count);

@@ -1,4 +1,4 @@
-// The table's kernels on every kind of device: `sim` everywhere, GPUs where there are some.
+// The table's kernels on every kind of device: `sim` always, and each GPU of this machine.
 #include "index/cuckoo/table_kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class TableKernels : public DeviceContract {};
 INSTANTIATE_TEST_SUITE_P(Devices, TableKernels, testing::ValuesIn(device_kinds()),
                          [](const testing::TestParamInfo<DeviceKind>& kind) { return kind.param.name; });
 
-// Also where there is no GPU: a program built for them that has no entries would find out beside one.
+// Runs without a GPU, too: otherwise a missing entry would show only on a machine with one.
 TEST(TableKernelEntries, AreThereWhereTheProgramIsBuiltForGpus) {
   const bool built_for_gpus = cuda_device_count().reason != "built without CUDA";
   EXPECT_EQ(search_table.cuda != nullptr, built_for_gpus);
@@ -39,7 +39,7 @@ TEST_P(TableKernels, SearchAnswersAsTheHostDoes) {
         const TestedTable table(*device, *stream, buckets);
         upload(table.buckets(), host.view().buckets, buckets);
 
-        // Keys of the table and others, also of signatures that it has elsewhere.
+        // Present and absent keys, also of signatures that occur in it.
         const std::uint32_t count = keys * 2 + 33;
         Random random(load > 0.7 ? 3 : 2);
         std::vector<Fingerprint> f(count);
@@ -117,7 +117,7 @@ TEST_P(TableKernels, EraseRemovesAKeyOnce) {
 TEST_P(TableKernels, ApplyStoresTheLastOfSeveral) {
   struct Case {
     std::uint32_t buckets, count;
-    std::uint64_t range;  // of cells that are named
+    std::uint64_t range;  // of the named cells
   };
   const std::uint64_t big = std::uint64_t{contract_effort} * 1024 * bucket_cells;
   for (const Case c : {Case{2, 1000, 16}, Case{2, 5, 40}, Case{contract_effort * 1024, contract_effort * 20'000, big},
@@ -177,7 +177,7 @@ TEST_P(TableKernels, StreamsOfSeveralThreads) {
   };
   std::vector<std::thread> threads;
   for (std::uint64_t i = 0; i < 4; ++i) threads.emplace_back(work, i + 10);
-  // Meanwhile what is stored changes nothing: cells as they are, and one that no key names.
+  // The stores change nothing: they repeat cells, and set one that no key uses.
   const PinnedArray<DirtyCell> cells(*device, 2000);
   for (std::uint32_t i = 0; i < 2000; ++i) cells[i] = {i, host.view().buckets[i / bucket_cells].cell[i % bucket_cells]};
   for (int round = 0; round < 50; ++round) {

@@ -1,7 +1,7 @@
 // Target regions: code between TD_TARGET_BEGIN(...) and TD_TARGET_END may use the named instructions, and its functions
-// can be inlined only into functions that may as well. Standard headers are included before a region, so that none of
-// their inline functions is compiled for a processor that runs the rest of the program (the linker keeps one copy of
-// each).
+// can be inlined only into functions that may use them, too. Standard headers are included before a region, so that
+// their inline functions are not compiled for instructions that the rest of the program must not use (the linker keeps
+// one copy of each).
 #pragma once
 
 #define TD_PRAGMA(x) _Pragma(#x)

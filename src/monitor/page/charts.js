@@ -3,12 +3,12 @@
 
 const charts = (() => {
   const left = 58, right = 10, above = 8, below = 22; // pixels around the plot
-  const gapIntervals = 2.5; // points further apart than so many intervals are not connected
+  const gapIntervals = 2.5; // points further apart than this many intervals are not connected
   const all = []; // the charts
   let view = { points: [], interval_s: 1, span_s: 300, end_s: 0 };
   let pointer = null; // {chart, share}: how far right in the plot, 0 to 1
 
-  // Multiples of 1, 2 or 5 times a power of ten from `low` to at least `high`, some `count` steps.
+  // Multiples of 1, 2 or 5 times a power of ten from `low` to at least `high`, about `count` steps.
   function roundTicks(low, high, count) {
     const rough = (high - low) / count || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -32,7 +32,7 @@ const charts = (() => {
     return chosen.length > 1 ? chosen : [chosen[0], chosen[0] * 10];
   }
 
-  // Round times of the clock on the wall, in seconds since 1970.
+  // Round wall-clock times, in seconds since 1970.
   function timeTicks(begin, end, count) {
     const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
     const step = steps.find((s) => (end - begin) / s <= count) ?? 3600;
@@ -108,7 +108,7 @@ const charts = (() => {
         parts.push(svg("path", { class: `area ${s.color}`, d: `M${run.map(at).join("L")}L${x(run.at(-1).time).toFixed(1)} ${floor}L${x(run[0].time).toFixed(1)} ${floor}Z` }));
       }
     }
-    // A single point is a line of no length: its round ends are a dot.
+    // A single point is a line of zero length: its round ends make a dot.
     const line = found.map((run) => `M${run.map(at).join("L")}${run.length === 1 ? "h0" : ""}`).join("");
     if (line !== "") parts.push(svg("path", { class: `line ${s.color}`, d: line }));
     return parts;
@@ -154,7 +154,7 @@ const charts = (() => {
     chart.svg.replaceChildren(...drawAxes(scale, chart),
       ...chart.series.flatMap((s) => drawSeries(s, points, scale, !chart.log && chart.series.length === 1)),
       ...drawPointer(chart, points, scale));
-    // The legend tells the pointed-at values in every chart; else the newest.
+    // The legend shows the values under the pointer in every chart, else the newest.
     const told = pointer === null ? points.at(-1) : pointed(points);
     chart.legend.replaceChildren(...chart.series.map((s) => {
       const v = told ? s.of(told) : null;
@@ -195,7 +195,7 @@ const charts = (() => {
       follow(chart);
       all.push(chart);
     },
-    // points: of which each stands for interval_s seconds; the last span_s seconds up to end_s are shown.
+    // points: each covers interval_s seconds; the last span_s seconds up to end_s are shown.
     show(next) {
       view = next;
       drawAll();

@@ -1,5 +1,5 @@
-// The live page: asks the server for what is new once a second and draws it, charts by charts.js. No libraries, nothing
-// from elsewhere.
+// The live page: fetches new data from the server once a second and draws it, charts by charts.js. No libraries, no
+// foreign resources.
 "use strict";
 
 const secondsKept = 300; // in points of one second, as the server keeps them
@@ -59,14 +59,14 @@ function duration(s) {
 const requests = (p) => p.gets_per_s + p.stores_per_s + p.others_per_s;
 const hitRatio = (p) => (p.gets_per_s > 0 ? p.hits_per_s / p.gets_per_s : null);
 
-// What is new behind what was there, of the last seconds.
+// Appends the new points and keeps those of the last seconds.
 function joined(old, more, seconds) {
   const last = old.at(-1)?.time_s ?? -Infinity;
   const both = [...old, ...more.filter((p) => p.time_s > last)];
   return both.filter((p) => p.time_s >= both.at(-1).time_s - seconds);
 }
 
-// Keys come URL-encoded; those of printable ASCII are shown as they are.
+// Keys are URL-encoded; printable ASCII keys are shown decoded.
 function keyText(key) {
   const text = key.replace(/%([2-7][0-9A-F])/g, (_, hex) => String.fromCharCode(parseInt(hex, 16)));
   return /^[!-~]*$/.test(text) && !/%[89A-F01]/.test(key) ? text : key;
@@ -150,7 +150,7 @@ function drawCharts() {
   charts.show({ points: isCoarse ? coarse : points, interval_s: isCoarse ? 10 : 1, span_s, end_s: points.at(-1)?.time_s ?? Date.now() / 1000 });
 }
 
-// The range stays with the address: a page that is loaded again, or whose address is passed on, shows the same.
+// The address contains the range, so a reloaded or shared page shows the same.
 function readRange() {
   const wanted = new URLSearchParams(location.hash.slice(1)).get("range");
   const input = [...document.querySelectorAll("#range input")].find((i) => i.value === wanted);
@@ -175,7 +175,7 @@ async function update() {
     const reply = await fetch(`/api/status?since=${sequence}`, { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!reply.ok) throw new Error(`status ${reply.status}`);
     const status = await reply.json();
-    const isNew = status.uptime_s < uptime; // the server was started anew: the next update fetches all that it has
+    const isNew = status.uptime_s < uptime; // the server was restarted: the next update fetches everything
     uptime = status.uptime_s;
     sequence = isNew ? 0 : status.sequence;
     points = joined(points, status.points, secondsKept);

@@ -1,7 +1,7 @@
-// What has changed, on its way to a replica in the order in which it was read: a ring buffer in memory that somebody
-// else owns (pinned memory of a device, as a rule). T: DirtyCell, or a Granule of an item.
+// Changes in flight to a replica, in the order in which they were read. A ring buffer in memory owned elsewhere
+// (usually pinned memory of a device). T: DirtyCell, or a Granule of an item.
 //
-//   released <= sent <= appended: [released, sent) is with the device, [sent, appended) waits to be sent.
+//   released <= sent <= appended: [released, sent) is in flight, [sent, appended) is waiting to be sent.
 //
 // Positions count entries since the beginning and never wrap. Thread safety: one thread at a time.
 #pragma once
@@ -19,7 +19,7 @@ template <class T = DirtyCell>
 class DirtyQueue {
  public:
   DirtyQueue() = default;
-  // REQUIRES: a power of two of entries.
+  // REQUIRES: the number of entries is a power of two.
   explicit DirtyQueue(std::span<T> memory) noexcept : entries_(memory.data()), capacity_(memory.size()) {
     TD_ASSERT((capacity_ & (capacity_ - 1)) == 0);
   }
@@ -34,7 +34,7 @@ class DirtyQueue {
   // REQUIRES: room() != 0.
   TD_INLINE void push(const T& entry) noexcept { entries_[appended_++ & (capacity_ - 1)] = entry; }
 
-  // The waiting entries that lie together, oldest first; none: nothing waits.
+  // The first contiguous run of waiting entries; empty: nothing waits.
   std::span<const T> unsent() const noexcept {
     const std::uint64_t at = offset();
     return {entries_ + at, std::min(waiting(), capacity_ - at)};
@@ -46,13 +46,13 @@ class DirtyQueue {
     const std::uint64_t first = std::min(count, capacity_ - at);
     return {std::span<const T>(entries_ + at, first), std::span<const T>(entries_, count - first)};
   }
-  // Where unsent() lies in the memory, in entries.
+  // Offset of unsent() in the memory, in entries.
   std::uint64_t offset() const noexcept { return capacity_ == 0 ? 0 : sent_ & (capacity_ - 1); }
-  // The first `count` entries of unsent() are with the device.
+  // Marks the first `count` entries of unsent() as sent.
   void send(std::uint64_t count) noexcept { sent_ += count; }
-  // The device is done with what lies before `position`.
+  // The device has read everything before `position`.
   void release(std::uint64_t position) noexcept { released_ = std::max(released_, position); }
-  // What waits is not wanted any more.
+  // Discards the waiting entries.
   void drop_unsent() noexcept { appended_ = sent_; }
 
  private:

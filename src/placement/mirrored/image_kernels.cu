@@ -14,7 +14,7 @@ __global__ void store_images_kernel(const ItemImages images, const std::uint32_t
   const std::uint32_t to = location[half / 2];
   if (to >= images.count) return;
   reinterpret_cast<uint4*>(images.granules + to)[half % 2] = *half_of(granules + half / 2, half % 2);
-  if (half % 2 == 0) {  // another item than the one that was read, or one that has to be heard of again
+  if (half % 2 == 0) {  // another item than the one that was read, or one with reads to be reported again
     cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> marks(images.marks[to / 32]);
     const std::uint32_t mine = 1u << to % 32;
     if ((marks.load(cuda::memory_order_relaxed) & mine) != 0) marks.fetch_and(~mine, cuda::memory_order_relaxed);

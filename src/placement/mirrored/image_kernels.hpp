@@ -18,8 +18,8 @@ struct StoreImagesArguments {
   void memory(MemoryUse& use) const;
 };
 
-// Stores granules[i] at location[i] and clears its mark; of several for one location any counts. Locations beyond the
-// images are left out.
+// Stores granules[i] at location[i] and clears its mark. If a location occurs several times, any of its granules may
+// win. Locations beyond the images are ignored.
 extern const Kernel<StoreImagesArguments> store_images;
 
 // Its CUDA entry (image_kernels.cu).

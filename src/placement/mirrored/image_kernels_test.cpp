@@ -62,7 +62,7 @@ class DeviceImagesContract : public DeviceContract {
     return stream->launch(search_table, search);
   }
 
-  // Searches for the keys in several parts, and compares what comes with the model.
+  // Searches for the keys in several parts and compares the results with the model.
   void search(const TestedTable& table, const std::vector<Fingerprint>& keys, const std::vector<Location>& expected) {
     const auto count = static_cast<std::uint32_t>(keys.size());
     const PinnedArray<Fingerprint> f = pinned(keys);
@@ -101,7 +101,7 @@ class DeviceImagesContract : public DeviceContract {
           Granule got = arena[std::uint64_t{begin} * images_.item_granules + at + g];
           Granule expected_granule = model_[l + g];
           if (g == 0) {
-            // Of several queries for an item one is told that it is the first.
+            // Exactly one of several queries for an item reports its first read.
             ASSERT_TRUE(!read_[l] || word::Accessed::get(got.word[0]) == 1);
             first_.insert(word::Accessed::get(got.word[0]) == 0 ? l : no_location);
             seen_.insert(l);
@@ -169,7 +169,7 @@ TEST_P(DeviceImagesContract, SearchesReturnItems) {
       if (count == 33) {
         ASSERT_NO_FATAL_FAILURE(clear_marks());
       }
-      // Some are replaced by others, or by nothing; those have not been read.
+      // Some are replaced or removed; those count as unread.
       std::vector<Location> changed;
       std::vector<Granule> to;
       for (int i = 0; i < 20; ++i) {

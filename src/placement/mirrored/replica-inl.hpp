@@ -29,7 +29,7 @@ BasicReplica<Rules, Log>::BasicReplica(Device& device, OffloadIndex& index, Log&
 template <class Rules, class Log>
 BasicReplica<Rules, Log>::~BasicReplica() {
   log_.stop(shard_.number);
-  // A stream waits for its work when it goes, a hung device's for ever.
+  // A stream's destructor waits for its work; on a hung device, for ever.
   if (stream_ != nullptr && stream_->wait(stream_->mark(), options_.end_wait) == DeviceStatus::pending)
     device_.abandon();
 }
@@ -99,7 +99,7 @@ bool BasicReplica<Rules, Log>::check(DeviceStatus status) noexcept {
   return false;
 }
 
-// From the first cell again. What was queued for the copy before is done before, or was for a table that is retired.
+// Starts again from the first cell. Work queued for the copy before runs first, or is for a retired table.
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::begin_copy() noexcept {
   queue_.drop_unsent();
@@ -146,7 +146,7 @@ bool BasicReplica<Rules, Log>::make_buffers() noexcept {
   return false;
 }
 
-// False: there is no room, yet or at all. Images are what it can do without.
+// False: no memory, for now or at all. Images are optional.
 template <class Rules, class Log>
 bool BasicReplica<Rules, Log>::make_table() noexcept {
   if (table_ != nullptr) return true;
@@ -217,9 +217,9 @@ void BasicReplica<Rules, Log>::poll_in_flight() noexcept {
     queue_.release(oldest.queue_position);
     images_.release_until(oldest.images_position);
     if (oldest.upload) ++chunks_done_;
-    // Launches of a copy that nobody keeps any more may still be under way: they are not to be trusted either.
+    // Launches of a replaced copy may still be in flight; they are invalid, too.
     if (status != DeviceStatus::ok) broken_copy_ = std::max(broken_copy_, oldest.copy);
-    if (oldest.copy != copy_ || stats_.state == ReplicaState::absent) continue;  // nobody needs it any more
+    if (oldest.copy != copy_ || stats_.state == ReplicaState::absent) continue;  // it is of a retired copy
     if (check(status) && !oldest.upload) failures_in_a_row_ = 0;
   }
   if (stats_.state != ReplicaState::lost && !retired_.empty()) release_retired();
@@ -244,7 +244,7 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   if (stats_.state == ReplicaState::current) age_marks();
   if (stats_.state != ReplicaState::uploading) return stats_.state;
   if (restart_log_) {
-    // A device that does not answer would only let it overflow again.
+    // With a device that does not answer the log would only overflow again.
     if (in_flight_.size() != 0) return stats_.state;
     log_.start(shard_.number);
     stamp_ = epochs_.retire_stamp();
@@ -270,14 +270,14 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   return stats_.state;
 }
 
-// False: no more in this step.
+// False: nothing more in this step.
 template <class Rules, class Log>
 bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept {
   if (Rules::waits_for_marks && chunks_sent_ - chunks_done_ >= options_.chunks) return false;
   if (in_flight_.size() == InFlightList::capacity) return false;
   const std::uint64_t chunk_cells = options_.chunk_bytes / sizeof(std::uint64_t);
   const std::uint64_t wanted = std::max<std::uint64_t>(budget_bytes / sizeof(Bucket), 1) * bucket_cells;
-  // Whatever the queue of changes has room for must have room for its images, too.
+  // The images need room for as many cells as the queue of changes has room for.
   const std::uint64_t room = images_.room_cells() - std::min(images_.room_cells(), queue_.room());
   const std::uint64_t cells = std::min({chunk_cells, wanted, cells_ - position_, room / bucket_cells * bucket_cells});
   if (cells == 0) return false;
@@ -314,7 +314,7 @@ bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept 
 
 // --- drain
 
-// Into pinned memory, without the device.
+// Reads the log into pinned memory; needs no device.
 template <class Rules, class Log>
 Drained BasicReplica<Rules, Log>::collect() noexcept {
   epoch_.enter();
@@ -356,7 +356,7 @@ bool BasicReplica<Rules, Log>::send() noexcept {
     stats_.cells += sent;
     if (!Rules::waits_for_marks) queue_.release(queue_.sent());
   }
-  // What was queued is on the list by now, so that its room comes back.
+  // What was queued is on the list by now, so its room will be released.
   return check(status) && queue_.waiting() == 0;
 }
 
@@ -401,7 +401,7 @@ void BasicReplica<Rules, Log>::relieve() noexcept {
 
 template <class Rules, class Log>
 ReplicaStats BasicReplica<Rules, Log>::stats() noexcept {
-  // Not for ever: the scheduler's thread may be stuck in a call to the driver.
+  // Bounded: the scheduler's thread may be blocked in a driver call.
   constexpr int tries = 1000;
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 0; i < tries && !lock.owns_lock(); ++i) {

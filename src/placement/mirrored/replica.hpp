@@ -1,5 +1,5 @@
-// The copy of the index, or of one shard of it, on one device: uploaded once, in steps, and then kept up with by a
-// drain of the log before each launch. The host's table is the truth; whatever happens here costs speed and no data
+// The copy of the index, or of one shard of it, on one device: uploaded once, in steps, then updated by a drain of the
+// log before each launch. The host's table is authoritative; a failure here costs speed, never data
 // (docs/decisions/0010-replica.md).
 //
 //            start()             all cells are queued
@@ -7,8 +7,9 @@
 //                          ^                              |
 //                          +------------------------------+   the log overflowed, the host's table grew, work failed
 //
-// `absent` again by stop(), without memory on the device, or after several failures in a row; `lost` with the device,
-// for ever. All that changes the copy is queued on one stream, in the order in which the host's cells were read.
+// The state returns to `absent` by stop(), without memory on the device, or after several failures in a row. It is
+// `lost` for ever once the device is lost. All changes of the copy are queued on one stream, in the order in which the
+// host's cells were read.
 #pragma once
 #include <array>
 #include <chrono>
@@ -28,20 +29,20 @@
 namespace tandem {
 
 struct ReplicaOptions {
-  std::uint64_t queue_cells = 1 << 18;       // dirty cells on their way, 16 bytes each of pinned memory; a power of two
+  std::uint64_t queue_cells = 1 << 18;       // dirty cells in flight, 16 bytes each of pinned memory; a power of two
   std::uint64_t chunk_bytes = 1 << 20;       // of an upload, pinned; a multiple of a bucket
   std::uint32_t chunks = 4;                  // of them in flight
-  std::uint32_t failures_max = 3;            // in a row, until it gives up
-  std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
+  std::uint32_t failures_max = 3;            // in a row; then it gives up
+  std::chrono::milliseconds end_wait{2000};  // how long the destructor waits for the device before it abandons it
   ReplicaImagesOptions images{};             // of items
-  std::uint32_t shard = 0;                   // of the index that it has: its number (OffloadIndex::shard_bits())
+  std::uint32_t shard = 0;                   // number of the index's shard that it copies (OffloadIndex::shard_bits())
 };
 
-// What makes it right. Tests take rules out, one at a time, and see wrong answers.
+// Rules that make it correct. Tests disable them one at a time and observe wrong answers.
 struct ReplicaRules {
   // An upload reads nothing until the batches that began before the log was on have ended.
   static constexpr bool waits_for_batches = true;
-  // Pinned memory is used again when the device has read it.
+  // Pinned memory is reused only after the device has read it.
   static constexpr bool waits_for_marks = true;
 };
 
@@ -51,56 +52,56 @@ struct ReplicaRules {
 template <class Rules, class Log>
 class BasicReplica final : public DeviceSide {
  public:
-  // heap: where the items lie; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
+  // heap: holds the items; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
   BasicReplica(Device& device, OffloadIndex& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
                const Heap* heap = nullptr);
   ~BasicReplica() override;
 
-  // Begins to follow the index, if it is absent. Afterwards the state says what became of it.
+  // Starts to follow the index, if it is absent. The returned state is the outcome.
   ReplicaState start() noexcept override;
-  // Gives the device's memory back once the work that is queued is done, and switches the log off.
+  // Frees the device's memory once the queued work is done, and switches the log off.
   void stop() noexcept override;
 
   const Shard& shard() const noexcept override { return shard_; }
 
-  // Uploads at most so many bytes, as far as the device has taken what was sent before. Between two steps writers, the
-  // growth of the host's table and drains go on. Nothing to do unless the state is `uploading`.
+  // Uploads at most `budget_bytes`, as far as the device has taken what was sent before. Writers, growth of the host's
+  // table and drains continue between two steps. Does nothing unless the state is `uploading`.
   ReplicaState step(std::uint64_t budget_bytes) noexcept override;
-  bool is_busy() const noexcept override { return false; }  // its state says it
+  bool is_busy() const noexcept override { return false; }  // its state tells
 
-  // Counts a launch, and queues the changes that the log has. REQUIRES: the batches that use the result are in their
-  // epochs, so that no item that the launch can find is reused before they end.
+  // Counts a launch, and queues the changes in the log. REQUIRES: the batches that use the result are in their epochs,
+  // so that no item that the launch can find is reused before they end.
   ReplicaLaunch drain() noexcept override;
 
-  // Whether the copy that a launch searched was made without a failure: what was found counts once its own mark and
+  // Whether the copy that a launch searched was made without a failure. Results count once the search's own mark and
   // this are ok.
   DeviceStatus poll(const ReplicaLaunch& launch) noexcept override;
 
-  // The stream of all changes. Others queue searches behind them, and mark those before the next call here. REQUIRES:
-  // the state has been `uploading` at least once.
+  // The stream of all changes. The caller queues searches behind them, and takes their marks before the next call here.
+  // REQUIRES: the state has been `uploading` at least once.
   Stream& stream() noexcept override { return *stream_; }
 
-  // Of an item with an image, at most; 0: there are to be no images.
+  // The largest item with an image; 0: there are to be no images.
   std::uint32_t image_granules() const noexcept override { return images_.item_granules(); }
 
-  // For writers between two batches, in no epoch of their own and under no stripe: when wants_drain(), drains the log
-  // into pinned memory, unless somebody else is at it.
+  // For writers between two batches, outside any epoch and stripe. When wants_drain(), drains the log into pinned
+  // memory, unless another thread is draining.
   bool wants_drain() const noexcept override { return log_.wants_drain(shard_.number); }
   bool wants_relief() const noexcept override { return wants_drain(); }
-  // The oldest of its own work that the device has not done yet; 0: there is none. For who has a deadline.
+  // The oldest of its own work that the device has not done yet; 0: none. For a scheduler that checks deadlines.
   DeviceMark waits_for() noexcept override;
   void relieve() noexcept override;
 
-  ReplicaStats stats() noexcept override;  // those of the last call, if a call to the driver holds everything up
+  ReplicaStats stats() noexcept override;  // the last call's figures while a driver call holds the lock
 
  private:
   struct InFlight {
     DeviceMark mark = 0;
     std::uint32_t copy = 0;
     std::uint64_t queue_position = 0, images_position = 0;  // of changes
-    bool upload = false;                                    // of a chunk: they are used in turn
+    bool upload = false;                                    // of a chunk: chunks are used in turn
   };
-  // Of marks that are not settled, oldest first.
+  // Marks of work that is not known to be done, oldest first.
   struct InFlightList {
     static constexpr std::uint64_t capacity = 64;
     std::array<InFlight, capacity> all;
@@ -126,7 +127,7 @@ class BasicReplica final : public DeviceSide {
   bool send_chunk(std::uint64_t& budget_bytes) noexcept;
   void poll_in_flight() noexcept;
   void release_retired() noexcept;
-  // What a call or a mark said. False: it is not ok, and the state has changed.
+  // Handles the result of a call or a mark. False: it is not ok, and the state has changed.
   bool check(DeviceStatus status) noexcept;
   void become_absent(ReplicaAbsence why) noexcept;
   void become_lost() noexcept;
@@ -139,9 +140,9 @@ class BasicReplica final : public DeviceSide {
   const Shard shard_;
 
   std::mutex told_mutex_;
-  ReplicaStats told_;  // what stats() said last
+  ReplicaStats told_;  // the last result of stats()
 
-  std::mutex mutex_;  // of all that follows, but for the stream in the scheduler's hands
+  std::mutex mutex_;  // guards all that follows, except the stream while the scheduler uses it
   EpochDomain::Participant epoch_;
   ReplicaStats stats_;
   PinnedArray<DirtyCell> queue_memory_;
@@ -151,20 +152,20 @@ class BasicReplica final : public DeviceSide {
   std::uint64_t chunks_sent_ = 0, chunks_done_ = 0;
   std::shared_ptr<ReplicaTable> table_;
   std::vector<Retired> retired_;
-  std::weak_ptr<const ReplicaTable> before_;  // the one retired last
+  std::weak_ptr<const ReplicaTable> before_;  // the last one retired
 
   std::uint32_t serial_ = 0;                // of the host's table; 0: none yet
-  std::uint32_t mask_ = 0;                  // of the shard in that table, as are the next
+  std::uint32_t mask_ = 0;                  // of the shard in that table, like the next
   std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
-  bool restart_log_ = false;                // it is off: no upload before it is on again
-  bool waits_ = false;                      // for the batches before stamp_
+  bool restart_log_ = false;                // the log is off: no upload before it is on again
+  bool waits_ = false;                      // for the batches that began before stamp_
   bool zeroed_ = false;                     // the winners of this upload's table are
   std::uint64_t stamp_ = 0;
   std::uint32_t copy_ = 0, broken_copy_ = 0;  // the upload's number; the last one that had a failure
   std::uint32_t failures_in_a_row_ = 0;
   InFlightList in_flight_;
   DeviceMark last_mark_ = 0, settled_ = 0;
-  std::unique_ptr<Stream> stream_;  // destroyed first: then nothing that is queued names the memory above
+  std::unique_ptr<Stream> stream_;  // destroyed first: then no queued work uses the memory above
 };
 
 using Replica = BasicReplica<ReplicaRules, ReplicaLog>;

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// The rules, with a stop of the test's at every DrainPoint of this thread's drains.
+// The rules, with a hook of the test at every DrainPoint of this thread's drains.
 struct HookedRules : ReplicaLogRules {
   static inline thread_local std::function<void(DrainPoint)> hook;
   static void reached(DrainPoint p) noexcept {
@@ -20,7 +20,7 @@ struct HookedRules : ReplicaLogRules {
   }
 };
 
-// The rules, with drains that now and then let others run wherever it matters.
+// The rules, with drains that sometimes yield at each DrainPoint.
 struct StallingRules : ReplicaLogRules {
   static void reached(DrainPoint p) noexcept {
     thread_local std::uint64_t random = 1;
@@ -49,7 +49,7 @@ class AtDrainPoint {
   AtDrainPoint& operator=(const AtDrainPoint&) = delete;
 };
 
-// Passes everything on; runs `reserved` once, between the next reservation and the change.
+// Forwards every call; runs `reserved` once, between the next reservation and the change.
 class SteppingLog final : public ChangeLog {
  public:
   explicit SteppingLog(ChangeLog& log) : log_(log) {}
@@ -85,8 +85,7 @@ class ReplicaFollower {
         memory_(queue_cells),
         queue_(memory_) {}
 
-  // Follows the table that is searched now, from now on. REQUIRES: nobody writes whose batch began before the log was
-  // started.
+  // Follows the table that is searched now. REQUIRES: every batch that began before the log was started has ended.
   void upload() {
     queue_.drop_unsent();
     ++uploads;
@@ -99,7 +98,7 @@ class ReplicaFollower {
     if (entered) epoch_.exit();
   }
 
-  // After an overflow: the log anew, then all cells. REQUIRES: epoch() is not active.
+  // After an overflow: restarts the log, then uploads all cells. REQUIRES: epoch() is not active.
   void restart() {
     log_.start(shard_.number);
     const std::uint64_t stamp = store_.epochs.retire_stamp();
@@ -107,7 +106,7 @@ class ReplicaFollower {
     upload();
   }
 
-  // What the scheduler does for a launch; uploads anew when growth has replaced the table.
+  // Drains like a scheduler before a launch; uploads again when growth has replaced the table.
   Launch launch() {
     const bool entered = enter();
     const Drained d = log_.drain(store_.index, extent_, queue_);
@@ -135,7 +134,7 @@ class ReplicaFollower {
     return launch.usable && search(f) == no_location && final_miss(store_.index, f, launch.number, launch.whole);
   }
 
-  // Cells that differ from the host's. REQUIRES: nobody writes.
+  // Cells that differ from the host's. REQUIRES: no writer is active.
   std::uint64_t differences() {
     const bool entered = enter();
     const CuckooIndex::Searched table = store_.index.searched();
@@ -152,7 +151,7 @@ class ReplicaFollower {
   std::uint64_t uploads = 0;
 
  private:
-  // Whether it was this call that entered.
+  // True if this call entered the epoch.
   bool enter() {
     if (epoch_.active()) return false;
     epoch_.enter();

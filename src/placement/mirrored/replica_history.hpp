@@ -1,4 +1,4 @@
-// For tests of replicas: what is known of each key while threads write, and the answers of a launch checked against it.
+// For tests of replicas: records each key's state while threads write, and checks a launch's answers against it.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// Each key has one writer, which says here what it does: |63 generation 2|1 busy|0 present|. An item's value is the
+// Each key has one writer, which records its state here: |63 generation 2|1 busy|0 present|. An item's value is the
 // generation, or its expiry if it was touched since it was set.
 class KeyHistory {
  public:
@@ -23,7 +23,7 @@ class KeyHistory {
   static bool present(std::uint64_t state) { return (state & 1) != 0; }
   static std::uint64_t generation(std::uint64_t state) { return state >> 2; }
 
-  // One random write of a key whose number is `writer` modulo `writers`. What is wrong, or nothing.
+  // One random write of a key with number `writer` modulo `writers`. Returns what is wrong, or "".
   std::string write(TestWorker& worker, std::uint64_t random, std::uint64_t writer, std::uint64_t writers) {
     const std::uint64_t key = random % (keys() / writers) * writers + writer;
     const std::uint64_t before = state_[key].load(std::memory_order_relaxed), next = generation(before) + 1;
@@ -54,7 +54,7 @@ class KeyHistory {
   struct Counts {
     std::uint64_t hits = 0, final_misses = 0, to_host = 0, decided = 0, images = 0, images_changed = 0;
   };
-  // before: the key's state from before the launch. REQUIRES: the caller has been in an epoch since then.
+  // before: the key's state before the launch. REQUIRES: the caller has been in an epoch since then.
   std::string check(TestStore& store, std::uint64_t key, std::uint64_t before, Answer answer, Counts& counts) const {
     const Item* item = answer.location == no_location ? nullptr : store.heap.at(answer.location);
     if (item != nullptr && (Item::state_of(item->state_acquire()) != ItemState::live || item->key() != key_of(key))) {
@@ -64,7 +64,7 @@ class KeyHistory {
     counts.hits += item != nullptr;
     counts.final_misses += answer.final_miss;
     counts.to_host += item == nullptr && !answer.final_miss;
-    if (busy(before) || state(key) != before) return "";  // it changed meanwhile: whatever was found was right once
+    if (busy(before) || state(key) != before) return "";  // it changed meanwhile: either answer is allowed
     ++counts.decided;
     if (!present(before)) return item == nullptr ? "" : key_of(key) + " was found when it was not there";
     if (answer.final_miss) return key_of(key) + " is there, and was taken for absent";
@@ -72,7 +72,7 @@ class KeyHistory {
     return "";
   }
 
-  // An image that a launch brought: once nothing was changed since that launch, it is the item as it is.
+  // Checks an image that a launch returned: if nothing has changed since that launch, it equals the item.
   std::string check_image(const TestStore& store, std::uint64_t key, const Item* image, std::uint32_t launch,
                           Counts& counts) const {
     const std::uint64_t before = state(key);

@@ -73,7 +73,7 @@ void ReplicaImages::append(std::span<const std::uint64_t> cells) noexcept {
   append_all(cells.size(), [&](std::size_t i) { return Cell{cells[i]}; });
 }
 
-// Items lie anywhere: they are asked for long before they are read.
+// Items are scattered in memory: each is prefetched long before it is read.
 template <class CellAt>
 void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
   constexpr std::size_t ahead = 24;
@@ -95,14 +95,15 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
 void ReplicaImages::append_item(Location l) noexcept {
   if (l == no_location || l >= images_.count) return;
   const Item* const item = heap_->at(l);
-  // No set rewrites a value while a replica has values (Shared::rewrites_items), so what is live has these words.
+  // No set rewrites a value in place while a replica has images (Shared::rewrites_items), so a live item has these
+  // words.
   const std::uint64_t state = settled_state(item);
   Granule granule{};
-  // Of an item that is dead by now no other word is read: its slot is on its way to somebody else.
+  // Of a dead item no other word is read: its slot may be reused.
   const bool live = Item::state_of(state) == ItemState::live;
   const std::uint32_t granules = live ? image_granules(state, item->fixed()) : 0;
   if (granules == 0 || granules > images_.item_granules || granules > images_.count - l) return push(l, granule);
-  // Not beyond the item: what lies there of its slot is nobody's.
+  // The rest of the slot after the item is uninitialised.
   const std::uint64_t bytes = heap_->total_bytes(item);
   std::memcpy(&granule.word[1], item->bytes() + sizeof state,
               std::min<std::uint64_t>(bytes, granule_bytes) - sizeof state);

@@ -1,12 +1,12 @@
-// Images of small items in a device's memory, beside its replica of the index: then a search returns the items, too,
-// and no processor has to read them where they lie (docs/decisions/0015-items-in-device-memory.md).
+// Images of small items in device memory, beside the replica of the index. A search then returns the items, too, and no
+// processor has to read them from host memory (docs/decisions/0015-items-in-device-memory.md).
 //
-// Whoever keeps the replica tells of every cell that it sends to the device: the item that the cell names goes along,
-// or the word that it has no image. So what a launch finds is as true as the cells that it searched.
+// The replica reports every cell that it sends to the device. The item that the cell names is sent along, or a word
+// saying that it has no image. So an image is as current as the cells that the launch searched.
 //
-// Several cells of one part may name one item; the device stores its granules in any order. That is right since each
-// item of a part is read after all records that the part answers were noted: what was committed by then is in all of
-// those reads, and what was not is delivered again.
+// Several cells of one part may name one item, and the device stores its granules in any order. That is correct because
+// each item of a part is read after all records of the part were noted: what was committed by then is in all of those
+// reads, and the rest is delivered again.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -24,7 +24,7 @@
 namespace tandem {
 
 struct ReplicaImagesOptions {
-  std::uint64_t bytes = 0;         // of the device's memory, for items of the first so many of the heap; 0: no images
+  std::uint64_t bytes = 0;         // of device memory, for the items in as many first bytes of the heap; 0: no images
   std::uint32_t item_bytes = 128;  // header and key included, of an item with an image; at most granule_bytes *
                                    // image_granules_limit
 };
@@ -34,48 +34,48 @@ class ReplicaImages {
   // heap: outlives it; nullptr: there are no images.
   ReplicaImages(const Heap* heap, const ReplicaImagesOptions& options);
 
-  // The device's part: lives as long as somebody may search it.
+  // The part on the device; lives while a search may use it.
   struct Memory {
     DeviceArray<Granule> granules;
     DeviceArray<std::uint32_t> marks;
     std::uint64_t bytes() const noexcept { return granules.bytes() + marks.bytes(); }
   };
 
-  // Takes memory for images, and pinned memory so that `cells` cells at once have room for theirs. Does nothing unless
+  // Takes device memory for images, and pinned memory for the images of `cells` cells at once. Does nothing unless
   // is_wanted(). Throws DeviceError, std::bad_alloc.
   void make(Device& device, std::uint64_t cells);
-  // Queues what makes new memory empty. Before anything else is sent there.
+  // Queues the initialisation of new memory. Called before anything else is sent there.
   [[nodiscard]] DeviceStatus make_empty(Stream& stream) noexcept;
-  // Lets go of the device's memory. gives_up: there will be none until try_again().
+  // Frees the device's memory. gives_up: there will be none until try_again().
   void release(bool gives_up) noexcept;
   void try_again() noexcept { given_up_ = false; }
 
   bool on() const noexcept { return images_.count != 0; }
-  // There are to be images, and are none yet.
+  // Images are configured but not allocated.
   bool is_wanted() const noexcept { return heap_ != nullptr && options_.bytes != 0 && !given_up_ && !on(); }
   bool given_up() const noexcept { return given_up_; }
-  // Of an item with an image, at most; 0: there are to be none.
+  // The largest item with an image; 0: there are to be none.
   std::uint32_t item_granules() const noexcept { return item_granules_; }
   const DeviceImages& images() const noexcept { return images_; }
   const std::shared_ptr<const Memory>& memory() const noexcept { return memory_; }
 
-  // Cells whose items have room now. All of them, without images.
+  // Number of cells with room for their items now. Unlimited without images.
   std::uint64_t room_cells() const noexcept;
-  // Reads the items of these cells; they are one part. REQUIRES: the caller is in the epoch in which it read the cells;
-  // there are no more than room_cells().
+  // Reads the items of these cells, as one part. REQUIRES: the caller is in the epoch in which it read the cells; there
+  // are no more than room_cells().
   void append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept;
   void append(std::span<const std::uint64_t> cells) noexcept;
-  // Queues all parts that wait.
+  // Queues all waiting parts.
   [[nodiscard]] DeviceStatus send(Stream& stream) noexcept;
-  // Who reads an item by its image tells the host at the first time, so that its CLOCK bit and the second of its last
-  // access are what they would be without images; when that is out of date they have to hear of it again: some seconds
-  // later (the host notes accesses by the minute), or when CLOCK's hand has passed over an eighth of some size class.
+  // The first read of an item by its image is reported to the host, so that its CLOCK bit and its last access are what
+  // they would be without images. A mark suppresses later reports. True when reports are due again: after some seconds
+  // (the host notes accesses by the minute), or when CLOCK's hand has passed over an eighth of some size class.
   bool are_marks_old() noexcept;
   [[nodiscard]] DeviceStatus clear_marks(Stream& stream) noexcept;
   std::uint64_t sent() const noexcept { return queue_.sent(); }
-  // The device is done with what was sent before `position`.
+  // The device has read everything sent before `position`.
   void release_until(std::uint64_t position) noexcept { queue_.release(position); }
-  // What waits is not wanted any more.
+  // Discards the waiting parts.
   void drop_unsent() noexcept;
 
   std::uint64_t waiting() const noexcept { return queue_.waiting() + queue_.in_flight(); }
@@ -90,7 +90,7 @@ class ReplicaImages {
   std::uint64_t& end_bits(std::uint64_t position) noexcept {
     return part_ends_[(position & (queue_.capacity() - 1)) / 64];
   }
-  // Where the part that is to be sent next ends. REQUIRES: queue_.waiting() != 0.
+  // End of the part to be sent next. REQUIRES: queue_.waiting() != 0.
   std::uint64_t part_end() noexcept;
 
   const Heap* const heap_;
@@ -103,7 +103,7 @@ class ReplicaImages {
   PinnedArray<Granule> queue_memory_;
   PinnedArray<Location> at_;  // of the granules in queue_memory_
   DirtyQueue<Granule> queue_;
-  std::unique_ptr<std::uint64_t[]> part_ends_;  // a bit for each place of the queue: the last granule of a part
+  std::unique_ptr<std::uint64_t[]> part_ends_;  // a bit for each place of the queue: it is the last granule of a part
   DeviceImages images_;
 };
 

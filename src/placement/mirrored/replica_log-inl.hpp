@@ -55,7 +55,7 @@ void BasicReplicaLog<Rules>::commit(Ticket ticket) noexcept {
 }
 
 // With the fence, either this load sees the number that a drain has counted, or that drain sees the record and the
-// cells (docs/threads.md). Off, there is no drain to agree with.
+// cells (docs/threads.md). While the log is off there is no drain.
 template <class Rules>
 std::uint32_t BasicReplicaLog<Rules>::launch() const noexcept {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
@@ -66,7 +66,7 @@ std::uint32_t BasicReplicaLog<Rules>::launch() const noexcept {
   return static_cast<std::uint32_t>(word >> launch_shift);
 }
 
-// The slow path of reserve(): looks where the drains are by now.
+// The slow path of reserve(): reloads the drains' progress.
 template <class Rules>
 bool BasicReplicaLog<Rules>::has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail,
                                       std::uint64_t records) noexcept {
@@ -122,7 +122,7 @@ Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent e
   if constexpr (Rules::looks_after_count) drained.table = index.searched();
   drained.complete = true;
   if (wants_drain(shard)) wants_drain_[shard].store(false, std::memory_order_relaxed);
-  // Of a table that is not searched any more nothing is read: it may be gone.
+  // A table that is no longer searched is not read: it may be freed.
   if (drained.table.serial != extent.table) extent.cells = 0;
 
   for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
@@ -150,8 +150,8 @@ Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent e
   return drained;
 }
 
-// Acquire, although the same cell's later reads could be ordered by less: whoever gets a cell that a writer has changed
-// must find that writer's stripe locked, or stamped.
+// Acquire, although a weaker order would do between reads of one cell: a thread that reads a cell that a writer has
+// changed must find that writer's stripe locked, or stamped.
 template <class Rules>
 std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end,
                                               IndexView view, ReplicaExtent extent, DirtyQueue<>& out) noexcept {

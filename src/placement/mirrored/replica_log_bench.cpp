@@ -1,7 +1,6 @@
-// What the log of a replica costs: a writer for each change, with nobody else there and beside drains, and a drain for
-// each record. log_put is the same replacement of an item's location through the index without and with the log, in
-// turns: the difference is what a SET pays. Counters are lower quartiles over many short turns, since the machine may
-// be shared.
+// The cost of a replica's log: for a writer per change, alone and beside drains, and for a drain per record. log_put
+// replaces an item's location through the index with and without the log in turns: the difference is the cost to a SET.
+// Counters are lower quartiles over many short turns, since the machine may be shared.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -88,7 +87,7 @@ void log_writer(benchmark::State& state, bool on) {
 BENCHMARK_CAPTURE(log_writer, off, false);
 BENCHMARK_CAPTURE(log_writer, on, true);
 
-// A drain of `records` random cells of a table of so many MiB.
+// A drain of `records` random cells of a table of `table_mib` MiB.
 void log_drain(benchmark::State& state, std::uint64_t table_mib, std::uint32_t records) {
   ReplicaLog log({.ring_records = 1 << 16});
   Store store(nullptr, table_mib * mib / sizeof(Cell));
@@ -98,7 +97,7 @@ void log_drain(benchmark::State& state, std::uint64_t table_mib, std::uint32_t r
   epoch.enter();
   const CuckooIndex::Searched table = store.index.searched();
   const std::uint64_t cells = (std::uint64_t{table.view.mask} + 1) * bucket_cells;
-  for (std::uint64_t i = 0; i < cells; i += 512) table.view.buckets->cell[i] = i;  // its pages are there
+  for (std::uint64_t i = 0; i < cells; i += 512) table.view.buckets->cell[i] = i;  // maps its pages
   log.start();
   std::uint64_t random = 1;
   LowerQuartile record_ns;
@@ -171,7 +170,8 @@ void log_both(benchmark::State& state, std::chrono::microseconds pause) {
 BENCHMARK_CAPTURE(log_both, every_100_us, std::chrono::microseconds(100))->UseRealTime();
 BENCHMARK_CAPTURE(log_both, without_a_pause, std::chrono::microseconds(0))->UseRealTime();
 
-// A replacement through the index: lock, find, put, unlock. Two items that take turns, so that nothing is allocated.
+// A replacement through the index: lock, find, put, unlock. It alternates between two items, so that nothing is
+// allocated.
 void log_put(benchmark::State& state) {
   ReplicaLog log({.ring_records = 1 << 16});
   Store plain(nullptr, 1 << 16), logged(&log, 1 << 16);

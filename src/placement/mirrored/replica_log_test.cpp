@@ -1,4 +1,4 @@
-// The log of a replica, and what is left of it when one of its rules is not kept.
+// The log of a replica, and how it fails when one of its rules is broken.
 #include "placement/mirrored/replica_log.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using HookedLog = BasicReplicaLog<HookedRules>;
 
-// A store whose log is on, and a replica in plain memory that has followed from the beginning.
+// A store with its log on, and a replica in plain memory that follows from the beginning.
 template <class Rules>
 struct Followed {
   explicit Followed(TestStoreOptions options = {}, const ReplicaLogOptions& log_options = {})
@@ -27,7 +27,7 @@ struct Followed {
     return options;
   }
   void set(const std::string& key) { ASSERT_EQ(worker.set(key, 1), TestWorker::Outcome::done); }
-  // A launch that begins now. Says so if it takes a key for absent that has been there all the time.
+  // A launch that begins now. Returns an error if it takes a key for absent that was always present.
   std::string look_for(const std::string& key, const typename ReplicaFollower<BasicReplicaLog<Rules>>::Launch& launch) {
     return replica.misses_for_good(store.fingerprint(key), launch) ? key + " is there, and taken for absent" : "";
   }
@@ -69,7 +69,7 @@ TEST(ReplicaLog, FollowsPutsErasesDisplacementsAndGrowth) {
   EXPECT_EQ(s.log.overflows(), 0u);
 }
 
-// Each shard's replica follows its own cells, whenever the others drain.
+// Each shard's replica receives only its own cells, in whatever order the shards drain.
 TEST(ReplicaLog, ShardsAreFollowedOneByOne) {
   constexpr std::uint32_t bits = 2;
   ReplicaLog log({.shard_bits = bits});
@@ -117,7 +117,7 @@ TEST(ReplicaLog, ShardsAreFollowedOneByOne) {
   for (std::uint32_t s = 0; s < 1 << bits; ++s) EXPECT_EQ(log.overflows(s), 0u);
 }
 
-// A shard whose log overflows is off; the others go on.
+// An overflow switches off its own shard's log only.
 TEST(ReplicaLog, AShardOverflowsAlone) {
   ReplicaLog log({.ring_records = 16, .shard_bits = 1});
   TestStore store({.log = &log, .shard_bits = 1});
@@ -165,7 +165,7 @@ TEST(ReplicaLog, SaysNothingWhenOffAndLooksEmptyWhenStarted) {
   EXPECT_FALSE(replica.launch().usable) << "changes may be missing";
 }
 
-// Who has a copy of the item has to hear of it.
+// A touch changes the item, so a copy of it must be updated.
 TEST(ReplicaLog, ATouchedItemsCellIsNoted) {
   Followed<ReplicaLogRules> s;
   s.set("k");
@@ -217,11 +217,11 @@ TEST(ReplicaLog, LaunchNumbersWrap) {
 
 // --- each rule, and the wrong answer without it
 
-// The write comes while the drain reads: too late for this launch, so it must be stamped with its number.
+// The write happens while the drain reads. It is too late for this launch, so it must be stamped with its number.
 template <class Rules>
 std::string write_during_a_drain() {
   Followed<Rules> s;
-  s.set("first");  // so that this thread has a ring
+  s.set("first");  // creates this thread's ring
   const AtDrainPoint hook(DrainPoint::noted, [&] { s.set("k"); });
   const auto launch = s.replica.launch();
   if (s.replica.search(s.store.fingerprint("k")) != no_location) return "the write was not too late";
@@ -237,7 +237,7 @@ TEST(ReplicaLogRules, TheLaunchIsCountedFirst) {
 
 // A full table, and a key for which make_room() moves one cell.
 struct Move {
-  std::string key, moved;  // for which, and whose cell
+  std::string key, moved;  // the key to insert, and the key whose cell moves
   std::uint64_t from = 0, to = 0;
 };
 template <class Rules>
@@ -269,8 +269,8 @@ Move find_move() {
   }
 }
 
-// A cell moves between the drain's two looks at where it was and where it is, and is in neither: a miss that is not
-// final, however long the key has been there.
+// A cell moves between the drain's reads of its old and its new bucket, and is in neither result. A miss must not be
+// final, however old the key is.
 template <class Rules>
 std::string move_during_a_drain() {
   const Move move = find_move();
@@ -299,7 +299,7 @@ TEST(ReplicaLogRules, AMissIsFinalOnlyIfNothingChangedSince) {
   EXPECT_EQ(move_during_a_drain<CountsLast>(), "taken for absent");
 }
 
-// A drain meets a record whose cell is not changed yet.
+// A drain meets a record before its cell is changed.
 template <class Rules>
 std::string drain_during_a_write() {
   Followed<Rules> s;
@@ -317,7 +317,7 @@ TEST(ReplicaLogRules, WhatIsNotCommittedIsKept) {
   EXPECT_EQ(drain_during_a_write<ForgetsAll>(), "k is there, and taken for absent");
 }
 
-// The same for a table that is not followed yet: its records are left out of what is delivered, and kept.
+// The same for a table that is not followed yet: its records are not delivered, but kept.
 template <class Rules>
 std::string write_before_the_switch() {
   Followed<Rules> s({.cells = 512});
@@ -332,7 +332,7 @@ TEST(ReplicaLogRules, WhatIsNotCommittedIsKeptForTheNextTable) {
   EXPECT_EQ(write_before_the_switch<ForgetsAll>(), "the replica differs for good");
 }
 
-// The change and its commit come when the cell is read already.
+// The change and its commit happen after the cell was read.
 template <class Rules>
 std::string commit_after_the_read() {
   Followed<Rules> s;
@@ -357,7 +357,7 @@ TEST(ReplicaLogRules, WhatIsCommittedIsKnownBeforeCellsAreRead) {
   EXPECT_EQ(commit_after_the_read<CommitsAfterCells>(), "the replica differs for good");
 }
 
-// A growth lets new keys into its new table alone, after the drain has asked which table is searched.
+// A growth inserts new keys into its new table only, after the drain has looked up which table is searched.
 template <class Rules>
 std::string growth_during_a_drain() {
   Followed<Rules> s({.cells = 512, .load_grow = 2});
@@ -380,7 +380,7 @@ std::string growth_during_a_drain() {
     ASSERT_TRUE(grower.grow());
   });
   while (!s.store.index.growing()) std::this_thread::yield();
-  // Writers still add to the old table alone, until the batch has ended.
+  // Writers still insert into the old table until the batch has ended.
   typename ReplicaFollower<BasicReplicaLog<Rules>>::Launch launch;
   {
     const AtDrainPoint hook(DrainPoint::begin, [&] {
@@ -476,7 +476,7 @@ TEST(ReplicaLog, FullQueueKeepsTheRest) {
   EXPECT_EQ(replica.differences(), 0u);
 }
 
-// A thread that ends leaves its ring, with what is in it, to the next.
+// A thread that ends leaves its ring and the records in it to the next thread.
 TEST(ReplicaLog, RingsGoFromThreadToThread) {
   Followed<ReplicaLogRules> s;
   std::uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// Writers on several threads, a growth when one is due, and one thread that keeps a replica in plain memory and
-// searches it: no launch takes a key for absent that was there all the time.
+// Writers on several threads, growth when it is due, and one thread that keeps a replica in plain memory and searches
+// it. No launch may take a key for absent that was always present.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,9 +17,9 @@ struct LoggedMix {
   double load_grow = 2;
   std::uint32_t ring_records = 1 << 15;
   std::uint64_t writes = 16;  // of each writer for each launch
-  bool overflows = false;     // now and then nothing is drained until a ring is full
+  bool overflows = false;     // sometimes nothing is drained until a ring is full
   std::uint32_t first_launch = 1;
-  std::uint64_t uploads = 1;  // that there have to be
+  std::uint64_t uploads = 1;  // required at least
 };
 
 struct LogResult {
@@ -63,7 +63,7 @@ LogResult run_log(const LoggedMix& mix, int launches) {
   ReplicaFollower<BasicReplicaLog<StallingRules>> replica(log, store);
   replica.restart();
   std::uint64_t random = 99;
-  // On a busy machine it may take longer until each kind of answer was seen, and the thread that grows the table ran.
+  // On a busy machine it may take longer until each kind of answer has occurred and the growth thread has run.
   const auto seen_all = [&] {
     return result.counts.hits != 0 && result.counts.final_misses != 0 && result.counts.decided != 0 &&
            replica.uploads >= mix.uploads;
@@ -136,9 +136,8 @@ TEST(ReplicaLogThreads, LaunchNumbersWrap) {
   expect_log_right(run_log({.cells = 1 << 10, .keys = 1200, .first_launch = 0xffffff00}, 500 * effort));
 }
 
-// One cell, changed as fast as can be beside drains: all changes that were stamped before a launch are in it. Returns
-// the launches for which that did not hold, at most 1. Without the fence in launch() it takes seconds until one does
-// not.
+// One cell is changed as fast as possible beside drains. All changes stamped before a launch must be in it. Returns the
+// number of launches that violate this, at most 1. Without the fence in launch() a violation takes seconds.
 template <class Rules>
 std::uint64_t late_launches(std::chrono::milliseconds limit) {
   BasicReplicaLog<Rules> log;
@@ -147,7 +146,7 @@ std::uint64_t late_launches(std::chrono::milliseconds limit) {
   replica.restart();
   std::uint64_t* const cell = &store.index.searched().view.buckets[1].cell[0];
   constexpr std::uint32_t launches = 1 << 10;
-  std::vector<std::atomic<std::uint64_t>> last_of(launches);  // of each launch, modulo: the last value stamped with it
+  std::vector<std::atomic<std::uint64_t>> last_of(launches);  // by launch: last value stamped with it
   std::atomic<std::uint32_t> stamped{0};                      // the last launch that was
   std::atomic<bool> stop{false};
   std::thread writer([&] {

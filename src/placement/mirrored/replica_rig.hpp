@@ -1,4 +1,4 @@
-// For tests: a store whose index a device follows, as a rule a simulated one.
+// For tests: a store whose index a device follows, usually a simulated one.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace tandem {
 struct ReplicaRigOptions {
   std::uint64_t cells = 1 << 10;
   double load_grow = 0.9;
-  ReplicaLogOptions log = {};  // its shard_bits are the index's, too
+  ReplicaLogOptions log = {};  // its shard_bits are also the index's
   SimOptions sim = {};
   ReplicaOptions replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 10};
 };
@@ -26,7 +26,7 @@ template <class Rules = ReplicaRules, class DeviceType = SimDevice>
 class ReplicaRig {
  public:
   using Follower = BasicReplica<Rules, ReplicaLog>;
-  static constexpr auto long_enough = std::chrono::minutes(2);  // for anything that does come
+  static constexpr auto long_enough = std::chrono::minutes(2);  // for anything that is expected to happen
   static constexpr std::uint32_t searches_max = 256;
 
   explicit ReplicaRig(const ReplicaRigOptions& options = {}) : ReplicaRig(options, make_sim_device(options.sim)) {}
@@ -46,7 +46,7 @@ class ReplicaRig {
   bool set(const std::string& key, std::uint64_t value = 1) {
     return worker.set(key, value) == TestWorker::Outcome::done;
   }
-  // Steps until there is nothing to upload any more.
+  // Steps until the upload is complete.
   ReplicaState upload() {
     replica.start();
     return finish_upload();
@@ -67,7 +67,7 @@ class ReplicaRig {
       std::this_thread::yield();
     }
   }
-  // At most searches_max. What the launch's copy has, or why that is not known.
+  // At most searches_max keys. Returns what the launch's copy has, or why that is unknown.
   DeviceStatus search(const ReplicaLaunch& launch, const std::vector<std::string>& keys, std::vector<Location>& found,
                       Stream* stream = nullptr) {
     if (stream == nullptr) stream = &replica.stream();
@@ -81,12 +81,12 @@ class ReplicaRig {
     found.assign(found_.data(), found_.data() + keys.size());
     return status;
   }
-  // no_location also if the search did not work.
+  // no_location also if the search failed.
   Location find(const ReplicaLaunch& launch, const std::string& key) {
     std::vector<Location> found;
     return search(launch, {key}, found) == DeviceStatus::ok ? found[0] : no_location;
   }
-  // What the device has, cell by cell, against the host's. REQUIRES: nobody writes.
+  // Compares the device's cells with the host's. REQUIRES: no writer is active.
   std::string compare(const ReplicaLaunch& launch) {
     if (!launch.ready()) return "the launch is not ready";
     const CuckooIndex::Searched table = store.index.searched();

@@ -1,4 +1,4 @@
-// The copy of the index on a device: equal to the host's table after every drain, whatever happens to table and device.
+// The copy of the index on a device equals the host's table after every drain, whatever happens to table and device.
 #include "placement/mirrored/replica.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_P(ReplicaOnDevice, EqualsTheTableAfterEveryDrain) {
   EXPECT_GT(stats.cells, 0u);
 }
 
-// Writers and a growth go on between two steps of an upload.
+// Writers and growth continue between two steps of an upload.
 TEST(Replica, UploadsWhileTheTableChanges) {
   ReplicaRig rig({.cells = 1 << 12});
   std::uint64_t n = 0;
@@ -125,7 +125,7 @@ TEST(Replica, WithoutDeviceMemoryItIsAbsent) {
   EXPECT_TRUE(rig.set("k"));
 }
 
-// The larger table fits only when the one before is gone, and that is held by a launch for a while.
+// The larger table fits only once the previous one is freed, which a launch still holds.
 TEST(Replica, TheTableBeforeMakesRoom) {
   constexpr std::uint64_t bytes = (1 << 10) * (sizeof(Cell) + 4);
   ReplicaRig rig({.sim = {.memory_bytes = bytes * 2 + 1024}});
@@ -182,12 +182,12 @@ TEST(Replica, UploadsAgainAfterAnOverflow) {
   EXPECT_EQ(rig.compare(rig.drain()), "");
 }
 
-// A device that hangs: launches are refused, memory stays what it is, and when it goes on all comes right again.
+// A device hangs: launches are refused and memory use stays constant. When the device recovers, the replica does, too.
 TEST(Replica, OutlastsADeviceThatHangs) {
   ReplicaRig rig(
       {.cells = 1 << 14, .log = {.ring_records = 256}, .replica = {.queue_cells = 512, .chunk_bytes = 4096}});
   ASSERT_EQ(rig.upload(), ReplicaState::current);
-  rig.set("first");  // its ring
+  rig.set("first");  // creates its ring
   ASSERT_EQ(rig.compare(rig.drain()), "");
   const ReplicaStats before = rig.replica.stats();
   rig.device->hang();
@@ -246,7 +246,7 @@ TEST(Replica, NothingStartsOnALostDevice) {
   EXPECT_EQ(rig.replica.start(), ReplicaState::lost);
 }
 
-// An apply, or a copy of an upload, that does not work: what was found with it does not count, and it is uploaded anew.
+// An apply, or a copy of an upload, fails. Results obtained with it do not count, and the replica is uploaded again.
 TEST(Replica, WorkThatFailsIsDoneAgain) {
   for (const bool refused : {false, true}) {
     ReplicaRig rig;
@@ -295,7 +295,7 @@ TEST(Replica, GivesUpAfterSeveralFailures) {
 
 // --- each rule, and the wrong answer without it
 
-// A batch that began before the log was switched on changes its cell when the upload has read it.
+// A batch that began before the log was switched on changes its cell after the upload has read it.
 template <class Rules>
 std::string upload_during_a_write() {
   ReplicaRig<Rules> rig({.replica = {.chunk_bytes = 1 << 14}});  // one chunk, one step

@@ -1,5 +1,5 @@
-// Writers on several threads, a growth when one is due, a device that is slow at random, and one thread that launches
-// searches on it: no launch takes a key for absent that was there all the time.
+// Writers on several threads, growth when it is due, a device of random speed, and one thread that launches searches on
+// it. No launch may take a key for absent that was always present.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,12 +20,12 @@ struct Mix {
   std::uint32_t ring_records = 1 << 15;
   std::uint64_t writes = 32;  // of each writer for each launch
   bool relieve = true;
-  bool waits = false;         // now and then nothing is launched until a ring is half full, or full if none relieves
+  bool waits = false;         // sometimes nothing is launched until a ring is half full, or full if no worker relieves
   bool other_stream = false;  // searches run beside the applies of later launches
   std::uint64_t faults_every = 0;
   std::uint32_t first_launch = 1;
   std::uint64_t images_bytes = 0;
-  // The device has the last shard; of the first one a follower in plain memory drains the log all the time.
+  // The device has the last shard. A follower of the first shard, in plain memory, drains the log all the time.
   std::uint32_t shard_bits = 0;
 };
 
@@ -36,7 +36,7 @@ struct Result {
   ReplicaStats stats;
 };
 
-// A batch on the device: its epoch ends when it is resolved.
+// A batch on the device. Its epoch ends when it is resolved.
 struct Flight {
   Flight(ReplicaRig<>& rig, std::uint64_t& random, const KeyHistory& history)
       : f(*rig.device, count),
@@ -72,7 +72,7 @@ struct Flight {
   DeviceMark mark = 0;
 };
 
-// What is wrong with its launches, or nothing. Counts in `decided` the answers that had to be what they were.
+// Returns what is wrong with its launches, or "". Counts in `decided` the answers that had to be correct.
 std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, const std::atomic<bool>& stop,
                                std::atomic<std::uint64_t>& decided) {
   ReplicaFollower<ReplicaLog> replica(rig.log, rig.store);
@@ -116,8 +116,8 @@ Result run(const Mix& mix, int launches) {
                    .shard = (1u << mix.shard_bits) - 1}});
   KeyHistory history(mix.keys);
   {
-    // The first page is where most items will lie, of which some have images. Threads that begin together may take
-    // three, and leave the first one for later.
+    // Most items are to be in the first page, where some have images. Threads that start together may take three pages
+    // first.
     TestWorker first(rig.store);
     const std::string key = key_of(mix.keys - 1);
     EXPECT_EQ(first.set(key, 1), TestWorker::Outcome::done);
@@ -183,8 +183,8 @@ Result run(const Mix& mix, int launches) {
     }
     flights.pop_front();
   };
-  // Until what is asked for has been seen: on a busy machine writers are late, so that faults meet searches alone, and
-  // the few items there are may lie where there are no images.
+  // Runs until every wanted event has occurred. On a busy machine writers are late, so that faults hit only searches,
+  // and the few items may be where there are no images.
   const auto all = static_cast<std::uint64_t>(launches);
   const auto unmet = [&] {
     const KeyHistory::Counts& seen = result.counts;
@@ -204,8 +204,7 @@ Result run(const Mix& mix, int launches) {
     if (mix.waits && result.launches >= waits_at) {
       waits_at = result.launches + 16;
       const std::uint64_t relieved = rig.replica.stats().relieved;
-      // A ring may be full although they relieve: one that is about to may have lost its processor. Then the log is
-      // off.
+      // A ring may fill although workers relieve: a reliever may have been preempted. Then the log is off.
       while (rig.log.recording() && (!mix.relieve || rig.replica.stats().relieved == relieved)) {
         allowed.fetch_add(1, std::memory_order_relaxed);
         std::this_thread::yield();
@@ -249,7 +248,7 @@ Result run(const Mix& mix, int launches) {
     if (!launch.ready()) continue;
     result.problem = rig.compare(launch);
     if (rig.replica.poll(launch) == DeviceStatus::ok) break;
-    result.problem.clear();  // an earlier fault: once more
+    result.problem.clear();  // left by an earlier fault: try again
   }
   result.stats = rig.replica.stats();
   return result;

@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// The rings that one thread holds, of all logs: given back when it ends, or when their log is gone.
+// The rings that one thread holds, of all logs. They are returned when the thread ends or their log is destroyed.
 class WriterRings::OfThread {
  public:
   struct Held {
     std::uint64_t rings;
     WriterRing* ring;
-    std::shared_ptr<WriterRings> keeps;  // the ring's memory, should the log go first
+    std::shared_ptr<WriterRings> keeps;  // keeps the ring's memory if the log is destroyed first
   };
   ~OfThread() {
     last_used = {};
@@ -22,7 +22,7 @@ class WriterRings::OfThread {
   }
 
   std::vector<Held> held;
-  inline static constinit thread_local bool ended = false;  // others of the thread's destructors may still write
+  inline static constinit thread_local bool ended = false;  // other destructors of the thread may still write
 };
 
 std::uint64_t WriterRings::next_id() noexcept {
@@ -58,7 +58,7 @@ WriterRing* WriterRings::find_mine() noexcept {
   }
 }
 
-// Rings whose thread has ended, or new ones. Taking acquires what the thread before did with them.
+// Rings of threads that have ended, or new ones. Taking acquires the previous thread's use of them.
 WriterRing* WriterRings::take() {
   for (WriterRing* ring = first(); ring != nullptr; ring = ring->next) {
     if (!ring->taken.load(std::memory_order_relaxed) && !ring->taken.exchange(true, std::memory_order_acquire)) {
@@ -70,10 +70,10 @@ WriterRing* WriterRings::take() {
     made[s].mask = records_ - 1;
     made[s].records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
   }
-  WriterRing* others = first_.load(std::memory_order_relaxed);
+  WriterRing* head = first_.load(std::memory_order_relaxed);
   do {
-    for (std::uint32_t s = 0; s < shards_; ++s) made[s].next = others != nullptr ? others + s : nullptr;
-  } while (!first_.compare_exchange_weak(others, made.get(), std::memory_order_release, std::memory_order_relaxed));
+    for (std::uint32_t s = 0; s < shards_; ++s) made[s].next = head != nullptr ? head + s : nullptr;
+  } while (!first_.compare_exchange_weak(head, made.get(), std::memory_order_release, std::memory_order_relaxed));
   return made.release();
 }
 

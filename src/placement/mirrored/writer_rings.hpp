@@ -1,6 +1,6 @@
-// Rings of log records, one for each thread that writes and each shard: single-producer queues, so that no two writers
-// store to one cache line, and no two drains wait for each other. Rings outlive their thread and go to the next thread
-// that needs some, records and all.
+// Rings of log records, one per writing thread and shard. They are single-producer queues, so no two writers store to
+// one cache line, and no two drains wait for each other. Rings outlive their thread; the next thread that needs rings
+// takes them over, with their records.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -29,16 +29,16 @@ static_assert(LogRecord::of({7, 99}).table() == 7 && LogRecord::of({7, 99}).cell
 struct WriterRing {
   // Written by the ring's writer.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> reserved{0};
-  std::atomic<std::uint64_t> committed{0};  // all that is reserved up to here has been changed
-  std::uint64_t head_seen = 0;              // head as the writer last looked
+  std::atomic<std::uint64_t> committed{0};  // everything reserved before it has been changed
+  std::uint64_t head_seen = 0;              // the writer's last copy of head
   std::uint64_t mask = 0;                   // constant, as is `records`
   std::unique_ptr<std::uint64_t[]> records;
-  // Written by whoever drains.
-  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // before it everything is forgotten
-  std::uint64_t delivered = 0;                                   // what lies before it was delivered at least once
-  // Written when threads come and go; of a thread's first ring alone.
+  // Written by drains.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it is removed
+  std::uint64_t delivered = 0;                                   // everything before it was delivered at least once
+  // Written when threads start and end; used in a thread's first ring only.
   alignas(cache_line_bytes) std::atomic<bool> taken{true};
-  WriterRing* next = nullptr;  // of the same shard, another thread's; constant
+  WriterRing* next = nullptr;  // of another thread, same shard; constant
 
   std::uint64_t capacity() const noexcept { return mask + 1; }
 };
@@ -52,8 +52,8 @@ class WriterRings : public std::enable_shared_from_this<WriterRings> {
   WriterRings(const WriterRings&) = delete;
   WriterRings& operator=(const WriterRings&) = delete;
 
-  // The calling thread's rings, an array of one for each shard; nullptr: there is no memory for them, or the thread is
-  // about to end. The first call of a thread may allocate; no call waits for another thread.
+  // The calling thread's rings, an array with one per shard. nullptr: no memory, or the thread is ending. A thread's
+  // first call may allocate. No call waits for another thread.
   TD_INLINE WriterRing* mine() noexcept {
     if (TD_LIKELY(last_used.rings == id_)) return last_used.ring;
     return find_mine();
@@ -76,7 +76,7 @@ class WriterRings : public std::enable_shared_from_this<WriterRings> {
 
   inline static constinit thread_local LastUsed last_used{};
 
-  const std::uint64_t id_ = next_id();  // never that of another object, dead ones included
+  const std::uint64_t id_ = next_id();  // unique over all objects, destroyed ones included
   const std::uint64_t records_;
   const std::uint32_t shards_;
   std::atomic<WriterRing*> first_{nullptr};  // an array, as is every `next`

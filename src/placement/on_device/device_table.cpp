@@ -9,11 +9,11 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// How often the scheduler looks after what nobody else does: changes of threads that have gone, slots, the load.
+// How often the scheduler settles idle lanes, retires slots and checks the load.
 constexpr auto look_every = std::chrono::milliseconds(2);
 constexpr std::uint64_t buckets_min = 2;
 
-// As many buckets as the device has memory for.
+// Buckets for `cells`, halved until the device has memory for them.
 DeviceArray<Bucket> make_buckets(Device& device, std::uint64_t cells) {
   for (std::uint64_t buckets = std::bit_floor(std::clamp(cells / bucket_cells, buckets_min, Table::buckets_max));;
        buckets /= 2) {
@@ -124,7 +124,7 @@ ReplicaLaunch DeviceTable::drain() noexcept {
   return launch;
 }
 
-// What fails after it was found by the searches of other launches is of no concern to them: it changed nothing.
+// A failed change modified nothing, so it does not affect the searches of other launches.
 DeviceStatus DeviceTable::poll(const ReplicaLaunch&) noexcept {
   return device_.lost() ? DeviceStatus::lost : DeviceStatus::ok;
 }

@@ -1,14 +1,13 @@
-// The index's table, or one shard of it, in a device's memory and nowhere else (placement `device`; Mega-KV 3.2, 4).
-// Searches are launched by the scheduler; what writers change waits in an overlay on the host
-// (placement/on_device/overlay.hpp), and goes to the device in groups, at most one every `cycles` scheduling cycles
-// (periodic delayed scheduling, Mega-KV 5.1).
+// The index's table, or one shard of it, in device memory only (placement `device`; Mega-KV 3.2, 4). The scheduler
+// launches searches. Changes wait in an overlay on the host (placement/on_device/overlay.hpp) and go to the device in
+// groups, at most one per `change_cycle` (periodic delayed scheduling, Mega-KV 5.1).
 //
-// Departures from the paper: a SET is answered when the host has it, not when its Insert is done, since every reader
-// looks into the overlay for what the device did not have; and a key that another one's fingerprint keeps out of the
-// table stays in the overlay, instead of displacing the other (4.2).
+// Departures from the paper. A SET is answered when the host has it, not when its Insert is done, since every reader
+// checks the overlay for keys that the device did not have. A key that clashes with another's fingerprint in the table
+// stays in the overlay instead of displacing the other (4.2).
 //
-// What a device's own table holds cannot be told any more when one of its changes has failed: then the device counts as
-// lost, and the host makes the index again (IndexPlacement::bring_back).
+// If a change on the device fails, the content of its table is unknown. The device then counts as lost, and the host
+// rebuilds the index (IndexPlacement::bring_back).
 //
 // Thread safety: as DeviceSide.
 #pragma once
@@ -28,12 +27,12 @@
 namespace tandem {
 
 struct DeviceTableOptions {
-  std::uint64_t cells = 1 << 16;  // of this shard: rounded down to a power of two, and to what the device has room for
+  std::uint64_t cells = 1 << 16;        // of this shard; rounded down to a power of two that fits the device's memory
   std::uint32_t changes_max = 1 << 18;  // of one launch; pinned memory of 17 bytes each
   std::uint32_t shard = 0;              // its number (OffloadIndex::shard_bits())
-  // Between two groups at least. Search's own cycle is the scheduler's.
+  // Minimum time between two groups. Search's own cycle is the scheduler's.
   std::chrono::microseconds change_cycle{0};
-  std::chrono::milliseconds end_wait{2000};  // at its end, for the device; then that is given up
+  std::chrono::milliseconds end_wait{2000};  // how long the destructor waits for the device before it abandons it
 };
 
 class DeviceTable final : public DeviceSide {
@@ -44,10 +43,10 @@ class DeviceTable final : public DeviceSide {
   ~DeviceTable() override;
 
   std::uint64_t cells() const noexcept { return buckets_.count() * bucket_cells; }
-  // Brings what the host's index has of this shard to the device, and waits for it. Throws DeviceError. REQUIRES:
-  // nobody uses the index yet; start() was not called.
+  // Copies the host's index of this shard to the device, and waits for completion. Throws DeviceError. REQUIRES:
+  // nothing else uses the index yet; start() was not called.
   void load(std::chrono::milliseconds patience);
-  // Any thread: from the next group on.
+  // Takes effect with the next group. Thread safety: any thread.
   void set_change_cycle(std::chrono::microseconds cycle) noexcept {
     change_cycle_us_.store(cycle.count(), std::memory_order_relaxed);
   }
@@ -84,11 +83,11 @@ class DeviceTable final : public DeviceSide {
   Heap& heap_;
   const DeviceTableOptions options_;
   const Shard shard_;
-  Heap::Cache cache_;  // of what the scheduler retires for others
+  Heap::Cache cache_;  // for slots that the scheduler retires on behalf of workers
   PinnedArray<CellChange> changes_;
   DeviceArray<std::uint8_t> done_there_;  // the kernels read it again
   PinnedArray<std::uint8_t> done_;
-  DeviceArray<Bucket> buckets_;  // the last that takes the device's memory: as much as there is
+  DeviceArray<Bucket> buckets_;  // allocated last: takes all remaining device memory
   std::unique_ptr<Overlay::Taken[]> taken_;
   std::unique_ptr<Stream> stream_;
 
@@ -96,7 +95,7 @@ class DeviceTable final : public DeviceSide {
   std::atomic<std::int64_t> change_cycle_us_;
   DeviceMark in_flight_ = 0;  // of changes; 0: none
   std::uint32_t in_flight_count_ = 0;
-  bool group_is_open_ = false;  // some of its changes are still to be taken
+  bool group_is_open_ = false;  // some of its changes are not taken yet
   TimePoint last_group_{}, last_look_{};
   std::deque<std::uint64_t> completed_;  // stamps of groups that are not safe yet
   std::atomic<std::uint64_t> launches_{0}, changed_{0}, refused_{0};

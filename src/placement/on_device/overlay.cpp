@@ -10,12 +10,12 @@ namespace tandem {
 namespace {
 
 constexpr std::uint32_t refill_records = 256;
-// Changes of one thread that are on their way, at most.
+// Pending changes of one lane, at most.
 constexpr std::uint32_t queue_max = 1 << 16;
 constexpr std::uint32_t stripe_bits = std::bit_width(Stripes::count) - 1, chain_bits_max = 21;
-// The scheduler looks every two milliseconds or so; a batch of writes may take that long.
+// The scheduler looks about every two milliseconds; a batch of writes may take that long.
 constexpr std::uint8_t idle_looks_min = 10;
-// A record may be taken from under a reader and be linked elsewhere: it does not follow such a chain for ever.
+// A record may be freed under a reader and linked into another chain; this bounds the reader's walk.
 constexpr std::uint32_t steps_max = 1 << 16;
 
 }  // namespace
@@ -137,8 +137,8 @@ void Overlay::unlink(RecordId r) noexcept {
   link->store(at(r).next.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
-// The record's item is the key's no more, and the device need not hear of it. A resident one is in no queue, and goes
-// at once.
+// The record's item is no longer the key's, and the device need not learn of it. A resident record is in no queue, so
+// it is freed at once.
 void Overlay::detach(RecordId r) noexcept {
   unlink(r);
   Record& record = at(r);
@@ -184,7 +184,7 @@ Overlay::RecordId Overlay::put(Fingerprint f, Location from, Location to, Record
   lane.lock.unlock();
   if (!is_resident) return r;
   resident_.fetch_add(1, std::memory_order_relaxed);
-  if (from != no_location) erase(f, from, none);  // the device may have what was there
+  if (from != no_location) erase(f, from, none);  // the device may have the previous cell
   return r;
 }
 
@@ -211,7 +211,7 @@ Item* Overlay::find(Fingerprint f, std::string_view key, const Heap& heap, ItemV
     const Record& record = at(r);
     const RecordId next = record.next.load(std::memory_order_acquire);
     if (record.signature.load(std::memory_order_acquire) == f.signature) {
-      // no_location: the record was used again.
+      // no_location: the record was reused.
       const Location l = record.to.load(std::memory_order_acquire);
       Item* const item = heap.at(l);
       if (l != no_location && is_live_item_of(item, key, seen)) return item;
@@ -244,7 +244,7 @@ std::uint32_t Overlay::take(CellChange* changes, Taken* taken, std::uint32_t cou
   std::uint64_t looked_at = 0;
   for (; cut_lane_ != lane_count; ++cut_lane_) {
     Cut& cut = cut_[cut_lane_];
-    if (cut.next == cut.end) continue;  // its queue may be being made
+    if (cut.next == cut.end) continue;  // its queue may be under construction
     const Change* const queue = lanes_[cut_lane_].changes.get();
     const std::uint64_t first = cut.next;
     for (; cut.next != cut.end && n != count; ++cut.next) {
@@ -280,7 +280,7 @@ void Overlay::oldest_is_safe() noexcept {
   complete_.pop_front();
 }
 
-// --- what is over
+// --- retiring and freeing
 
 bool Overlay::has_unretired() const noexcept {
   std::uint64_t queued = 0, retired = 0;
@@ -316,8 +316,8 @@ void Overlay::settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle wh
   }
 }
 
-// Neither a stripe nor a cache is locked inside a lane: a writer that holds a stripe locks its lane. A record's place
-// in the queue is used again only when the record has gone, as until then a writer may detach it.
+// Stripes and caches are never locked inside a lane: a writer that holds a stripe locks its lane. A record's place in
+// the queue is reused only after the record is freed, because until then a writer may detach it.
 void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripes) noexcept {
   for (;;) {
     std::array<Location, settle_records> displaced;
@@ -344,7 +344,7 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
       const Heap::Cache::Lock lock(cache);
       for (std::uint32_t i = 0; i < displaced_count; ++i) heap.retire(cache, displaced[i]);
     }
-    // Not before: who waits for slots must find them either here or among the retired.
+    // Not earlier: a thread that waits for slots must find them either here or among the retired.
     lane.retired.fetch_add(retired, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < over_count; ++i) {
       const std::uint32_t signature = at(over[i]).signature.load(std::memory_order_relaxed);
@@ -363,7 +363,7 @@ void Overlay::settle(Lane& lane, Heap& heap, Heap::Cache& cache, Stripes& stripe
   }
 }
 
-// False: it stays, as its key is not in the device's table.
+// False: the record stays, because its key is not in the device's table.
 bool Overlay::let_go(RecordId r, Stripes& stripes) noexcept {
   Record& record = at(r);
   if (record.to.load(std::memory_order_relaxed) == no_location) return true;

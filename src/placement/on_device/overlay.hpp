@@ -1,27 +1,27 @@
-// The writes that an index in a device's memory has not taken yet (placement `device`). The device has the table; here
-// stands what differs from it: a record for each change, chained under its key's stripe until no batch can have been
-// searched before the device had it.
+// The writes that an index in device memory has not taken yet (placement `device`). The device has the table; the
+// overlay holds the differences. It has a record for each change, chained under its key's stripe until every batch in
+// flight was searched after the device had the change.
 //
-//   writer, under the stripe     put(), erase(): a record, linked (put) and queued behind this thread's others
+//   writer, under the stripe     put(), erase(): a record, linked (put) and queued behind this thread's earlier ones
 //   scheduler                    a group: all records that are queued at one moment go to the device, in one launch or
 //                                several; complete() when the device has them all
 //   settle()                     complete: the slots that the records displaced are retired. safe, which is when the
-//                                batches have ended that were in flight at completion: the records go
+//                                batches have ended that were in flight at completion: the records are freed
 //
-// Why a lookup is right that asks the device first and then find(). Let a batch's search be launched inside its epoch.
-// A key whose cell the launch had, and whose item is live when it is looked at, is a hit: at most one item of a key is
-// live. If the cell was not there, or its item is dead, the key is absent or its present item was put by a change that
-// the launch did not have; that record's group completes after the batch entered its epoch, so it is not safe before
-// the batch ends, and find() sees it. No tombstones: a dead item is one, and its slot is not used again before the
-// device has removed its cell and the batches that may have seen it have ended.
+// Why a lookup is correct that asks the device first and then find(). Let a batch's search be launched inside its
+// epoch. A key whose cell the launch had, and whose item is live when it is checked, is a hit: at most one item of a
+// key is live. If the cell was not there, or its item is dead, the key is absent or its present item was put by a
+// change that the launch did not have. That record's group completes after the batch entered its epoch, so it is not
+// safe before the batch ends, and find() sees it. Tombstones are not needed: a dead item serves as one, and its slot is
+// not reused before the device has removed its cell and the batches that may have seen it have ended.
 //
-// Changes of one key reach the device in order. A group is cut while all lanes are locked, so of two changes, the later
-// of which was made after the earlier had been queued, it has the earlier if it has the later. In one group there is at
-// most one that adds a cell of a key: a writer that replaces an item detaches its record before it queues its own, and
-// a detached record adds nothing any more.
+// Changes of one key reach the device in order. A group is cut while all lanes are locked. A later change is made after
+// the earlier one was queued, so a group that has the later one has the earlier one. One group has at most one change
+// that adds a cell of a key: a writer that replaces an item detaches its record before it queues its own, and a
+// detached record adds nothing.
 //
-// The table has at most one cell of a signature in a pair of buckets: a key that would be the second is resident, its
-// record stays here for as long as the key (Mega-KV 4.2 drops the older key instead; two in 2^57 collide).
+// The table has at most one cell of a signature in a pair of buckets. A key that would be the second is resident: its
+// record stays here as long as the key (Mega-KV 4.2 drops the older key instead; two in 2^57 collide).
 //
 // Thread safety: as each call says.
 #pragma once
@@ -47,7 +47,7 @@
 namespace tandem {
 
 struct OverlayStats {
-  std::uint64_t records = 0;   // there are so many
+  std::uint64_t records = 0;   // current number
   std::uint64_t changes = 0;   // made
   std::uint64_t taken = 0;     // of them, by groups
   std::uint64_t groups = 0;    // completed
@@ -63,10 +63,10 @@ class Overlay {
   };
   static constexpr RecordId none = Elsewhere::no_record;
   static constexpr std::uint32_t lane_count = 64;
-  // Records of a lane that are looked at before its lock is given back.
+  // Records of a lane that are processed before its lock is released.
   static constexpr std::uint32_t settle_records = 64;
 
-  // `records` of 24 bytes, drawn from the budget. threads_max: that may have asked has_room() and not written yet.
+  // `records` of 24 bytes, drawn from the budget. threads_max: threads that may be between has_room() and their write.
   // Throws std::bad_alloc.
   Overlay(std::uint32_t records, std::uint32_t threads_max, MemoryBudget& budget);
   ~Overlay();
@@ -76,36 +76,36 @@ class Overlay {
 
   // --- writers
 
-  // Whether this thread can make a change now; asked before it takes the stripe, once for each change.
+  // Whether this thread can make a change now. Asked once before each change, outside the stripe.
   TD_INLINE bool has_room() noexcept {
     const Lane& lane = my_lane();
     return TD_LIKELY(has_room(lane)) || make_room();
   }
-  // What find_locked() and put() begin with.
+  // Prefetches what find_locked() and put() read first.
   TD_INLINE void prefetch(Fingerprint f) const noexcept { prefetch_write(&chain(f.signature)); }
 
-  // What stands under the stripe of `f`. REQUIRES of all up to erase(): the caller holds it.
+  // What the overlay has under the stripe of `f`. REQUIRES of all up to erase(): the caller holds it.
   using Found = Elsewhere::Found;
   Found find_locked(Fingerprint f, std::string_view key, const Heap& heap) const noexcept;
   RecordId find_locked(Fingerprint f, Location l) const noexcept;
-  // The item at `to` is the key's, and the one at `from` no more (no_location: there was none), whose record, if any,
-  // is `old`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead.
-  // Returns the record.
+  // Replaces the key's item at `from` (no_location: there was none), whose record, if any, is `old`, by the one at
+  // `to`. resident: the device is not to have it. REQUIRES: has_room() said so; the item at `from` is dead. Returns the
+  // record.
   RecordId put(Fingerprint f, Location from, Location to, RecordId old, bool resident) noexcept;
   void erase(Fingerprint f, Location from, RecordId old) noexcept;
 
   // --- readers, in their epochs
 
-  // The record's live item of the key, if there is one now; the caller sees to it that nothing changes meanwhile
+  // The record's live item of the key, if there is one. The caller makes sure that nothing changes meanwhile
   // (OffloadIndex::find).
   Item* find(Fingerprint f, std::string_view key, const Heap& heap, ItemVersion& seen) const noexcept;
 
   // --- the scheduler
 
-  // Cuts a group, unless one is being taken; then take() copies its changes.
+  // Cuts a group, unless one is being taken; take() then copies its changes.
   void begin_group() noexcept;
-  // Up to `count` more changes of the group that the device is to make; taken[i] says which record's changes[i] is.
-  // Fewer: that was all.
+  // Up to `count` more changes of the group for the device; taken[i] names the record of changes[i]. Fewer: that was
+  // all.
   std::uint32_t take(CellChange* changes, Taken* taken, std::uint32_t count) noexcept;
   // Whether the group has changes that were not taken.
   bool is_taking() const noexcept { return cut_lane_ != lane_count; }
@@ -113,23 +113,23 @@ class Overlay {
   void failed(Taken taken) noexcept;
   // The device has made all changes of the group.
   void complete();
-  // The batches have ended that were in flight when the oldest group that is complete and not safe yet was completed.
+  // The batches have ended that were in flight when the oldest complete group that is not safe yet was completed.
   void oldest_is_safe() noexcept;
-  // Whether something is queued that no group has taken.
+  // Whether a queued change is in no group yet.
   bool has_pending() const noexcept;
 
-  // --- any thread that holds no stripe and neither its cache's lock
+  // --- any thread that holds neither a stripe nor its cache's lock
 
-  // Whose changes: this thread's; of all threads but those that have done it since the last such call, for who waits
-  // for slots; or of those that have not done it at many such calls, for the scheduler: taken from a thread that
-  // writes, what is known of the records would have to come back to its processor.
+  // mine: the calling thread's lane. all: lanes not settled by their threads since the last `all`; for a thread that
+  // waits for slots. idle: lanes not settled by their threads during 10 such calls; for the scheduler. Settling the
+  // lane of an active writer would move the records' cache lines away from its processor.
   enum class Settle : std::uint8_t { mine, all, idle };
-  // Retires what was displaced and lets records go. Who waits (all) also wakes the scheduler: it may sleep while nobody
-  // hands it a batch, as they all wait.
+  // Retires displaced slots and frees records. `all` also wakes the scheduler, which may sleep while every worker waits
+  // and none submits a batch.
   void settle(Heap& heap, Heap::Cache& cache, Stripes& stripes, Settle whose) noexcept;
-  // Whether slots wait for the device, so that who runs out of them should wait, too.
+  // Whether slots are held back until the device takes their change. A thread that is out of slots should then wait.
   bool has_unretired() const noexcept;
-  // Calls f(location) for what was displaced and is not retired yet, as it was at some moment of the call.
+  // Calls f(location) for each displaced slot that is not retired yet, as of some moment of the call.
   template <class F>
   void for_each_displaced(F&& f) const {
     for (std::uint32_t i = 0; i < lane_count; ++i) {
@@ -147,7 +147,7 @@ class Overlay {
       }
     }
   }
-  // The device is gone: retires all that was displaced. REQUIRES: nobody writes any more.
+  // The device is lost: retires everything displaced. REQUIRES: no writer is active.
   void retire_all(Heap& heap, Heap::Cache& cache) noexcept;
 
   // What the scheduler sleeps on.
@@ -167,7 +167,7 @@ class Overlay {
     std::uint32_t place = 0;  // in its queue, modulo its length
   };
   static_assert(sizeof(Record) == 24);
-  // What the device is told. The scheduler reads it, one after the other, and nothing else of a record.
+  // What is sent to the device. The scheduler reads changes sequentially, and no other part of a record.
   struct Change {
     Fingerprint f;
     Location from;
@@ -179,19 +179,19 @@ class Overlay {
   // head <= unretired <= tail.
   struct alignas(cache_line_bytes) Lane {
     mutable SpinLock lock;
-    bool is_settled = false;  // by its thread, since somebody asked for all
+    bool is_settled = false;  // by its thread, since the last `all`
     bool is_being_settled = false;
-    std::uint8_t idle_looks = 0;  // of the scheduler, since its thread settled it
+    std::uint8_t idle_looks = 0;  // of the scheduler, since its thread last settled it
     RecordId free = none;
-    std::unique_ptr<Change[]> changes;  // made with the first one
+    std::unique_ptr<Change[]> changes;  // allocated with the first one
     std::unique_ptr<RecordId[]> records;
-    // Written under the lock, as all of it. Read without it by has_room(): there are margin_ more than its threads take
+    // Written under the lock, as is everything here. has_room() reads it without: margin_ covers what the threads take
     // between their question and their change.
     std::atomic<std::uint32_t> free_count{0};
-    std::atomic<std::uint64_t> head{0};  // before it all have gone
-    std::uint64_t unretired = 0;         // before it all slots have been retired
+    std::atomic<std::uint64_t> head{0};  // all before it are freed
+    std::uint64_t unretired = 0;         // slots of all before it have been retired
     std::atomic<std::uint64_t> tail{0}, retired{0};
-    alignas(cache_line_bytes) std::atomic<std::uint64_t> complete{0}, safe{0};  // before them all changes are
+    alignas(cache_line_bytes) std::atomic<std::uint64_t> complete{0}, safe{0};  // all changes before them are
   };
   struct Cut {  // of one lane
     std::uint64_t next = 0, end = 0;
@@ -199,7 +199,7 @@ class Overlay {
   using Ends = std::array<std::uint64_t, lane_count>;
 
   Record& at(RecordId r) const noexcept { return records_[r]; }
-  // Several chains to a stripe, each of one stripe alone, so that there are more of them than records.
+  // Several chains per stripe, none shared by two stripes, so that there are more chains than records.
   std::atomic<RecordId>& chain(std::uint32_t signature) const noexcept {
     return chains_[Stripes::mix(signature) >> (32 - chain_bits_)];
   }
@@ -209,7 +209,7 @@ class Overlay {
   }
   static std::uint32_t next_number() noexcept;
   Lane& my_lane() const noexcept { return lanes_[my_number()]; }
-  // Records and places; records are there only when `changes` is.
+  // Records and queue places; records are available only once `changes` is allocated.
   TD_INLINE bool has_room(const Lane& lane) const noexcept {
     return lane.free_count.load(std::memory_order_relaxed) >= margin_ &&
            lane.tail.load(std::memory_order_relaxed) - lane.head.load(std::memory_order_relaxed) + margin_ <=

@@ -1,4 +1,4 @@
-// What the scheduler and those who wait for it ask of an overlay; that a store over one is right:
+// What the scheduler and waiting threads ask of an overlay. Correctness of a store over one:
 // store/index_on_device_test.cpp.
 #include "placement/on_device/overlay.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A scheduler sleeps while nobody hands it a batch, also when all wait for what only it can do.
+// A scheduler sleeps while no worker submits a batch, also when all workers wait for what only it can do.
 TEST(Overlay, WhoWaitsWakesTheScheduler) {
   TestStore store;
   TestWorker worker(store);

@@ -1,1 +1,1 @@
-"""Documents of results (docs/bench-format.md) as one page with pictures."""
+"""Result documents (docs/bench-format.md) as one page with pictures."""

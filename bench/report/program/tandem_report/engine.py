@@ -1,4 +1,4 @@
-"""The store in process: throughput by workload, and where a query's time goes."""
+"""The store in process: throughput by workload, and time per task of a query."""
 
 from __future__ import annotations
 

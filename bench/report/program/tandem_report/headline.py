@@ -1,4 +1,4 @@
-"""What a report comes to, in one line, and which of its pictures are drawn."""
+"""The result of a report in one line, and the choice of its pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .model import Results, at, by, clean, in_order
 from .picture import Picture
 
 DRAWN_MOST = 8
-CEILINGS = ("floor", "two-lines", "copy")  # no stores: what the machine can do at most
+CEILINGS = ("floor", "two-lines", "copy")  # no stores: upper bounds of the machine
 NOT_DRAWN = f"Not drawn: a report draws the {DRAWN_MOST} pictures that say most. The numbers are here."
 
 
@@ -21,7 +21,7 @@ def plain_name(subject: str) -> str:
 
 
 def rank_of(entry: dict) -> tuple[bool, int]:
-    """The comparison that people ask for first: Tandem beside memcached, then beside others, then the floor."""
+    """Order of interest: Tandem compared with memcached, then with other servers, then with the floor."""
     base = plain_name(entry["base"])
     return plain_name(entry["subject"]) != "tandem", {"memcached": 0, "floor": 2}.get(base, 1)
 
@@ -32,7 +32,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def compared(results: Results, machine: int) -> str:
-    """As bench/compare/headline.hpp has it for one document."""
+    """Like bench/compare/headline.hpp, for one document."""
     entries = [e for d in results.documents if d.machine == machine for e in d.raw.get("comparisons", [])]
 
     def of(metric: str, phase: str) -> list[dict]:
@@ -59,7 +59,7 @@ def compared(results: Results, machine: int) -> str:
 
 
 def fastest(results: Results, machine: int) -> str:
-    """Of what was measured without a server beside it."""
+    """The fastest of the runs without a server for comparison."""
     for kind, where in (("load", ""), ("engine", " in process")):
         runs = [r for r in results.select(machine, kind) if at(r.result, "ops_per_s") and r.subject not in CEILINGS]
         runs = [r for r in runs if plain_name(r.subject) == "tandem"] or runs
@@ -74,7 +74,7 @@ def fastest(results: Results, machine: int) -> str:
 
 
 def smallest(results: Results, machine: int) -> str:
-    """What an item takes in each store."""
+    """Memory per item of each store."""
     sizes = [
         (plain_name(r.subject) != "tandem", r.subject, at(r.result, "memory", "bytes_per_item"))
         for r in results.select(machine, "memory")
@@ -84,7 +84,7 @@ def smallest(results: Results, machine: int) -> str:
 
 
 def headline(results: Results) -> str:
-    """Of the first machine that has one."""
+    """The headline of the first machine that has one."""
     for told in (compared, fastest, smallest):
         for machine in range(len(results.machines)):
             if line := told(results, machine):
@@ -93,7 +93,7 @@ def headline(results: Results) -> str:
 
 
 def choose(sections: Sequence[Sequence[Picture]]) -> None:
-    """Leaves DRAWN_MOST pictures to draw: of each section its first before any section's second, minor ones last."""
+    """Selects DRAWN_MOST pictures: the first of each section before any section's second, minor ones last."""
     ranked = [
         ((picture.is_minor, place, number), picture)
         for number, section in enumerate(sections)

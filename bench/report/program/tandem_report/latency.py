@@ -124,8 +124,8 @@ TAIL = (50, 90, 99, 99.9, 99.99)
 
 
 def comparable(runs: list[Run]) -> tuple[list[Run], str]:
-    """The runs of a cell whose distributions may stand beside each other: open loops where there are any, of each
-    subject the highest rate that is no higher than what every subject was tried at."""
+    """The runs of a cell with comparable distributions: open loops if there are any, of each subject at the highest
+    rate that is no higher than what every subject was tried at."""
     purposes = by_purpose(runs)
     if purposes[FIXED]:
         return purposes[FIXED], f"open loop, {rates_of(purposes[FIXED])}"
@@ -234,7 +234,7 @@ def distribution(
 # --- timelines --------------------------------------------------------------------------------------------------------
 
 TIMELINE_LEAST = 3  # points
-# What changes while it runs is drawn; the rest, too, when there is little of it.
+# Draws series that change over time, and the rest if there is little of it.
 CHANGING = ("every_us", "every_ops", "alternate_every_us", "shift_ops", "replay_speed")
 TIMELINES_MOST = 6
 

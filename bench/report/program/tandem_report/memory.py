@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def bytes_per_item(run: Run) -> float | None:
-    """As the run says, or resident memory by items."""
+    """From the run, or resident memory divided by items."""
     memory = run.result.get("memory")
     if not memory:
         return None
@@ -172,7 +172,7 @@ def pictures(results: Results, machine: int, looks: Looks, subtitle: str) -> lis
 
 
 def without_energy(results: Results) -> list[tuple[str, str]]:
-    """Why there is no energy, each reason once."""
+    """Why there are no energy figures, each reason once."""
     reasons = by(
         (run for run in results.runs if "unavailable" in run.result.get("energy", {})),
         lambda run: clean(run.result["energy"]["unavailable"]),

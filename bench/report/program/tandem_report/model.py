@@ -1,4 +1,4 @@
-"""Runs of several documents, named, grouped and summed up: what the pictures draw."""
+"""Runs of several documents, named, grouped and summarised for the pictures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CELL_OF_ERROR = {
 
 
 def clean(value: object) -> str:
-    """A text of a document that can be printed: no control characters, no halves of surrogate pairs."""
+    """Makes a document's text printable: no control characters, no unpaired surrogates."""
     whole = str(value).encode("utf-8", "replace").decode("utf-8")
     return "".join(c if c.isprintable() else " " for c in whole)
 
 
 def at(record: dict, *path: str) -> Any:
-    """The value at a path of keys; None where there is none."""
+    """The value at a path of keys; None if absent."""
     for key in path:
         if not isinstance(record, dict) or key not in record:
             return None
@@ -37,7 +37,7 @@ def at(record: dict, *path: str) -> Any:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of the rounds' values, the least and the greatest."""
+    """Median, minimum and maximum of the rounds' values."""
 
     median: float
     low: float
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def void(self) -> str:
-        """Why the run says nothing about its subject; empty: it does."""
+        """Why the run says nothing about its subject; empty: it is valid."""
         return clean(self.raw.get("void", ""))
 
     @property
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Of an open loop, operations per second; 0: closed loop."""
+        """Operations per second of an open loop; 0: closed loop."""
         rate = self.settings.get("rate", 0)
         return rate if isinstance(rate, (int, float)) else 0
 
@@ -131,7 +131,7 @@ def settings_key(settings: dict, ignored: Iterable[str] = ()) -> str:
 @dataclass
 class Machine:
     description: dict
-    name: str = ""  # "machine A" where there are several
+    name: str = ""  # "machine A" if there are several
 
 
 @dataclass
@@ -145,12 +145,12 @@ class Document:
 
 DISTURBED = 0.05  # share of a processor
 
-# What may change between two documents of one machine.
+# Properties that may differ between two documents of one machine.
 PASSING = ("load_average", "governor")
 
 
 class Results:
-    """All documents. Colours, names of subjects and numbers of runs hold for the whole report."""
+    """All documents. Colours, names of subjects and numbers of runs are common to the whole report."""
 
     def __init__(self, files: list[tuple[str, dict]]) -> None:
         self.documents: list[Document] = []
@@ -176,7 +176,7 @@ class Results:
 
     @staticmethod
     def shown_subject(subject: str, raw: dict, builds: set[str]) -> str:
-        """Two builds of Tandem in one report are two subjects."""
+        """Distinguishes two builds of Tandem in one report."""
         shown = clean(subject)
         return f"{shown} {build_of(raw)}" if len(builds) > 1 and shown.split(" ")[0] == "tandem" else shown
 
@@ -190,11 +190,11 @@ class Results:
         return self.runs[first + index]
 
     def select(self, machine: int, *kinds: str) -> list[Run]:
-        """Without the runs that say nothing about their subject."""
+        """Excludes the runs that say nothing about their subject."""
         return [run for run in self.runs if run.machine == machine and run.kind in kinds and not run.void]
 
     def disturbance(self) -> list[tuple[str, str]]:
-        """What other processes took from the servers, where it was measured and is worth a word."""
+        """Other processes' use of the servers' processors, if measured and significant."""
         shares = [at(run.result, "server", "foreign_share") for run in self.runs]
         spread = Spread.of(shares)
         if spread is None or spread.median < DISTURBED:
@@ -222,8 +222,8 @@ PURPOSES = {"closed": CLOSED, "equal rate": FIXED, "sweep": SWEEP, "search": SWE
 
 
 def by_purpose(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Closed loops, open loops at one rate, and open loops at several. Where a run does not say, several rates within a
-    round make it one of several: rounds may each have found a rate of their own."""
+    """Closed loops, open loops at one rate, and open loops at several. A run that does not say is one of several if its
+    round has several rates: each round may have found its own rate."""
     runs = list(runs)
     rates: dict[tuple[str, str, int], set[float]] = {}
     for run in runs:

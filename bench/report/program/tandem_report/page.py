@@ -1,4 +1,4 @@
-"""The page: one file that loads nothing."""
+"""The page: one file that loads no other resource."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .schema import PERCENTILES
 POINTS_PER_INCH = 72
 OPEN_ROWS = 14  # longer tables are folded
 RUNS_NAMED = 12
-# Whoever opens the page runs and loads nothing of what a document may have smuggled in.
+# The page runs no script and loads no resource, whatever a document contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -24,8 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri
 
 
 def inline_svg(text: str, prefix: str, title: str) -> str:
-    """A picture as a part of the page: without its own title and metadata, with names of its own, in the page's
-    colours."""
+    """Prepares a picture for the page: without title and metadata, with unique names, in the page's colours."""
     root = ElementTree.fromstring(text)
     for element in root.iter():
         element.tag = element.tag.rsplit("}", 1)[-1]
@@ -51,7 +50,7 @@ def inline_svg(text: str, prefix: str, title: str) -> str:
     root.set("role", "img")
     root.set("aria-label", title)
     result = ElementTree.tostring(root, encoding="unicode")
-    # Numbers and colours stand in attributes that only matplotlib wrote; texts cannot hold `style="`.
+    # Only matplotlib wrote the attributes with numbers and colours; texts cannot contain `style="`.
     result = re.sub(r'(style="[^"]*?font: [^"\']*?)\'[^"]*?sans-serif', r"\1var(--font)", result)
     for colour, variable in style.PAGE_COLOURS.items():  # fill and stroke
         result = re.sub(rf'(style="[^"]*?: ){colour}', rf"\1var({variable})", result)
@@ -168,7 +167,7 @@ def facts_list(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def errors_box(results: Results) -> str:
-    """Loud: a run with errors measured something else than what was asked for."""
+    """Prominent: a run with errors did not measure what was requested."""
     wrong = [run for run in results.runs if run.errors]
     if not wrong:
         return ""
@@ -221,7 +220,7 @@ def summary(results: Results) -> str:
 
 
 def not_measured(entries: list[tuple[str, str]]) -> str:
-    """What is missing, and why."""
+    """Missing measurements, and why."""
     if not entries:
         return ""
     items = "\n".join(f"<li>{escape(what)} <small>({escape(where)})</small></li>" for what, where in entries)
@@ -262,8 +261,8 @@ def render(
     sections: list[tuple[str, str, str, list[tuple[Picture, str]]]],
     missing: list[tuple[str, str]],
 ) -> str:
-    """headline: what the report comes to, a line. sections: anchor, heading, the words about the machine,
-    and pictures with their SVG."""
+    """headline: the result in one line. sections: anchor, heading, description of the machine, and pictures with their
+    SVG."""
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     machines = "; ".join(machine_line(machine) for machine in results.machines)
     places = [(anchor, heading) for anchor, heading, _, _ in sections]

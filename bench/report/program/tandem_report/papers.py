@@ -1,4 +1,4 @@
-"""Experiments of the papers: their values beside ours."""
+"""Experiments of the papers: their values compared with ours."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def pictures(results: Results, machine: int, _: Looks, subtitle: str) -> list[Pi
 
 
 def without_values(results: Results) -> list[str]:
-    """Figures of which nothing can be drawn yet."""
+    """Figures without any values to draw."""
     return [
         f"{clean(entry['paper'])}, figure {clean(entry['figure'])} ({clean(entry['title'])}): "
         + ("; ".join(clean(text) for text in entry.get("missing", [])) or "no values")

@@ -16,7 +16,7 @@ IN_PROCESS = "In process"
 
 
 def label_rows(groups: list[Group]) -> dict[int, str]:
-    """A name for each group's row: its cell, and the settings in which groups of that cell and one subject differ."""
+    """A name for each group's row: its cell, and the settings that differ among groups of that cell and one subject."""
     names: dict[int, str] = {}
     for cell, same in by(groups, lambda g: g.cell).items():
         differing: list[str] = []
@@ -73,7 +73,7 @@ METRICS = {
     "bytes_per_item": "resident bytes per item",
     "items": "items that fit",
 }
-# In a phase that is not named all are drawn; what is not drawn stands in a table.
+# In a phase without a name all are drawn; a table shows the rest.
 DRAWN = {
     "closed": ("server_cpu_us_per_op", "ops_per_s", "energy_uj_per_op"),
     "equal rate": ("latency_p99_us", "latency_p99.9_us"),
@@ -159,7 +159,7 @@ def ratio_picture(
         lines,
         f"{better.capitalize()} is better. Ratios are taken within a round. {medians}",
         behind,
-        is_minor=True,  # of one base; the values themselves stand on one axis for all
+        is_minor=True,  # of one base; the values themselves share one axis
     )
 
 

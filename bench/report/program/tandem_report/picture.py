@@ -1,4 +1,4 @@
-"""A picture with its table, and the shapes that several pictures share."""
+"""A picture with its table, and elements shared by several pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import style
 from .model import Run, Spread
 from .style import Looks
 
-# What a cell of a table may be: a number or Spread is shown rounded and kept exactly in the page; runs become links.
+# A cell of a table: a number or Spread is shown rounded, and the page keeps it exactly; runs become links.
 Cell = str | int | float | Spread | list[Run] | None
 
 
@@ -21,7 +21,7 @@ class Picture:
     slug: str  # file name and anchor; made unique by the report
     section: str
     title: str
-    draw: Callable[[], Figure] | None  # None: a table alone
+    draw: Callable[[], Figure] | None  # None: only a table
     header: list[str]
     rows: list[list[Cell]]
     caption: str
@@ -31,14 +31,14 @@ class Picture:
 
 
 def slug_of(*words: str) -> str:
-    """A file name of any texts."""
+    """Makes a file name from any texts."""
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
     return slug[:72].strip("-") or "picture"
 
 
 @dataclass
 class Dots:
-    """Values of rows by subject, as dots with whiskers. Whiskers go from the least to the greatest round."""
+    """Values of rows by subject, as dots with whiskers. Whiskers reach from the lowest to the highest round."""
 
     rows: list[str]
     values: dict[str, list[Spread | None]]  # by subject, one for each row
@@ -57,7 +57,7 @@ def draw_dots(
     line_at: float | None = None,
     goals: Sequence[float | None] | None = None,
 ) -> Figure:
-    """line_at: where equal is, for ratios, which are drawn on a logarithmic axis. goals: of rows."""
+    """line_at: the value of equality, for ratios, which have a logarithmic axis. goals: by row."""
     subjects = list(dots.values)
     figure = style.new_figure(title, subtitle, 0.62 + max(2, len(dots.rows)) * (0.18 + 0.09 * len(subjects)))
     axes = figure.subplots()
@@ -114,7 +114,7 @@ def dots_table(first: str, dots: Dots, runs: Callable[[int, str], list[Run]]) ->
 
 
 def whiskers(rounds: Sequence[int]) -> str:
-    """What the whiskers of a picture show."""
+    """Explains the whiskers of a picture."""
     most = max(rounds, default=1)
     if most <= 1:
         return "One round: no spread is known."

@@ -1,4 +1,4 @@
-"""Documents in, a folder with the page and its pictures out."""
+"""Makes a folder with the page and its pictures from documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .schema import DocumentError, read
 
-if TYPE_CHECKING:  # without matplotlib there is a message in place of a report
+if TYPE_CHECKING:  # without matplotlib there is a message instead of a report
     from .picture import Picture
 
 EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT = 64, 65, 66, 69, 73
@@ -30,7 +30,7 @@ def complain(message: str, code: int) -> int:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
+    """Writes atomically."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_bytes(data)
@@ -52,7 +52,7 @@ def draw(picture: Picture, folder: Path) -> str:
 
 
 def build(files: list[tuple[str, dict]], folder: Path) -> str:
-    """Writes the report; returns what to say about it."""
+    """Writes the report; returns messages about it."""
     from . import engine, headline, latency, memory, page, papers, peers, style, sweeps
     from .model import Results, clean
     from .picture import slug_of
@@ -60,7 +60,7 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
     style.apply()
     results = Results(files)
     looks = style.Looks(results.subjects)
-    planned: list[tuple[str, str, list[Picture]]] = []  # heading, the words about the machine, pictures
+    planned: list[tuple[str, str, list[Picture]]] = []  # heading, description of the machine, pictures
     taken: set[str] = {"summary", "errors", "runs", "not-measured"}
 
     def unique(slug: str) -> str:
@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
             EX_UNAVAILABLE,
         )
     matplotlib.use("agg")
-    warnings.filterwarnings("ignore", message=r"Glyph .* missing from")  # a document may hold any text
+    warnings.filterwarnings("ignore", message=r"Glyph .* missing from")  # a document may contain any text
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         print(build(files, options.out))

@@ -1,5 +1,5 @@
-"""Reads and checks documents of the format `tandem-bench/1` (docs/bench-format.md). What is not in that page is
-refused, with the file and the key."""
+"""Reads and checks documents of the format `tandem-bench/1` (docs/bench-format.md). Anything not
+in that page is refused, with the file and the key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
 
 
 class DocumentError(Exception):
-    """A document that is none, or not of this format; the message names the file and the key."""
+    """Not a document, or not of this format; the message names the file and the key."""
 
 
 Check = Callable[[Any, str], None]
@@ -95,7 +95,7 @@ def list_of(check: Check) -> Check:
 
 
 def table_of(check: Check) -> Check:
-    """Any keys, values of one kind."""
+    """A table with any keys and values of one kind."""
 
     def checked(value: Any, key: str) -> None:
         if not isinstance(value, dict):
@@ -284,7 +284,7 @@ DOCUMENT = record(
 
 
 def check_runs_exist(document: dict) -> None:
-    """Numbers of runs name runs of the document."""
+    """Checks that references to runs are valid."""
     last = len(document["runs"]) - 1
 
     def check(numbers: list[int], key: str) -> None:
@@ -332,7 +332,7 @@ def parse(data: bytes) -> dict:
 
 
 def read(path: str) -> dict:
-    """OSError where the file cannot be read, DocumentError where it is not as it should be."""
+    """Raises OSError if the file cannot be read, DocumentError if it is invalid."""
     with open(path, "rb") as file:
         data = file.read()
     try:

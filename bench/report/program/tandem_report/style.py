@@ -16,11 +16,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from .model import clean
 
-# In a page these become its own colours, light or dark (page.py).
+# The page replaces these by its own colours, light or dark (page.py).
 PAPER, INK, MUTED, GRID = "#fefefe", "#1f2329", "#5b6470", "#d9dee5"
 
-# After Okabe and Ito, "Color universal design" (2008): told apart by colour-blind eyes, light ones darkened so that
-# each has a contrast of 3:1 on white and on the page's dark ground.
+# After Okabe and Ito, "Color universal design" (2008): distinguishable for the colour-blind, light ones darkened so
+# that each has a contrast of 3:1 on white and on the page's dark ground.
 BLUE, VERMILLION, GREEN, PURPLE, GREY, OCHRE, CYAN, BROWN = (
     "#0072b2",
     "#d55e00",
@@ -58,7 +58,7 @@ TASK_COLOURS = {
 }
 
 WIDTH_IN = 9.6
-TITLE_IN = 0.5  # above each picture; cut off inside the page, which has the title as text
+TITLE_IN = 0.5  # above each picture; cut off in the page, which has the title as text
 LEGEND_IN = 0.32
 
 RC = {
@@ -93,13 +93,13 @@ RC = {
 
 
 def apply() -> None:
-    """Nothing of the user's own settings: the same document gives the same picture."""
+    """Ignores the user's own settings: the same document gives the same picture."""
     matplotlib.rcdefaults()
     matplotlib.rcParams.update(RC)
 
 
 def plain(text: str, longest: int = 60) -> str:
-    """A text as matplotlib shows it literally: no mathematics, not too long."""
+    """Escapes a text so that matplotlib shows it literally, and shortens it."""
     text = clean(text)
     if len(text) > longest:
         text = text[: longest - 1] + "…"
@@ -135,7 +135,7 @@ class Looks:
 
 
 def new_figure(title: str, subtitle: str, height_in: float, legend_rows: int = 1) -> Figure:
-    """height_in: of what is below title and legend."""
+    """height_in: of the part below title and legend."""
     height = TITLE_IN + LEGEND_IN * legend_rows + height_in
     figure = Figure(figsize=(WIDTH_IN, height))
     figure.text(0.012, 1 - 0.17 / height, plain(title, 110), size=11.5, weight="bold", va="center", gid="title")
@@ -149,7 +149,7 @@ def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[s
     if handles:
         legend = figure.legend(
             handles,
-            [str(i) for i in range(len(handles))],  # labels that begin with _ would be left out
+            [str(i) for i in range(len(handles))],  # labels that begin with _ would be omitted
             loc="upper left",
             bbox_to_anchor=(0.004, 1 - TITLE_IN / height),
             ncol=math.ceil(len(handles) / legend_rows),
@@ -164,14 +164,14 @@ def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[s
 
 
 def whisker(points: Sequence[tuple[float, float, float]]) -> list[list[float]] | None:
-    """For errorbar(), of (middle, low, high); nothing where nothing is spread."""
+    """For errorbar(), from (middle, low, high); nothing without a spread."""
     if all(low >= middle >= high for middle, low, high in points):
         return None
     return [[max(0, m - low) for m, low, _ in points], [max(0, high - m) for m, _, high in points]]
 
 
 def tick_handle() -> Line2D:
-    """Of a limit or goal."""
+    """A legend entry for a limit or goal."""
     return Line2D([], [], color=INK, marker="|", markersize=10, markeredgewidth=1.8, linestyle="none")
 
 
@@ -183,7 +183,7 @@ def line_handle(look: Look, **style: object) -> Line2D:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """Rounded for reading, with thousands separated: 1,234,567; 0.0123; 12.35."""
+    """Rounded, with thousands separated: 1,234,567; 0.0123; 12.35."""
     if value == 0:
         return "0"
     if value == int(value) and abs(value) < 1e15:
@@ -241,7 +241,7 @@ def linear_axis(axes: Axes, which: str, formatter=short, from_zero: bool = True)
 
 
 def value_axis(axes: Axes, which: str, values: Sequence[float], formatter=short) -> bool:
-    """Linear from 0, or logarithmic where the values are far apart. Whether it is logarithmic."""
+    """Linear from 0, or logarithmic if the values are far apart. Returns whether it is logarithmic."""
     if is_wide(values):
         log_axis(axes, which, values, formatter)
         return True

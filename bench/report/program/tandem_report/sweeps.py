@@ -19,7 +19,7 @@ DEPTH = "Batches and pipelines"
 
 @dataclass(frozen=True)
 class Sweep:
-    """A setting to draw against, and the settings that follow from it."""
+    """A setting to draw against, and the settings that depend on it."""
 
     setting: str
     label: str
@@ -53,7 +53,7 @@ def told(settings: dict, keys: Sequence[str]) -> str:
 
 
 def find(runs: list[Run], sweep: Sweep) -> list[list[Group]]:
-    """Groups whose settings differ in nothing but the setting, for each such family."""
+    """Families of groups that differ only in this setting."""
     runs = [run for run in runs if is_number(run.settings.get(sweep.setting)) and "ops_per_s" in run.result]
     families = []
     for some in by(runs, lambda run: (run.kind, base_of(run, sweep))).values():
@@ -67,7 +67,7 @@ def find(runs: list[Run], sweep: Sweep) -> list[list[Group]]:
 
 
 def name_of(families: list[list[Group]], index: int, sweep: Sweep) -> str:
-    """What tells a family from the others of its sweep."""
+    """The settings that distinguish a family from the others of its sweep."""
     own = families[index][0].settings
     keys = in_order(k for family in families for k in family[0].settings)
     keys = [k for k in keys if k != sweep.setting and k not in sweep.follows]
