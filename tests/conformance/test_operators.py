@@ -148,6 +148,8 @@ CLOSINGS = {
     "reset within a value": (b"set a 0 0 10\r\nabc", "resets"),
 }
 OWN = re.compile(rb"ts=\d+\.\d+ gid=\d+ |(?<=rport=)[1-9]\d*|(?<=cfd=)\d+")
+# memcached asks the kernel for it, which may not know it any more when the client has reset the connection.
+ADDRESS = re.compile(rb"rip=\S+ rport=0? ")
 
 
 def lines_of_a_closing(server: Server, watcher: Watcher, sent: bytes, how: str) -> list[bytes]:
@@ -173,6 +175,11 @@ def test_why_connections_are_closed(kind: str, memcached: Start, tandem: Start, 
         server = start("-t", "1", unix_path=tmp_path / name if kind == "unix" else None)
         with Watcher(server, b"connevents") as watcher:
             found.append({name: lines_of_a_closing(server, watcher, *closing) for name, closing in CLOSINGS.items()})
+    for name, (_, how) in CLOSINGS.items():
+        if how == "resets":
+            assert kind == "unix" or all(b"rip=127.0.0.1 rport= " in line for line in found[1][name]), found[1][name]
+            for lines in found:
+                lines[name] = [ADDRESS.sub(b"", line) for line in lines[name]]
     different = {name: (found[0][name], found[1][name]) for name in CLOSINGS if found[0][name] != found[1][name]}
     assert not different
     assert sum(b"reason=error" in line for lines in found[0].values() for line in lines) >= 7
