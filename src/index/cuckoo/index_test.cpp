@@ -301,13 +301,13 @@ TEST(Guard, LooksAtAHintFirst) {
   for (const std::uint64_t* const hint :
        {static_cast<const std::uint64_t*>(mine), static_cast<const std::uint64_t*>(others),
         static_cast<const std::uint64_t*>(&elsewhere), &std::as_const(outside[0])}) {
-    Index::Guard guard = store.index.lock(f);
+    CuckooIndex::Guard guard = store.index.lock(f);
     Item* const item = guard.find("k", no_location, hint);
     ASSERT_NE(item, nullptr);
     EXPECT_EQ(item->key(), "k");
     EXPECT_EQ(store.heap.location_of(item), Cell{*mine}.location());
   }
-  Index::Guard guard = store.index.lock(f);
+  CuckooIndex::Guard guard = store.index.lock(f);
   EXPECT_EQ(guard.find("absent", no_location, mine), nullptr);
   ASSERT_NE(guard.find("k", no_location, mine), nullptr);
   EXPECT_TRUE(guard.erase());
