@@ -41,12 +41,12 @@ struct Avx512Kernel : Avx2Kernel {
     mixed = _mm512_sll_epi32(mixed, _mm_cvtsi32_si128(static_cast<int>(view.shard_bits)));
     const __m512i second = _mm512_xor_si512(first, _mm512_and_si512(mixed, mask));
     static_assert(sizeof(Bucket) == 64);
-    _mm512_store_si512(strip.first, _mm512_add_epi64(base, _mm512_slli_epi64(first, 6)));
-    _mm512_store_si512(strip.second, _mm512_add_epi64(base, _mm512_slli_epi64(second, 6)));
+    _mm512_store_si512(static_cast<void*>(strip.first), _mm512_add_epi64(base, _mm512_slli_epi64(first, 6)));
+    _mm512_store_si512(static_cast<void*>(strip.second), _mm512_add_epi64(base, _mm512_slli_epi64(second, 6)));
   }
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
     const __m512i none = _mm512_set1_epi64(reinterpret_cast<long long>(&no_item.header));
-    return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(strip.item), none));
+    return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(static_cast<const void*>(strip.item)), none));
   }
 };
 
