@@ -33,13 +33,13 @@ __attribute__((target("aes"))) std::uint64_t hash(std::uint64_t low, std::uint64
 
 bool has_instructions() noexcept { return (getauxval(AT_HWCAP) & HWCAP_AES) != 0; }
 
-// AESE adds its key before the substitution, AESENC after the mixing.
-__attribute__((target("+aes"))) std::uint64_t hash(std::uint64_t low, std::uint64_t high, std::size_t key_bytes,
-                                                   std::uint64_t seed) noexcept {
-  const auto at = [seed](int i) __attribute__((target("+aes"))) {
+// AESE adds its key before it substitutes, AESENC behind the mixing. To GCC 12 AES is a part of "crypto".
+__attribute__((target("+crypto"))) std::uint64_t hash(std::uint64_t low, std::uint64_t high, std::size_t key_bytes,
+                                                      std::uint64_t seed) noexcept {
+  const auto at = [seed](int i) __attribute__((target("+crypto"))) {
     return veorq_u64(vld1q_u64(short_hash::rounds[i]), vdupq_n_u64(seed));
   };
-  const auto round = [](uint64x2_t state, uint64x2_t k) __attribute__((target("+aes"))) {
+  const auto round = [](uint64x2_t state, uint64x2_t k) __attribute__((target("+crypto"))) {
     const uint8x16_t mixed = vaesmcq_u8(vaeseq_u8(vreinterpretq_u8_u64(state), vdupq_n_u8(0)));
     return veorq_u64(vreinterpretq_u64_u8(mixed), k);
   };
