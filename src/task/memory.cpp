@@ -258,12 +258,14 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
-// There are few huge items, so CLOCK soon takes one that is in use: where a class's items live longer, it gives a page
-// first. False: none is to give.
-bool take_for_huge(Context& context) noexcept {
+// Of large items a class has few, so CLOCK soon takes one that is in use: where another class's items live longer, that
+// gives a page first. False: none is to give.
+bool take_for_large(Context& context, SizeClass c) noexcept {
   Heap& heap = context.shared.heap;
-  return context.shared.policy.evict &&
-         move_from(context, heap.pick_donor(huge_class, Heap::DonorRule::lived_longer), huge_class) != 0;
+  constexpr std::uint32_t slots_per_page_max = 8;
+  if (!context.shared.policy.evict || (c != huge_class && heap.classes()[c].slots_per_page > slots_per_page_max))
+    return false;
+  return move_from(context, heap.pick_donor(c, Heap::DonorRule::lived_longer), c) != 0;
 }
 
 // A page's worth of evictions is a reason to look whether another class can spare a page.
@@ -443,8 +445,9 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   const auto start = std::chrono::steady_clock::now();
   Shortage shortage(context, c, item_bytes);
   do {
-    if (c == huge_class && wait && take_for_huge(context)) {
-      if ((l = allocate_once(context, c, item_bytes)) != no_location) return l;
+    if (wait && take_for_large(context, c)) {
+      l = allocate_once(context, c, item_bytes);
+      if (l != no_location) return l;
       continue;
     }
     l = shortage.evict_and_allocate();

@@ -112,9 +112,12 @@ def test_what_is_added_to_near_the_limit_stays(memcached: Start, tandem: Start) 
     keys, rounds = range(4), 1500
     for server in (memcached("-t", "1"), tandem("-t", "1")):
         grower = Grower(server)
-        for key in (*range(200), *keys):
+        for key in range(200):
             grower.store(key)
-        for number in range(rounds):
+        for key in keys:
+            grower.store(key)
+            grower.add(key)  # from now on it is in use
+        for number in range(len(keys), rounds):
             grower.add(keys[number % len(keys)])
             if number % 5 == 0:
                 grower.stream.exchange(b"set f%d 0 0 400000\r\n%s\r\n" % (number, b"z" * 400_000))
