@@ -13,8 +13,9 @@ std::string huge_pages_missing();
 void raise_core_limit();
 
 // Raises the limit of open files so that `connections` and the server's own files fit, the hard limit too if it must
-// and may. Throws when not even the connections fit.
-void raise_file_limit(unsigned connections, unsigned threads);
+// and may. Returns how many connections fit. Throws when there is no room for what the server needs itself; with
+// `must_fit` also when the hard limit is below the connections, as memcached does.
+unsigned raise_file_limit(unsigned connections, unsigned own_files, bool must_fit);
 
 // Lets lock_memory() work after become_user(), when root allows it.
 void raise_lock_limit();
