@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import resource
 import signal
@@ -94,6 +95,20 @@ def test_no_room_for_the_servers_own_files() -> None:
     assert re.search(
         r"connections = 1024 needs 1\d\d\d open files, the hard limit is 40: raise LimitNOFILE", result.stderr
     )
+
+
+@pytest.mark.parametrize("mode", ["serve", "memcached"])
+def test_more_memory_than_the_machine_has(mode: str, start: Start) -> None:
+    mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") // 2**20 + 1024
+    if mib > 128 * 1024:
+        pytest.skip("the machine has more than a server takes")
+    port = free_port()
+    more = ["--threads", 1] if mode == "serve" else [*AS_ROOT, "-l", HOST]
+    process = start(tandem_binary(), mode, "-p", port, "-m", mib, *more)
+    wait_serving(process, (HOST, port))
+    code, errors = stop(process)
+    assert code == 0
+    assert re.search(r"^warning: memory \S+ GiB (is more than|leaves)", errors, re.MULTILINE), errors
 
 
 # --- settings and files -----------------------------------------------------------------------------------------------
