@@ -203,7 +203,9 @@ std::string options_markdown() {
       "seconds or have one (`90s`, `15m`, `2h`, `1d`).\n\n"
       "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
       "nothing is\n"
-      "started.\n";
+      "started. `--check` reads settings, certificate, key and password files, says all that is wrong, and serves "
+      "nothing: 0, or\n"
+      "the code that a start would have ended with.\n";
   std::string_view group;
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;
