@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "cli/suggest.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
+#include "codec/credentials.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -54,6 +56,10 @@ int run_guarded(const Command& command, std::span<const std::string> arguments) 
   } catch (const CommandError& error) {
     complain(prefix, error.what());
     return error.exit_code();
+  } catch (const CredentialsError& error) {
+    complain(prefix, error.what());
+    if (command.run == run_memcached) return EXIT_FAILURE;  // memcached's
+    return error.is_unreadable() ? EX_NOINPUT : EX_CONFIG;
   } catch (const std::bad_alloc&) {
     complain(prefix, "out of memory");
     return EX_OSERR;

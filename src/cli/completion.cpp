@@ -34,7 +34,9 @@ Value value_kind(std::string_view placeholder) {
 }
 
 std::vector<Word> serve_words() {
-  std::vector<Word> words{{"--config", "TOML file of settings", Value::file}, {"--help", "print help and exit"}};
+  std::vector<Word> words{{"--config", "TOML file of settings", Value::file},
+                          {"--check", "check settings and files, serve nothing"},
+                          {"--help", "print help and exit"}};
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;
     words.push_back({fmt::format("--{}", o.name), std::string(o.help), value_kind(placeholder(o))});

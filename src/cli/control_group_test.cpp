@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "cli/options.hpp"
+
 namespace tandem::cli {
 namespace {
 
@@ -84,6 +86,28 @@ TEST_F(ControlGroup, WhatIsNoNumberBoundsNothing) {
 TEST(ProcessLimits, AreThisProcess) {
   EXPECT_GE(process_limits().processors, 1u);
   EXPECT_EQ(&process_limits(), &process_limits());
+}
+
+TEST(MemoryWarning, NamesTheLimitThatIsExceeded) {
+  constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 4 * gib), "");
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 0), "");
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 2 * gib),
+            "memory 4.0 GiB is more than the machine has, 2.0 GiB: before the store is full the kernel ends a process");
+  EXPECT_EQ(memory_warning(4 * gib, gib, 2 * gib),
+            "memory 4.0 GiB is more than the control group's limit 1.0 GiB, at which the kernel ends the process");
+  EXPECT_GT(machine_memory_bytes(), std::uint64_t{1} << 20);
+}
+
+TEST(MemoryWarning, CountsWhatTheProcessTakesBesideTheStore) {
+  constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+  EXPECT_EQ(memory_warning(4 * gib, 5 * gib, 0), "");
+  EXPECT_EQ(
+      memory_warning(4 * gib, 4 * gib, 0),
+      "memory 4.0 GiB leaves 0 B of the control group's limit 4.0 GiB for connections and threads; the kernel may "
+      "end the process: 3.0 GiB or less is safe");
+  for (const std::uint64_t limit : {256 * gib / 1024, gib, 64 * gib})  // what serve takes when it is told nothing
+    EXPECT_EQ(memory_warning(default_memory_bytes(limit), limit, 0), "");
 }
 
 }  // namespace

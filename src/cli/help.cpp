@@ -57,19 +57,20 @@ std::string shown_default(const Option& o) {
 
 const std::string_view signals_text =
     "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` loads certificates and passwords "
-    "again, `PIPE` is ignored. `USR2` gives the GPU up: the store goes on without. `USR1` stops `tandem memcached`, "
-    "as it does memcached, and is reserved in `tandem serve`.";
+    "again, and one line says so; `PIPE` is ignored. `USR2` gives the GPU up: the store goes on without. `USR1` stops "
+    "`tandem memcached`, as it does memcached; `tandem serve` ignores it.";
 
 namespace {
 constexpr std::array exits{
     ExitText{"0", "clean stop; help or version printed"},
     ExitText{"64", "bad command line; a certificate or key that cannot be used"},
-    ExitText{"66, 78", "the file given with `--config` cannot be read, or has a mistake"},
+    ExitText{"66, 78", "the file given with `--config`, or a password file, cannot be read, or has a mistake"},
     ExitText{"67, 77", "no such user, or not allowed to become it"},
-    ExitText{"71", "the system refused something: an address in use, no memory, a limit"},
+    ExitText{"69", "`tandem top`, `bench`, `calibrate`: the server or GPU cannot be used"},
+    ExitText{"71", "the system refused something: an address in use, no memory, a limit, a memory file"},
     ExitText{"73", "the pid file cannot be written (`tandem serve`; only a warning in `tandem memcached`)"},
     ExitText{"74", "a page of the memory file cannot be read back"},
-    ExitText{"1", "a bad value where memcached exits with 1 (`tandem memcached`)"},
+    ExitText{"1", "a bad value or password file where memcached exits with 1 (`tandem memcached`)"},
 };
 }  // namespace
 
@@ -140,6 +141,7 @@ std::string serve_help() {
   };
   add("-h, --help", "print this help and exit");
   add("--config FILE", "TOML file whose keys are the names below, without --");
+  add("--check", "check settings and files, say what is wrong, serve nothing");
   std::string_view group;
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;
@@ -201,7 +203,9 @@ std::string options_markdown() {
       "seconds or have one (`90s`, `15m`, `2h`, `1d`).\n\n"
       "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
       "nothing is\n"
-      "started.\n";
+      "started. `--check` reads settings, certificate, key and password files, says all that is wrong, and serves "
+      "nothing: 0, or\n"
+      "the code that a start would have ended with.\n";
   std::string_view group;
   for (const Option& o : all_options()) {
     if (!o.is_serve()) continue;

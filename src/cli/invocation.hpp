@@ -12,6 +12,7 @@ namespace tandem::cli {
 struct Invocation {
   Settings settings;
   std::string output;                // to print on stdout instead of serving (help, version)
+  bool only_checks = false;          // of `tandem serve`: serves nothing
   std::vector<std::string> notices;  // for stderr: what was ignored and why
 };
 

@@ -75,6 +75,7 @@ std::string serve_tag(const Option& o) {
 std::string serve_options() {
   const Settings defaults = serve_defaults();
   std::string out = entry(bold("--config") + " \\fIFILE\\fR", "a file with these settings: \\fBtandem.toml\\fR(5)") +
+                    entry(bold("--check"), "check settings and files, say what is wrong, serve nothing") +
                     entry(bold("-h") + ", " + bold("--help"), "print a short help and exit");
   std::string_view group;
   for (const Option& o : all_options()) {

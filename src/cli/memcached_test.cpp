@@ -168,10 +168,6 @@ TEST(Memcached, ReportsWhatItIgnores) {
   const std::vector<std::pair<Arguments, std::string>> cases = {
       {{"-o", "relaxed_privileges"}, "-o \"relaxed_privileges\" has no effect, ignored"},
       {{"-o", "tail_repair_time=10"}, "-o \"tail_repair_time=10\" has no effect, ignored"},
-      {{"-o", "idle_timout=5"}, "-o \"idle_timout=5\" has no effect, ignored; did you mean idle_timeout?"},
-      {{"-o", "no_maxconn_fast"}, "-o \"no_maxconn_fast\" has no effect, ignored; did you mean no_maxconns_fast?"},
-      {{"-o", "nonsense"}, "-o \"nonsense\" has no effect, ignored"},
-      {{"-o", "no_idle_timeout"}, "-o \"no_idle_timeout\" has no effect, ignored"},
       {{"-p", "12x"}, "-p \"12x\" is not a number, taken as 12"},
       {{"-m", "1024m"}, "-m \"1024m\" is not a number, taken as 1024"},
       {{"-f", "1.5x"}, "-f \"1.5x\" is not a number, taken as 1.5"},
@@ -181,7 +177,29 @@ TEST(Memcached, ReportsWhatItIgnores) {
     const Invocation result = parse_memcached(arguments);
     EXPECT_EQ(result.notices, std::vector<std::string>{notice});
   }
-  EXPECT_EQ(parse_memcached(Arguments{"-XWo", "a,,b=1,maxconns_fast"}).notices.size(), 2u);
+  EXPECT_EQ(parse_memcached(Arguments{"-XWo", "slab_automove,,hot_lru_pct=1,maxconns_fast"}).notices.size(), 2u);
+}
+
+// A slip would else leave out what protects the server.
+TEST(Memcached, RefusesSuboptionsThatMemcachedDoesNotKnow) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"foo=1", "Illegal suboption \"foo=1\""},
+      {"ssl_verify_mod=2", "Illegal suboption \"ssl_verify_mod=2\"; did you mean ssl_verify_mode?"},
+      {"drop_priviliges", "Illegal suboption \"drop_priviliges\"; did you mean drop_privileges?"},
+      {"idle_timout=5", "Illegal suboption \"idle_timout=5\"; did you mean idle_timeout?"},
+      {"no_maxconn_fast", "Illegal suboption \"no_maxconn_fast\"; did you mean no_maxconns_fast?"},
+      {"no_idle_timeout", "Illegal suboption \"no_idle_timeout\""},
+      {"maxconns_fast,chunked_items", "Illegal suboption \"chunked_items\""},
+  };
+  for (const auto& [text, message] : cases) {
+    try {
+      parse_memcached(Arguments{"-o", text});
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const CommandError& error) {
+      EXPECT_EQ(error.what(), message);
+      EXPECT_EQ(error.exit_code(), 1);
+    }
+  }
 }
 
 TEST(Memcached, PrintsInsteadOfServing) {

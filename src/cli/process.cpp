@@ -25,11 +25,6 @@
 namespace tandem::cli {
 namespace {
 
-// Beside connections: listeners, an epoll and an event file per worker, standard streams, files of the C library and of
-// a GPU's driver.
-constexpr rlim_t files_own = 160;
-constexpr rlim_t files_per_thread = 8;
-
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace
@@ -53,18 +48,26 @@ void raise_core_limit() {
   }
 }
 
-void raise_file_limit(unsigned connections, unsigned threads) {
+unsigned raise_file_limit(unsigned connections, unsigned own_files, bool must_fit) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) throw CommandError(EX_OSERR, "failed to getrlimit number of files");
-  const rlim_t wanted = rlim_t{connections} + files_own + files_per_thread * threads;
-  if (limit.rlim_cur >= wanted) return;
+  const rlim_t wanted = rlim_t{connections} + own_files;
+  if (limit.rlim_cur >= wanted) return connections;
   const rlimit raised{wanted, std::max(wanted, limit.rlim_max)};
-  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return;
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return connections;
   const rlimit best{limit.rlim_max, limit.rlim_max};
-  if (limit.rlim_max < connections || setrlimit(RLIMIT_NOFILE, &best) != 0) {
+  if ((must_fit && limit.rlim_max < connections) || setrlimit(RLIMIT_NOFILE, &best) != 0) {
     throw CommandError(
         EX_OSERR, "failed to set rlimit for open files. Try starting as root or requesting smaller maxconns value.");
   }
+  if (limit.rlim_max < own_files / 2) {
+    throw CommandError(EX_OSERR, fmt::format("connections = {} needs {} open files, the hard limit is {}: raise "
+                                             "LimitNOFILE (ulimit -Hn) or lower --connections",
+                                             connections, wanted, limit.rlim_max));
+  }
+  // What a process keeps for itself is the most it may need, so a small limit is shared.
+  const rlim_t fits = limit.rlim_max >= 2 * rlim_t{own_files} ? limit.rlim_max - own_files : limit.rlim_max / 4;
+  return static_cast<unsigned>(std::min<rlim_t>(connections, fits));
 }
 
 void raise_lock_limit() {

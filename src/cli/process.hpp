@@ -12,9 +12,10 @@ std::string huge_pages_missing();
 // Raises the core file limit as far as possible; throws when it stays 0.
 void raise_core_limit();
 
-// Raises the limit of open files so that `connections` and the server's own files fit, and the hard limit if needed and
-// permitted. Throws when not even the connections fit.
-void raise_file_limit(unsigned connections, unsigned threads);
+// Raises the limit of open files so that `connections` and the server's own files fit, the hard limit too if it must
+// and may. Returns how many connections fit. Throws when there is no room for what the server needs itself; with
+// `must_fit` also when the hard limit is below the connections, as memcached does.
+unsigned raise_file_limit(unsigned connections, unsigned own_files, bool must_fit);
 
 // If root permits it, lets lock_memory() work after become_user().
 void raise_lock_limit();

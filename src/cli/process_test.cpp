@@ -83,16 +83,16 @@ TEST(ProcessDeathTest, FileLimitIsRaisedToFitTheConnections) {
         getrlimit(RLIMIT_NOFILE, &limit);
         limit.rlim_cur = 100;
         setrlimit(RLIMIT_NOFILE, &limit);
-        raise_file_limit(200, 4);
+        const unsigned fits = raise_file_limit(200, 50, true);
         getrlimit(RLIMIT_NOFILE, &limit);
-        _exit(limit.rlim_cur > 200 && limit.rlim_cur < 400 ? 7 : 1);
+        _exit(fits == 200 && limit.rlim_cur == 250 ? 7 : 1);
       },
       testing::ExitedWithCode(7), "");
   EXPECT_EXIT(
       {
         rlimit before{};
         getrlimit(RLIMIT_NOFILE, &before);
-        raise_file_limit(1, 1);
+        raise_file_limit(1, 1, true);
         rlimit after{};
         getrlimit(RLIMIT_NOFILE, &after);
         _exit(after.rlim_cur == before.rlim_cur ? 7 : 1);  // never lowered
@@ -101,13 +101,44 @@ TEST(ProcessDeathTest, FileLimitIsRaisedToFitTheConnections) {
   EXPECT_EXIT(
       {
         try {
-          raise_file_limit(4'000'000'000u, 4);
+          raise_file_limit(4'000'000'000u, 50, true);
         } catch (const CommandError& error) {
           _exit(error.exit_code());
         }
         _exit(1);
       },
       testing::ExitedWithCode(EX_OSERR), "");
+}
+
+// What raise_file_limit() does below a hard limit that cannot be raised, as the exit code of a process of its own.
+int connections_below(rlim_t hard, unsigned connections, unsigned own_files, bool must_fit) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{hard, hard};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(255);
+    // Of one who may raise it, the system's own limit is the bound.
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(254);
+    try {
+      _exit(static_cast<int>(raise_file_limit(connections, own_files, must_fit)));
+    } catch (const CommandError& error) {
+      const std::string wanted =
+          "connections = 30 needs 330 open files, the hard limit is 100: raise LimitNOFILE (ulimit -Hn)";
+      _exit(std::string_view(error.what()).starts_with(wanted) ? 253 : 252);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST(ProcessDeathTest, ConnectionsAreLoweredToWhatTheHardLimitLetsThrough) {
+  EXPECT_EQ(connections_below(250, 200, 50, true), 200);
+  EXPECT_EQ(connections_below(200, 200, 50, true), 150);
+  EXPECT_EQ(connections_below(200, 200, 50, false), 150);
+  EXPECT_EQ(connections_below(200, 201, 50, false), 150);
+  EXPECT_EQ(connections_below(200, 201, 50, true), 252) << "memcached's message";
+  EXPECT_EQ(connections_below(64, 60, 50, true), 16) << "a small limit is shared";
+  EXPECT_EQ(connections_below(100, 30, 300, false), 253);
 }
 
 TEST(ProcessDeathTest, UnknownUser) {

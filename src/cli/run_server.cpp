@@ -11,14 +11,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "cli/control_group.hpp"
 #include "cli/gpu_cycle.hpp"
 #include "cli/notify.hpp"
 #include "cli/open_gpu.hpp"
 #include "cli/process.hpp"
 #include "cli/signals.hpp"
+#include "cli/start_checks.hpp"
 #include "cli/system_call_filter.hpp"
 #include "cli/value.hpp"
 #include "cli/version.hpp"
@@ -55,12 +58,6 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
     net::say("warning: serving as root, which nothing here needs: --user NAME gives that up");
-  if (const std::uint64_t limit = process_limits().memory_bytes;
-      settings.engine.memory_bytes > limit && style == ServerStyle::tandem) {
-    net::say(fmt::format(
-        "warning: memory {} is more than the control group's limit {}, at which the kernel ends the process",
-        format_size_rounded(settings.engine.memory_bytes), format_size_rounded(limit)));
-  }
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();
@@ -68,10 +65,17 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
       fmt::format("GPU: {}{}, preset {}", times, devices.front()->info().name, show(*find_option("preset"), settings)));
 }
 
+void say_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) net::say("warning: " + warning);
+}
+
 // Reloads files. A failure is logged and changes nothing.
 void reload_files(Server& server) {
-  if (const std::string error = server.reload_certificates(); !error.empty()) net::say(error);
-  server.reload_passwords();
+  try {
+    for (const std::string& line : server.reload()) net::say(line);
+  } catch (const std::bad_alloc&) {
+    net::say("reload: out of memory; all stays as it was");
+  }
 }
 
 }  // namespace
@@ -103,8 +107,8 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   // Before clients are accepted: Tandem exits with an error if it cannot bind the address.
   std::optional<monitor::Monitor> monitor;
   if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
-  // memcached uses this signal for a restart.
-  const bool is_stopped_by_usr1 = style == ServerStyle::memcached || !settings.engine.memory_file.empty();
+  // memcached's signal for a restart.
+  const bool is_stopped_by_usr1 = style == ServerStyle::memcached;
   std::atomic<Server*> serving{nullptr};
   std::atomic<bool> is_stopped{false};
   // Before clients are accepted, too: Tandem exits with an error if it cannot start the thread.
@@ -134,6 +138,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   } const ends{monitor, signals};
   serving.store(&server);
   if (is_stopped.load()) server.stop();
+  say_warnings(server.warnings());
   if (monitor) monitor->watch(server.telemetry());
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
@@ -161,7 +166,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
 int run_server(Settings settings, ServerStyle style) {
   const ProcessOptions& process = settings.process;
   if (process.core_files) raise_core_limit();
-  raise_file_limit(settings.server.connections_max, settings.server.threads);
+  say_warnings(fit_to_system(settings, style));
   if (process.lock_memory) raise_lock_limit();
   choose_user(process, style);
   settings.process.pid_file = absolute_path(process.pid_file);

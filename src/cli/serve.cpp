@@ -14,6 +14,7 @@
 #include "cli/help.hpp"
 #include "cli/invocation.hpp"
 #include "cli/run_server.hpp"
+#include "cli/start_checks.hpp"
 #include "cli/value.hpp"
 
 namespace tandem::cli {
@@ -76,6 +77,7 @@ Invocation parse_serve(std::span<const std::string> arguments) {
   CLI::App app("", "tandem serve");
   app.set_help_flag("-h,--help");
   const CLI::Option* config = app.add_option("--config")->type_name("FILE");
+  app.add_flag("--check", result.only_checks);
   std::vector<std::pair<const Option*, const CLI::Option*>> declared;
   for (const Option& option : all_options()) {
     if (option.is_serve()) declared.emplace_back(&option, declare(app, option));
@@ -118,6 +120,7 @@ int run_serve(std::span<const std::string> arguments) {
     fmt::print("{}", invocation.output);
     return EX_OK;
   }
+  if (invocation.only_checks) return check_settings(invocation.settings);
   return run_server(invocation.settings, ServerStyle::tandem);
 }
 

@@ -4,8 +4,10 @@
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sysexits.h>
 
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -49,7 +51,28 @@ class StatsConnection {
     throw CommandError(EX_UNAVAILABLE, fmt::format("top: {} {}", server_, what));
   }
 
+  // AF_UNIX, which getaddrinfo() does not know.
+  void connect_locally(std::string_view path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.empty() || path.size() >= sizeof address.sun_path) fail("is no path of a Unix socket");
+    path.copy(address.sun_path, path.size());
+    const int error = try_to_connect(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    if (error != 0) fail(std::generic_category().message(error));
+  }
+
+  // 0, or an errno.
+  int try_to_connect(int family, const sockaddr* address, socklen_t bytes) {
+    socket_.reset(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval limit{answer_timeout_s, 0};
+    setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return ::connect(socket_.get(), address, bytes) == 0 ? 0 : errno;
+  }
+
   void connect() {
+    constexpr std::string_view local = "unix:";
+    if (server_.starts_with(local)) return connect_locally(std::string_view(server_).substr(local.size()));
     const net::Endpoint endpoint = net::parse_endpoint(server_);
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -61,12 +84,8 @@ class StatsConnection {
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
     int error = 0;
     for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-      socket_.reset(socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
-      const timeval limit{answer_timeout_s, 0};
-      setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-      setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-      if (::connect(socket_.get(), a->ai_addr, a->ai_addrlen) == 0) return;
-      error = errno;
+      error = try_to_connect(a->ai_family, a->ai_addr, a->ai_addrlen);
+      if (error == 0) return;
     }
     fail(std::generic_category().message(error));
   }
@@ -79,8 +98,18 @@ class StatsConnection {
     char part[16 * 1024];
     for (;;) {
       const ssize_t got = recv(socket_.get(), part, sizeof part, 0);
-      if (got <= 0) fail(got == 0 ? "has closed the connection" : "does not answer");
+      if (got <= 0 && has_answered_) fail(got == 0 ? "has closed the connection" : "does not answer");
+      constexpr char tls_alert = 0x15;
+      // Without a word: so do servers that expect something else.
+      if (got <= 0 || (!has_answered_ && part[0] == tls_alert)) {
+        fail(got < 0 && errno == EAGAIN ? "does not answer"
+                                        : "has refused a plain request: top speaks neither TLS nor SASL (a server with "
+                                          "TLS can have a plain listener, --listen notls:127.0.0.1:11212)");
+      }
+      has_answered_ = true;
       reply.append(part, static_cast<std::size_t>(got));
+      if (reply.starts_with("CLIENT_ERROR unauthenticated"))
+        fail("asks for a password, and top sends none: its metrics endpoint (--metrics) shows the same numbers");
       if (reply.size() > monitor::stats_bytes_max) fail("sends more than statistics");
       if (!reply.ends_with('\n')) continue;
       monitor::Stats stats;
@@ -92,6 +121,7 @@ class StatsConnection {
 
   const std::string server_;
   net::Fd socket_;
+  bool has_answered_ = false;
 };
 
 }  // namespace
@@ -101,7 +131,7 @@ int run_top(std::span<const std::string> arguments) {
   double interval_s = 1;
   bool once = false;
   CLI::App app("Shows a server's numbers in the terminal. Works with memcached, too.", "tandem top");
-  app.add_option("--connect", server, "address of the server, HOST:PORT")->capture_default_str();
+  app.add_option("--connect", server, "address of the server, HOST:PORT or unix:/PATH")->capture_default_str();
   app.add_option("--interval", interval_s, "seconds between two looks")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0));

@@ -14,8 +14,9 @@ struct CloseFile {
 
 std::string read_file(const std::string& path) {
   const auto fail = [&path](int error) {
-    throw CredentialsError("Could not open authfile [" + path + "] for reading, error " +
-                           std::generic_category().message(error));
+    throw CredentialsError(
+        CredentialsError::What::unreadable,
+        "Could not open authfile [" + path + "] for reading, error " + std::generic_category().message(error));
   };
   errno = 0;
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "re"));
@@ -24,8 +25,9 @@ std::string read_file(const std::string& path) {
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   if (std::ferror(file.get()) != 0) fail(errno);
   if (text.size() > Credentials::file_bytes_max) {
-    throw CredentialsError("Authfile [" + path + "] is longer than " + std::to_string(Credentials::file_bytes_max) +
-                           " bytes");
+    throw CredentialsError(
+        CredentialsError::What::malformed,
+        "Authfile [" + path + "] is longer than " + std::to_string(Credentials::file_bytes_max) + " bytes");
   }
   return text;
 }
@@ -67,7 +69,8 @@ Credentials::Entries Credentials::parse(std::string_view text) const {
     std::string_view line = text.substr(0, newline);
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
     const auto complain = [&](const std::string& what) {
-      throw CredentialsError("Authfile [" + path_ + "] " + what + " (line " + std::to_string(number) + ")");
+      throw CredentialsError(CredentialsError::What::malformed,
+                             "Authfile [" + path_ + "] " + what + " (line " + std::to_string(number) + ")");
     };
     if (line.size() > line_bytes_max)
       complain("has an entry of more than " + std::to_string(line_bytes_max) + " bytes");

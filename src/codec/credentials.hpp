@@ -15,7 +15,12 @@ namespace tandem {
 
 class CredentialsError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  enum class What : std::uint8_t { unreadable, malformed };
+  CredentialsError(What what, const std::string& text) : std::runtime_error(text), what_(what) {}
+  bool is_unreadable() const noexcept { return what_ == What::unreadable; }
+
+ private:
+  What what_;
 };
 
 class Credentials {
@@ -46,6 +51,7 @@ class Credentials {
   bool check_plain(std::string_view message) const;
 
   const std::string& path() const noexcept { return path_; }
+  std::size_t size() const { return entries()->size(); }
 
   // What `stats` shows: an attempt is counted when it is answered.
   void count_attempt(bool passed) noexcept {

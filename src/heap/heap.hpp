@@ -177,6 +177,8 @@ class Heap {
   // `passed_over` classes come last.
   Donor pick_donor(SizeClass to, DonorRule rule = DonorRule::longer_life, unsigned passed_over = 0) noexcept;
   std::uint64_t pages_idle() const noexcept { return pool_.pages_idle(); }
+  std::uint64_t file_refusals() const noexcept { return pool_.file_refusals(); }
+  int file_error() const noexcept { return pool_.file_error(); }
   std::uint64_t pages_moved() const noexcept { return pages_moved_.load(std::memory_order_relaxed); }
   bool is_pinned(PageId page) const noexcept { return table_.info(page).pins.load(std::memory_order_relaxed) != 0; }
   // Whether a page of any class is closed: memory that is unavailable now may become available when its move ends.

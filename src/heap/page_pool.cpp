@@ -294,6 +294,10 @@ bool PagePool::allocate_blocks(PageId first, PageId end) noexcept {
   if (is_file_full_ && ++tries_skipped_ < calls_between_tries) return false;
   tries_skipped_ = 0;
   is_file_full_ = !file_->allocate(first, end);
+  if (is_file_full_) {
+    file_error_.store(errno, std::memory_order_relaxed);
+    file_refusals_.store(file_refusals() + 1, std::memory_order_relaxed);
+  }
   return !is_file_full_;
 }
 

@@ -67,6 +67,10 @@ class PagePool {
   // Pages that are charged and free: the other halves of frames in use, and what could not be given back.
   std::uint64_t pages_idle() const noexcept { return pages_idle_.load(std::memory_order_relaxed); }
 
+  // How often the file system had no room for a page of the memory file, and what it said last (an errno).
+  std::uint64_t file_refusals() const noexcept { return file_refusals_.load(std::memory_order_relaxed); }
+  int file_error() const noexcept { return file_error_.load(std::memory_order_relaxed); }
+
   PageId page_end() const noexcept { return page_end_.load(std::memory_order_acquire); }
   std::uint32_t pages_per_frame() const noexcept { return pages_per_frame_; }
 
@@ -111,9 +115,11 @@ class PagePool {
   std::size_t free_hint_ = 0;  // no all-free frame begins in a word before it
   std::uint64_t frames_used_ = 0;
   PageId lone_last_ = 0;
-  PageId list_head_ = 0;                      // free pages of frames in use
-  std::atomic<std::uint64_t> pages_idle_{0};  // in the list; written under the lock
-  bool is_file_full_ = false;                 // as of the last request for blocks
+  PageId list_head_ = 0;                         // free pages of frames in use
+  std::atomic<std::uint64_t> pages_idle_{0};     // in the list; written under the lock
+  bool is_file_full_ = false;                    // as of the last request for blocks
+  std::atomic<std::uint64_t> file_refusals_{0};  // written under the lock
+  std::atomic<int> file_error_{0};
   std::uint32_t tries_skipped_ = 0;
   bool is_file_dirty_ = false;  // discarding failed in the file: any page may hold old bytes
 };

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -61,6 +64,19 @@ void put_commands(Families& f, const StoreTotals& c) {
   f.put(c.store_no_memory, {{"reason", "no_memory"}});
 }
 
+// Of a server that has one.
+void put_memory_file(Families& f, const net::ServerSnapshot& s) {
+  if (!s.engine.has_file) return;
+  f.gauge("tandem_restart_items", "Items that were taken over from the memory file at the start.");
+  f.put(s.restart_items.value_or(0));
+  f.gauge("tandem_memory_file_failed",
+          "1: something of the memory file could not be written, and its items were dropped.");
+  f.put(s.engine.is_file_failed ? 1 : 0);
+  f.counter("tandem_memory_file_refusals_total",
+            "Times that the file system had no room for a page of the memory file.");
+  f.put(s.engine.file_refusals);
+}
+
 void put_items(Families& f, const EngineStats& e) {
   f.gauge("tandem_items", "Items in the store, expired ones that were not met yet included.");
   f.put(e.items);
@@ -106,6 +122,16 @@ void put_network(Families& f, const net::ServerSnapshot& s) {
   f.gauge("tandem_worker_connections", "Open connections by worker thread.");
   for (std::size_t w = 0; w < s.worker_connections.size(); ++w)
     f.put(s.worker_connections[w], {{"worker", fmt::format("{}", w)}});
+  f.counter("tandem_accept_failures_total", "Times that a client found no descriptor or memory for its connection.");
+  f.put(s.accept_failures);
+  f.counter("tandem_auth_errors_total", "Attempts to authenticate that failed.");
+  f.put(s.auth_errors);
+  if (s.certificate_not_after) {
+    f.counter("tandem_tls_handshake_errors_total", "Connections that ended before their TLS handshake did.");
+    f.put(s.net.ssl_handshake_errors);
+    f.gauge("tandem_tls_certificate_not_after_seconds", "Unix time at which the certificate's validity ends.");
+    f.put(*s.certificate_not_after);
+  }
   f.counter("tandem_network_bytes_total", "Bytes from and to clients.");
   f.put(s.net.bytes_read, {{"direction", "received"}});
   f.put(s.net.bytes_written, {{"direction", "sent"}});
@@ -214,11 +240,29 @@ void put_hot_keys(Families& f, const net::ServerSnapshot& s, const HotKeys& hot)
     f.put(i < hot.keys.size() ? hot.keys[i].share : 0, {{"rank", fmt::format("{}", i + 1)}});
 }
 
+// 0: they cannot be counted.
+std::uint64_t open_files() {
+  std::error_code error;
+  std::uint64_t count = 0;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error))
+    ++count;
+  return error || count == 0 ? 0 : count - 1;  // the folder's own
+}
+
 void put_process(Families& f, const net::ServerSnapshot& s, std::string_view version) {
   f.gauge("tandem_build_info", "1; the version is a label.");
   f.put(1, {{"version", std::string(version)}});
   f.gauge("tandem_uptime_seconds", "Since the start.");
   f.put(s.uptime_s);
+  f.counter("tandem_flushes_total", "flush_all commands.");
+  f.put(s.flushes);
+  f.gauge("process_start_time_seconds", "Unix time of the start.");
+  static const std::time_t started_at = std::time(nullptr) - static_cast<std::time_t>(s.uptime_s);  // never another
+  f.put(started_at);
+  if (const std::uint64_t files = open_files(); files != 0) {
+    f.gauge("process_open_fds", "Open files, connections included.");
+    f.put(files);
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& t) {
@@ -242,6 +286,7 @@ std::string metrics_text(const net::ServerSnapshot& snapshot, const HotKeys& hot
   put_latencies(f, snapshot);
   put_devices(f, snapshot);
   put_items(f, snapshot.engine);
+  put_memory_file(f, snapshot);
   put_network(f, snapshot);
   put_hot_keys(f, snapshot, hot);
   return f.text();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <system_error>
 
@@ -88,8 +87,7 @@ void Acceptor::accept_from(int listener) {
         case ENFILE:
         case ENOBUFS:
         case ENOMEM:
-          log().info("accept: {}; accepting pauses",
-                     std::strerror(errno));  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+          tell_failure(errno);
           return pause(true);
         default:
           continue;  // the client has gone, or a signal came
@@ -104,6 +102,20 @@ void Acceptor::accept_from(int listener) {
       continue;
     }
     hand_over(std::move(socket), tls, PeerAddress(address));
+  }
+}
+
+// What lacks may lack for long: it is counted each time, and said at most once a minute.
+void Acceptor::tell_failure(int error) noexcept {
+  constexpr std::chrono::minutes say_again(1);
+  state_.accept_failures.add();
+  const auto now = std::chrono::steady_clock::now();
+  if (failure_said_at_ && now - *failure_said_at_ < say_again) return;
+  failure_said_at_ = now;
+  try {
+    log().warn("accept: {}; {} connections are open, further ones wait until one of them ends",
+               std::generic_category().message(error), state_.connections.load(std::memory_order_relaxed));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it was counted all the same
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "net/endpoint.hpp"
@@ -36,6 +37,7 @@ class Acceptor {
  private:
   void accept_from(int listener);
   void hand_over(Fd socket, bool tls, const PeerAddress& client);
+  void tell_failure(int error) noexcept;
   void pause(bool retries) noexcept;
   void resume() noexcept;
   bool is_full() const noexcept;
@@ -50,6 +52,7 @@ class Acceptor {
   bool paused_ = false,
        retries_ = false;  // retries: descriptors or memory ran out, which the closing of a connection need not cure
   std::chrono::steady_clock::time_point paused_at_;
+  std::optional<std::chrono::steady_clock::time_point> failure_said_at_;
 };
 
 }  // namespace tandem::net

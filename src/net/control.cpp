@@ -90,7 +90,7 @@ void Control::observe(const std::vector<std::unique_ptr<Worker>>& workers, const
 }
 
 void Control::flush_all(std::uint32_t at_s) {
-  flushes_.fetch_add(1, std::memory_order_relaxed);
+  state_.flushes.fetch_add(1, std::memory_order_relaxed);
   state_.engine.flush_all(at_s);
 }
 
@@ -128,7 +128,7 @@ Control::Totals Control::totals() const noexcept {
   t.rejected_connections = state_.rejected_connections.get();
   t.listen_disabled = state_.listen_disabled.get();
   t.listen_disabled_us = state_.listen_disabled_us.get();
-  t.flushes = flushes_.load(std::memory_order_relaxed);
+  t.flushes = state_.flushes.load(std::memory_order_relaxed);
   t.log = state_.events.counts();
   for (const Credentials* credentials : {state_.sasl.get(), state_.auth_file.get()}) {
     if (credentials == nullptr) continue;

@@ -73,9 +73,8 @@ class Control final : public ServerControl {
   const Acceptor* acceptor_ = nullptr;
   int tcp_port_ = 0, udp_port_ = 0;
   std::uint64_t reserved_fds_ = 0;  // open before the first client; 0: not known
-  std::atomic<std::uint64_t> flushes_{0};
-  mutable std::mutex mutex_;  // guards reset_base_
-  Totals reset_base_;         // what `stats reset` forgot
+  mutable std::mutex mutex_;        // guards reset_base_
+  Totals reset_base_;               // what `stats reset` forgot
 
   std::mutex survey_mutex_;  // guards the rest
   Engine::ContextPtr survey_context_;

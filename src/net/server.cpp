@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <csignal>
+#include <ctime>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "net/acceptor.hpp"
 #include "net/control.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
+#include "net/secret_files.hpp"
 #include "net/state.hpp"
 #include "net/tls_context.hpp"
 #include "net/worker.hpp"
@@ -135,16 +138,42 @@ std::string Server::reload_certificates() {
   return parts_->state.tls == nullptr ? std::string() : parts_->state.tls->reload();
 }
 
-void Server::reload_passwords() {
-  for (Credentials* credentials : {parts_->state.sasl.get(), parts_->state.auth_file.get()}) {
+std::vector<std::string> Server::reload() {
+  const State& state = parts_->state;
+  std::vector<std::string> lines;
+  if (state.tls != nullptr) {
+    const std::string error = state.tls->reload();
+    lines.push_back(error.empty()
+                        ? fmt::format("reloaded certificate, valid until {}", date_text(state.tls->not_after()))
+                        : fmt::format("{}; the certificate stays as it was", error));
+  }
+  for (Credentials* credentials : {state.sasl.get(), state.auth_file.get()}) {
     if (credentials == nullptr) continue;
     try {
       credentials->reload();
-      log().info("{} was read again", credentials->path());
+      const std::size_t users = credentials->size();
+      lines.push_back(fmt::format("reloaded {} {} from {}", users, users == 1 ? "user" : "users", credentials->path()));
     } catch (const CredentialsError& error) {
-      log().warn("{}; the passwords stay as they were", error.what());
+      lines.push_back(fmt::format("{}; the passwords stay as they were", error.what()));
     }
   }
+  if (lines.empty()) return {"nothing to reload: settings need a restart"};
+  for (const std::string& warning : warnings()) lines.push_back("warning: " + warning);
+  return lines;
+}
+
+std::vector<std::string> Server::warnings() const {
+  const State& state = parts_->state;
+  std::vector<std::string> all;
+  const auto add = [&all](std::string warning) {
+    if (!warning.empty()) all.push_back(std::move(warning));
+  };
+  if (state.tls != nullptr)
+    add(expiry_warning(state.options.tls.certificate, state.tls->not_after(), std::time(nullptr)));
+  for (const Credentials* credentials : {state.sasl.get(), state.auth_file.get()}) {
+    if (credentials != nullptr) add(password_file_warning(credentials->path()));
+  }
+  return all;
 }
 
 void Server::stop() noexcept { parts_->state.stop(); }

@@ -88,8 +88,11 @@ class Server {
   // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed
   // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
-  // Any thread. Reads the password files again; what is wrong with one is logged, and what was read before stays.
-  void reload_passwords();
+  // Any thread. Loads certificates, key and password files again. Where one is wrong, what was read before stays.
+  // Returns what became of each, as lines for the log: at least one.
+  std::vector<std::string> reload();
+  // Any thread. What is wrong with certificate and password files that can be used all the same.
+  std::vector<std::string> warnings() const;
   net::Telemetry& telemetry() noexcept;  // for monitoring
   void stop() noexcept;                  // any thread, also from a signal handler
   void wait();                           // until stopped: all connections are closed, the Unix socket's file is gone

@@ -56,10 +56,12 @@ struct State {
   std::atomic<bool> stopping{false};
   std::atomic<bool> stop_asked{false};  // by a client: the worker that answers it stops the server
   std::atomic<bool> track_sizes;
+  std::atomic<std::uint64_t> flushes{0};
   std::atomic<std::uint32_t> connections{0};  // open now, or being handed to a worker
 
   // The acceptor's counts; it alone writes them.
   Counter total_connections, rejected_connections, listen_disabled, listen_disabled_us;
+  Counter accept_failures;  // times that there was no descriptor, or no memory, for a client that came
   // Set while the acceptor has stopped listening: the worker that closes a connection then wakes it.
   std::atomic<bool> accept_paused{false};
   EventFd acceptor_wakeup;

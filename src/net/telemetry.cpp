@@ -9,6 +9,7 @@
 #include "base/ticks.hpp"
 #include "codec/url_encode.hpp"
 #include "net/stat_line.hpp"
+#include "net/tls_context.hpp"
 
 namespace tandem::net {
 namespace {
@@ -95,6 +96,12 @@ ServerSnapshot Telemetry::snapshot() const {
   s.connections_max = state_.options.connections_max;
   s.total_connections = state_.total_connections.get();
   s.rejected_connections = state_.rejected_connections.get();
+  s.accept_failures = state_.accept_failures.get();
+  s.flushes = state_.flushes.load(std::memory_order_relaxed);
+  for (const Credentials* credentials : {state_.sasl.get(), state_.auth_file.get()})
+    s.auth_errors += credentials == nullptr ? 0 : credentials->failures();
+  if (state_.tls != nullptr) s.certificate_not_after = state_.tls->not_after();
+  if (s.engine.has_file) s.restart_items = state_.engine.restart() ? state_.engine.restart()->items : 0;
   s.uptime_s = state_.engine.shared().clock.uptime_s();
   for (const auto& worker : *workers_) {
     s.net.add(worker->counters());

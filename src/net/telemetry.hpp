@@ -27,6 +27,9 @@ struct ServerSnapshot {
   EngineStats engine;
   NetTotals net;
   std::uint64_t connections = 0, connections_max = 0, total_connections = 0, rejected_connections = 0;
+  std::uint64_t accept_failures = 0, flushes = 0, auth_errors = 0;  // since the start
+  std::optional<std::int64_t> certificate_not_after;                // Unix time; nothing: no TLS
+  std::optional<std::uint64_t> restart_items;                       // taken over from the memory file, if there is one
   std::uint32_t uptime_s = 0;
   LatencyTotals latency;
   TaskTotals tasks;

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <system_error>
 
 #include "net/counters.hpp"
@@ -74,6 +75,14 @@ void load_algorithms() {
                    is_there<EVP_ASYM_CIPHER_free>(EVP_ASYM_CIPHER_fetch(nullptr, "RSA", nullptr)) &&
                    is_there<EVP_KEM_free>(EVP_KEM_fetch(nullptr, "RSA", nullptr));
   if (!all) throw TlsError(fmt::format("Error starting TLS: {}", take_openssl_error()));
+}
+
+// Of the server's own certificate, in Unix time.
+std::int64_t end_of_validity(const SSL_CTX* context) {
+  std::tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(SSL_CTX_get0_certificate(context)), &end) != 1)
+    throw TlsError("Error loading the certificate: it has no end of its validity");
+  return timegm(&end);
 }
 
 SslContextPtr make_context(const TlsOptions& o, bool uses_kernel) {
@@ -157,6 +166,7 @@ TlsContext::TlsContext(const TlsOptions& options) : options_(options) {
 }
 
 void TlsContext::adopt(SslContextPtr context) {
+  not_after_.store(end_of_validity(context.get()), std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
     context_.swap(context);

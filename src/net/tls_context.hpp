@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +38,8 @@ class TlsContext {
   // empty: done.
   std::string reload();
   std::uint64_t seconds_since_refresh() const noexcept;
+  // The end of the served certificate's validity, in Unix time.
+  std::int64_t not_after() const noexcept { return not_after_.load(std::memory_order_relaxed); }
   // A server's session of the present context; nullptr when memory is short.
   SslPtr new_session() const noexcept;
 
@@ -49,6 +52,7 @@ class TlsContext {
   SslContextPtr context_;
   std::mutex reload_mutex_;  // one reload at a time
   std::atomic<std::chrono::steady_clock::rep> refreshed_at_{0};
+  std::atomic<std::int64_t> not_after_{0};
 };
 
 // The first error in OpenSSL's queue of this thread, as its ERR_error_string() puts it; the queue is emptied.

@@ -275,6 +275,9 @@ EngineStats Engine::stats() const {
   s.pages_moved = pages_moved_.load(std::memory_order_relaxed);
   s.maintenance_turns = maintenance_turns_.load(std::memory_order_relaxed);
   s.pages_idle = heap_->pages_idle();
+  s.file_refusals = heap_->file_refusals();
+  s.has_file = file_.has_value();
+  s.is_file_failed = is_file_failed_.load(std::memory_order_relaxed);
   s.is_moving_pages = heap_->is_moving_pages();
   s.huge_items = heap_->huge_items();
   s.item_bytes = heap_->huge_bytes();
@@ -404,6 +407,7 @@ void Engine::maintain() {
   if (file_) {
     save_clock();
     drop_unwritten();
+    say_no_room();
   }
   apply_due_flush();
   if (placement_->is_closed()) bring_index_back();

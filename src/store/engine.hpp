@@ -68,6 +68,8 @@ struct EngineStats {
   std::uint64_t index_growths = 0, huge_items = 0, pages_moved = 0;
   std::uint64_t maintenance_turns = 0, pages_idle = 0;
   bool is_moving_pages = false;
+  std::uint64_t file_refusals = 0;                // times that there was no room for another page of the memory file
+  bool has_file = false, is_file_failed = false;  // failed: something of it could not be written
   std::uint64_t index_rebuild_ms = 0;  // how long the index's rebuild took after a device was lost; 0: there was none
   std::vector<ClassStats> classes;
 };
@@ -196,6 +198,7 @@ class Engine {
   HeapRecovery::Rules resume();
   void save_clock() noexcept;
   void drop_unwritten() noexcept;
+  void say_no_room() noexcept;
 
   EngineOptions options_;
   const IndexKindRow& kind_;
@@ -227,6 +230,8 @@ class Engine {
   std::atomic<std::uint32_t> flush_due_s_{0};  // 0: none
   std::uint64_t flush_number_ = 0;             // of the last one with a delay; guarded by flush_mutex_
   std::uint32_t unwritten_said_s_ = 0;         // when the file's write error was last logged; 0: never
+  std::atomic<bool> is_file_failed_{false};
+  bool is_no_room_said_ = false;
 
   std::atomic<std::uint64_t> index_growths_{0}, pages_moved_{0}, index_rebuild_ms_{0}, maintenance_turns_{0};
   std::atomic<unsigned> automove_{1};

@@ -43,6 +43,7 @@ void Engine::save_in_order() noexcept {
 void Engine::drop_unwritten() noexcept {
   const int error = file_->lost_writes();
   if (error == 0) return;
+  is_file_failed_.store(true, std::memory_order_relaxed);
   {
     const std::lock_guard lock(flush_mutex_);
     flush_now();
@@ -56,6 +57,21 @@ void Engine::drop_unwritten() noexcept {
     options_.log("memory file " + file_->path() + ": cannot be written: " + std::generic_category().message(error) +
                  "; all items are dropped");
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the items are dropped even if logging fails
+  }
+}
+
+// Once: from then on the store does without more pages.
+void Engine::say_no_room() noexcept {
+  if (is_no_room_said_ || heap_->file_refusals() == 0 || !options_.log) return;
+  is_no_room_said_ = true;
+  constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+  try {
+    options_.log("warning: memory file " + file_->path() +
+                 ": no room for another page: " + std::generic_category().message(heap_->file_error()) +
+                 "; the store stays at " + std::to_string(budget_.used_bytes() / mebibyte) + " of " +
+                 std::to_string(budget_.limit_bytes() / mebibyte) + " MiB");
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it may be said at another time
+    is_no_room_said_ = false;
   }
 }
 

@@ -72,13 +72,13 @@ def test_serve_is_open_to_this_machine_alone(start: Start, tmp_path: Path) -> No
 def test_ignored_options_are_reported(start: Start, alias: Path) -> None:
     port = free_port()
     process = start(
-        *[alias, *AS_ROOT, "-l", "127.0.0.1", f"-p{port}", "-o", "slab_chunk_max=5,relaxed_privileges,no_such_thing=1"],
+        *[alias, *AS_ROOT, "-l", "127.0.0.1", f"-p{port}", "-o", "slab_chunk_max=5,relaxed_privileges,hot_lru_pct=30"],
         *["-N", "2"],
     )
     wait_serving(process, ("127.0.0.1", port))
     code, errors = stop(process)
     assert code == 0
-    for name in ('"slab_chunk_max=5"', '"relaxed_privileges"', '"no_such_thing=1"', "-N"):
+    for name in ('"slab_chunk_max=5"', '"relaxed_privileges"', '"hot_lru_pct=30"', "-N"):
         assert len([line for line in errors.splitlines() if name in line and "ignored" in line]) == 1, errors
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from conftest import tandem_binary
 from harness.server import HOST, TIME_FACTOR, free_port
+from harness.tls import make_identity
 from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,8 +86,20 @@ def scraped(text: str) -> Scrape:
 
 
 @pytest.fixture(scope="module")
-def scrape(endpoint: int) -> Scrape:
-    return scraped(get(endpoint, "/metrics")[1])
+def scrape(endpoint: int, tmp_path_factory: pytest.TempPathFactory) -> Scrape:
+    """Of that server, and of one with a certificate and a memory file."""
+    folder = tmp_path_factory.mktemp("files")
+    identity = make_identity(folder, "served")
+    metrics = free_port()
+    command = [tandem_binary(), "serve", "--port", "-1", "--metrics", f"{HOST}:{metrics}", "--memory", "64MiB"]
+    command += ["--memory-file", folder / "memory", "--tls-cert", identity.certificate, "--tls-key", identity.key]
+    process = subprocess.Popen([str(word) for word in command], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(metrics, "/healthz")
+        return scraped(get(metrics, "/metrics")[1]) | scraped(get(endpoint, "/metrics")[1])
+    finally:
+        process.kill()
+        process.wait()
 
 
 # --- PromQL -----------------------------------------------------------------------------------------------------------
@@ -201,6 +214,15 @@ def test_the_exporters_names(endpoint: int) -> None:
     assert "memcached_current_items 1\n" in text
 
 
+def test_process_and_flushes(endpoint: int) -> None:
+    text = get(endpoint, "/metrics")[1]
+    values = {s.name: s.value for family in text_string_to_metric_families(text) for s in family.samples}
+    assert abs(values["process_start_time_seconds"] + values["tandem_uptime_seconds"] - time.time()) < 60
+    assert values["process_open_fds"] >= 10
+    assert values["tandem_flushes_total"] == values["tandem_accept_failures_total"] == 0
+    assert not {name for name in values if name.startswith("tandem_restart") or "_certificate_" in name}
+
+
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +253,60 @@ def test_selectors_and_ports_fit() -> None:
     assert f"*:{ports['metrics']}" in container["args"]
     project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/cli/version.hpp").read_text())
     assert container["image"] == f"tandem:{project[1]}"
+
+
+def test_the_operators_rules_are_the_rules() -> None:
+    assert one("PrometheusRule")["spec"] == yaml.safe_load(ALERTS.read_text())
+
+
+def test_the_operators_targets_are_named_after_their_pods() -> None:
+    (relabelling,) = one("ServiceMonitor")["spec"]["endpoints"][0]["relabelings"]
+    assert relabelling == {"sourceLabels": ["__meta_kubernetes_pod_name"], "targetLabel": "instance"}
+
+
+def test_a_job_without_targets_is_noticed() -> None:
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert [rule["expr"] for rule in rules if rule["alert"] == "TandemAbsent"] == ['absent(up{job="tandem"})']
+
+
+def at(manifest: object, path: str) -> object:
+    """What a JSON pointer points to."""
+    for step in path.strip("/").split("/"):
+        manifest = manifest[int(step)] if isinstance(manifest, list) else manifest[step]
+    return manifest
+
+
+def test_the_kustomization_changes_what_is_there() -> None:
+    kustomization = one("Kustomization")
+    for name in kustomization["resources"]:
+        assert (KUBERNETES / name).is_file(), name
+    stateful = one("StatefulSet")
+    (image,), (replicas,), (patch,) = (kustomization[key] for key in ("images", "replicas", "patches"))
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    assert f"{image['name']}:{image['newTag']}" == container["image"]
+    assert (replicas["name"], replicas["count"]) == (stateful["metadata"]["name"], stateful["spec"]["replicas"])
+    assert (patch["target"]["kind"], patch["target"]["name"]) == ("StatefulSet", stateful["metadata"]["name"])
+    steps = yaml.safe_load(patch["patch"])
+    assert [at(stateful, step["path"]) for step in steps] == [step["value"] for step in steps]
+    assert container["args"][3] == "--memory", "the patch names the word behind it by its number"
+
+
+def test_the_network_policy_is_about_the_pods_and_their_ports() -> None:
+    policy = one("NetworkPolicy")["spec"]
+    template = one("StatefulSet")["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    assert {p["port"] for rule in policy["ingress"] for p in rule["ports"]} == {p["name"] for p in container["ports"]}
+    assert all(rule["from"] for rule in policy["ingress"]) and policy["egress"] == []
+
+
+def test_the_commented_volumes_are_a_manifest() -> None:
+    lines = (KUBERNETES / "tandem.yaml").read_text().splitlines()
+    kept = [re.sub(r"^( *)# (?=(?: *- |volume| +\w+:))", r"\1", line) for line in lines]
+    (stateful,) = (m for m in yaml.safe_load_all("\n".join(kept)) if m["kind"] == "StatefulSet")
+    pod = stateful["spec"]["template"]["spec"]
+    names = {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == names == {"memory", "passwords"}
 
 
 def quantity(text: str) -> int:

@@ -87,9 +87,13 @@ def test_a_disk_that_fills_up_and_has_room_again(evicts: bool, tmp_path: Path) -
             assert set(replies[100:]) == {OUT_OF_MEMORY}
             assert stream.exchange(b"get k0\r\n").data == b"VALUE k0 0 50000\r\n%s\r\nEND\r\n" % (b"v" * 50_000)
         held = int(stats(server)["curr_items"])
+        wait_for(server, lambda: "no room for another page" in server.output(), "the full disk was not told")
         ballast.unlink()
         store(stream, 500, 1000)
         assert int(stats(server)["curr_items"]) > held + 200, "the room that came back was not used"
+        said = server.output()
+        assert said.count("no room for another page: No space left on device") == 1, said
+        assert "its file system has room for 40.0 MiB, memory is 64.0 MiB" in said
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EOPNOTSUPP, errno.ENOSPC])

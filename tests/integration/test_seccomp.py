@@ -187,7 +187,7 @@ def test_tls_and_passwords_are_read_again(tandem: Start, tmp_path: Path) -> None
     assert says(first, b"one") == b"STORED\r\n"
     install(second, "two")
     server.process.send_signal(signal.SIGHUP)
-    wait_for(server, f"{passwords} was read again")
+    wait_for(server, f"reloaded 1 user from {passwords}")
     assert says(second, b"two") == b"STORED\r\n"
     assert says(second, b"one").startswith(b"CLIENT_ERROR")
     check_filtered(server.pid, 4)

@@ -78,6 +78,7 @@ def test_descriptors_run_out(tandem: Callable[..., Server]) -> None:
         assert room <= len(answered()) <= room + 2  # one may have been on its way out when they were counted
         assert witness.exchange(b"get k\r\n").data == b"VALUE k 0 1\r\nv\r\nEND\r\n"
         assert stat(witness, "listen_disabled_num") >= 1
+        assert server.output().count("accept: Too many open files") == 1, "once a minute, however often it was tried"
         # Some go, and others take their place.
         while waiting:
             served = answered()
