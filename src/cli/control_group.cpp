@@ -1,11 +1,15 @@
 #include "cli/control_group.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <string_view>
+
+#include "cli/value.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -107,6 +111,23 @@ const ProcessLimits& process_limits() {
     return read_limits("", known ? static_cast<unsigned>(std::max(1, CPU_COUNT(&set))) : 1u);
   }();
   return limits;
+}
+
+std::string memory_warning(std::uint64_t bytes, std::uint64_t group_limit_bytes, std::uint64_t machine_bytes) {
+  if (bytes > group_limit_bytes) {
+    return fmt::format("memory {} is more than the control group's limit {}, at which the kernel ends the process",
+                       format_size_rounded(bytes), format_size_rounded(group_limit_bytes));
+  }
+  if (machine_bytes != 0 && bytes > machine_bytes) {
+    return fmt::format("memory {} is more than the machine has, {}: before the store is full the kernel ends a process",
+                       format_size_rounded(bytes), format_size_rounded(machine_bytes));
+  }
+  return {};
+}
+
+std::uint64_t machine_memory_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(bytes) : 0;
 }
 
 }  // namespace tandem::cli

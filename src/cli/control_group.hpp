@@ -21,4 +21,9 @@ ProcessLimits read_limits(const std::string& root, unsigned affinity);
 // Those of this process at the first call. Any thread.
 const ProcessLimits& process_limits();
 
+// Why a store should not have so much memory: it is more than the group's limit or than the machine has (0: not known).
+// Empty: it may.
+std::string memory_warning(std::uint64_t bytes, std::uint64_t group_limit_bytes, std::uint64_t machine_bytes);
+std::uint64_t machine_memory_bytes();
+
 }  // namespace tandem::cli

@@ -86,5 +86,16 @@ TEST(ProcessLimits, AreThisProcess) {
   EXPECT_EQ(&process_limits(), &process_limits());
 }
 
+TEST(MemoryWarning, NamesTheLimitThatIsExceeded) {
+  constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 4 * gib), "");
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 0), "");
+  EXPECT_EQ(memory_warning(4 * gib, ProcessLimits::unlimited, 2 * gib),
+            "memory 4.0 GiB is more than the machine has, 2.0 GiB: before the store is full the kernel ends a process");
+  EXPECT_EQ(memory_warning(4 * gib, gib, 2 * gib),
+            "memory 4.0 GiB is more than the control group's limit 1.0 GiB, at which the kernel ends the process");
+  EXPECT_GT(machine_memory_bytes(), std::uint64_t{1} << 20);
+}
+
 }  // namespace
 }  // namespace tandem::cli

@@ -29,6 +29,7 @@ void check_unix_path(const Settings& settings, std::string_view where);
 void check_eviction(const Settings& settings, std::string_view where);
 void check_gpu(const Settings& settings, std::string_view where);
 void check_gpus(const Settings& settings, std::string_view where);
+void check_metrics(const Settings& settings, std::string_view where);
 
 // Where MEMCACHED_SASL_PWDB, which memcached reads, names a password file.
 void take_sasl_file_from_environment(ServerOptions& server);

@@ -55,12 +55,10 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
     net::say("warning: serving as root, which nothing here needs: --user NAME gives that up");
-  if (const std::uint64_t limit = process_limits().memory_bytes;
-      settings.engine.memory_bytes > limit && style == ServerStyle::tandem) {
-    net::say(fmt::format(
-        "warning: memory {} is more than the control group's limit {}, at which the kernel ends the process",
-        format_size_rounded(settings.engine.memory_bytes), format_size_rounded(limit)));
-  }
+  if (const std::string warning =
+          memory_warning(settings.engine.memory_bytes, process_limits().memory_bytes, machine_memory_bytes());
+      !warning.empty() && style == ServerStyle::tandem)
+    net::say("warning: " + warning);
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();
@@ -94,6 +92,13 @@ std::string describe_addresses(const ServerOptions& options, int tcp_port, int u
   return out + (tcp_port != 0 ? fmt::format(" ({})", tcp) : " (UDP)");
 }
 
+std::string page_address(const std::string& address, int port) {
+  const net::Endpoint endpoint = net::parse_endpoint(address);
+  if (endpoint.host.empty()) return fmt::format("http://127.0.0.1:{}/, and at every other address", port);
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  return fmt::format("http://{}:{}/", is_v6 ? fmt::format("[{}]", endpoint.host) : endpoint.host, port);
+}
+
 namespace {
 
 // From the first client to the last.
@@ -114,8 +119,10 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       if (Server* const now = serving.load()) reload_files(*now);
       return;
     }
-    if (number == SIGUSR2)
+    if (number == SIGUSR2) {
       for (const auto& device : settings.engine.devices) device->abandon();
+      net::say(settings.engine.devices.empty() ? "no GPU to give up" : "GPU given up");
+    }
     if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) net::say("Gracefully stopping");
     manager.tell("STOPPING=1");
@@ -150,7 +157,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, style, engine, server);
   if (monitor && (style == ServerStyle::tandem || verbose))
-    net::say(fmt::format("live page and metrics on port {} of {}", monitor->port(), settings.server.metrics));
+    net::say(fmt::format("live page and metrics: {}", page_address(settings.server.metrics, monitor->port())));
   daemon.ready(verbose);
   manager.tell("READY=1");
   server.wait();

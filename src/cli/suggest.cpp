@@ -10,7 +10,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::size_t name_bytes_max = 64;  // longer ones are nobody's slip, and cost their square
+constexpr std::size_t name_bytes_max = 64;  // longer ones are no typing mistakes, and cost their square
 
 std::size_t distance(std::string_view a, std::string_view b) {
   // Rows of the dynamic programme: two above, above, this.
