@@ -14,11 +14,11 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t memory_bytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t embedded_bytes = std::uint64_t{16} << 20;
 
-Options small() {
+Options embedded_options() {
   Options o;
-  o.memory_bytes = memory_bytes;
+  o.memory_bytes = embedded_bytes;
   o.item_bytes_max = 1024;
   o.huge_pages = false;
   return o;
@@ -34,12 +34,12 @@ std::string message_of(Function&& function) {
   return "(nothing was thrown)";
 }
 
-std::string refusal(const Options& o) {
+std::string refusal_of(const Options& o) {
   return message_of<std::invalid_argument>([&] { const Store store(o); });
 }
 
 TEST(Embedded, AnItemThatWouldGrowTooLargeIsToldFromAnAbsentOne) {
-  Store store(small());
+  Store store(embedded_options());
   const std::string half(600, 'h');
   for (const auto concatenate : {&Session::append, &Session::prepend}) {
     Session session = store.session();
@@ -54,15 +54,15 @@ TEST(Embedded, AnItemThatWouldGrowTooLargeIsToldFromAnAbsentOne) {
 }
 
 TEST(Embedded, BadOptionsAreRefusedInTheirOwnWords) {
-  Options o = small();
+  Options o = embedded_options();
   for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{4 << 20} - 1, (std::uint64_t{128} << 30) + 1}) {
     o.memory_bytes = bytes;
-    EXPECT_EQ(refusal(o), "memory_bytes must be from 4 MiB to 128 GiB");
+    EXPECT_EQ(refusal_of(o), "memory_bytes must be from 4 MiB to 128 GiB");
   }
-  o = small();
+  o = embedded_options();
   for (const std::uint32_t threads : {0u, 65537u}) {
     o.threads_max = threads;
-    EXPECT_EQ(refusal(o), "threads_max must be from 1 to 65536");
+    EXPECT_EQ(refusal_of(o), "threads_max must be from 1 to 65536");
   }
   EngineOptions engine;
   engine.memory_bytes = memory_bytes_limit + 1;
@@ -72,14 +72,14 @@ TEST(Embedded, BadOptionsAreRefusedInTheirOwnWords) {
 
 TEST(Embedded, AGpuThatIsNotThereIsNamed) {
   if (cuda_device_count().count != 0) GTEST_SKIP() << "there is a GPU";
-  Options o = small();
+  Options o = embedded_options();
   o.gpus = 1;
   const std::string said = message_of<std::runtime_error>([&] { const Store store(o); });
   EXPECT_EQ(said.rfind("gpus: 1 was asked for, but no GPU was found: ", 0), 0u) << said;
 }
 
 TEST(Embedded, OneThreadTooManyIsToldTheOption) {
-  Options o = small();
+  Options o = embedded_options();
   o.threads_max = 2;
   Store store(o);
   const Session first = store.session();
@@ -94,7 +94,7 @@ TEST(EmbeddedDeathTest, ASessionMustBeGoneBeforeItsStore) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(
       {
-        std::optional<Store> store(std::in_place, small());
+        std::optional<Store> store(std::in_place, embedded_options());
         const Session session = store->session();
         store.reset();
       },
@@ -117,7 +117,7 @@ TEST(EmbeddedInC, OptionsThatWereNotInitialisedAreRefused) {
 TEST(EmbeddedInC, SuccessLeavesNoReason) {
   tandem_options o;
   tandem_options_init(&o, sizeof o);
-  o.memory_bytes = memory_bytes;
+  o.memory_bytes = embedded_bytes;
   o.item_bytes_max = 1024;
   char error[128] = "of before";
   tandem_store* const store = tandem_open(&o, error, sizeof error);
