@@ -16,11 +16,11 @@ export CCACHE_NOHASHDIR := 1
 setup: ## install what building and testing need
 	@scripts/setup test
 
-build: ## install what building needs; leaves the program at build/bin/tandem, for the GPU too if there is one
+build: ## install what building needs; leaves the program at build/bin/tandem, for the GPU too if there is one, and what `cmake --install build` takes
 	@scripts/setup build
 	@[ -f build/CMakeCache.txt ] || cmake -S . -B build -G Ninja -DTANDEM_TESTS=OFF -DTANDEM_UNITY=ON \
 	  -DTANDEM_CUDA=$$(scripts/has_gpu && echo ON || echo OFF)
-	@cmake --build build -j $(JOBS) --target tandem
+	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
 
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
@@ -120,14 +120,14 @@ format: ## rewrite sources in the one format
 	@scripts/format
 
 install: build ## program, manual, completions, unit, embedded library, to PREFIX (default /usr/local) under DESTDIR
-	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+	@# Packages (DESTDIR) leave the loader's cache to the package manager.
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 uninstall: ## remove what the last `make install` put in place (same DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake -DBUILD=build -P cmake/uninstall.cmake
 
 deb: build ## Debian packages, in build/packages
-	@cmake --build build -j $(JOBS) --target tandem tandem_texts tandem_embedded tandem_shared
 	@cd build && cpack
 
 clean: ## remove everything that was built

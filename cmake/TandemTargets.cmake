@@ -254,7 +254,7 @@ function(tandem_libraries_of name layer)
     find_package(nlohmann_json REQUIRED)
     target_link_libraries(${layer} PUBLIC nlohmann_json::nlohmann_json)
     set(commit_header ${PROJECT_BINARY_DIR}/generated/build_commit.hpp)
-    add_custom_target(tandem_commit BYPRODUCTS ${commit_header} VERBATIM
+    add_custom_target(tandem_commit BYPRODUCTS ${commit_header} VERBATIM COMMENT "Looking up the commit"
       COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D VERSION=${PROJECT_VERSION} -D COMMIT=${TANDEM_COMMIT}
         -D OUT=${commit_header} -P ${PROJECT_SOURCE_DIR}/cmake/TandemCommit.cmake)
     add_dependencies(${layer} tandem_commit)

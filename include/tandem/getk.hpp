@@ -1,11 +1,14 @@
 // Reads that leave the comparison of keys to the client, over any connection to a server (mg's flag K,
-// docs/protocol.md; Mega-KV 8.1, `getk`). The server may answer with an item of another key whose hash is alike; here
-// the keys are compared, and who got another key's item is asked for again, exactly. In process:
+// docs/protocol.md of the source tree; Mega-KV 8.1, `getk`). The server may answer with an item of another key whose
+// hash is alike; here the keys are compared, and who got another key's item is asked for again, exactly. In process:
 // Session::get_batch_checked().
 //
 // Header only, of the standard library alone, so that it fits into any client of the meta protocol. Thread safety: each
 // connection by one thread at a time.
 #pragma once
+#if __cplusplus < 202002L
+#error "tandem/getk.hpp needs C++20: compile with -std=c++20"
+#endif
 #include <algorithm>
 #include <charconv>
 #include <cstddef>

@@ -10,7 +10,18 @@
 // Thread safety: a Store may be used from any number of threads at once (Options::threads_max bounds them). Operations
 // on one key are linearizable. Each thread gets a Session of its own on first use; a Session taken explicitly belongs
 // to one thread at a time and saves the look-up.
+//
+// Lifetime, fork, threads: every Session must be gone before its Store; a Store that is destroyed while one is open
+// ends the program. A Store starts two threads of its own, and one more for each GPU; with a memory file the
+// constructor uses up to 16 more while it reads the file. They do not exist in a child of fork(): the child must not
+// use the Store, nor destroy it, and should call exec or _exit. It holds the lock of a memory file until then. Use of a
+// Store or of a Session that is gone is undefined.
+//
+// docs/embedding.md of the source tree has examples, and each call's codes in one table.
 #pragma once
+#if __cplusplus < 202002L
+#error "tandem/store.hpp needs C++20: compile with -std=c++20"
+#endif
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -26,21 +37,21 @@
 namespace tandem {
 
 struct Options {
-  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // items and index together; at least 4 MiB
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // items and index together; 4 MiB to 128 GiB
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // 1 KiB to 1 GiB, and at most half of memory_bytes
   std::uint32_t item_bytes_expected = 256;                // sizes the first index table; it grows by itself
-  std::uint32_t threads_max = 256;
-  bool evict = true;             // off: a full store answers out_of_memory
-  bool huge_pages = true;        // ask the kernel for transparent huge pages
-  std::string memory_file = {};  // items lie in this file and outlive the process, also one that is killed
-                                 // (docs/restart.md); empty: in memory alone
-  std::uint64_t hash_seed = 0;   // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
-                                 // that collide
-  // GPUs that run a part of batch calls; whatever becomes of them, the store goes on. 0, 1, 2, 4 or 8: several share
-  // the keys.
+  std::uint32_t threads_max = 256;  // sessions open at once, those of threads included; 1 to 65536
+  bool evict = true;                // off: a full store answers out_of_memory
+  bool huge_pages = true;           // ask the kernel for transparent huge pages
+  std::string memory_file = {};     // items lie in this file and outlive the process, also one that is killed
+                                    // (docs/restart.md of the source tree); empty: in memory alone
+  std::uint64_t hash_seed = 0;  // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
+                                // that collide
+  // GPUs that run a part of batch calls. 0, 1, 2, 4 or 8: several share the keys. The constructor throws
+  // std::runtime_error if there are fewer, or one cannot be used. One that fails later is left, and the store goes on.
   unsigned gpus = 0;
-  std::string gpu = "cuda";           // or "sim": in software, to see that it works
-  std::string preset = "auto";        // what they do (docs/gpu.md): auto, mirrored, mega-kv; cpu: nothing
+  std::string gpu = "cuda";     // or "sim": in software, to see that it works
+  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing
   std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; auto and mirrored
   // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
   std::string plan = {};
@@ -54,8 +65,8 @@ enum class Code : std::uint8_t {
   exists,      // compare-and-set: the item has changed since
   removed,
   not_a_number,  // increment, decrement: the value is not a decimal number of 64 bits
-  too_large,  // the item would exceed item_bytes_max. A set removes the old item of the key, so that nobody reads what
-              // was to be replaced
+  too_large,     // the item would exceed item_bytes_max. A set removes the old item of the key, so that no thread reads
+                 // what was to be replaced; every other call leaves it
   out_of_memory,  // no memory could be freed; a set removes the old item likewise
   bad_key,        // empty or longer than 250 bytes: nothing was done
 };
@@ -112,8 +123,8 @@ inline bool is_reply_to(std::string_view key, const Reply& reply) noexcept {
   return reply.code != Code::hit || reply.key() == key;
 }
 
-struct StoreOptions {  // of one set
-  std::int64_t ttl_s = 0;
+struct StoreOptions {      // of one set
+  std::int64_t ttl_s = 0;  // as of Request
   std::uint32_t flags = 0;
 };
 
@@ -129,23 +140,32 @@ struct Stats {
   std::uint64_t gpu_searches;  // keys that GPUs have searched for, of all
 };
 
-// One thread's entry to a store. Made by Store::session(); gone before the store is.
+// One thread's entry to a store. Made by Store::session(); gone before the store is. Calls throw std::bad_alloc when
+// the process has no memory for a result; nothing else.
 class Session {
  public:
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();
 
+  // The value; nothing when there is none, or for a bad key.
   std::optional<std::string> get(std::string_view key);
-  // Reads into `value` (its capacity is reused): miss or bad_key leave it alone.
+  // hit, miss, bad_key. Reads into `value` (its capacity is reused): miss or bad_key leave it alone.
   Code get(std::string_view key, Value& value);
+  // Writes of values answer stored, too_large, out_of_memory, bad_key, or as noted.
   Code set(std::string_view key, std::string_view value, StoreOptions options = {});
+  // Or not_stored: there is an item.
   Code add(std::string_view key, std::string_view value, StoreOptions options = {});
+  // Or not_stored: there is no item.
   Code replace(std::string_view key, std::string_view value, StoreOptions options = {});
+  // Or not_stored: there is no item. Flags and time to live stay.
   Code append(std::string_view key, std::string_view value);
   Code prepend(std::string_view key, std::string_view value);
+  // Or exists: the item's cas is another one; miss: there is no item.
   Code compare_and_set(std::string_view key, std::string_view value, std::uint64_t cas, StoreOptions options = {});
+  // removed, miss, bad_key.
   Code remove(std::string_view key);
+  // hit, miss, bad_key. ttl_s: as of Request.
   Code touch(std::string_view key, std::int64_t ttl_s);
   // The new number, or nothing with the reason in `code` if given: miss, not_a_number, out_of_memory, bad_key.
   std::optional<std::uint64_t> increment(std::string_view key, std::uint64_t delta = 1, Code* code = nullptr);
@@ -215,18 +235,19 @@ class Session {
 class Store {
  public:
   // Throws std::invalid_argument on bad options (such as a plan that is not feasible with what they ask for),
-  // std::system_error or std::bad_alloc when memory cannot be had,
-  // std::runtime_error with the reason when memory_file is in use or is no file of Tandem's. With a file it returns
+  // std::system_error or std::bad_alloc when memory or a thread cannot be had, std::runtime_error with the reason when
+  // memory_file is in use or is no file of Tandem's, and when the GPUs asked for are not there. With a file it returns
   // when all items can be read.
   explicit Store(const Options& options = {});
-  // REQUIRES: no thread is inside a call; explicit Sessions are gone.
+  // REQUIRES: no thread is inside a call; explicit Sessions are gone, else the program is ended with a message.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
   // A session of the caller's own. Throws std::runtime_error when threads_max sessions are open.
   Session session();
-  // The calling thread's session, made on first use and given back when the thread ends.
+  // The calling thread's session, made on first use and given back when the thread ends. Throws as session() does; so
+  // do all calls below but clear() and stats(), by a thread's first use of the store.
   Session& here();
 
   std::optional<std::string> get(std::string_view key) { return here().get(key); }

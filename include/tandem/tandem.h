@@ -6,6 +6,7 @@
  *   options.memory_bytes = (uint64_t)1 << 30;
  *   char error[256];
  *   tandem_store* store = tandem_open(&options, error, sizeof error);
+ *   if (store == NULL) fail(error);
  *   tandem_set(store, "answer", 6, "42", 2, 60, 0);
  *   tandem_value value = {0};
  *   if (tandem_get(store, "answer", 6, &value) == TANDEM_HIT) use(value.bytes, value.size);
@@ -17,6 +18,13 @@
  *
  * Thread safety: a store may be used from any number of threads at once, options.threads_max at most. Operations on one
  * key are linearizable.
+ *
+ * Lifetime, fork, threads: `store` must not be NULL in any call but tandem_close(), and no call may follow tandem_close():
+ * what happens then is undefined. A store starts two threads of its own; with a memory file tandem_open() uses up to 16
+ * more while it reads the file. They do not exist in a child of fork(): the child must not use the store, nor close it,
+ * and should call exec or _exit. It holds the lock of a memory file until then.
+ *
+ * docs/embedding.md of the source tree has examples.
  *
  * Stability: within one soname (libtandem.so.N) no function, structure member or number of this file changes its meaning
  * or place. Structures that may grow are passed with their size; programs built with an older header go on working. */
@@ -30,6 +38,11 @@
 extern "C" {
 #endif
 
+/* Of this header. tandem_version() is the library's. */
+#define TANDEM_VERSION_MAJOR 0
+#define TANDEM_VERSION_MINOR 1
+#define TANDEM_VERSION_PATCH 0
+
 #define TANDEM_API __attribute__((visibility("default")))
 
 /* NOLINTBEGIN(readability-identifier-naming): the names of C. */
@@ -40,12 +53,12 @@ typedef int32_t tandem_code;
 enum {
   TANDEM_HIT = 0,           /* get, touch: there is such an item. Counters: the number is the new value */
   TANDEM_MISS = 1,          /* there is none */
-  TANDEM_STORED = 2,        /* */
+  TANDEM_STORED = 2,        /* the value is the item's */
   TANDEM_NOT_STORED = 3,    /* add found an item; replace, append, prepend found none */
   TANDEM_EXISTS = 4,        /* compare-and-set: the item has changed since */
-  TANDEM_REMOVED = 5,       /* */
+  TANDEM_REMOVED = 5,       /* there was an item, and is none now */
   TANDEM_NOT_A_NUMBER = 6,  /* counters: the value is not a decimal number of 64 bits */
-  TANDEM_TOO_LARGE = 7,     /* the item would exceed item_bytes_max; a set removes the old item */
+  TANDEM_TOO_LARGE = 7,     /* the item would exceed item_bytes_max; a set removes the old item, other calls leave it */
   TANDEM_OUT_OF_MEMORY = 8, /* no memory could be freed, or the process has none */
   TANDEM_BAD_KEY = 9,       /* empty or longer than 250 bytes: nothing was done */
   TANDEM_TOO_MANY_THREADS = 10, /* threads_max threads use the store already: nothing was done */
@@ -59,7 +72,7 @@ typedef struct tandem_options {
   uint64_t hash_seed;           /* 0: random */
   const char* memory_file;      /* items lie in this file and outlive the process; NULL: in memory alone */
   uint32_t item_bytes_expected; /* sizes the first index; 256 */
-  uint32_t threads_max;         /* 256 */
+  uint32_t threads_max;         /* that may use the store at once; 1 to 65536; 256 */
   uint32_t evict;               /* 0: a full store answers TANDEM_OUT_OF_MEMORY; 1 */
   uint32_t huge_pages;          /* ask the kernel for huge pages; 1 */
 } tandem_options;
@@ -94,7 +107,7 @@ typedef struct tandem_request {
   size_t key_bytes;
   const char* value;
   size_t value_bytes;
-  int64_t ttl_s;  /* seconds from now; 0: never; above 30 days: Unix time */
+  int64_t ttl_s;  /* seconds from now; 0: never; negative: at once; above 30 days: Unix time */
   uint64_t cas;   /* TANDEM_COMPARE_AND_SET: that of the read */
   uint64_t delta; /* counters: increments wrap at 2^64, decrements stop at 0 */
 } tandem_request;
@@ -119,54 +132,71 @@ typedef struct tandem_stats {
 typedef void (*tandem_visitor)(void* context, size_t index, const tandem_reply* reply);
 typedef void (*tandem_item_visitor)(void* context, const char* key, size_t key_bytes, const tandem_reply* item);
 
-/* "0.1.0"; static. */
+/* The library's version, such as "0.1.0"; static. TANDEM_VERSION_MAJOR, _MINOR and _PATCH are this header's. */
 TANDEM_API const char* tandem_version(void);
 
-/* Sets the defaults. struct_bytes: sizeof(tandem_options). */
+/* Sets the defaults: call it before any option is set. struct_bytes: sizeof(tandem_options). */
 TANDEM_API void tandem_options_init(tandem_options* options, size_t struct_bytes);
 
-/* options: NULL for the defaults. NULL on failure, with the reason in `error` if error_bytes is not 0. With a memory file
- * it returns when every item can be read. */
+/* Opens a store. options: NULL for the defaults. NULL on failure. `error`, if error_bytes is not 0, gets the reason, or an
+ * empty text on success; it may be NULL if error_bytes is 0. With a memory file it returns when every item can be read. */
 TANDEM_API tandem_store* tandem_open(const tandem_options* options, char* error, size_t error_bytes);
-/* No thread may be inside a call. NULL is nothing. */
+/* Closes it, and frees its memory. No thread may be inside a call. NULL is nothing. */
 TANDEM_API void tandem_close(tandem_store* store);
 
-/* TANDEM_HIT with the value, or another code, which leaves `value` alone. */
+/* Reads an item. TANDEM_HIT with the value, or TANDEM_MISS, TANDEM_BAD_KEY, TANDEM_OUT_OF_MEMORY, TANDEM_TOO_MANY_THREADS,
+ * which leave `value` alone. */
 TANDEM_API tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value);
+/* Frees what a value holds, and zeros it. */
 TANDEM_API void tandem_value_free(tandem_value* value);
 
+/* What follows may also answer TANDEM_OUT_OF_MEMORY, TANDEM_BAD_KEY and TANDEM_TOO_MANY_THREADS. ttl_s: seconds from now;
+ * 0: never; negative: at once; above 30 days: Unix time. flags: a number kept with the item. */
+
+/* Stores the value, whether there is an item or not. TANDEM_STORED, TANDEM_TOO_LARGE. */
 TANDEM_API tandem_code tandem_set(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                   size_t value_bytes, int64_t ttl_s, uint32_t flags);
+/* Stores the value if there is no item. TANDEM_STORED, TANDEM_NOT_STORED, TANDEM_TOO_LARGE. */
 TANDEM_API tandem_code tandem_add(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                   size_t value_bytes, int64_t ttl_s, uint32_t flags);
+/* Stores the value if there is an item. TANDEM_STORED, TANDEM_NOT_STORED, TANDEM_TOO_LARGE. */
 TANDEM_API tandem_code tandem_replace(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                       size_t value_bytes, int64_t ttl_s, uint32_t flags);
+/* Adds to the end of a value; flags and time to live stay. TANDEM_STORED, TANDEM_NOT_STORED: there is no item,
+ * TANDEM_TOO_LARGE: the item stays as it is. */
 TANDEM_API tandem_code tandem_append(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                      size_t value_bytes);
+/* The same in front of it. */
 TANDEM_API tandem_code tandem_prepend(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                       size_t value_bytes);
-/* TANDEM_STORED if the item's cas is still that of the read, else TANDEM_EXISTS or TANDEM_MISS. */
+/* Stores the value if the item's cas is still that of the read. TANDEM_STORED, TANDEM_EXISTS: it is another one,
+ * TANDEM_MISS: there is no item, TANDEM_TOO_LARGE. */
 TANDEM_API tandem_code tandem_compare_and_set(tandem_store* store, const char* key, size_t key_bytes, const char* value,
                                               size_t value_bytes, uint64_t cas, int64_t ttl_s, uint32_t flags);
+/* Removes the item. TANDEM_REMOVED, TANDEM_MISS. */
 TANDEM_API tandem_code tandem_remove(tandem_store* store, const char* key, size_t key_bytes);
+/* Gives the item another time to live. TANDEM_HIT, TANDEM_MISS. */
 TANDEM_API tandem_code tandem_touch(tandem_store* store, const char* key, size_t key_bytes, int64_t ttl_s);
-/* TANDEM_HIT with the new number, if `number` is not NULL. */
+/* Adds to a decimal number; wraps at 2^64. TANDEM_HIT with the new number, if `number` is not NULL; TANDEM_MISS,
+ * TANDEM_NOT_A_NUMBER. */
 TANDEM_API tandem_code tandem_increment(tandem_store* store, const char* key, size_t key_bytes, uint64_t delta,
                                         uint64_t* number);
+/* The same, subtracting; stops at 0. */
 TANDEM_API tandem_code tandem_decrement(tandem_store* store, const char* key, size_t key_bytes, uint64_t delta,
                                         uint64_t* number);
 
 /* Runs the requests in order and visits each reply. Batches of 32 and more overlap their cache misses. TANDEM_HIT when
- * all were run; TANDEM_BAD_REQUEST or TANDEM_TOO_MANY_THREADS, with nothing done, or TANDEM_OUT_OF_MEMORY. */
+ * all were run; TANDEM_BAD_REQUEST or TANDEM_TOO_MANY_THREADS, with nothing done; TANDEM_OUT_OF_MEMORY. */
 TANDEM_API tandem_code tandem_execute(tandem_store* store, const tandem_request* requests, size_t count,
                                       tandem_visitor visit, void* context);
 
-/* Visits every item; those that are stored or removed meanwhile may be visited. TANDEM_HIT when it is done. */
+/* Visits every item; those that are stored or removed meanwhile may be visited. TANDEM_HIT when it is done,
+ * TANDEM_OUT_OF_MEMORY, TANDEM_TOO_MANY_THREADS. */
 TANDEM_API tandem_code tandem_for_each(tandem_store* store, tandem_item_visitor visit, void* context);
 
 /* Removes every item that is in the store now. */
 TANDEM_API void tandem_clear(tandem_store* store);
-/* struct_bytes: sizeof(tandem_stats). */
+/* Fills in the statistics. struct_bytes: sizeof(tandem_stats). */
 TANDEM_API void tandem_get_stats(tandem_store* store, tandem_stats* stats, size_t struct_bytes);
 /* NOLINTEND(readability-identifier-naming) */
 

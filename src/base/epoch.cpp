@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 #include <thread>
 
 #include "base/yield.hpp"
@@ -24,7 +23,7 @@ EpochDomain::Participant::Participant(EpochDomain& domain) : domain_(&domain), s
     }
     return;
   }
-  throw std::runtime_error("epoch: more threads use the store than it was opened for");
+  throw EpochDomainFull();
 }
 
 EpochDomain::Participant::~Participant() {

@@ -21,10 +21,17 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 
 #include "base/platform.hpp"
 
 namespace tandem {
+
+// All places for participants are taken.
+class EpochDomainFull : public std::runtime_error {
+ public:
+  EpochDomainFull() : std::runtime_error("more threads use the store than it was opened for") {}
+};
 
 class EpochDomain {
  public:
@@ -37,7 +44,7 @@ class EpochDomain {
 
   class Participant {
    public:
-    // Throws std::runtime_error when all places are in use.
+    // Throws EpochDomainFull when all places are in use.
     explicit Participant(EpochDomain& domain);
     ~Participant();
     Participant(const Participant&) = delete;

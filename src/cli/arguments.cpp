@@ -35,6 +35,15 @@ void add_names(const CLI::App& app, std::vector<std::string>& names) {
   throw CommandError(EX_USAGE, fmt::format("{}: unknown option {}{}", name, in_quotes(option), hint));
 }
 
+// CLI11's "--port: 1 required NUMBER missing" in words.
+std::string missing_value(std::string_view said) {
+  constexpr std::string_view middle = ": 1 required ", end = " missing";
+  const std::size_t at = said.find(middle);
+  if (at == std::string_view::npos || !said.ends_with(end)) return std::string(said);
+  const std::string_view value = said.substr(at + middle.size(), said.size() - end.size() - at - middle.size());
+  return fmt::format("{} needs a value: {}", said.substr(0, at), value);
+}
+
 }  // namespace
 
 void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std::string_view name) {
@@ -43,6 +52,8 @@ void parse_or_refuse(CLI::App& app, std::span<const std::string> arguments, std:
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
     throw;
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw CommandError(EX_USAGE, fmt::format("{}: {}", name, missing_value(error.what())));
   } catch (const CLI::ParseError& error) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", name, error.what()));
   } catch (const std::invalid_argument& error) {

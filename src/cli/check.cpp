@@ -33,6 +33,13 @@ void check_gpu(const Settings& settings, std::string_view where) {
   throw CommandError(EX_USAGE, fmt::format("{}: {} is neither auto, off, sim nor a number", where, in_quotes(gpu)));
 }
 
+void check_metrics(const Settings& settings, std::string_view where) {
+  const std::string& address = settings.server.metrics;
+  if (address.empty() || address.find_first_not_of("0123456789") != std::string::npos) return;
+  throw CommandError(
+      EX_USAGE, fmt::format("{}: expected ADDRESS:PORT such as 127.0.0.1:9150, got {}", where, in_quotes(address)));
+}
+
 void check_gpus(const Settings& settings, std::string_view where) {
   const unsigned count = settings.gpu.count;
   if (count == 0 || std::has_single_bit(count)) return;
@@ -97,11 +104,13 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));
+  check_metrics(settings, where(*find_option("metrics")));
   check_latency_target(settings, where);
   check_batch_min(settings, where);
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
-    throw CommandError(EX_USAGE, fmt::format("{}, {}: both are 0 and there is no Unix socket: nothing to listen on",
-                                             where(*find_option("port")), where(*find_option("udp-port"))));
+    throw CommandError(EX_USAGE, fmt::format("{}: 0, as udp-port is, and without a Unix socket (unix) there is nothing "
+                                             "to listen on",
+                                             where(*find_option("port"))));
   }
   if (settings.server.prefix_delimiter.size() != 1) {
     throw CommandError(EX_USAGE, fmt::format("{}: one character is wanted", where(*find_option("prefix-delimiter"))));

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "bench/common/document.hpp"
 #include "cli/options.hpp"
 #include "cli/suggest.hpp"
 #include "cli/value.hpp"
@@ -22,13 +23,13 @@ namespace tandem::cli {
 namespace {
 
 constexpr std::array command_table{
-    Command{"serve", "run the server", run_serve},
-    Command{"memcached", "run the server with memcached's options and defaults", run_memcached},
-    Command{"top", "show a server's numbers in the terminal", run_top},
-    Command{"bench", "measure this store or any memcached server", run_bench},
-    Command{"devices", "list the accelerators that can be used", run_devices},
-    Command{"plans", "list which processor may run which task, and why not otherwise", run_plans},
-    Command{"calibrate", "measure a GPU, so that the server can choose its cycle", run_calibrate},
+    Command{"serve", "run the server", run_serve, true},
+    Command{"memcached", "run the server with memcached's options and defaults", run_memcached, true},
+    Command{"top", "show a server's numbers in the terminal", run_top, true},
+    Command{"bench", "measure this store or any memcached server", run_bench, true},
+    Command{"devices", "list the accelerators that can be used", run_devices, true},
+    Command{"plans", "list which processor may run which task, and why not otherwise", run_plans, true},
+    Command{"calibrate", "measure a GPU, so that the server can choose its cycle", run_calibrate, true},
     Command{"options", "print all options as Markdown, or as a TOML file with --toml", run_options},
     Command{"manual", "print a manual page: tandem or tandem.toml", run_manual},
     Command{"completion", "print completions for bash, zsh or fish", run_completion},
@@ -84,7 +85,7 @@ void print_help(std::FILE* out) {
       "[OPTION...]\n\ncommands:\n",
       version);
   for (const Command& command : command_table) text += fmt::format("  {:<10} {}\n", command.name, command.summary);
-  text += "\n`tandem serve --help` and `tandem memcached --help` print their options.\n";
+  text += "\n`tandem help COMMAND` prints a command's options.\n";
   std::fputs(text.c_str(), out);
 }
 
@@ -93,20 +94,37 @@ void refuse_arguments(std::string_view command, std::span<const std::string> arg
   throw CommandError(EX_USAGE, fmt::format("{}: unexpected argument {}", command, in_quotes(arguments.front())));
 }
 
+std::string unknown_command(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : command_table) names.push_back(command.name);
+  return fmt::format("unknown command {}{} (`tandem help` lists them)", in_quotes(name), did_you_mean(name, names));
+}
+
 }  // namespace
 
 std::span<const Command> all_commands() { return command_table; }
 
 int run_version(std::span<const std::string> arguments) {
   refuse_arguments("version", arguments);
-  fmt::print("tandem {}\n", version);
+  const std::string_view commit = bench::build_commit();
+  fmt::print("tandem {}{}\n", version, commit == "unknown" ? "" : fmt::format(" (commit {})", commit));
   return EX_OK;
 }
 
 int run_help(std::span<const std::string> arguments) {
-  refuse_arguments("help", arguments);
-  print_help(stdout);
-  return EX_OK;
+  if (arguments.empty()) {
+    print_help(stdout);
+    return EX_OK;
+  }
+  refuse_arguments("help", arguments.subspan(1));
+  const auto command = std::ranges::find(command_table, arguments.front(), &Command::name);
+  if (command == command_table.end()) throw CommandError(EX_USAGE, unknown_command(arguments.front()));
+  if (!command->has_help) {
+    fmt::print("usage: tandem {}\n\n{}\n", command->name, command->summary);
+    return EX_OK;
+  }
+  const std::string help = "--help";
+  return command->run({&help, 1});
 }
 
 int run_program(std::span<const std::string> arguments) {
@@ -123,9 +141,7 @@ int run_program(std::span<const std::string> arguments) {
   for (const Command& command : command_table) {
     if (command.name == name) return run_guarded(command, arguments.subspan(2));
   }
-  std::vector<std::string_view> names;
-  for (const Command& command : command_table) names.push_back(command.name);
-  complain("tandem: unknown command ", in_quotes(name), did_you_mean(name, names) + " (`tandem help` lists them)");
+  complain("tandem: ", unknown_command(name));
   return EX_USAGE;
 }
 

@@ -11,6 +11,7 @@ struct Command {
   std::string_view summary;
   // `arguments` follow the command's name. Returns the exit code; throws CommandError or any std::exception.
   int (*run)(std::span<const std::string> arguments);
+  bool has_help = false;  // takes --help
 };
 
 std::span<const Command> all_commands();

@@ -25,7 +25,7 @@ std::string_view type_name(const toml::node& node) {
     case toml::node_type::array:
       return "an array";
     case toml::node_type::string:
-      return "a text";
+      return "a string";
     case toml::node_type::integer:
       return "an integer";
     case toml::node_type::floating_point:
@@ -78,7 +78,11 @@ void set_from_node(const Option& option, Settings& settings, const toml::node& n
     if (integer->get() < 0 && (option.kind == Kind::size || option.kind == Kind::seconds)) {
       throw ValueError(fmt::format("expected {}, got {}", expectation(option), integer->get()));
     }
-    set_number(option, settings, static_cast<double>(integer->get()));
+    if (option.kind == Kind::size) {
+      set_from_text(option, settings, fmt::format("{}", integer->get()));
+    } else {
+      set_number(option, settings, static_cast<double>(integer->get()));
+    }
   } else if (const auto* real = node.as_floating_point()) {
     if (option.kind != Kind::real) wrong_type(option, node);
     set_number(option, settings, real->get());

@@ -342,6 +342,7 @@ class MemcachedParser {
     check_eviction(result_.settings, "-o eviction");
     check_gpu(result_.settings, "-o gpu");
     check_gpus(result_.settings, "-o gpus");
+    check_metrics(result_.settings, "-o metrics");
     check_authentication(server);
   }
 

@@ -74,6 +74,16 @@ double parse_number(Kind kind, std::string_view text) {
   }
 }
 
+// memcached's -m counts MiB: so does, perhaps, a number of bytes that is too small.
+std::string mebibytes_hint(const Option& option, std::string_view text, double number) {
+  const bool has_unit = text.find_first_not_of("0123456789") != std::string_view::npos;
+  const double mebibytes = number * (1 << 20);
+  if (option.kind != Kind::size || has_unit || number >= option.minimum || mebibytes < option.minimum ||
+      mebibytes > option.maximum)
+    return {};
+  return fmt::format("; did you mean {}MiB?", text);
+}
+
 }  // namespace
 
 std::uint64_t default_memory_bytes(std::uint64_t limit_bytes) {
@@ -169,8 +179,14 @@ void set_from_text(const Option& option, Settings& settings, std::string_view te
         if (choice_name(option, n) == text) return set_number(option, settings, n);
       }
       throw ValueError(fmt::format("expected {}, got {}", expectation(option), in_quotes(text)));
-    default:
-      set_number(option, settings, parse_number(option.kind, text));
+    default: {
+      const double number = parse_number(option.kind, text);
+      try {
+        set_number(option, settings, number);
+      } catch (const ValueError& error) {
+        throw ValueError(error.what() + mebibytes_hint(option, text, number));
+      }
+    }
   }
 }
 
@@ -181,9 +197,9 @@ std::string expectation(const Option& option) {
   };
   switch (option.kind) {
     case Kind::text:
-      return "a text that is not empty";
+      return "a string that is not empty";
     case Kind::list:
-      return "a text or a list of texts that are not empty";
+      return "a string or a list of strings that are not empty";
     case Kind::flag:
       return "true or false";
     case Kind::integer:

@@ -233,5 +233,12 @@ TEST(RunServer, DescribesAddresses) {
   EXPECT_EQ(describe_addresses(options, 0, 0), "/run/tandem.sock");
 }
 
+TEST(PageAddress, IsOneForABrowser) {
+  EXPECT_EQ(page_address("127.0.0.1:9150", 9150), "http://127.0.0.1:9150/");
+  EXPECT_EQ(page_address("localhost:0", 40000), "http://localhost:40000/");
+  EXPECT_EQ(page_address("[::1]:9150", 9150), "http://[::1]:9150/");
+  EXPECT_EQ(page_address("*:9150", 9150), "http://127.0.0.1:9150/, and at every other address");
+}
+
 }  // namespace
 }  // namespace tandem::cli

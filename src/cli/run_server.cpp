@@ -98,6 +98,13 @@ std::string describe_addresses(const ServerOptions& options, int tcp_port, int u
   return out + (tcp_port != 0 ? fmt::format(" ({})", tcp) : " (UDP)");
 }
 
+std::string page_address(const std::string& address, int port) {
+  const net::Endpoint endpoint = net::parse_endpoint(address);
+  if (endpoint.host.empty()) return fmt::format("http://127.0.0.1:{}/, and at every other address", port);
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  return fmt::format("http://{}:{}/", is_v6 ? fmt::format("[{}]", endpoint.host) : endpoint.host, port);
+}
+
 namespace {
 
 // Serves clients from the start to the stop.
@@ -118,8 +125,10 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
       if (Server* const now = serving.load()) reload_files(*now);
       return;
     }
-    if (number == SIGUSR2)
+    if (number == SIGUSR2) {
       for (const auto& device : settings.engine.devices) device->abandon();
+      net::say(settings.engine.devices.empty() ? "no GPU to give up" : "GPU given up");
+    }
     if (!stops) return;  // USR1: reserved
     if (number == SIGUSR1) net::say("Gracefully stopping");
     manager.tell("STOPPING=1");
@@ -155,7 +164,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   const bool verbose = settings.server.verbosity > 0;
   if (style == ServerStyle::tandem || verbose) say_serving(settings, style, engine, server);
   if (monitor && (style == ServerStyle::tandem || verbose))
-    net::say(fmt::format("live page and metrics on port {} of {}", monitor->port(), settings.server.metrics));
+    net::say(fmt::format("live page and metrics: {}", page_address(settings.server.metrics, monitor->port())));
   daemon.ready(verbose);
   manager.tell("READY=1");
   server.wait();

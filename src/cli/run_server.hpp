@@ -19,5 +19,7 @@ int run_server(Settings settings, ServerStyle style);
 
 // "127.0.0.1:11211 (TCP, UDP)", with the ports that were bound.
 std::string describe_addresses(const ServerOptions& options, int tcp_port, int udp_port);
+// Of the live page, as a browser takes it. address: of --metrics.
+std::string page_address(const std::string& address, int port);
 
 }  // namespace tandem::cli

@@ -11,8 +11,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/hash.hpp"
 #include "heap/bus_error.hpp"
@@ -72,6 +75,28 @@ bool give_blocks(int fd, std::uint64_t at, std::uint64_t bytes) {
   return error == 0;
 }
 
+// The memory files that this process has open. The system's lock does not tell who holds it.
+struct OpenFiles {
+  static OpenFiles& all() {
+    static OpenFiles* const files = new OpenFiles;  // stores may outlive objects of static duration
+    return *files;
+  }
+  bool has(const struct stat& info) {
+    const std::lock_guard lock(mutex);
+    return std::ranges::find(ids, std::pair(info.st_dev, info.st_ino)) != ids.end();
+  }
+  void add(const struct stat& info) {
+    const std::lock_guard lock(mutex);
+    ids.emplace_back(info.st_dev, info.st_ino);
+  }
+  void remove(const std::pair<dev_t, ino_t>& id) {
+    const std::lock_guard lock(mutex);
+    std::erase(ids, id);
+  }
+  std::mutex mutex;
+  std::vector<std::pair<dev_t, ino_t>> ids;
+};
+
 // The error that the system reports once for pages that it could not write since the last query. The range is past the
 // end of every file, so this does not wait.
 int write_error(int fd) {
@@ -94,6 +119,8 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
   try {
     open_locked();
     judge(wanted);
+    // Of a file that is ours: another one keeps its mode.
+    if (fchmod(fd_, S_IRUSR | S_IWUSR) != 0) fail_errno("cannot be protected");
     if (!has_items()) make_empty(wanted);
     if (!give_blocks(fd_, 0, pages_at)) fail_errno("no room for it");
     void* const at = mmap(nullptr, pages_at, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -110,7 +137,7 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
   } catch (...) {
     unguard(*this);
     if (metadata_ != nullptr) munmap(metadata_, pages_at);
-    if (fd_ >= 0) close(fd_);
+    close_locked();
     throw;
   }
 }
@@ -118,7 +145,12 @@ MemoryFile::MemoryFile(const std::string& path, const SizeClasses& classes) : pa
 MemoryFile::~MemoryFile() {
   unguard(*this);
   munmap(metadata_, pages_at);
-  close(fd_);
+  close_locked();
+}
+
+void MemoryFile::close_locked() noexcept {
+  if (is_locked_) OpenFiles::all().remove(id_);
+  if (fd_ >= 0) close(fd_);
 }
 
 void MemoryFile::open_locked() {
@@ -129,15 +161,18 @@ void MemoryFile::open_locked() {
   if (!S_ISREG(info.st_mode)) fail("is not a regular file");
   // A user with write access could change values, or shorten the file under the server.
   if (info.st_uid != geteuid()) fail("belongs to another user");
-  if (fchmod(fd_, S_IRUSR | S_IWUSR) != 0) fail_errno("cannot be protected");
   // A killed process holds the lock until the system has released its memory.
   constexpr auto patience = std::chrono::milliseconds(1500);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) fail_errno("cannot be locked");
+    if (OpenFiles::all().has(info)) fail("is in use by another store of this process");
     if (std::chrono::steady_clock::now() > deadline) fail("is in use by another process");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  OpenFiles::all().add(info);
+  id_ = {info.st_dev, info.st_ino};
+  is_locked_ = true;
 }
 
 // Determines by its header what the file is. Changes nothing.
@@ -164,7 +199,7 @@ void MemoryFile::judge(const FileHeader& wanted) {
   if (h.magic != FileHeader::magic_now) {
     // memcached's own has no mark, but a second file beside it.
     if (access((path_ + ".meta").c_str(), F_OK) != 0) {
-      fail("is not a memory file of Tandem's; choose another name, or remove it");
+      fail("is not a memory file of Tandem's; choose another name");
     }
     notice_ = "is a memory file of memcached's";
     is_memcacheds_ = true;

@@ -14,12 +14,15 @@
 // Thread safety: allocate(), discard(), has(), mark_unreadable(), take_redo() and give_redo() from any thread;
 // `saved()` holds atomics; lost_writes() from one thread at a time; the rest at start and end alone.
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
 #include <bitset>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "heap/page.hpp"
@@ -170,6 +173,7 @@ class MemoryFile {
  private:
   FileHeader* header() const noexcept { return reinterpret_cast<FileHeader*>(metadata_); }
   void open_locked();
+  void close_locked() noexcept;
   void judge(const FileHeader& wanted);
   void make_empty(const FileHeader& wanted);
   void find_page_end();
@@ -178,6 +182,8 @@ class MemoryFile {
 
   std::string path_, notice_;
   int fd_ = -1;
+  std::pair<dev_t, ino_t> id_{};  // of the file, while it is locked
+  bool is_locked_ = false;
   char* metadata_ = nullptr;
   std::atomic<const char*> pages_ = nullptr;  // where pages are mapped
   std::atomic<std::uint64_t> pages_bytes_ = 0;

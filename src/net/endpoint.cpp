@@ -46,6 +46,16 @@ int bound_port(int fd) noexcept {
   return 0;
 }
 
+// getaddrinfo()'s.
+struct ResolverErrors final : std::error_category {
+  static const ResolverErrors& category() {
+    static const ResolverErrors errors;
+    return errors;
+  }
+  const char* name() const noexcept override { return "resolver"; }
+  std::string message(int error) const override { return gai_strerror(error); }
+};
+
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
 AddressList resolve(const Endpoint& endpoint, int port, int type) {
@@ -58,8 +68,9 @@ AddressList resolve(const Endpoint& endpoint, int port, int type) {
   const int error =
       getaddrinfo(endpoint.host.empty() ? nullptr : endpoint.host.c_str(), service.c_str(), &hints, &found);
   if (error != 0) {
-    const int code = error == EAI_SYSTEM ? errno : EADDRNOTAVAIL;
-    throw std::system_error(code, std::generic_category(), fmt::format("{}: {}", endpoint.host, gai_strerror(error)));
+    const std::string what = fmt::format("cannot listen on {}", endpoint.host);
+    if (error == EAI_SYSTEM) throw std::system_error(errno, std::generic_category(), what);
+    throw std::system_error(error, ResolverErrors::category(), what);
   }
   return {found, &freeaddrinfo};
 }

@@ -302,10 +302,13 @@ void Telemetry::stats_device(StatSink& sink) const {
   stat("count", devices.size());
   const Schedulers& schedulers = *state_.engine.schedulers();
   stat("serves", schedulers.serves() ? "yes" : "no");
-  if (schedulers.queries_min() == RoundTrip::never) {
-    stat("queries_min", "never");
-  } else {
-    stat("queries_min", schedulers.queries_min());
+  // Other presets hand every batch over.
+  if (presets()[state_.options.preset].has_threshold) {
+    if (schedulers.queries_min() == RoundTrip::never) {
+      stat("queries_min", "never");
+    } else {
+      stat("queries_min", schedulers.queries_min());
+    }
   }
   const StoreTotals counters = state_.engine.stats().counters;
   stat("misses_rechecked", counters.device_rechecks);

@@ -31,7 +31,7 @@ struct PresetRow {
   std::string_view index_kind;                 // store/index_kinds.hpp
   Placement placement, placement_with_values;  // beside a device, without and with copies of small items
   Offload offload;
-  bool needs_device;   // it is told why there is none
+  bool needs_device;   // asks for one: the log says why there is none
   bool sets_cycle;     // gpu-latency-target and gpu-calibration are of use
   bool has_threshold;  // gpu-batch-min is of use
 

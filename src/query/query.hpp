@@ -84,6 +84,9 @@ inline constexpr std::uint8_t won = 1 << 0;       // meta W: this client has the
 inline constexpr std::uint8_t stale = 1 << 1;     // meta X
 inline constexpr std::uint8_t win_sent = 1 << 2;  // meta Z
 inline constexpr std::uint8_t created = 1 << 3;   // vivified by this query
+// append, prepend with Status::not_stored: the item is there, and would exceed item_bytes_max. memcached's reply is the
+// same for both.
+inline constexpr std::uint8_t too_large = 1 << 4;
 // The bits stale and win_sent of an item's state word.
 constexpr std::uint8_t of_state(std::uint64_t state) noexcept {
   static_assert(word::Stale::lo == 4 && word::Win::lo == 5 && stale == 1 << 1 && win_sent == 1 << 2);

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <stdexcept>
+#include <string_view>
 
 #include <tandem/store.hpp>
 
@@ -36,6 +38,11 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
 // The layouts that programs were compiled with. Changing them needs a new soname.
 static_assert(sizeof(tandem_options) == 56 && sizeof(tandem_value) == 40 && sizeof(tandem_request) == 64 &&
               sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
+
+#define TANDEM_TEXT_OF(number) #number
+#define TANDEM_TEXT(number) TANDEM_TEXT_OF(number)
+static_assert(std::string_view(TANDEM_VERSION) == TANDEM_TEXT(TANDEM_VERSION_MAJOR) "." TANDEM_TEXT(
+                                                      TANDEM_VERSION_MINOR) "." TANDEM_TEXT(TANDEM_VERSION_PATCH));
 
 std::string_view view(const char* bytes, std::size_t size) noexcept {
   return size == 0 ? std::string_view() : std::string_view(bytes, size);
@@ -89,6 +96,10 @@ tandem_options defaults() noexcept {
 }
 
 tandem_options known_part(const tandem_options& given) {
+  // No version's size: memory that tandem_options_init() has not seen.
+  constexpr std::size_t least = offsetof(tandem_options, item_bytes_max), most = 4096;
+  if (given.struct_bytes < least || given.struct_bytes > most || given.struct_bytes % alignof(tandem_options) != 0)
+    throw std::invalid_argument("options were not initialised: call tandem_options_init()");
   // Fields that only a newer program knows must be 0.
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
   for (std::size_t i = sizeof given; i < given.struct_bytes; ++i) {
@@ -145,6 +156,7 @@ void tandem_options_init(tandem_options* options, size_t struct_bytes) {
 
 tandem_store* tandem_open(const tandem_options* options, char* error, size_t error_bytes) {
   try {
+    say(error, error_bytes, "");
     const tandem_options o = options != nullptr ? known_part(*options) : defaults();
     return new tandem_store({.memory_bytes = o.memory_bytes,
                              .item_bytes_max = o.item_bytes_max,

@@ -48,7 +48,8 @@ IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
 }
 
 EngineOptions checked(EngineOptions o) {
-  if (o.memory_bytes < 4 * page_bytes) throw std::invalid_argument("the memory limit must be at least 4 MiB");
+  if (o.memory_bytes < 4 * page_bytes || o.memory_bytes > memory_bytes_limit)
+    throw std::invalid_argument("the memory limit must be from 4 MiB to 128 GiB");
   if (o.item_bytes_max < 1024 || o.item_bytes_max > std::uint64_t{1} << 30) {
     throw std::invalid_argument("the largest item must be between 1 KiB and 1 GiB");
   }
@@ -187,6 +188,12 @@ Engine::ContextPtr Engine::make_context() {
   const std::lock_guard lock(contexts_mutex_);
   contexts_.push_back(context.get());
   return {context.release(), {this}};
+}
+
+bool Engine::has_contexts() const {
+  const std::lock_guard lock(contexts_mutex_);
+  return std::ranges::any_of(
+      contexts_, [&](const Context* c) { return c != maintenance_context_.get() && c != crawler_context_.get(); });
 }
 
 void Engine::retire_context(Context* context) noexcept {

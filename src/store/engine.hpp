@@ -27,6 +27,9 @@
 
 namespace tandem {
 
+// Of EngineOptions::memory_bytes: an item's place has 32 bits, in granules.
+inline constexpr std::uint64_t memory_bytes_limit = std::uint64_t{128} << 30;
+
 struct EngineOptions {
   std::uint64_t memory_bytes = std::uint64_t{64} << 20;   // heap and index together (memcached -m)
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I: header, key and value
@@ -115,7 +118,7 @@ class Engine {
   const Shared& shared() const noexcept { return *shared_; }
   const EngineOptions& options() const noexcept { return options_; }
 
-  // A new context. Throws std::runtime_error past contexts_max, DeviceError when a device has no memory for it. Its
+  // A new context. Throws EpochDomainFull past contexts_max, DeviceError when a device has no memory for it. Its
   // counters stay part of stats() after its end.
   struct ContextDeleter {
     Engine* engine;
@@ -123,6 +126,8 @@ class Engine {
   };
   using ContextPtr = std::unique_ptr<Context, ContextDeleter>;
   ContextPtr make_context();
+
+  bool has_contexts() const;  // beside its own
 
   // Invalidates every item that is in the store when second `at_s` of the store's clock begins; at_s <= now: at once,
   // before it returns. A later call replaces a pending one, as in memcached.

@@ -20,7 +20,8 @@ TEST_F(RestartTest, AFileInUseIsRefused) {
     const Store second(options());
     FAIL() << "two stores on one file";
   } catch (const MemoryFileError& error) {
-    EXPECT_NE(std::string(error.what()).find("in use by another process"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("in use by another store of this process"), std::string::npos)
+        << error.what();
     EXPECT_NE(std::string(error.what()).find(file.path()), std::string::npos) << error.what();
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <type_traits>
@@ -20,12 +22,13 @@
 namespace tandem {
 namespace {
 
+constexpr std::uint32_t threads_limit = 65536;  // of Options::threads_max
 constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
 // Input memory of a batch with a device: room for keys of most sizes. A key that does not fit stays in the caller's
 // memory.
 constexpr std::uint64_t device_input_bytes = std::uint64_t{64} * batch_queries;
 
-Code code_of(Status status) noexcept {
+Code code_of(Status status, std::uint8_t outcomes) noexcept {
   switch (status) {
     case Status::hit:
     case Status::number:
@@ -33,7 +36,7 @@ Code code_of(Status status) noexcept {
     case Status::stored:
       return Code::stored;
     case Status::not_stored:
-      return Code::not_stored;
+      return (outcomes & outcome::too_large) != 0 ? Code::too_large : Code::not_stored;
     case Status::exists:
       return Code::exists;
     case Status::removed:
@@ -169,8 +172,11 @@ std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
   if (o.gpu != "cuda" && o.gpu != "sim") throw std::invalid_argument("gpu: cuda or sim");
   if (o.gpu == "cuda") {
     if (const DeviceCount found = cuda_device_count(); o.gpus > found.count) {
-      throw std::runtime_error("of " + std::to_string(o.gpus) + " GPUs there are " + std::to_string(found.count) +
-                               (found.count == 0 ? ": " + found.reason : std::string()));
+      const std::string there =
+          found.count == 0 ? "no GPU was found: " + found.reason
+                           : "there " + std::string(found.count == 1 ? "is " : "are ") + std::to_string(found.count);
+      throw std::runtime_error("gpus: " + std::to_string(o.gpus) + (o.gpus == 1 ? " was" : " were") +
+                               " asked for, but " + there);
     }
   }
   for (unsigned i = 0; i < o.gpus; ++i) {
@@ -184,11 +190,20 @@ std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
   return devices;
 }
 
+// In the words of Options; the engine's own checks are of its options.
+const Options& checked(const Options& o) {
+  if (o.memory_bytes < std::uint64_t{4} << 20 || o.memory_bytes > memory_bytes_limit)
+    throw std::invalid_argument("memory_bytes must be from 4 MiB to 128 GiB");
+  if (o.threads_max == 0 || o.threads_max > threads_limit)
+    throw std::invalid_argument("threads_max must be from 1 to " + std::to_string(threads_limit));
+  return o;
+}
+
 }  // namespace
 
 struct Store::Core {
   explicit Core(const Options& o)
-      : engine({.memory_bytes = o.memory_bytes,
+      : engine({.memory_bytes = checked(o).memory_bytes,
                 .item_bytes_max = o.item_bytes_max,
                 .item_bytes_expected = o.item_bytes_expected,
                 .contexts_max = o.threads_max,
@@ -202,6 +217,15 @@ struct Store::Core {
                 .device_values = {.bytes = o.gpu_value_bytes}}),
         planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
                                : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}
+  ~Core() {
+    owned.clear();
+    if (engine.has_contexts()) {
+      std::fputs("tandem: Store destroyed while a Session is open\n", stderr);
+      std::abort();
+    }
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
 
   Engine engine;
   const Planner planner;                        // for sessions that get memory of the devices
@@ -244,7 +268,7 @@ struct Session::Impl final : ResponseWriter {
         fill_hit(*reply, r.item, r.state, r.value_bytes, &copy);
       } else {
         *reply = {};
-        reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status);
+        reply->code = q.opcode == Opcode::nothing ? Code::bad_key : code_of(r.status, r.outcome);
         if (r.status == Status::number) reply->number = r.number;
         if (r.status == Status::stored) reply->cas = r.number;
       }
@@ -436,7 +460,14 @@ std::optional<std::uint64_t> Session::decrement(std::string_view key, std::uint6
 Store::Store(const Options& options) : core_(std::make_shared<Core>(options)) {}
 Store::~Store() = default;
 
-Session Store::session() { return Session(std::make_unique<Session::Impl>(core_->engine, core_->planner)); }
+Session Store::session() {
+  try {
+    return Session(std::make_unique<Session::Impl>(core_->engine, core_->planner));
+  } catch (const EpochDomainFull&) {
+    throw std::runtime_error("threads_max (" + std::to_string(core_->engine.options().contexts_max) +
+                             ") threads use the store already");
+  }
+}
 
 Session& Store::here() {
   // A thread's sessions with the stores that it uses. Either the store or the thread may end first.

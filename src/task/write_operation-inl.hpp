@@ -43,6 +43,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
       return op.finish(Status::exists);
     }
     if (op.refused() != Status::none) {
+      op.r.outcome |= outcome::too_large;
       op.count().cmd_set.add();
       return op.finish(Status::not_stored);
     }

@@ -40,8 +40,10 @@ def test_version_is_the_projects() -> None:
     """Of which the CMake package takes its own, too."""
     project = re.search(r'version = "([0-9.]+)"', (ROOT / "src/cli/version.hpp").read_text())
     assert project is not None
-    assert tandem("version").stdout == f"tandem {project[1]}\n"
-    assert tandem("--version").stdout == f"tandem {project[1]}\n"
+    said = tandem("version").stdout
+    commit = r" \(commit [0-9a-f]{12}\+?\)" if (ROOT / ".git").exists() else ""
+    assert re.fullmatch(rf"tandem {re.escape(project[1])}{commit}\n", said)
+    assert tandem("--version").stdout == said
 
 
 def test_changelog_ends_with_the_projects_version() -> None:
@@ -59,6 +61,15 @@ def test_help_lists_the_commands() -> None:
         assert result.returncode == 0
         for command in ("serve", "memcached", "devices", "plans", "calibrate", "options", "version", "help"):
             assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_help_of_a_command_is_its_own() -> None:
+    for command in ("serve", "memcached", "top", "bench", "devices", "plans", "calibrate"):
+        assert tandem("help", command).stdout == tandem(command, "--help").stdout != ""
+    result = tandem("help", "options")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("usage: tandem options\n")
+    assert "did you mean serve?" in tandem("help", "serv").stderr
 
 
 @pytest.mark.parametrize(
@@ -214,6 +225,8 @@ def test_a_port_in_use_for_metrics_is_said(start: Start) -> None:
         result = tandem("serve", "--port", -1, "--metrics", address)
         assert result.returncode == EX_OSERR
         assert result.stderr == f"tandem: metrics on {address}: Address already in use\n"
+        unknown = tandem("serve", "--port", -1, "--listen", "host.invalid").stderr
+        assert re.fullmatch(r"tandem: cannot listen on host\.invalid: [^:]+\n", unknown)
         everywhere = tandem("serve", "--port", -1, "--metrics", f"*:{taken.getsockname()[1]}")
         assert everywhere.stderr.endswith(": Address already in use\n")
 

@@ -7,7 +7,11 @@ In ```console a line that begins with `$ ` is a command, continued by a backslas
 which `...` stands for anything. `make` only checks its goals: what they do has tests of its own.
 
 ```python blocks run in the same folder while the server serves; ```cpp and ```c are compiled, linked to the embedded
-store, and run; ```toml is read by `tandem serve`; ```yaml and ```json are parsed.
+store, and run, and are app.cpp and app.c for the commands that follow; ```cmake becomes project/CMakeLists.txt beside
+them; ```toml is read by `tandem serve`; ```yaml and ```json are parsed. A page that builds against what `make install`
+leaves finds it installed.
+
+Nothing comes behind a server in the foreground in a block: the terminal is the server's.
 
 A block that cannot run has the line `<!-- not run: WHY -->` before it, and WHY is not empty."""
 
@@ -32,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
     r"(?:^<!-- not run:(?P<why>[^\n]*?)-->\n+)?^```(?P<language>[a-z]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-RUN = {"sh", "console", "python", "cpp", "c", "toml", "yaml", "json"}
+RUN = {"sh", "console", "python", "cpp", "c", "cmake", "toml", "yaml", "json"}
+USES_INSTALLED = re.compile(r"pkg-config|find_package|libtandem\.so")
 SERVES = re.compile(r"(?:\btandem (?:serve|memcached)\b(?!.*--help)|^make run\b)")
 COMMAND_S = 60
 START_S = 30
@@ -63,6 +68,11 @@ def examples(path: Path) -> list[Example]:
         line = page.count("\n", 0, match.start("text"))
         found.append(Example(path.name, line, match["language"], match["text"], why))
     return found
+
+
+def is_foreground_server(command: str) -> bool:
+    told = command.split("#")[0].rstrip()
+    return SERVES.search(told) is not None and not re.search(r"[|>]", told) and not told.endswith("&")
 
 
 def commands(example: Example) -> list[tuple[str, str | None]]:
@@ -159,6 +169,20 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def install(self) -> None:
+        """What `make install` leaves, where compilers and the loader look for it."""
+        prefix = self.folder / ".installed"
+        if prefix.exists():
+            return
+        subprocess.run(
+            ["cmake", "--install", self.binary.parent.parent, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL
+        )
+        self.environment |= {
+            "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"),
+            "CMAKE_PREFIX_PATH": str(prefix),
+            "LD_LIBRARY_PATH": str(prefix / "lib"),
+        }
+
     def stop(self) -> None:
         if self.server is None:
             return
@@ -173,12 +197,14 @@ class Session:
             raise
 
     def own(self, text: str) -> str:
-        """The text with free ports in place of the usual ones."""
+        """The text with free ports in place of the usual ones, and a folder of its own in place of /tmp."""
+        text = text.replace("/tmp/", f"{self.folder}/")
         for usual, free in zip((11211, 9150), self.ports, strict=True):
             text = re.sub(rf"(?<!\d){usual}(?!\d)", str(free), text)
         return text
 
     def usual(self, text: str) -> str:
+        text = text.replace(f"{self.folder}/", "/tmp/")
         for usual, free in zip((11211, 9150), self.ports, strict=True):
             text = re.sub(rf"(?<!\d){free}(?!\d)", str(usual), text)
         return text
@@ -239,6 +265,8 @@ class Session:
             raise ExampleError(f"{example.page}:{example.line}: {error}") from error
 
     def _run(self, example: Example) -> None:
+        if USES_INSTALLED.search(example.text):
+            self.install()
         if example.language in {"sh", "console"}:
             for command, output in commands(example):
                 command = self.own(command)
@@ -253,6 +281,12 @@ class Session:
             self.shell("python3 example.py")
         elif example.language in {"cpp", "c"}:
             self.compile(example)
+        elif example.language == "cmake":
+            project = self.folder / "project"
+            project.mkdir(exist_ok=True)
+            (project / "CMakeLists.txt").write_text(example.text)
+            for app in self.folder.glob("app.c*"):
+                (project / app.name).write_text(app.read_text())
         elif example.language == "toml":
             tomllib.loads(example.text)
             (self.folder / "example.toml").write_text(self.own(example.text))
@@ -270,20 +304,20 @@ class Session:
 
     def compile(self, example: Example) -> None:
         text = example.text
-        if "main(" not in text:
+        if "main(" not in text:  # a fragment
             includes = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#include"))
             body = "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("#include"))
             standard = "#include <cstdint>\n#include <cstdio>\n#include <string>\n#include <vector>\n"
             text = f"{standard}{includes}int main() {{\n{body}}}\n"
-        source = self.folder / f"example.{example.language}"
+        source = self.folder / f"app.{example.language}"
         source.write_text(text)
         compiler = "c++ -std=c++20" if example.language == "cpp" else "cc -std=c11 -c"
         build = self.binary.parent.parent
         if example.language == "c":
             self.shell(
-                f"{compiler} -Wall -Werror -I include example.c -o example.o && c++ -o example example.o "
+                f"{compiler} -Wall -Werror -I include app.c -o example.o && c++ -o example example.o "
                 f"{build}/libtandem.a -pthread"
             )
         else:
-            self.shell(f"{compiler} -Wall -Werror -I include example.cpp -o example {build}/libtandem.a -pthread")
+            self.shell(f"{compiler} -Wall -Werror -I include app.cpp -o example {build}/libtandem.a -pthread")
         self.shell("./example")

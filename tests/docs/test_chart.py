@@ -35,6 +35,19 @@ def test_it_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(("share", "code"), [(0.1, 0), (0.11, 1)])
+def test_a_busy_machine_is_refused(share: float, code: int, tmp_path: Path) -> None:
+    whole = document()
+    for r in whole["runs"]:
+        r["result"]["server"]["foreign_share"] = share
+    done = draw(tmp_path, whole)
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "p.png").exists() == (code == 0)
+    assert code == 0 or done.stderr == (
+        "chart: other processes took 11% of the servers' processors, more than 10%: measure on a quiet machine\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("left_out", "message"),
     [

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from conftest import tandem_binary
 from harness.server import free_port
 
-from docs.examples import ROOT, RUN, Example, ExampleError, Session, commands, examples, matches
+from docs.examples import (
+    ROOT,
+    RUN,
+    Example,
+    ExampleError,
+    Session,
+    commands,
+    examples,
+    is_foreground_server,
+    matches,
+)
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -41,6 +52,20 @@ def test_each_example_that_cannot_run_says_why() -> None:
     known = RUN | {"", "text", "ini"}
     assert [f"{e.page}:{e.line}: {e.language}" for e in found if e.language not in known] == []
     assert sum(e.runs for e in found) >= 30
+
+
+def test_the_packages_to_build_with_are_those_that_make_build_installs() -> None:
+    wanted = re.search(r"^packages=\((.*?)\)", (ROOT / "scripts/setup").read_text(), re.MULTILINE | re.DOTALL)
+    printed = re.search(r"^sudo apt-get install (g\+\+.*?[^\\])\n", (ROOT / "docs/install.md").read_text(), re.M | re.S)
+    assert wanted is not None and printed is not None
+    assert printed[1].replace("\\", "").split() == wanted[1].split()
+
+
+def test_a_server_in_the_foreground_ends_its_block() -> None:
+    """What comes behind it would not run when the block is pasted."""
+    shells = [e for page in PAGES for e in examples(page) if e.runs and e.language in {"sh", "console"}]
+    wrong = [f"{e.page}:{e.line}" for e in shells for command, _ in commands(e)[:-1] if is_foreground_server(command)]
+    assert wrong == []
 
 
 # --- the examples' own test -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import tandem_binary
@@ -50,6 +51,7 @@ def test_with(tandem: Callable[..., Server]) -> None:
         assert int(told["gpu:queries"]) > 2000
         assert int(told["gpu:batches"]) >= int(told["gpu:launches"]) > 0
         assert told["gpu:failed_batches"] == "0"
+        assert "gpu:queries_min" not in told, "every batch goes there"
         with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=20) as reply:
             families = {f.name: f for f in text_string_to_metric_families(reply.read().decode())}
         assert families["tandem_gpu_queries"].samples[0].value >= int(told["gpu:queries"])
@@ -117,6 +119,7 @@ def test_is_given_up_upon_a_signal(tandem: Callable[..., Server]) -> None:
         assert stream.exchange(b"set a 0 0 1\r\nx\r\n").data == b"STORED\r\n"
         server.process.send_signal(signal.SIGUSR2)
         wait_for(server, "serves", "no")
+        assert "GPU given up" in server.output()
         assert "gpu:lost" in stats(server, b"gpu")
         assert stream.exchange(b"get a\r\n").data == b"VALUE a 0 1\r\nx\r\nEND\r\n"
 
@@ -126,3 +129,9 @@ def test_one_that_is_not_there_is_a_line_in_the_log(tandem: Callable[..., Server
     with Stream(server.connect()) as stream:
         assert stream.exchange(b"get a\r\n").data == b"END\r\n"
     assert "no GPU" in server.output()
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="there is a GPU")
+def test_a_preset_that_asks_for_one_says_why_there_is_none(tandem: Callable[..., Server]) -> None:
+    assert "no GPU: " in tandem("-o", "preset=2").output()
+    assert "no GPU" not in tandem("-o", "preset=1").output()

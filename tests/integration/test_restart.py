@@ -226,8 +226,12 @@ def test_a_file_in_use_is_refused(tandem: Callable[..., Server], memory_file: Pa
 
 def test_somebody_elses_file_is_refused(memory_file: Path) -> None:
     memory_file.write_bytes(b"precious\n" * 1000)
-    assert "is not a memory file of Tandem's" in fails_with("-e", str(memory_file))
+    memory_file.chmod(0o644)
+    said = fails_with("-e", str(memory_file))
+    assert "is not a memory file of Tandem's; choose another name" in said
+    assert "remove" not in said
     assert memory_file.read_bytes() == b"precious\n" * 1000
+    assert memory_file.stat().st_mode & 0o777 == 0o644
     assert "cannot be opened: No such file" in fails_with("-e", "/nowhere/memory")
     assert "failed to open file for mmap" in fails_with("-e", "")
 

@@ -102,6 +102,23 @@ def test_each_public_header_compiles_alone(prefix: Path, tmp_path: Path) -> None
         run("c++", "-std=c++20", "-fsyntax-only", *warnings, "-I", prefix / "include", source)
 
 
+def test_the_public_headers_ask_for_their_standard(prefix: Path, tmp_path: Path) -> None:
+    for header in sorted((prefix / "include").rglob("*.hpp")):
+        source = tmp_path / "old.cpp"
+        source.write_text(f'#include "{header.relative_to(prefix / "include")}"\n')
+        command = ["c++", "-std=c++17", "-fsyntax-only", "-I", prefix / "include", source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode != 0
+        assert "needs C++20: compile with -std=c++20" in done.stderr
+
+
+def test_installed_headers_point_to_no_page_that_is_not_installed(prefix: Path) -> None:
+    for header in (prefix / "include").rglob("*.h*"):
+        text = re.sub(r"\s*\n\s*(//|\*) *", " ", header.read_text())
+        for page in re.findall(r"docs/[\w-]+\.md(.{0,20})", text):
+            assert page.startswith(" of the source tree"), header
+
+
 def test_nothing_installed_names_the_build_tree(prefix: Path) -> None:
     for file in prefix.rglob("*"):
         if file.suffix in {".cmake", ".hpp", ".h", ".pc"}:
@@ -154,6 +171,31 @@ def test_install_and_uninstall(tmp_path: Path, prefix: str, settings: str) -> No
     assert f"ExecStart={prefix}/bin/tandem serve --config /{settings}/tandem/tandem.toml\n" in unit
     make("uninstall", tmp_path, prefix)
     assert files(tmp_path) == before
+
+
+@needs_own_build
+def test_the_loaders_cache_is_renewed_where_nothing_is_staged(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    ldconfig, user = tools / "ldconfig", tools / "id"
+    ldconfig.write_text(f"#!/bin/sh\ntouch {told}\n")
+    user.write_text("#!/bin/sh\necho 0\n")
+    for tool in (ldconfig, user):
+        tool.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    make = ["make", "-C", ROOT, "install", f"PREFIX={tmp_path / 'prefix'}"]
+    subprocess.run([*make, f"DESTDIR={tmp_path / 'staged'}"], check=True, stdout=subprocess.DEVNULL, env=path)
+    assert not told.exists()
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL, env=path)
+    assert told.exists()
+
+
+def test_make_build_builds_what_is_installed() -> None:
+    commands = run("make", "-C", ROOT, "-n", "build")
+    targets = re.search(r"cmake --build build .*--target (.*)", commands)
+    assert targets is not None
+    assert {"tandem", "tandem_texts", "tandem_embedded", "tandem_shared"} <= set(targets[1].split())
 
 
 @needs_own_build

@@ -76,6 +76,9 @@ static void values(tandem_store* store) {
     const size_t large = 2u << 20;
     char* bytes = calloc(1, large);
     CHECK(bytes != NULL && tandem_set(store, KEY, bytes, large, 0, 0) == TANDEM_TOO_LARGE);
+    CHECK(tandem_append(store, KEY, bytes, large) == TANDEM_NOT_STORED);
+    CHECK(tandem_set(store, KEY, "1", 1, 0, 0) == TANDEM_STORED);
+    CHECK(tandem_append(store, KEY, bytes, large) == TANDEM_TOO_LARGE && tandem_remove(store, KEY) == TANDEM_REMOVED);
     free(bytes);
   }
   tandem_value_free(&value);
@@ -182,7 +185,11 @@ int main(void) {
   tandem_options options;
   char error[64] = "";
   tandem_store* store;
-  CHECK(strcmp(tandem_version(), WANTED_VERSION) == 0);
+  char version[40];
+  sprintf(version, "%d.%d.%d", TANDEM_VERSION_MAJOR, TANDEM_VERSION_MINOR, TANDEM_VERSION_PATCH);
+  CHECK(strcmp(tandem_version(), WANTED_VERSION) == 0 && strcmp(version, WANTED_VERSION) == 0);
+  memset(&options, 0, sizeof options);
+  CHECK(tandem_open(&options, NULL, 0) == NULL);
   tandem_options_init(&options, sizeof options);
   options.memory_bytes = 1;
   CHECK(tandem_open(&options, error, sizeof error) == NULL && error[0] != 0);
@@ -190,7 +197,7 @@ int main(void) {
   CHECK(tandem_open(&options, error, 4) == NULL && strlen(error) == 3);
   options.memory_bytes = 64u << 20;
   store = tandem_open(&options, error, sizeof error);
-  if (!CHECK(store != NULL)) return 1;
+  if (!CHECK(store != NULL && error[0] == 0)) return 1;
   values(store);
   batches(store);
   tandem_close(store);
