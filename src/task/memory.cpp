@@ -447,12 +447,13 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
   do {
     if (wait && take_for_large(context, c)) {
       l = allocate_once(context, c, item_bytes);
-      if (l != no_location) return l;
-      continue;
+    } else {
+      l = shortage.evict_and_allocate();
+      if (l == no_location && !wait) return no_location;
+      if (l == no_location && !shortage.goes_on()) break;
     }
-    l = shortage.evict_and_allocate();
-    if (l != no_location || !wait) return l;
-  } while (shortage.goes_on() && std::chrono::steady_clock::now() - start < epoch_wait_max);
+    if (l != no_location) return l;
+  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
   shared.heap.count_out_of_memory(c);
   return no_location;
 }
