@@ -57,7 +57,7 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
-    net::say("warning: serving as root, which nothing here needs: --user NAME gives that up");
+    net::say("warning: running as root is not needed: use --user NAME");
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();

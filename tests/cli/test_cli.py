@@ -260,7 +260,7 @@ def test_serve_says_what_it_serves(start: Start) -> None:
     assert not answers(("127.0.0.2", port)), "only 127.0.0.1 by default"
     code, errors = stop(process)
     assert code == 0
-    warning = "warning: serving as root, which nothing here needs: --user NAME gives that up\n" if IS_ROOT else ""
+    warning = "warning: running as root is not needed: use --user NAME\n" if IS_ROOT else ""
     assert errors.endswith(warning)
     assert re.fullmatch(
         rf"serving on 127\.0\.0\.1:{port} \(TCP, UDP\), 64\.0 MiB, 2 threads, lanes (scalar|avx2|avx512|neon)\n",
