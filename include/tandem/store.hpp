@@ -288,8 +288,9 @@ class Store {
   }
 
   // Calls visit for every item; items that are there throughout are seen, items stored or removed meanwhile may be. An
-  // item whose key is rewritten meanwhile may be seen in either form. visit must not use the store. Views are valid
-  // only while it runs.
+  // item whose key is rewritten meanwhile may be seen in either form; one that the store moves to other memory
+  // meanwhile (a page changes its size class) perhaps twice or not at all. visit must not use the store. Views are
+  // valid only while it runs.
   void for_each(const std::function<void(std::string_view key, const Reply& item)>& visit);
 
   // Forgets every item that is in the store now.

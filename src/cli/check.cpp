@@ -104,6 +104,11 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));
+  if (presets()[settings.server.preset].index_on_device() && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
+    throw CommandError(EX_USAGE,
+                       "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "
+                       "items right with (gpu-values)");
+  }
   check_metrics(settings, where(*find_option("metrics")));
   check_latency_target(settings, where);
   check_batch_min(settings, where);

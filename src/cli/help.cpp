@@ -57,7 +57,8 @@ std::string shown_default(const Option& o) {
 
 const std::string_view signals_text =
     "`INT` and `TERM` stop the server cleanly; a second `INT` ends it at once. `HUP` loads certificates and passwords "
-    "again, and one line says so; `PIPE` is ignored. `USR2` gives the GPU up: the store goes on without. `USR1` stops "
+    "again, and a line for each says so; `PIPE` is ignored. `USR2` gives the GPU up: the store goes on without. `USR1` "
+    "stops "
     "`tandem memcached`, as it does memcached; `tandem serve` ignores it.";
 
 namespace {
@@ -182,8 +183,11 @@ std::string memcached_help() {
     }
   }
   out += "\nextended options, each switch also with no_ before it:\n" + extended;
-  out +=
-      wrap(fmt::format("\nTaken and ignored, with a notice: {}, and all other extended options.", ignored), 0, width);
+  out += wrap(
+      fmt::format(
+          "\nTaken and ignored, with a notice: {}, and memcached's other extended options; unknown names are errors.",
+          ignored),
+      0, width);
   out += wrap(fmt::format("\nNot supported yet, an error: {}.", refused), 0, width);
   return out + "\n";
 }
@@ -203,7 +207,8 @@ std::string options_markdown() {
       "seconds or have one (`90s`, `15m`, `2h`, `1d`).\n\n"
       "An unknown key, a value of the wrong type or out of range is an error that names file, line and key, and "
       "nothing is\n"
-      "started. `--check` reads settings, certificate, key and password files, says all that is wrong, and serves "
+      "started. `--check` reads settings, certificate, key and password files, says what is wrong with them, and "
+      "serves "
       "nothing: 0, or\n"
       "the code that a start would have ended with.\n";
   std::string_view group;
@@ -240,7 +245,9 @@ std::string options_markdown() {
     }
   }
   out +=
-      "\nTaken, reported on stderr and ignored, as are all extended options (`-o`) that are not in the table above:\n\n"
+      "\nTaken, reported on stderr and ignored, as are memcached 1.6's other extended options (`-o`); a name that it "
+      "does not "
+      "know is an error:\n\n"
       "| option | in memcached |\n|---|---|\n" +
       ignored;
   out +=

@@ -30,15 +30,15 @@ constexpr int item_header_bytes = sizeof(Item);
 // What memcached 1.6 takes with -o and has no counterpart here. Anything else is refused, as memcached does: a slip in
 // a name that is about security would leave a server open.
 constexpr std::string_view memcached_suboptions[] = {
-    "no_hashexpand",        "slab_automove",    "slab_automove_ratio", "slab_automove_freeratio",
-    "slab_automove_window", "no_slab_automove", "slab_sizes",          "slab_chunk_max",
-    "tail_repair_time",     "hash_algorithm",   "hot_lru_pct",         "warm_lru_pct",
-    "hot_max_factor",       "warm_max_factor",  "temporary_ttl",       "no_inline_ascii_resp",
-    "inline_ascii_resp",    "no_chunked_items", "resp_obj_mem_limit",  "sock_cookie_id",
-    "relaxed_privileges",   "ssl_wbuf_size",    "ext_page_size",       "ext_wbuf_size",
-    "ext_threads",          "ext_io_depth",     "ext_item_size",       "ext_item_age",
-    "ext_low_ttl",          "ext_recache_rate", "ext_compact_under",   "ext_drop_under",
-    "ext_max_frag",         "ext_max_sleep",    "ext_drop_unread"};
+    "no_hashexpand",        "slab_automove",     "slab_automove_ratio", "slab_automove_freeratio",
+    "slab_automove_window", "no_slab_automove",  "slab_sizes",          "slab_chunk_max",
+    "tail_repair_time",     "hash_algorithm",    "hot_lru_pct",         "warm_lru_pct",
+    "hot_max_factor",       "warm_max_factor",   "temporary_ttl",       "no_inline_ascii_resp",
+    "inline_ascii_resp",    "no_chunked_items",  "resp_obj_mem_limit",  "relaxed_privileges",
+    "ssl_wbuf_size",        "ext_page_size",     "ext_wbuf_size",       "ext_threads",
+    "ext_io_depth",         "ext_item_size",     "ext_item_age",        "ext_low_ttl",
+    "ext_recache_rate",     "ext_compact_under", "ext_drop_under",      "ext_max_frag",
+    "ext_max_sleep",        "ext_drop_unread"};
 
 class MemcachedParser {
  public:

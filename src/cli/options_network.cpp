@@ -1,4 +1,6 @@
 // Network, TLS, authentication.
+#include <climits>
+
 #include "cli/options_table.hpp"
 
 namespace tandem::cli {
@@ -131,7 +133,7 @@ constexpr std::array network_table{
            .help = "connections that may wait to be accepted",
            .field = server<&ServerOptions::backlog>,
            .minimum = 0,
-           .maximum = 65535,
+           .maximum = INT_MAX,
            .letter = 'b',
            .long_name = "listen-backlog",
            .effect = Effect::number,

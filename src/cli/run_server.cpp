@@ -205,11 +205,6 @@ int run_server(Settings settings, ServerStyle style) {
   }
   settings.engine.index_kind = presets()[settings.server.preset].index_kind;
   settings.engine.index_on_device = presets()[settings.server.preset].index_on_device();
-  if (settings.engine.index_on_device && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
-    throw CommandError(EX_USAGE,
-                       "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "
-                       "items right with (gpu-values)");
-  }
   settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
   // A simulated device shares the processors with everything else, so it may be late without being lost.
   if (settings.gpu.which == "sim") settings.engine.scheduler.deadline = std::chrono::seconds{20};

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/calibration_file.hpp"
 #include "cli/control_group.hpp"
 #include "cli/process.hpp"
 #include "cli/value.hpp"
@@ -69,6 +70,8 @@ class Problems {
 void check_writable(std::string_view what, const std::string& path, int exit_code) {
   if (path.empty()) return;
   const bool is_there = access(path.c_str(), F_OK) == 0;
+  if (struct stat file{}; lstat(path.c_str(), &file) == 0 && !S_ISREG(file.st_mode))
+    throw CommandError(exit_code, fmt::format("{} {}: not a regular file", what, path));
   const std::string looked_at = is_there ? path : folder_of(path);
   if (access(looked_at.c_str(), W_OK) == 0) return;
   throw CommandError(exit_code, fmt::format("{} {}: cannot write {}: {}", what, path, looked_at,
@@ -137,6 +140,15 @@ int check_settings(Settings settings) {
   };
   if (server.sasl) read_passwords(server.sasl_file, Credentials::Format::sasl_file);
   if (!server.auth_file.empty()) read_passwords(server.auth_file, Credentials::Format::auth_file);
+  if (!settings.gpu.calibration.empty()) {
+    problems.look([&] {
+      try {
+        read_calibration(settings.gpu.calibration);
+      } catch (const CalibrationError& error) {
+        throw CommandError(EX_CONFIG, fmt::format("gpu-calibration: {}", error.what()));
+      }
+    });
+  }
   problems.look([&] { check_writable("memory file", settings.engine.memory_file, EX_OSERR); });
   problems.look([&] { check_writable("pid file", settings.process.pid_file, EX_CANTCREAT); });
   for (const std::string& warning : warnings) net::say("tandem: warning: " + warning);

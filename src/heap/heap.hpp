@@ -210,8 +210,8 @@ class Heap {
     return pages_pinned_.load(std::memory_order_relaxed) * 2 > budget_.limit_bytes() / page_bytes;
   }
 
-  // Visits every live item of every page while writers continue. Each item that stays live is seen (once, if its key is
-  // not rewritten). REQUIRES: the caller is inside an epoch for each call of `visit_page`.
+  // Visits every live item of every page while writers continue. Each item that stays live where it is is seen once.
+  // REQUIRES: the caller is inside an epoch for each call of `visit_page`.
   PageId page_end() const noexcept { return pool_.page_end(); }  // pages have ids 1 .. page_end() - 1
   // Whether items may begin in the page.
   bool has_items(PageId page) const noexcept {

@@ -28,7 +28,8 @@ TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexce
   }
   if (TD_UNLIKELY(request.action != Action::set || request.value.size() > s.item_bytes_max)) return false;
   const std::uint32_t i = strip.count;
-  strip.set[i] = {request.value.data(), static_cast<std::uint32_t>(request.value.size()), request.flags,
+  const char* const value = request.value.data() != nullptr ? request.value.data() : "";
+  strip.set[i] = {value, static_cast<std::uint32_t>(request.value.size()), request.flags,
                   request.ttl_s == 0 ? Clock::never : s.context.shared.clock.expiry_s(request.ttl_s)};
   strip.layout[i] = layout_of(request.key.size(), strip.set[i]) | s.unusual_layout;
   strip.sets |= 1u << i;

@@ -343,7 +343,8 @@ void Control::connections(StatSink& sink) const {
       all.push_back({port.fd(), true, local_text(port.fd()), {}, "conn_read", uptime_s});
     worker->for_each_connection([&](const Connection& c) {
       const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
-      all.push_back({c.fd, false, peer_text(c.peer), local_text(c.fd), state_text(c), now_s - active_s});
+      all.push_back(
+          {c.fd, false, peer_text(c.peer), local_text(c.fd), state_text(c), now_s - std::min(active_s, now_s)});
     });
   }
   std::ranges::sort(all, {}, &Told::fd);

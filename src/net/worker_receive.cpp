@@ -346,6 +346,7 @@ void Worker::finish(Entry& entry) {
   const bool quits = TD_UNLIKELY(entry.stop == Stop::quit);
   if (TD_UNLIKELY((entry.stop == Stop::close || quits) && !entry.skips)) {
     c.kept.assign(nullptr, nullptr);
+    static_cast<void>(charge_kept(c));  // less than before: nothing is refused
     c.closes = true;
     c.close_reason = quits ? CloseReason::normal : CloseReason::error;
     if (!c.is_blocked() && c.stream == nullptr) close_later(c, c.close_reason);

@@ -121,7 +121,8 @@ StreamRequest Worker::execute(Connection* c, const Query& query) {
   if (c != nullptr) before = c->state.exchange(ConnectionState::executing, std::memory_order_relaxed);
   const StreamRequest request = execute_control(query, state_.protocol, control_, output_);
   if (c != nullptr) c->state.store(before, std::memory_order_relaxed);
-  if (TD_UNLIKELY(state_.stop_asked.load(std::memory_order_relaxed))) {
+  if (TD_UNLIKELY(state_.stop_asked.load(std::memory_order_relaxed)) &&
+      !state_.stopping.load(std::memory_order_relaxed)) {
     // Noted before the workers stop: watchers are told.
     if ((state_.events.flags() & watch_event::connevents) != 0 && c != nullptr)
       recorder_.closed(c->fd, c->peer, CloseReason::shutdown);

@@ -48,7 +48,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Spare sp
     const std::uint64_t state = guard.version().state;
     const bool garbage = is_over(guard.version(), now_s, flush_cas);
     const bool spared = spare == Spare::good || (spare == Spare::used && word::Accessed::get(state) != 0);
-    if (!garbage && (spared || (spare != Spare::none && victims[i] == context.spared))) continue;
+    if (!garbage && (spared || victims[i] == context.spared)) continue;
     if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);

@@ -192,7 +192,9 @@ bool empty_out(Context& context, std::span<Location> items) noexcept {
   const std::uint64_t before = context.counters.evictions.get();
   const std::size_t unlinked = unlink(context, items, evicts ? Spare::none : Spare::good);
   context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
-  return evicts || unlinked == items.size();
+  // The item that an append adds to stays, and so does its page.
+  const bool spares = std::ranges::find(items, context.spared) != items.end();
+  return (evicts && !spares) || unlinked == items.size();
 }
 
 // Empties the page and gives it to class `to`.
@@ -442,10 +444,12 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
+  // A page at a time, from other classes: for an item of many pages evicting another one is sooner done.
+  constexpr std::uint64_t taken_bytes_max = 8 * page_bytes;
   const auto start = std::chrono::steady_clock::now();
   Shortage shortage(context, c, item_bytes);
   do {
-    if (wait && take_for_large(context, c)) {
+    if (wait && item_bytes <= taken_bytes_max && take_for_large(context, c)) {
       l = allocate_once(context, c, item_bytes);
     } else {
       l = shortage.evict_and_allocate();

@@ -43,14 +43,19 @@ bool move_item(Context& context, Location from, Location to) noexcept {
 template <IndexKind I>
 std::size_t rescue(Context& context, std::span<Location>& items) noexcept {
   Shared& shared = context.shared;
+  // A look-up by location does not tell whose key must stay out of a device's table: there the items are evicted.
+  if (TD_UNLIKELY(shared.placement.retires_displaced())) return 0;
   std::size_t rescued = 0, left = 0;
+  bool has_slots = true;  // an attempt that fails looks at all epochs and caches
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Location from = items[i];
     items[left] = from;
     const Item* const item = shared.heap.at(from);
     const std::uint64_t state = settled_state(item);
     if (Item::state_of(state) != ItemState::live) continue;  // gone meanwhile
-    const Location to = free_slot(context, shared.heap.class_of(from), shared.heap.total_bytes(item));
+    const Location to =
+        has_slots ? free_slot(context, shared.heap.class_of(from), shared.heap.total_bytes(item)) : no_location;
+    has_slots = to != no_location;
     if (to == no_location || !move_item<I>(context, from, to)) {
       ++left;
       if (to == no_location) continue;
@@ -59,6 +64,7 @@ std::size_t rescue(Context& context, std::span<Location>& items) noexcept {
       continue;
     }
     ++rescued;
+    if (from == context.spared) context.spared = to;
     if (TD_UNLIKELY(shared.heap.probation() != nullptr)) shared.heap.probation()->release(to);
     shared.placement.retire(context.cache, {&from, 1});
   }

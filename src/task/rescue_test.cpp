@@ -94,5 +94,21 @@ TEST_F(Rescue, LeavesWhatHasExpired) {
   EXPECT_GT(left, 0u);
 }
 
+// An append near the memory limit may have a page moved for its own memory.
+TEST_F(Rescue, TheItemThatAnAppendAddsToIsFollowedAndNotEvicted) {
+  fill(now_s + 50);
+  for (unsigned i = 1; i < count; i += 2) remove(name(i));
+  context_.spared = heap_.location_of(find(name(0)));
+  std::size_t left = 0;
+  ASSERT_GT(rescue(page_of_key(0), left), 0u);
+  const Location now = heap_.location_of(find(name(0)));
+  EXPECT_EQ(context_.spared, now);
+  context_.enter();
+  EXPECT_EQ(task::unlink<CuckooIndex>(context_, {&now, 1}, Spare::none, false), 0u);
+  context_.spared = no_location;
+  EXPECT_EQ(task::unlink<CuckooIndex>(context_, {&now, 1}, Spare::none, false), 1u);
+  context_.epoch.exit();
+}
+
 }  // namespace
 }  // namespace tandem

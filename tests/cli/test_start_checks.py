@@ -137,6 +137,32 @@ def test_check_reads_all_and_serves_nothing(tmp_path: Path) -> None:
     assert tandem("serve", "--config", file, "--check").returncode == EX_CONFIG
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--preset", "mega-kv", "--gpu", "sim", "--gpu-steal"], EX_USAGE, "with preset mega-kv"),
+        (
+            [
+                "--preset",
+                "mega-kv",
+                "--gpu",
+                "sim",
+                "--gpu-latency-target",
+                "1000",
+                "--gpu-calibration",
+                "/nonexistent",
+            ],
+            EX_CONFIG,
+            "gpu-calibration",
+        ),
+        (["--memory-file", "/"], EX_OSERR, "not a regular file"),
+    ],
+)
+def test_check_finds_what_would_end_the_start(options: list[str], code: int, said: str) -> None:
+    result = tandem("serve", "--check", *options)
+    assert (result.returncode, result.stdout) == (code, "") and said in result.stderr, result
+
+
 def test_check_of_a_certificate(tmp_path: Path) -> None:
     one, other = (make_identity(tmp_path, name) for name in ("one", "other"))
     assert tandem("serve", "--check", "--tls-cert", one.certificate, "--tls-key", one.key).returncode == 0
@@ -174,7 +200,7 @@ def lines_until(process: subprocess.Popen, wanted: str) -> list[str]:
     while not lines or wanted not in lines[-1]:
         line = process.stderr.readline()
         assert line, f"{wanted!r} was not said: {lines}"
-        if "serving as root" not in line:
+        if "running as root" not in line:
             lines.append(line)
     return lines
 
