@@ -1,7 +1,6 @@
 #include "lane/calls.hpp"
 
-#include <stdexcept>
-#include <string>
+#include <algorithm>
 
 #include "lane/calls_state.hpp"
 #include "task/memory.hpp"
@@ -19,18 +18,32 @@ CallLane::~CallLane() = default;
 
 bool CallLane::may_run() const noexcept { return lane::may_run(*state_); }
 
+template <class Take>
+std::size_t CallLane::run_in_epochs(std::size_t size, std::size_t first, ReplyVisitor visit, void* visitor,
+                                    Take take) noexcept {
+  for (std::size_t done = 0;;) {
+    const std::size_t count = std::min(size - done, epoch_requests_max);
+    take(done, count);
+    const std::size_t ran = run(first + done, visit, visitor);
+    done += ran;
+    if (ran != count || done == size) return done;
+  }
+}
+
 std::size_t CallLane::run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit,
                           void* visitor) noexcept {
-  state_->requests = requests;
-  state_->keys = {};
-  return run(first, visit, visitor);
+  return run_in_epochs(requests.size(), first, visit, visitor, [&](std::size_t begin, std::size_t count) {
+    state_->requests = requests.subspan(begin, count);
+    state_->keys = {};
+  });
 }
 
 std::size_t CallLane::run(std::span<const std::string_view> keys, std::size_t first, ReplyVisitor visit,
                           void* visitor) noexcept {
-  state_->requests = {};
-  state_->keys = keys;
-  return run(first, visit, visitor);
+  return run_in_epochs(keys.size(), first, visit, visitor, [&](std::size_t begin, std::size_t count) {
+    state_->requests = {};
+    state_->keys = keys.subspan(begin, count);
+  });
 }
 
 std::size_t CallLane::run(std::size_t first, ReplyVisitor visit, void* visitor) noexcept {

@@ -30,6 +30,8 @@ class CallLane {
  public:
   // Fewer requests are sooner answered one after the other.
   static constexpr std::size_t requests_min = 4;
+  // Of an epoch: memory that others have retired waits for its end, and its second is that of its beginning.
+  static constexpr std::size_t epoch_requests_max = 4096;
 
   // The context outlives it. instructions: as of Lane.
   explicit CallLane(Context& context, std::string_view instructions = {});
@@ -40,15 +42,18 @@ class CallLane {
   // As of Lane.
   bool may_run() const noexcept;
 
-  // Answers requests from the first on, in one epoch, and returns how many: it ends before one that it does not take,
-  // or when sets have retired so much memory that an epoch should end. first: the number of requests[0] for the
-  // visitor. REQUIRES: may_run(), no epoch of the context's. The visitor must not throw or use the store.
+  // Answers requests from the first on, in epochs of at most epoch_requests_max, and returns how many: it ends before
+  // one that it does not take, or when sets have retired so much memory that an epoch should end. first: the number of
+  // requests[0] for the visitor. REQUIRES: may_run(), no epoch of the context's. The visitor must not throw or use the
+  // store.
   std::size_t run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
   // The same for gets.
   std::size_t run(std::span<const std::string_view> keys, std::size_t first, ReplyVisitor visit,
                   void* visitor) noexcept;
 
  private:
+  template <class Take>
+  std::size_t run_in_epochs(std::size_t size, std::size_t first, ReplyVisitor visit, void* visitor, Take take) noexcept;
   std::size_t run(std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
 
   Context& context_;

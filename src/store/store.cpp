@@ -284,15 +284,7 @@ struct Session::Impl final : ResponseWriter {
   std::size_t run_lane(std::span<const From> from, std::size_t done) noexcept {
     general_queries = batch_queries;
     if (from.size() - done < CallLane::requests_min || runner->has_devices() || !lane.may_run()) return done;
-    // An epoch each: memory waits for it, and the clock's second is that of its beginning.
-    constexpr std::size_t epoch_requests_max = 4096;
-    std::size_t taken = 0;
-    for (bool stops = false; !stops && from.size() - done - taken >= CallLane::requests_min;) {
-      const auto some = from.subspan(done + taken, std::min(from.size() - done - taken, epoch_requests_max));
-      const std::size_t ran = lane.run(some, done + taken, visit, visitor);
-      stops = ran != some.size();
-      taken += ran;
-    }
+    const std::size_t taken = lane.run(from.subspan(done), done, visit, visitor);
     // Where the lane seldom stops, it is soon back.
     constexpr std::size_t seldom = 64, few = 2 * strip_queries_max;
     if (taken >= seldom) general_queries = few;
