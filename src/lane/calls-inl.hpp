@@ -7,7 +7,7 @@ TD_INLINE void note_key(Strip& strip, std::string_view key, std::uint8_t kind) n
   strip.key[i] = key.data();
   strip.info[i] = static_cast<std::uint32_t>(key.size()) | std::uint32_t{kind} << info::kind_shift;
   strip.has_long_key |= key.size() > short_key_bytes_max;
-  const ShortKey k = load_short_key(key.data(), std::min(key.size(), short_key_bytes_max));
+  const ShortKey k = load_short_key(strip.key[i], std::min(key.size(), short_key_bytes_max));
   std::memcpy(strip.key16[i], &k, sizeof k);
 }
 
