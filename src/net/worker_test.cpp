@@ -164,7 +164,7 @@ TEST(StandsStill, IsNotWhatALongPassMakes) {
   s.receive(next);
   s.later(2);
   std::vector<Fd> busy;
-  const int enough = std::min(static_cast<int>(2 * long_pass_ns / 1e9 / one.count()) + 2, events_per_pass);
+  const int enough = std::min(static_cast<int>(4 * long_pass_ns / 1e9 / one.count()) + 2, events_per_pass);
   for (int i = 0; i < enough; ++i) s.send(busy.emplace_back(s.connect()), strip);
   s.pass();
   s.later(1);
