@@ -16,21 +16,10 @@ from pathlib import Path
 import pytest
 from conftest import start_memcached, start_tandem
 from harness.server import TIME_FACTOR, Server
-from harness.wire import Stream
+from harness.wire import Stream, read_until
 
 Start = Callable[..., Server]
 PATIENCE_S = 20 * TIME_FACTOR
-
-
-def read_until(connection: socket.socket, end: bytes) -> bytes:
-    received = bytearray()
-    deadline = time.monotonic() + PATIENCE_S
-    while not received.endswith(end):
-        assert time.monotonic() < deadline, f"no {end!r} in {bytes(received[-200:])!r}"
-        data = connection.recv(1 << 16)
-        assert data, f"closed after {bytes(received[-200:])!r}"
-        received += data
-    return bytes(received)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -44,7 +33,7 @@ def read_all(connection: socket.socket) -> bytes:
 def statistics(server: Server, group: bytes = b"") -> dict[str, str]:
     with server.connect(PATIENCE_S) as connection:
         connection.sendall(b"stats " + group + b"\r\n")
-        lines = read_until(connection, b"END\r\n").decode().splitlines()
+        lines = read_until(connection, b"END\r\n", PATIENCE_S).decode().splitlines()
     return dict(line.split(" ", 2)[1:] for line in lines if line.startswith("STAT"))
 
 
@@ -59,7 +48,7 @@ class Watcher:
             time.sleep(0.01)
         self.socket = server.connect(PATIENCE_S)
         self.socket.sendall(b"watch " + stream + b"\r\n")
-        assert read_until(self.socket, b"\r\n") == b"OK\r\n"
+        assert read_until(self.socket, b"\r\n", PATIENCE_S) == b"OK\r\n"
 
     def __enter__(self) -> Watcher:
         return self
@@ -77,7 +66,7 @@ class Watcher:
     def lines_until(self, last: bytes) -> list[bytes]:
         text = b""
         while last not in text:
-            text += read_until(self.socket, b"\n")
+            text += read_until(self.socket, b"\n", PATIENCE_S)
         return text.splitlines()
 
 
@@ -161,7 +150,7 @@ def lines_of_a_closing(server: Server, watcher: Watcher, sent: bytes, how: str) 
         client.sendall(sent)
         if how == "resets":
             if sent.endswith(b"mn\r\n"):
-                read_until(client, b"MN\r\n")
+                read_until(client, b"MN\r\n", PATIENCE_S)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif how == "closes":
             client.shutdown(socket.SHUT_WR)
@@ -207,7 +196,7 @@ def test_a_watcher_that_reads_late_is_told_what_it_missed_and_goes_on(tandem: St
     with server.connect(PATIENCE_S) as watcher, Stream(server.connect()) as stream:
         watcher.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         watcher.sendall(b"watch fetchers\r\n")
-        assert read_until(watcher, b"\r\n") == b"OK\r\n"
+        assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
         for late in range(3):
             before = int(statistics(server)["log_watcher_skipped"]) + int(statistics(server)["log_worker_dropped"])
             deadline = time.monotonic() + PATIENCE_S

@@ -252,3 +252,15 @@ class UdpClient:
             if datagram.request_id != mine:
                 raise AssertionError(f"an answer with a foreign request id: {datagram}")
             answers.append(datagram)
+
+
+def read_until(connection: socket.socket, end: bytes, patience_s: float) -> bytes:
+    """What the server sends up to and with `end`. Fails if the server closes before it, or takes longer."""
+    received = bytearray()
+    deadline = time.monotonic() + patience_s
+    while not received.endswith(end):
+        assert time.monotonic() < deadline, f"no {end!r} in {bytes(received[-200:])!r}"
+        data = connection.recv(1 << 16)
+        assert data, f"closed after {bytes(received[-200:])!r}"
+        received += data
+    return bytes(received)

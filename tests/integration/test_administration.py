@@ -11,27 +11,16 @@ from collections.abc import Callable
 
 import pytest
 from harness.server import TIME_FACTOR, Server
-from harness.wire import Stream
+from harness.wire import Stream, read_until
 
 Start = Callable[..., Server]
 PATIENCE_S = 30 * TIME_FACTOR
 
 
-def read_until(connection: socket.socket, end: bytes) -> bytes:
-    received = bytearray()
-    deadline = time.monotonic() + PATIENCE_S
-    while not received.endswith(end):
-        assert time.monotonic() < deadline, f"no {end!r} in {bytes(received[-200:])!r}"
-        data = connection.recv(1 << 16)
-        assert data, f"closed after {bytes(received[-200:])!r}"
-        received += data
-    return bytes(received)
-
-
 def dump(server: Server, command: bytes, end: bytes = b"END\r\n") -> bytes:
     with server.connect(PATIENCE_S) as connection:
         connection.sendall(command + b"\r\n")
-        return read_until(connection, end)
+        return read_until(connection, end, PATIENCE_S)
 
 
 def statistics(server: Server, group: bytes = b"") -> dict[str, str]:
@@ -113,14 +102,14 @@ def test_watch_lines_are_memcacheds(memcached: Start, tandem: Start) -> None:
     for server in (memcached("-t", "1"), tandem("-t", "1")):
         with server.connect(PATIENCE_S) as watcher, Stream(server.connect()) as stream:
             watcher.sendall(b"watch fetchers mutations\r\n")
-            assert read_until(watcher, b"\r\n") == b"OK\r\n"
+            assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
             for command in WATCHED_COMMANDS:
                 stream.socket.sendall(command)
                 assert stream.socket.recv(1 << 16)  # each in a pass of its own, whose events keep their order
             stream.socket.sendall(b"get the_end\r\n")
             text = b""
             while b"the_end" not in text:
-                text += read_until(watcher, b"\n")
+                text += read_until(watcher, b"\n", PATIENCE_S)
         lines = [own.sub(b"", line) for line in text.splitlines()]
         found.append([line for line in lines if b"the_end" not in line])
     assert len(found[0]) > len(WATCHED_COMMANDS)
@@ -133,18 +122,18 @@ def test_watch_connections_are_memcacheds(memcached: Start, tandem: Start) -> No
     for server in (memcached("-t", "1"), tandem("-t", "1")):
         with server.connect(PATIENCE_S) as watcher:
             watcher.sendall(b"watch connevents\r\n")
-            assert read_until(watcher, b"\r\n") == b"OK\r\n"
+            assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
             ports = set()
             for last in (b"", b"quit\r\n"):
                 with server.connect() as other:
                     ports.add(b"rport=%d " % other.getsockname()[1])
                     other.sendall(b"mn\r\n")
-                    assert read_until(other, b"\r\n") == b"MN\r\n"
+                    assert read_until(other, b"\r\n", PATIENCE_S) == b"MN\r\n"
                     other.sendall(last)
             # Who asked before whether the server had started may only now be seen to go.
             lines = []
             while sum(b"conn_close" in line for line in lines) < 2:
-                received = read_until(watcher, b"\n").splitlines()
+                received = read_until(watcher, b"\n", PATIENCE_S).splitlines()
                 lines += [line for line in received if any(port in line for port in ports)]
         found.append(sorted(own.sub(b"", line) for line in lines))
     assert found[0] == found[1]
@@ -155,18 +144,18 @@ def test_watch_deletions_and_evictions(tandem: Start) -> None:
     server = tandem("-t", "2", memory_mib=8)
     with server.connect(PATIENCE_S) as watcher, Stream(server.connect()) as stream:
         watcher.sendall(b"watch deletions evictions\r\n")
-        assert read_until(watcher, b"\r\n") == b"OK\r\n"
+        assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
         stream.exchange(b"set a 0 0 3\r\nabc\r\ndelete a\r\ndelete a\r\nset b 0 0 1\r\nx\r\nmd b\r\n")
         text = b""
         while text.count(b"\n") < 2:
-            text += read_until(watcher, b"\n")
+            text += read_until(watcher, b"\n", PATIENCE_S)
         assert re.search(rb"type=deleted key=a cmd=delete clsid=1 cfd=\d+ size=3\n", text)
         assert re.search(rb"type=deleted key=b cmd=md clsid=1 cfd=\d+ size=1\n", text)
         for number in range(200):
             stream.exchange(
                 b"".join(b"set e%d.%d 0 0 900 noreply\r\n%s\r\n" % (number, i, b"v" * 900) for i in range(64))
             )
-        line = read_until(watcher, b"\n").splitlines()[0]
+        line = read_until(watcher, b"\n", PATIENCE_S).splitlines()[0]
         assert re.search(rb"type=eviction key=e\d+\.\d+ fetch=no ttl=-1 la=\d+ clsid=\d+ size=900", line), line
 
 
@@ -175,9 +164,9 @@ def test_twenty_may_watch(memcached: Start, tandem: Start) -> None:
         watchers = [server.connect(PATIENCE_S) for _ in range(21)]
         for watcher in watchers[:20]:
             watcher.sendall(b"watch\r\n")
-            assert read_until(watcher, b"\r\n") == b"OK\r\n"
+            assert read_until(watcher, b"\r\n", PATIENCE_S) == b"OK\r\n"
         watchers[20].sendall(b"watch\r\n")
-        assert read_until(watchers[20], b"\r\n") == b"WATCHER_TOO_MANY log watcher limit reached\r\n"
+        assert read_until(watchers[20], b"\r\n", PATIENCE_S) == b"WATCHER_TOO_MANY log watcher limit reached\r\n"
         for watcher in watchers:
             watcher.close()
 
