@@ -1,0 +1,246 @@
+#include "codec/range.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/digits.hpp"
+#include "codec/reply.hpp"
+#include "codec/reply_writer.hpp"
+#include "codec/tokens.hpp"
+
+namespace tandem::codec {
+namespace {
+
+constexpr std::string_view bad_limit = "CLIENT_ERROR the limit of a range is a number from 1\r\n";
+constexpr std::uint64_t range_flags = MetaFlags::bits("EPLArabvftscnpO"), flags_with_text = MetaFlags::bits("ELAO");
+
+// A key that a line may have as it is.
+bool is_printable(std::string_view key) noexcept {
+  return std::ranges::all_of(key, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte > ' ' && byte != 0x7f;
+  });
+}
+
+template <class T>
+char* put(char* to, T value) noexcept {
+  std::memcpy(to, &value, sizeof value);
+  return to + sizeof value;
+}
+
+}  // namespace
+
+RangeReply::RangeReply(const Query& query, const ReplyContext& context)
+    : context_(context),
+      out_(context.out),
+      begin_(out_.size()),
+      externals_begin_(out_.externals().size()),
+      pinned_begin_(out_.pinned_bytes()) {
+  read(query);
+}
+
+void RangeReply::read(const Query& query) {
+  Tokens tokens(query.wire, query.wire + query.wire_bytes);
+  std::string_view command, key, flag;
+  tokens.next(command);
+  tokens.next_key(key);
+  std::string_view flags[MetaFlags::count_max];
+  std::size_t count = 0;
+  for (; tokens.next_key(flag); ++count) {
+    if (count == std::size(flags)) return fail(line::flags_are_too_long);
+    flags[count] = flag;
+    if (flag[0] == 'b') seen_ |= MetaFlags::bit('b');  // it concerns the keys before it, too
+  }
+  if (!read_key(key, low_)) return;
+  bool has_binary = false;
+  for (std::size_t i = 0; i < count && error_.empty(); ++i) {
+    if (flags[i][0] == 'b' && !has_binary) {
+      has_binary = true;
+      if (flags[i].size() != 1) fail(line::invalid_flag);
+      continue;
+    }
+    read_flag(flags[i]);
+  }
+  if (error_.empty()) set_range(low_.view());
+}
+
+void RangeReply::read_flag(std::string_view flag) {
+  const char letter = flag[0];
+  const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+  if (!is_letter || (range_flags & MetaFlags::bit(letter)) == 0) return fail(line::invalid_flag);
+  if (has(letter)) return fail(line::duplicate_flag);
+  seen_ |= MetaFlags::bit(letter);
+  const std::string_view text = flag.substr(1);
+  if ((flags_with_text & MetaFlags::bit(letter)) == 0 && !text.empty()) return fail(line::invalid_flag);
+  switch (letter) {
+    case 'E':
+      static_cast<void>(read_key(text, high_));
+      break;
+    case 'A':
+      static_cast<void>(read_key(text, after_));
+      break;
+    case 'L': {
+      std::uint64_t number = 0;
+      const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+      if (!is_number || !number::read_u64(text, number) || number == 0) return fail(bad_limit);
+      limit_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(number, UINT32_MAX));
+      break;
+    }
+    case 'O':
+      if (flag.size() > opaque_bytes_max) return fail(line::opaque_too_long);
+      opaque_ = flag;
+      break;
+    case 'f':
+    case 't':
+    case 's':
+    case 'c':
+      shown_[shown_count_++] = letter;
+      break;
+    default:
+      break;
+  }
+}
+
+bool RangeReply::read_key(std::string_view text, Key& to) {
+  // A reply may have any key in base64.
+  if (text.empty() || text.size() > (has('b') ? base64_bytes(key_bytes_max) : key_bytes_max)) {
+    fail(line::bad_format);
+    return false;
+  }
+  if (!has('b')) {
+    std::memcpy(to.bytes, text.data(), text.size());
+    to.count = text.size();
+    return true;
+  }
+  to.count = base64_decode(to.bytes, text.data(), text.size());
+  if (to.count == 0) fail(line::bad_key);
+  if (to.count > key_bytes_max) fail(line::bad_format);
+  return error_.empty();
+}
+
+void RangeReply::set_range(std::string_view key) {
+  if (has('a') && has('P')) return fail(line::invalid_flag);
+  range_.reverse = has('r');
+  if (!has('a')) range_.begin = key;
+  if (has('E')) range_.end = high_.view();
+  if (has('P')) {
+    Key above;
+    std::memcpy(above.bytes, key.data(), key.size());
+    above.count = end_of_prefix(above.bytes, key.size());
+    if (above.count != 0 && (!has('E') || above.view() < high_.view())) high_ = above;
+    range_.end = high_.view();
+  }
+  if (!has('A')) return;
+  const std::string_view after = after_.view();
+  if (range_.reverse) {
+    if (range_.end.empty() || after < range_.end) range_.end = after;
+  } else if (after >= range_.begin) {
+    range_.begin = after;
+    range_.after_begin = true;
+  }
+}
+
+void RangeReply::restart() {
+  for (std::size_t i = externals_begin_; i < out_.externals().size(); ++i) context_.heap.unpin(out_.externals()[i].pin);
+  out_.truncate(begin_, externals_begin_);
+  block_.clear();
+  count_ = 0;
+}
+
+bool RangeReply::item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
+  const bool pins = has('v') && !has('p') && value_bytes > copied_value_bytes_max;
+  const std::size_t bytes = item.key().size() + (has('v') && !pins ? value_bytes : 0);
+  if (count_ != 0 && !has('n')) {
+    const std::uint64_t pinned = out_.pinned_bytes() - pinned_begin_ + (pins ? value_bytes : 0);
+    if (out_.size() - begin_ + block_.size() + bytes + pinned > range_reply_bytes_max) return false;
+  }
+  ++count_;
+  if (has('n')) return true;
+  if (has('p')) {
+    write_packed(item, seen, value_bytes);
+    return true;
+  }
+  constexpr std::size_t line_bytes_max =
+      3 + digits_max + 2 + base64_bytes(key_bytes_max) + 2 + 4 * (2 + digits_max) + 4;
+  char* const begin = out_.reserve(line_bytes_max + bytes);
+  char* p = write_line(begin, item, seen, value_bytes);
+  if (has('v') && !pins) p = write_line_end(copy_value(p, item.value(), value_bytes));
+  out_.commit(static_cast<std::size_t>(p - begin));
+  if (TD_UNLIKELY(pins)) {
+    append_pinned_value(context_, item, value_bytes);
+    out_.append("\r\n");
+  }
+  return true;
+}
+
+char* RangeReply::write_key(char* p, std::string_view key, bool binary) const noexcept {
+  p = write_text(p, " k");
+  if (!binary && !has('b') && is_printable(key)) {
+    std::memcpy(p, key.data(), key.size());
+    return p + key.size();
+  }
+  return write_text(base64_encode(p, key.data(), key.size()), " b");
+}
+
+char* RangeReply::write_line(char* p, const Item& item, const ItemVersion& seen,
+                             std::uint64_t value_bytes) const noexcept {
+  if (has('v')) {
+    p = write_digits(write_text(p, "VA "), value_bytes);
+  } else {
+    p = write_text(p, "HD");
+  }
+  p = write_key(p, item.key(), item.binary_key());
+  for (std::uint32_t i = 0; i < shown_count_; ++i) {
+    *p++ = ' ';
+    const char flag = *p++ = shown_[i];
+    if (flag == 's') p = write_digits(p, value_bytes);
+    if (flag == 'c') p = write_digits(p, context_.options.cas ? seen.cas() : 0);
+    if (flag == 'f') p = write_digits(p, item.client_flags());
+    if (flag != 't') continue;
+    const std::uint32_t expiry_s = Item::expiry_of(seen.state);
+    p = expiry_s == Clock::never ? write_text(p, "-1") : write_digits(p, expiry_s - context_.clock.now_s());
+  }
+  return write_line_end(p);
+}
+
+// |key bytes, 2|value bytes, 4|client flags, 4|CAS id, 8|key|value|, numbers with the least byte first.
+void RangeReply::write_packed(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
+  const std::string_view key = item.key();
+  if (!has('v')) value_bytes = 0;
+  constexpr std::size_t header_bytes = 2 + 4 + 4 + 8;
+  char* const begin = block_.reserve(header_bytes + key.size() + value_bytes);
+  char* p = put(begin, static_cast<std::uint16_t>(key.size()));
+  p = put(p, static_cast<std::uint32_t>(value_bytes));
+  p = put(p, item.client_flags());
+  p = put(p, context_.options.cas ? seen.cas() : std::uint64_t{0});
+  std::memcpy(p, key.data(), key.size());
+  p = copy_value(p + key.size(), item.value(), value_bytes);
+  block_.commit(static_cast<std::size_t>(p - begin));
+}
+
+void RangeReply::finish(const ScanEnd& end) {
+  if (end.failed) {
+    out_.append(line::no_memory);
+    return;
+  }
+  constexpr std::size_t line_bytes_max =
+      4 + 2 * digits_max + 8 + base64_bytes(key_bytes_max) + 2 + opaque_bytes_max + 8;
+  if (!block_.empty()) {
+    char* const begin = out_.reserve(line_bytes_max + block_.size());
+    char* p = write_text(write_digits(write_text(begin, "VA "), block_.size()), " p\r\n");
+    std::memcpy(p, block_.data(), block_.size());
+    p = write_line_end(p + block_.size());
+    out_.commit(static_cast<std::size_t>(p - begin));
+  }
+  char* const begin = out_.reserve(line_bytes_max);
+  char* p = write_digits(write_text(begin, "EN n"), end.count);
+  if (!end.done) p = write_key(write_text(p, " m"), end.last_key(), false);
+  if (!opaque_.empty()) {
+    *p++ = ' ';
+    std::memcpy(p, opaque_.data(), opaque_.size());
+    p += opaque_.size();
+  }
+  out_.commit(static_cast<std::size_t>(write_line_end(p) - begin));
+}
+
+}  // namespace tandem::codec

@@ -1,0 +1,197 @@
+// The tree's costs by leaf size, 8-byte keys and values: a new key, a new item for a key, a scan of 100 keys. The
+// anchor of a scan is a bare loop over an array of the items in key order; `of_bare` is a scan's rate by that loop's.
+// Each benchmark prints `key_bytes`: what the tree takes of the budget for a key.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/ticks.hpp"
+#include "heap/cache.hpp"
+#include "index/hash_tree/hash_tree.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint32_t keys = 1'000'000, scan_keys = 100;
+constexpr std::uint64_t live = word::State::put(0, static_cast<std::uint64_t>(ItemState::live));
+
+// A million items whose keys are random; `placed`: side by side in key order in the heap, as after a rewrite by order.
+struct Items {
+  explicit Items(bool placed)
+      : epochs(8),
+        budget(std::uint64_t{1} << 30),
+        heap({}, budget, epochs),
+        cache(heap),
+        epoch(epochs),
+        location(keys) {
+    std::mt19937_64 random(1);
+    std::vector<std::uint64_t> number(keys);
+    for (std::uint64_t& n : number) n = random();
+    if (placed) std::sort(number.begin(), number.end());
+    const Heap::Cache::Lock lock(cache);
+    for (std::uint32_t i = 0; i < keys; ++i) {
+      const std::uint64_t bytes = __builtin_bswap64(number[i]);
+      location[i] = heap.allocate(cache, heap.size_class(32), 32);
+      Item* const item = heap.format(location[i], {reinterpret_cast<const char*>(&bytes), 8}, 0, 8, 0, 0, false);
+      std::memcpy(item->value(), &number[i], 8);
+      item->state_word.store(live);
+    }
+    in_order = location;
+    std::sort(in_order.begin(), in_order.end(),
+              [this](Location a, Location b) { return heap.at(a)->key() < heap.at(b)->key(); });
+    std::shuffle(location.begin(), location.end(), random);
+  }
+
+  EpochDomain epochs;
+  MemoryBudget budget;
+  Heap heap;
+  Heap::Cache cache;
+  EpochDomain::Participant epoch;
+  std::vector<Location> location, in_order;  // in the order of insertion; in key order
+};
+
+Items& items(bool placed) {
+  static std::unique_ptr<Items> both[2];
+  if (both[placed] == nullptr) both[placed] = std::make_unique<Items>(placed);
+  return *both[placed];
+}
+
+std::unique_ptr<HashTree> make_tree(Items& all, std::uint32_t leaf_cells) {
+  return std::make_unique<HashTree>(HashTreeOptions{.leaf_cells = leaf_cells}, all.budget, all.epochs, all.heap);
+}
+
+// Returns the longest split's ticks.
+std::uint64_t add(Items& all, HashTree& tree, Location l) {
+  const std::string_view key = all.heap.at(l)->key();
+  const Fingerprint f = fingerprint_of(key, 1);
+  std::uint64_t longest = 0;
+  while (!tree.hold(key).add(f, key, l)) {
+    const std::uint64_t begin = cycles_now();
+    if (!tree.make_room(f, key)) std::abort();
+    longest = std::max(longest, cycles_now() - begin);
+  }
+  return longest;
+}
+
+// Returns the ticks of each split, sorted.
+std::vector<std::uint64_t> add_all(Items& all, HashTree& tree) {
+  std::vector<std::uint64_t> splits;
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    if (i % 256 == 0) {
+      if (i != 0) all.epoch.exit();
+      all.epoch.enter();
+    }
+    if (const std::uint64_t ticks = add(all, tree, all.location[i]); ticks != 0) splits.push_back(ticks);
+  }
+  all.epoch.exit();
+  std::sort(splits.begin(), splits.end());
+  return splits;
+}
+
+void count_bytes(benchmark::State& state, const HashTree& tree) {
+  state.counters["key_bytes"] = static_cast<double>(tree.bytes()) / static_cast<double>(tree.item_count());
+  state.counters["leaves"] = static_cast<double>(tree.leaf_count());
+}
+
+void BM_add(benchmark::State& state) {
+  Items& all = items(false);
+  std::unique_ptr<HashTree> tree;
+  std::vector<std::uint64_t> splits;
+  for (auto _ : state) {
+    tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+    splits = add_all(all, *tree);
+  }
+  state.counters["split_us_p50"] = static_cast<double>(splits[splits.size() / 2]) * ns_per_tick() / 1000;
+  state.counters["split_us_p999"] = static_cast<double>(splits[splits.size() * 999 / 1000]) * ns_per_tick() / 1000;
+  count_bytes(state, *tree);
+  state.SetItemsProcessed(state.iterations() * keys);
+}
+
+void BM_replace(benchmark::State& state) {
+  Items& all = items(false);
+  const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+  add_all(all, *tree);
+  std::uint32_t i = 0;
+  all.epoch.enter();
+  for (auto _ : state) {
+    const Location l = all.location[i];
+    const std::string_view key = all.heap.at(l)->key();
+    tree->hold(key).replace(fingerprint_of(key, 1), l, l);
+    i = (i + 1) % keys;
+  }
+  all.epoch.exit();
+  state.SetItemsProcessed(state.iterations());
+}
+
+// Both read each item's state, as who sends it has to.
+struct Sum {
+  std::uint64_t of = 0;
+  void add(const Item* item) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, item->value(), sizeof value);
+    of += value;
+  }
+};
+
+void bare(const Items& all, std::uint32_t first, Sum& sum) {
+  for (std::uint32_t i = first; i < first + scan_keys; ++i) {
+    if (i + 12 < keys) prefetch_read(all.heap.at(all.in_order[i + 12]));
+    const Item* const item = all.heap.at(all.in_order[i]);
+    if (settled_version(item).is_live()) sum.add(item);
+  }
+}
+
+// In turns of a hundred scans each, so that both see the same machine.
+void BM_scan(benchmark::State& state) {
+  Items& all = items(state.range(1) != 0);
+  const auto tree = make_tree(all, static_cast<std::uint32_t>(state.range(0)));
+  add_all(all, *tree);
+  std::mt19937 random(2);
+  ScanHit hits[scan_keys];
+  ScanStamp stamp;
+  Sum sum;
+  std::uint64_t of_bare = 0, of_tree = 0;
+  for (auto _ : state) {
+    std::uint32_t first[100];
+    for (std::uint32_t& f : first) f = static_cast<std::uint32_t>(random() % (keys - scan_keys));
+    const std::uint64_t begin = cycles_now();
+    for (const std::uint32_t f : first) bare(all, f, sum);
+    const std::uint64_t middle = cycles_now();
+    for (std::uint32_t& f : first) f = static_cast<std::uint32_t>(random() % (keys - scan_keys));
+    std::string_view key[100];
+    for (int i = 0; i < 100; ++i) key[i] = all.heap.at(all.in_order[first[i]])->key();
+    const std::uint64_t then = cycles_now();
+    all.epoch.enter();
+    for (const std::string_view k : key) {
+      const ScanResult found = tree->scan({.begin = k}, hits, stamp);
+      if (found.count != scan_keys) std::abort();
+      for (const ScanHit& hit : hits) sum.add(hit.item);
+      if (!stamp.is_unchanged()) std::abort();
+    }
+    all.epoch.exit();
+    const std::uint64_t end = cycles_now();
+    of_bare += middle - begin;
+    of_tree += end - then;
+  }
+  benchmark::DoNotOptimize(sum.of);
+  state.counters["of_bare"] = static_cast<double>(of_bare) / static_cast<double>(of_tree);
+  state.counters["scan_ns"] =
+      static_cast<double>(of_tree) * ns_per_tick() / (100.0 * static_cast<double>(state.iterations()));
+  count_bytes(state, *tree);
+}
+
+void leaf_sizes(benchmark::internal::Benchmark* b) {
+  for (const int cells : {256, 512, 1024, 2048, 4096}) b->Arg(cells);
+}
+BENCHMARK(BM_add)->Apply(leaf_sizes)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(BM_replace)->Apply(leaf_sizes);
+BENCHMARK(BM_scan)->ArgsProduct({{256, 512, 1024, 2048, 4096}, {0, 1}})->ArgNames({"cells", "placed"})->MinTime(0.5);
+
+}  // namespace
+}  // namespace tandem

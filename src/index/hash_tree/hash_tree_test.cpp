@@ -1,0 +1,352 @@
+// The tree against a sorted map: one thread, random binary keys, all borders of a scan.
+#include "index/hash_tree/hash_tree.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+#include "index/hash_tree/hash_tree_test_support.hpp"
+
+namespace tandem {
+namespace {
+
+using Model = std::map<std::string, std::uint64_t>;
+
+#if defined(TANDEM_SANITIZED)
+constexpr int steps = 8'000;
+#else
+constexpr int steps = 40'000;
+#endif
+
+// Any bytes, 0 and 0xff often; many share long beginnings or are beginnings of others.
+std::string random_key(std::mt19937_64& random) {
+  static constexpr char often[] = {'\0', '\xff', 'a', '\x7f', '\x80'};
+  std::string key(1 + (random() % 4 == 0 ? random() % 250 : random() % 6), '\0');
+  const char filler = often[random() % 5];
+  const bool is_even = random() % 2 == 0;
+  for (char& c : key) c = is_even ? filler : often[random() % 5];
+  if (random() % 2 == 0) key.back() = static_cast<char>(random());
+  return key;
+}
+
+TreeWorker::Pairs model_scan(const Model& model, const ScanRange& range, std::size_t limit) {
+  TreeWorker::Pairs pairs;
+  const auto add = [&](const auto& pair) {
+    if (!range.is_below(pair.first) && !range.is_above(pair.first) && pairs.size() < limit) pairs.push_back(pair);
+  };
+  if (range.reverse) {
+    std::for_each(model.rbegin(), model.rend(), add);
+  } else {
+    std::for_each(model.begin(), model.end(), add);
+  }
+  return pairs;
+}
+
+void expect_scan(TreeWorker& worker, const Model& model, const ScanRange& range, std::uint32_t limit) {
+  bool is_done = false;
+  const auto found = worker.scan(range, limit, &is_done);
+  const auto wanted = model_scan(model, range, limit);
+  if (is_done || found.size() == limit) {
+    ASSERT_EQ(found, wanted);
+  } else {
+    ASSERT_EQ(found, TreeWorker::Pairs(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(found.size())));
+    ASSERT_FALSE(found.empty());
+  }
+  if (is_done) {
+    ASSERT_EQ(found.size(), model_scan(model, range, model.size() + 1).size());
+  }
+}
+
+struct Shape {
+  std::uint32_t leaf_cells;
+  bool collides;
+};
+class HashTreeModel : public testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Leaves, HashTreeModel,
+                         testing::Values(Shape{16, false}, Shape{32, false}, Shape{16, true}, Shape{512, false}));
+
+TEST_P(HashTreeModel, IsASortedMap) {
+  TreeStore store(GetParam().leaf_cells, std::uint64_t{256} << 20, GetParam().collides);
+  TreeWorker worker(store);
+  Model model;
+  std::mt19937_64 random(GetParam().leaf_cells + GetParam().collides);
+  std::vector<std::string> known;
+  const auto any_key = [&] {
+    return known.empty() || random() % 3 == 0 ? random_key(random) : known[random() % known.size()];
+  };
+  for (int step = 0; step < steps; ++step) {
+    // Phases of growth and of decline.
+    const bool shrinks = step / (steps / 6) % 2 == 1;
+    const std::string key = any_key();
+    const std::uint64_t action = random() % 16;
+    if (action < (shrinks ? 8u : 2u)) {
+      ASSERT_EQ(worker.erase(key), model.erase(key) == 1);
+    } else if (action < 12) {
+      const std::uint64_t value = random();
+      ASSERT_TRUE(worker.set(key, value));
+      if (model.insert_or_assign(key, value).second) known.push_back(key);
+    } else if (action < 15) {
+      const auto found = worker.get(key);
+      ASSERT_EQ(found.has_value(), model.contains(key));
+      if (found) {
+        ASSERT_EQ(*found, model[key]);
+      }
+    } else {
+      const std::string begin = any_key(), end = any_key();
+      const std::uint64_t form = random();
+      ASSERT_NO_FATAL_FAILURE(expect_scan(worker, model,
+                                          {.begin = form % 4 == 0 ? std::string_view() : begin,
+                                           .end = form / 4 % 4 == 0 ? std::string_view() : end,
+                                           .after_begin = form / 16 % 2 == 0,
+                                           .reverse = form / 32 % 2 == 0},
+                                          static_cast<std::uint32_t>(1 + random() % 300)));
+    }
+    if (step % 1000 == 0) {
+      ASSERT_TRUE(worker.is_correct()) << step;
+    }
+  }
+  EXPECT_TRUE(worker.is_correct());
+  EXPECT_EQ(store.tree.item_count(), model.size());
+  const TreeWorker::Pairs all(model.begin(), model.end());
+  EXPECT_EQ(worker.scan_all({}, 1000), all);
+  EXPECT_EQ(worker.scan_all({}, 3), all);
+  EXPECT_EQ(worker.scan_all({.reverse = true}, 7), TreeWorker::Pairs(all.rbegin(), all.rend()));
+  EXPECT_GT(store.tree.splits(), 0u);
+  std::set<Location> seen;
+  const TreeWorker::Batch batch(worker);
+  store.tree.for_each_location([&](Location l) { EXPECT_TRUE(seen.insert(l).second); });
+  EXPECT_EQ(seen.size(), model.size());
+}
+
+// A scan that begins, ends and is cut at every key, and beside it.
+TEST(HashTree, ScansFromEveryKeyToEveryKey) {
+  TreeStore store(16);
+  TreeWorker worker(store);
+  Model model;
+  for (int i = 0; i < 60; ++i) {
+    const std::string key = "k" + std::string(1, static_cast<char>(i * 4));
+    ASSERT_TRUE(worker.set(key, static_cast<std::uint64_t>(i)));
+    model[key] = static_cast<std::uint64_t>(i);
+  }
+  EXPECT_GT(store.tree.leaf_count(), 3u);
+  std::vector<std::string> borders{"", std::string(1, '\0'), "z"};
+  for (const auto& [key, value] : model) {
+    borders.push_back(key);
+    borders.push_back(key + std::string(1, '\0'));
+  }
+  for (const std::string& begin : borders) {
+    for (const std::string& end : borders) {
+      for (unsigned form = 0; form < 4; ++form) {
+        const ScanRange range{.begin = begin, .end = end, .after_begin = form % 2 == 1, .reverse = form / 2 == 1};
+        ASSERT_NO_FATAL_FAILURE(expect_scan(worker, model, range, 1000));
+        ASSERT_NO_FATAL_FAILURE(expect_scan(worker, model, range, 1));
+      }
+    }
+  }
+  EXPECT_EQ(worker.scan({}, 60).size(), 60u);
+  bool is_done = false;
+  worker.scan({}, 60, &is_done);
+  EXPECT_TRUE(is_done);
+  worker.scan({}, 59, &is_done);
+  EXPECT_FALSE(is_done);
+}
+
+std::string sharing_key(int i) {
+  return std::string(248, 'x') + static_cast<char>(i / 256) + static_cast<char>(i % 256);
+}
+
+// Of keys that differ in their last two bytes only, and in any order of insertion, no leaf stays as good as empty.
+TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
+  for (const int order : {0, 1, 2}) {
+    TreeStore store(32);
+    TreeWorker worker(store);
+    constexpr int keys = 2000;
+    std::vector<int> numbers(keys);
+    for (int i = 0; i < keys; ++i) numbers[static_cast<std::size_t>(i)] = order == 1 ? keys - 1 - i : i;
+    if (order == 2) std::shuffle(numbers.begin(), numbers.end(), std::mt19937(1));
+    for (const int i : numbers) ASSERT_TRUE(worker.set(sharing_key(i), static_cast<std::uint64_t>(i)));
+    EXPECT_TRUE(worker.is_correct());
+    const auto all = worker.scan_all({}, 100);
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(keys));
+    for (int i = 0; i < keys; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].first, sharing_key(i));
+    EXPECT_LT(store.tree.leaf_count(), keys / 8u) << order;
+  }
+}
+
+TEST(HashTree, MergesLeavesOfRemovedKeysAndScansPastThem) {
+  TreeStore store(16);
+  TreeWorker worker(store);
+  constexpr int keys = 20'000;
+  const auto key_of = [](int i) {
+    std::string key = std::to_string(i);
+    return std::string(6 - key.size(), '0') + key;
+  };
+  for (int i = 0; i < keys; ++i) ASSERT_TRUE(worker.set(key_of(i), 1));
+  const std::uint64_t leaves = store.tree.leaf_count();
+  EXPECT_GT(leaves, 1000u);
+  for (int i = 1; i < keys - 1; ++i) ASSERT_TRUE(worker.erase(key_of(i)));
+  // More empty leaves in between than a stamp has words.
+  bool is_done = false;
+  EXPECT_EQ(worker.scan({.begin = key_of(1)}, 10, &is_done), (TreeWorker::Pairs{{key_of(keys - 1), 1}}));
+  EXPECT_TRUE(is_done);
+  EXPECT_EQ(worker.scan_all({.reverse = true}, 10), (TreeWorker::Pairs{{key_of(keys - 1), 1}, {key_of(0), 1}}));
+  EXPECT_GT(store.tree.merges(), leaves / 2);
+  EXPECT_TRUE(worker.is_correct());
+  EXPECT_EQ(worker.get(key_of(0)), 1u);
+}
+
+TEST(HashTree, GrowsByMergingWhatHasBecomeEmpty) {
+  TreeStore store(16);
+  TreeWorker worker(store);
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1));
+  while (store.tree.wants_growth()) ASSERT_TRUE(store.tree.grow());
+  const std::uint64_t leaves = store.tree.leaf_count(), bytes = store.tree.bytes();
+  for (int i = 0; i < 5000; ++i) {
+    if (i % 50 != 0) {
+      ASSERT_TRUE(worker.erase(sharing_key(i)));
+    }
+  }
+  EXPECT_TRUE(store.tree.wants_growth());
+  ASSERT_TRUE(store.tree.grow());
+  EXPECT_FALSE(store.tree.wants_growth());
+  EXPECT_LT(store.tree.leaf_count(), leaves / 10);
+  EXPECT_TRUE(worker.is_correct());
+  EXPECT_EQ(worker.scan_all({}, 10).size(), 100u);
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 2));
+  EXPECT_LE(store.tree.bytes(), 2 * bytes) << "ascending keys were packed, and these fill gaps";
+}
+
+TEST(HashTree, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
+  TreeStore store(16, std::uint64_t{8} << 20);
+  TreeWorker worker(store);
+  ASSERT_TRUE(worker.set("a", 1));
+  worker.reserve_items(5100, sharing_key(0));
+  store.budget.set_limit(store.budget.used_bytes());
+  int n = 0;
+  while (n < 5000 && worker.set(sharing_key(n), 1)) ++n;
+  ASSERT_LT(n, 5000);
+  EXPECT_GT(n, 8);
+  EXPECT_TRUE(store.tree.wants_growth());
+  EXPECT_FALSE(store.tree.grow());
+  EXPECT_EQ(worker.get(sharing_key(n)), std::nullopt);
+  {
+    // One of the candidates makes room for the key.
+    const TreeWorker::Batch batch(worker);
+    Location some[HashTree::candidates_max];
+    const std::uint32_t count = store.tree.candidates(store.fingerprint(sharing_key(n)), sharing_key(n), some);
+    ASSERT_GE(count, 8u);
+    const std::string victim(store.heap.at(some[count / 2])->key());
+    ASSERT_TRUE(worker.erase(victim));
+    EXPECT_TRUE(worker.set(sharing_key(n), 1));
+    EXPECT_EQ(worker.get(victim), std::nullopt);
+  }
+  store.budget.set_limit(std::uint64_t{8} << 20);
+  ASSERT_TRUE(store.tree.grow());
+  EXPECT_FALSE(store.tree.wants_growth());
+  for (int i = n; i < 5000; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1)) << i;
+  EXPECT_TRUE(worker.is_correct());
+}
+
+TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
+  EpochDomain epochs(8);
+  MemoryBudget budget(std::uint64_t{64} << 20);
+  Heap heap({}, budget, epochs);
+  const std::uint64_t without = budget.used_bytes();
+  {
+    auto tree = std::make_unique<HashTree>(HashTreeOptions{.leaf_cells = 16}, budget, epochs, heap);
+    EXPECT_EQ(budget.used_bytes(), without + tree->bytes());
+    Heap::Cache cache(heap);
+    EpochDomain::Participant epoch(epochs);
+    const std::uint64_t of_tree = tree->bytes();
+    std::vector<Location> all;
+    for (int i = 0; i < 3000; ++i) {
+      epoch.enter();
+      const std::string key = sharing_key(i * 7 % 3000);
+      const Fingerprint f = fingerprint_of(key, 7);
+      {
+        const Heap::Cache::Lock lock(cache);
+        all.push_back(heap.allocate(cache, heap.size_class(300), 300));
+      }
+      heap.format(all.back(), key, 0, 8, 0, 0, false)->state_word.store(TreeWorker::live);
+      while (!tree->hold(key).add(f, key, all.back())) ASSERT_TRUE(tree->make_room(f, key));
+      epoch.exit();
+    }
+    EXPECT_GT(tree->bytes(), of_tree + 100'000);
+    EXPECT_GT(tree->splits(), 100u);
+    const std::uint64_t with = budget.used_bytes(), its = tree->bytes();
+    tree.reset();
+    EXPECT_EQ(budget.used_bytes(), with - its);
+  }
+  MemoryBudget none(1000);
+  EXPECT_THROW(HashTree({.leaf_cells = 512}, none, epochs, heap), std::bad_alloc);
+  EXPECT_EQ(none.used_bytes(), 0u);
+  EXPECT_THROW(HashTree({.leaf_cells = 24}, budget, epochs, heap), std::invalid_argument);
+}
+
+TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {
+  TreeStore store(16);
+  TreeWorker worker(store);
+  for (int i = 0; i < 200; i += 2) ASSERT_TRUE(worker.set(sharing_key(i), 1));
+  const TreeWorker::Batch batch(worker);
+  for (int i = 1; i < 200; i += 2) {
+    const std::string key = sharing_key(i);
+    const Fingerprint f = store.fingerprint(key);
+    Location l = no_location;
+    {
+      const Heap::Cache::Lock lock(worker.cache);
+      l = store.heap.allocate(worker.cache, store.heap.size_class(300), 300);
+    }
+    store.heap.format(l, key, 0, 8, 0, 0, false);
+    for (bool added = false; !added;) {
+      {
+        HashTree::Hold hold = store.tree.hold(key);
+        added = hold.add(f, key, l);
+        if (added) hold.take_back(f, l);
+      }
+      if (!added) {
+        ASSERT_TRUE(store.tree.make_room(f, key));
+      }
+    }
+    ASSERT_TRUE(store.tree.is_correct()) << i;
+  }
+  EXPECT_EQ(store.tree.item_count(), 100u);
+  EXPECT_EQ(worker.scan_all({}, 1000).size(), 100u);
+}
+
+// A stamp tells of each kind of change in the part that was scanned, and of none outside.
+TEST(HashTree, AStampTellsOfChanges) {
+  TreeStore store(16);
+  TreeWorker worker(store);
+  for (int i = 0; i < 400; ++i) ASSERT_TRUE(worker.set(sharing_key(i), 1));
+  const TreeWorker::Batch batch(worker);
+  std::vector<ScanHit> hits(500);
+  ScanStamp stamp;
+  const std::string end = sharing_key(50);
+  const auto scan = [&] { store.tree.scan({.end = end}, hits, stamp); };
+  scan();
+  EXPECT_TRUE(worker.set(sharing_key(300), 2));
+  EXPECT_TRUE(worker.erase(sharing_key(301)));
+  EXPECT_TRUE(stamp.is_unchanged());
+  EXPECT_TRUE(worker.set(sharing_key(20), 2));
+  EXPECT_FALSE(stamp.is_unchanged());
+  scan();
+  EXPECT_TRUE(worker.erase(sharing_key(20)));
+  EXPECT_FALSE(stamp.is_unchanged());
+  scan();
+  EXPECT_TRUE(worker.set(sharing_key(20), 3));
+  EXPECT_FALSE(stamp.is_unchanged());
+  scan();
+  {
+    const HashTree::Hold hold = store.tree.hold(sharing_key(10));
+    EXPECT_FALSE(stamp.is_unchanged());
+  }
+  EXPECT_TRUE(stamp.is_unchanged());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,251 @@
+#include "index/hash_tree/inner_node.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+namespace tandem {
+
+namespace {
+
+// 8 bytes from `at` on, the first one highest: of two keys the lower one's head is not higher.
+std::uint64_t head_of(std::string_view key, std::size_t at) noexcept {
+  std::uint64_t bytes = 0;
+  if (key.size() > at) std::memcpy(&bytes, key.data() + at, std::min(key.size() - at, sizeof bytes));
+  return std::endian::native == std::endian::little ? __builtin_bswap64(bytes) : bytes;
+}
+
+}  // namespace
+
+std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noexcept {
+  if (count == 0) return 0;
+  if (prefix_bytes != 0) {
+    const int order = key.substr(0, prefix_bytes).compare(separator(0).substr(0, prefix_bytes));
+    if (order != 0) return order < 0 ? 0 : count;
+  }
+  const std::uint64_t head = head_of(key, prefix_bytes);
+  const std::uint64_t* const all = heads();
+  // Without branches: the number of heads below the key's.
+  std::uint32_t below = 0;
+  for (std::uint32_t left = count; left != 0;) {
+    const std::uint32_t half = (left + 1) / 2;
+    below += all[below + half - 1] < head ? half : 0;
+    left -= half;
+  }
+  while (below < count && all[below] == head && (is_below ? separator(below) < key : separator(below) <= key)) ++below;
+  return below;
+}
+
+InnerTree::InnerTree(MemoryBudget& budget, EpochDomain& epochs, Leaf* only) : budget_(budget), epochs_(epochs) {
+  const Entry entry{{}, only};
+  InnerNode* const root = make(0, {&entry, 1});
+  if (root == nullptr) throw std::bad_alloc();
+  root_.store(root, std::memory_order_release);
+  fill_reserve();  // if there is no memory for it, the first split takes what it needs
+}
+
+InnerTree::~InnerTree() {
+  free_all(root_.load(std::memory_order_relaxed));
+  while (retired_first_ != nullptr) {
+    InnerNode* const node = retired_first_;
+    retired_first_ = node->next;
+    free(node);
+  }
+  budget_.give_back(reserve_bytes_);
+}
+
+void InnerTree::free_all(InnerNode* node) noexcept {
+  if (node->level != 0) {
+    for (std::uint32_t i = 0; i <= node->count; ++i) free_all(static_cast<InnerNode*>(node->children()[i]));
+  }
+  free(node);
+}
+
+Leaf* InnerTree::find(std::string_view key, bool is_below) const noexcept {
+  const InnerNode* node = root_.load(std::memory_order_acquire);
+  for (;;) {
+    void* const child = node->children()[node->child_of(key, is_below)];
+    if (node->level == 0) return static_cast<Leaf*>(child);
+    node = static_cast<const InnerNode*>(child);
+    prefetch_read(node->heads());
+  }
+}
+
+Leaf* InnerTree::last_leaf() const noexcept {
+  const InnerNode* node = root_.load(std::memory_order_acquire);
+  while (node->level != 0) node = static_cast<const InnerNode*>(node->children()[node->count]);
+  return static_cast<Leaf*>(node->children()[node->count]);
+}
+
+InnerTree::Path InnerTree::path_to(std::string_view key) const noexcept {
+  Path path;
+  const InnerNode* node = root_.load(std::memory_order_relaxed);
+  for (;;) {
+    TD_ASSERT(path.levels < levels_max);
+    const std::uint32_t at = node->child_of(key, false);
+    path.node[path.levels] = node;
+    path.child[path.levels++] = at;
+    if (node->level == 0) return path;
+    node = static_cast<const InnerNode*>(node->children()[at]);
+  }
+}
+
+bool InnerTree::fill_reserve() noexcept {
+  if (reserve_bytes_ >= reserve_bytes_max / 2) return true;
+  const std::uint64_t bytes = reserve_bytes_max - reserve_bytes_;
+  if (!budget_.take(bytes)) return false;
+  reserve_bytes_ += bytes;
+  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) noexcept {
+  const auto count = static_cast<std::uint32_t>(entries.size() - 1);
+  std::size_t text_bytes = 0;
+  for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
+  const auto bytes = static_cast<std::uint32_t>(sizeof(InnerNode) + count * (sizeof(std::uint64_t) + 2) +
+                                                entries.size() * sizeof(void*) + text_bytes);
+  if (reserve_bytes_ >= bytes) {
+    reserve_bytes_ -= bytes;
+  } else if (budget_.take(bytes)) {
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  } else {
+    return nullptr;
+  }
+  void* const memory = ::operator new(bytes, std::align_val_t{alignof(InnerNode)}, std::nothrow);
+  if (memory == nullptr) {
+    reserve_bytes_ += bytes;
+    return nullptr;
+  }
+  auto* const node = new (memory) InnerNode{count, level, bytes, 0, nullptr, 0};
+  if (count != 0) {
+    node->prefix_bytes = static_cast<std::uint32_t>(common_bytes(entries[1].low, entries[count].low));
+  }
+  std::uint32_t end = 0;
+  for (std::uint32_t i = 0; i <= count; ++i) const_cast<void**>(node->children())[i] = entries[i].child;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string_view low = entries[i + 1].low;
+    const_cast<std::uint64_t*>(node->heads())[i] = head_of(low, node->prefix_bytes);
+    std::copy(low.begin(), low.end(), const_cast<char*>(node->text()) + end);
+    end += static_cast<std::uint32_t>(low.size());
+    const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);
+  }
+  return node;
+}
+
+void InnerTree::free(InnerNode* node) noexcept {
+  const std::uint32_t bytes = node->bytes;
+  ::operator delete(node, std::align_val_t{alignof(InnerNode)});
+  if (reserve_bytes_ < reserve_bytes_max) {
+    reserve_bytes_ += bytes;
+  } else {
+    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    budget_.give_back(bytes);
+  }
+}
+
+void InnerTree::reclaim() noexcept {
+  if (retired_first_ == nullptr) return;
+  const std::uint64_t safe = epochs_.safe_stamp();
+  while (retired_first_ != nullptr && retired_first_->stamp < safe) {
+    InnerNode* const node = retired_first_;
+    retired_first_ = node->next;
+    if (retired_first_ == nullptr) retired_last_ = nullptr;
+    free(node);
+  }
+}
+
+// Nodes made and nodes displaced so far, and those of the level that was made last, for the level above.
+struct InnerTree::Change {
+  InnerNode* made[2 * levels_max + 1];
+  const InnerNode* displaced[2 * levels_max];
+  std::uint32_t made_count = 0, displaced_count = 0;
+  Entry up[2];
+  std::uint32_t up_count = 0;
+};
+
+bool InnerTree::add_node(Change& change, std::uint32_t level, std::span<const Entry> entries) noexcept {
+  InnerNode* const node = make(level, entries);
+  if (node == nullptr) {
+    for (std::uint32_t i = 0; i < change.made_count; ++i) free(change.made[i]);
+    return false;
+  }
+  change.made[change.made_count++] = node;
+  change.up[change.up_count++] = {entries[0].low, node};
+  return true;
+}
+
+void InnerTree::publish(Change& change, InnerNode* root) noexcept {
+  root_.store(root, std::memory_order_release);
+  const std::uint64_t stamp = epochs_.retire_stamp();
+  for (std::uint32_t i = 0; i < change.displaced_count; ++i) {
+    auto* const node = const_cast<InnerNode*>(change.displaced[i]);
+    node->stamp = stamp;
+    node->next = nullptr;
+    (retired_last_ != nullptr ? retired_last_->next : retired_first_) = node;
+    retired_last_ = node;
+  }
+}
+
+// Level by level upwards. A node that has become too small joins a neighbour; one that is too large becomes two.
+bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t count,
+                        std::span<const Entry> now) noexcept {
+  reclaim();
+  Change change;
+  Entry all[2 * children_max + 2];
+  Entry above[2];
+  for (std::uint32_t depth = path.levels; depth-- != 0;) {
+    std::uint32_t n = 0;
+    const auto add_children = [&](const InnerNode& node, std::uint32_t from, std::uint32_t to, std::string_view low) {
+      for (std::uint32_t i = from; i < to; ++i) all[n++] = {i == 0 ? low : node.separator(i - 1), node.children()[i]};
+    };
+    const InnerNode& node = *path.node[depth];
+    const InnerNode* const parent = depth != 0 ? path.node[depth - 1] : nullptr;
+    std::uint32_t at = depth != 0 ? path.child[depth - 1] : 0, width = 1;
+    const bool joins = parent != nullptr && parent->count != 0 && node.count + 1 + now.size() - count < children_min;
+    if (joins && at == parent->count) {
+      const auto& left = *static_cast<const InnerNode*>(parent->children()[at - 1]);
+      add_children(left, 0, left.count + 1, {});
+      change.displaced[change.displaced_count++] = &left;
+    }
+    const std::string_view low = n != 0 ? parent->separator(at - 1) : std::string_view();
+    add_children(node, 0, first, low);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      all[n++] = {i != 0 ? now[i].low : first == 0 ? low : node.separator(first - 1), now[i].child};
+    }
+    add_children(node, first + count, node.count + 1, low);
+    if (joins && at == parent->count) {
+      --at;
+      width = 2;
+    } else if (joins) {
+      const auto& right = *static_cast<const InnerNode*>(parent->children()[at + 1]);
+      add_children(right, 0, right.count + 1, parent->separator(at));
+      change.displaced[change.displaced_count++] = &right;
+      width = 2;
+    }
+    change.displaced[change.displaced_count++] = &node;
+    change.up_count = 0;
+    const std::uint32_t in_first = n <= children_max ? n : n / 2;
+    if (!add_node(change, node.level, {all, in_first})) return false;
+    if (in_first != n && !add_node(change, node.level, {all + in_first, n - in_first})) return false;
+    std::copy_n(change.up, change.up_count, above);
+    now = {above, change.up_count};
+    first = at;
+    count = width;
+  }
+  if (change.up_count == 2) {
+    change.up_count = 0;
+    const Entry two[2] = {above[0], above[1]};
+    if (!add_node(change, path.node[0]->level + 1, two)) return false;
+  }
+  auto* root = static_cast<InnerNode*>(change.up[0].child);
+  InnerNode* const made = root;
+  while (root->level != 0 && root->count == 0) root = static_cast<InnerNode*>(root->children()[0]);
+  publish(change, root);
+  // Roots with one child that were skipped; only the topmost can be such a node, since all others have neighbours.
+  if (made != root) free(made);
+  return true;
+}
+
+}  // namespace tandem

@@ -1,0 +1,189 @@
+// Scans of the embedded store.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/store.hpp"
+
+namespace tandem {
+namespace {
+
+#if defined(TANDEM_SANITIZED)
+constexpr int scans_max = 600, whole_wanted = 60;
+#else
+constexpr int scans_max = 40'000, whole_wanted = 2000;
+#endif
+
+using Items = std::vector<std::pair<std::string, std::string>>;
+
+class EmbeddedScan : public testing::TestWithParam<const char*> {
+ public:
+  static Options options() {
+    Options o{.memory_bytes = std::uint64_t{64} << 20, .huge_pages = false, .preset = "cpu"};
+    if (std::string_view(GetParam()) == "ordered") {
+      o.ordered = true;
+    } else {
+      o.preset = GetParam();
+    }
+    return o;
+  }
+  Items scan(const KeyRange& range, std::size_t limit, Scanned* end = nullptr) {
+    Items items;
+    const Scanned scanned =
+        session.scan(range, limit, [&](const ScannedItem& item) { items.emplace_back(item.key, item.value); });
+    EXPECT_EQ(scanned.count, items.size());
+    if (end != nullptr) *end = scanned;
+    return items;
+  }
+  Store store{options()};
+  Session session = store.session();
+};
+
+TEST_P(EmbeddedScan, IsAPartOfASortedMap) {
+  std::map<std::string, std::string> model;
+  std::mt19937_64 random(3);
+  const auto key = [&] {
+    std::string bytes(1 + random() % 4, 'a');
+    for (char& c : bytes) c = static_cast<char>(random() % 2 == 0 ? random() : random() % 2 * 255);
+    return bytes;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const std::string k = key(), value(random() % 40, 'v');
+    ASSERT_EQ(session.set(k, value, {.flags = 7}), Code::stored);
+    model.insert_or_assign(k, value);
+  }
+  for (int i = 0; i < 60; ++i) {
+    const std::string low = key(), high = key();
+    const KeyRange range{
+        .begin = low, .end = i % 3 == 0 ? std::string_view() : high, .after_begin = i % 2 == 0, .reverse = i % 5 == 0};
+    Items wanted, got;
+    for (const auto& item : model) {
+      const bool is_in =
+          (item.first > low || (item.first == low && !range.after_begin)) && (range.end.empty() || item.first < high);
+      if (is_in) wanted.push_back(item);
+    }
+    if (range.reverse) std::reverse(wanted.begin(), wanted.end());
+    EXPECT_EQ(session.scan_all(
+                  range,
+                  [&](const ScannedItem& item) {
+                    EXPECT_EQ(item.flags, 7u);
+                    EXPECT_NE(item.cas, 0u);
+                    got.emplace_back(item.key, item.value);
+                  },
+                  static_cast<std::size_t>(1 + i % 7)),
+              wanted.size());
+    EXPECT_EQ(got, wanted);
+  }
+  std::string above;
+  const KeyRange with_255 = range_of_prefix("\xff", above);
+  EXPECT_TRUE(with_255.end.empty());
+  std::uint64_t begin_so = 0;
+  for (const auto& item : model) begin_so += item.first[0] == '\xff' ? 1u : 0u;
+  EXPECT_EQ(session.remove_range(with_255), begin_so);
+  EXPECT_EQ(scan(with_255, 10), Items());
+  EXPECT_EQ(session.scan_all({}, [](const ScannedItem&) {}), model.size() - begin_so);
+}
+
+TEST_P(EmbeddedScan, IsBounded) {
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(session.set("k" + std::to_string(10'000 + i), "v"), Code::stored);
+  Scanned end;
+  EXPECT_EQ(scan({}, 5000, &end).size(), 1024u);
+  EXPECT_FALSE(end.done);
+  EXPECT_EQ(end.last, "k11023");
+  ASSERT_EQ(session.set("a", std::string(400'000, 'x')), Code::stored);
+  const Items first = scan({}, 10, &end);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].second.size(), 400'000u);
+  EXPECT_FALSE(end.done);
+  EXPECT_EQ(scan({.begin = end.last, .after_begin = true}, 1), (Items{{"k10000", "v"}}));
+  EXPECT_EQ(scan({.begin = "k11999"}, 1024, &end), (Items{{"k11999", "v"}}));
+  EXPECT_TRUE(end.done);
+  EXPECT_EQ(scan({.begin = "z", .end = "a"}, 10, &end), Items());
+  EXPECT_TRUE(end.done);
+  EXPECT_THROW(scan({}, 0), std::invalid_argument);
+}
+
+// The visitor may use the store: it is called when all is copied.
+TEST_P(EmbeddedScan, TheVisitorMayUseTheStore) {
+  for (const char* key : {"a", "b", "c"}) ASSERT_EQ(session.set(key, "1"), Code::stored);
+  session.scan({}, 10, [&](const ScannedItem& item) { EXPECT_EQ(session.remove(item.key), Code::removed); });
+  EXPECT_EQ(scan({}, 10), Items());
+}
+
+// Values that are rewritten in place in a fixed order: no scan shows the second one newer than the first.
+TEST_P(EmbeddedScan, ValuesAreOfOneMoment) {
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(session.set("m" + std::to_string(i), "fill"), Code::stored);
+  ASSERT_EQ(session.set("a", "00000000"), Code::stored);
+  ASSERT_EQ(session.set("z", "00000000"), Code::stored);
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    Session writes = store.session();
+    for (std::uint32_t n = 1; !is_over; ++n) {
+      const std::string value = std::to_string(10'000'000 + n);
+      writes.set("z", value);
+      writes.set("a", value);
+    }
+  });
+  int whole = 0;
+  for (int i = 0; i < scans_max && whole < whole_wanted; ++i) {
+    Scanned end;
+    const Items items = scan({}, 1024, &end);
+    if (!end.done) continue;
+    ++whole;
+    ASSERT_EQ(items.size(), 502u);
+    const int a = std::stoi(items.front().second), z = std::stoi(items.back().second);
+    ASSERT_TRUE(z == a || z == a + 1 || a == 0) << a << " " << z;
+  }
+  is_over = true;
+  writer.join();
+  EXPECT_GT(whole, 0);
+}
+
+// A key that is added under one name and then removed under the other is never in neither place.
+TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
+  for (int i = 0; i < 900; ++i) ASSERT_EQ(session.set("m" + std::to_string(i), "fill"), Code::stored);
+  ASSERT_EQ(session.set("a", "here"), Code::stored);
+  std::atomic<bool> is_over{false};
+  std::thread mover([&] {
+    Session moves = store.session();
+    while (!is_over) {
+      moves.set("z", "there");
+      moves.remove("a");
+      moves.set("a", "here");
+      moves.remove("z");
+    }
+  });
+  int whole = 0;
+  for (int i = 0; i < scans_max && whole < whole_wanted; ++i) {
+    Scanned end;
+    const Items items = scan({.reverse = i % 2 == 1}, 1024, &end);
+    if (!end.done) continue;
+    ++whole;
+    std::size_t tokens = 0;
+    for (const auto& item : items) tokens += item.first == "a" || item.first == "z" ? 1u : 0u;
+    ASSERT_NE(tokens, 0u);
+    ASSERT_EQ(items.size(), 900u + tokens);
+  }
+  is_over = true;
+  mover.join();
+  EXPECT_GT(whole, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EmbeddedScan, testing::Values("ordered", "heterokv"),
+                         [](const auto& kind) { return kind.param; });
+
+TEST(EmbeddedScans, NeedAnOrder) {
+  Store store(Options{.memory_bytes = std::uint64_t{16} << 20, .huge_pages = false, .preset = "cpu"});
+  Session session = store.session();
+  EXPECT_THROW(session.scan({}, 1, [](const ScannedItem&) {}), std::logic_error);
+  EXPECT_THROW(session.remove_range({}), std::logic_error);
+}
+
+}  // namespace
+}  // namespace tandem
