@@ -11,7 +11,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 # Folders are mapped out of what is compiled: copies of the sources share results.
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle fuzz tidy lint format install uninstall deb clean help
+.PHONY: setup build run test test-fast test-device test-debug test-canaries test-mutants soak soak-linearizability soak-schedules soak-faults test-clients test-browser test-bundle bench bench-micro bundle rtl-area fuzz tidy lint format install uninstall deb clean help
 
 setup: ## install what building and testing need
 	@scripts/setup test
@@ -100,6 +100,10 @@ bundle: ## a folder and an archive that run and measure elsewhere without instal
 
 test-bundle: bundle ## the bundle, run without the libraries of this machine
 	@TANDEM_BUNDLE=1 build/venv/bin/python -m pytest tests/bundle -q
+
+rtl-area: ## what the accelerator's design in rtl/ takes of an FPGA, as Yosys estimates it (apt-get install yosys), three minutes
+	@command -v yosys >/dev/null || { echo "make rtl-area: needs yosys" >&2; exit 1; }
+	@python3 rtl/area.py
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 1800)
 	@scripts/setup test

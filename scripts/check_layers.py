@@ -76,7 +76,7 @@ def check_file(root: Path, path: Path, layers: dict[str, set[str]]) -> list[str]
 def check(root: Path) -> list[str]:
     layers = read_layers(root)
     problems = []
-    for top in ("src", "include", "tests", "bench", "examples"):
+    for top in ("src", "include", "tests", "bench", "examples", "rtl"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file():
                 problems += check_file(root, path, layers)
@@ -91,6 +91,8 @@ def self_test() -> list[str]:
         "bench/engine/e.hpp": '#include "bench/load/d.hpp"\n',
         "bench/micro/f.cpp": '#include "bench/engine/e.hpp"\n',
         "src/cli/g.cpp": '#include "bench/engine/e.hpp"\n',
+        "rtl/h.hpp": '#include "base/a.hpp"\n',
+        "rtl/h.cpp": '#include "rtl/h.hpp"\n#include <Vgenerated.h>\n',
     }
     bad = {
         "upward": {"src/base/c.hpp": '#include "heap/b.hpp"\n'},
@@ -101,6 +103,7 @@ def self_test() -> list[str]:
         "from the server up": {"src/net/c.cpp": '#include "bench/load/d.hpp"\n'},
         "between parts of bench": {"bench/load/c.cpp": '#include "bench/engine/e.hpp"\n'},
         "a condition on a preset": {"src/net/c.cpp": "if (preset == Preset::cpu) return;\n"},
+        "the product on hardware in simulation": {"src/net/c.cpp": '#include "rtl/h.hpp"\n'},
         "private include": {"include/tandem/c.hpp": '#include "base/a.hpp"\n'},
     }
     failures = []

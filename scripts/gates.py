@@ -194,6 +194,9 @@ def all_steps(lint: str) -> list[Step]:
             f"""grep -lrE '^#!/(usr/bin/env bash|bin/sh)' .ci scripts deploy | xargs shellcheck -x
             build/venv/bin/hadolint Dockerfile
             {python} -m ruff check --quiet .
+            for top in dispatcher "merge_sorter -GW=4 -GLEVELS=5" "tree -GFANOUT=4 -GROOT_FANOUT=32"; do
+                verilator --lint-only -Wall -y rtl --top-module $top "rtl/${{top%% *}}.sv"
+            done
             {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py
             {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py
             {python} scripts/check_functions.py --self-test; {python} scripts/check_functions.py""",
@@ -203,7 +206,7 @@ def all_steps(lint: str) -> list[Step]:
             "tidy",
             f"""{IDLE}version=$(scripts/find_clang)
             cmake -S . -B build/lint -G Ninja {clang} -DTANDEM_TESTS=ON -DTANDEM_FUZZ=ON -DTANDEM_UNITY=ON
-            cmake --build build/lint --target page_texts report_texts tandem_commit
+            cmake --build build/lint --target page_texts report_texts tandem_commit rtl_models
             {python} scripts/tidy.py clang-tidy-$version build/lint {lint}""",
             beside=True,
         ),

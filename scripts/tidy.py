@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-APART = re.compile(r"_(test|bench|fuzz)\.cpp$|^/(tests|bench/micro|examples)/|_test\.dir/|/recorder\.dir/")
+APART = re.compile(r"_(test|bench|fuzz)\.cpp$|^/(tests|bench/micro|examples|rtl)/|_test\.dir/|/recorder\.dir/")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*(?:"([^"]+)"|<(tandem/[^>]+)>)', re.MULTILINE)
 
 

@@ -38,6 +38,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   if (getk) json["getk"] = true;
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
+  if (settings.index != EngineSettings{}.index) json["index"] = settings.index;
   if (on_wire) json["plan"] = settings.plan;
   if (on_wire && settings.simulate) json["simulated"] = true;
   if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
@@ -124,6 +125,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   Tape::Limits limits = settings.tape;
   if (settings.ops != 0) limits.ops = std::min(limits.ops, settings.ops);
   limits.bytes /= specs.size();
+  limits.connection_queries = settings.in_flight;
   on_each_thread(threads, [&](unsigned t) {
     for (const workload::Spec& spec : specs) {
       tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,

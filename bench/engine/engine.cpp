@@ -83,8 +83,7 @@ struct Cells {
     if (store != nullptr && store->holds(specs)) return;
     store.reset();  // frees its memory before the next one is made
     if (hooks.progress) hooks.progress(fmt::format("{}: storing {} keys", specs.front().name, specs.front().keys));
-    store = std::make_unique<LoadedStore>(specs, engine_plan(settings.plan, settings.simulate), settings.protocol,
-                                          loaders, settings.devices, settings.steal, settings.memory_file);
+    store = std::make_unique<LoadedStore>(specs, settings, loaders);
     for (const LoadedStore::Load& l : store->loads()) {
       EngineSettings one = settings;
       one.workloads = {specs.front().name};
@@ -114,6 +113,11 @@ const std::vector<std::string>& engine_subjects() {
   return names;
 }
 
+const std::vector<std::string>& engine_indexes() {
+  static const std::vector<std::string> names = {"cuckoo", "ordered", "set_associative", "hash_tree"};
+  return names;
+}
+
 void validate(const EngineSettings& settings) {
   if (settings.workloads.empty()) refuse("no workload was named");
   const bool has_device = engine_plan(settings.plan).uses_devices();
@@ -121,6 +125,9 @@ void validate(const EngineSettings& settings) {
     refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
   if ((settings.devices != 1 || settings.steal || settings.simulate) && !has_device)
     refuse(fmt::format("plan {} has no devices", settings.plan));
+  if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
+    refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
+  if (settings.index != "cuckoo" && has_device) refuse("a device follows the index cuckoo alone");
   constexpr unsigned cycle_us_max = 5'000;
   if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
   if (settings.cycles_us.empty()) refuse("no cycle was named");
@@ -133,6 +140,8 @@ void validate(const EngineSettings& settings) {
   for (const workload::Spec& spec : specs) {
     check_operations(spec);
     workload::validate(spec);
+    if (settings.protocol == WireProtocol::raw && spec.value_bytes.most() > raw_value_bytes_max)
+      refuse(fmt::format("a value of {} bytes and its headers are no frame of 1,500 bytes", spec.value_bytes.most()));
   }
   if (settings.alternates) {
     if (specs.size() != 2) refuse("two workloads alternate, not " + std::to_string(specs.size()));
@@ -183,7 +192,9 @@ std::string command_line(const EngineSettings& settings) {
     add("batch-per-us", fmt::format("{}", fmt::join(settings.batches_per_us, ",")));
   }
   add("protocol", std::string(to_string(settings.protocol)));
+  if (settings.in_flight != 0) add("in-flight", std::to_string(settings.in_flight));
   if (settings.getk) line.append(" --getk");
+  if (settings.index != EngineSettings{}.index) add("index", settings.index);
   add("plan", settings.plan.find(' ') == std::string::npos ? settings.plan : fmt::format("'{}'", settings.plan));
   if (settings.simulate) line.append(" --simulate");
   if (settings.devices != 1) add("devices", std::to_string(settings.devices));

@@ -29,7 +29,9 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches = {1024};
   std::vector<std::uint32_t> batches_per_us;  // instead of them: requests for each microsecond of the cycle
   WireProtocol protocol = WireProtocol::text;
+  std::uint32_t in_flight = 0;            // requests of one connection in a batch; 0: a batch is one connection's
   bool getk = false;                      // also run everything with client-compared keys in GETs; meta only
+  std::string index = "cuckoo";           // a name of engine_indexes()
   std::string plan = "cpu";               // a name of all_engine_plans(), or a plan's text
   bool simulate = false;                  // simulate the plan's devices in software
   unsigned devices = 1;                   // of the plan, each with a shard of the index
@@ -49,6 +51,8 @@ struct EngineSettings {
 const std::vector<std::string>& dido_workloads();
 // The subjects' names as options have them: wire, embedded, two-lines, copy.
 const std::vector<std::string>& engine_subjects();
+// The kinds of index that it can have; `ordered`: cuckoo, and the keys' order beside it.
+const std::vector<std::string>& engine_indexes();
 
 // Throws std::invalid_argument with a message for users. Settings that it accepts can be run by run_engine().
 void validate(const EngineSettings& settings);

@@ -51,6 +51,8 @@ class Formats : public testing::TestWithParam<WireProtocol> {
       case WireProtocol::meta:
         return "VA " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
       case WireProtocol::binary:
+      case WireProtocol::udp:  // frames_test.cpp
+      case WireProtocol::raw:
         break;
     }
     return packet(codec::binary::opcode::get, 0, std::string(4, '\0') + value, 4);
@@ -280,8 +282,9 @@ std::string errors_after(const std::string& request, const std::string& workload
   Json document = new_document();
   EngineHooks hooks;
   hooks.loaded = [&](Engine& engine) {
-    WireDriver driver(engine, engine_plan("cpu"), 1, request.size());
-    driver.run(request);
+    WireDriver driver(engine, engine_plan("cpu"), WireProtocol::text, 1, request.size());
+    const std::uint32_t end = static_cast<std::uint32_t>(request.size());
+    driver.run({request, {}, 0, {&end, 1}});
   };
   run_engine(settings, document, hooks);
   return errors_of(document);

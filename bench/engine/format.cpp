@@ -142,6 +142,36 @@ Hit read_binary(std::string_view& replies) {
   return {.kind = Hit::Kind::hit, .value = body->substr(binary::flags_bytes)};
 }
 
+// Headers of a reply to the client of `op`: its request has them with both ends swapped.
+constexpr std::uint16_t server_port = 11211;
+std::uint16_t client_port(WireOp op) noexcept { return static_cast<std::uint16_t>(1024 + op.key() % 60000); }
+
+void put_frame_headers(WireOp op, std::uint32_t payload_bytes, char* frame) noexcept {
+  char from_server[ethernet::header_bytes] = {0x02, 0, 0, 0, 0, 0x02, 0x02, 0, 0, 0, 0, 0x01};
+  const char ends[] = {10, 0, 0, 1, 10, 0, 0, 2};
+  std::memcpy(from_server + 26, ends, sizeof ends);
+  ethernet::put_word(from_server, 34, ethernet::network_order(server_port));
+  ethernet::put_word(from_server, 36, ethernet::network_order(client_port(op)));
+  ethernet::write_reply_headers(from_server, payload_bytes, frame);
+}
+
+// The payload's bytes of the reply frame at the front of `replies`, without fault and for the client of `op`.
+std::optional<std::uint32_t> take_frame_headers(WireOp op, std::string_view& replies) noexcept {
+  if (replies.size() < ethernet::header_bytes) return std::nullopt;
+  const char* const frame = replies.data();
+  const std::uint64_t bytes = ethernet::ip_at + ethernet::number_at(frame, ethernet::ip_at + 2);
+  if (bytes > replies.size()) return std::nullopt;
+  const ethernet::Udp udp = ethernet::read_frame(frame, static_cast<std::uint32_t>(bytes));
+  if (udp.fault != ethernet::Fault::none || udp.payload_bytes + ethernet::header_bytes != bytes) return std::nullopt;
+  char request[ethernet::header_bytes], expected[ethernet::header_bytes];
+  put_frame_headers(op, 0, request);
+  ethernet::write_reply_headers(request, udp.payload_bytes, expected);
+  std::memcpy(expected + ethernet::udp_at + 6, frame + ethernet::udp_at + 6, 2);
+  if (ethernet::number_at(expected, ethernet::udp_at + 6) == 0 || !take(replies, {expected, sizeof expected}))
+    return std::nullopt;
+  return udp.payload_bytes;
+}
+
 }  // namespace
 
 std::string_view to_string(WireProtocol protocol) {
@@ -150,6 +180,10 @@ std::string_view to_string(WireProtocol protocol) {
       return "text";
     case WireProtocol::meta:
       return "meta";
+    case WireProtocol::udp:
+      return "udp";
+    case WireProtocol::raw:
+      return "raw";
     case WireProtocol::binary:
       break;
   }
@@ -157,10 +191,12 @@ std::string_view to_string(WireProtocol protocol) {
 }
 
 WireProtocol parse_wire_protocol(std::string_view name) {
-  for (const WireProtocol p : {WireProtocol::text, WireProtocol::meta, WireProtocol::binary}) {
+  for (const WireProtocol p :
+       {WireProtocol::text, WireProtocol::meta, WireProtocol::binary, WireProtocol::udp, WireProtocol::raw}) {
     if (to_string(p) == name) return p;
   }
-  throw std::invalid_argument("unknown protocol \"" + std::string(name) + "\"; there are: text, meta, binary");
+  throw std::invalid_argument("unknown protocol \"" + std::string(name) +
+                              "\"; there are: text, meta, binary, udp, raw");
 }
 
 void ReplyErrors::add(const ReplyErrors& other) {
@@ -175,8 +211,11 @@ std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
   const std::uint64_t key = keys_.key_bytes(op.key()), value = op.is_set() ? keys_.value_bytes(op.key()) : 0;
   switch (protocol_) {
     case WireProtocol::text:
-      if (!op.is_set()) return get_text.size() + key + crlf.size();
-      return set_text.size() + key + set_text_flags.size() + digits_of(value) + crlf.size() + value + crlf.size();
+    case WireProtocol::udp:
+    case WireProtocol::raw:
+      if (!op.is_set()) return header_bytes() + get_text.size() + key + crlf.size();
+      return header_bytes() + set_text.size() + key + set_text_flags.size() + digits_of(value) + crlf.size() + value +
+             crlf.size();
     case WireProtocol::meta:
       if (!op.is_set()) return get_meta.size() + key + (getk_ ? getk_meta_end : get_meta_end).size();
       return set_meta.size() + key + 1 + digits_of(value) + crlf.size() + value + crlf.size();
@@ -190,9 +229,11 @@ std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
   const std::uint64_t value = keys_.value_bytes(op.key());
   switch (protocol_) {
     case WireProtocol::text:
-      if (op.is_set()) return line::stored.size();
-      return value_text.size() + keys_.key_bytes(op.key()) + value_text_flags.size() + digits_of(value) + crlf.size() +
-             value + crlf.size() + line::end.size();
+    case WireProtocol::udp:
+    case WireProtocol::raw:
+      if (op.is_set()) return header_bytes() + line::stored.size();
+      return header_bytes() + value_text.size() + keys_.key_bytes(op.key()) + value_text_flags.size() +
+             digits_of(value) + crlf.size() + value + crlf.size() + line::end.size();
     case WireProtocol::meta:
       if (op.is_set()) return hd.size();
       return value_meta.size() + digits_of(value) + crlf.size() + value + crlf.size() +
@@ -204,6 +245,15 @@ std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
 }
 
 char* WireFormat::write_request(WireOp op, char* out) const noexcept {
+  if (!is_raw()) return write_payload(op, out);
+  const auto payload_bytes = static_cast<std::uint32_t>(request_bytes(op) - ethernet::header_bytes);
+  put_frame_headers(op, payload_bytes, out);
+  char* const end = write_payload(op, out + ethernet::header_bytes);
+  ethernet::write_udp_sum(out, payload_bytes);
+  return end;
+}
+
+char* WireFormat::write_payload(WireOp op, char* out) const noexcept {
   const std::uint32_t value_bytes = op.is_set() ? keys_.value_bytes(op.key()) : 0;
   if (protocol_ == WireProtocol::binary) {
     const std::uint32_t extras_bytes = op.is_set() ? binary::store_extras_bytes : 0;
@@ -213,7 +263,11 @@ char* WireFormat::write_request(WireOp op, char* out) const noexcept {
     out = keys_.write_key(op.key(), out + extras_bytes);
     return op.is_set() ? keys_.write_value(op.key(), out) : out;
   }
-  const bool is_text = protocol_ == WireProtocol::text;
+  const bool is_text = protocol_ != WireProtocol::meta;
+  if (in_datagrams()) {
+    write_udp_frame({static_cast<std::uint16_t>(op.key()), 0, 1}, out);
+    out += udp_frame_bytes;
+  }
   if (!op.is_set()) {
     out = keys_.write_key(op.key(), put(is_text ? get_text : get_meta, out));
     return put(is_text ? crlf : getk_ ? getk_meta_end : get_meta_end, out);
@@ -224,10 +278,10 @@ char* WireFormat::write_request(WireOp op, char* out) const noexcept {
 }
 
 std::string_view WireFormat::key_in(WireOp op, std::string_view request) const noexcept {
-  const std::size_t at = protocol_ == WireProtocol::text   ? get_text.size()
-                         : protocol_ == WireProtocol::meta ? get_meta.size()
-                         : op.is_set()                     ? binary::header_bytes + binary::store_extras_bytes
-                                                           : binary::header_bytes;
+  const std::size_t at = protocol_ == WireProtocol::meta     ? get_meta.size()
+                         : protocol_ != WireProtocol::binary ? header_bytes() + get_text.size()
+                         : op.is_set()                       ? binary::header_bytes + binary::store_extras_bytes
+                                                             : binary::header_bytes;
   static_assert(get_text.size() == set_text.size() && get_meta.size() == set_meta.size());
   return request.substr(at, keys_.key_bytes(op.key()));
 }
@@ -256,9 +310,25 @@ void WireFormat::check(std::span<const WireOp> ops, std::string_view replies, Re
 }
 
 bool WireFormat::check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
+  if (!is_raw()) return check_payload(op, replies, scratch, errors);
+  const auto payload_bytes = take_frame_headers(op, replies);
+  if (!payload_bytes) return false;
+  std::string_view payload = replies.substr(0, *payload_bytes);
+  replies.remove_prefix(*payload_bytes);
+  return check_payload(op, payload, scratch, errors) && payload.empty();
+}
+
+bool WireFormat::check_payload(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
+  if (in_datagrams()) {
+    char header[udp_frame_bytes];
+    write_udp_frame({static_cast<std::uint16_t>(op.key()), 0, 1}, header);
+    if (!take(replies, {header, sizeof header})) return false;
+  }
   if (!op.is_set()) return check_get(op, replies, scratch, errors);
   switch (protocol_) {
     case WireProtocol::text:
+    case WireProtocol::udp:
+    case WireProtocol::raw:
       return take(replies, line::stored);
     case WireProtocol::meta:
       return take(replies, hd);
@@ -271,7 +341,8 @@ bool WireFormat::check_one(WireOp op, std::string_view& replies, std::string& sc
 }
 
 bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const {
-  const Hit hit = protocol_ == WireProtocol::text   ? read_text(replies)
+  const bool is_text = protocol_ == WireProtocol::text || in_datagrams();
+  const Hit hit = is_text                           ? read_text(replies)
                   : protocol_ == WireProtocol::meta ? read_meta(replies, getk_)
                                                     : read_binary(replies);
   const auto say = [&](std::string_view what) {
@@ -287,7 +358,7 @@ bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& sc
     case Hit::Kind::hit:
       break;
   }
-  if (protocol_ == WireProtocol::text && !keys_.is_key(op.key(), hit.key)) {
+  if (is_text && !keys_.is_key(op.key(), hit.key)) {
     say(fmt::format("the reply names the key \"{}\"", printable(hit.key)));
     ++errors.wrong_replies;
     return true;

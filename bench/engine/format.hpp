@@ -7,10 +7,14 @@
 #include <string_view>
 
 #include "bench/workload/keys.hpp"
+#include "codec/ethernet.hpp"
+#include "codec/udp.hpp"
 
 namespace tandem::bench {
 
-enum class WireProtocol : std::uint8_t { text, meta, binary };
+// udp: text, a datagram for each request; raw: the same in a whole frame of a network.
+enum class WireProtocol : std::uint8_t { text, meta, binary, udp, raw };
+inline constexpr std::uint32_t raw_value_bytes_max = 1024;  // of a SET, beside a key of any length
 std::string_view to_string(WireProtocol protocol);
 // Throws std::invalid_argument.
 WireProtocol parse_wire_protocol(std::string_view name);
@@ -43,6 +47,10 @@ class WireFormat {
   WireFormat(WireProtocol protocol, const workload::KeySpace& keys, bool getk = false) noexcept
       : protocol_(protocol), getk_(getk), keys_(keys) {}
 
+  WireProtocol protocol() const noexcept { return protocol_; }
+  bool in_datagrams() const noexcept { return protocol_ == WireProtocol::udp || is_raw(); }
+  bool is_raw() const noexcept { return protocol_ == WireProtocol::raw; }
+  // With the headers of its datagram.
   std::uint64_t request_bytes(WireOp op) const noexcept;
   std::uint64_t reply_bytes(WireOp op) const noexcept;
   // Writes request_bytes(op) bytes; returns the end.
@@ -50,12 +58,18 @@ class WireFormat {
   // The key's and the value's bytes in a request; a GET has no value.
   std::string_view key_in(WireOp op, std::string_view request) const noexcept;
   std::string_view value_in(WireOp op, std::string_view request) const noexcept;
-  // Compares every byte of the replies to `ops` (except a CAS id, which only the store knows).
+  // Compares every byte of the replies to `ops` (except a CAS id, which only the store knows). Of a raw frame, also
+  // whether its checksums are right.
   void check(std::span<const WireOp> ops, std::string_view replies, ReplyErrors& errors) const;
 
  private:
   // Removes the reply to `op` from the front of `replies`; false: its end is unknown.
   bool check_one(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
+  std::uint64_t header_bytes() const noexcept {
+    return (is_raw() ? ethernet::header_bytes : 0) + (in_datagrams() ? udp_frame_bytes : 0);
+  }
+  char* write_payload(WireOp op, char* out) const noexcept;
+  bool check_payload(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
   bool check_get(WireOp op, std::string_view& replies, std::string& scratch, ReplyErrors& errors) const;
 
   WireProtocol protocol_;

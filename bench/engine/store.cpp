@@ -36,8 +36,9 @@ bool Keys::same_as(const workload::Spec& other) const {
   return spec.keys == other.keys && same(spec.key_bytes, other.key_bytes) && same(spec.value_bytes, other.value_bytes);
 }
 
-LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol,
-                         unsigned threads, unsigned devices, bool steal, const std::string& memory_file) {
+LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings, unsigned threads)
+    : index_(settings.index) {
+  const EnginePlan plan = engine_plan(settings.plan, settings.simulate);
   std::uint64_t item_bytes = 0, items = 0;
   for (const workload::Spec& spec : specs) {
     if (std::ranges::any_of(keys_, [&](const auto& k) { return k->same_as(spec); })) continue;
@@ -48,16 +49,22 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineP
   // Twice the items' memory: SETs write beside the old item, and workloads may insert.
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
   memory_bytes_ = 2 * item_bytes + spare_bytes;
+  // The order of small items takes as much as they do, and at most half of a store is its index.
+  constexpr std::uint64_t order_bytes = 96;
+  if (index_ == "ordered" || index_ == "hash_tree") memory_bytes_ += items * order_bytes;
   slot_bytes_ = static_cast<std::uint32_t>(item_bytes / items);
   engine_ = std::make_unique<Engine>(EngineOptions{
       .memory_bytes = memory_bytes_,
       .item_bytes_expected = slot_bytes_ * 2,
-      .memory_file = memory_file,
-      .devices = plan.devices(devices),
+      .memory_file = settings.memory_file,
+      .index_kind = index_ == "ordered" ? "cuckoo" : std::string_view(index_),
+      .ordered = index_ == "ordered",
+      .devices = plan.devices(settings.devices),
       .index_on_device = plan.placement == tandem::Placement::on_device,
-      .scheduler = {.processor = allowed_processors().back(), .steal = steal},
+      .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
       .device_values = {.bytes = plan.placement == tandem::Placement::mirrored_values ? memory_bytes_ : 0}});
-  for (std::size_t i = 0; i < keys_.size(); ++i) loads_.push_back(load(i, engine_plan("cpu"), protocol, threads));
+  for (std::size_t i = 0; i < keys_.size(); ++i)
+    loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
   wait_for_device();
   if (const EngineStats stats = engine_->stats(); stats.counters.evictions != 0 || stats.items < items) {
     throw std::runtime_error(
@@ -98,11 +105,11 @@ LoadedStore::Load LoadedStore::load(std::size_t keys, const EnginePlan& plan, Wi
     const std::uint64_t end = k.spec.keys * (t + 1) / threads;
     for (std::uint64_t first = k.spec.keys * t / threads; first < end; first += piece_keys) {
       const Tape tape(k.space, protocol, first, std::min(end, first + piece_keys), load_batch);
-      WireDriver driver(*engine_, plan, load_batch, tape.batch_bytes_max());
+      WireDriver driver(*engine_, plan, tape.format().protocol(), load_batch, tape.batch_bytes_max());
       const auto start = std::chrono::steady_clock::now();
       for (std::size_t i = 0; i < tape.size(); ++i) {
         const Tape::Slice batch = tape.batch(i);
-        if (driver.run(batch.requests).reply_bytes != batch.reply_bytes)
+        if (driver.run(batch).reply_bytes != batch.reply_bytes)
           throw std::runtime_error("a SET was refused while the keys were loaded: the store is too small");
       }
       part.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -139,7 +146,12 @@ bool LoadedStore::has_fixed_sizes() const {
 
 Store& LoadedStore::embedded() {
   if (embedded_ != nullptr) return *embedded_;
-  embedded_ = std::make_unique<Store>(Options{.memory_bytes = memory_bytes_, .item_bytes_expected = slot_bytes_ * 2});
+  embedded_ = std::make_unique<Store>(Options{.memory_bytes = memory_bytes_,
+                                              .item_bytes_expected = slot_bytes_ * 2,
+                                              .ordered = index_ == "ordered",
+                                              .preset = index_ == "hash_tree"         ? "heterokv"
+                                                        : index_ == "set_associative" ? "memcachedgpu"
+                                                                                      : "cpu"});
   const Keys& k = *keys_.front();
   std::vector<char> bytes;
   std::vector<Request> requests;

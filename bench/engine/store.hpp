@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/engine/ceiling.hpp"
+#include "bench/engine/engine.hpp"
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
@@ -39,8 +40,7 @@ class LoadedStore {
 
   // Stores the values of all keys by SETs in wire format, on `threads` threads. Throws std::runtime_error when they do
   // not fit.
-  LoadedStore(const std::vector<workload::Spec>& specs, const EnginePlan& plan, WireProtocol protocol, unsigned threads,
-              unsigned devices, bool steal, const std::string& memory_file);
+  LoadedStore(const std::vector<workload::Spec>& specs, const EngineSettings& settings, unsigned threads);
 
   Engine& engine() noexcept { return *engine_; }
   const std::vector<std::unique_ptr<Keys>>& keys() const noexcept { return keys_; }
@@ -60,6 +60,7 @@ class LoadedStore {
  private:
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
 
+  std::string index_;  // of engine_indexes(); the engine's options refer to it
   std::vector<std::unique_ptr<Keys>> keys_;
   std::uint64_t memory_bytes_ = 0;
   std::uint32_t slot_bytes_ = 0;

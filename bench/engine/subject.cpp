@@ -77,7 +77,8 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
       thread->lanes.push_back({.tape = *tape});
       bytes = std::max(bytes, tape->batch_bytes_max());
     }
-    thread->driver = std::make_unique<WireDriver>(engine, plan, tapes.batch_queries, bytes);
+    thread->driver = std::make_unique<WireDriver>(engine, plan, thread->lanes.front().tape.format().protocol(),
+                                                  tapes.batch_queries, bytes);
     threads_.push_back(std::move(thread));
   }
 }
@@ -93,7 +94,7 @@ std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
     Tape::Slice batch = lane.tape.batch(lane.next);
     if (TD_UNLIKELY(batch.ops.size() > thread.left)) batch = lane.tape.prefix(lane.next, thread.left);
     const bool is_over = TD_UNLIKELY(batch.ops.empty());
-    const WireDriver::Answered answered = is_over ? thread.driver->finish() : thread.driver->run(batch.requests);
+    const WireDriver::Answered answered = is_over ? thread.driver->finish() : thread.driver->run(batch);
     thread.answered_bytes += answered.reply_bytes;
     if (is_over) return answered.queries;
     thread.expected_bytes += batch.reply_bytes;
@@ -195,7 +196,7 @@ ReplyErrors WireSubject::verify() {
       for (std::size_t i = 0; i < lane.tape.size(); ++i) {
         const Tape::Slice batch = lane.tape.batch(i);
         replies.clear();
-        thread.driver->run(batch.requests);
+        thread.driver->run(batch);
         thread.driver->finish();
         lane.tape.format().check(batch.ops, replies, errors[t]);
       }
@@ -214,7 +215,7 @@ std::uint64_t WireSubject::probe(TaskProbe& probe, std::uint64_t ops_max) {
   thread.driver->set_probe(&probe);
   for (std::size_t i = 0; i < tape.size() && ops < ops_max; ++i) {
     const Tape::Slice batch = tape.batch(i);
-    thread.driver->run(batch.requests);
+    thread.driver->run(batch);
     thread.driver->finish();
     ops += batch.ops.size();
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "base/platform.hpp"
 #include "bench/workload/stream.hpp"
 
 namespace tandem::bench {
@@ -39,7 +41,7 @@ Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProto
                                     " operations; the in-process mode runs gets, sets and inserts");
     }
   }
-  write(batch_queries);
+  write(batch_queries, limits.connection_queries);
 }
 
 Tape::Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t first, std::uint64_t end,
@@ -47,26 +49,37 @@ Tape::Tape(const workload::KeySpace& keys, WireProtocol protocol, std::uint64_t 
     : format_(protocol, keys) {
   ops_.reserve(end - first);
   for (std::uint64_t key = first; key < end; ++key) ops_.emplace_back(key, true);
-  write(batch_queries);
+  write(batch_queries, 0);
 }
 
-void Tape::write(std::uint32_t batch_queries) {
+void Tape::write(std::uint32_t batch_queries, std::uint32_t connection_queries) {
+  if (format_.in_datagrams()) connection_queries = 1;
+  if (connection_queries == 0) connection_queries = batch_queries;
   std::uint64_t bytes = 0;
   for (const WireOp op : ops_) bytes += format_.request_bytes(op);
   data_ = std::make_unique_for_overwrite<char[]>(bytes);
   batches_.reserve(ops_.size() / batch_queries + 1);
   char* at = data_.get();
   for (std::size_t i = 0; i < ops_.size(); ++i) {
-    if (i % batch_queries == 0) batches_.push_back({static_cast<std::uint64_t>(at - data_.get()), i, reply_bytes_});
+    const std::size_t of_batch = i % batch_queries;
+    if (of_batch == 0)
+      batches_.push_back({static_cast<std::uint64_t>(at - data_.get()), i, reply_bytes_, ends_.size()});
     at = format_.write_request(ops_[i], at);
+    if ((of_batch + 1) % connection_queries == 0 || of_batch + 1 == batch_queries || i + 1 == ops_.size())
+      ends_.push_back(static_cast<std::uint32_t>(static_cast<std::uint64_t>(at - data_.get()) - batches_.back().bytes));
     reply_bytes_ += format_.reply_bytes(ops_[i]);
   }
   bytes_ = static_cast<std::uint64_t>(at - data_.get());
   for (const WireOp op : ops_) (op.is_set() ? whole_.sets : whole_.gets) += 1;
   whole_.request_bytes = bytes_;
   whole_.reply_bytes = reply_bytes_;
-  for (std::size_t i = 0; i < batches_.size(); ++i)
-    batch_bytes_max_ = std::max<std::uint64_t>(batch_bytes_max_, batch(i).requests.size());
+  for (std::size_t i = 0; i < batches_.size(); ++i) {
+    std::uint64_t room = 0;
+    std::uint32_t from = 0;
+    for (const std::uint32_t end : batch(i).ends)
+      room += (end - std::exchange(from, end) + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
+    batch_bytes_max_ = std::max(batch_bytes_max_, room);
+  }
 }
 
 void Tape::add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept {
@@ -96,6 +109,8 @@ Tape::Slice Tape::prefix(std::size_t i, std::size_t ops) const noexcept {
     slice.reply_bytes += format_.reply_bytes(op);
   }
   slice.requests = slice.requests.substr(0, bytes);
+  const auto end = std::ranges::lower_bound(slice.ends, bytes);
+  slice.ends = slice.ends.first(static_cast<std::size_t>(end - slice.ends.begin()) + 1);  // the last may end later
   return slice;
 }
 

@@ -20,6 +20,7 @@ class Tape {
     // Enough requests to touch far more memory than the caches hold; for large values fewer suffice.
     std::uint64_t ops = std::uint64_t{1} << 21;
     std::uint64_t bytes = std::uint64_t{256} << 20;
+    std::uint32_t connection_queries = 0;  // neighbouring requests of a batch that are one client's; 0: all of them
   };
 
   // Of stream `index` of `count`. Throws std::invalid_argument for operations that this mode does not support.
@@ -33,14 +34,18 @@ class Tape {
     std::string_view requests;
     std::span<const WireOp> ops;
     std::uint64_t reply_bytes;  // of all its replies
+    // Where the requests of each connection (or the datagrams) end, from the first request's beginning.
+    std::span<const std::uint32_t> ends;
   };
   std::size_t size() const noexcept { return batches_.size(); }
   Slice batch(std::size_t i) const noexcept {
     const Entry& e = batches_[i];
-    const Entry next = i + 1 < batches_.size() ? batches_[i + 1] : Entry{bytes_, ops_.size(), reply_bytes_};
+    const Entry next =
+        i + 1 < batches_.size() ? batches_[i + 1] : Entry{bytes_, ops_.size(), reply_bytes_, ends_.size()};
     return {{data_.get() + e.bytes, next.bytes - e.bytes},
             std::span(ops_).subspan(e.op, next.op - e.op),
-            next.reply_bytes - e.reply_bytes};
+            next.reply_bytes - e.reply_bytes,
+            std::span(ends_).subspan(e.end, next.end - e.end)};
   }
   // The first `ops` requests of a batch.
   Slice prefix(std::size_t i, std::size_t ops) const noexcept;
@@ -53,21 +58,23 @@ class Tape {
 
   std::span<const WireOp> ops() const noexcept { return ops_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
+  // Of an input arena, in which each connection's requests begin at a cache line.
   std::uint64_t batch_bytes_max() const noexcept { return batch_bytes_max_; }
   const WireFormat& format() const noexcept { return format_; }
 
  private:
   // Where a batch begins.
   struct Entry {
-    std::uint64_t bytes, op, reply_bytes;
+    std::uint64_t bytes, op, reply_bytes, end;
   };
-  void write(std::uint32_t batch_queries);
+  void write(std::uint32_t batch_queries, std::uint32_t connection_queries);
   void add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept;
 
   WireFormat format_;
   std::vector<WireOp> ops_;
   std::unique_ptr<char[]> data_;
   std::vector<Entry> batches_;
+  std::vector<std::uint32_t> ends_;
   std::uint64_t bytes_ = 0, reply_bytes_ = 0, batch_bytes_max_ = 0;
   Sums whole_;
 };

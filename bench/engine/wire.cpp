@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "net/limits.hpp"
 #include "net/output_range.hpp"
@@ -14,19 +15,25 @@ std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Cont
                                     std::uint32_t batch_queries, std::uint64_t batch_bytes) {
   if (plan.uses_devices()) require_feasible(engine.placement(), plan.plan);
   return std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries,
-                                  batch_bytes + lane_padding_bytes);
+                                  batch_bytes + lane_padding_bytes, Runner::Frames::yes);
 }
 
 }  // namespace
 
-WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes)
+WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
+                       std::uint64_t batch_bytes)
     : engine_(engine),
       context_(engine.make_context()),
       runner_(make_runner(engine, plan, *context_, batch_queries, batch_bytes)),
       parser_(options_, engine.shared().clock),
       lane_(*context_, options_),
       received_(runner_->count()),
+      segments_(runner_->count()),
+      divider_(*runner_),
       plan_(plan.plan),
+      is_binary_(protocol == WireProtocol::binary),
+      in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
+      is_raw_(protocol == WireProtocol::raw),
       reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
 }
@@ -40,36 +47,30 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(task);
 }
 
-WireDriver::Answered WireDriver::run(std::string_view requests) {
+WireDriver::Answered WireDriver::run(const Tape::Slice& batch) {
   answered_ = {};
   sampled_ = sampler_.next();
-  std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
-  std::uint64_t& received = received_[runner_->next()];
-  received = cycles_now();
-  Batch& batch = runner_->filling();
-  batch.input().reuse();
-  TD_ASSERT(batch.input().has_room(requests.size() + lane_padding_bytes));
-  char* const input = batch.input().room();
-  std::memcpy(input, requests.data(), requests.size());
-  batch.input().take(requests.size());
-  end_task(Task::receive, begin);
-  const char* const end = input + requests.size();
-  const char* const rest = run_lane(input, end);
-  if (rest == end) {
-    hand_over();
-    latency_.record(cycles_now() - received, answered_.queries);
+  received_[runner_->next()] = cycles_now();
+  Batch& filling = runner_->filling();
+  Segments& segments = segments_[runner_->next()];
+  receive(batch, filling, segments);
+  if (begin_frames(segments)) {
+    while (!runner_->can_fill()) answer_oldest();
     sampled_ = false;
     return answered_;
   }
-  const auto [stop, consumed] = runner_->parse(batch, {parser_, rest, end, 0}, sampled_);
-  if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
-    throw std::runtime_error("the parser refused a request of the benchmark");
-  if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - rest)))
-    throw std::runtime_error("the parser left a part of the benchmark's requests");
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
+  if (plan_ == plan_cpu || plan_ == plan_frames) run_lane(filling, segments);
+  if (segments.empty()) {
+    hand_over();
+    latency_.record(cycles_now() - received_[runner_->next()], answered_.queries);
+    sampled_ = false;
+    return answered_;
+  }
+  parse(filling, segments);
+  segments.clear();
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
-      context_->tasks.queries[static_cast<std::size_t>(task)].add(batch.size());
+      context_->tasks.queries[static_cast<std::size_t>(task)].add(filling.size());
   }
   runner_->submit(plan_);
   while (!runner_->can_fill()) answer_oldest();
@@ -77,23 +78,79 @@ WireDriver::Answered WireDriver::run(std::string_view requests) {
   return answered_;
 }
 
-// Returns how far it got.
-const char* WireDriver::run_lane(const char* begin, const char* end) {
-  const Parser::Begins begins = parser_.begins();
-  if (plan_ != plan_cpu || begins == Parser::Begins::neither || !lane_.may_run()) return begin;
-  LaneSegment segment{.begin = begin, .end = end, .binary = begins == Parser::Begins::packet};
-  while (lane_.run({&segment, 1}, output_, net::output_flush_bytes, sampled_) == 0) {
-    if (segment.rest == segment.begin) break;
-    answered_.queries += segment.queries;
-    hand_over();
-    segment = {.begin = segment.rest, .end = end, .binary = segment.binary};
+// RV: what each connection has sent is placed as a worker places it.
+void WireDriver::receive(const Tape::Slice& requests, Batch& batch, Segments& segments) {
+  std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
+  segments.clear();
+  batch.input().reuse();
+  std::uint32_t from = 0;
+  if (is_raw_) {
+    TD_ASSERT(batch.input().has_room(requests.requests.size() + lane_padding_bytes));
+    std::memcpy(batch.input().room(), requests.requests.data(), requests.requests.size());
+    batch.input().take(requests.requests.size());
+    for (const std::uint32_t end : requests.ends) segments.push_back({std::exchange(from, end), end});
+    return end_task(Task::receive, begin);
   }
-  answered_.queries += segment.queries;
+  for (const std::uint32_t end : requests.ends) {
+    const std::string_view one = requests.requests.substr(from, end - from);
+    from = end;
+    TD_ASSERT(batch.input().has_room(one.size() + lane_padding_bytes));
+    char* const to = batch.input().room();
+    std::memcpy(to, one.data(), one.size());
+    batch.input().take(one.size());
+    const auto at = static_cast<std::uint32_t>(batch.input().offset_of(to));
+    segments.push_back({at, at + static_cast<std::uint32_t>(one.size())});
+  }
+  end_task(Task::receive, begin);
+}
+
+// What a device may answer whole is given to it.
+bool WireDriver::begin_frames(const Segments& segments) {
+  FrameColumns* const frames = runner_->frames_to_fill(plan_);
+  if (frames == nullptr) return false;
+  for (const Segment& s : segments)
+    static_cast<void>(is_raw_         ? frames->add_frame(s.begin, s.end - s.begin)
+                      : in_datagrams_ ? frames->add_datagram(s.begin, s.end - s.begin)
+                                      : frames->add_stream(s.begin, s.end - s.begin));
+  if (frames->empty()) return false;
+  runner_->submit_frames(options_.cas);
+  return true;
+}
+
+// Answers what the lane takes, and leaves the rest in `segments`.
+void WireDriver::run_lane(const Batch& batch, Segments& segments) {
+  if (in_datagrams_ || !lane_.may_run()) return;
+  const char* const input = batch.input().begin();
+  lane_segments_.clear();
+  for (const Segment& s : segments)
+    lane_segments_.push_back({.begin = input + s.begin, .end = input + s.end, .binary = is_binary_});
+  run_lane();
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
   }
-  return segment.rest;
+  segments.clear();
+  for (const LaneSegment& s : lane_segments_) {
+    if (s.rest != s.end)
+      segments.push_back({static_cast<std::uint32_t>(s.rest - input), static_cast<std::uint32_t>(s.end - input)});
+  }
+}
+
+// Has the lane answer its segments, as far as it goes.
+void WireDriver::run_lane() {
+  const std::span<LaneSegment> all(lane_segments_);
+  for (LaneSegment& segment : all) segment.rest = segment.begin;
+  for (std::size_t i = 0; i < all.size();) {
+    const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes, sampled_);
+    bool any = done != 0;
+    for (const LaneSegment& s : all.subspan(i)) {
+      any = any || s.rest != s.begin;
+      answered_.queries += s.queries;
+    }
+    hand_over();
+    if (!any) break;
+    i = offer_again(all, i + done);
+  }
 }
 
 WireDriver::Answered WireDriver::finish() {
@@ -105,11 +162,133 @@ WireDriver::Answered WireDriver::finish() {
 void WireDriver::answer_oldest() {
   const std::uint64_t received = received_[runner_->oldest()];
   const std::uint64_t queries_before = answered_.queries;
-  runner_->answer_oldest(*this);
+  Segments& segments = segments_[runner_->oldest()];
+  if (segments.empty()) {
+    runner_->answer_oldest(*this);
+  } else {
+    answer_frames(runner_->begin_answer(), segments);
+    runner_->end_answer();
+  }
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   hand_over();
   latency_.record(cycles_now() - received, answered_.queries - queries_before);
   TD_ASSERT(answered_.queries != queries_before);
+}
+
+// The device's replies are handed over where they are; what it left is the host's.
+void WireDriver::answer_frames(Batch& batch, Segments& segments) {
+  taken_.clear();
+  std::swap(taken_, segments);
+  if (!runner_->begin_frames()) {
+    run_lane(batch, taken_);
+    return finish(batch, taken_);
+  }
+  if (in_datagrams_) return answer_datagrams(batch, taken_);
+  const InputArena& input = batch.input();
+  const bool in_order = TD_UNLIKELY(replies_ != nullptr);  // for whoever reads them all
+  divider_.begin(input);
+  for (const Segment& s : taken_) {
+    if (FrameRun run; TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
+      answered_.queries += run.keys;
+      answered_.reply_bytes += run.reply_bytes;
+      if (in_order) replies_->append(runner_->reply(run), run.reply_bytes);
+      continue;
+    }
+    const std::size_t first = parts_.size();
+    divider_.divide(input.begin() + s.begin, input.begin() + s.end, parts_);
+    if (const StreamPart& whole = parts_[first]; whole.begin == whole.end) {
+      static_cast<void>(divider_.finish({&whole, 1}, {}));
+      answered_.queries += whole.answered.keys;
+      answered_.reply_bytes += whole.reply_bytes;
+      if (in_order) replies_->append(divider_.replies(whole));
+      parts_.resize(first);
+      continue;
+    }
+    streams_.push_back({first, parts_.size() - first, s.end});
+    if (in_order) finish_streams(batch);
+  }
+  if (!streams_.empty()) finish_streams(batch);
+}
+
+// The host's answers to streams of which the device has left something, with the device's answers between them.
+void WireDriver::finish_streams(Batch& batch) {
+  lane_segments_.clear();
+  for (Stream& stream : streams_) {
+    stream.first_segment = lane_segments_.size();
+    divider_.append_segments(std::span(parts_).subspan(stream.first_part, stream.parts), lane_segments_);
+    stream.segments = lane_segments_.size() - stream.first_segment;
+  }
+  TD_ASSERT(lane_.may_run());  // this plan's index is a cuckoo index on the host
+  run_lane();
+  Segments left;
+  for (const Stream& stream : streams_) {
+    const auto segments = std::span(lane_segments_).subspan(stream.first_segment, stream.segments);
+    const auto [rest, answered] = divider_.finish(std::span(parts_).subspan(stream.first_part, stream.parts), segments);
+    answered_.queries += answered.keys;
+    output_.append(segments[0].front);  // the lane never came to it
+    if (rest != nullptr) left.push_back({static_cast<std::uint32_t>(rest - batch.input().begin()), stream.end});
+  }
+  hand_over();
+  parts_.clear();
+  streams_.clear();
+  finish(batch, left);
+}
+
+// An answer of a device is for one datagram, or for neighbouring raw frames.
+void WireDriver::answer_datagrams(Batch& batch, const Segments& datagrams) {
+  const bool in_order = TD_UNLIKELY(replies_ != nullptr);
+  Segments left;
+  for (std::size_t i = 0; i < datagrams.size(); ++i) {
+    const Segment& first = datagrams[i];
+    FrameRun run;
+    if (runner_->take_frames(first.begin, first.end, run)) {
+      answered_.queries += run.keys;
+      answered_.reply_bytes += run.reply_bytes;
+      if (in_order) replies_->append(runner_->reply(run), run.reply_bytes);
+      while (datagrams[i].end < first.begin + run.bytes) ++i;
+      continue;
+    }
+    left.push_back(first);
+    if (in_order) finish(batch, std::exchange(left, {}));
+  }
+  finish(batch, left);
+}
+
+// The host's answers to what neither a device nor the lane has answered.
+void WireDriver::finish(Batch& batch, const Segments& segments) {
+  if (segments.empty()) return;
+  parse(batch, segments);
+  runner_->run(batch, *this);
+  hand_over();
+  batch.clear();
+}
+
+// What the segment's headers are before. Those of raw frames are verified.
+std::string_view WireDriver::requests_of(const Batch& batch, Segment segment) const {
+  std::string_view all(batch.input().begin() + segment.begin, segment.end - segment.begin);
+  if (!in_datagrams_) return all;
+  if (is_raw_) {
+    const ethernet::Udp udp = ethernet::read_frame(all.data(), static_cast<std::uint32_t>(all.size()));
+    UdpFrame frame{};
+    all = all.substr(ethernet::header_bytes, udp.payload_bytes);
+    if (TD_UNLIKELY(udp.fault != ethernet::Fault::none || !read_udp_frame(all.data(), all.size(), frame)))
+      throw std::runtime_error("a frame of the benchmark has a fault");
+  }
+  return all.substr(udp_frame_bytes);
+}
+
+// PP of all of it.
+void WireDriver::parse(Batch& batch, const Segments& segments) {
+  for (const Segment& s : segments) {
+    const std::string_view requests = requests_of(batch, s);
+    const char *const begin = requests.data(), *const end = begin + requests.size();
+    const auto [stop, consumed] = runner_->parse(batch, {parser_, begin, end, 0}, sampled_);
+    if (TD_UNLIKELY(stop != ParseStop::need_more && stop != ParseStop::batch_full))
+      throw std::runtime_error("the parser refused a request of the benchmark");
+    if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - begin)))
+      throw std::runtime_error("the parser left a part of the benchmark's requests");
+  }
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
 }
 
 // Like a worker: much output is handed over before the batch ends, and then the epoch ends, too.
@@ -118,7 +297,9 @@ bool WireDriver::write(Batch& batch, Strip strip) {
   answered_.queries += strip.size();
   std::uint32_t lengths = 0;
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;
-  if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
+  if (TD_UNLIKELY(in_datagrams_)) {
+    write_datagrams(batch, strip);
+  } else if (TD_UNLIKELY(lengths > copied_value_bytes_max)) {
     write_with_pins(batch, strip);
   } else {
     task::write_response(batch, strip, reply_context_);
@@ -127,6 +308,24 @@ bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
   hand_over();
   return false;
+}
+
+// The header of each reply is that of its request, which is the only one of its datagram; before it, of a raw frame,
+// the headers of a frame.
+void WireDriver::write_datagrams(const Batch& batch, Strip strip) {
+  const std::uint32_t frame_bytes = is_raw_ ? ethernet::header_bytes : 0;
+  for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+    const std::size_t begin = output_.size();
+    const char* const header = batch.query(i).wire - udp_frame_bytes;
+    output_.append(header - frame_bytes, frame_bytes);
+    output_.append(header, udp_frame_bytes);
+    task::write_response(batch, {i, i + 1}, reply_context_);
+    if (!is_raw_) continue;
+    const auto payload_bytes = static_cast<std::uint32_t>(output_.size() - begin - frame_bytes);
+    char* const frame = output_.reserve(0) - (output_.size() - begin);
+    ethernet::write_reply_headers(header - frame_bytes, payload_bytes, frame);
+    ethernet::write_udp_sum(frame, payload_bytes);
+  }
 }
 
 void WireDriver::write_with_pins(const Batch& batch, Strip strip) {

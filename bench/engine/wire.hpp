@@ -1,7 +1,9 @@
 // A server's worker with memory in place of sockets: the same parsers, pipeline and reply writers, in the same order
 // (net/worker.hpp), for one client that sends a batch at a time.
 //
-//   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket
+//   RV  the requests are copied from the tape into the input arena, as recv() copies them from the socket; raw frames
+//   one
+//       behind the other, as a packet ring has them
 //   PP  Parser
 //   or, without a device: PP MM IN KC RD WR in one, the fast lane, as far as it goes
 //   MM to WR  the plan, with task::write_response() into the output
@@ -14,8 +16,10 @@
 #include <vector>
 
 #include "bench/engine/plan.hpp"
+#include "bench/engine/tape.hpp"
 #include "codec/protocol.hpp"
 #include "codec/reply_writer.hpp"
+#include "lane/divide.hpp"
 #include "lane/lane.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
@@ -39,7 +43,8 @@ class TaskProbe {
 class WireDriver final : private ResponseWriter {
  public:
   // Runs batches of up to `batch_queries` requests in up to `batch_bytes` bytes.
-  WireDriver(Engine& engine, const EnginePlan& plan, std::uint32_t batch_queries, std::uint64_t batch_bytes);
+  WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
+             std::uint64_t batch_bytes);
   ~WireDriver() override = default;
 
   // Answered batches.
@@ -48,7 +53,7 @@ class WireDriver final : private ResponseWriter {
   };
   // Submits one batch, and answers batches until there is room for the next: this one or earlier ones, or none. Returns
   // the totals of the answered ones.
-  Answered run(std::string_view requests);
+  Answered run(const Tape::Slice& batch);
   // Answers all batches in flight.
   Answered finish();
   // Appends replies also to `*replies`; nullptr: does not.
@@ -62,10 +67,25 @@ class WireDriver final : private ResponseWriter {
  private:
   bool write(Batch& batch, Strip strip) override;
   void control(Batch& batch, std::uint32_t i) override;
-  const char* run_lane(const char* begin, const char* end);
+  // One connection's requests, a datagram or a raw frame, from the input's beginning.
+  struct Segment {
+    std::uint32_t begin, end;
+  };
+  using Segments = std::vector<Segment>;
+  void receive(const Tape::Slice& requests, Batch& batch, Segments& segments);
+  std::string_view requests_of(const Batch& batch, Segment segment) const;
+  bool begin_frames(const Segments& segments);
+  void run_lane(const Batch& batch, Segments& segments);
+  void run_lane();
+  void parse(Batch& batch, const Segments& segments);
   void answer_oldest();
+  void answer_frames(Batch& batch, Segments& segments);
+  void answer_datagrams(Batch& batch, const Segments& datagrams);
+  void finish_streams(Batch& batch);
+  void finish(Batch& batch, const Segments& segments);
   void hand_over();
   void write_with_pins(const Batch& batch, Strip strip);
+  void write_datagrams(const Batch& batch, Strip strip);
   void end_task(Task task, std::uint64_t& begin) noexcept;
 
   Engine& engine_;
@@ -75,7 +95,20 @@ class WireDriver final : private ResponseWriter {
   Parser parser_;
   Lane lane_;
   std::vector<std::uint64_t> received_;  // of each flight, ticks
+  std::vector<Segments> segments_;       // of each flight: input that a device answers; empty: it has queries
+  Segments taken_;                       // of the flight that is being answered
+  std::vector<LaneSegment> lane_segments_;
+  StreamDivider divider_;
+  std::vector<StreamPart> parts_;
+  // A stream of which a device has left something: its parts, its segments, and its end in the input.
+  struct Stream {
+    std::size_t first_part, parts;
+    std::uint32_t end;
+    std::size_t first_segment = 0, segments = 0;
+  };
+  std::vector<Stream> streams_;
   Plan plan_;
+  bool is_binary_, in_datagrams_, is_raw_;
   Output output_;
   const codec::ReplyContext reply_context_;
   Answered answered_;

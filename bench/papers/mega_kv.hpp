@@ -22,6 +22,11 @@ inline constexpr std::array<DataSet, 4> data_sets = {{{"8 B key, 8 B value", "K8
 std::string no_gpu(const PaperOptions& options);
 std::string no_figures_program(const PaperOptions& options);
 
+// Whether the GPU's side of the figure can be measured; if not, the figure says so. side: what is missing then.
+bool has_gpu(PaperRun& run, std::string_view side);
+// Has a device run the plan, or one in software. Its scheduler's thread has its own processor, if there are two.
+void use_device(const PaperRun& run, std::string_view plan, EngineSettings& settings);
+
 // The output of that program for one figure, a JSON object a line. Throws std::runtime_error: it is invalid, or does
 // not confirm that the answers were checked.
 std::vector<Json> figure_lines(std::string_view text, std::string_view figure);

@@ -18,13 +18,11 @@ EngineSettings cpu_settings(const PaperRun& run, std::vector<std::string> worklo
   return run.engine_settings(std::move(workloads));
 }
 
-// The plan mega-kv. The scheduler's thread has its own processor, if there are two.
+constexpr std::string_view mega_kv_side = "Mega-KV's side";
+
 EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
   EngineSettings settings = run.engine_settings(std::move(workloads));
-  settings.plan = run.options().gpu == "sim" ? "mega-kv-sim" : "mega-kv";
-  if (settings.threads.empty())
-    settings.threads = {
-        std::max(1U, static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128)) - 1)};
+  use_device(run, "mega-kv", settings);
   if (!run.options().quick) settings.batches = {2048};
   return settings;
 }
@@ -36,24 +34,8 @@ std::vector<PaperRun::Point> points_of(const Json& cells, std::string_view subje
   return points;
 }
 
-// Whether Mega-KV's side can be measured; if not, the figure says so.
-bool has_gpu(PaperRun& run) {
-  const std::string why = no_gpu(run.options());
-  if (!why.empty()) run.missing(fmt::format("Mega-KV's side: {}", why));
-  return why.empty();
-}
-
 std::string plan_name(const PaperRun& run) {
   return run.options().gpu == "sim" ? "plan mega-kv, simulated" : "plan mega-kv";
-}
-
-// Latency of a batch's replies over the rounds of a cell.
-PaperRun::Point latency(const Json& document, const Json& cell, const char* percentile, std::string x) {
-  PaperRun::Point point = PaperRun::throughput(cell, std::move(x));
-  std::vector<double> us;
-  for (const std::size_t r : point.runs) us.push_back(document["runs"][r]["result"]["latency_us"][percentile]);
-  point.y = spread_of(us);
-  return point;
 }
 
 struct CycleCells {
@@ -87,6 +69,19 @@ std::vector<std::vector<CycleCells>> by_cycle(PaperRun& run, const std::vector<s
 
 }  // namespace
 
+bool has_gpu(PaperRun& run, std::string_view side) {
+  const std::string why = no_gpu(run.options());
+  if (!why.empty()) run.missing(fmt::format("{}: {}", side, why));
+  return why.empty();
+}
+
+void use_device(const PaperRun& run, std::string_view plan, EngineSettings& settings) {
+  settings.plan = fmt::format("{}{}", plan, run.options().gpu == "sim" ? "-sim" : "");
+  if (settings.threads.empty())
+    settings.threads = {
+        std::max(1U, static_cast<unsigned>(std::min<std::size_t>(allowed_processors().size(), 128)) - 1)};
+}
+
 void figure_13(PaperRun& run) {
   run.axes("data set", "throughput of one node", "Mops/s");
   struct Kind {
@@ -115,7 +110,7 @@ void figure_13(PaperRun& run) {
     }
   };
   measure(cpu_settings, "CPU plan", kinds.size());
-  if (has_gpu(run)) measure(gpu_settings, plan_name(run), run.options().quick ? 1 : kinds.size());
+  if (has_gpu(run, mega_kv_side)) measure(gpu_settings, plan_name(run), run.options().quick ? 1 : kinds.size());
   run.not_given(
       "paper: Mega-KV and MICA",
       "figure 13, a plot; section 8.3, text: Mega-KV is 1.3 to 2.9 times MICA with 95 % GET, 1.3 to 2.6 times "
@@ -136,7 +131,7 @@ void table_3(PaperRun& run) {
   }
   run.measured("CPU plan, into an empty store", std::move(load));
   run.measured("CPU plan, over stored keys", points_of(cells));
-  if (has_gpu(run))
+  if (has_gpu(run, mega_kv_side))
     run.measured(plan_name(run) + ", over stored keys", points_of(run.engine(gpu_settings(run, workloads))));
   run.given("paper: Mega-KV", "table 3",
             {{data_sets[0].label, 171}, {data_sets[1].label, 149}, {data_sets[2].label, 55}, {data_sets[3].label, 32}});
@@ -173,7 +168,7 @@ void figure_17(PaperRun& run) {
     const Json* chosen = nullptr;
     double chosen_us = 0, chosen_rate = 0;
     for (const Json& cell : c.cells) {
-      const double us = latency(run.document(), cell, "p95", x).y.median;
+      const double us = run.latency(cell, "p95", x).y.median;
       const double rate = PaperRun::throughput(cell, x).y.median;
       const bool is_better =
           chosen == nullptr || (us <= limit_us ? chosen_us > limit_us || rate > chosen_rate : us < chosen_us);
@@ -183,9 +178,9 @@ void figure_17(PaperRun& run) {
       chosen_rate = rate;
     }
     (chosen_us <= limit_us ? within : beyond).push_back(c.cycle_us);
-    p50.push_back(latency(run.document(), *chosen, "p50", x));
-    p95.push_back(latency(run.document(), *chosen, "p95", x));
-    p99.push_back(latency(run.document(), *chosen, "p99", x));
+    p50.push_back(run.latency(*chosen, "p50", x));
+    p95.push_back(run.latency(*chosen, "p95", x));
+    p99.push_back(run.latency(*chosen, "p99", x));
   }
   const std::string verdict =
       fmt::format("p95 <= 3C {}{}", within.empty() ? "for no C" : fmt::format("for C = {} us", fmt::join(within, ", ")),

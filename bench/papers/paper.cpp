@@ -151,6 +151,14 @@ PaperRun::Point PaperRun::throughput(const Json& cell, std::string x, std::strin
   throw std::logic_error("the store did not take part");
 }
 
+PaperRun::Point PaperRun::latency(const Json& cell, const char* percentile, std::string x) const {
+  Point point = throughput(cell, std::move(x));
+  std::vector<double> us;
+  for (const std::size_t r : point.runs) us.push_back(document_["runs"][r]["result"]["latency_us"][percentile]);
+  point.y = spread_of(us);
+  return point;
+}
+
 std::string why_not(const Experiment& experiment, const PaperOptions& options) {
   if (experiment.run == nullptr) return fmt::format("cannot run today: {}", experiment.missing);
   if (experiment.why_not == nullptr) return {};

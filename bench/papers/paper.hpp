@@ -100,6 +100,8 @@ class PaperRun {
   Json engine(const EngineSettings& settings);
   // Throughput in Mops/s of one cell of a summary, for the subject that is the store.
   static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
+  // Latency of a batch's replies in us over the rounds of a cell; percentile: "p50", "p95", "p99".
+  Point latency(const Json& cell, const char* percentile, std::string x) const;
 
  private:
   Json x_of(std::string_view text) const { return by_number_ ? Json::parse(text) : Json(text); }

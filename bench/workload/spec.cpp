@@ -90,7 +90,7 @@ std::optional<std::uint32_t> number_after(char letter, std::string_view part) {
   return n;
 }
 
-// "k8-g95-u" or "k32-v512-g95-s".
+// "k8-g95-u", of one of DIDO's sizes, or "k32-v512-g95-s", of any.
 std::optional<Spec> dido_preset(std::string_view name) {
   std::vector<std::string_view> parts;
   for (std::size_t at = 0; at <= name.size() && parts.size() < 5;) {
@@ -101,17 +101,20 @@ std::optional<Spec> dido_preset(std::string_view name) {
   if (parts.size() != 3 && parts.size() != 4) return std::nullopt;
   const auto key_bytes = number_after('k', parts.front());
   const auto get_percent = number_after('g', parts[parts.size() - 2]);
-  const auto* const size = std::ranges::find(dido_sizes, key_bytes.value_or(0), &KeyValue::key_bytes);
-  if (size == dido_sizes.end() || get_percent.value_or(101) > 100) return std::nullopt;
+  std::optional<std::uint32_t> value_bytes;
+  if (parts.size() == 4) {
+    value_bytes = number_after('v', parts[1]);
+  } else if (const auto* const size = std::ranges::find(dido_sizes, key_bytes.value_or(0), &KeyValue::key_bytes);
+             size != dido_sizes.end()) {
+    value_bytes = size->value_bytes;
+  }
+  const std::uint32_t bytes = key_bytes.value_or(0);
+  if (bytes < key_bytes_min || bytes > key_bytes_max || get_percent.value_or(101) > 100) return std::nullopt;
+  if (value_bytes.value_or(value_bytes_limit + 1) > value_bytes_limit) return std::nullopt;
   if (parts.back() != "u" && parts.back() != "s") return std::nullopt;
   Spec spec;
-  spec.key_bytes = Sizes::fixed(size->key_bytes);
-  spec.value_bytes = Sizes::fixed(size->value_bytes);
-  if (parts.size() == 4) {
-    const auto value_bytes = number_after('v', parts[1]);
-    if (value_bytes.value_or(value_bytes_limit + 1) > value_bytes_limit) return std::nullopt;
-    spec.value_bytes = Sizes::fixed(*value_bytes);
-  }
+  spec.key_bytes = Sizes::fixed(bytes);
+  spec.value_bytes = Sizes::fixed(*value_bytes);
   spec.mix = Mix::get_set(*get_percent / 100.0);
   spec.popularity = parts.back() == "u" ? Popularity::uniform : Popularity::zipf;
   return spec;

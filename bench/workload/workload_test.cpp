@@ -298,6 +298,7 @@ TEST(Preset, EachIsWhatItsPaperSays) {
       {"K32-G100-U", "32", "256", 1, 0, 0, uniform},
       {"K128-G95-S", "128", "1024", 0.95, 0.05, 0, zipf},
       {"K32-V512-G95-S", "32", "512", 0.95, 0.05, 0, zipf},
+      {"K64-V2-G100-U", "64", "2", 1, 0, 0, uniform},
       {"K8-G0-U", "8", "8", 0, 1, 0, uniform},
   };
   for (const Expected& e : table) {
@@ -330,9 +331,26 @@ TEST(Preset, AllOfTheListExistUnderTheirNames) {
 }
 
 TEST(Preset, OtherNamesAreRefused) {
-  for (const char* name : {"", "ycsb", "ycsb-g", "etc ", "K8", "K8-G50", "K9-G50-U", "K8-G101-U", "K8-G-U", "K8-G50-X",
-                           "K8-G5x-U", "K8-50-U", "K8-G50-U-", "K8-V-G50-U", "K8-V99999999999-G50-U", "-K8-G50-U",
-                           "K8-G50-U-U-U-U", "K8-G99999999999-U"}) {
+  for (const char* name : {"",
+                           "ycsb",
+                           "ycsb-g",
+                           "etc ",
+                           "K8",
+                           "K8-G50",
+                           "K9-G50-U",
+                           "K7-V1-G50-U",
+                           "K251-V1-G50-U",
+                           "K8-G101-U",
+                           "K8-G-U",
+                           "K8-G50-X",
+                           "K8-G5x-U",
+                           "K8-50-U",
+                           "K8-G50-U-",
+                           "K8-V-G50-U",
+                           "K8-V99999999999-G50-U",
+                           "-K8-G50-U",
+                           "K8-G50-U-U-U-U",
+                           "K8-G99999999999-U"}) {
     EXPECT_NE(refusal_of([&] { preset(name); }).find("unknown workload"), std::string::npos) << name;
   }
 }

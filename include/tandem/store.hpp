@@ -43,6 +43,7 @@ struct Options {
   std::uint32_t threads_max = 256;  // sessions open at once, those of threads included; 1 to 65536
   bool evict = true;                // off: a full store answers out_of_memory
   bool huge_pages = true;           // ask the kernel for transparent huge pages
+  bool ordered = false;             // keep the keys in order, too, for scans; some 30 bytes of memory a key
   std::string memory_file = {};     // items lie in this file and outlive the process, also one that is killed
                                     // (docs/restart.md of the source tree); empty: in memory alone
   std::uint64_t hash_seed = 0;  // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
@@ -51,7 +52,9 @@ struct Options {
   // std::runtime_error if there are fewer, or one cannot be used. One that fails later is left, and the store goes on.
   unsigned gpus = 0;
   std::string gpu = "cuda";     // or "sim": in software, to see that it works
-  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing
+  std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing.
+                                // memcachedgpu: nothing, over an index that keeps its size and evicts.
+                                // heterokv: nothing, over a tree of hash tables, which is ordered
   std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; auto and mirrored
   // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
   std::string plan = {};
@@ -142,6 +145,36 @@ struct Stats {
 
 // One thread's entry to a store. Made by Store::session(); gone before the store is. Calls throw std::bad_alloc when
 // the process has no memory for a result; nothing else.
+// Keys from `begin` up to but not including `end`, in the order of their bytes; a key comes before those that it
+// begins. Empty: no bound on that side.
+struct KeyRange {
+  std::string_view begin = {}, end = {};
+  bool after_begin = false;  // without `begin` itself
+  bool reverse = false;      // from the end downwards
+
+  // Leaves what a scan that has come to `last` has not seen; the range refers to it.
+  void go_on_behind(std::string_view last) {
+    (reverse ? end : begin) = last;
+    if (!reverse) after_begin = true;
+  }
+};
+
+// All keys that begin with `prefix`: `end` refers to `above`, which receives the least key that is above all of them.
+KeyRange range_of_prefix(std::string_view prefix, std::string& above);
+
+struct ScannedItem {
+  std::string_view key, value;  // valid during the visit
+  std::uint32_t flags;
+  std::uint64_t cas;
+};
+
+// How a scan ended. Not done: there may be more behind `last`, a key that may have gone meanwhile.
+struct Scanned {
+  std::size_t count = 0;
+  bool done = true;
+  std::string last = {};
+};
+
 class Session {
  public:
   Session(Session&&) noexcept;
@@ -214,8 +247,43 @@ class Session {
     return again;
   }
 
+  // Calls visit(ScannedItem) for the range's first items, in order: at most `limit`, 1,024, and 256 KiB of keys and
+  // values, one item at least. They are a snapshot: the store held these items at one moment of the call, and no other
+  // between them. It may end earlier still, or without an item, and not be done. Items that are scanned do not count as
+  // read: the eviction policy does not see them. The visitor is called when the snapshot is complete, and may use the
+  // store. Throws std::logic_error: the store is not ordered (Options::ordered, preset heterokv);
+  // std::invalid_argument: limit is 0; std::bad_alloc.
+  template <class Visitor>
+  Scanned scan(const KeyRange& range, std::size_t limit, Visitor&& visit) {
+    return scan_erased(range, limit, visit_item<std::remove_reference_t<Visitor>>,
+                       const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
+  }
+  // Calls visit(ScannedItem) for all items of the range, one snapshot of up to `page` items after the other: sorted,
+  // none twice, and what is there during all of the call is not missed. Throws as scan(). Returns how many there were.
+  template <class Visitor>
+  std::uint64_t scan_all(KeyRange range, Visitor&& visit, std::size_t page = 256) {
+    std::uint64_t count = 0;
+    std::string last;
+    for (;;) {
+      Scanned scanned = scan(range, page, visit);
+      count += scanned.count;
+      if (scanned.done) return count;
+      last = std::move(scanned.last);
+      range.go_on_behind(last);
+    }
+  }
+  // Removes all keys of the range, each as remove() does, and not all at one moment: a key that is set meanwhile may
+  // stay. Returns how many were removed. Throws as scan().
+  std::uint64_t remove_range(const KeyRange& range);
+
  private:
   friend class Store;
+  using ErasedItemVisitor = void (*)(void* visitor, const ScannedItem& item);
+  template <class Visitor>
+  static void visit_item(void* visitor, const ScannedItem& item) {
+    (*static_cast<Visitor*>(visitor))(item);
+  }
+  Scanned scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor);
   // Called with the replies to some neighbouring queries at once, so that the visitor is inlined into the loop over
   // them.
   using ErasedVisitor = void (*)(void* visitor, std::size_t first, std::span<const Reply> replies);

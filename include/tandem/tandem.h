@@ -75,6 +75,8 @@ typedef struct tandem_options {
   uint32_t threads_max;         /* that may use the store at once; 1 to 65536; 256 */
   uint32_t evict;               /* 0: a full store answers TANDEM_OUT_OF_MEMORY; 1 */
   uint32_t huge_pages;          /* ask the kernel for huge pages; 1 */
+  uint32_t ordered;             /* keep the keys in order, too, for scans; some 30 bytes of memory a key; 0 */
+  uint32_t reserved;            /* 0 */
 } tandem_options;
 
 /* A value read. Zero it before the first use; later reads reuse its memory. Free it with tandem_value_free(). */

@@ -58,14 +58,15 @@ inline constexpr std::array<std::uint32_t, 256> columns = [] {
 }();
 static_assert((columns[0] >> 8 & 0xff) == 0x63 && (columns[0x53] >> 8 & 0xff) == 0xed);  // FIPS 197, figure 7
 
-// One round, as AESENC does it: bytes substituted, rows shifted, columns mixed, the key added.
-constexpr ShortKey round(ShortKey state, ShortKey key) noexcept {
+// One round, as AESENC does it: bytes substituted, rows shifted, columns mixed, the key added. by: `columns`, wherever
+// they are.
+constexpr ShortKey round(const std::uint32_t* by, ShortKey state, ShortKey key) noexcept {
   const std::uint32_t in[4] = {static_cast<std::uint32_t>(state.low), static_cast<std::uint32_t>(state.low >> 32),
                                static_cast<std::uint32_t>(state.high), static_cast<std::uint32_t>(state.high >> 32)};
   std::uint32_t out[4]{};
   for (unsigned c = 0; c < 4; ++c) {
     for (unsigned row = 0; row < 4; ++row)
-      out[c] ^= std::rotl(columns[in[(c + row) % 4] >> (8 * row) & 0xff], static_cast<int>(8 * row));
+      out[c] ^= std::rotl(by[in[(c + row) % 4] >> (8 * row) & 0xff], static_cast<int>(8 * row));
   }
   return {(out[0] | std::uint64_t{out[1]} << 32) ^ key.low, (out[2] | std::uint64_t{out[3]} << 32) ^ key.high};
 }
@@ -89,13 +90,22 @@ TD_INLINE ShortKey load_short_key(const char* key, std::size_t key_bytes) noexce
   return k;
 }
 
+// With `columns` at `by`, for processors without AES instructions.
+constexpr std::uint64_t short_hash_by(const std::uint32_t* by, ShortKey key, std::uint64_t key_bytes,
+                                      std::uint64_t seed) noexcept {
+  constexpr std::uint64_t r[4][2] = {{short_hash::rounds[0][0], short_hash::rounds[0][1]},
+                                     {short_hash::rounds[1][0], short_hash::rounds[1][1]},
+                                     {short_hash::rounds[2][0], short_hash::rounds[2][1]},
+                                     {short_hash::rounds[3][0], short_hash::rounds[3][1]}};
+  ShortKey state{key.low ^ r[0][0] ^ seed, key.high ^ r[0][1] ^ seed};
+  state = short_hash::round(by, state, {r[1][0] ^ seed ^ key_bytes, r[1][1] ^ seed});
+  state = short_hash::round(by, state, {r[2][0] ^ seed, r[2][1] ^ seed});
+  return short_hash::round(by, state, {r[3][0] ^ seed, r[3][1] ^ seed}).low;
+}
+
 // In portable C++.
 constexpr std::uint64_t short_hash_portable(ShortKey key, std::size_t key_bytes, std::uint64_t seed) noexcept {
-  const auto at = [seed](int i) { return ShortKey{short_hash::rounds[i][0] ^ seed, short_hash::rounds[i][1] ^ seed}; };
-  ShortKey state{key.low ^ at(0).low, key.high ^ at(0).high};
-  state = short_hash::round(state, {at(1).low ^ key_bytes, at(1).high});
-  state = short_hash::round(state, at(2));
-  return short_hash::round(state, at(3)).low;
+  return short_hash_by(short_hash::columns.data(), key, key_bytes, seed);
 }
 
 // With the processor's instructions if it has them.

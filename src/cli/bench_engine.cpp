@@ -67,10 +67,18 @@ void add_options(CLI::App& app, EngineArguments& g) {
   app.add_option("--batch-per-us", s.batches_per_us, "or so many requests for each microsecond of --cycle")
       ->delimiter(',')
       ->excludes(batch);
-  app.add_option("--protocol", g.protocol, "text, meta or binary")->capture_default_str();
+  app.add_option("--protocol", g.protocol,
+                 "text, meta, binary; udp: text, one request a datagram; raw: the same in whole Ethernet frames")
+      ->capture_default_str();
+  app.add_option("--in-flight", s.in_flight, "requests of one connection in a batch; 0: a batch is one connection's")
+      ->capture_default_str();
   app.add_flag("--getk", s.getk,
                "with --protocol meta: beside each subject the same one whose GETs leave the comparison of keys to the "
                "client");
+  app.add_option(
+         "--index", s.index,
+         fmt::format("{}; ordered: cuckoo, and the keys' order beside it", fmt::join(bench::engine_indexes(), ", ")))
+      ->capture_default_str();
   app.add_option("--plan", s.plan, plans_help())->capture_default_str();
   app.add_flag("--simulate", s.simulate, "the plan's devices in software, to see that it works");
   app.add_option("--devices", s.devices, "of the plan: 1, 2, 4 or 8, each with a share of the index")

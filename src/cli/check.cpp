@@ -40,6 +40,16 @@ void check_metrics(const Settings& settings, std::string_view where) {
       EX_USAGE, fmt::format("{}: expected ADDRESS:PORT such as 127.0.0.1:9150, got {}", where, in_quotes(address)));
 }
 
+// The program that the kernel runs is made for one port, before that is bound.
+void check_xdp(const Settings& settings, std::string_view where) {
+  const ServerOptions& server = settings.server;
+  if (server.xdp_interface.empty()) return;
+  if (!server.unix_path.empty())
+    throw CommandError(EX_USAGE, fmt::format("{}: there is no UDP beside a Unix socket", where));
+  if (server.udp_port <= 0)
+    throw CommandError(EX_USAGE, fmt::format("{}: udp-port must be given, as a number above 0", where));
+}
+
 void check_gpus(const Settings& settings, std::string_view where) {
   const unsigned count = settings.gpu.count;
   if (count == 0 || std::has_single_bit(count)) return;
@@ -110,6 +120,7 @@ void check_together(const Settings& settings, const std::function<std::string(co
                        "items right with (gpu-values)");
   }
   check_metrics(settings, where(*find_option("metrics")));
+  check_xdp(settings, where(*find_option("xdp")));
   check_latency_target(settings, where);
   check_batch_min(settings, where);
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {

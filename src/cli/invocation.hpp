@@ -31,6 +31,7 @@ void check_eviction(const Settings& settings, std::string_view where);
 void check_gpu(const Settings& settings, std::string_view where);
 void check_gpus(const Settings& settings, std::string_view where);
 void check_metrics(const Settings& settings, std::string_view where);
+void check_xdp(const Settings& settings, std::string_view where);
 
 // Takes the password file named by MEMCACHED_SASL_PWDB, as memcached does.
 void take_sasl_file_from_environment(ServerOptions& server);

@@ -343,6 +343,7 @@ class MemcachedParser {
     check_gpu(result_.settings, "-o gpu");
     check_gpus(result_.settings, "-o gpus");
     check_metrics(result_.settings, "-o metrics");
+    check_xdp(result_.settings, "-o xdp");
     check_authentication(server);
   }
 

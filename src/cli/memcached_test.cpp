@@ -131,6 +131,7 @@ TEST(Memcached, RefusesAsMemcachedDoes) {
        EX_USAGE,
        "ERROR: You cannot allow the BINARY protocol while using ascii authentication tokens."},
       {{"-Y", "/x", "-U", "1"}, EX_USAGE, "Cannot use UDP with ascii authentication enabled (-U 0 to disable)"},
+      {{"-o", "xdp=eth0"}, EX_USAGE, "-o xdp: udp-port must be given, as a number above 0"},
       {{"-o", "sock_cookie_id=5"}, EX_USAGE, "-o sock_cookie_id (marked sockets for firewalls) is not supported yet"},
       {{"-o", "ext_path=/mnt/e:64G"}, EX_USAGE, "-o ext_path (values on flash: extstore) is not supported yet"},
       {{"-o", "ext_threads=4,ext_path=/e:1G"},

@@ -101,7 +101,9 @@ constexpr std::array store_table{
     Option{.name = "item-expected",
            .group = "Store",
            .kind = Kind::size,
-           .help = "expected size of items; sizes the first index, which grows by itself",
+           .help =
+               "expected size of items; sizes the first index, which grows by itself (with preset memcachedgpu: the "
+               "index, which keeps its size)",
            .field = engine<&EngineOptions::item_bytes_expected>,
            .minimum = 32,
            .maximum = 1 * gib},
@@ -153,6 +155,12 @@ constexpr std::array store_table{
            .long_name = "enable-largepages",
            .effect = Effect::large_pages,
            .memcached_help = "fail unless the system has huge memory pages; they are used in any case where there are"},
+    Option{.name = "ordered",
+           .group = "Store",
+           .kind = Kind::flag,
+           .help = "keep the keys in order, too, for range reads (`mr`); costs some 30 bytes of memory a key",
+           .field = engine<&EngineOptions::ordered>,
+           .extended = "ordered"},
 
     Option{.name = "memory-file",
            .group = "Store",
@@ -169,14 +177,16 @@ constexpr std::array store_table{
         .name = "preset",
         .group = "Processors",
         .kind = Kind::choice,
-        .help = "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-                "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); or mega-kv "
-                "(a GPU, which alone has "
-                "the index)",
+        .help =
+            "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
+            "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); mega-kv (a "
+            "GPU, which alone has the index); memcachedgpu (the host, in sets of 16 entries that evict); or heterokv "
+            "(the host, in a tree of hash tables that keeps the keys in order)",
         .field = server<&ServerOptions::preset>,
         .effect = Effect::strict,
-        .memcached_help =
-            "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a GPU that has it",
+        .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
+                          "GPU that has it, 4 the "
+                          "CPU in sets that evict, 5 the CPU in a tree of hash tables",
         .extended = "preset"},
     Option{.name = "gpu",
            .group = "Processors",

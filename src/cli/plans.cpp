@@ -45,7 +45,7 @@ std::vector<Plan> known_plans() {
     }
   }
   plans.push_back(Plan::parse("CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]"));  // DIDO, figure 8
-  plans.push_back(Plan::parse("CPU[RV] GPU[PP MM IN KC RD WR] CPU[SD]"));  // MemcachedGPU
+  plans.push_back(Plan::parse("CPU[RV] GPU[PP MM IN KC] CPU[RD WR SD]"));  // MemcachedGPU
   return plans;
 }
 

@@ -29,6 +29,7 @@
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
+#include "net/xdp/xdp.hpp"
 #include "preset/preset.hpp"
 
 namespace tandem::cli {
@@ -56,6 +57,7 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        describe_addresses(settings.server, server.tcp_port(), server.udp_port()),
                        format_size_rounded(settings.engine.memory_bytes), settings.server.threads,
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
+  if (settings.server.xdp != nullptr) net::say(settings.server.xdp->text());
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
     net::say("warning: running as root is not needed: use --user NAME");
   const auto& devices = settings.engine.devices;
@@ -177,6 +179,8 @@ int run_server(Settings settings, ServerStyle style) {
   if (process.core_files) raise_core_limit();
   say_warnings(fit_to_system(settings, style));
   if (process.lock_memory) raise_lock_limit();
+  // Attached with rights that another user, and the server's life, do not need.
+  if (!settings.server.xdp_interface.empty()) settings.server.xdp = net::Xdp::attach(settings.server);
   choose_user(process, style);
   settings.process.pid_file = absolute_path(process.pid_file);
   settings.engine.contexts_max = std::max(settings.engine.contexts_max, settings.server.threads + 64);

@@ -32,7 +32,9 @@ namespace {
 // driver open; of each worker an epoll and an event file and its UDP sockets; the monitor's own connections.
 unsigned own_files(const Settings& settings) {
   constexpr unsigned of_process = 64, of_worker = 8, of_monitor = monitor::http_threads + monitor::http_queue + 4;
-  return of_process + of_worker * settings.server.threads + (settings.server.metrics.empty() ? 0 : of_monitor);
+  constexpr unsigned of_xdp = 160;  // map, program, link, and a socket for each receive queue, of which cards have some
+  return of_process + of_worker * settings.server.threads + (settings.server.metrics.empty() ? 0 : of_monitor) +
+         (settings.server.xdp_interface.empty() ? 0 : of_xdp);
 }
 
 std::string folder_of(const std::string& path) {

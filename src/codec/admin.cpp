@@ -72,7 +72,7 @@ class AdminCommand {
     return answer(line::ok, no_reply);
   }
 
-  // Answered as by memcached. There are no segments and no LRU: nothing of it has an effect.
+  // Answered as by memcached, but without effect: Tandem has no LRU segments.
   StreamRequest lru() {
     if (words_.count() < 3) return answer(line::error, words_.count() == 2 && words_.last_is("noreply"));
     const bool no_reply = words_.last_is("noreply");

@@ -1,4 +1,4 @@
-// Commands for operators: what they may ask of the server, and answers that are streamed.
+// Commands for operators: their requests to the server, and streamed answers.
 #pragma once
 #include <bitset>
 #include <cstdint>
@@ -15,12 +15,12 @@ inline constexpr std::uint32_t mutations = 1 << 2;
 inline constexpr std::uint32_t sysevents = 1 << 3;
 inline constexpr std::uint32_t connevents = 1 << 4;
 inline constexpr std::uint32_t deletions = 1 << 5;
-// rawcmds, proxyreqs, proxyevents, proxyuser: accepted, and there never is one (of rawcmds in memcached 1.6.18
-// neither).
+// rawcmds, proxyreqs, proxyevents, proxyuser: accepted, but such events never occur (rawcmds not in memcached 1.6.18
+// either).
 inline constexpr std::uint32_t silent = 1 << 6;
 }  // namespace watch_event
 
-// An answer that is not written at once: the owner of the connection produces it bit by bit.
+// An answer that the connection's owner writes piece by piece.
 struct StreamRequest {
   enum class Kind : std::uint8_t { none, metadump, mgdump, cachedump, sizes, watch };
   using Classes = std::bitset<256>;  // by size class, counted from 1
@@ -31,7 +31,7 @@ struct StreamRequest {
   std::uint32_t events = 0;           // watch: watch_event::*
 };
 
-// What these commands ask of the server. Thread safety: any thread.
+// The server's side of these commands. Thread safety: any thread.
 class Administration {
  public:
   virtual ~Administration() = default;
@@ -39,7 +39,7 @@ class Administration {
   virtual std::string_view reassign(int from, int to) = 0;
   virtual bool reassigns() const = 0;
   virtual void set_automove(unsigned level) = 0;
-  // False: it cannot be had.
+  // False: the memory is not available.
   virtual bool set_memory_limit(std::uint64_t bytes) = 0;
   virtual void set_detail(bool on) = 0;
   // The PREFIX lines of `stats detail dump`, without the END.
@@ -48,11 +48,11 @@ class Administration {
   virtual void set_track_sizes(bool on) = 0;
   // `lru_crawler`: whether it runs at all; a run over these classes (counted from 1) and its reply line.
   virtual bool crawls() const = 0;
-  virtual bool set_crawls(bool on) = 0;  // false: it runs already, or cannot be started
+  virtual bool set_crawls(bool on) = 0;  // false: it is running already, or cannot start
   virtual std::string_view crawl(const StreamRequest::Classes& classes) = 0;
   virtual void set_crawl_sleep_us(std::uint32_t sleep_us) = 0;
   virtual void set_crawl_items(std::uint32_t items) = 0;
-  // The server ends soon after this.
+  // Starts the server's shutdown.
   virtual void shut_down(bool graceful) = 0;
 
 #ifdef TANDEM_DEBUG_COMMANDS

@@ -1,4 +1,4 @@
-// Between control.cpp and admin.cpp.
+// Interface between control.cpp and admin.cpp.
 #pragma once
 #include "codec/protocol.hpp"
 #include "codec/tokens.hpp"

@@ -12,7 +12,7 @@ namespace {
 using codec::Attempt;
 namespace line = codec::line;
 
-// memcached waits for as much as its read buffer holds.
+// The limit of memcached's read buffer.
 constexpr std::uint32_t credential_bytes_max = 2048;
 
 // Up to a NUL: memcached's lines are C strings.
@@ -21,7 +21,7 @@ std::string_view before_nul(const char* begin, const char* end) noexcept {
   return text.substr(0, text.find('\0'));
 }
 
-// Where a set's line says how long its value is. False: it is no such line.
+// Reads the value's length from a set's line. False: it is no such line.
 bool read_set(std::string_view text, std::uint32_t& value_bytes) noexcept {
   std::string_view command;
   if (!codec::Tokens(text.data(), text.data() + text.size()).next(command) || command != "set") return false;
@@ -56,7 +56,7 @@ ParseStop Parser::authenticate(const char* begin, const char* end, Batch& batch,
       break;
     }
     const auto left = static_cast<std::uint64_t>(end - p);
-    if (left < 2) break;  // as memcached does: no line is that short
+    if (left < 2) break;  // as in memcached: no line is that short
     const std::uint64_t scanned = std::exchange(scanned_bytes_, 0);
     const void* const found = left == scanned ? nullptr : std::memchr(p + scanned, '\n', left - scanned);
     if (found == nullptr) {

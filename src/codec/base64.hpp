@@ -1,7 +1,7 @@
 // Base64 (RFC 4648) for binary keys of the meta protocol, as lenient as memcached's decoder is.
 //
-// Of the packaged libraries none fits: OpenSSL's and libb64's decoders differ in what they accept, and the reply must
-// be memcached's.
+// No packaged library fits: the decoders of OpenSSL and libb64 accept other inputs than memcached's, which replies must
+// match.
 #pragma once
 #include <cstddef>
 
@@ -13,9 +13,9 @@ constexpr std::size_t base64_binary_bytes_max(std::size_t text_bytes) noexcept {
 // Writes base64_bytes(bytes) at `to`; returns the end.
 char* base64_encode(char* to, const char* from, std::size_t bytes) noexcept;
 
-// Writes at most base64_binary_bytes_max(bytes) at `to`; returns how many, 0 for an error. Bytes that are not of the
-// alphabet are skipped, what is left must be whole groups of four, and the first group with padding ends the text
-// (which counts as zeros wherever it stands).
+// Writes at most base64_binary_bytes_max(bytes) at `to`; returns their number, 0 for an error. Bytes outside the
+// alphabet are skipped, the others must form whole groups of four, and the first group with padding ends the text.
+// Padding counts as zeros anywhere in a group.
 std::size_t base64_decode(char* to, const char* from, std::size_t bytes) noexcept;
 
 }  // namespace tandem::codec

@@ -1,4 +1,4 @@
-// Decoding anything stays inside its bounds; what was encoded is decoded to itself.
+// Decoding any input stays in bounds, and decoding restores encoded bytes.
 #include <cstdint>
 #include <cstring>
 #include <memory>

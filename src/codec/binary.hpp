@@ -1,6 +1,6 @@
-// memcached's binary protocol as bytes: the header of every packet, and what each opcode expects behind it.
+// memcached's binary protocol as bytes: the packets' header, and the body that each opcode expects.
 //
-// All numbers are big-endian. A packet is its header, then extras, key and value, which are body_bytes together:
+// All numbers are big-endian. A packet is a header, then extras, key and value, together body_bytes:
 //
 //   byte   0       1        2          4         5           6          8            12       16        24
 //          | magic | opcode | key      | extras  | data type | reserved | body       | opaque | CAS id  |
@@ -27,7 +27,7 @@ static_assert(opcode == magic + 1 && key_bytes == opcode + 1 && extras_bytes == 
               opaque == body_bytes + 4 && cas == opaque + 4 && end == cas + 8);
 }  // namespace at
 inline constexpr std::size_t header_bytes = at::end;
-// Of a hit: the item's client flags. Of a touch, a store, an incr: what memcached's clients send.
+// Extras: the item's client flags in a reply to a hit; the fields of a touch, a store and an incr in requests.
 inline constexpr std::size_t flags_bytes = 4, expiry_bytes = 4, store_extras_bytes = 8, arithmetic_extras_bytes = 20;
 inline constexpr std::size_t extras_bytes_max = arithmetic_extras_bytes;
 inline constexpr std::size_t number_bytes = 8;  // an incr's answer
@@ -62,7 +62,7 @@ enum class Status : std::uint16_t {
   no_memory = 0x82,
 };
 
-// What memcached 1.6.18 says in the body of an error.
+// memcached 1.6.18's texts in the body of an error.
 namespace text {
 inline constexpr std::string_view not_found = "Not found";
 inline constexpr std::string_view exists = "Data exists for key.";
@@ -79,7 +79,7 @@ inline constexpr std::string_view authenticated = "Authenticated";
 inline constexpr std::string_view mechanisms = "PLAIN";
 }  // namespace text
 
-// What stands behind an opcode's header: which function of PacketParser reads it.
+// Form of the body behind an opcode's header, each read by a function of PacketParser.
 enum class Form : std::uint8_t {
   unknown,
   get,
@@ -99,13 +99,13 @@ enum class Form : std::uint8_t {
 
 enum class Key : std::uint8_t { none, one, optional };
 
-// What a request of an opcode must look like, what it does, and how it is answered.
+// An opcode's request format, operation and reply.
 struct Rule {
   Form form = Form::unknown;
   Key key = Key::none;
   std::uint8_t extras_bytes = 0;
-  bool has_value = false;  // what stands behind the key is a value
-  bool quiet = false;      // a get: no answer to a miss; anything else: none to a success
+  bool has_value = false;  // a value follows the key
+  bool quiet = false;      // a get: no reply to a miss; others: no reply to a success
   bool with_key = false;   // the answer repeats the key
   bool open = false;       // answered without authentication
   StoreMode mode = StoreMode::set;
@@ -174,7 +174,7 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
 static_assert(rules[opcode::verbosity].form == Form::unknown && rules[0x1f].form == Form::unknown);
 static_assert(sizeof(Rule) == 10);
 
-// A request's header, without what only the answer needs: that is read from the packet again.
+// A request's header, without the fields that only the reply needs, which reads them from the packet.
 struct Request {
   std::uint32_t body_bytes;
   std::uint16_t key_bytes;
@@ -184,7 +184,7 @@ struct Request {
     return {binary::read<std::uint32_t>(p + at::body_bytes), binary::read<std::uint16_t>(p + at::key_bytes),
             binary::read<std::uint8_t>(p + at::opcode), binary::read<std::uint8_t>(p + at::extras_bytes)};
   }
-  // Of key and extras, which stand before the value.
+  // Of extras and key, which precede the value.
   std::uint32_t before_value_bytes() const noexcept { return std::uint32_t{key_bytes} + extras_bytes; }
   std::uint32_t value_bytes() const noexcept { return body_bytes - before_value_bytes(); }
   bool fits(const Rule& rule) const noexcept {

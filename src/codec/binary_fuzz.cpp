@@ -1,6 +1,6 @@
-// The binary protocol and authentication, any bytes, cut anywhere, through a batch of any size: the same queries as
-// from the whole input through a large batch; nobody without credentials makes a query that reaches the store; and
-// every query that was not answered can be gone back to.
+// The binary protocol and authentication, with any bytes, cuts and batch size: the queries are those of the whole input
+// through a large batch, no client without credentials makes a query that reaches the store, and the parser can return
+// to every unanswered query.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -41,11 +41,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ProtocolOptions options;
   options.item_bytes_max = 2000;
   options.large_value_bytes = 64;
-  options.line_bytes_max = 1u << 30;  // whether a line is too long depends on what has arrived of it
+  options.line_bytes_max = 1u << 30;  // whether a line is too long depends on how much of it has arrived
   if (choices.sasl) options.sasl = sasl.get();
   if (choices.auth_file) options.auth_file = file.get();
 
-  // Until credentials were shown, queries only answer.
+  // Before authentication, queries only carry a reply.
   const bool has_credentials = input.find(std::string_view("u\0p", 3)) != std::string::npos ||
                                (input.find('u') != std::string::npos && input.find('p') != std::string::npos);
   const auto check = [&](tandem::Parser&, tandem::Batch& batch, const char*, std::size_t) {

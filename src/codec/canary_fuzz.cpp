@@ -1,5 +1,5 @@
-// A planted bug for scripts/fuzz to find, which shows that what runs the other targets would see one of theirs: the key
-// of a touch is copied to where there is room for 16 bytes.
+// A planted bug that scripts/fuzz must find, to show that it detects faults of the other targets: the key of a touch is
+// copied into a buffer of 16 bytes.
 #include <cstdint>
 #include <cstring>
 #include <memory>

@@ -1,4 +1,4 @@
-// Which command a query stands for, and where a command ends: a get of several keys is several queries.
+// The command of a query, and where a command ends: a get of several keys is several queries.
 #pragma once
 #include <array>
 
@@ -14,7 +14,7 @@ inline bool ends_command(const Query& q) noexcept {
 
 namespace codec::detail {
 
-// What tells commands apart that make queries of one opcode.
+// Distinguishes commands whose queries have the same opcode.
 struct CommandShape {
   Opcode opcode;
   StoreMode mode;
@@ -50,7 +50,7 @@ inline constexpr std::array<CommandShape, command_count> shapes = [] {
 
 }  // namespace codec::detail
 
-// For the latency histograms. What a line that was refused meant to be is not known any more: it is `other`.
+// For the latency histograms. The command of a refused line is not recorded, so it is `other`.
 inline Command command_of(const Query& q) noexcept {
   using namespace codec::detail;  // NOLINT(google-build-using-namespace): the lines above
   const bool with_cas = codec::reply_of(q) == codec::Reply::gets;

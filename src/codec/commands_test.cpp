@@ -1,5 +1,5 @@
-// The table of commands: every row is found by its name alone, is parsed by its form, and is what its queries are
-// measured as.
+// The table of commands: every row is found by its name alone and parsed by its form, and its queries are measured
+// under it.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -56,7 +56,7 @@ StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerCo
   if (group == "sizes_enable" || group == "sizes_disable") {
     const bool on = group == "sizes_enable";
     administration.set_track_sizes(on);
-    lines.stat("sizes_status", on ? "enabled" : "disabled");  // without an end, as memcached
+    lines.stat("sizes_status", on ? "enabled" : "disabled");  // without END, as in memcached
     return {};
   }
   if (group == "sizes" && administration.tracks_sizes()) return {.kind = StreamRequest::Kind::sizes};

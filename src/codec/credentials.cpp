@@ -32,14 +32,14 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-// Without a branch that depends on what is compared; the time is the guess's length's.
+// Branches on no compared byte, so that the time depends on the guess's length only.
 bool is_same(std::string_view secret, std::string_view guess) noexcept {
   std::size_t difference = secret.size() ^ guess.size();
   const std::string_view other = secret.empty() ? std::string_view("\0", 1) : secret;
   for (std::size_t i = 0, k = 0; i < guess.size(); ++i) {
     difference |= static_cast<unsigned char>(guess[i]) ^ static_cast<unsigned>(static_cast<unsigned char>(other[k]));
     k = k + 1 == other.size() ? 0 : k + 1;
-    asm volatile("" : "+r"(difference));  // the compiler may not leave early either
+    asm volatile("" : "+r"(difference));  // keeps the compiler from leaving the loop early
   }
   return difference == 0;
 }
@@ -94,14 +94,14 @@ std::shared_ptr<const Credentials::Entries> Credentials::entries() const {
 
 bool Credentials::check(std::string_view user, std::string_view password) const {
   const bool sasl = format_ == Format::sasl_file;
-  // No entry is longer, and comparing takes as long as the guess.
+  // No entry is longer, and the time of a comparison grows with the guess.
   if (user.size() > line_bytes_max || password.size() > line_bytes_max) return false;
   unsigned passed = 0, seen = 0;
-  const std::shared_ptr<const Entries> held = entries();  // a reload may put others in their place meanwhile
+  const std::shared_ptr<const Entries> held = entries();  // a concurrent reload may replace them
   for (const Entry& entry : *held) {
     const auto is_user = static_cast<unsigned>(is_same(entry.user, user));
     auto good = static_cast<unsigned>(is_same(entry.password, password));
-    // The part before each colon is the password, too.
+    // The text up to each later colon is an accepted password, too.
     for (std::size_t colon = entry.password.find(':'); sasl && colon != std::string::npos;
          colon = entry.password.find(':', colon + 1))
       good |= static_cast<unsigned>(is_same(std::string_view(entry.password).substr(0, colon), password));

@@ -1,4 +1,4 @@
-// Names and passwords that clients may authenticate with, from a file of lines `user:password`.
+// Users and passwords for authentication, from a file of lines `user:password`.
 //
 // Thread safety: any thread. A check sees the file as it was before a reload or after it, never a mixture.
 #pragma once
@@ -26,25 +26,25 @@ class CredentialsError : public std::runtime_error {
 class Credentials {
  public:
   // memcached has two formats:
-  //   auth_file  -Y: every line is an entry, all behind the first colon is the password
-  //   sasl_file  MEMCACHED_SASL_PWDB: lines without a colon are passed over; of lines with the same user the first
+  //   auth_file  -Y: every line is an entry, and all text behind the first colon is the password
+  //   sasl_file  MEMCACHED_SASL_PWDB: lines without a colon are ignored; of lines with the same user the first
   //              counts; a password ends at any later colon, where further fields may follow, or at the line's end
   enum class Format : std::uint8_t { auth_file, sasl_file };
 
-  static constexpr std::size_t entries_max = 1024;    // every check looks at all of them; memcached takes 8 of -Y
+  static constexpr std::size_t entries_max = 1024;    // every check compares all of them; memcached accepts 8 with -Y
   static constexpr std::size_t line_bytes_max = 255;  // as in memcached
   static constexpr std::size_t file_bytes_max = entries_max * (line_bytes_max + 1);
 
   // Reads the file. Throws CredentialsError.
   Credentials(std::string path, Format format);
-  // From text that is not in a file; reload() then fails.
+  // From text instead of a file; reload() then fails.
   static std::unique_ptr<Credentials> from_text(std::string_view text, Format format);
 
-  // Reads the file again. Throws CredentialsError; then what was read before stays.
+  // Reads the file again. Throws CredentialsError, and then keeps the earlier entries.
   void reload();
 
-  // Takes the same time for every user and password of the same lengths: all entries are compared, to the end. An empty
-  // user or password never passes.
+  // Takes the same time for all users and passwords of the same lengths, because it compares every entry to the end. An
+  // empty user or password never passes.
   bool check(std::string_view user, std::string_view password) const;
   // The same for a SASL PLAIN message: [authorization identity] NUL user NUL password. The identity, when there is one,
   // must be the user (RFC 4616 lets a server refuse others).
@@ -53,7 +53,7 @@ class Credentials {
   const std::string& path() const noexcept { return path_; }
   std::size_t size() const { return entries()->size(); }
 
-  // What `stats` shows: an attempt is counted when it is answered.
+  // For `stats`: attempts, counted when they are answered.
   void count_attempt(bool passed) noexcept {
     attempts_.fetch_add(1, std::memory_order_relaxed);
     if (!passed) failures_.fetch_add(1, std::memory_order_relaxed);
@@ -73,8 +73,8 @@ class Credentials {
 
   const std::string path_;
   const Format format_;
-  mutable std::mutex mutex_;                // guards the pointer: taken once for each attempt to authenticate
-  std::shared_ptr<const Entries> entries_;  // of whichever file was read last
+  mutable std::mutex mutex_;                // guards the pointer; taken once per attempt
+  std::shared_ptr<const Entries> entries_;  // of the last successful read
   std::atomic<std::uint64_t> attempts_{0}, failures_{0};
 };
 

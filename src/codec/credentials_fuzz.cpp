@@ -1,5 +1,5 @@
-// Any bytes as a password file of either format, and as a guess: every entry is let in by its own user and password,
-// nobody by others, or the file is refused in words.
+// Any bytes as a password file of either format, and as a guess: every entry's user and password pass, no others do, or
+// the file is refused with a message.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@ namespace {
 
 using tandem::Credentials;
 
-// What the file says, read another way. A password of the SASL file may end at any colon.
+// Reference reading of the file. A password of the SASL file may end at any colon.
 bool has_entry(std::string_view text, Credentials::Format format, std::string_view user, std::string_view password) {
   if (user.empty() || password.empty()) return false;
   std::string line;
@@ -31,7 +31,7 @@ bool has_entry(std::string_view text, Credentials::Format format, std::string_vi
     const std::string told = entry.substr(colon + 1);
     const bool sasl = format == Credentials::Format::sasl_file;
     if (told == password || (sasl && told.starts_with(std::string(password) + ':'))) return true;
-    if (sasl) return false;  // the first of a user counts
+    if (sasl) return false;  // the user's first entry counts
   }
   return false;
 }
@@ -49,7 +49,7 @@ void look(std::string_view text, std::string_view guess, Credentials::Format for
     const std::string_view user = guess.substr(0, space), password = guess.substr(space + 1);
     TD_ASSERT(credentials->check(user, password) == has_entry(text, format, user, password));
   }
-  // The first line's own.
+  // The first line's user and password.
   const std::string_view line = text.substr(0, text.find('\n'));
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;

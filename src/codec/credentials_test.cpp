@@ -16,7 +16,7 @@ namespace {
 
 using Format = Credentials::Format;
 
-// A file that goes when the test ends.
+// A file that is removed when the test ends.
 class File {
  public:
   explicit File(std::string_view text)
@@ -128,7 +128,7 @@ TEST(Credentials, FilesThatCannotBeRead) {
   EXPECT_THROW(Credentials("/dev/zero", Format::sasl_file), CredentialsError) << "no end";
 }
 
-// A check sees one file or the other: both have the user, each with its own password.
+// A check sees one file or the other: both have the user, with different passwords.
 TEST(Credentials, ReloadBesideChecks) {
   const File file("user:a\n");
   Credentials credentials(file.path(), Format::auth_file);
@@ -148,12 +148,12 @@ TEST(Credentials, ReloadBesideChecks) {
   reader.join();
 }
 
-// Machine instructions of a process that checks the guess and ends; 0: single steps are not allowed here.
+// Machine instructions of a process that checks the guess and exits; 0: single steps are not permitted here.
 std::uint64_t steps_to_check(const Credentials& credentials, std::string_view user, std::string_view password) {
   const pid_t pid = fork();
   if (pid == 0) {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(77);
-    static_cast<void>(credentials.check(user, password));  // what is bound late, and pages, before they are counted
+    static_cast<void>(credentials.check(user, password));  // resolves symbols and faults pages before counting
     raise(SIGSTOP);
     static_cast<void>(credentials.check(user, password));
     _exit(0);
@@ -167,7 +167,7 @@ std::uint64_t steps_to_check(const Credentials& credentials, std::string_view us
   return WEXITSTATUS(status) == 77 ? 0 : steps;
 }
 
-// Not a timing, which noise hides: the same instructions, whatever of a guess is right, in whichever entry.
+// Counts instructions rather than time, which is noisy: the count is the same for any partly right guess and any entry.
 TEST(Credentials, EveryGuessOfALengthTakesTheSameInstructions) {
 #if defined(TANDEM_SANITIZED)
   GTEST_SKIP() << "a sanitizer's checks are instructions, too";
@@ -178,21 +178,21 @@ TEST(Credentials, EveryGuessOfALengthTakesTheSameInstructions) {
     if (wrong == 0) GTEST_SKIP() << "ptrace is not allowed here";
     EXPECT_GT(wrong, 100u);
     for (const auto& [user, password] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"alice", "xxxxxxxxxxxxx"},     // the user there is
+             {"alice", "xxxxxxxxxxxxx"},     // an existing user
              {"alice", "cxxxxxxxxxxxx"},     // the first byte
              {"alice", "correct-horsx"},     // all but the last
              {"alice", "xorrect-horse"},     // all but the first
-             {"xxxxx", "correct-horse"},     // another's
-             {"first", "correct-horse"},     // another's, of another length
-             {"other", "alice-correct"}}) {  // the last entry, wholly right
+             {"xxxxx", "correct-horse"},     // another user's
+             {"first", "correct-horse"},     // another user's, of another length
+             {"other", "alice-correct"}}) {  // the last entry, correct
       const bool passes = all->check(user, password);
-      // That a guess is right is no secret: afterwards it may take some more.
+      // Success is no secret: a right guess may take some more instructions afterwards.
       const std::uint64_t more = passes ? 10 : 0;
       const std::uint64_t steps = steps_to_check(*all, user, password);
       EXPECT_GE(steps + more, wrong) << user << ' ' << password;
       EXPECT_LE(steps, wrong + more) << user << ' ' << password;
     }
-    // Of another length it may take longer: the length is the guess's own.
+    // Guesses of other lengths may take longer: the client knows the length.
     EXPECT_GT(steps_to_check(*all, "alice", "correct-horse-battery"), wrong);
   }
 }

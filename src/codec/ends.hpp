@@ -1,5 +1,5 @@
-// Where short lines and words end. Walking from one to the next has each wait for the end of the one before it, some 20
-// cycles; looked for ahead, 64 bytes at a time, all ends of a block are known together.
+// Finds the ends of short lines and words, 64 bytes at a time. Walking from one end to the next makes each search wait
+// for the previous one, some 20 cycles; a block yields all its ends together.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ TD_INLINE std::uint64_t find_in_block(const char* p) noexcept {
   return found(0) | found(16) | found(32) | found(48);
 }
 
-// Whether the first space or control character from `word` on stands at word + bytes. REQUIRES: 16 bytes from `word` on
+// Whether the first space or control character from `word` on is at word + bytes. REQUIRES: 16 bytes from `word` on
 // and one at word + bytes are readable, and that one is such a character.
 TD_INLINE bool is_word(const char* word, std::size_t bytes) noexcept {
   const auto delimiters = [](const char* at) noexcept {
@@ -37,11 +37,11 @@ TD_INLINE bool is_word(const char* word, std::size_t bytes) noexcept {
 }
 #endif
 
-// The ends of words that follow each other, as find_delimiter() finds them.
+// The ends of consecutive words, as find_delimiter() finds them.
 class WordEnds {
  public:
   WordEnds(const char* begin, const char* end) noexcept : begin_(begin), end_(end) {}
-  // Of the word at `word`, which starts behind the last end but for the first time.
+  // Of the word at `word`. REQUIRES: except in the first call, it starts behind the last end.
   TD_INLINE const char* next(const char* word) noexcept {
 #if defined(__SSE2__)
     while (TD_UNLIKELY(found_ == 0)) {

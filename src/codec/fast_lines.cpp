@@ -6,7 +6,7 @@
 namespace tandem::codec {
 namespace {
 
-// Longer ones cost more to look through twice than waiting for their ends does.
+// For longer ones a second pass costs more than waiting for their ends.
 constexpr std::ptrdiff_t short_line_bytes = 80;
 
 TD_INLINE bool is_meta_get(std::uint32_t word) noexcept {
@@ -111,7 +111,7 @@ TD_INLINE bool LineParser::fast_meta_get(const char* key_end) noexcept {
   return true;
 }
 
-// As many such lines as follow each other, but for the last ones of the input.
+// Takes consecutive lines of this form, except the last ones of the input.
 template <LineParser::PlainGet Kind>
 TD_INLINE void LineParser::run_of_plain_gets() noexcept {
 #if defined(__SSE2__)
@@ -124,7 +124,7 @@ TD_INLINE void LineParser::run_of_plain_gets() noexcept {
   const std::uint32_t connection = connection_;
   Query* q = batch_.queries() + batch_.size();
   Query* const q_end = batch_.queries() + batch_.capacity();
-  constexpr std::ptrdiff_t line_bytes_max = key_bytes_max;  // longer ones are not looked for, plain or not
+  constexpr std::ptrdiff_t line_bytes_max = key_bytes_max;  // longer lines are left to the general path
   // is_word() looks 16 bytes ahead.
   for (const char* block = line; end - block >= block_bytes + 16 && block - line <= line_bytes_max;
        block += block_bytes) {

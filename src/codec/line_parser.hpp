@@ -13,7 +13,7 @@ namespace tandem::codec {
 class LineParser {
  public:
   enum class Step : std::uint8_t { next, need_more, batch_full, large_value, close, quit };
-  // Lines that are recognised many at a time: "get key", "mg key v", "mg key v K".
+  // Lines that are recognised in groups: "get key", "mg key v", "mg key v K".
   enum class PlainGet : std::uint8_t { text, meta, meta_with_key };
 
   LineParser(Parser& parser, const char* begin, const char* end, Batch& batch, std::uint32_t connection) noexcept
@@ -49,8 +49,8 @@ class LineParser {
   Step dispatch();
   void drop_swallowed() noexcept;
   Step multiget(bool continues);
-  // The store query at batch.next(), complete but for its value of `bytes` behind the line: commits it when the value
-  // is there.
+  // Commits the store query at batch.next() once its value of `bytes` behind the line has arrived. The query is
+  // complete except for the value.
   Step take_value(Query& query, std::uint64_t bytes);
   Step refuse_too_large(const Query& query, std::uint64_t bytes);
   Step begin_large(const Query& query, std::uint64_t bytes);
@@ -75,7 +75,7 @@ class LineParser {
   Step meta_debug(std::string_view key, const char* flags);
 
   // --- queries of the current line
-  // The next query, with what all have; the caller fills in the rest and commits.
+  // The next query with its common fields set; the caller fills in the rest and commits.
   TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept {
     Query& q = batch_.next();
     q.opcode = opcode;
@@ -103,7 +103,7 @@ class LineParser {
     batch_.commit();
     return done();
   }
-  // Answers the line with `text`, without the store.
+  // Answers the line with `text`, without using the store.
   Step answer(std::string_view text, bool no_reply = false) noexcept {
     if (no_reply) return done();
     start_line(text);
@@ -124,7 +124,7 @@ class LineParser {
   const char* const begin_;
   const char* const end_;
   const char* p_;                     // where the current line starts
-  const char* line_begin_ = nullptr;  // of the multiget that is being taken
+  const char* line_begin_ = nullptr;  // of the current multiget
   // Of the current line: where its text ends (its line end, or a NUL before it), and where the next line starts.
   const char* line_end_ = nullptr;
   const char* next_ = nullptr;

@@ -13,7 +13,7 @@ constexpr std::uint64_t without_argument = MetaFlags::bits("lPLkstcfvhuqI");
 }  // namespace
 
 void MetaFlags::read(const char* p, const char* end, const Clock& clock, InputArena& input, std::uint64_t ours) {
-  error = line::bad_format;  // what a failure without a line of its own leaves
+  error = line::bad_format;  // for failures without an error line of their own
   Tokens tokens(p, end);
   std::string_view flag;
   while (tokens.next(flag)) {
@@ -21,7 +21,7 @@ void MetaFlags::read(const char* p, const char* end, const Clock& clock, InputAr
     const char c = flag[0];
     const auto code = static_cast<unsigned char>(c);
     if (TD_UNLIKELY(code < 64 || code >= 127 || (seen & bit(c)) != 0 || ((known | ours) & bit(c)) == 0)) {
-      // Codes from 127 on are beyond memcached's table of what it has seen.
+      // Codes from 127 on are outside memcached's table of seen flags.
       const bool is_seen = code >= 127 || (code >= 64 && (seen & bit(c)) != 0);
       fail(is_seen ? line::duplicate_flag : line::invalid_flag);
       while (tokens.next(flag)) ++count;

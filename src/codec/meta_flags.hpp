@@ -8,7 +8,7 @@
 namespace tandem::codec {
 
 struct MetaFlags {
-  // memcached counts at most 20 words to a line: the command, the key, the end, and for ms the length.
+  // memcached takes at most 20 words of a line, the command, the key, the end, and the length of ms included.
   static constexpr std::size_t count_max = 17;
 
   explicit MetaFlags(std::string_view line_key) noexcept : key(line_key) {}
@@ -34,11 +34,11 @@ struct MetaFlags {
   std::uint64_t seen = 0;  // flags are letters: bit flag - 64
   std::size_t count = 0;
   bool failed = false;
-  bool opaque_too_long = false;  // not a failure by itself: commands look at it at different times
+  bool opaque_too_long = false;  // not a failure by itself: commands check it at different times
   bool recache_before_touch = false;
   char mode = 0;                                  // M
   std::uint32_t expiry_s = Clock::never;          // T
-  std::uint32_t created_expiry_s = Clock::never;  // of N and T the later on the line: what a vivified item ends with
+  std::uint32_t created_expiry_s = Clock::never;  // of the later of N and T on the line: a vivified item's expiry
   std::uint32_t recache_ttl_s = 0;                // R
   std::uint32_t client_flags = 0;                 // F
   std::uint64_t cas = 0;                          // C

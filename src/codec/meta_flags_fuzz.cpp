@@ -1,5 +1,5 @@
-// The flags of a meta command from any bytes, and the reply that they ask for: it has the shape of a reply, and returns
-// the flags that were asked for, in their order, and no others.
+// Flags of a meta command from any bytes, and the reply that they request: it has the form of a reply, and returns
+// exactly the requested flags, in order.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -40,7 +40,7 @@ bool is_success(const Query& q, const Result& r) {
   }
 }
 
-// What this command returns of the flags in its line.
+// The flags of the line that this command returns.
 std::string_view returned(const Query& q, const Result& r) {
   if (!is_success(q, r)) return "OkK";
   switch (codec::reply_of(q)) {
@@ -109,7 +109,7 @@ void check_reply(std::string_view reply, std::string_view asked, const Query& q,
   codec::Tokens words(asked.data(), asked.data() + asked.size());
   for (std::string_view flag; words.next(flag);) asks_value |= flag[0] == 'v';
   if (reply.starts_with("VA ")) {
-    // A value of the length that the reply says.
+    // A value of the length in the reply.
     std::size_t bytes = 0;
     for (flags_begin = 3; reply[flags_begin] >= '0' && reply[flags_begin] <= '9'; ++flags_begin)
       bytes = bytes * 10 + static_cast<std::size_t>(reply[flags_begin] - '0');
@@ -150,7 +150,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const codec::Reply reply = codec::reply_of(q);
   if (reply < codec::Reply::meta_get || reply > codec::Reply::meta_arithmetic) return 0;
 
-  // What the store could answer.
+  // Possible results of the store.
   auto* const item = new (world.item_bytes) Item{};
   item->set_fixed(word::KeyBytes::put(0, q.key_bytes));
   item->set_fixed(word::ValueBytes::put(item->fixed(), shape));

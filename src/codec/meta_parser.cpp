@@ -23,7 +23,8 @@ LineParser::Step LineParser::meta(std::string_view name) {
   Tokens tokens(name.data() + name.size(), line_end_);
   std::string_view key;
   if (TD_UNLIKELY(!tokens.next_key(key))) return answer(form == Form::meta_debug ? line::bad_format : line::error);
-  if (TD_UNLIKELY(key.size() > key_bytes_max)) return answer(form == Form::none ? line::error : line::bad_format);
+  if (TD_UNLIKELY(key.size() > key_bytes_max && form != Form::meta_range))
+    return answer(form == Form::none ? line::error : line::bad_format);
   switch (form) {
     case Form::meta_get:
       return meta_get(key, tokens.position());
@@ -35,6 +36,9 @@ LineParser::Step LineParser::meta(std::string_view name) {
       return meta_arithmetic(key, tokens.position());
     case Form::meta_debug:
       return meta_debug(key, tokens.position());
+    case Form::meta_range:  // read when it is executed
+      set_no_key(start(Opcode::control, Reply::meta_range, option::meta));
+      return commit();
     default:
       return answer(line::error);
   }
@@ -48,7 +52,7 @@ LineParser::Step LineParser::meta_get(std::string_view key, const char* flags_be
   if (TD_UNLIKELY(flags.failed)) return answer(flags.error);
   if (TD_UNLIKELY(flags.opaque_too_long)) {
     if (flags.has_any(MetaFlags::bits("TNRlhu"))) return answer(line::opaque_too_long);
-    // memcached has bumped the item when it comes to the opaque.
+    // memcached bumps the item before it checks the opaque.
     Query& q = start_line(line::opaque_too_long);
     q.opcode = Opcode::get;
     q.options = option::no_value | option::last_of_line;
@@ -112,7 +116,7 @@ LineParser::Step LineParser::meta_set(std::string_view key, const char* rest) {
   }
   if (TD_UNLIKELY(flags.opaque_too_long && !flags.failed)) flags.fail(line::opaque_too_long);
   if (TD_UNLIKELY(flags.failed)) {
-    // The value is dropped with its line; a short one is waited for, so that the answer comes after it.
+    // The value is dropped with its line. The reply to a short one follows its arrival.
     const auto left = static_cast<std::uint64_t>(end_ - next_), value_bytes = static_cast<std::uint64_t>(bytes) + 2;
     if (left < value_bytes && value_bytes <= options_.large_value_bytes) {
       parser_.wanted_bytes_ = static_cast<std::uint64_t>(next_ - p_) + value_bytes;
@@ -178,7 +182,7 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   }
   if (flags.has('C')) options |= option::compare_cas;
   if (flags.has('T')) options |= option::touch;
-  // memcached has changed the number when it comes to the opaque.
+  // memcached changes the number before it checks the opaque.
   Query& q = TD_UNLIKELY(flags.opaque_too_long) ? start_line(line::opaque_too_long)
                                                 : start(Opcode::arithmetic, Reply::meta_arithmetic, 0);
   q.opcode = Opcode::arithmetic;
@@ -200,7 +204,7 @@ LineParser::Step LineParser::meta_arithmetic(std::string_view key, const char* f
   return commit();
 }
 
-// me looks at its first flag only, and only for b.
+// me reads only its first flag, and of it only b.
 LineParser::Step LineParser::meta_debug(std::string_view key, const char* flags_begin) {
   Tokens tokens(flags_begin, line_end_);
   std::string_view flag;

@@ -1,5 +1,5 @@
-// Response bytes on their way out: a contiguous buffer plus references to large values that are sent from where they
-// lie. No sockets here: net turns stretches of it into send() or an iovec.
+// Response bytes to be sent: a contiguous buffer plus references to large values, which are sent from their items. The
+// net layer sends parts of it by send() or an iovec.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -54,8 +54,8 @@ class Output {
   bool empty() const noexcept { return size_ == 0 && external_.empty(); }
   // Pinned stretches in order, each spliced in at its offset of the buffer.
   const std::vector<Segment>& externals() const noexcept { return external_; }
-  // Back to an earlier state: `bytes` of buffer, `externals` pinned stretches. The caller has unpinned, or moved
-  // elsewhere, those it cuts off. Keeps the memory; release() gives it back.
+  // Returns to an earlier state: `bytes` of buffer, `externals` pinned stretches. REQUIRES: the caller has unpinned, or
+  // moved elsewhere, those beyond. Keeps the memory; release() frees it.
   void truncate(std::size_t bytes, std::size_t externals) noexcept;
   void clear() noexcept { truncate(0, 0); }
   // REQUIRES: empty().

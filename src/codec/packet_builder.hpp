@@ -16,7 +16,7 @@ std::string number_text(T number) {
   return text;
 }
 
-// What follows the opcode in a request; lengths that are not given are those of the parts.
+// The fields of a request behind its opcode; lengths that are not given are those of the parts.
 struct Parts {
   std::string_view key = {}, extras = {}, value = {};
   std::uint64_t cas = 0;

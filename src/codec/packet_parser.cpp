@@ -152,8 +152,7 @@ TD_INLINE PacketParser::Step PacketParser::get(const Request& r, const Rule& rul
   return Step::next;
 }
 
-// Whole and correct gets behind one that was let pass, as many as follow each other: the same queries as packet() makes
-// of them.
+// Takes consecutive complete, correct gets behind an accepted one, and makes the same queries as packet().
 TD_NOINLINE void PacketParser::run_of_gets() noexcept {
   const char* p = p_;
   const char* const end = end_;
@@ -195,7 +194,7 @@ PacketParser::Step PacketParser::touch(const Request& r, const Rule& rule) {
 PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
   Query& q = start(Opcode::store, Reply::binary_store, quiet(rule));
   set_key(q, r);
-  // A CAS id of 0 compares nothing, and neither does a server that keeps none.
+  // A CAS id of 0 compares nothing, nor does any id on a server without CAS.
   q.cas = options_.cas ? read<std::uint64_t>(p_ + at::cas) : 0;
   if (q.cas != 0) q.options |= option::compare_cas;
   if (rule.extras_bytes != 0) {
@@ -205,13 +204,13 @@ PacketParser::Step PacketParser::store(const Request& r, const Rule& rule) {
     q.client_flags = 0;
     q.expiry_s = Clock::never;
   }
-  // An add with a CAS id is the compare and swap that a replace with one is.
+  // An add with a CAS id is the same compare and swap as a replace with one.
   q.mode = rule.mode == StoreMode::add && q.cas != 0 ? StoreMode::replace : rule.mode;
   if (q.mode == StoreMode::set) q.options |= option::refusal_removes;
   return take_value(q, r);
 }
 
-// The store query at batch_.next(), complete but for its value.
+// The store query at batch_.next(), complete except for its value.
 PacketParser::Step PacketParser::take_value(Query& q, const Request& r) {
   const std::uint32_t bytes = r.value_bytes();
   if (TD_UNLIKELY(Item::total_bytes(q.client_flags, q.key_bytes, bytes) > options_.item_bytes_max)) {
@@ -292,8 +291,8 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
   return commit(r);
 }
 
-// SASL, of which Tandem knows PLAIN alone. Every request but one that fails for its form takes away what the connection
-// had authenticated for, as in memcached.
+// SASL with the mechanism PLAIN only. As in memcached, every request except a malformed one ends the connection's
+// earlier authentication.
 PacketParser::Step PacketParser::sasl(const Request& r, Form form) {
   if (options_.sasl == nullptr) {
     answer(text::unknown_command, binary::Status::unknown_command);
@@ -310,7 +309,7 @@ PacketParser::Step PacketParser::sasl(const Request& r, Form form) {
     return skip(r);
   }
   const std::uint32_t bytes = r.value_bytes();
-  const bool readable = bytes <= sasl_message_bytes_max;  // what is longer cannot be right and is not kept
+  const bool readable = bytes <= sasl_message_bytes_max;  // a longer message cannot be right and is not kept
   if (readable && static_cast<std::size_t>(end_ - p_) < header_bytes + r.body_bytes) return Step::need_more;
   const std::string_view mechanism(extras(), r.key_bytes), message(extras() + r.key_bytes, readable ? bytes : 0);
   const bool starts = form == Form::sasl_auth;

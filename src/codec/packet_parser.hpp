@@ -1,6 +1,6 @@
 // One call of Parser::parse() on a connection that speaks the binary protocol: walks the input packet by packet.
-// A wrong header is answered from the header alone, so a client cannot make the server wait for, or keep, a body that
-// it will refuse.
+// A wrong header is answered without its body, so a client cannot make the server wait for, or keep, a body that the
+// server will refuse.
 #pragma once
 #include "codec/binary.hpp"
 #include "codec/protocol.hpp"
@@ -22,7 +22,7 @@ class PacketParser {
   ParseStop run();
   const char* position() const noexcept { return p_; }
 
-  // Turns a store that cannot be done into its answer. `why`: option::store_too_large or option::store_no_memory.
+  // Turns a store that cannot be executed into its answer. `why`: option::store_too_large or option::store_no_memory.
   static void refuse(Query& query, std::uint16_t why) noexcept;
 
  private:
@@ -39,7 +39,7 @@ class PacketParser {
   Step flush(const binary::Request& r, const binary::Rule& rule);
   Step sasl(const binary::Request& r, binary::Form form);
 
-  // The packet's query, with what all have; the caller fills in the rest and commits.
+  // The packet's query with its common fields set; the caller fills in the rest and commits.
   TD_INLINE Query& start(Opcode opcode, Reply reply, std::uint16_t options) noexcept;
   TD_INLINE void set_key(Query& q, const binary::Request& r) noexcept {
     q.key = extras() + r.extras_bytes;
@@ -55,10 +55,10 @@ class PacketParser {
   std::uint32_t expiry_s(std::uint32_t exptime) const noexcept {
     return exptime == 0 ? Clock::never : clock_.expiry_s(exptime);
   }
-  // Answers without the store; the packet stays to be stepped over.
+  // Answers without using the store; the caller then skips the packet.
   void answer(std::string_view text, binary::Status status, Reply reply = Reply::binary_status) noexcept;
   Step answer_and_close(std::string_view text, binary::Status status) noexcept;
-  // Steps over the packet, whether it is there or not.
+  // Skips the packet, whether it has arrived or not.
   Step skip(const binary::Request& r) noexcept;
   Step drop_swallowed() noexcept;
 

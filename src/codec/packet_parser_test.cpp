@@ -1,5 +1,5 @@
-// The binary protocol's framing: the same queries come out however the input is cut and however small the batch is, and
-// what a header says wrong is found in the header.
+// The binary protocol's framing: all cuts of the input and all batch sizes give the same queries, and a wrong header is
+// refused without its body.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,7 +31,7 @@ const string large_value(100, 'L');
 const string too_large_value(5000, 'X');
 const string longest_binary_key(250, 'k');
 
-// One request of every opcode that there is, good and bad, none of which closes.
+// One request of every opcode, good and bad, none of which closes the connection.
 const std::vector<string>& pieces() {
   static const std::vector<string> all = [] {
     std::vector<string> list;

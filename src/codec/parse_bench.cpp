@@ -1,4 +1,4 @@
-// What parsing costs per request, beside the floor: only finding the line ends with memchr.
+// The cost of parsing per request, compared with finding the line ends by memchr only.
 //   build/bench/codec_bench --benchmark_filter=parse
 #include <benchmark/benchmark.h>
 

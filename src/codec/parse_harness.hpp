@@ -1,6 +1,6 @@
-// For tests and fuzzing: offers input to a Parser as a server would, in any cuts and through batches of any size, and
-// writes down what comes out. Every buffer offered is an allocation of exactly its size, so that AddressSanitizer sees
-// a byte read too many.
+// For tests and fuzzing: offers input to a Parser as a server does, in any cuts and through batches of any size, and
+// records the queries. Every offered buffer is an allocation of exactly its size, so that AddressSanitizer detects
+// reads past its end.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tandem::codec {
 
-// Everything that a query says, but for where it lay.
+// All fields of a query, except the addresses of its bytes.
 inline std::string text_of(const Query& q, std::string_view value) {
   std::string text = "op" + std::to_string(static_cast<int>(q.opcode)) + " reply" + std::to_string(q.reply);
   const auto put = [&text](const char* name, std::uint64_t n) { text += std::string(" ") + name + std::to_string(n); };
@@ -103,16 +103,16 @@ class ParseHarness {
   }
 
   bool closed() const noexcept { return closed_; }
-  // Bytes that no command was made of yet.
+  // Bytes that are not part of a complete command yet.
   std::size_t kept_bytes() const noexcept { return kept_.size(); }
 
   std::vector<std::string> queries;
-  bool refuses_large = false;  // there is no memory for large values
-  // Sees each batch as it is filled, with the input that was offered.
+  bool refuses_large = false;  // simulates lack of memory for large values
+  // Called with each filled batch and the offered input.
   std::function<void(Parser&, Batch&, const char*, std::size_t)> on_batch;
 
  private:
-  // One for all: absolute times count from the second in which a clock was made.
+  // Shared by all, because absolute times count from the second in which a clock was made.
   static const Clock& clock() {
     static Clock all;
     all.freeze_for_test(1000);

@@ -1,4 +1,4 @@
-// Framing: from a connection's bytes to lines and values, wherever they are cut.
+// Framing: a connection's bytes, in any cuts, to lines and values.
 #include <climits>
 #include <cstring>
 #include <utility>
@@ -21,7 +21,7 @@ ParseStop Parser::parse(const char* begin, const char* end, Batch& batch, std::u
   return stop;
 }
 
-// A connection that has not begun, or that does not (yet) speak text.
+// A connection that has sent nothing yet, or does not (yet) speak text.
 ParseStop Parser::parse_other(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                               std::size_t& consumed) {
   consumed = 0;
@@ -150,7 +150,7 @@ const char* Parser::rewind(const Query& query) noexcept {
 
 namespace codec {
 
-// What the last call left. False: the first line is known to be long, or to have no end yet.
+// Continues where the last call ended. False: the first line is known to be too long, or to have no end yet.
 bool LineParser::resume(Step& step) {
   if (TD_UNLIKELY(parser_.wanted_bytes_ != 0)) {
     if (static_cast<std::uint64_t>(end_ - p_) < parser_.wanted_bytes_) {
@@ -180,7 +180,7 @@ LineParser::Step LineParser::line() {
   const char* const newline = static_cast<const char*>(found);
   next_ = newline + 1;
   line_end_ = newline;
-  // A line of nothing but CR LF is the command "\r", which is as unknown as the empty one.
+  // A line of CR LF only is the command "\r", which is unknown like the empty one.
   if (newline - p_ > 1 && newline[-1] == '\r') --line_end_;
   const auto line_bytes = static_cast<std::size_t>(line_end_ - p_);
   if (TD_UNLIKELY(line_bytes > options_.multiget_line_bytes_max)) return Step::close;
@@ -211,7 +211,7 @@ LineParser::Step LineParser::dispatch() {
   return text(command);
 }
 
-// Queries for the keys from p_ on, whose line was checked. `continues`: its first ones were taken by an earlier call.
+// Makes queries for the keys from p_ on, whose line was checked. `continues`: an earlier call has taken its first keys.
 LineParser::Step LineParser::multiget(bool continues) {
   const char* const wire = continues ? p_ : line_begin_;
   const char* const line_end = p_ + parser_.multiget_bytes_;
@@ -267,7 +267,7 @@ LineParser::Step LineParser::take_value(Query& query, std::uint64_t bytes) {
   }
   const char* const value = std::exchange(next_, next_ + bytes + 2);
   if (load<std::uint16_t>(value + bytes) != load<std::uint16_t>("\r\n")) {
-    // `query` is the place that start_line() fills.
+    // start_line() writes to `query`.
     const bool mute = !query.has(option::meta) && query.has(option::no_reply);
     Query& q = start_line(line::bad_chunk);
     q.options = mute ? option::store_bad_block | option::no_reply : option::store_bad_block;

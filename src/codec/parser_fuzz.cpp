@@ -1,5 +1,5 @@
-// Any bytes, cut anywhere, through a batch of any size: the same queries as from the whole input through a large batch,
-// progress at every call, and no byte read outside what was offered.
+// Any bytes, cuts and batch size: the queries are those of the whole input through a large batch, every call makes
+// progress, and no byte outside the offered input is read.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ProtocolOptions options;
   options.item_bytes_max = 2000;
   options.large_value_bytes = 64;
-  // Whether a line is too long depends on what has arrived of it, in memcached too.
+  // As in memcached, whether a line is too long depends on how much of it has arrived.
   options.line_bytes_max = choices.short_lines ? 100 : 1u << 30;
 
   ParseHarness whole(options, 2048);

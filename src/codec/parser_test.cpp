@@ -1,4 +1,4 @@
-// Framing: the same queries come out however the input is cut and however small the batch is.
+// Framing: all cuts of the input and all batch sizes give the same queries.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,7 +29,7 @@ const std::string longest_key(250, 'k');
 const std::string large_value(100, 'L');
 const std::string too_large_value(5000, 'X');
 
-// Pieces that leave nothing of themselves behind; any sequence of them is a conversation.
+// Pieces without after-effects; any sequence of them is a conversation.
 const std::vector<std::string>& pieces() {
   static const std::vector<std::string> all = {
       "get a\r\n",
@@ -257,7 +257,7 @@ TEST(Parser, RefusedLargeValueIsSwallowed) {
   }
 }
 
-// A connection that cannot take answers: from any query on, what was parsed is forgotten and parsed again.
+// A connection that cannot take answers: the parser returns to any query and parses again from there.
 TEST(Parser, RewindToEveryQuery) {
   std::string input;
   for (const std::string& piece : pieces()) {

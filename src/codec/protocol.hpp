@@ -45,10 +45,10 @@ enum class ParseStop : std::uint8_t {
   need_more,    // all complete commands were taken; the rest (from `consumed` on) must be offered again with more bytes
                 // behind it
   batch_full,   // the batch has no place left; answer it, then call again with the bytes from `consumed` on
-  large_value,  // a store whose large value has not arrived whole: see Parser::large(); `consumed` is at the first
+  large_value,  // a store whose large value has not arrived completely: see Parser::large(); `consumed` is at the first
                 // value byte
   close,        // input that memcached answers by closing: answer what is in the batch, then close
-  quit,         // the same because the client says so
+  quit,         // the same at the client's request
 };
 
 struct LargeValue {
@@ -72,11 +72,11 @@ inline constexpr std::uint8_t started = 1 << 1;  // an exchange is under way: SA
 
 class Parser {
  public:
-  // Both outlive the parser.
+  // REQUIRES: both outlive the parser.
   Parser(const ProtocolOptions& options, const Clock& clock) noexcept : options_(&options), clock_(&clock) {}
 
-  // What the next byte offered begins: a line, a packet, or neither, because a command is under way, or the client has
-  // to say first who it is or what it speaks.
+  // What the next offered byte begins: a line, a packet, or neither, because a command is incomplete, or the client
+  // must authenticate or choose its protocol first.
   enum class Begins : std::uint8_t { neither, line, packet };
   TD_INLINE Begins begins() const noexcept {
     if (TD_UNLIKELY((swallow_bytes_ | multiget_bytes_ | scanned_bytes_ | wanted_bytes_) != 0)) return Begins::neither;
@@ -85,8 +85,8 @@ class Parser {
     return mode_ == Mode::binary && may_ask ? Begins::packet : Begins::neither;
   }
 
-  // What the next byte offered belongs to, as `stats conns` tells it: a command, a value that is kept until it is
-  // whole, or a value that is dropped.
+  // What the next offered byte belongs to, for `stats conns`: a command, a value that is kept until it is complete, or
+  // a value that is dropped.
   enum class Within : std::uint8_t { command, value, dropped_value };
   Within within() const noexcept {
     if (TD_LIKELY((swallow_bytes_ | wanted_bytes_) == 0)) return Within::command;
@@ -94,9 +94,9 @@ class Parser {
   }
 
   // Takes as many commands from [begin, end) as are complete and fit, appending queries with `connection` set; of a
-  // multiget, a run of its keys may be taken. Sets `consumed` to the bytes it is done with. Queries point into
-  // [begin, end), which stays until they are answered, and what the parser has placed in the batch's input. Takes time
-  // linear in the bytes that are new since the last call, wherever commands are split.
+  // multiget, a run of its keys may be taken. Sets `consumed` to the bytes it has finished with. Queries point into
+  // [begin, end), which must stay until they are answered, and into the batch's input. Takes time linear in the bytes
+  // that are new since the last call, for any cuts.
   ParseStop parse(const char* begin, const char* end, Batch& batch, std::uint32_t connection, std::size_t& consumed);
 
   // After large_value. Either finish_large() when value and line end were received into the heap at `l` (ok: the line
@@ -119,10 +119,10 @@ class Parser {
   friend class codec::LineParser;
   friend class codec::PacketParser;
 
-  // The first byte of a connection decides (choose_mode()); authenticate: text, before the client has done so.
+  // The first byte of a connection decides (choose_mode()); authenticate: text, before authentication.
   enum class Mode : std::uint8_t { undecided, text, authenticate, binary, refused };
 
-  // A store whose large value is on its way: the query without its value, and copies of what it points to.
+  // A store whose large value is arriving: the query without its value, and copies of the bytes it points to.
   struct Large {
     Query query;
     LargeValue value;
@@ -138,7 +138,7 @@ class Parser {
   void choose_mode(char first) noexcept;
   ParseStop authenticate(const char* begin, const char* end, Batch& batch, std::uint32_t connection,
                          std::size_t& consumed);
-  // Copies what the query points to: its value follows later.
+  // Copies the bytes that the query points to, because its value follows later.
   void begin_large(const Query& query, std::uint64_t value_bytes, std::uint8_t line_end_bytes);
 
   const ProtocolOptions* options_;
@@ -157,18 +157,18 @@ class Parser {
   std::uint64_t wanted_bytes_ = 0;   // the input's first command is so long
 };
 
-// A request as the log shows it: the first KiB of its line, or opcode and key; what a terminal could take for more than
-// text as \xNN.
+// A request for the log: the first KiB of its line, or opcode and key, with bytes that a terminal could interpret as
+// \xNN.
 std::string request_text(const Query& query);
 
-// Where `stats` puts its lines: STAT name value.
+// Receives the lines of `stats`: STAT name value.
 class StatSink {
  public:
   virtual ~StatSink() = default;
   virtual void stat(std::string_view name, std::string_view value) = 0;
 };
 
-// What a control query may ask of the server.
+// The server's side of control queries.
 class ServerControl {
  public:
   virtual ~ServerControl() = default;
@@ -176,12 +176,12 @@ class ServerControl {
   // group: "" (general), settings, items, slabs, sizes, conns, reset, ... False: no such group.
   virtual bool stats(std::string_view group, StatSink& sink) = 0;
   virtual void set_verbosity(unsigned level) = 0;
-  // Why certificates could not be loaded again, one line; empty: done.
+  // Why reloading the certificates failed, in one line; empty: it succeeded.
   virtual std::string refresh_certificates() = 0;
   virtual Administration& administration() = 0;
 };
 
-// Executes an Opcode::control query and writes its reply, or says what is to be streamed as its reply.
+// Executes an Opcode::control query and writes its reply, or returns the reply to stream.
 StreamRequest execute_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out);
 
 }  // namespace tandem

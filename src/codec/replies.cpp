@@ -77,10 +77,10 @@ TD_INLINE void write_get(const Query& q, const Result& r, bool with_cas, const R
       return;
     }
     char* const begin = out.reserve(value_line_bytes_max);
-    // So long a value is never rewritten in place, nor is its CAS id.
+    // A value of this length is never rewritten in place, so its CAS id is constant.
     const std::uint64_t cas = use_cas ? r.item->cas(r.state) : 0;
     out.commit(static_cast<std::size_t>(write_value_line(begin, q, r, with_cas, cas) - begin));
-    append_pinned_value(context, r);
+    append_pinned_value(context, *r.item, r.value_bytes);
     out.append("\r\n");
   }
   if (q.has(option::last_of_line)) out.append(line::end);
@@ -91,7 +91,7 @@ void write_number(std::uint64_t number, Output& out) {
   out.commit(static_cast<std::size_t>(write_line_end(write_digits(begin, number)) - begin));
 }
 
-// All but gets.
+// Replies to all queries except gets.
 void write_other(const Query& q, const Result& r, const ReplyContext& context) {
   Output& out = context.out;
   switch (reply_of(q)) {
@@ -136,10 +136,15 @@ void write_other(const Query& q, const Result& r, const ReplyContext& context) {
 
 }  // namespace
 
-void append_pinned_value(const ReplyContext& context, const Result& r) {
-  const Location location = context.heap.location_of(r.item);
+void append_pinned_value(const ReplyContext& context, const Item& item, std::uint64_t value_bytes) {
+  const Location location = context.heap.location_of(&item);
   context.heap.pin(location);
-  context.out.append_pinned(r.item->value(), r.value_bytes, location);
+  try {
+    context.out.append_pinned(item.value(), value_bytes, location);
+  } catch (...) {
+    context.heap.unpin(location);
+    throw;
+  }
 }
 
 void write_reply(const Query& q, const Result& r, const ReplyContext& context) {

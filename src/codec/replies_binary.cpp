@@ -1,5 +1,5 @@
-// Replies of the binary protocol: opcode and opaque are the request's own, read from its header. memcached's rules for
-// what stays silent: a quiet get does not answer a miss, any other quiet request does not answer a success.
+// Replies of the binary protocol, with opcode and opaque from the request's header. As in memcached, a quiet get does
+// not answer a miss, and any other quiet request does not answer a success.
 #include <string>
 
 #include "codec/binary.hpp"
@@ -68,7 +68,7 @@ TD_INLINE void write_get(const Query& q, const Result& r, bool with_key, const R
   });
   out.commit(static_cast<std::size_t>(end - begin));
   if (TD_LIKELY(copied)) return;
-  append_pinned_value(context, r);
+  append_pinned_value(context, *r.item, r.value_bytes);
 }
 
 void write_touch(const Query& q, const Result& r, const ReplyContext& context) {
@@ -137,7 +137,7 @@ void write_arithmetic(const Query& q, const Result& r, const ReplyContext& conte
   }
 }
 
-// Where `stats` puts its lines: a packet each.
+// Receives the lines of `stats` and writes a packet for each.
 class StatPackets final : public StatSink {
  public:
   StatPackets(const Query& query, Output& out) noexcept : query_(query), out_(out) {}
@@ -151,7 +151,7 @@ class StatPackets final : public StatSink {
   Output& out_;
 };
 
-// memcached looks at the beginning of some names only.
+// memcached compares only the beginning of some names.
 void stats(const Query& query, ServerControl& server, Output& out) {
   const std::string_view group = query.key_view();
   Administration& administration = server.administration();
@@ -171,7 +171,7 @@ void stats(const Query& query, ServerControl& server, Output& out) {
     administration.set_track_sizes(group == "sizes_enable");
     packets.stat("sizes_status", group == "sizes_enable" ? "enabled" : "disabled");
   } else if (group == "sizes") {
-    // The counts themselves take a walk through the heap, which only the text protocol streams.
+    // The counts require a walk through the heap, which only the text protocol streams.
     packets.stat("sizes_status", administration.tracks_sizes() ? "enabled" : "disabled");
   } else if (!server.stats(group.starts_with("settings") ? "settings" : group, packets)) {
     return write_status(query, binary::Status::not_found, binary::text::not_found, out);

@@ -1,4 +1,4 @@
-// Replies of the meta protocol: a status, then what the flags of the request line ask for, in their order.
+// Replies of the meta protocol: a status, then the fields that the flags of the request line request, in their order.
 #include "codec/base64.hpp"
 #include "codec/digits.hpp"
 #include "codec/reply.hpp"
@@ -35,7 +35,7 @@ char* write_request_key(char* p, const Query& q) noexcept {
   return write_key(p, q.key_view(), q.has(option::binary_key));
 }
 
-// Seconds left. Of an item that was just given an expiry in the past memcached prints the wrapped difference.
+// Seconds to the expiry. For an item that just received an expiry in the past memcached prints the wrapped difference.
 char* write_ttl(char* p, std::uint32_t expiry_s, std::uint32_t now_s) noexcept {
   p = write_flag(p, 't');
   if (expiry_s != Clock::never) return write_digits(p, expiry_s - now_s);
@@ -46,10 +46,10 @@ char* write_ttl(char* p, std::uint32_t expiry_s, std::uint32_t now_s) noexcept {
 
 TD_INLINE Tokens flags_of(const Query& q) noexcept { return {q.wire + q.wire_flags_at, q.wire + q.wire_bytes}; }
 
-// The expiry while the flags are walked: T and N change it for the flags behind them.
+// The expiry during the walk over the flags: T and N change it for the flags behind them.
 class Expiry {
  public:
-  // state: of the version that is told of.
+  // state: of the version in the reply.
   Expiry(const Query& q, const Result& r, std::uint64_t state, const Clock& clock) noexcept
       : query_(q), clock_(clock), created_((r.outcome & outcome::created) != 0) {
     at_s_ = created_ ? Clock::never : Item::expiry_of(state);
@@ -75,7 +75,7 @@ std::uint32_t since_access_s(const Result& r, std::uint32_t now_s) noexcept {
   return (now_s - then) & static_cast<std::uint32_t>(word::AccessS::limit);
 }
 
-// The status of a reply that returns nothing of an item.
+// The status of a reply without an item.
 char* write_request_flags(char* p, const Query& q) noexcept {
   Tokens flags = flags_of(q);
   std::string_view flag;
@@ -91,12 +91,12 @@ char* write_request_flags(char* p, const Query& q) noexcept {
   return write_line_end(p);
 }
 
-// The flags of a hit, from the version that is told of. When it was used is told as it was when the item was found.
+// The flags of a hit, from the version in the reply. Access times are those at the look-up.
 char* write_hit_flags(char* p, const Query& q, const Result& r, const ReplyContext& context,
                       const ItemVersion& seen) noexcept {
   const Item& item = *r.item;
   const bool created = (r.outcome & outcome::created) != 0;
-  // A long value is not rewritten in place: its item is told of as it was found.
+  // A long value is never rewritten in place, so the item is as the look-up found it.
   Expiry expiry(q, r, r.value_bytes > rewritten_value_bytes_max ? r.state : seen.state, context.clock);
   Tokens flags = flags_of(q);
   std::string_view flag;
@@ -133,7 +133,7 @@ char* write_hit_flags(char* p, const Query& q, const Result& r, const ReplyConte
         break;
       case 'k':
       case 'K':
-        // The item's own: it may not be the one that was asked for (option::caller_compares).
+        // The item's key, which may differ from the requested one (option::caller_compares).
         if (!has_key) p = write_key(p, item.key(), item.binary_key());
         has_key = true;
         break;
@@ -173,7 +173,7 @@ void write_meta_get(const Query& q, const Result& r, const ReplyContext& context
   });
   context.out.commit(static_cast<std::size_t>(end - begin));
   if (TD_UNLIKELY(with_value && !copied)) {
-    append_pinned_value(context, r);
+    append_pinned_value(context, *r.item, r.value_bytes);
     context.out.append("\r\n");
   }
 }
@@ -299,7 +299,7 @@ void write_meta_arithmetic(const Query& q, const Result& r, const ReplyContext& 
       context.out.commit(static_cast<std::size_t>(p - begin));
       return;
   }
-  // The flags first: whether the value is wanted stands among them, and before them in the reply.
+  // The flags are written first, because they request the value, which precedes them in the reply.
   char flags_text[line_bytes_max];
   bool with_value = false;
   const char* const l = write_arithmetic_flags(flags_text, q, r, context, with_value);
@@ -327,7 +327,7 @@ void write_meta_debug(const Query& q, const Result& r, const ReplyContext& conte
   const auto put = [&p](std::string_view text) { p = write_text(p, text); };
   put("ME ");
   p = item.binary_key() ? base64_encode(p, q.key, q.key_bytes) : copy_short(p, q.key, q.key_bytes);
-  put(" exp=-");  // minus the seconds left, as memcached has it
+  put(" exp=-");  // minus the seconds left, as in memcached
   p = write_digits(p, expiry_s == Clock::never ? 1 : expiry_s - now_s);
   put(" la=");
   p = write_digits(p, since_access_s(r, now_s));

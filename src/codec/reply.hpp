@@ -1,4 +1,4 @@
-// What the parser tells the reply writers through Query::reply, and the lines that are the same for every client.
+// Kinds of replies, passed from the parser to the reply writers in Query::reply, and the constant reply lines.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace tandem::codec {
 
 enum class Reply : std::uint8_t {
-  line,     // always Query::value, a whole line, whatever the query does
+  line,     // always Query::value, a whole line, with any result
   version,  // the version line
   // Text protocol.
   get,
@@ -28,11 +28,12 @@ enum class Reply : std::uint8_t {
   verbosity,   // delta
   stats,       // the rest of the line
   administer,  // the whole line
+  meta_range,  // the whole line (codec/range.hpp)
   refresh_certs,
   // The answer to a set with user and password: Query::value is the line, Query::delta an Attempt.
   authenticate,
   // Binary protocol: Query::wire is the request's header. These are the last ones.
-  binary_status,  // Query::value, and Query::client_flags as status, whatever the query does
+  binary_status,  // Query::value, and Query::client_flags as status, with any result
   binary_auth,    // the same, of SASL_AUTH or SASL_STEP
   binary_get,
   binary_get_key,

@@ -1,4 +1,4 @@
-// What the reply writers share.
+// Shared by the reply writers.
 #pragma once
 #include <cstring>
 
@@ -8,7 +8,7 @@
 
 namespace tandem::codec {
 
-// What a reply depends on beside the query and its result, and where it goes.
+// Context of a reply beside the query and its result, and the reply's destination.
 struct ReplyContext {
   Heap& heap;  // pins large values
   const Clock& clock;
@@ -23,15 +23,15 @@ TD_INLINE char* write_text(char* p, std::string_view text) noexcept {
 }
 TD_INLINE char* write_line_end(char* p) noexcept { return write_text(p, "\r\n"); }
 
-// A value of any length. A short one may be rewritten meanwhile: the caller validates the copy (copy_validated).
+// Copies a value of any length. A set may rewrite a short one during the copy: the caller validates (copy_validated).
 TD_INLINE char* copy_value(char* to, const char* from, std::size_t bytes) noexcept {
   if (TD_LIKELY(bytes <= rewritten_value_bytes_max)) return racing_copy(to, from, bytes);
   std::memcpy(to, from, bytes);
   return to + bytes;
 }
 
-// A reply to a hit: `write` is given the version that it tells of and where to begin, and returns where it ended. It is
-// called again if the item was rewritten meanwhile.
+// Writes a reply to a hit: write(version, begin) returns its end. It is called again if the item was rewritten during
+// the call.
 template <class Write>
 TD_INLINE char* write_validated(char* begin, const Result& r, Write write) noexcept {
   char* end = begin;
@@ -39,12 +39,12 @@ TD_INLINE char* write_validated(char* begin, const Result& r, Write write) noexc
   return end;
 }
 
-// The reply to a query, of whatever protocol, but for a control query's. REQUIRES: the item, if the result has one, is
+// Writes the reply to a query of any protocol, except a control query. REQUIRES: the item, if the result has one, is
 // readable.
 void write_reply(const Query& q, const Result& r, const ReplyContext& context);
 
-// Pins the item, and appends its value.
-void append_pinned_value(const ReplyContext& context, const Result& r);
+// Pins the item, and appends its value. Throws std::bad_alloc, and nothing is pinned.
+void append_pinned_value(const ReplyContext& context, const Item& item, std::uint64_t value_bytes);
 
 void write_meta_get(const Query& q, const Result& r, const ReplyContext& context);
 void write_meta_set(const Query& q, const Result& r, const ReplyContext& context);

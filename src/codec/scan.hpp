@@ -1,6 +1,6 @@
-// Finding the end of a token, and copying short strings. Both are on the path of every request.
+// Finds the end of a token, and copies short strings. Both are on the path of every request.
 //
-// Nothing reads outside [p, end): the bytes behind it may be unmapped.
+// No function reads outside [p, end), because the bytes behind it may be unmapped.
 #pragma once
 #include <bit>
 #include <cstddef>

@@ -1,6 +1,5 @@
-// Replies to gets that found a small item: nearly all that most clients ask for. Room is made for
-// a whole strip of them, and then every part is stored in fixed pieces of 8 or 16 bytes, which the next part overwrites
-// where they were too long.
+// Replies to gets that found a small item, which are most replies. The output is reserved for a whole strip of them.
+// Each part is stored in pieces of 8 or 16 bytes, and the next part overwrites the excess.
 #pragma once
 #include <array>
 
@@ -12,7 +11,7 @@
 
 namespace tandem::codec {
 
-// Lengths of three digits: with what stands around them in a reply they make a piece of 8 bytes.
+// Lengths of three digits: with the surrounding text of a reply they fit a piece of 8 bytes.
 inline constexpr std::uint32_t small_value_bytes_max = 999;
 
 namespace detail {
@@ -31,7 +30,7 @@ inline constexpr auto length_texts = [] {
   return all;
 }();
 
-// How many bytes each of them has.
+// The number of bytes of each.
 inline constexpr auto length_text_ends = [] {
   std::array<std::uint8_t, small_value_bytes_max + 1> all{};
   for (std::uint32_t length = 0; length <= small_value_bytes_max; ++length)
@@ -52,7 +51,7 @@ TD_INLINE char* put_length(char* p, std::uint32_t length, std::size_t from) noex
   return p + length_text_ends[length] - from;
 }
 
-// What a reply is made of, read before the first byte is stored: a store through a char pointer may change anything.
+// The parts of a reply, loaded before the first store, because a store through a char pointer may alias anything.
 struct SmallHit {
   const Item* item;
   const char *key, *value;
@@ -75,7 +74,7 @@ struct SmallHit {
         has_flags(flags) {}
 };
 
-// A small value, most of which are short.
+// Copies a small value; most are short.
 TD_INLINE char* copy_small_value(char* to, const char* from, std::uint32_t bytes) noexcept {
 #if !TD_THREAD_SANITIZER
   if (TD_LIKELY(bytes - 8 <= 8)) {
@@ -88,15 +87,15 @@ TD_INLINE char* copy_small_value(char* to, const char* from, std::uint32_t bytes
   return racing_copy(to, from, bytes);
 }
 
-// The key as an item without flags has it: it starts in the middle of a granule, so whole halves of granules never
+// Copies the key of an item without flags. It starts in the middle of a granule, so pieces of half a granule never
 // leave the slot.
 TD_INLINE char* put_key_without_flags(char* to, const Item* item, std::uint32_t key_bytes) noexcept {
   const char* const from = item->bytes() + sizeof(Item);
   static_assert(sizeof(Item) == 16 && granule_bytes == 32);
 #if TD_ADDRESS_SANITIZER
-  return copy_short(to, from, key_bytes);  // what the item leaves of its slot is poisoned
+  return copy_short(to, from, key_bytes);  // the slot is poisoned behind the item
 #else
-  racing_copy16(to, from);  // a part of the value may come along
+  racing_copy16(to, from);  // may copy a part of the value, too
   for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) racing_copy16(to + i, from + i);
   return to + key_bytes;
 #endif
@@ -131,7 +130,7 @@ TD_INLINE char* put_meta_hit(char* p, const SmallHit& hit) noexcept {
   return write_line_end(copy_small_value(p, hit.value, hit.value_bytes));
 }
 
-// The same with the key: the item's own, whichever was asked for.
+// The same with the item's key, which may differ from the requested one.
 TD_INLINE char* put_meta_key_hit(char* p, const Item* item, std::uint32_t key_bytes, const char* value,
                                  std::uint32_t value_bytes, bool has_flags) noexcept {
   put<2>(p, "VA");
@@ -188,12 +187,12 @@ TD_INLINE bool returns_value_alone(const Query& q, const Result& r) noexcept {
 
 // "mg key v K" or "mg key K v": the item's key is returned, too.
 TD_INLINE bool returns_key_and_value(const Query& q, const Result& r) noexcept {
-  constexpr std::uint32_t flags_bytes = sizeof(" v K") - 1;  // no others fit beside v and K
+  constexpr std::uint32_t flags_bytes = sizeof(" v K") - 1;  // there is no room for flags other than v and K
   return q.has(option::caller_compares) && q.wire_bytes - q.wire_flags_at == flags_bytes && !q.has(option::no_value) &&
          r.outcome == 0 && !r.item->binary_key();
 }
 
-// Asked before room is made.
+// Called before output is reserved.
 TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
   return is_small_hit(r) &&
          (reply_of(q) != Reply::meta_get || returns_value_alone(q, r) || returns_key_and_value(q, r));
@@ -201,7 +200,7 @@ TD_INLINE bool may_be_small_hit(const Query& q, const Result& r) noexcept {
 
 namespace detail {
 
-// nullptr: it is no hit of the common kinds.
+// nullptr: not a hit of the common kinds.
 TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const ItemVersion& seen,
                               bool use_cas) noexcept {
   const Reply reply = reply_of(q);
@@ -215,7 +214,7 @@ TD_INLINE char* put_small_hit(char* p, const Query& q, const Result& r, const It
   return nullptr;
 }
 
-// Its item was rewritten while it was copied, or is dead by now.
+// Writes the reply again: its item was rewritten during the copy, or is dead by now.
 TD_NOINLINE inline char* put_small_hit_slowly(char* begin, const Query& q, const Result& r, bool use_cas) noexcept {
   char* end = begin;
   copy_slowly(r.item, r.state,

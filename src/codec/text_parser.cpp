@@ -42,7 +42,7 @@ LineParser::Step LineParser::text(std::string_view name) {
     default:
       break;
   }
-  // A web client. memcached looks for it only when no command begins with the same letter.
+  // A web client. memcached checks for it only if no command begins with the same letter.
   const bool other = std::string_view("gsacidt").find(name[0]) == std::string_view::npos;
   if (other && words.last().starts_with("HTTP/")) {
     p_ = next_;
@@ -63,7 +63,7 @@ LineParser::Step LineParser::retrieve(const CommandRow& command, Tokens argument
     expiry_s = clock_.expiry_s(exptime);
     if (!arguments.more()) return answer(line::end);
   }
-  // A key that is too long leaves only the error of the line. Those before it are fetched all the same, and touched.
+  // A key that is too long replaces the line's replies by an error. The keys before it are still looked up and touched.
   const char* const first = arguments.position();
   const char* last = line_end_;
   while (arguments.next_key(word)) {
@@ -109,7 +109,7 @@ LineParser::Step LineParser::remove(const Words& words) {
   if (words.count() < 2 || words.count() > 4) return answer(line::error);
   bool no_reply = false;
   if (words.count() > 2) {
-    // Long ago delete took a time; 0 is still let pass.
+    // Early versions of delete took a time; 0 is still accepted.
     const bool zero = words[2] == "0";
     no_reply = words.last_is("noreply");
     const bool valid = words.count() == 3 ? zero || no_reply : zero && no_reply;
@@ -173,7 +173,7 @@ LineParser::Step LineParser::verbosity(const Words& words) {
   return commit();
 }
 
-// What stands behind the name is read when it is executed.
+// The rest of the line is parsed when the command is executed.
 LineParser::Step LineParser::control(Reply reply, bool no_reply) {
   set_no_key(start(Opcode::control, reply, no_reply ? option::no_reply : 0));
   return commit();

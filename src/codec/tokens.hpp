@@ -133,8 +133,8 @@ inline bool read_i32(string_view text, std::int32_t& to) noexcept {
   return true;
 }
 
-// A plain number of at most nine digits at p, as nearly every client sends; the first byte behind it, or nullptr when
-// it is anything else.
+// Reads a plain number of at most nine digits at p, as nearly every client sends. Returns the first byte behind it, or
+// nullptr for any other text.
 TD_INLINE const char* read_plain(const char* p, const char* end, std::uint32_t& to) noexcept {
   std::uint32_t value = 0;
   const char* const first = p;

@@ -14,8 +14,8 @@ struct UdpFrame {
   std::uint16_t request_id, sequence, total;
 };
 
-// False: no payload, or not said to be the only datagram of its request (memcached drops both, and like it the sequence
-// number and the reserved word are not looked at). `bytes` is the whole datagram's.
+// False: no payload, or not marked as the only datagram of its request; memcached drops both. As in memcached, the
+// sequence number and the reserved word are ignored. bytes: of the whole datagram.
 bool read_udp_frame(const char* datagram, std::size_t bytes, UdpFrame& frame) noexcept;
 void write_udp_frame(const UdpFrame& frame, char out[udp_frame_bytes]) noexcept;
 

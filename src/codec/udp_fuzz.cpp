@@ -1,5 +1,5 @@
-// Datagrams as the server takes them: a frame, then requests, each datagram through a parser of its own. What is not
-// complete in it is dropped: it makes no query and changes none of those before it, wherever the datagram is cut off.
+// Datagrams as the server reads them: a frame, then requests, each datagram with a parser of its own. An incomplete
+// request at the end of a cut datagram is dropped: it makes no query and changes none before it.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -70,8 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A command of text is complete with a line end.
   if (payload.size() < ProtocolOptions{}.line_bytes_max && payload[0] != '\x80')
     TD_ASSERT(parse(payload.substr(0, payload.find('\n'))).queries.empty());
-  // Cut off anywhere (the sequence number says where): the queries that were complete there. A line that is too long
-  // is one because of how much there is of it.
+  // The datagram, cut where the sequence number says, gives the queries that are complete in it. Whether a line is too
+  // long depends on how much of it has arrived.
   const Parsed cut = parse(payload.substr(0, frame.sequence % payload.size()));
   TD_ASSERT(cut.queries.size() <= whole.queries.size());
   if (payload.size() < ProtocolOptions{}.line_bytes_max)

@@ -44,7 +44,7 @@ TEST(Scan, FindsTheFirst) {
   check_find(find_space, [](char c) { return c == ' '; });
 }
 
-// What other processors do in their 8-byte steps.
+// The 8-byte steps of processors without SSE2.
 TEST(Scan, EightByteSteps) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 200000; ++i) {

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 
+#include "base/racing_copy.hpp"
 #include "base/spin_lock.hpp"
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
@@ -96,6 +99,25 @@ TD_INLINE void Heap::hand_out(Location l, [[maybe_unused]] std::uint64_t item_by
   unpoison_memory(item, item_bytes);
   item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::filling)),
                          std::memory_order_relaxed);
+}
+
+TD_INLINE char* Heap::format_slot(Location l, std::string_view key, std::uint32_t client_flags,
+                                  std::uint64_t value_bytes, std::uint32_t expiry_s, std::uint32_t now_s,
+                                  bool binary_key) noexcept {
+  Item* const item = at(l);
+  // The slot may be larger than what it was allocated for, and the item may use that.
+  unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
+  item->set_fixed(word::KeyBytes::put(0, key.size()) | word::ValueBytes::put(0, value_bytes) |
+                  word::HasFlags::put(0, client_flags != 0) | word::BinaryKey::put(0, binary_key));
+  item->state_word.store(word::State::put(0, static_cast<std::uint64_t>(ItemState::filling)) |
+                             word::AccessS::put(0, now_s) | word::ExpiryS::put(0, expiry_s),
+                         std::memory_order_relaxed);
+  char* p = item->bytes() + sizeof(Item);
+  if (client_flags != 0) {
+    std::memcpy(p, &client_flags, sizeof client_flags);
+    p += sizeof client_flags;
+  }
+  return racing_copy(p, key.data(), key.size());  // not a call, unlike memcpy
 }
 
 TD_INLINE Location Heap::allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept {

@@ -214,24 +214,14 @@ void Heap::unpin(Location l) noexcept {
 Item* Heap::format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
                    std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept {
   Item* const item = at(l);
-  std::uint64_t fixed = word::KeyBytes::put(0, key.size());
-  fixed = word::HasFlags::put(fixed, client_flags != 0);
-  fixed = word::BinaryKey::put(fixed, binary_key);
-  if (TD_UNLIKELY(class_of(l) == huge_class)) {
-    fixed = word::Huge::put(fixed, 1);
+  const bool is_huge = class_of(l) == huge_class;
+  format_slot(l, key, client_flags, is_huge ? 0 : value_bytes, expiry_s, now_s, binary_key);
+  if (TD_UNLIKELY(is_huge)) {
+    unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
+    item->set_fixed(word::Huge::put(item->fixed(), 1));
     table_.info(page_of(l)).huge_value_bytes = value_bytes;
     if (table_.saved_huge_value_bytes != nullptr) table_.saved_huge_value_bytes[page_of(l)] = value_bytes;
-  } else {
-    fixed = word::ValueBytes::put(fixed, value_bytes);
   }
-  // The slot may be larger than what it was allocated for, and the item may use that.
-  unpoison_memory(item, Item::total_bytes(client_flags, key.size(), value_bytes));
-  item->set_fixed(fixed);
-  std::uint64_t state = word::State::put(0, static_cast<std::uint64_t>(ItemState::filling));
-  state = word::AccessS::put(state, now_s);
-  item->state_word.store(word::ExpiryS::put(state, expiry_s), std::memory_order_relaxed);
-  if (client_flags != 0) std::memcpy(item->bytes() + sizeof(Item), &client_flags, sizeof client_flags);
-  std::memcpy(item->bytes() + item->key_offset(), key.data(), key.size());
   return item;
 }
 

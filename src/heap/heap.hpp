@@ -127,6 +127,9 @@ class Heap {
   // second; cas stays 0.
   Item* format(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
                std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
+  // The same inline; returns where the value begins. REQUIRES: the slot is not of huge_class.
+  char* format_slot(Location l, std::string_view key, std::uint32_t client_flags, std::uint64_t value_bytes,
+                    std::uint32_t expiry_s, std::uint32_t now_s, bool binary_key) noexcept;
 
   // --- CLOCK ---
 

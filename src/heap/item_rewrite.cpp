@@ -11,7 +11,7 @@ std::uint64_t wait_while_rewriting(const Item* item) noexcept {
   }
 }
 
-ItemVersion settled_version(const Item* item) noexcept {
+ItemVersion wait_for_version(const Item* item) noexcept {
   for (SpinWait waiting;; waiting.once()) {
     const ItemVersion seen = ItemVersion::of(item);
     if (!is_rewriting(seen.state) && item->fixed() == seen.fixed) return seen;

@@ -70,7 +70,11 @@ TD_INLINE bool is_still(const Item* item, const ItemVersion& seen) noexcept {
 }
 
 // Both words of one version, after waiting for a thread that rewrites the item; or those of an item that is not live.
-ItemVersion settled_version(const Item* item) noexcept;
+ItemVersion wait_for_version(const Item* item) noexcept;
+TD_INLINE ItemVersion settled_version(const Item* item) noexcept {
+  const ItemVersion seen = ItemVersion::of(item);
+  return TD_LIKELY(!is_rewriting(seen.state) && item->fixed() == seen.fixed) ? seen : wait_for_version(item);
+}
 
 // Whether the item is live and has this key. Waits for a thread that rewrites it, so that a present item is never taken
 // for absent. `seen`: its words, not necessarily of one version.

@@ -70,6 +70,8 @@ struct SavedState {
   // A flush with a delay: pending while its number is not the one above.
   //   |63 second of the store's clock 32|31 0 20|19 number 0|
   std::atomic<std::uint64_t> flush_due{0};
+  // Of an index that keeps its size: with another seed its sets would be too full for some of the items. 0: none.
+  std::atomic<std::uint64_t> hash_seed{0};
 
   // Raises cas_reserved to at least `end`, in large steps. Called before an id is issued.
   void reserve_cas(std::uint64_t end) noexcept {

@@ -5,12 +5,14 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/epoch.hpp"
 #include "base/fingerprint.hpp"
 #include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/scan.hpp"
 
 namespace tandem {
 
@@ -23,6 +25,7 @@ struct IndexOptions {
   bool huge_pages = true;
   std::string_view lanes = {};   // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
   ChangeLog* log = nullptr;      // outlives the index; nullptr: no replica follows
+  bool ordered = false;          // also keeps the keys in order, in a HashTree
   std::uint32_t shard_bits = 0;  // log2 of the number of devices with a replica each; at most shard_bits_max
   // Makes fingerprints, for callers and again for growth, from the items' keys. Tests use a weaker one.
   Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of
@@ -60,17 +63,42 @@ class Index {
   // Holds the key. REQUIRES: the caller is in an epoch until the hold's end. Throws std::bad_alloc.
   virtual std::unique_ptr<KeyHold> hold(Fingerprint f) = 0;
 
-  // Makes room for a new key of this fingerprint. False: evict one of candidates(), or leave the epoch so that a growth
-  // can continue, and try again. REQUIRES: the caller is in an epoch and holds no Guard.
-  virtual bool make_room(Fingerprint f) noexcept = 0;
-  virtual std::uint32_t candidates(Fingerprint f, Location out[candidates_max]) const noexcept = 0;
+  // Makes room for a new key. False: evict one of candidates(), or leave the epoch so that a growth can continue, and
+  // try again. REQUIRES: the caller is in an epoch and holds no Guard.
+  virtual bool make_room(Fingerprint f, std::string_view key) noexcept = 0;
+  virtual std::uint32_t candidates(Fingerprint f, std::string_view key,
+                                   Location out[candidates_max]) const noexcept = 0;
 
-  // May be called outside an epoch, too, as may the four after growing().
+  // Whether scan() may be called.
+  virtual bool is_ordered() const noexcept { return false; }
+  // The live items of the range in order (expired and flushed ones too), at most hits.size() of them. It may stop
+  // earlier: only `done` says that the range has no further key.
+  //
+  // By itself it is no snapshot: each item was live at some moment of the call; a key that is present during the whole
+  // call, whichever its item, is returned, up to the last hit; one that is absent during the whole call is not; none is
+  // returned twice. If stamp.is_unchanged() holds afterwards and each hit is still at its version and has its expiry,
+  // all hits, and that the range had no others, were true at one moment, the one of that check.
+  //
+  // Waits only as find() does, for one writer at a time. REQUIRES: is_ordered(); the caller is in an epoch, uses hits
+  // and stamp only until it ends, and holds no guard; the stamp is clear.
+  virtual ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept {
+    static_cast<void>(range), static_cast<void>(hits), static_cast<void>(stamp);
+    TD_ASSERT(false);
+    return {.done = true};
+  }
+
+  // False: the table keeps its size, and what has no room in it evicts.
+  virtual bool grows() const noexcept { return true; }
+  // May be called outside an epoch, as may cell_count(), item_count(), table_bytes() and lanes().
   virtual bool wants_growth() const noexcept = 0;
   // Grows from the calling thread while readers and writers continue. False: the budget has no room (the caller frees
   // pages first and tries again), or the growth stays open and the next call finishes it. One caller at a time.
   // REQUIRES: the caller is in no epoch.
   virtual bool grow(EpochDomain::Participant& self) = 0;
+  // What growth can do without memory. Otherwise as grow().
+  virtual void tidy() {}
+  // Memory that the next grow() adds.
+  virtual std::uint64_t growth_bytes() const noexcept { return table_bytes(); }
   // The last grow() failed because the system had no memory: pages freed within the budget do not help. REQUIRES: the
   // caller is the one of grow().
   virtual bool is_memory_refused() const noexcept { return false; }

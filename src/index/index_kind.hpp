@@ -9,7 +9,6 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -43,6 +42,13 @@ concept IndexGuard = requires(G& guard, std::string_view key, Location l, std::u
   { guard.version() } noexcept -> std::convertible_to<ItemVersion>;
   { guard.erase() } noexcept -> std::same_as<bool>;
   { guard.update_state(word, word) } noexcept -> std::same_as<bool>;
+};
+
+// Optional: change_item(change) announces in the index's log that the item which find() returned changes, and calls
+// change(), which says whether it has changed it.
+template <class G>
+concept AnnouncingGuard = IndexGuard<G> && requires(G& guard, bool (*change)() noexcept) {
+  { guard.change_item(change) } noexcept -> std::same_as<bool>;
 };
 
 //   prefetcher()(f)         hints for a strip, outside an epoch
@@ -79,36 +85,41 @@ class GuardHold final : public KeyHold {
   typename I::Guard guard_;
 };
 
-// --- optional: an ordered scan (HeteroKV's trees)
+// --- optional: a search needs the keys (HeteroKV)
 
-// Keys in the byte order of memcmp; a key sorts before those that it is a prefix of.
-struct ScanRange {
-  std::string_view begin;     // the first key, inclusive
-  std::string_view end = {};  // the end, exclusive; empty: unbounded
-  bool after_begin = false;   // excludes `begin`, to continue a scan behind its last key
-};
-struct ScanHit {
-  Item* item;
-  ItemVersion version;  // the words that said live
-};
-struct ScanResult {
-  std::uint32_t count = 0;  // of hits
-  bool done = false;        // the range has no further key
-};
-
-// scan(range, hits): the live items of the range in order, at most hits.size() of them; a result of fewer is `done`.
-//
-// It is not a snapshot of the range. Each returned item was the key's and live at some moment of the call. A key that
-// is present during the whole call, whichever its item, is returned (up to the last hit); one that is absent during the
-// whole call is not; none is returned twice. Two calls are two scans: the second may see writes made in between. So
-// operations on one key are linearizable with scans, and those on several are not.
-//
-// REQUIRES: the caller is in an epoch, and uses the hits only until it ends; it holds no guard. Waits only as find()
-// does, for one key's writer at a time.
+//   locate(f, key)              where the key's cells lie, which are prefetched: a hint for the same epoch
+//   candidate_at(place, f)      as search_first() for one, and prefetches the item
 template <class I>
-concept OrderedScan = IndexKind<I> && requires(const I& index, const ScanRange& range, std::span<ScanHit> hits) {
-  { index.scan(range, hits) } noexcept -> std::same_as<ScanResult>;
+concept SearchesByKey =
+    IndexKind<I> && requires(const I& seen, Fingerprint f, std::string_view key, const void* place) {
+      { seen.locate(f, key) } noexcept -> std::same_as<const void*>;
+      { seen.candidate_at(place, f) } noexcept -> std::same_as<Location>;
+    };
+
+// --- optional: a set of entries evicts one of its own for a new key (MemcachedGPU)
+
+//   guard.has_room()     whether put() of a new key finds a free entry
+//   guard.find_victim()  after find() returned nullptr, in its place: the item that has to go for the guard's key,
+//   which
+//                        erase() then evicts; nullptr: there is none
+template <class I>
+concept EvictsFromSet = IndexKind<I> && requires(typename I::Guard& guard) {
+  { guard.has_room() } noexcept -> std::same_as<bool>;
+  { guard.find_victim() } noexcept -> std::same_as<Item*>;
 };
+
+//   stamp_now()             of the entries' clock, read once a strip
+//   note_access(f, l, now)  a hit on the item at `l`
+template <class I>
+concept StampsAccesses = IndexKind<I> && requires(const I& index, Fingerprint f, Location l, std::uint32_t now) {
+  { index.stamp_now() } noexcept -> std::same_as<std::uint32_t>;
+  { index.note_access(f, l, now) } noexcept;
+};
+
+// A kind whose table keeps the size that it is made with: as many entries of so many bytes as the memory limit has use
+// for.
+template <class I>
+concept HasFixedSize = IndexKind<I> && requires { requires I::fixed_entry_bytes != 0; };
 
 // --- optional: operations of a device. Each is a static member that names the kernel; its arguments are the kind's
 // own. They are launched with a copy of the kind's table in device memory.

@@ -36,15 +36,18 @@ struct DeviceImages {
 
 TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
 
+// Bytes of the item with this word, header, key and value. REQUIRES: it is not huge.
+TD_WORD constexpr std::uint64_t image_bytes(std::uint64_t fixed_word) {
+  const std::uint64_t flags_bytes = (fixed_word & word::HasFlags::mask) != 0 ? 4 : 0;
+  const std::uint64_t key_bytes = fixed_word & word::KeyBytes::mask;
+  const std::uint64_t value_bytes = (fixed_word & word::ValueBytes::mask) >> word::ValueBytes::lo;
+  return sizeof(Item) + flags_bytes + key_bytes + value_bytes;
+}
 // Granules of the item with these words, or 0: it has no image.
 TD_WORD constexpr std::uint32_t image_granules(std::uint64_t state_word, std::uint64_t fixed_word) {
   constexpr std::uint64_t live = static_cast<std::uint64_t>(ItemState::live);
   if ((state_word & word::State::mask) != live || (fixed_word & word::Huge::mask) != 0) return 0;
-  const std::uint64_t flags_bytes = (fixed_word & word::HasFlags::mask) != 0 ? 4 : 0;
-  const std::uint64_t key_bytes = fixed_word & word::KeyBytes::mask;
-  const std::uint64_t value_bytes = (fixed_word & word::ValueBytes::mask) >> word::ValueBytes::lo;
-  const std::uint64_t bytes = sizeof(Item) + flags_bytes + key_bytes + value_bytes;
-  return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes);
+  return static_cast<std::uint32_t>((image_bytes(fixed_word) + granule_bytes - 1) / granule_bytes);
 }
 static_assert(word::State::lo == 0 && word::KeyBytes::lo == 0);
 

@@ -1,6 +1,6 @@
 // Part of lane-inl.hpp: a run over an embedding program's requests (calls.hpp).
 
-// --- in the place of the parser
+// --- in place of the parser
 
 TD_INLINE void note_key(Strip& strip, std::string_view key, std::uint8_t kind) noexcept {
   const std::uint32_t i = strip.count;
@@ -40,10 +40,10 @@ TD_INLINE bool take(const State& s, Strip& strip, const Request& request) noexce
 TD_INLINE const char* key_data(std::string_view key) noexcept { return key.data(); }
 TD_INLINE const char* key_data(const Request& request) noexcept { return request.key.data(); }
 
-// The next requests into the strip. Fewer than eight: there are no more, or the next one is not for the lane.
+// Fills the strip with the next requests. Fewer than eight: the input ends, or the lane does not take the next one.
 template <class From>
 TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from) noexcept {
-  constexpr std::size_t keys_ahead = 2 * strip_queries;  // the caller's keys may lie anywhere
+  constexpr std::size_t keys_ahead = 2 * strip_queries;  // the caller's keys may be anywhere in memory
   strip.sets = 0;
   strip.has_long_key = false;
   std::size_t next = s.taken;
@@ -56,10 +56,10 @@ TD_INLINE void take_strip(CallState& s, Strip& strip, std::span<const From> from
   s.taken = next;
 }
 
-// --- in the place of WR
+// --- in place of WR
 
-// The reply to a hit. A short value is copied, with its key before it; a longer one stays where it is while the epoch
-// lasts.
+// The reply to a hit. A short value is copied, with its key before it. A longer one is never rewritten in place, so the
+// reply points into the item, which the epoch keeps.
 TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit, std::uint32_t key_bytes) noexcept {
   Reply& reply = s.replies[i];
   const auto value_bytes = static_cast<std::uint32_t>(word::ValueBytes::get(hit.fixed));
@@ -87,7 +87,7 @@ TD_INLINE void set_reply(CallState& s, std::uint32_t i, const Hit& hit, std::uin
   });
 }
 
-// Query i. False: it is not for the lane, and not done.
+// Answers query i. False: the lane does not take it, and nothing has changed.
 template <bool Timed>
 TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept {
   Reply& reply = s.replies[i];
@@ -128,29 +128,12 @@ TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
 
 template <bool Timed, class From>
 inline void run_calls_from(CallState& s, std::span<const From> from) noexcept {
-  for (Strip& strip : s.ring) strip.count = 0;
-  s.retired_bytes = 0;
-  std::uint32_t last = ~std::uint32_t{0};
-  for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
-    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
-    Strip& taken = strip(k);
-    taken.count = 0;
-    if (TD_LIKELY(last == ~std::uint32_t{0})) {
-      take_strip(s, taken, from);
-      if (taken.count != strip_queries) last = k;
-    }
-    Strip& hashed = strip(k - 1);
-    if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
-    Strip& searched = strip(k - 2);
-    searched.left = 0;
-    if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
-    search_second(s, strip(k - 3));
-    if constexpr (Timed) s.laps->lap(Task::search);
-    Strip& answered = strip(k - lead);
-    if (TD_UNLIKELY(answered.count == 0)) continue;
-    answer_calls<Timed>(s, answered);
-    if (TD_UNLIKELY(s.stopped || s.retired_bytes >= task::retired_bytes_per_epoch_max)) return;
-  }
+  run_strips<Timed>(
+      s, [&s, from](Strip& strip) __attribute__((always_inline)) { take_strip(s, strip, from); },
+      [&s](Strip& strip, std::uint32_t) __attribute__((always_inline)) {
+        answer_calls<Timed>(s, strip);
+        return TD_LIKELY(!s.stopped && s.retired_bytes < task::retired_bytes_per_epoch_max);
+      });
 }
 
 template <bool Timed>

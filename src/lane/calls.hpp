@@ -2,9 +2,9 @@
 // visitor, without queries and results between them. The stages behind the parser are the lane's (lane.hpp), and so is
 // the order: each request takes effect when its turn comes.
 //
-// It takes gets whose key the store compares, and sets. At anything else it stops, as it does at an item that has
-// expired, been flushed or is huge, and at a set for which no slot or no cell is at hand: it has done nothing of that
-// request, and the general path goes on from there.
+// It takes gets whose key the store compares, and sets. It stops at any other request, at an item that has expired,
+// been flushed or is huge, and at a set for which no slot or no cell is at hand. Nothing of that request has been done
+// then, and the general path continues with it.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -22,30 +22,30 @@ struct CallState;
 struct Ops;
 }  // namespace lane
 
-// Called with the replies to neighbouring requests, the first of which is number `first`.
+// Receives the replies to consecutive requests, the first of which is number `first`.
 using ReplyVisitor = void (*)(void* visitor, std::size_t first, std::span<const Reply> replies);
 
-// One session's. Thread safety: one thread at a time, that of the context.
+// One per session. Thread safety: one thread at a time, that of the context.
 class CallLane {
  public:
-  // Fewer requests are sooner answered one after the other.
+  // Fewer requests are answered faster one by one.
   static constexpr std::size_t requests_min = 4;
-  // Of an epoch: memory that others have retired waits for its end, and its second is that of its beginning.
+  // Bounds an epoch: retired memory of all threads waits for its end, and expiry is judged by the second it began in.
   static constexpr std::size_t epoch_requests_max = 4096;
 
-  // The context outlives it. instructions: as of Lane.
+  // REQUIRES: the context outlives the lane. instructions: as for Lane.
   explicit CallLane(Context& context, std::string_view instructions = {});
   ~CallLane();
   CallLane(const CallLane&) = delete;
   CallLane& operator=(const CallLane&) = delete;
 
-  // As of Lane.
+  // As Lane::may_run().
   bool may_run() const noexcept;
 
-  // Answers requests from the first on, in epochs of at most epoch_requests_max, and returns how many: it ends before
-  // one that it does not take, or when sets have retired so much memory that an epoch should end. first: the number of
-  // requests[0] for the visitor. REQUIRES: may_run(), no epoch of the context's. The visitor must not throw or use the
-  // store.
+  // Answers requests from the first on, in epochs of at most epoch_requests_max, and returns their number. Ends before
+  // a request that the lane does not take, and when sets have retired so much memory that an epoch should end. first:
+  // the number of requests[0] for the visitor. REQUIRES: may_run(), the context is in no epoch, and the visitor neither
+  // throws nor uses the store.
   std::size_t run(std::span<const Request> requests, std::size_t first, ReplyVisitor visit, void* visitor) noexcept;
   // The same for gets.
   std::size_t run(std::span<const std::string_view> keys, std::size_t first, ReplyVisitor visit,

@@ -46,26 +46,7 @@ struct Avx2Kernel : ScalarKernel {
     };
     return four(halves) | four(halves + 1) << 4;
   }
-  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
-    const __m256i mask = _mm256_set1_epi64x(view.mask),
-                  base = _mm256_set1_epi64x(reinterpret_cast<long long>(view.buckets));
-    static_assert(sizeof(Bucket) == 64);
-    for (std::uint32_t i = 0; i < strip_queries; i += 4) {
-      // The signature is the lower half.
-      const __m256i words = _mm256_load_si256(reinterpret_cast<const __m256i*>(strip.fingerprint + i));
-      const __m256i first = _mm256_and_si256(_mm256_srli_epi64(words, 32), mask);
-      // As IndexView::other().
-      __m256i mixed = _mm256_mul_epu32(words, _mm256_set1_epi64x(0x9E3779B1));
-      mixed = _mm256_xor_si256(mixed, _mm256_srli_epi32(mixed, 15));
-      mixed = _mm256_or_si256(mixed, _mm256_set1_epi64x(1));
-      mixed = _mm256_sll_epi32(mixed, _mm_cvtsi32_si128(static_cast<int>(view.shard_bits)));
-      const __m256i second = _mm256_xor_si256(first, _mm256_and_si256(mixed, mask));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(strip.first + i),
-                         _mm256_add_epi64(base, _mm256_slli_epi64(first, 6)));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(strip.second + i),
-                         _mm256_add_epi64(base, _mm256_slli_epi64(second, 6)));
-    }
-  }
+  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept { find_buckets_by<4>(strip, view); }
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
     const __m256i none = _mm256_set1_epi64x(reinterpret_cast<long long>(&no_item.header));
     const auto four = [&](std::uint32_t i) {
@@ -86,10 +67,35 @@ struct Avx2Kernel : ScalarKernel {
     return has(item, key16, wanted, set_masks[key_bytes], state, fixed);
   }
 
+ protected:
+  // find_buckets() with registers of `Queries` fingerprints.
+  template <std::uint32_t Queries>
+  TD_INLINE static void find_buckets_by(Strip& strip, const IndexView& view) noexcept {
+    typedef std::uint64_t Words __attribute__((vector_size(Queries * sizeof(Fingerprint))));
+    typedef std::uint32_t Halves __attribute__((vector_size(Queries * sizeof(Fingerprint))));
+    static_assert(sizeof(Fingerprint) == sizeof(std::uint64_t) && offsetof(Fingerprint, signature) == 0);
+    static_assert(sizeof(Bucket) == 64);
+    const Words mask = Words{} + std::uint64_t{view.mask},
+                base = Words{} + reinterpret_cast<std::uintptr_t>(view.buckets);
+    for (std::uint32_t i = 0; i < strip_queries; i += Queries) {
+      Words words;
+      std::memcpy(&words, strip.fingerprint + i, sizeof words);
+      const Words first = (words >> 32) & mask;
+      // As IndexView::other(). The mask removes the upper halves, which are not signatures.
+      Halves mixed = reinterpret_cast<Halves>(words) * 0x9E3779B1u;
+      mixed ^= mixed >> 15;
+      mixed = (mixed | 1u) << view.shard_bits;
+      const Words second = first ^ (reinterpret_cast<Words>(mixed) & mask);
+      const Words buckets[2] = {base + (first << 6), base + (second << 6)};
+      std::memcpy(static_cast<void*>(strip.first + i), &buckets[0], sizeof buckets[0]);
+      std::memcpy(static_cast<void*>(strip.second + i), &buckets[1], sizeof buckets[1]);
+    }
+  }
+
  private:
-  // Whether the item's first 32 bytes are the two words and the key, where the mask says so. Its words are loaded at
-  // once: an aligned load of 16 bytes is one access on every x86 with AVX (Intel SDM volume 3A, 8.1.1; AMD64 manual
-  // volume 2, 7.3.2), so both are of one version. The compiler must not make two of it.
+  // Compares the item's first 32 bytes, under the mask, with `wanted` and the key. One load reads both words of the
+  // item, so that they are of one version: an aligned load of 16 bytes is a single access on every x86 with AVX (Intel
+  // SDM volume 3A, 8.1.1; AMD64 manual volume 2, 7.3.2). Inline assembly keeps the compiler from splitting it.
   TD_INLINE static bool has(const Item* item, const char* key16, __m128i wanted, const ItemMask& mask,
                             std::uint64_t& state, std::uint64_t& fixed) noexcept {
     const auto* const halves = reinterpret_cast<const __m128i*>(item);

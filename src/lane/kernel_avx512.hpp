@@ -1,8 +1,8 @@
-// x86-64 with AVX-512 and AES: a block of input, and a bucket, are one register. Included inside a target region, after
+// x86-64 with AVX-512 and AES: one register holds a block of input, or a bucket. Included inside a target region, after
 // kernel_avx2.hpp and index/cuckoo/lanes_avx512.hpp.
 #pragma once
 
-// GCC 12 takes the operands that its own intrinsics leave open for uninitialised ones (its bug 105593).
+// GCC 12 warns of uninitialised operands inside its own intrinsics (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -12,7 +12,7 @@ namespace tandem::lane {
 
 struct Avx512Kernel : Avx2Kernel {
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
-    // The even words are signatures.
+    // Even words are signatures.
     const __mmask16 same =
         _mm512_mask_cmpeq_epi32_mask(0x5555, _mm512_set1_epi32(static_cast<int>(signature)), _mm512_load_si512(bucket));
     const std::uint32_t lowest = static_cast<std::uint32_t>(std::countr_zero(_cvtmask16_u32(same))) % 16;
@@ -29,21 +29,7 @@ struct Avx512Kernel : Avx2Kernel {
     const __m512i wanted = _mm512_set1_epi64(static_cast<long long>(cell.bits));
     return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(bucket), wanted));
   }
-  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
-    const __m512i words = _mm512_load_si512(strip.fingerprint);  // the signature is the lower half
-    const __m512i mask = _mm512_set1_epi64(view.mask),
-                  base = _mm512_set1_epi64(reinterpret_cast<long long>(view.buckets));
-    const __m512i first = _mm512_and_si512(_mm512_srli_epi64(words, 32), mask);
-    // As IndexView::other().
-    __m512i mixed = _mm512_mul_epu32(words, _mm512_set1_epi64(0x9E3779B1));
-    mixed = _mm512_xor_si512(mixed, _mm512_srli_epi32(mixed, 15));
-    mixed = _mm512_or_si512(mixed, _mm512_set1_epi64(1));
-    mixed = _mm512_sll_epi32(mixed, _mm_cvtsi32_si128(static_cast<int>(view.shard_bits)));
-    const __m512i second = _mm512_xor_si512(first, _mm512_and_si512(mixed, mask));
-    static_assert(sizeof(Bucket) == 64);
-    _mm512_store_si512(static_cast<void*>(strip.first), _mm512_add_epi64(base, _mm512_slli_epi64(first, 6)));
-    _mm512_store_si512(static_cast<void*>(strip.second), _mm512_add_epi64(base, _mm512_slli_epi64(second, 6)));
-  }
+  TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept { find_buckets_by<8>(strip, view); }
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
     const __m512i none = _mm512_set1_epi64(reinterpret_cast<long long>(&no_item.header));
     return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(static_cast<const void*>(strip.item)), none));

@@ -1,8 +1,7 @@
-// The same with AES on whole registers: four keys an instruction. Included inside a target region, after
-// kernel_avx512.hpp.
+// AVX-512 with VAES: one AES instruction hashes four keys. Included inside a target region, after kernel_avx512.hpp.
 #pragma once
 
-// GCC 12 takes the operands that its own intrinsics leave open for uninitialised ones (its bug 105593).
+// GCC 12 warns of uninitialised operands inside its own intrinsics (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -22,7 +21,7 @@ struct Avx512VaesKernel : Avx512Kernel {
     const __m512i lengths =
         _mm512_cvtepu32_epi64(_mm256_and_si256(infos, _mm256_set1_epi32(static_cast<int>(info::key_bytes_mask))));
     const auto four = [&](const char(*keys)[short_key_bytes_max], __m512i bytes) {
-      // Of each pair of words the low one gets its key's length, and is the hash in the end.
+      // The low word of each pair takes the key's length, and holds the hash at the end.
       const __m512i length = _mm512_maskz_expand_epi64(0x55, bytes);
       __m512i s = _mm512_xor_si512(_mm512_load_si512(keys), k0);
       s = _mm512_aesenc_epi128(s, _mm512_xor_si512(k1, length));
@@ -31,7 +30,7 @@ struct Avx512VaesKernel : Avx512Kernel {
     };
     const __m256i low = four(strip.key16, lengths);
     const __m256i high = four(strip.key16 + 4, _mm512_castsi256_si512(_mm512_extracti64x4_epi64(lengths, 1)));
-    // split_hash(): the upper half is the signature, which comes first, and is not 0.
+    // As split_hash(): the hash's upper half is the signature, which is stored first and is never 0.
     const __m512i split = _mm512_rol_epi64(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), 32);
     const __mmask16 zeros = 0x5555 & _mm512_testn_epi32_mask(split, split);
     static_assert(offsetof(Fingerprint, signature) == 0);

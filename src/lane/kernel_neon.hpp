@@ -1,5 +1,5 @@
-// AArch64: Advanced SIMD belongs to the base architecture. The hash is a call that uses the AES instructions if there
-// are any (base/short_hash.cpp).
+// AArch64, whose base architecture includes Advanced SIMD. The hash is a call, which uses AES instructions where the
+// processor has them (base/short_hash.cpp).
 #pragma once
 #include <arm_neon.h>
 

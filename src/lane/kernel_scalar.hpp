@@ -1,5 +1,5 @@
-// What the lane asks of a processor. Portable, and what ThreadSanitizer builds use: every access to what others change
-// is an atomic one.
+// The operations that the lane needs per instruction set, in portable C++. ThreadSanitizer builds use it: every access
+// to shared data is atomic.
 #pragma once
 #include <cstring>
 
@@ -15,8 +15,8 @@ struct ScalarKernel {
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     std::uint64_t found = 0;
     if constexpr (std::endian::native == std::endian::little) {
-      // Eight at a time. A byte's top bit is set where its other bits, or they and the top bit, are too large; then the
-      // top bits of what are blanks come together in one byte.
+      // Eight bytes at a time. `larger` has the top bit of each byte that is above ' '; the multiplication collects the
+      // top bits of the other bytes in one byte.
       constexpr std::uint64_t every_byte = 0x0101010101010101, low_bits = 0x7f * every_byte;
       for (unsigned i = 0; i < 64; i += 8) {
         const auto word = codec::load<std::uint64_t>(p + i);
@@ -33,12 +33,12 @@ struct ScalarKernel {
   TD_INLINE static void load_key(char* to, const char* key, std::size_t key_bytes) noexcept {
     load_short_key(to, key, std::min(key_bytes, short_key_bytes_max));
   }
-  // The same of a key that is short.
+  // The same for a key of at most short_key_bytes_max bytes.
   TD_INLINE static void load_short_key(char* to, const char* key, std::size_t key_bytes) noexcept {
     const ShortKey k = tandem::load_short_key(key, key_bytes);
     std::memcpy(to, &k, sizeof k);
   }
-  // Fingerprints of the strip's keys that are short.
+  // Fingerprints of the strip's short keys; those of long keys are left undefined.
   TD_INLINE static void hash(Strip& strip, std::uint64_t seed) noexcept {
     for (std::uint32_t i = 0; i < strip_queries; ++i) {
       ShortKey k;
@@ -46,14 +46,14 @@ struct ScalarKernel {
       strip.fingerprint[i] = split_hash(short_hash_of(k, info::key_bytes(strip.info[i]), seed));
     }
   }
-  // The first cell of the bucket that has the signature, or one that has not. As candidate() of
-  // index/cuckoo/cuckoo-inl.hpp: it is loaded by itself.
+  // The first cell of the bucket with this signature, or any cell without it. The cell is loaded again after the match,
+  // as in candidate() of index/cuckoo/cuckoo-inl.hpp.
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     const ScalarLanes l{};
     const auto v = l.load(bucket);
     return l.take(bucket, v, first_of(l.match(v, signature)));
   }
-  // Bit n: cell n of the bucket is this one.
+  // Bit n: cell n of the bucket equals `cell`.
   TD_INLINE static std::uint32_t same_cells(const Bucket* bucket, Cell cell) noexcept {
     std::uint32_t same = 0;
     for (std::uint32_t n = 0; n < bucket_cells; ++n) {
@@ -77,8 +77,8 @@ struct ScalarKernel {
       found |= (strip.item[i] == &no_item.header ? std::uint32_t{1} : 0) << i;
     return found;
   }
-  // Whether the item has what item_masks asks for; tells its words if it has, both of one version. REQUIRES: `item`
-  // lies in the heap, or is no_item.
+  // Whether the item matches item_masks and the key's first bytes. If so, `state` and `fixed` are its words, both of
+  // one version. REQUIRES: `item` is in the heap, or is no_item.
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
     const ItemMask& mask = item_masks[std::min(key_bytes, short_key_bytes_max)];
@@ -88,8 +88,8 @@ struct ScalarKernel {
     return (state & mask.state) == usual_state && (fixed & mask.fixed) == key_bytes &&
            bytes_equal(item->bytes() + sizeof(Item), key16, std::min(key_bytes, short_key_bytes_max));
   }
-  // Whether the item has what set_masks asks for and `layout` in its fixed word; tells its words if it has. REQUIRES:
-  // as is_usual(), and the key is short.
+  // Whether the item matches set_masks, the key, and `layout` in its fixed word. If so, `state` and `fixed` are its
+  // words. REQUIRES: as is_usual(), and the key is short.
   TD_INLINE static bool is_rewritable(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t layout,
                                       std::uint64_t& state, std::uint64_t& fixed) noexcept {
     const ItemMask& mask = set_masks[key_bytes];
@@ -101,7 +101,7 @@ struct ScalarKernel {
   }
 
  protected:
-  // The lowest bit of a match of a bucket's cells, or 0: countr_zero() is 32 then.
+  // The first cell of a match; 0 if there is none, as countr_zero() is 32 then.
   TD_INLINE static std::uint32_t first_of(std::uint32_t match) noexcept {
     static_assert(32 % bucket_cells == 0);
     return static_cast<std::uint32_t>(std::countr_zero(match)) % bucket_cells;

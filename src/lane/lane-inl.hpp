@@ -1,6 +1,5 @@
-// The lane, written once over a Kernel (kernel_scalar.hpp says what that is). Compiled once for each processor:
-// TD_LANES_NAMESPACE names the copy, TD_KERNEL the Kernel, and this file has no include guard so that each target
-// region includes its own.
+// The lane over a Kernel (kernel_scalar.hpp documents one). Compiled once per instruction set: TD_LANES_NAMESPACE names
+// the copy and TD_KERNEL its Kernel. This file has no include guard, because each target region includes it.
 #if !defined(TD_LANES_NAMESPACE) || !defined(TD_KERNEL)
 #error "TD_LANES_NAMESPACE and TD_KERNEL must name this copy"
 #endif
@@ -9,7 +8,7 @@ namespace tandem::lane::TD_LANES_NAMESPACE {
 
 using K = TD_KERNEL;
 #if TD_ADDRESS_SANITIZER
-using ItemKernel = ScalarKernel;  // a vector reads what the item leaves of its slot, which is poisoned
+using ItemKernel = ScalarKernel;  // vector loads read past the item, where its slot is poisoned
 #else
 using ItemKernel = K;
 #endif
@@ -19,8 +18,8 @@ using ItemKernel = K;
 
 // --- KC
 
-// Whether the candidate is the usual hit: with nothing to do for it but to mark it, if it has not been read since it
-// was set, or not lately, and to reply. REQUIRES: the key is short, or compared beyond its first bytes.
+// Whether the candidate is the usual hit, which needs only a reply and perhaps a mark. REQUIRES: the key is short, or
+// the caller compares the bytes behind the first short_key_bytes_max.
 TD_INLINE bool is_usual_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   hit.item = strip.item[i];
   return TD_LIKELY(
@@ -44,7 +43,7 @@ TD_INLINE Found check(State& s, const Strip& strip, std::uint32_t i, Hit& hit) n
   return look_closely(s, strip, i, hit);
 }
 
-// The items to come are taken to be as long as this one.
+// Predicts that the next items are as long as this one.
 TD_INLINE void expect_like(State& s, const Hit& hit) noexcept {
   constexpr std::uint64_t more_lines_max = 3;
   const std::uint64_t end = reinterpret_cast<std::uintptr_t>(hit.item) % cache_line_bytes + sizeof(Item) +
@@ -52,19 +51,19 @@ TD_INLINE void expect_like(State& s, const Hit& hit) noexcept {
   s.more_lines = static_cast<std::uint32_t>(std::min((end - 1) / cache_line_bytes, more_lines_max));
 }
 
-// A value that is not copied.
+// The reply would pin this value instead of copying it.
 TD_INLINE bool is_too_long(Found found, const Hit& hit) noexcept {
   return found == Found::hit && word::ValueBytes::get(hit.fixed) > copied_value_bytes_max;
 }
 
 // --- WR
 
-// Room for a strip's replies, and where the next one begins.
+// Reserved output for a strip's replies. p: where the next reply begins.
 class Replies {
  public:
   TD_INLINE explicit Replies(Output& out) : out_(out) { resume(); }
   TD_INLINE void resume() { p = begin_ = out_.reserve(strip_queries * codec::small_hit_bytes_max); }
-  // Before anything else appends to the output, or asks for its size; then resume() again.
+  // REQUIRES: called before any other use of the output, which resume() follows.
   TD_INLINE void pause() noexcept { out_.commit(static_cast<std::size_t>(p - begin_)); }
 
   char* p;
@@ -74,7 +73,7 @@ class Replies {
   char* begin_;
 };
 
-// A hit's reply. Kind: what the query is. ShortKey: it is known to be.
+// Writes a hit's reply to a query of this kind. ShortKey: the key is known to be short.
 template <std::uint8_t Kind, bool ShortKey = false>
 TD_INLINE char* put_hit(const State& s, const Strip& strip, std::uint32_t i, const Hit& hit, bool has_flags, bool ends,
                         char* p) noexcept {
@@ -116,13 +115,13 @@ TD_INLINE char* put_any_hit(const State& s, const Strip& strip, std::uint32_t i,
   }
 }
 
-// Whether what was copied of a hit is of one version of its item: a set may rewrite the item in place meanwhile.
+// Whether a hit's copy is of one version of its item, which a set may have rewritten in place during the copy.
 TD_INLINE bool is_whole(const Hit& hit) noexcept {
   fence_acquire();
   if (TD_LIKELY(hit.item->state_acquire() == hit.state && hit.item->fixed() == hit.fixed)) return true;
-  return is_still(hit.item, {hit.state, hit.fixed});  // it may have been marked
+  return is_still(hit.item, {hit.state, hit.fixed});  // its marks may have changed
 }
-// The reply to a small hit whose item was rewritten.
+// Writes the reply to a small hit again, because its item was rewritten during the first copy.
 TD_NOINLINE inline char* put_again(const State& s, const Strip& strip, std::uint32_t i, const Item* item,
                                    std::uint64_t state, char* begin) noexcept {
   char* end = begin;
@@ -132,7 +131,7 @@ TD_NOINLINE inline char* put_again(const State& s, const Strip& strip, std::uint
   return end;
 }
 
-// The answer to a set that was done, at `p`.
+// Writes the reply to a completed set at `p`.
 TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, std::uint8_t kind,
                            const ItemVersion& stored, char* p) noexcept {
   namespace binary = codec::binary;
@@ -159,7 +158,7 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 
 // --- Insert
 
-// The set in place, where that is as usual: the old item does not expire and its key is short.
+// The usual set in place: the key is short, the old item does not expire and its layout is the new one's.
 TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
   const std::uint32_t layout = strip.layout[i];
   if (TD_UNLIKELY(layout == no_layout)) return false;
@@ -175,7 +174,7 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, Item
   return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
 }
 
-// The cell that named the candidate; nullptr: there is none, or it does so no more.
+// The cell that names the candidate; nullptr: there is no candidate, or no cell names it any longer.
 TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& strip, std::uint32_t i) noexcept {
   const Cell cell = Cell::of(strip.fingerprint[i].signature, strip.candidate(i, s.context.shared.heap));
   if (const std::uint32_t same = K::same_cells(strip.first[i], cell); TD_LIKELY(same != 0))
@@ -184,11 +183,11 @@ TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& st
   return same != 0 ? &strip.second[i]->cell[std::countr_zero(same)] : nullptr;
 }
 
-// The set, and its answer at `p`; nullptr: it is not for the lane, and not done.
+// Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
 TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
   if (TD_UNLIKELY(!store_usually(s, strip, i, stored))) {
-    ItemVersion slowly;  // of its own, so that the usual one stays in registers
+    ItemVersion slowly;  // a variable of its own keeps `stored` in registers
     if (TD_UNLIKELY(!store_slowly(s, strip, i, cell_of_candidate(s, strip, i), slowly))) return nullptr;
     stored = {opaque(slowly.state), opaque(slowly.fixed)};
   }
@@ -197,9 +196,9 @@ TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::u
   return put_stored(s, strip, i, kind, stored, p);
 }
 
-// --- the answers
+// --- answers
 
-// What a hit or miss comes to. `replies` is paused where something else writes.
+// Answers a hit or a miss. `replies` is paused while other code writes to the output.
 TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
   LaneSegment& segment = s.segments[s.answering];
   const std::uint8_t kind = strip.kind(i);
@@ -227,7 +226,7 @@ TD_INLINE void reply(State& s, Strip& strip, std::uint32_t i, Found found, const
   segment.commands[kind & kind::command_mask] += (kind & kind::last_of_line) != 0 ? 1 : 0;
 }
 
-// Whether query i is still to be answered. The segment that it belongs to is the one that is answered from now on.
+// Makes query i's segment the one being answered. False: that segment has stopped, so the query is not answered.
 TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& replies) {
   if (TD_LIKELY(strip.segment(i) == s.answering)) return true;
   replies.pause();
@@ -236,9 +235,8 @@ TD_INLINE bool enter(State& s, const Strip& strip, std::uint32_t i, Replies& rep
   return goes_on;
 }
 
-// A strip that is uniform, up to the first query that is neither a usual small hit nor a set that can be done: which
-// that is. Kind: what its gets are. Sets: there are any.
-// The gets of a uniform strip that were hits: bit i is query i. The items to come are taken to be like the last one.
+// Counts the gets of a uniform strip, all of them hits: bit i of `gets` is query i. Predicts that the next items are
+// like the last one.
 template <std::uint8_t Kind>
 TD_INLINE void count_hits(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t gets) noexcept {
   const Item* const last = strip.item[31 - std::countl_zero(gets)];
@@ -248,7 +246,6 @@ TD_INLINE void count_hits(State& s, LaneSegment& segment, const Strip& strip, st
   s.hits += count;
 }
 
-// Whether query i is the usual hit with a small value.
 TD_INLINE bool is_usual_small_hit(const State& s, const Strip& strip, std::uint32_t i, Hit& hit) noexcept {
   return TD_LIKELY(is_usual_hit(s, strip, i, hit) && word::ValueBytes::get(hit.fixed) <= codec::small_value_bytes_max);
 }
@@ -259,8 +256,8 @@ TD_INLINE char* put_usual(const State& s, const Strip& strip, std::uint32_t i, c
   return TD_LIKELY(is_whole(hit)) ? end : put_again(s, strip, i, hit.item, hit.state, p);
 }
 
-// Timed, of a uniform strip without sets: KC of all, then WR of all. 0, and nothing is done: one of them is not the
-// usual small hit.
+// A uniform strip without sets in a timed run: KC of all queries, then WR of all. Returns how many were answered: all
+// of them, or 0 if one is not the usual small hit.
 template <std::uint8_t Kind>
 TD_INLINE std::uint32_t answer_usual_timed(State& s, const Strip& strip, Replies& replies) noexcept {
   Hit hits[strip_queries];
@@ -276,6 +273,8 @@ TD_INLINE std::uint32_t answer_usual_timed(State& s, const Strip& strip, Replies
   return strip_queries;
 }
 
+// Answers a uniform strip up to the first query that is neither a usual small hit nor a set that the lane can do.
+// Returns how many were answered. Kind: of the gets. Sets: the strip may have sets.
 template <std::uint8_t Kind, bool Sets>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
   LaneSegment& segment = s.segments[s.answering];
@@ -305,13 +304,13 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
   return done;
 }
 
-// How many queries of a uniform strip were answered.
+// Returns how many queries of the uniform strip were answered.
 template <bool Timed, std::uint8_t Kind>
 TD_INLINE std::uint32_t answer_kind(State& s, const Strip& strip, Replies& replies) noexcept {
   if constexpr (Timed) return answer_usual_timed<Kind>(s, strip, replies);
   return strip.sets == 0 ? answer_usual<Kind, false>(s, strip, replies) : answer_usual<Kind, true>(s, strip, replies);
 }
-// REQUIRES: if it is timed, there are no sets.
+// REQUIRES: a timed strip has no sets.
 template <bool Timed>
 TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& replies) {
   if (TD_UNLIKELY(!enter(s, strip, 0, replies))) return strip_queries;
@@ -329,7 +328,7 @@ TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& re
   }
 }
 
-// Any query. False: it is not for the lane, nor what follows of its segment.
+// Answers a get. False: the lane takes neither it nor the rest of its segment.
 TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, const Hit& hit, Replies& replies) {
   if (TD_LIKELY(found != Found::other && !is_too_long(found, hit))) {
     if (found == Found::hit) expect_like(s, hit);
@@ -339,7 +338,7 @@ TD_INLINE bool answer_one(State& s, Strip& strip, std::uint32_t i, Found found, 
   return false;
 }
 
-// Timed, without sets: KC of all, then WR of all.
+// A strip without sets in a timed run: KC of all queries, then WR of all.
 TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
   Found found[strip_queries];
   Hit hits[strip_queries];
@@ -405,11 +404,11 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // --- the schedule
 
-// Strips between parsing and the answers.
+// Turns from a strip's parsing to its answers.
 inline constexpr std::uint32_t lead = 4;
 
-// The output or the epoch is full: ends the run with the first query of strips from `k` on that is not answered. False:
-// all that were parsed are.
+// The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
+// all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
   for (const std::uint32_t end = k + lead; k != end; ++k) {
     const Strip& strip = s.ring[k % s.ring.size()];
@@ -423,26 +422,23 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
   return false;
 }
 
-template <bool Timed>
-inline void run(State& s) {
-  Laps* const laps = Timed ? s.laps : nullptr;
-  const auto lap = [laps](Task task) {
-    if (laps != nullptr) laps->lap(task);
-  };
+// Takes strips through the stages. take(strip) fills an empty strip; one that is not full is the last. answer(strip, k)
+// answers strip k; false ends the run.
+template <bool Timed, class Take, class Answer>
+TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   for (Strip& strip : s.ring) strip.count = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > lead);
-  // Turn k answers strip k - lead, and parses strip k. A strip that is not full is the last.
+  // Turn k takes strip k and answers strip k - lead.
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
-    // As pointers, lest the compiler derive a strip's place anew for each of its columns.
+    // opaque() keeps the compiler from computing a strip's address again for each column.
     const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
-    Strip& parsed = strip(k);
-    parsed.count = 0;
+    Strip& taken = strip(k);
+    taken.count = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
-      parse(s, parsed);
-      if (parsed.count != strip_queries) last = k;
-      lap(Task::parse);
+      take(taken);
+      if (taken.count != strip_queries) last = k;
     }
     Strip& hashed = strip(k - 1);
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
@@ -451,13 +447,25 @@ inline void run(State& s) {
     Strip& answered = strip(k - lead);
     if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
     search_second(s, strip(k - 3));
-    lap(Task::search);
-    if (TD_LIKELY(answered.count != 0)) {
-      answer<Timed>(s, answered);
-      const bool is_full = s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
-      if (TD_UNLIKELY(is_full) && leave_before(s, k - lead + 1)) return;
-    }
+    if constexpr (Timed) s.laps->lap(Task::search);
+    if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - lead))) return;
   }
+}
+
+template <bool Timed>
+inline void run(State& s) {
+  run_strips<Timed>(
+      s,
+      [&s](Strip& strip) __attribute__((always_inline)) {
+        parse(s, strip);
+        if constexpr (Timed) s.laps->lap(Task::parse);
+      },
+      [&s](Strip& strip, std::uint32_t k) __attribute__((always_inline)) {
+        answer<Timed>(s, strip);
+        const bool is_full =
+            s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
+        return TD_LIKELY(!is_full) || !leave_before(s, k + 1);
+      });
 }
 
 #include "lane/calls-inl.hpp"

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "codec/binary.hpp"
 #include "codec/digits.hpp"
@@ -25,7 +26,7 @@ constexpr const Ops* built[] = {&scalar_ops, &neon_ops};
 constexpr const Ops* built[] = {&scalar_ops};
 #endif
 
-// With ThreadSanitizer the scalar ones, whose every access it sees.
+// ThreadSanitizer sees every access of the scalar kernel only.
 constexpr bool only_scalar = TD_THREAD_SANITIZER != 0;
 
 bool is_quiet(const char* request) noexcept {
@@ -74,7 +75,8 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   }
   const std::uint64_t word = seen.state;
   hit = {item, word, seen.fixed};
-  // What memory goes back of, what a meta get would take the token of, what is shown in base64, what is pinned.
+  // Left to the general path: an item to reclaim, a stale one whose token a meta get takes, a key shown in base64, a
+  // value that is pinned.
   if (is_expired(word, state.now_s) || is_flushed(seen, state.flush_cas)) return Found::other;
   if (is_meta && (word & (word::Stale::mask | word::Win::mask)) != 0) return Found::other;
   if (word::Huge::get(hit.fixed) != 0 || (command == kind::meta_read_key && item->binary_key())) return Found::other;
@@ -117,7 +119,7 @@ void write_miss(State& state, const Strip& strip, std::uint32_t i) {
 
 void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit) {
   namespace binary = codec::binary;
-  using namespace codec;  // NOLINT(google-build-using-namespace): what replies are written with
+  using namespace codec;  // NOLINT(google-build-using-namespace): the reply writers
   const std::uint8_t kind = strip.kind(i), command = kind & kind::command_mask;
   const Item& item = *hit.item;
   const std::string_view key = strip.key_of(i);
@@ -168,7 +170,10 @@ void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hi
 
 namespace {
 void leave_segment(State& state) noexcept {
-  if (state.answering != State::none) state.segments[state.answering].output_end = state.out->size();
+  if (state.answering == State::none) return;
+  LaneSegment& segment = state.segments[state.answering];
+  if (TD_UNLIKELY(!segment.back.empty()) && segment.is_answered()) state.out->append(std::exchange(segment.back, {}));
+  segment.output_end = state.out->size();
   state.answering = State::none;
 }
 }  // namespace
@@ -177,7 +182,13 @@ bool enter_segment(State& state, std::uint32_t number) noexcept {
   LaneSegment& segment = state.segments[number];
   if (segment.stopped) return false;
   leave_segment(state);
+  if (TD_UNLIKELY(segment.follows && number != 0 && !state.segments[number - 1].is_answered())) {
+    segment.rest = segment.begin;
+    segment.stopped = true;
+    return false;
+  }
   segment.output_begin = segment.output_end = state.out->size();
+  if (TD_UNLIKELY(!segment.front.empty())) state.out->append(std::exchange(segment.front, {}));
   state.answering = number;
   return true;
 }
@@ -197,7 +208,7 @@ void stop(State& state, const Strip& strip, std::uint32_t i) noexcept {
 void leave(State& state, const Strip& strip, std::uint32_t i) noexcept {
   const std::uint32_t number = strip.segment(i);
   if ((strip.kind(i) & kind::continues) != 0) {
-    stop(state, strip, i);  // a line with so many answers is for others
+    stop(state, strip, i);  // the general path takes a line with so many replies
     state.parsing = number + 1;
   } else {
     state.segments[number].rest = strip.line_of(i);
@@ -261,14 +272,14 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
     counters_.queries[t].add(on);
     counters_.record(task, spent_[t], on);
   };
-  // Its histogram is written by whoever asked for it, along with those of RV and SD.
+  // The caller of run() writes the histogram of PP, together with those of RV and SD.
   if (parse_) {
     counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
     counters_.queries[index_of(Task::parse)].add(queries);
   }
   if (!tasks) return;
   counters_.batches_sampled.add();
-  // Sets take their slots in Insert, and RD is part of WR.
+  // The time of MM is part of Insert's here, and that of RD is part of WR's.
   for (const Task task : {Task::memory, Task::search, Task::read_value, Task::write_response}) record(task, queries);
   record(Task::key_compare, queries - sets);
   record(Task::insert, sets);
@@ -290,7 +301,7 @@ void count_run(State& state, std::uint64_t queries) noexcept {
   if (state.sets == 0) return;
   counters.cmd_set.add(state.sets);
   counters.total_items.add(state.sets);
-  // As the executor does: a client that stores by the lane alone has the index grow, too.
+  // As the executor does, so that the index grows under a client whose sets all pass the lane.
   state.stored_since_check += state.sets;
   if (TD_LIKELY(state.stored_since_check < task::stores_per_growth_check)) return;
   state.stored_since_check = 0;

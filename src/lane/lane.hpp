@@ -1,23 +1,25 @@
-// The fast lane: plain reads and sets from their bytes to the bytes of their replies, ahead of the parser and the
-// executor.
+// The fast lane executes plain reads and sets from the bytes of their requests to the bytes of their replies, ahead of
+// the parser and the executor.
 //
-// It takes `get`, `gets` (of any number of keys), `mg key v`, `mg key v K`, `set` with or without noreply, and `ms key
-// bytes` with or without T of the text protocol, and GET, GETQ, GETK, GETKQ, SET and SETQ (without a CAS id) of the
-// binary one, from the input of many connections, and writes the replies straight into an Output: the same bytes as the
-// general path (codec/, pipeline/) would. At anything else in a connection's input (another command, a line that is
-// not plain or not whole, a value that is not whole; an item that has expired, been flushed, is stale, huge or long; a
-// set for which no slot or no cell is at hand) it stops there, having done nothing of that command, and the general
-// path goes on from `rest`.
+// Text protocol: `get`, `gets` (of any number of keys), `mg key v`, `mg key v K`, `set` with or without noreply, and
+// `ms key bytes` with or without T. Binary protocol: GET, GETQ, GETK, GETKQ, SET and SETQ without a CAS id. The lane
+// reads the input of many connections and appends the replies to an Output: the same bytes as the general path (codec/,
+// pipeline/) writes.
 //
-// Commands take effect in the order of the input: each get copies its value when its turn comes, and each set is done
-// then, in place (docs/decisions/0026) or beside the old item. A location that was found before another command's set
-// is only a candidate: whoever uses it looks at the item's state and key, and asks the index if these are not what they
-// should be.
+// The lane stops in a connection's input before a command that it does not take, and the general path continues from
+// `rest`. Nothing of that command has been done. This is any other command, a line that is not plain or not complete,
+// an incomplete value, an item that has expired, been flushed, is stale, huge or long, and a set for which no slot or
+// no cell is at hand.
 //
-// Eight queries are a strip, and a strip is a few columns of a ring, with no query or result objects. While one strip
-// is answered, the one behind it has its second buckets searched, the next its first buckets, the next is hashed and
-// its buckets are prefetched, and the last is parsed: so what one stage prefetches arrives while others work
-// (interleaving as of P. Menon et al., Relaxed operator fusion, VLDB 2017, and of docs/decisions/0006-strips.md).
+// Commands take effect in the order of the input: a get copies its value in its turn, and a set is executed in its
+// turn, in place (docs/decisions/0026) or beside the old item. A location found earlier is only a candidate, because
+// another set may have replaced the item since. The stage that uses it checks the item's state and key, and asks the
+// index if they do not match.
+//
+// Eight queries are a strip: columns in a ring, without query or result objects. The stages overlap. In one turn strip
+// k is parsed, strip k-1 is hashed and its buckets are prefetched, strip k-2 has its first buckets searched, strip k-3
+// its second ones, and strip k-4 is answered. So a stage's prefetches arrive while other stages work (interleaving
+// after P. Menon et al., Relaxed operator fusion, VLDB 2017, and docs/decisions/0006-strips.md).
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once
@@ -38,7 +40,7 @@ struct State;
 struct Ops;
 }  // namespace lane
 
-// So many bytes behind a segment's end can be read. What they say does not matter.
+// Bytes behind a segment's end that must be readable, with any content.
 inline constexpr std::size_t lane_padding_bytes = 64;
 
 enum class LaneCommand : std::uint8_t {
@@ -47,51 +49,59 @@ enum class LaneCommand : std::uint8_t {
   meta_read,
   meta_read_key,
   binary_read,
-  // From here on they are sets.
+  // From here on: sets.
   set,
   meta_store,
   binary_store
 };
 inline constexpr std::size_t lane_command_count = 8;
 
-// One connection's input, and what became of it.
+// One connection's input and the result of a run over it.
 struct LaneSegment {
-  // REQUIRES: [begin, end + lane_padding_bytes) is readable; `begin` is where a line begins, or a packet
-  // (Parser::begins()).
+  // REQUIRES: [begin, end + lane_padding_bytes) is readable; a line or a packet begins at `begin` (Parser::begins()).
   const char* begin;
   const char* end;
   bool binary;
+  // Replies that others have made: written ahead of its first reply, if the lane answers any of it, and behind its last
+  // one, if the lane answers all of it. Cleared when they are.
+  std::string_view front = {}, back = {};
+  // It continues the stream of the segment before it: it is answered if the lane has answered all of that one.
+  bool follows = false;
 
-  // Set by Lane::run(). Where the first command begins that was not answered; `end`: all were.
+  // Set by Lane::run(): where the first unanswered command begins; `end`: all are answered.
   const char* rest = nullptr;
-  // Its replies in the Output, if the two differ.
+  // Its replies in the Output; none if the two are equal.
   std::size_t output_begin = 0, output_end = 0;
-  // Commands answered, quiet ones too, by kind; and their keys, those of sets, too.
+  // Commands executed, quiet ones included, by kind; `queries` counts their keys.
   std::array<std::uint32_t, lane_command_count> commands{};
   std::uint32_t queries = 0;
-  // The general path has to go on from `rest`.
+  // The general path must continue from `rest`.
   bool stopped = false;
+
+  // Whether the last run has answered all of it.
+  bool is_answered() const noexcept { return rest == end && !stopped; }
 };
 
-// One worker's lane. Thread safety: one thread at a time, that of the context.
+// One per worker. Thread safety: one thread at a time, that of the context.
 class Lane {
  public:
-  // Both outlive the lane. instructions: by name, for tests; empty: those of the index's search (Index::lanes()).
-  // Throws std::invalid_argument for a name that this processor or this program does not have.
+  // REQUIRES: context and options outlive the lane. instructions: the name of an instruction set, for tests; empty:
+  // that of the index's search (Index::lanes()). Throws std::invalid_argument for a name that this processor or this
+  // program does not have.
   Lane(Context& context, const ProtocolOptions& options, std::string_view instructions = {});
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Whether a run may begin: the index is a cuckoo one, the host has it, and nobody is to be told of single look-ups.
+  // Whether a run may begin: the index is a cuckoo index on the host, and no observer follows single look-ups.
   bool may_run() const noexcept;
 
   // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or
-  // more, or sets have retired so much memory that an epoch should end: returns how many segments are done with, so
-  // that the next one is to be offered again from its `rest` on, when the output has been sent. `time_parse`: PP is
-  // timed and counted, too (the other tasks are in a sample of the runs, as batches are). keys: nullptr, or receives
-  // the keys asked for; they lie in the input. REQUIRES: may_run(), no epoch of the context's. Throws std::bad_alloc as
-  // Output does; the epoch has ended then, and nothing of the segments is to be used again.
+  // more, or when sets have retired so much memory that an epoch should end. Returns the number of finished segments:
+  // once the output has been sent, the caller offers the next one again from its `rest` on. time_parse: also times and
+  // counts PP (the other tasks are timed in a sample of the runs, as in batches). keys: nullptr, or receives the keys
+  // requested, as views of the input. REQUIRES: may_run(), the context is in no epoch. Throws std::bad_alloc as Output
+  // does: the epoch has ended then, and the segments must not be used again.
   std::size_t run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse = false,
                   std::vector<std::string_view>* keys = nullptr);
 

@@ -1,7 +1,7 @@
 // PP of the lane: lines and packets into strips. A part of lane-inl.hpp, inside its namespace.
 
-// Where words end: spaces and control characters of 64 bytes at a time. The last byte of the input is none of them, so
-// that behind each one that is found there is another byte.
+// Finds the ends of words, 64 bytes at a time: spaces and control characters. The last byte of the input is never
+// reported, so that at least one byte follows each end.
 struct Words {
   const char* block;
   std::uint64_t blanks;  // bit i: block[i]
@@ -10,7 +10,7 @@ struct Words {
   const char* const end;
 
   TD_INLINE Words(const char* p, const char* b, const char* e) noexcept : begin(b), end(e) { look(p); }
-  // The first one from `p` on; `end`: there is none. REQUIRES: p is behind the last one.
+  // The first blank from `p` on; `end`: there is none. REQUIRES: p is behind the last one found.
   TD_INLINE const char* end_of(const char* p) noexcept {
     const auto offset = static_cast<std::size_t>(p - block);
     if (TD_LIKELY(offset < 64)) {
@@ -28,14 +28,13 @@ struct Words {
     if (TD_UNLIKELY(offset >= 64)) return look(p);
     ahead = blanks >> offset << offset;
   }
-  // As go_to(), behind the next `count` blanks, which are those of this command.
+  // As go_to() behind the command's remaining `Count` blanks.
   template <int Count>
   TD_INLINE void pass(std::uint64_t behind) noexcept {
     for (int i = 0; i < Count; ++i) behind &= behind - 1;
     ahead = behind;
   }
-  // The blanks of the block behind the one that ends the word at `p`, where the next command begins; 0: the block ends
-  // before another one.
+  // The block's blanks behind the one that ends the word at `p`, where a command begins; 0: the block has no other one.
   TD_INLINE std::uint64_t behind_word(const char* p) noexcept {
     std::uint64_t behind = ahead & (ahead - 1);
     if (TD_LIKELY(behind != 0)) return behind;
@@ -43,7 +42,7 @@ struct Words {
     return ahead & (ahead - 1);
   }
 
-  // end_of(key) of the key behind the word at `p`.
+  // end_of(key), where the key follows the word at `p`.
   TD_INLINE const char* end_of_next(const char* p, const char* key) noexcept {
     const std::uint64_t behind = behind_word(p);
     return TD_LIKELY(behind != 0) ? block + std::countr_zero(behind) : end_of(key);
@@ -59,26 +58,26 @@ struct Words {
   }
 };
 
-// What fills a strip.
+// A strip while it is filled.
 struct Filling {
   Strip& strip;
   std::uint32_t unusual_layout;  // State's
   std::uint32_t segment = 0;     // as info has it
   std::uint64_t count = 0;
   std::uint32_t sets = 0;
-  std::uint32_t first = 0, differ = 0;  // an info, and where others are not like it
-  std::uint32_t longest = 0;            // its top bit: a key is long
+  std::uint32_t first = 0, differ = 0;  // the expected info, and the bits in which others differ
+  std::uint32_t longest = 0;            // top bit: there is a long key
 
   TD_INLINE bool full() const noexcept { return count == strip_queries; }
   TD_INLINE void put(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
     differ |= place(key, key_bytes, kind) ^ first;
   }
-  // The same of a key of at most 16 bytes.
+  // The same for a key of at most short_key_bytes_max bytes.
   TD_INLINE void put_short(const char* key, std::size_t key_bytes, std::uint8_t kind) noexcept {
     place_short(key, key_bytes, kind);
     differ |= (segment + (std::uint32_t{kind} << info::kind_shift)) ^ first;
   }
-  // A set is as good as any other in a uniform strip.
+  // Sets of different kinds do not end a strip's uniformity, so only the segment is compared.
   TD_INLINE void put_set(const char* key, std::size_t key_bytes, std::uint8_t kind, const SetPart& set) noexcept {
     constexpr std::uint32_t segment_mask = ~std::uint32_t{0} << info::segment_shift;
     strip.set[count] = set;
@@ -107,7 +106,7 @@ struct Filling {
   }
 };
 
-// Keys of a line with several, which are known to be plain.
+// Takes keys of a line with several, which are known to be plain.
 TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
   const char* p = s.at;
   std::uint8_t kind = s.line_kind;
@@ -127,74 +126,70 @@ TD_INLINE void parse_keys(State& s, Filling& filling, Words& words) noexcept {
   s.line_kind = kind;
 }
 
-// Each of the following takes the command that begins at `p`, and returns where the next one begins; nullptr: it is not
-// plain, or not whole, or another one.
+// Each of the following takes the command that begins at `p` and returns where the next one begins. nullptr: it is
+// another command, not plain, or incomplete.
 
-// "get key" with a key of at most 16 bytes.
+// The end of a read's key. Short: the command's blanks are in the block of its first one, and the key has at most
+// short_key_bytes_max bytes; else it may have any length.
+struct KeyEnd {
+  const char* p;
+  std::uint64_t blanks;  // Short: from this end on
+};
+template <bool Short>
+TD_INLINE KeyEnd end_of_key(Words& words, const char* p, const char* key) noexcept {
+  if constexpr (!Short) return {words.end_of(key), 0};
+  const std::uint64_t blanks = words.behind_word(p);
+  return {words.block + std::countr_zero(blanks), blanks};  // without a blank the key appears to be longer
+}
+template <bool Short>
+inline constexpr std::size_t read_key_bytes_max = Short ? short_key_bytes_max : key_bytes_max;
+// Adds a read to the strip, whose command has Blanks blanks from the key's end on.
+template <bool Short, int Blanks>
+TD_INLINE void put_read(Filling& filling, Words& words, const char* key, const KeyEnd& end,
+                        std::uint8_t kind) noexcept {
+  const auto key_bytes = static_cast<std::size_t>(end.p - key);
+  if constexpr (Short) {
+    filling.put_short(key, key_bytes, kind);
+    words.pass<Blanks>(end.blanks);
+  } else {
+    filling.put(key, key_bytes, kind);
+  }
+}
+
+// "get key".
+template <bool Short>
 TD_INLINE const char* take_get(Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
-  const std::uint64_t blanks = words.behind_word(p);
   const char* const key = p + 4;
-  const char* const key_end = words.block + std::countr_zero(blanks);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  // Without a blank the key seems to be longer.
-  if (TD_UNLIKELY(key_bytes - 1 >= short_key_bytes_max)) return nullptr;
-  if (TD_UNLIKELY(load<std::uint16_t>(key_end) != load<std::uint16_t>("\r\n"))) return nullptr;
-  filling.put_short(key, key_bytes, kind::get | kind::last_of_line);
-  words.pass<2>(blanks);
-  return key_end + 2;
+  const KeyEnd end = end_of_key<Short>(words, p, key);
+  if (TD_UNLIKELY(static_cast<std::size_t>(end.p - key) - 1 >= read_key_bytes_max<Short>)) return nullptr;
+  if (TD_UNLIKELY(!Short && words.end - end.p < 2)) return nullptr;
+  if (TD_UNLIKELY(load<std::uint16_t>(end.p) != load<std::uint16_t>("\r\n"))) return nullptr;
+  put_read<Short, 2>(filling, words, key, end, kind::get | kind::last_of_line);
+  return end.p + 2;
 }
 
-// The same with a key of any length.
-TD_INLINE const char* take_long_get(Filling& filling, Words& words, const char* p) noexcept {
+// "mg key v" and "mg key v K".
+template <bool Short>
+TD_INLINE const char* take_meta_read(Filling& filling, Words& words, const char* p) noexcept {
   using codec::load;
-  const char* const key = p + 4;
-  const char* const key_end = words.end_of(key);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 2)) return nullptr;
-  if (TD_UNLIKELY(load<std::uint16_t>(key_end) != load<std::uint16_t>("\r\n"))) return nullptr;
-  filling.put(key, key_bytes, kind::get | kind::last_of_line);
-  return key_end + 2;
-}
-
-// "mg key v" and "mg key v K" likewise.
-TD_INLINE const char* take_short_meta_read(Filling& filling, Words& words, const char* p) noexcept {
-  using codec::load;
-  const std::uint64_t blanks = words.behind_word(p);
   const char* const key = p + 3;
-  const char* const key_end = words.block + std::countr_zero(blanks);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= short_key_bytes_max || words.end - key_end < 4)) return nullptr;
-  if (TD_LIKELY(load<std::uint32_t>(key_end) == load<std::uint32_t>(" v\r\n"))) {
-    filling.put_short(key, key_bytes, kind::meta_read | kind::last_of_line);
-    words.pass<3>(blanks);
-    return key_end + 4;
+  const KeyEnd end = end_of_key<Short>(words, p, key);
+  if (TD_UNLIKELY(static_cast<std::size_t>(end.p - key) - 1 >= read_key_bytes_max<Short> || words.end - end.p < 4))
+    return nullptr;
+  if (TD_LIKELY(load<std::uint32_t>(end.p) == load<std::uint32_t>(" v\r\n"))) {
+    put_read<Short, 3>(filling, words, key, end, kind::meta_read | kind::last_of_line);
+    return end.p + 4;
   }
-  if (TD_UNLIKELY(words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
-                  load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n")))
+  if (TD_UNLIKELY(words.end - end.p < 6 || load<std::uint32_t>(end.p) != load<std::uint32_t>(" v K") ||
+                  load<std::uint16_t>(end.p + 4) != load<std::uint16_t>("\r\n")))
     return nullptr;
-  filling.put_short(key, key_bytes, kind::meta_read_key | kind::last_of_line);
-  words.pass<4>(blanks);
-  return key_end + 6;
+  put_read<Short, 4>(filling, words, key, end, kind::meta_read_key | kind::last_of_line);
+  return end.p + 6;
 }
 
-// The same with a key of any length.
-TD_INLINE const char* take_long_meta_read(Filling& filling, Words& words, const char* p) noexcept {
-  using codec::load;
-  const char* const key = p + 3;
-  const char* const key_end = words.end_of(key);
-  const auto key_bytes = static_cast<std::size_t>(key_end - key);
-  if (TD_UNLIKELY(key_bytes - 1 >= key_bytes_max || words.end - key_end < 4)) return nullptr;
-  const bool with_key = load<std::uint32_t>(key_end) != load<std::uint32_t>(" v\r\n");
-  if (with_key && (words.end - key_end < 6 || load<std::uint32_t>(key_end) != load<std::uint32_t>(" v K") ||
-                   load<std::uint16_t>(key_end + 4) != load<std::uint16_t>("\r\n")))
-    return nullptr;
-  filling.put(key, key_bytes, (with_key ? kind::meta_read_key : kind::meta_read) | kind::last_of_line);
-  return key_end + (with_key ? 6 : 4);
-}
-
-// A number of up to nine digits that begins at `p`, which is moved behind it. False: it is none, or longer. REQUIRES:
-// 10 readable bytes.
+// Reads a number of up to nine digits at `p` and moves `p` behind it. False: no digit, or more than nine. REQUIRES: 10
+// readable bytes.
 TD_INLINE bool read_length(const char*& p, std::uint32_t& to) noexcept {
   const char* const first = p;
   const auto digit = [&p] { return static_cast<std::uint32_t>(static_cast<unsigned char>(*p)) - '0'; };
@@ -208,7 +203,7 @@ TD_INLINE bool read_length(const char*& p, std::uint32_t& to) noexcept {
   return true;
 }
 
-// Whether the value is whole, with its line end, and the item not larger than one may be.
+// Whether the value and its line end are complete, and the item is within the size limit.
 TD_INLINE bool has_value(const State& s, const SetPart& set, const char* end, std::size_t key_bytes) noexcept {
   using codec::load;
   if (TD_UNLIKELY(end - set.value < std::ptrdiff_t{2} + set.value_bytes)) return false;
@@ -267,7 +262,7 @@ TD_INLINE const char* take_meta_store(const State& s, Filling& filling, Words& w
   return set.value + set.value_bytes + 2;
 }
 
-// "get key", "get key key ...", "gets key ..." of any keys: as many as the strip has room for.
+// "get key", "get key key ...", "gets key ...": takes as many keys as the strip has room for.
 TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& words, const char* p,
                                          bool is_gets) noexcept {
   const char* const key = p + (is_gets ? 5 : 4);
@@ -280,8 +275,8 @@ TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& word
   return s.at;
 }
 
-// Lines from State::at on, until the strip is full; if it is not, State::at is where the lane's part of the segment
-// ends.
+// Takes lines from State::at on until the strip is full. If it is not full afterwards, the lane's part of the segment
+// ends at State::at.
 TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   using codec::load;
   Words words(s.at, segment.begin, segment.end);
@@ -289,7 +284,7 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
     parse_keys(s, filling, words);
     words.go_to(s.at);
   }
-  // Through copies, so that what is filled by usual lines stays in registers.
+  // Works on copies, so that the originals stay in registers for the usual lines.
   const auto take_any_keys = [&](const char* p, bool is_gets) noexcept {
     Filling others{filling.strip,        filling.unusual_layout, filling.segment,        opaque(filling.count),
                    opaque(filling.sets), opaque(filling.first),  opaque(filling.differ), opaque(filling.longest)};
@@ -305,23 +300,23 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
     const auto word = load<std::uint32_t>(p);
     const char* next = nullptr;
     if (TD_LIKELY(word == load<std::uint32_t>("get "))) {
-      next = take_get(filling, words, p);
+      next = take_get<true>(filling, words, p);
       if (TD_LIKELY(next != nullptr)) {
         p = next;
         continue;
       }
-      next = take_long_get(filling, words, p);
+      next = take_get<false>(filling, words, p);
       if (TD_UNLIKELY(next == nullptr)) next = take_any_keys(p, false);
     } else if (word == load<std::uint32_t>("set ")) {
       next = take_set(s, filling, words, p);
     } else if (const std::uint32_t name = word & load<std::uint32_t>("\xff\xff\xff\0");
                name == load<std::uint32_t>("mg \0")) {
-      next = take_short_meta_read(filling, words, p);
+      next = take_meta_read<true>(filling, words, p);
       if (TD_LIKELY(next != nullptr)) {
         p = next;
         continue;
       }
-      next = take_long_meta_read(filling, words, p);
+      next = take_meta_read<false>(filling, words, p);
     } else if (name == load<std::uint32_t>("ms \0")) {
       next = take_meta_store(s, filling, words, p);
     } else if (word == load<std::uint32_t>("gets") && p[4] == ' ') {
@@ -334,7 +329,7 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
   s.at = p;
 }
 
-// Whether a packet is a plain SET, whole: its value's part is `set` then.
+// Whether the packet is a complete plain SET; `set` then describes it.
 TD_INLINE bool is_plain_set_packet(const State& s, const char* p, const char* end, const codec::binary::Request& r,
                                    SetPart& set) noexcept {
   namespace binary = codec::binary;
@@ -363,7 +358,7 @@ inline constexpr std::uint64_t plain_get_opcodes = [] {
   return all;
 }();
 
-// As parse_lines(), of packets.
+// As parse_lines() for packets.
 TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segment) noexcept {
   namespace binary = codec::binary;
   const char* p = s.at;
@@ -417,7 +412,7 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
   const std::uint32_t differ = filling.differ >> info::kind_shift;
   strip.is_uniform =
       differ == 0 && filling.full() && !strip.has_long_key && (strip.gets & (kind::continues | kind::begins_many)) == 0;
-  // What is to come is taken to be as the last get, but for the keys' lengths.
+  // Predicts that the next gets are of the last one's kind.
   if (TD_UNLIKELY(differ != 0)) {
     const std::uint32_t gets = ~filling.sets & ((2u << (filling.count - 1)) - 1);
     if (gets != 0) s.usual_kind = strip.kind(31 - static_cast<std::uint32_t>(std::countl_zero(gets)));

@@ -1,6 +1,6 @@
-// IN of the lane: from keys to candidates. A part of lane-inl.hpp, inside its namespace.
+// IN of the lane: from keys to candidates. Part of lane-inl.hpp, inside its namespace.
 
-// Does f(i) for the queries of a strip, written out: the columns' places are constants then.
+// Calls f(i) for the queries of a strip, unrolled, so that column offsets are constants.
 template <class F>
 TD_INLINE void for_each_query(F f) noexcept {
   [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>)
@@ -19,12 +19,12 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
   for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
 }
 
-// What a cell names; no_item: nothing, as it has another signature.
+// The item that a cell names.
 TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
   return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
 }
 
-// Lines of items beyond the first.
+// Prefetches the items' lines beyond the first.
 TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
   for (std::uint32_t i = 0; i < strip_queries; ++i) {
     const char* const item = strip.item[i]->bytes();

@@ -1,4 +1,4 @@
-// What a run of the lane works on. Columns of a strip are arrays of eight; a ring of strips stays in the L1 cache.
+// State of the lane's runs. A strip's columns are arrays of eight; the ring of strips stays in the L1 cache.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@ namespace tandem::lane {
 inline constexpr std::uint32_t strip_queries = strip_queries_max;
 static_assert(strip_queries == 8, "a vector of 64-bit lanes");
 
-// What a query is, for the reply; and where in its line it stands.
+// A query's command, and its position in the line.
 namespace kind {
 inline constexpr auto get = static_cast<std::uint8_t>(LaneCommand::get),
                       gets = static_cast<std::uint8_t>(LaneCommand::gets),
@@ -38,7 +38,7 @@ inline constexpr std::uint8_t begins_many = 1 << 5;   // the first of several
 inline constexpr std::uint8_t no_reply = 1 << 6;      // a set that is not answered
 }  // namespace kind
 
-// What a query is in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
+// A query in one word: |31 segment 16|15 kind 8|7 key_bytes 0|
 namespace info {
 inline constexpr unsigned kind_shift = 8, segment_shift = 16;
 inline constexpr std::uint32_t key_bytes_mask = 0xff;
@@ -49,18 +49,18 @@ TD_INLINE constexpr std::uint8_t kind(std::uint32_t word) noexcept {
 TD_INLINE constexpr std::uint32_t segment(std::uint32_t word) noexcept { return word >> segment_shift; }
 }  // namespace info
 
-// So many bytes of a command stand before its key, if that is the first of its line.
+// Bytes of a command before the first key of its line.
 inline constexpr std::array<std::uint8_t, lane_command_count> bytes_before_key = {
     4, 5, 3, 3, codec::binary::header_bytes, 4, 3, codec::binary::header_bytes + codec::binary::store_extras_bytes};
 
-// What a set has beside its key.
+// A set's fields other than the key.
 struct SetPart {
   const char* value;
   std::uint32_t value_bytes, client_flags, expiry_s;
 };
 
-// The lower bits of the fixed word of an item that the set can rewrite as usual (task::layout_of()). no_layout: there
-// is no such item, as the set has client flags, or its key or value is long.
+// The lower bits of the fixed word of an item that the usual set can rewrite (task::layout_of()). no_layout: no item
+// qualifies, because the set has client flags or a long key or value.
 inline constexpr std::uint32_t no_layout = word::CasLow::lo == 31 ? 0x7fffffff : 0;
 static_assert(no_layout != 0 && word::KeyBytes::get(no_layout) > key_bytes_max);
 TD_INLINE constexpr std::uint32_t layout_of(std::size_t key_bytes, const SetPart& set) noexcept {
@@ -70,7 +70,7 @@ TD_INLINE constexpr std::uint32_t layout_of(std::size_t key_bytes, const SetPart
              : no_layout;
 }
 
-// What a query that has no candidate finds: it is not live.
+// The candidate of a query without one: an item that is not live.
 struct alignas(cache_line_bytes) NoItem {
   Item header{};
   char rest[cache_line_bytes - sizeof(Item)]{};
@@ -80,20 +80,20 @@ inline constinit NoItem no_item{};
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
   Fingerprint fingerprint[strip_queries];
-  const Bucket* first[strip_queries];  // where its cell may be
+  const Bucket* first[strip_queries];  // the bucket of its first choice
   const Bucket* second[strip_queries];
   const Item* item[strip_queries];  // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
-  const char* line[strip_queries];  // of a line with several keys: where it begins
+  const char* line[strip_queries];  // where the line begins, if it has several keys
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
-  std::uint32_t count = 0;  // the other places hold what was there before
-  std::uint32_t left = 0;   // bit i: the first bucket of query i has no candidate
+  std::uint32_t count = 0;  // columns from here on hold earlier queries
+  std::uint32_t left = 0;   // bit i: query i has no candidate in its first bucket
   std::uint32_t sets = 0;   // bit i: query i is a set
-  bool is_uniform = false;  // full, of one segment, the gets of one kind, of one key a line, no key is long
+  bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
-  std::uint8_t gets = 0;  // uniform: the kind of its gets
+  std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
 
   std::string_view key_of(std::uint32_t i) const noexcept { return {key[i], lane::info::key_bytes(info[i])}; }
   std::uint8_t kind(std::uint32_t i) const noexcept { return lane::info::kind(info[i]); }
@@ -113,9 +113,9 @@ struct alignas(cache_line_bytes) Strip {
   }
 };
 
-// An item's words and the key's bytes in 32 bytes: which bits are compared, by the key's length (at most 16), and what
-// they are to be. A hit that equals is live, does not expire, is not stale, has no client flags, is not huge, and its
-// key's first bytes are the query's.
+// Selects, in the 32 bytes of an item's two words and its key's first bytes, the bits that is_usual() compares, by the
+// key's length (at most 16). An item that matches is live, does not expire, is not stale, has no client flags, is not
+// huge, and its key has the query's length and first bytes.
 struct alignas(32) ItemMask {
   std::uint64_t state, fixed;
   std::uint8_t key[short_key_bytes_max];
@@ -131,7 +131,7 @@ inline constexpr auto item_masks = [] {
   return all;
 }();
 
-// The same, and what the words are to be, by the length of any key: one cache line each.
+// The mask and the words' expected values by the length of any key, one cache line each.
 struct alignas(cache_line_bytes) ItemCheck {
   ItemMask mask;
   std::uint64_t state, fixed;
@@ -143,8 +143,8 @@ inline constexpr auto item_checks = [] {
   return all;
 }();
 
-// The masks for an item that a set can rewrite (task::is_rewritable), beside its length: it is live, does not expire,
-// is not stale, nor is its token to recache out. What the fixed word is to be but for its CAS id is the set's.
+// The masks for an item that a set can rewrite (task::is_rewritable): live, without expiry, not stale, recache token
+// not taken. The set's layout gives the expected fixed word, CAS id excluded.
 inline constexpr auto set_masks = [] {
   auto all = item_masks;
   for (ItemMask& mask : all) {
@@ -154,32 +154,33 @@ inline constexpr auto set_masks = [] {
   return all;
 }();
 
-// The lower half of the state word of a live item that was marked in second now_s.
+// The lower half of the state word of a live item marked in second now_s.
 constexpr std::uint32_t marked_at(std::uint32_t now_s) noexcept {
   return static_cast<std::uint32_t>(word::AccessS::put(usual_state | task::access_marks, now_s));
 }
-// Whether an item has its marks, and not from longer ago than task::needs_mark() says: the two are the same. REQUIRES:
-// it is live, neither stale nor won. marked: marked_at() of this second.
+// The negation of task::needs_mark(): the item has its access marks, and they are recent. REQUIRES: it is live, neither
+// stale nor won. marked: marked_at() of this second.
 TD_INLINE constexpr bool is_marked(std::uint64_t state, std::uint32_t marked) noexcept {
-  // The difference has nothing below the age, in seconds, if the marks are there; the age comes to the bottom, and what
-  // is below it to the top. What was above it is cut off.
+  // If the marks are present, the difference is zero below the age's bits. The shift drops the bits above the age, and
+  // the rotation moves the age to the bottom and the bits below it to the top, where any set bit makes the result
+  // large.
   constexpr int above = 32 - word::AccessS::hi;
   const std::uint32_t difference = (marked - static_cast<std::uint32_t>(state)) << above;
   return std::rotr(difference, above + static_cast<int>(word::AccessS::lo)) < task::access_refresh_s;
 }
 
-// A hit, or what it came to.
+// Result of a look-up.
 enum class Found : std::uint8_t {
   hit,
   miss,
-  other,  // for the general path
+  other,  // left to the general path
 };
 struct Hit {
   const Item* item;
   std::uint64_t state, fixed;
 };
 
-// Time per task of a run, as TaskTimer has it of a batch. Not sampled: nothing.
+// Time per task of a run, as TaskTimer measures it for a batch.
 class Laps {
  public:
   Laps(TaskCounters& counters, bool parse) noexcept : counters_(counters), parse_(parse) {}
@@ -192,7 +193,7 @@ class Laps {
     spent_[static_cast<std::size_t>(task)] += spent - std::min(spent, own_ticks_);
     last_ = now;
   }
-  // The counters of `queries` queries, `sets` of them sets.
+  // Adds the laps to the counters, for `queries` queries of which `sets` are sets.
   void end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept;
 
  private:
@@ -206,14 +207,14 @@ struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c), index(dynamic_cast<CuckooIndex*>(&c.shared.index)), options(o) {}
 
-  static constexpr std::uint32_t ring_strips = 8;  // a power of two, more than are under way
+  static constexpr std::uint32_t ring_strips = 8;  // a power of two, larger than the number of strips in progress
   std::array<Strip, ring_strips> ring{};
 
   Context& context;
-  CuckooIndex* const index;  // nullptr: the store has one of another kind
+  CuckooIndex* const index;  // nullptr: the store's index is of another kind
   const ProtocolOptions& options;
 
-  // Of a run.
+  // Input and constants of a run.
   std::span<LaneSegment> segments;
   Output* out = nullptr;
   std::size_t output_bytes_max = 0;
@@ -224,38 +225,38 @@ struct State {
   bool flushed = false;         // flush_cas is not 0
   const char* items = nullptr;  // location 0
   std::uint64_t item_bytes_max = 0;
-  std::uint32_t unusual_layout = 0;  // no_layout, or the usual set may be tried; else what is not usual is looked at
+  std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
   std::vector<std::string_view>* keys = nullptr;
   Laps* laps = nullptr;
 
-  // Where the parser stands.
+  // Position of the parser.
   std::uint32_t parsing = 0;   // the segment
   const char* at = nullptr;    // in it
-  const char* line = nullptr;  // a line with more keys from `at` on; nullptr: none
+  const char* line = nullptr;  // the line whose further keys begin at `at`; nullptr: none
   std::uint8_t line_kind = 0;
-  std::uint8_t usual_kind = 0;  // of the last get
+  std::uint8_t usual_kind = 0;  // kind of the last get
 
-  // Where the answers stand.
+  // Position of the answers.
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   std::uint32_t answering = none;  // the segment
   std::uint64_t hits = 0, sets = 0;
   std::uint64_t retired_bytes = 0;
-  // The item that the last set replaced: retired when the next set takes a slot, or with the run.
+  // The item that the last set replaced: retired when the next set takes a slot, or at the run's end.
   Location displaced = no_location;
-  // When the last line with several keys began.
+  // Counts at the beginning of the last line with several keys, to take back its replies.
   struct Mark {
     std::size_t output = 0;
     std::uint64_t hits = 0;
     std::uint32_t queries = 0;
   };
   Mark mark;
-  // Lines of an item that were worth fetching with it of late, beside the first.
+  // Cache lines of an item to prefetch beyond the first, predicted from recent hits.
   std::uint32_t more_lines = 0;
-  std::uint64_t stored_since_check = 0;  // of the index's growth
+  std::uint64_t stored_since_check = 0;  // whether the index should grow
 };
 struct CallState;
 
-// What one set of instructions offers.
+// Entry points of one instruction set.
 struct Ops {
   std::string_view name;
   bool (*supported)() noexcept;
@@ -270,23 +271,23 @@ extern const Ops avx2_ops, avx512_ops, avx512_vaes_ops;
 #elif defined(__aarch64__)
 extern const Ops neon_ops;
 #endif
-// All that this program was built with, narrowest first.
+// All instruction sets in this program, narrowest first.
 std::span<const Ops* const> ops_built() noexcept;
-// Those of the index's search, and AES if it can be had; with `instructions`, those of this name. Throws
-// std::invalid_argument if there are none.
+// The widest supported set that the index's search uses; with `instructions`, the one of this name. Throws
+// std::invalid_argument if there is none.
 const Ops& ops_for(const Index& index, std::string_view instructions);
-// For tests: by name; nullptr: this processor or program does not have it.
+// By name, for tests; nullptr: this processor or program does not have it.
 const Ops* ops_named(std::string_view name) noexcept;
 
-// --- what is the same for all processors, and rare
+// --- independent of the instruction set, and rare
 
-// Retires what the last set replaced.
+// Retires State::displaced.
 TD_NOINLINE void retire_displaced(State& state) noexcept;
 // As Lane::may_run() and CallLane::may_run().
 bool may_run(const State& state) noexcept;
-// Counts what a run has answered. After its epoch.
+// Adds a run's queries to the counters. REQUIRES: its epoch has ended.
 void count_run(State& state, std::uint64_t queries) noexcept;
-// Runs `body` in an epoch over the host's index; not at all if the index has just left the host.
+// Runs `body` in an epoch over the host's index. Does nothing if the index has just moved to a device.
 template <class Body>
 void run_in_epoch(State& s, Body body) {
   Shared& shared = s.context.shared;
@@ -295,8 +296,9 @@ void run_in_epoch(State& s, Body body) {
   s.marked = marked_at(s.now_s);
   s.items = reinterpret_cast<const char*>(shared.heap.at(no_location));
   s.hits = s.sets = 0;
-  // To S3-FIFO a set in place is a new item.
-  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr;
+  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices.
+  const bool in_place =
+      task::may_store_in_place(s.context) && shared.heap.probation() == nullptr && !shared.announces_rewrites;
   s.unusual_layout = in_place ? 0 : no_layout;
   s.context.enter();
   struct Exit {
@@ -314,31 +316,31 @@ void run_in_epoch(State& s, Body body) {
   body();
 }
 
-// The candidate is not the usual hit: compares, and asks the index as CuckooIndex::find() does. REQUIRES: inside
-// the epoch.
+// Handles a candidate that is not the usual hit: compares its key, then asks CuckooIndex::find(). REQUIRES: inside the
+// epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
-// The set is not the usual one in place: does it, in place after all or beside the old item. False: that would take
-// what is not at hand, and nothing has changed. hint: as of CuckooIndex::Guard::find(). `stored`: the item's new
-// version. REQUIRES: inside the epoch.
+// Executes a set that is not the usual one in place: in place under wider conditions, or beside the old item. False: no
+// slot or no cell is at hand, and nothing has changed. hint: as for CuckooIndex::Guard::find(). stored: receives the
+// new version. REQUIRES: inside the epoch.
 TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
                               ItemVersion& stored) noexcept;
-// A miss's reply, a long value's: appended to the output.
+// Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);
-// Query i is the first of another segment. False: that has stopped before it.
+// Begins to answer another segment. False: it has stopped.
 TD_NOINLINE bool enter_segment(State& state, std::uint32_t segment) noexcept;
-// Query i is not for the lane, nor what follows of its segment; takes back the replies to earlier keys of its line.
+// Stops query i's segment before the query's command, and takes back the replies to earlier keys of its line.
 TD_NOINLINE void stop(State& state, const Strip& strip, std::uint32_t i) noexcept;
-// The run ends before query i: segments from its own on are to be offered again (State::parsing is the first).
+// Ends the run before query i. The caller offers its segment and later ones again (State::parsing is the first).
 TD_NOINLINE void leave(State& state, const Strip& strip, std::uint32_t i) noexcept;
-// "flags exptime bytes[ noreply]" from `p` on, in plain numbers, whatever they are. Where the line ends, if it does so
-// within [p, end); else nullptr.
+// Reads "flags exptime bytes[ noreply]" in plain numbers at `p`. Returns where the line ends, or nullptr if the line is
+// not plain or does not end within [p, end).
 TD_NOINLINE const char* read_set_words(const State& state, const char* p, const char* end, SetPart& set,
                                        std::uint8_t& kind) noexcept;
-// " bytes[ T exptime]" likewise.
+// The same for " bytes[ Texptime]".
 TD_NOINLINE const char* read_meta_store_words(const State& state, const char* p, const char* end,
                                               SetPart& set) noexcept;
-// Whether `key key ...\r\n` from `key` on is a line's plain end.
+// Whether the rest of a line from `key` on is `key key ...\r\n`, complete and plain.
 TD_NOINLINE bool are_plain_keys(const char* key, const char* end, const char* begin) noexcept;
 
 }  // namespace tandem::lane

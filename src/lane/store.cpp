@@ -1,4 +1,4 @@
-// Sets of the lane that are not the usual ones in place.
+// Sets of the lane that are not the usual sets in place.
 #include <cstring>
 
 #include "lane/state.hpp"
@@ -10,17 +10,27 @@ namespace {
 
 using task::Settled;
 
-// In place, whatever the old item's expiry and client flags, the key's length.
-bool store_in_place(State& state, const task::PlainSet& set, Location candidate, ItemVersion& stored) noexcept {
+// The set in place with any key length, client flags, and expiry of the old item; under the key's stripe where devices
+// have copies of items.
+bool store_in_place(State& state, Fingerprint f, const task::PlainSet& set, Location candidate,
+                    const std::uint64_t* hint, ItemVersion& stored) noexcept {
   Context& context = state.context;
-  return candidate != no_location && set.value.size() <= rewritten_value_bytes_max &&
-         task::may_store_in_place(context) &&
-         task::try_store_in_place(context, context.shared.heap.at(candidate), set, {state.now_s, state.flush_cas},
-                                  stored);
+  if (candidate == no_location) return false;
+  Item* const item = context.shared.heap.at(candidate);
+  // An item's lengths never change, so most sets that go beside need no closer look.
+  if (item->small_value_bytes() != set.value.size() || set.value.size() > rewritten_value_bytes_max ||
+      !task::may_store_in_place(context))
+    return false;
+  const task::StripTime time{state.now_s, state.flush_cas};
+  if (TD_LIKELY(!context.shared.announces_rewrites)) return task::try_store_in_place(context, item, set, time, stored);
+  if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
+  CuckooIndex::Guard guard = state.index->lock(f);
+  return guard.find(set.key, candidate, hint) == item &&
+         task::try_store_announced(context, guard, item, set, time, stored);
 }
 
-// A slot with the set's item in it, if one is at hand. Gives back what the last set replaced on the way, for one lock
-// of the cache.
+// A slot that holds the set's new item; no_location: none is at hand. Also retires the last set's displaced item, so
+// that a set takes the cache's lock once.
 Location fill_slot(State& state, const task::PlainSet& set) noexcept {
   Context& context = state.context;
   Heap& heap = context.shared.heap;
@@ -37,13 +47,18 @@ Location fill_slot(State& state, const task::PlainSet& set) noexcept {
     slot = heap.allocate(context.cache, c, bytes);
   }
   if (TD_UNLIKELY(slot == no_location)) return no_location;
-  Item* const item =
-      heap.format(slot, set.key, set.client_flags, set.value.size(), set.expiry_s, state.now_s, set.binary_key);
-  std::memcpy(item->value(), set.value.data(), set.value.size());
+  char* const value =
+      heap.format_slot(slot, set.key, set.client_flags, set.value.size(), set.expiry_s, state.now_s, set.binary_key);
+  constexpr std::size_t inline_bytes_max = 64;  // a call of memcpy costs more
+  if (TD_LIKELY(set.value.size() <= inline_bytes_max)) {
+    racing_copy(value, set.value.data(), set.value.size());
+  } else {
+    std::memcpy(value, set.value.data(), set.value.size());
+  }
   return slot;
 }
 
-// A new item beside the old one, as task::store() does it.
+// Publishes the new item in `slot` in place of the old one, as task::store() does.
 Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, const std::uint64_t* hint,
                      bool& is_new_key, ItemVersion& stored, Location slot) noexcept {
   Context& context = state.context;
@@ -74,7 +89,7 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::
   const task::PlainSet set = strip.set_of(i);
   const Fingerprint f = strip.fingerprint[i];
   const Location candidate = strip.candidate(i, heap);
-  if (store_in_place(state, set, candidate, stored)) {
+  if (store_in_place(state, f, set, candidate, hint, stored)) {
     if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {f, candidate, false});
     return true;
   }

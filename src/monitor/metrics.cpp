@@ -110,6 +110,34 @@ void put_items(Families& f, const EngineStats& e) {
   by_class([](const ClassStats& c) { return c.evictions; });
 }
 
+void put_range_reads(Families& f, const net::ServerSnapshot& s) {
+  f.counter("tandem_range_reads_total", "Range reads (mr).");
+  f.put(s.net.range_reads);
+  f.counter("tandem_range_items_total", "Items that range reads found.");
+  f.put(s.net.range_items);
+}
+
+void put_datagrams(Families& f, const net::ServerSnapshot& s) {
+  f.counter("tandem_udp_datagrams_total", "Datagrams received, of sockets and of AF_XDP.");
+  f.put(s.net.udp_requests);
+  f.counter(
+      "tandem_udp_dropped_total",
+      "Requests that are no frame of one datagram or too many for a batch, and replies that were too long or found "
+      "the socket full.");
+  f.put(s.net.udp_requests_dropped, {{"what", "request"}});
+  f.put(s.net.udp_replies_dropped, {{"what", "reply"}});
+  if (!s.xdp) return;
+  f.gauge("tandem_xdp_info", "The interface whose packets AF_XDP sockets get, and how.");
+  f.put(1, {{"interface", s.xdp->interface},
+            {"mode", s.xdp->native ? "native" : "generic"},
+            {"zero_copy", s.xdp->zero_copy ? "yes" : "no"}});
+  f.counter("tandem_xdp_frames_total", "Packets given to AF_XDP sockets.");
+  f.put(s.net.xdp_frames);
+  f.counter("tandem_xdp_wrong_frames_total", "Of these: dropped for their headers, or for a checksum.");
+  f.put(s.net.xdp_wrong_frames, {{"reason", "headers"}});
+  f.put(s.net.xdp_wrong_sums, {{"reason", "checksum"}});
+}
+
 void put_network(Families& f, const net::ServerSnapshot& s) {
   f.gauge("tandem_connections", "Open connections.");
   f.put(s.connections);
@@ -135,6 +163,8 @@ void put_network(Families& f, const net::ServerSnapshot& s) {
   f.counter("tandem_network_bytes_total", "Bytes from and to clients.");
   f.put(s.net.bytes_read, {{"direction", "received"}});
   f.put(s.net.bytes_written, {{"direction", "sent"}});
+  put_datagrams(f, s);
+  put_range_reads(f, s);
 }
 
 void put_latencies(Families& f, const net::ServerSnapshot& s) {
@@ -211,6 +241,15 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
     f.put(s.engine.counters.device_images);
     f.counter("tandem_gpu_values_changed_total", "Copies that came too late: the item was being changed.");
     f.put(s.engine.counters.device_images_changed);
+    f.counter("tandem_gpu_requests_answered_total", "Requests that a GPU answered whole, from their bytes.");
+    f.put(s.engine.counters.device_requests);
+    f.counter("tandem_gpu_lines_left_total", "Lines that a GPU left to the host, by reason.");
+    f.put(s.engine.counters.device_left_other, {{"reason", "other"}});
+    f.put(s.engine.counters.device_left_item, {{"reason", "item"}});
+    f.put(s.engine.counters.device_left_length, {{"reason", "length"}});
+    f.put(s.engine.counters.device_left_room, {{"reason", "room"}});
+    f.put(s.engine.counters.device_left_headers, {{"reason", "headers"}});
+    f.put(s.engine.counters.device_left_checksum, {{"reason", "checksum"}});
     f.counter("tandem_gpu_value_bytes_sent_total", "Of items, to the GPU.");
     of_each([](const DeviceStats& d) { return d.replica.granules * granule_bytes; });
   }

@@ -58,7 +58,7 @@ void Acceptor::run() {
         one_closed = true;
       }
     }
-    // Where descriptors ran out the next attempt would fail, too, until one was closed here or, perhaps, elsewhere.
+    // Without descriptors the next attempt fails, too, until one is closed, by this process or by another.
     const bool may_succeed = !retries_ || (had_run_out && (one_closed || count == 0));
     if (paused_ && may_succeed && !is_full()) resume();
   }
@@ -90,7 +90,7 @@ void Acceptor::accept_from(int listener) {
           tell_failure(errno);
           return pause(true);
         default:
-          continue;  // the client has gone, or a signal came
+          continue;  // the client has closed, or a signal interrupted
       }
     }
     if (is_full()) {
@@ -105,7 +105,7 @@ void Acceptor::accept_from(int listener) {
   }
 }
 
-// What lacks may lack for long: it is counted each time, and said at most once a minute.
+// Each failure is counted; at most one a minute is logged.
 void Acceptor::tell_failure(int error) noexcept {
   constexpr std::chrono::minutes say_again(1);
   state_.accept_failures.add();
@@ -121,7 +121,7 @@ void Acceptor::tell_failure(int error) noexcept {
 
 void Acceptor::hand_over(Fd socket, bool tls, const PeerAddress& client) {
   state_.total_connections.add();
-  // The fewest connections; among equals in turn.
+  // The fewest connections; round robin among equals.
   Worker* chosen = nullptr;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker* worker = workers_[(next_worker_ + i) % workers_.size()].get();

@@ -1,11 +1,11 @@
-// The acceptor: one thread that takes new connections and gives each to the worker with the fewest.
+// The acceptor: one thread that accepts connections and hands each to the worker with the fewest.
 //
-// Why a thread of its own and not SO_REUSEPORT sockets per worker: the kernel spreads connections by a hash of their
-// addresses, which leaves a few long-lived ones (what clients of a cache keep) anything but even, and a worker busy
-// with a pass would keep its new ones waiting. Handing over costs one epoll_ctl on the worker's epoll set, no wake-up
-// and no queue: the worker hears of the connection when it has something to read.
+// It is a thread of its own because SO_REUSEPORT sockets per worker balance badly. The kernel spreads connections by a
+// hash of their addresses, which is uneven for the few long-lived connections of a cache's clients, and a worker in a
+// pass would delay its new ones. Handing over costs one epoll_ctl on the worker's epoll set, without a wake-up or a
+// queue: the worker gets an event when the connection has something to read.
 //
-// Thread safety: the acceptor's own thread alone, but for what is said to be for any.
+// Thread safety: the acceptor's thread, except for the functions marked "any thread".
 #pragma once
 #include <sys/epoll.h>
 

@@ -1,4 +1,4 @@
-// debugtime and debugitem, for builds with TANDEM_DEBUG_COMMANDS: they hold what ordinary commands then wait for.
+// debugtime and debugitem, for builds with TANDEM_DEBUG_COMMANDS. They hold locks that ordinary commands wait for.
 #include "net/admin.hpp"
 
 #ifdef TANDEM_DEBUG_COMMANDS

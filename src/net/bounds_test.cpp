@@ -38,7 +38,7 @@ TEST(SlowReader, HoldsLittleAndLosesNothing) {
   });
   ASSERT_TRUE(eventually([&] { return other.stat("blocked", "tandem") >= 1; }));
   std::this_thread::sleep_for(100ms);
-  // It does not go on reading from a client that does not.
+  // The server stops reading from a client that does not read.
   EXPECT_LT(other.stat("bytes_read"), requests * request.size() / 2);
   EXPECT_LE(other.stat("unsent_bytes", "tandem"), output_bytes_max);
   EXPECT_EQ(other.get("w"), "small");
@@ -120,8 +120,8 @@ TEST(SlowReader, AReplacedPinnedValueIsSentAsItWas) {
   EXPECT_TRUE(slow.read(expected.size()) == expected);
 }
 
-// Many of them together: the limit over all connections closes the greediest; the others are served.
-// A Unix socket's kernel buffers are small and do not grow.
+// Many of them: at the limit of all connections together, the connection with the most is closed and the rest are
+// served. A Unix socket's kernel buffers are small and do not grow.
 TEST(SlowReader, TheTotalIsBounded) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -221,7 +221,7 @@ TEST(SlowReader, QuitAndDisconnectWhileBlocked) {
     for (int k = 0; k < 1000; ++k) request += "get v\r\n";
     gone.send_some(request);
   }
-  // Those that nobody has accepted yet do not count as current ones.
+  // Connections that are not accepted yet do not count as current ones.
   const auto all_went = [&] { return other.stat("total_connections") == 21 && other.stat("curr_connections") == 1; };
   EXPECT_TRUE(eventually(all_went));
   EXPECT_EQ(other.stat("unsent_bytes", "tandem"), 0u);
@@ -321,7 +321,7 @@ TEST(LargeValues, AbandonedOnesLeaveNothing) {
   EXPECT_EQ(other.stat("curr_items"), 40u);
 }
 
-// Clients that begin many large values and send nothing more cannot keep others from storing.
+// Clients that begin many large values and send nothing more cannot prevent other clients from storing.
 TEST(LargeValues, UnfinishedOnesHoldAPartOfTheMemory) {
   TestServer s(any_port(2), small_engine(64));
   Client other(s.port());
@@ -342,8 +342,8 @@ TEST(LargeValues, UnfinishedOnesHoldAPartOfTheMemory) {
   EXPECT_EQ(other.set("small", "y"), "STORED\r\n");
 }
 
-// At the limits: who neither reads nor sends any more gives way, and who does so slowly does not.
-TEST(StandingStill, GivesWayToOthers) {
+// At the limits: a connection that neither reads nor sends any more is closed, and a slow one is not.
+TEST(Stalled, IsClosedForOtherConnections) {
   TestServer s(any_port(1), small_engine(64));
   Client other(s.port());
   const std::string value = pattern(900'000, 3);

@@ -1,9 +1,9 @@
-// One client's connection as its worker sees it. Memory: this struct (see the static_assert in worker.cpp) while the
-// client is quiet; input that is not yet a whole request, unsent output and a large value being received are allocated
-// when they exist.
+// One client's connection as its worker sees it. Memory: this struct (see the static_assert in connections.cpp) while
+// the client is quiet; input that is not yet a whole request, unsent output and a large value being received are
+// allocated when they exist.
 //
-// Thread safety: the worker's thread alone, but for the members named atomic, which `stats conns` reads under the
-// worker's connection lock.
+// Thread safety: the worker's thread, except for the atomic members, which `stats conns` reads under the lock of
+// Connections.
 #pragma once
 #include <sys/uio.h>
 
@@ -26,7 +26,7 @@
 
 namespace tandem::net {
 
-// malloc's memory, for buffers that may be refused: operator new would use up the memory reserve for them. Throws
+// malloc's memory, for buffers that may be refused: operator new would use the memory reserve for them. Throws
 // std::bad_alloc.
 template <class T>
 struct RefusableAllocator {
@@ -53,8 +53,8 @@ class KeptInput {
   std::size_t size() const noexcept { return size_; }
   std::size_t capacity() const noexcept { return capacity_; }
   const char* data() const noexcept { return data_.get(); }
-  // Replaces what is kept; the new bytes may lie in the old ones. None: gives the memory back. Throws std::bad_alloc
-  // where there is not room already, then nothing has changed; so does reserve().
+  // Replaces what is kept; the new bytes may be part of the old ones. None: frees the memory. Throws std::bad_alloc if
+  // it has to grow and cannot, then nothing has changed; so does reserve().
   void assign(const char* begin, const char* end) {
     const auto bytes = static_cast<std::size_t>(end - begin);
     if (bytes == 0) {
@@ -87,7 +87,7 @@ class KeptInput {
     void operator()(char* p) const noexcept { std::free(p); }
   };
   using Memory = std::unique_ptr<char[], Free>;
-  // Not operator new, which would use up the memory reserve for what can be refused.
+  // Not operator new, which would use the memory reserve for what can be refused.
   static Memory try_allocate(std::size_t bytes) noexcept { return Memory(static_cast<char*>(std::malloc(bytes))); }
   static Memory allocate(std::size_t bytes) {
     Memory memory = try_allocate(bytes);
@@ -189,17 +189,17 @@ struct Connection {
   std::atomic<ConnectionState> state{ConnectionState::reading};
   bool readable = false;     // the socket may hold more than was received
   bool ended = false;        // the client has closed its side, or the socket has failed: receive until that shows
-  bool waiting = false;      // in the worker's list of connections with input to go on with
-  bool resumes = false;      // kept input holds more than an incomplete request: go on with it before receiving
+  bool waiting = false;      // in the list of connections that are served again without an event
+  bool resumes = false;      // kept input holds more than an incomplete request: parse it before receiving
   bool large_waits = false;  // the parser stopped at a large value; kept input begins with its first bytes
-  bool in_flight = false;    // a batch with queries of it is with the device
-  bool closes = false;       // close when the unsent output has gone
+  bool in_flight = false;    // a batch with queries of it is with a device
+  bool closes = false;       // close when the unsent output is sent
   std::atomic<std::uint64_t> pass{0};  // the last pass that served it; 0: it has not sent anything yet
   std::uint64_t waits_since = 0;       // resumes: when (in ticks) its input was received; 0: not known
   std::atomic<std::uint32_t> last_active_s;
   CloseReason close_reason = CloseReason::normal;  // of a connection that `closes`, or is closed
-  std::uint32_t stream_index = 0;                  // place in the worker's list of streams
-  std::uint32_t blocked_index = 0;                 // place in the worker's list of blocked connections
+  std::uint32_t stream_index = 0;                  // place in the list of streams
+  std::uint32_t blocked_index = 0;                 // place in the list of blocked connections
   Parser parser;
   KeptInput kept;
   std::size_t kept_counted = 0;  // bytes of its buffer that the worker and State::kept count
@@ -207,7 +207,7 @@ struct Connection {
   std::unique_ptr<Fill> fill;
   std::unique_ptr<TlsSession> tls;  // nullptr: a plain connection
   std::unique_ptr<Stream> stream;   // the answer that is being sent
-  Connection* previous = nullptr;   // in the worker's list of connections
+  Connection* previous = nullptr;   // in the list of connections
   Connection* next = nullptr;
 
   bool is_blocked() const noexcept { return unsent != nullptr; }

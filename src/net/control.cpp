@@ -14,6 +14,7 @@
 
 #include "net/log.hpp"
 #include "net/stat_line.hpp"
+#include "net/xdp/xdp.hpp"
 
 namespace tandem::net {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 std::string seconds_text(const timeval& t) { return fmt::format("{}.{:06}", t.tv_sec, t.tv_usec); }
 
 std::string_view on_off(bool on) { return on ? "on" : "off"; }
-// What clients may begin with.
+// The protocols that a client may begin with.
 std::string_view dialect_text(const ProtocolOptions& options) {
   if (options.takes_text() && options.takes_binary()) return "auto-negotiate";
   return options.takes_text() ? "ascii" : "binary";
@@ -49,7 +50,7 @@ std::string_view state_text(const Connection& c) {
   return "conn_closed";
 }
 
-// Those that the process has open; 0: they cannot be counted.
+// Descriptors that the process has open; 0: they cannot be counted.
 std::uint64_t count_descriptors() noexcept {
   std::error_code error;
   std::uint64_t count = 0;
@@ -229,8 +230,8 @@ void Control::process_stats(StatSink& sink, const Totals& now) const {
   put(sink, "connection_structures", open);
 }
 
-// Replies are written into one buffer of each worker; what is counted are those that wait for their clients. A buffer
-// that is not used is given back, so none is free.
+// Replies are written into one buffer of each worker. The statistics count the buffers of replies that wait for their
+// clients; an unused buffer is freed, so none is free.
 void Control::buffer_stats(StatSink& sink, const Totals& now) const {
   Worker::Buffers all{};
   for (const auto& worker : *workers_) {
@@ -261,7 +262,7 @@ void Control::command_stats(StatSink& sink, const Totals& now, const StoreTotals
   if (state_.options.idle_timeout_s != 0) put(sink, "idle_kicks", now.net.idle_kicks);
 }
 
-// Lines of ours, after memcached's: only a server with a memory file has them.
+// Tandem's lines, after memcached's, for a server with a memory file.
 void Control::restart_stats(StatSink& sink) const {
   const std::optional<RestartReport>& restart = state_.engine.restart();
   put(sink, "restart", !restart ? "none" : restart->was_killed ? "killed" : "closed");
@@ -339,8 +340,8 @@ void Control::connections(StatSink& sink) const {
   for (const int fd : acceptor_->listening_fds())
     all.push_back({fd, false, local_text(fd), {}, "conn_listening", uptime_s});
   for (const auto& worker : *workers_) {
-    for (const UdpPort& port : worker->udp_ports())
-      all.push_back({port.fd(), true, local_text(port.fd()), {}, "conn_read", uptime_s});
+    for (const auto& port : worker->udp_ports())
+      all.push_back({port->fd(), true, port->address(), {}, "conn_read", uptime_s});
     worker->for_each_connection([&](const Connection& c) {
       const std::uint32_t active_s = c.last_active_s.load(std::memory_order_relaxed);
       all.push_back(
@@ -360,7 +361,7 @@ void Control::connections(StatSink& sink) const {
   }
 }
 
-// Tandem's own: its version, what each task costs, from the sampled batches.
+// Tandem's version, and each task's cost from the sampled batches.
 void Control::own(StatSink& sink) const {
   put(sink, "version", state_.options.version);
   const std::array<TaskCost, task_count> costs = state_.engine.task_costs();
@@ -384,6 +385,17 @@ void Control::own(StatSink& sink) const {
   put(sink, "udp_requests", now.net.udp_requests);
   put(sink, "udp_requests_dropped", now.net.udp_requests_dropped);
   put(sink, "udp_replies_dropped", now.net.udp_replies_dropped);
+  put(sink, "range_reads", now.net.range_reads);
+  put(sink, "range_items", now.net.range_items);
+  if (state_.options.xdp == nullptr) return;
+  const Xdp::Facts& xdp = state_.options.xdp->facts();
+  put(sink, "xdp_interface", xdp.interface);
+  put(sink, "xdp_mode", xdp.native ? "native" : "generic");
+  put(sink, "xdp_zero_copy", yes_no(xdp.zero_copy));
+  put(sink, "xdp_queues", xdp.queues);
+  put(sink, "xdp_frames", now.net.xdp_frames);
+  put(sink, "xdp_wrong_frames", now.net.xdp_wrong_frames);
+  put(sink, "xdp_wrong_sums", now.net.xdp_wrong_sums);
 }
 
 }  // namespace tandem::net

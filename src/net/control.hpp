@@ -23,7 +23,7 @@ class Control final : public ServerControl {
   // Throws std::runtime_error when the engine has no contexts left.
   explicit Control(State& state)
       : state_(state), admin_(state), telemetry_(state), survey_context_(state.engine.make_context()) {}
-  // Once, before the first client: what the statistics are about. Both outlive the clients.
+  // Sets the sources of the statistics: once, before the first client. Both outlive the clients.
   void observe(const std::vector<std::unique_ptr<Worker>>& workers, const Acceptor& acceptor, int tcp_port,
                int udp_port) noexcept;
 
@@ -35,7 +35,7 @@ class Control final : public ServerControl {
   Telemetry& telemetry() noexcept { return telemetry_; }
 
  private:
-  // What only the items themselves can tell of a class.
+  // A class's statistics that are read from its items.
   struct ClassSurvey {
     std::uint64_t items = 0, item_bytes = 0;
     std::uint32_t oldest_s = 0;  // since the last access of the one not accessed longest

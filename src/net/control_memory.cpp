@@ -8,10 +8,10 @@
 
 namespace tandem::net {
 namespace {
-// `stats items` looks at so many pages, spread over the heap; the rest is taken to be like them.
+// `stats items` samples so many pages, spread over the heap.
 constexpr std::uint32_t pages_surveyed_max = 64;
-// After a survey that took t, its result is given out for so many t: clients that ask all the time cost a worker a
-// fiftieth of its time.
+// After a survey that took t, its result is reused for so many t. So repeated requests cost a worker at most a fiftieth
+// of its time.
 constexpr int survey_rest = 50;
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What the control commands ask of TLS: its statistics and settings, and refresh_certs.
+// The control commands' part for TLS: its statistics and settings, and refresh_certs.
 #include "net/control.hpp"
 #include "net/limits.hpp"
 #include "net/stat_line.hpp"

@@ -1,4 +1,6 @@
-// What one worker's event loop counts: written by its thread alone, read by anybody.
+// What one worker's event loop counts.
+//
+// Thread safety: the worker's thread adds, any thread reads.
 #pragma once
 #include <cstdint>
 
@@ -12,7 +14,9 @@ namespace tandem::net {
   X(bytes_read)           /* from sockets */                                                            \
   X(bytes_written)        /* to sockets */                                                              \
   X(cmd_meta)             /* requests of the meta protocol */                                           \
-  X(conn_yields)          /* a connection had its share of a pass and more to do */                     \
+  X(range_reads)          /* mr: requests executed */                                                   \
+  X(range_items)          /* mr: items found, as replies count them */                                  \
+  X(conn_yields)          /* a connection with more input has used its share of a pass */               \
   X(idle_kicks)           /* closed for idleness */                                                     \
   X(blocked)              /* a client's socket was full */                                              \
   X(closed_for_room)      /* closed because unread output passed a limit */                             \
@@ -21,6 +25,9 @@ namespace tandem::net {
   X(udp_requests)         /* datagrams received */                                                      \
   X(udp_requests_dropped) /* of these: no frame, several datagrams, more requests than a batch holds */ \
   X(udp_replies_dropped)  /* longer than udp_reply_bytes_max, or the socket was full */                 \
+  X(xdp_frames)           /* given to AF_XDP sockets */                                                 \
+  X(xdp_wrong_frames)     /* of these: no UDP request of one machine by its headers */                  \
+  X(xdp_wrong_sums)       /* of these: a checksum of IPv4 or UDP is wrong */                            \
   X(ssl_handshake_errors) /* connections that ended before their TLS handshake did */                   \
   X(ssl_proto_errors)     /* established ones that ended because of what the client sent */             \
   X(ssl_new_sessions)     /* that a client may resume */

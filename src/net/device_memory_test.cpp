@@ -1,4 +1,4 @@
-// A device whose memory others take, and a GPU that one wild access ends: clients of a server beside it notice nothing.
+// A device whose memory other programs take, and a GPU that a wild access ends: the server's clients notice nothing.
 #include <array>
 #include <atomic>
 #include <list>
@@ -151,7 +151,7 @@ void meet_a_wild_access(Preset preset) {
   }
   std::this_thread::sleep_for(50ms);
   {
-    const std::unique_ptr<Stream> stream = device->make_stream();
+    const std::unique_ptr<tandem::Stream> stream = device->make_stream();
     const PinnedArray<Fingerprint> f(*device, 1);
     const PinnedArray<Location> location(*device, 1);
     f[0] = {1, 0};

@@ -81,7 +81,7 @@ class Mgdump final : public KeyDump {
  private:
   void item(const Context&, Location, const Item* item, const ItemVersion&, Output& out) override {
     out.append("mg ");
-    // A key with control characters (of a binary client) would read like lines of its own.
+    // Control characters in a key (of a binary client) would be read as line ends.
     if (item->binary_key() || has_control(item->key())) {
       const std::string_view key = item->key();
       const std::size_t bytes = codec::base64_bytes(key.size());

@@ -1,5 +1,5 @@
 // Walks over the heap for a client: metadump, mgdump, stats cachedump and stats sizes. Items are read in epochs of one
-// piece each, without a lock; whatever is live all the time, and not rewritten meanwhile, is seen once. Expired and
+// piece each, without a lock. An item that stays live, and is not rewritten meanwhile, is seen once. Expired and
 // flushed items are left out.
 #pragma once
 #include <atomic>
@@ -34,9 +34,9 @@ class HeapWalk : public Stream {
 
  protected:
   explicit HeapWalk(const StreamRequest::Classes& classes) noexcept : classes_(classes) {}
-  // A live item that is not over.
+  // A live item that is neither expired nor flushed.
   virtual void item(const Context& context, Location l, const Item* item, const ItemVersion& seen, Output& out) = 0;
-  // All were shown, or enough() said so.
+  // All were shown, or enough() was true.
   virtual void end(Output& out) = 0;
   virtual bool enough() const noexcept { return false; }
   virtual void begin_piece(const Context&) {}

@@ -34,7 +34,7 @@ int parse_port(std::string_view text, std::string_view whole) {
 }
 
 void set_option(int fd, int level, int name, int value) noexcept {
-  setsockopt(fd, level, name, &value, sizeof value);  // each is only an improvement: a system without it serves as well
+  setsockopt(fd, level, name, &value, sizeof value);  // optional: a failure is ignored
 }
 
 int bound_port(int fd) noexcept {
@@ -103,8 +103,7 @@ void set_port(addrinfo& address, int port) noexcept {
   if (address.ai_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(address.ai_addr)->sin6_port = network;
 }
 
-// Binds every address that `options.listen` stands for, `copies` sockets each. A port of -1 is chosen by the system,
-// once for all.
+// Binds every address of `options.listen`, `copies` sockets each. A port of -1 is chosen by the system, once for all.
 std::vector<BoundSocket> bind_all(const ServerOptions& options, int port, int type, unsigned copies) {
   std::vector<BoundSocket> bound;
   const std::vector<std::string> any = {""};

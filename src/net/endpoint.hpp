@@ -27,7 +27,7 @@ Endpoint parse_endpoint(std::string_view text);
 
 struct BoundSocket {
   Fd fd;
-  int port = 0;        // really bound; 0: a Unix socket
+  int port = 0;        // the bound one; 0: a Unix socket
   bool local = false;  // a Unix socket
   bool tls = false;    // what it accepts speaks TLS
 };

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The thread looks at the rings so often while events come, and half as often each time that none came.
+// The thread polls the rings so often while events come; the interval doubles each time that there is none.
 constexpr auto look_again_min = 1ms, look_again_max = 16ms;
 // Room in a watcher's buffer for the line that says how many were lost.
 constexpr std::size_t skipped_line_bytes = 128;
@@ -179,7 +179,7 @@ void EventLog::run() {
       continue;
     }
     bool any = drain(shared_);
-    // Others may add and remove watchers between two rings.
+    // Other threads may add and remove watchers between two rings.
     for (std::size_t i = 0; i < rings_.size() && !stopping_; ++i) {
       any |= drain(*rings_[i]);
       lock.unlock();
@@ -199,7 +199,7 @@ void EventLog::deliver() {
   for (const auto& ring : rings_) drain(*ring);
 }
 
-// REQUIRES: mutex_ is held. Takes what one ring holds now; its worker may add more meanwhile.
+// Takes what the ring holds now; its worker may add more meanwhile. REQUIRES: mutex_ is held.
 bool EventLog::drain(EventRing& ring) {
   const std::size_t events_of_ring = ring_bytes_ / sizeof(Event);
   Event event;
@@ -224,7 +224,7 @@ bool EventLog::has_line(const Event& event, std::string_view key) {
   }
 }
 
-// False: the line is more than the watcher may leave unread, or than there is memory for.
+// False: the line exceeds the watcher's buffer, or there is no memory.
 bool EventLog::make_room(std::string& text) const {
   const std::size_t bytes = text.size() + line_.size() + skipped_line_bytes;
   if (bytes > watcher_bytes_) return false;

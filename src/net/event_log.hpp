@@ -1,8 +1,7 @@
 // `watch`: from the events that workers note in their rings to lines in the buffers of the clients that watch. A thread
 // of its own formats them, started with the first watcher; without watchers it sleeps and flags() is 0.
 //
-// A slow watcher loses lines: a full ring and a full buffer of a watcher drop new events and
-// count them.
+// A slow watcher loses lines: a full ring, or a full buffer of a watcher, drops new events and counts them.
 //
 // Thread safety: all members from any thread, except that a Ring belongs to one thread, and Watcher::take to the one
 // that serves the watcher.
@@ -36,19 +35,18 @@ class EventLog {
     std::uint64_t worker_written = 0, worker_dropped = 0, watcher_sent = 0, watcher_skipped = 0;
   };
 
-  // One client that watches.
+  // A client that watches.
   class Watcher {
    public:
-    // Moves some of the text that has come, at most `bytes_max` and more than nothing if there is any, to the end of
-    // `to`. False: there was none.
+    // Moves some of the text, at most `bytes_max` bytes, to the end of `to`. False: there is none.
     bool take(std::string& to);
 
    private:
     friend class EventLog;
     std::uint32_t events_ = 0;
-    std::uint64_t first_gid_ = 0;  // older events were before its time
-    std::uint64_t skipped_ = 0;    // lines since the last one that fitted
-    bool told_ = false;            // of text that it has not taken yet
+    std::uint64_t first_gid_ = 0;  // the first event that it gets
+    std::uint64_t skipped_ = 0;    // lines dropped since the last one that fitted
+    bool told_ = false;            // `wake` was called for text that it has not taken yet
     std::function<void()> wake_;
     std::mutex mutex_;  // guards text_
     std::string text_;
@@ -60,7 +58,7 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // What anybody wants to hear of; 0: nothing.
+  // The events that watchers, or prefix statistics, want; 0: none.
   std::uint32_t flags() const noexcept { return flags_.load(std::memory_order_relaxed); }
   void set_detail(bool on) noexcept;
 
@@ -68,7 +66,7 @@ class EventLog {
   EventRing& make_ring();
   // Notes an event in a thread's own ring; fills in number and time.
   void note(EventRing& ring, Event& event, std::string_view key) noexcept;
-  // The same for threads that seldom have something to say.
+  // The same for threads that rarely note events.
   void note(Event& event, std::string_view key) noexcept;
 
   // wake: called by the log's thread when there is text to take; it must not call the log. nullptr: there are too many.
@@ -77,7 +75,7 @@ class EventLog {
   // When it returns, `wake` is not called any more.
   void remove(Watcher& watcher);
 
-  // Hands out at once what has been noted, instead of when the log's thread looks next.
+  // Delivers at once what has been noted, without waiting for the log's thread.
   void deliver();
 
   std::size_t watcher_count() const;

@@ -139,7 +139,7 @@ TEST(EventLog, WatchersGetWhatTheyAskedForFromWhenTheyAskedForIt) {
   log.note(ring, get, "one");
   log.note(store, "two");
   string text, other;
-  // Who wakes it does so after its text is there.
+  // It is woken after its text is there.
   while (text.empty() || other.empty() || woken.load() == 0) {
     fetchers->take(text);
     mutations->take(other);

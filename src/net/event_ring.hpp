@@ -1,5 +1,5 @@
-// What happened, as a worker notes it for clients that watch: short records in a ring of bytes. A full ring loses the
-// new record and counts it: noting never waits.
+// A worker's events for clients that watch: short records in a ring of bytes. A full ring drops the new record and
+// counts it, so noting never waits.
 //
 // Thread safety: one thread pushes, one other pops; the counters may be read by any.
 #pragma once

@@ -14,7 +14,7 @@ namespace tandem::net {
 
 class Witness {
  public:
-  // Nobody else names the key: its 0xff ends their packets, and nothing is compared with its base64.
+  // Other clients cannot name the key: its 0xff ends their packets, and nothing is compared with its base64.
   static constexpr std::string_view key =
       "\xff"
       "2c1f7a90d35be8464b7e1d0f9a62c853\xff";

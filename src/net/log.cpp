@@ -15,7 +15,7 @@
 namespace tandem::net {
 namespace {
 
-std::mutex stderr_mutex;  // between a look at its room and the write
+std::mutex stderr_mutex;  // from checking its room to the write
 
 bool write_now(std::string_view text) noexcept {
   const std::lock_guard lock(stderr_mutex);
@@ -24,14 +24,13 @@ bool write_now(std::string_view text) noexcept {
   return write(STDERR_FILENO, text.data(), text.size()) >= 0;
 }
 
-// stderr may be a pipe that is not read, and any client can have each request logged (`verbosity`): a line that does
-// not fit at once is dropped, so that no worker blocks on it. (A stopped terminal still blocks: poll() calls it ready
-// however little room it has.)
+// stderr may be a pipe that is not read, and any client can have each request logged (`verbosity`). A line that does
+// not fit at once is dropped, so that no worker blocks. (A stopped terminal still blocks: poll() reports it ready.)
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    if (line.size() > PIPE_BUF) {  // a pipe that is ready takes so much whole
+    if (line.size() > PIPE_BUF) {  // a ready pipe takes PIPE_BUF bytes in one write
       line.resize(PIPE_BUF);
       line.data()[PIPE_BUF - 1] = '\n';
     }
@@ -57,7 +56,7 @@ spdlog::logger& log() {
 }
 
 bool say(std::string_view line) noexcept {
-  char text[PIPE_BUF];  // a pipe that is ready takes so much whole
+  char text[PIPE_BUF];  // a ready pipe takes them in one write
   const std::size_t bytes = std::min(line.size(), sizeof text - 1);
   line.copy(text, bytes);
   text[bytes] = '\n';

@@ -10,8 +10,8 @@ namespace tandem::net {
 spdlog::logger& log();
 void set_log_verbosity(int verbosity);
 
-// A line to stderr at every level. Never blocks and never fails: when stderr has no room at once, or cannot be
-// written, the line is lost (false). Thread-safe.
+// Writes a line to stderr at every level. Never blocks. False: stderr has no room, or cannot be written, and the line
+// is dropped. Thread-safe.
 bool say(std::string_view line) noexcept;
 
 }  // namespace tandem::net

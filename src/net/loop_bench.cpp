@@ -64,7 +64,7 @@ void worker(benchmark::State& state) {
   State shared({}, engine);
   Control control(shared);
   std::vector<std::unique_ptr<Worker>> workers;
-  workers.push_back(std::make_unique<Worker>(shared, control, std::vector<Fd>{}));
+  workers.push_back(std::make_unique<Worker>(shared, control, UdpPorts{}));
   Acceptor acceptor(shared, {}, {}, workers);
   control.observe(workers, acceptor, 0, 0);
   std::vector<Fd> clients;

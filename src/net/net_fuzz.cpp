@@ -25,6 +25,7 @@
 #include "net/acceptor.hpp"
 #include "net/control.hpp"
 #include "net/fuzz_witness.hpp"
+#include "net/udp_socket.hpp"
 #include "net/worker.hpp"
 
 namespace tandem::net {
@@ -35,6 +36,7 @@ EngineOptions engine_options() {
   options.memory_bytes = std::uint64_t{16} << 20;
   options.huge_pages = false;
   options.hash_seed = 1;
+  options.ordered = true;  // for mr
   return options;
 }
 
@@ -117,17 +119,17 @@ class Harness {
     return options;
   }
   // A pair of Unix sockets: the kernel keeps what is sent through it in order and drops nothing.
-  std::vector<Fd> udp_sockets() {
-    std::vector<Fd> sockets;
+  UdpPorts udp_sockets() {
+    UdpPorts sockets;
     if (passwords_) return sockets;  // no server has both
     int pair[2];
     TD_ASSERT(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     udp_ = Fd(pair[0]);
-    sockets.emplace_back(pair[1]);
+    sockets.push_back(std::make_unique<UdpSocket>(Fd(pair[1])));
     return sockets;
   }
   Worker& worker() { return *workers_.front(); }
-  // All that others than the witness have asked of the store.
+  // Commands of all clients but the witness.
   std::int64_t commands() const {
     if (!passwords_) return 0;
     const StoreTotals c = engine_.stats().counters;
@@ -218,7 +220,7 @@ class Harness {
     while (recv(client.socket.get(), sink, sizeof sink, 0) > 0) worker().pass(0);
   }
 
-  // The clients go; the worker must notice, and hold nothing for them. Who stays is served.
+  // The clients close; the worker must free everything that it holds for them. The one that stays is served.
   void finish() {
     for (int i = 0; i < passes_max && witness_.waits(); ++i) pass();
     TD_ASSERT(!witness_.waits());

@@ -1,5 +1,4 @@
-// Where a connection's client is, as accept() said it: asked for later, the kernel no longer knows once the client has
-// reset the connection.
+// The address of a connection's client, from accept(): the kernel forgets it when the client resets the connection.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,7 +10,7 @@
 namespace tandem::net {
 
 struct PeerAddress {
-  std::uint16_t family = AF_UNSPEC;  // AF_INET, AF_INET6; any other: a Unix socket, whose clients have no address
+  std::uint16_t family = AF_UNSPEC;  // AF_INET, AF_INET6; any other: a Unix socket, with no address
   std::uint16_t port = 0;            // host order
   std::array<std::uint8_t, 16> host{};
 

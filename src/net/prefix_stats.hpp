@@ -1,7 +1,7 @@
-// `stats detail`: what happened to keys by their prefix, up to a delimiter. Keys without it are not counted. A worker
-// counts so many prefixes and no more; commands on further ones are counted together.
+// `stats detail`: counts commands by the prefix of their key, up to a delimiter. Keys without it are not counted. A
+// worker counts a bounded number of prefixes; commands on further ones are counted together.
 //
-// Thread safety: a Table's count() belongs to one thread; all else is for any.
+// Thread safety: any thread, except that a Table's count() belongs to one.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -43,7 +43,7 @@ class PrefixStats {
   // "PREFIX name get 1 hit 1 set 1 del 0" for each, as memcached writes it.
   std::string dump() const;
   void clear();
-  // Commands on prefixes that found no place.
+  // Commands on prefixes beyond prefixes_max.
   std::uint64_t uncounted() const;
   char delimiter() const noexcept { return delimiter_; }
 

@@ -37,7 +37,7 @@ Command recorded_command_of(const Query& q) noexcept {
   return overwrites && q.has(option::compare_cas) ? Command::cas : update_of(q.mode);
 }
 
-// The parser forgets the key of a store that it refuses: it is the line's second word.
+// The key of a store that the parser has refused, which is the line's second word: the query does not have it.
 std::string_view key_of(const Query& q) noexcept {
   if (q.key_bytes != 0) return q.key_view();
   if (codec::is_binary(q)) return {};
@@ -87,7 +87,7 @@ std::string_view put_client(const PeerAddress& client, int fd, Event& e, char (&
 
 std::uint16_t Recorder::class_number(const Item* item) const noexcept {
   const Heap& heap = shared_.heap;
-  // An image lies elsewhere: its class is that of its size.
+  // An image is outside the heap: its class is that of its size.
   return net::class_number(heap, TD_LIKELY(heap.holds(item)) ? heap.class_of(heap.location_of(item))
                                                              : heap.size_class(heap.total_bytes(item)));
 }
@@ -135,7 +135,7 @@ void Recorder::stored(const Query& q, const Result& r, Command command, int fd) 
             ? net::class_number(shared_.heap, shared_.heap.size_class(Item::total_bytes(0, q.key_bytes, r.value_bytes)))
             : class_number(r.item);
     e.value_bytes = r.value_bytes;
-    if (q.concatenates()) expiry_s = Clock::never;  // memcached looks at the piece that is added
+    if (q.concatenates()) expiry_s = Clock::never;  // as memcached, which reads the item of the added piece
     if (is_number) expiry_s = q.vivify_expiry_s;
   } else if (e.status != too_large && e.status != no_memory) {
     e.value_bytes = q.value_bytes;
@@ -175,7 +175,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
     const Query& q = batch.query(i);
     const Result& r = batch.result(i);
     if ((flags_ & EventLog::detail_flag) != 0) count_prefix(q, r);
-    // A store that the parser refused has become something else.
+    // The parser has replaced the opcode of a store that it refused.
     const auto refused = static_cast<std::uint16_t>(q.options & refused_marks);
     if (refused != 0 && (q.opcode == Opcode::nothing || q.opcode == Opcode::remove)) {
       if ((flags_ & watch_event::mutations) == 0 || refused == option::store_bad_block) continue;
@@ -190,7 +190,7 @@ void Recorder::answered(const Batch& batch, std::uint32_t begin, std::uint32_t e
     const bool made_number = r.status == Status::number && (r.outcome & outcome::created) != 0;
     if ((flags_ & watch_event::fetchers) != 0) {
       fetched(q, seen, fd);
-      if (made_number) fetched(q, seen, fd);  // memcached looks again before it adds
+      if (made_number) fetched(q, seen, fd);  // memcached searches again before it adds
     }
     if ((flags_ & watch_event::mutations) != 0) {
       if (q.opcode == Opcode::store) stored(q, r, recorded_command_of(q), fd);

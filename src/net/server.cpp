@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -18,15 +19,17 @@
 #include "net/secret_files.hpp"
 #include "net/state.hpp"
 #include "net/tls_context.hpp"
+#include "net/udp_socket.hpp"
 #include "net/worker.hpp"
+#include "net/xdp/xdp.hpp"
 
 namespace tandem {
 namespace {
 
 using namespace net;
 
-// Signals go to the thread that made the server, not to the threads started while this lives; but for those that are of
-// what a thread itself does. Blocked, they end the process whatever handles them.
+// For its life, threads are started with signals blocked, so that the thread that made the server gets them. Except
+// synchronous ones (a thread's own faults): blocked, they would end the process and skip its handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -85,8 +88,10 @@ void Server::Parts::start() {
   if (!udp.empty()) udp_port = udp.front().port;
 
   for (unsigned w = 0; w < worker_count; ++w) {
-    std::vector<Fd> own;
-    for (std::size_t i = w; i < udp.size(); i += worker_count) own.push_back(std::move(udp[i].fd));
+    UdpPorts own;
+    for (std::size_t i = w; i < udp.size(); i += worker_count)
+      own.push_back(std::make_unique<UdpSocket>(std::move(udp[i].fd)));
+    if (options.xdp != nullptr) std::ranges::move(options.xdp->take_ports(w, worker_count), std::back_inserter(own));
     workers.push_back(std::make_unique<Worker>(state, control, std::move(own)));
   }
   acceptor = std::make_unique<Acceptor>(state, std::move(tcp), std::move(local), workers);

@@ -1,5 +1,5 @@
-// The server: listeners, worker threads with an epoll loop each, connections. Built on the Engine; speaks whatever
-// codec/ parses.
+// The server: listeners, worker threads with an epoll loop each, connections. Serves an Engine in the protocols of
+// codec/.
 //
 // Threads: one acceptor and `threads` workers (docs/threads.md). Memory beside the engine's: net/limits.hpp.
 #pragma once
@@ -14,7 +14,8 @@
 namespace tandem {
 namespace net {
 class Telemetry;
-}
+class Xdp;
+}  // namespace net
 
 // TLS on TCP connections. UDP and Unix sockets stay plain, as memcached's do.
 struct TlsOptions {
@@ -41,13 +42,16 @@ class TlsError : public std::invalid_argument {
 struct ServerOptions {
   std::vector<std::string> listen = {"127.0.0.1"};  // addresses or host names, each may carry :port (memcached -l)
   int tcp_port = 11211;                             // -p; 0: off; -1: any free port
-  // -U; 0: off, as a server that answers anybody's datagrams can be made to flood others; -1: any free port
+  // -U; -1: any free port; 0: off, because datagrams have no authenticated sender, and replies could flood a third
+  // party
   int udp_port = 0;
+  std::string xdp_interface;           // whose UDP packets to udp_port, which is a number then, AF_XDP sockets get
+  std::shared_ptr<net::Xdp> xdp;       // attached to it (Xdp::attach) while the process has the rights; for one server
   std::string unix_path;               // -s; turns TCP and UDP off
   unsigned unix_mask = 0700;           // -a, the socket file's mode
   unsigned threads = 4;                // -t
   unsigned connections_max = 1024;     // -c
-  unsigned requests_per_event = 20;    // -R: a connection yields after so many requests when others wait
+  unsigned requests_per_event = 20;    // -R: a connection yields after so many requests
   unsigned backlog = 1024;             // -b
   unsigned idle_timeout_s = 0;         // -o idle_timeout; 0: never
   unsigned input_limit_mib = 0;        // -o read_buf_mem_limit: all input that is kept; 0: long lines, 64 MiB
@@ -57,21 +61,21 @@ struct ServerOptions {
   bool shutdown_enabled = false;       // -A: the command shutdown
   bool dump_enabled = true;            // -X turns metadump, mgdump and cachedump off
   bool watch_enabled = true;           // -W turns watch off
-  bool lru_maintainer = true;          // -o lru_maintainer: off, its commands are ERROR, and its statistics not there
+  bool lru_maintainer = true;          // -o lru_maintainer: off, its commands are ERROR, its statistics absent
   std::string prefix_delimiter = ":";  // -D: the byte that ends a key's prefix for `stats detail`
   bool detail_enabled = false;         // `stats detail` counts from the start
   unsigned worker_log_kib = 64;        // -o worker_logbuf_size: a worker's events for watchers
   unsigned watcher_log_kib = 256;      // -o watcher_logbuf_size: lines for a client that watches
-  bool hot_keys = true;                // `stats hotkeys` has something to tell
-  std::string version;                 // Tandem's own, which `stats tandem` tells
+  bool hot_keys = true;                // keys are sampled for `stats hotkeys`
+  std::string version;                 // Tandem's, for `stats tandem`
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
   int verbosity = 0;                   // -v
   unsigned preset = 1;                 // number of its row (preset/preset.hpp)
   TlsOptions tls;
   std::string protocol = "auto";  // -B: auto, ascii or binary
   bool sasl = false;              // -S: the binary protocol asks for user and password
-  std::string sasl_file;          // whose lines are user:password (MEMCACHED_SASL_PWDB)
-  std::string auth_file;          // -Y: the same for the text protocol; empty: it asks for nothing
+  std::string sasl_file;          // lines of user:password (MEMCACHED_SASL_PWDB)
+  std::string auth_file;          // -Y: the same for the text protocol; empty: no authentication
 };
 
 class Server {
@@ -83,15 +87,15 @@ class Server {
   ~Server();  // stop() and wait()
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  int tcp_port() const noexcept;  // the port really bound (the first address's); 0: none
+  int tcp_port() const noexcept;  // the bound port of the first address; 0: none
   int udp_port() const noexcept;
   // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed
   // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
-  // Any thread. Loads certificates, key and password files again. Where one is wrong, what was read before stays.
-  // Returns what became of each, as lines for the log: at least one.
+  // Any thread. Loads certificates, key and password files again. A file that cannot be used changes nothing. Returns
+  // the results as lines for the log, at least one.
   std::vector<std::string> reload();
-  // Any thread. What is wrong with certificate and password files that can be used all the same.
+  // Any thread. Warnings about certificate and password files that can be used.
   std::vector<std::string> warnings() const;
   net::Telemetry& telemetry() noexcept;  // for monitoring
   void stop() noexcept;                  // any thread, also from a signal handler

@@ -61,8 +61,8 @@ struct State {
 
   // The acceptor's counts; it alone writes them.
   Counter total_connections, rejected_connections, listen_disabled, listen_disabled_us;
-  Counter accept_failures;  // times that there was no descriptor, or no memory, for a client that came
-  // Set while the acceptor has stopped listening: the worker that closes a connection then wakes it.
+  Counter accept_failures;  // for lack of a descriptor or of memory
+  // Set while the acceptor has stopped listening: a worker that closes a connection wakes it then.
   std::atomic<bool> accept_paused{false};
   EventFd acceptor_wakeup;
 
@@ -81,14 +81,14 @@ struct State {
     stopping.store(true, std::memory_order_release);
     acceptor_wakeup.notify();
   }
-  // What a buffer of so many bytes takes of `kept`.
+  // The charge to `kept` for a buffer of so many bytes.
   std::size_t kept_cost(std::size_t capacity) const noexcept {
     return options.input_limit_mib != 0 || capacity >= long_input_bytes ? capacity : 0;
   }
-  // What follows from the engine's memory limit.
+  // Sets the limits that depend on the engine's memory limit.
   void set_memory_limit(std::uint64_t bytes) noexcept;
 
-  // A connection's place is free again.
+  // A connection was closed and freed.
   void connection_closed() noexcept {
     connections.fetch_sub(1, std::memory_order_seq_cst);
     if (accept_paused.load(std::memory_order_seq_cst)) acceptor_wakeup.notify();

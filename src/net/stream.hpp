@@ -20,12 +20,12 @@ class Stream {
   Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  virtual ~Stream() = default;  // gives back what it holds, done or not
+  virtual ~Stream() = default;  // releases what it holds, at the end or before
 
   // Appends the next piece: of stream_piece_bytes or little more, after looking at stream_piece_slots slots at most.
   // REQUIRES: the context is in no epoch.
   virtual Step produce(Context& context, Output& out) = 0;
-  // A client that has closed its sending side is not interested any more.
+  // Whether it ends when the client closes its sending side.
   virtual bool ends_with_client() const noexcept { return false; }
 };
 

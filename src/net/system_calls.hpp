@@ -1,6 +1,6 @@
-// The event loop's system calls without glibc's wrappers, which make each a cancellation point as soon as a process has
-// a second thread: two locked operations a call. Our threads are never cancelled. Results and errno are those of the
-// functions in <sys/socket.h>.
+// The event loop's system calls without glibc's wrappers, which are cancellation points: two locked operations a call
+// in a process with threads. Tandem's threads are never cancelled. Results and errno are those of the functions in
+// <sys/socket.h>.
 #pragma once
 #include <sys/socket.h>
 #include <sys/syscall.h>

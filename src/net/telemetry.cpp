@@ -14,10 +14,10 @@
 namespace tandem::net {
 namespace {
 
-// A walk for big keys looks at no more slots.
+// A walk for big keys examines at most so many slots.
 constexpr std::uint64_t slots_looked_at_max = 128 * 1024;
-constexpr int telling_rest = 10;  // after telling took t, the same is told for so many t
-constexpr int walk_rest = 50;     // after a walk that took t, its result holds for so many t
+constexpr int telling_rest = 10;  // a reply that took t is reused for so many t
+constexpr int walk_rest = 50;     // the result of a walk that took t is reused for so many t
 
 constexpr std::pair<std::string_view, double> quantiles[] = {
     {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}};
@@ -100,6 +100,7 @@ ServerSnapshot Telemetry::snapshot() const {
   s.flushes = state_.flushes.load(std::memory_order_relaxed);
   for (const Credentials* credentials : {state_.sasl.get(), state_.auth_file.get()})
     s.auth_errors += credentials == nullptr ? 0 : credentials->failures();
+  if (state_.options.xdp != nullptr) s.xdp = state_.options.xdp->facts();
   if (state_.tls != nullptr) s.certificate_not_after = state_.tls->not_after();
   if (s.engine.has_file) s.restart_items = state_.engine.restart() ? state_.engine.restart()->items : 0;
   s.uptime_s = state_.engine.shared().clock.uptime_s();
@@ -170,7 +171,7 @@ void Telemetry::walk() {
   for (std::uint32_t c = classes + 1; c-- > 0;) {
     if (pages[c].empty()) continue;
     const bool huge = c == classes;
-    // No value of this class or a smaller one is as large as those found.
+    // Values of this class and smaller ones are smaller than those found.
     if (!huge && found.size() == keys_told_max &&
         found.front().value_bytes >= heap.slot_bytes(static_cast<SizeClass>(c)))
       break;
@@ -234,7 +235,7 @@ bool Telemetry::stats(std::string_view group, StatSink& sink) {
   std::size_t count = keys_told_default;
   if (const std::size_t space = group.find(' '); space != std::string_view::npos) {
     const std::string_view number = group.substr(space + 1);
-    std::from_chars(number.data(), number.data() + number.size(), count);  // the protocol has looked at it
+    std::from_chars(number.data(), number.data() + number.size(), count);  // the parser has checked it
     count = std::min(count, keys_told_max);
     group = group.substr(0, space);
   }
@@ -317,6 +318,13 @@ void Telemetry::stats_device(StatSink& sink) const {
   if (std::ranges::any_of(devices, has_images)) {
     stat("values_hits", counters.device_images);
     stat("values_changed", counters.device_images_changed);
+    stat("requests_answered", counters.device_requests);
+    stat("lines_left_other", counters.device_left_other);
+    stat("lines_left_item", counters.device_left_item);
+    stat("lines_left_length", counters.device_left_length);
+    stat("lines_left_room", counters.device_left_room);
+    stat("lines_left_headers", counters.device_left_headers);
+    stat("lines_left_checksum", counters.device_left_checksum);
   }
   const TasksRan ran = state_.engine.tasks_ran();
   for (std::size_t t = 0; t < task_count; ++t) {

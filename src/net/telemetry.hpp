@@ -1,7 +1,7 @@
-// What the server can tell of itself beyond memcached's statistics: latencies, hot keys, big keys. For `stats latency`,
-// `stats hotkeys`, `stats bigkeys`, and for the monitor above.
+// The server's statistics beyond memcached's: latencies, hot keys, big keys. For `stats latency`, `stats hotkeys`,
+// `stats bigkeys`, and for the monitor.
 //
-// Thread safety: any thread, after observe(). Nothing here makes a worker wait.
+// Thread safety: any thread, after observe(). No worker waits for it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 #include "net/state.hpp"
 #include "net/worker.hpp"
+#include "net/xdp/xdp.hpp"
 #include "observe/hot_keys.hpp"
 #include "observe/latency.hpp"
 
@@ -22,13 +23,14 @@ namespace tandem::net {
 
 inline constexpr std::size_t keys_told_max = 100, keys_told_default = 20;
 
-// A few numbers of the server at one moment. Counters are since the start, or the last `stats reset`.
+// The server's numbers at one moment. Counters are since the start, or the last `stats reset`.
 struct ServerSnapshot {
   EngineStats engine;
   NetTotals net;
   std::uint64_t connections = 0, connections_max = 0, total_connections = 0, rejected_connections = 0;
   std::uint64_t accept_failures = 0, flushes = 0, auth_errors = 0;  // since the start
   std::optional<std::int64_t> certificate_not_after;                // Unix time; nothing: no TLS
+  std::optional<Xdp::Facts> xdp;                                    // nothing: no AF_XDP sockets
   std::optional<std::uint64_t> restart_items;                       // taken over from the memory file, if there is one
   std::uint32_t uptime_s = 0;
   LatencyTotals latency;
@@ -48,7 +50,7 @@ struct BigKey {
 struct BigKeys {
   std::vector<BigKey> keys;  // the largest value first
   std::uint64_t items_looked_at = 0;
-  bool exact = true;  // false: not all items that may belong here could be looked at
+  bool exact = true;  // false: not all candidates could be examined
 };
 
 class Telemetry {
@@ -60,8 +62,8 @@ class Telemetry {
 
   ServerSnapshot snapshot() const;
   HotKeys hot_keys(std::size_t count_max) const;
-  // The largest values that are in the store now: a walk over the size classes from the largest one down, which looks
-  // at a bounded number of items. Its result is given out again until the walks take a fiftieth of the time.
+  // The largest values in the store: walks over the size classes from the largest one down and examines a bounded
+  // number of items. A result is reused so that walks take at most a fiftieth of the time.
   BigKeys big_keys(std::size_t count_max);
 
   // group: "latency", "histograms", "gpu", "hotkeys" or "bigkeys", the latter two perhaps with a number behind. False:
@@ -85,8 +87,7 @@ class Telemetry {
   LatencyTotals latency_base_;
   TaskTotals tasks_base_;
 
-  // What `stats latency`, `histograms` and `hotkeys` have said, said again for a while: clients that ask all the time
-  // cost a worker little of its.
+  // Replies of `stats latency`, `histograms` and `hotkeys`, reused for a while so that repeated requests cost little.
   struct Told {
     std::mutex mutex;
     std::chrono::steady_clock::time_point holds_until;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view session_id_context = "tandem";
 
-// A key behind a passphrase would have OpenSSL ask on the terminal, from whatever thread.
+// Otherwise OpenSSL would ask for a key's passphrase on the terminal, in any thread.
 int no_passphrase(char* /*to*/, int /*bytes*/, int /*writes*/, void* /*data*/) { return -1; }
 
 int count_session(SSL* ssl, SSL_SESSION* /*session*/) {
@@ -57,12 +57,11 @@ bool is_there(T* fetched) {
   return fetched != nullptr && ERR_peek_error() == 0;
 }
 
-// OpenSSL makes the methods of a kind (all KDFs, all MACs, ...) when the first of them is asked for, once: those that
-// there was no memory for then are never made. So they are loaded before the first client: otherwise every handshake
-// would fail.
+// OpenSSL makes the methods of a kind (all KDFs, all MACs, ...) once, when the first of them is needed. A method that
+// it had no memory for then is never made, and every handshake would fail. So they are loaded before the first client.
 void load_algorithms() {
   ERR_clear_error();
-  // Fetching from a library that had no memory to start would follow a null pointer.
+  // Fetching from a library that could not start, for lack of memory, would dereference a null pointer.
   if (OPENSSL_init_ssl(0, nullptr) != 1) throw TlsError("Error starting TLS: OpenSSL has not started");
   const bool all = is_there<EVP_MD_free>(EVP_MD_fetch(nullptr, "SHA256", nullptr)) &&
                    is_there<EVP_CIPHER_free>(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr)) &&
@@ -99,8 +98,7 @@ SslContextPtr make_context(const TlsOptions& o, bool uses_kernel) {
     ERR_clear_error();
     throw TlsError(fmt::format("Error setting the provided cipher(s): {}", o.ciphers));
   }
-  // A client that closes without a close_notify is as good as one that sends it: an incomplete request is dropped in
-  // either case.
+  // A client may close without a close_notify: an incomplete request is dropped in either case.
   SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   if (o.session_cache) {
@@ -149,7 +147,7 @@ std::string kernel_tls_missing() {
 #else
   const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd && setsockopt(fd.get(), IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") == 0) return {};
-  // A kernel that has it answers that the socket is not connected.
+  // A kernel with support answers that the socket is not connected.
   if (errno == ENOTCONN) return {};
   return errno == ENOENT ? "the kernel has no module tls" : std::generic_category().message(errno);
 #endif

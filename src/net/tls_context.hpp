@@ -1,5 +1,5 @@
-// The server's side of TLS: options, certificates and key as OpenSSL keeps them. Each session keeps the context that it
-// began with; a reload changes what later ones begin with.
+// The server's side of TLS: options, certificates and key as OpenSSL keeps them. A reload is for later sessions; each
+// session keeps the context with which it began.
 //
 // Thread safety: any thread.
 #pragma once
@@ -32,10 +32,9 @@ class TlsContext {
   // Loads certificate and key. Throws TlsError with memcached's text.
   explicit TlsContext(const TlsOptions& options);
 
-  // The kernel is to encrypt, and can.
+  // Whether the kernel encrypts: it was asked to, and can.
   bool uses_kernel() const noexcept { return uses_kernel_; }
-  // Loads them again. When something is wrong, all stays as it was, and the text (memcached's, one line) says why;
-  // empty: done.
+  // Loads them again. Returns the error, in memcached's text of one line, and nothing has changed then; empty: success.
   std::string reload();
   std::uint64_t seconds_since_refresh() const noexcept;
   // The end of the served certificate's validity, in Unix time.

@@ -66,7 +66,7 @@ TEST_F(TlsContextTest, KeyInDer) {
   EXPECT_EQ(error_of(change), "");
 }
 
-// Nobody is asked for a passphrase, on a terminal least of all.
+// OpenSSL asks for no passphrase on the terminal.
 TEST_F(TlsContextTest, KeyBehindAPassphraseIsRefused) {
   std::FILE* file = std::fopen(options.key.c_str(), "wb");
   PEM_write_PrivateKey(file, identity.key.get(), EVP_aes_128_cbc(), nullptr, 0, nullptr,

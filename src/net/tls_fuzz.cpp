@@ -46,7 +46,7 @@ struct Peer {
 class Harness {
  public:
   Harness() : engine_(engine_options()), state_(make_options(), engine_), control_(state_) {
-    workers_.push_back(std::make_unique<Worker>(state_, control_, std::vector<Fd>{}));
+    workers_.push_back(std::make_unique<Worker>(state_, control_, UdpPorts{}));
     acceptor_ = std::make_unique<Acceptor>(state_, std::vector<BoundSocket>{}, std::vector<UnixListener>{}, workers_);
     control_.observe(workers_, *acceptor_, 0, 0);
     client_context_.reset(SSL_CTX_new(TLS_client_method()));
@@ -195,7 +195,7 @@ class Harness {
     }
   }
 
-  // The clients go; the worker must notice, and hold nothing for them. Who stays is served.
+  // The clients close; the worker must free everything that it holds for them. The one that stays is served.
   void finish() {
     for (int i = 0; i < passes_max && witness_.waits(); ++i) pass();
     TD_ASSERT(!witness_.waits());

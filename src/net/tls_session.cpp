@@ -13,7 +13,7 @@
 
 namespace tandem::net {
 
-// OpenSSL's own socket BIO writes without MSG_NOSIGNAL, and reads until EAGAIN where a short read has told already.
+// OpenSSL's socket BIO writes without MSG_NOSIGNAL, and reads until EAGAIN even after a short read.
 struct TlsSession::Socket {
   static TlsSession& session(BIO* bio) noexcept { return *static_cast<TlsSession*>(BIO_get_data(bio)); }
 
@@ -41,7 +41,7 @@ struct TlsSession::Socket {
     std::ptrdiff_t sent = 0;
     do {
       sent = send_bytes(session(bio).fd_, from, static_cast<std::size_t>(bytes));
-    } while (sent < 0 && errno == EINTR);  // no event would tell of the room that is there
+    } while (sent < 0 && errno == EINTR);  // edge-triggered: no event follows
     if (sent < 0 && errno == EAGAIN) BIO_set_retry_write(bio);
     return static_cast<int>(sent);
   }
@@ -71,7 +71,7 @@ bool TlsSession::begin(const TlsContext& context, NetCounters& counters) noexcep
   SslPtr ssl = context.new_session();
   if (ssl == nullptr) return false;
   if (context.uses_kernel()) {
-    // The kernel's part goes through OpenSSL's own BIO alone. The threads that use it have SIGPIPE blocked.
+    // Only OpenSSL's own BIO works with kernel TLS. The threads that use it have SIGPIPE blocked.
     if (SSL_set_fd(ssl.get(), fd_) != 1) return false;
   } else {
     const BIO_METHOD* const method = Socket::method();
@@ -88,7 +88,7 @@ bool TlsSession::begin(const TlsContext& context, NetCounters& counters) noexcep
   return true;
 }
 
-// Over for good. Returns false, errno set.
+// The session has failed for good. Returns false, errno set.
 bool TlsSession::fail() noexcept {
   if (const unsigned long code = ERR_peek_error(); code != 0) {
     const char* reason = ERR_reason_error_string(code);
@@ -191,7 +191,7 @@ std::ptrdiff_t TlsSession::send(const char* from, std::size_t bytes) noexcept {
   return static_cast<std::ptrdiff_t>(sent);
 }
 
-// Short parts are put together into records.
+// Joins short parts into records.
 std::ptrdiff_t TlsSession::send(const iovec* parts, std::size_t count) noexcept {
   char record[tls_record_bytes_max];
   std::size_t total = 0, part = 0, offset = 0;

@@ -126,7 +126,7 @@ TEST_F(Tls, ValuesOfAllSizes) {
   }
 }
 
-// The client asks for much more than its buffers hold and reads only then; other connections go on meanwhile.
+// The client asks for much more than its buffers hold and reads only then; other connections are served meanwhile.
 TEST_F(Tls, BlockedClientGetsAll) {
   TestServer s(options);
   TlsClient writer(s.port());
@@ -263,7 +263,7 @@ TEST_F(Tls, HandshakesThatBreakOff) {
     c.handshake_step();
     c.send_raw(c.take_raw().substr(0, bytes));
   }
-  // Those that nobody has accepted yet do not count as current ones.
+  // Connections that are not accepted yet do not count as current ones.
   EXPECT_TRUE(eventually(
       [&] { return witness.stat("total_connections") == count + 1 && witness.stat("curr_connections") == 1; }));
   EXPECT_EQ(witness.stat("ssl_handshake_errors"), count);
@@ -419,7 +419,7 @@ TEST_F(Tls, ManyClientsAtOnce) {
   TestServer s(options);
   constexpr int count = 200 / tls_scale;
   std::vector<std::unique_ptr<TlsClient>> clients;
-  for (int i = 0; i < count; ++i) {  // all say hello before any goes on
+  for (int i = 0; i < count; ++i) {  // all send their hello before any continues
     clients.push_back(std::make_unique<TlsClient>(s.port(), TlsClientOptions{.shakes_hands = false}));
     clients.back()->handshake_step();
     clients.back()->flush();

@@ -1,17 +1,24 @@
-// One UDP socket of one worker: datagrams in and out, many per system call. Framing is memcached's: a request is one
-// datagram, a reply may be several, and each command of a datagram is answered on its own.
+// A UDP port of one worker: datagrams in and out, many at a time. Framing is memcached's: a request is one datagram, a
+// reply may be several, and each command of a datagram is answered on its own. Calls that depend on the kind of port
+// are made once a pass, not once a datagram.
 //
-// Thread safety: the worker's thread alone.
+// Thread safety: the worker's thread.
 #pragma once
-#include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/platform.hpp"
+#include "codec/udp.hpp"
 #include "net/counters.hpp"
-#include "net/fd.hpp"
 #include "net/limits.hpp"
 #include "net/output_range.hpp"
 
@@ -24,35 +31,85 @@ struct UdpReply {
   std::uint16_t request_id;
 };
 
+// One command's reply to a datagram: a stretch of a worker's Output. Its first udp_frame_bytes are the frame that it
+// has when it fits one datagram; longer ones get frames of their own.
+struct UdpMessage {
+  UdpReply to;
+  std::size_t output_begin, output_end, externals_begin, externals_end;
+
+  OutputRange range(const Output& output) const noexcept {
+    return {&output, output_begin, output_end, externals_begin, externals_end};
+  }
+};
+
 class UdpPort {
  public:
-  explicit UdpPort(Fd fd);
-  UdpPort(UdpPort&&) noexcept;
-  ~UdpPort();
-
   struct Datagram {
     char* data;
     std::size_t bytes;
   };
 
-  int fd() const noexcept { return fd_.get(); }
-  std::uint64_t pass = 0;          // the worker's last pass that served it
-  unsigned batches_in_flight = 0;  // with a device, that have datagrams of it: its buffers are in use
-  bool waits = false;              // it may hold more, for when they are answered
+  virtual ~UdpPort() = default;
+  UdpPort(const UdpPort&) = delete;
+  UdpPort& operator=(const UdpPort&) = delete;
+
+  virtual int fd() const noexcept = 0;      // to be watched for input
+  virtual std::string address() const = 0;  // as `stats conns` shows it
+  std::uint64_t pass = 0;                   // the worker's last pass that received from it
+  unsigned batches_in_flight = 0;           // with a device, that have datagrams of it: its buffers are in use
+  bool has_more = false;                    // it may hold datagrams that no event will tell of; set by receive()
   // Takes what has arrived, at most datagrams_per_pass; what the last call returned is overwritten. Returns how many.
-  unsigned receive() noexcept;
-  Datagram datagram(unsigned i) const noexcept;
-  // Queues the reply, whose first udp_frame_bytes are the frame that it has when it fits one datagram (longer ones get
-  // frames of their own); it is sent by flush(), until when the output must stay as it is.
-  void reply(const UdpReply& to, const OutputRange& range, NetCounters& counters) noexcept;
-  void flush(NetCounters& counters) noexcept;
+  virtual unsigned receive(NetCounters& counters) noexcept = 0;
+  Datagram datagram(unsigned i) const noexcept { return datagrams_[i]; }
+  // Sends replies to datagrams of the last receive(). What the port cannot send now is dropped, and counted.
+  virtual void send(const Output& output, std::span<const UdpMessage> messages, NetCounters& counters) noexcept = 0;
 
- private:
-  void queue(std::span<const iovec> pieces, const UdpReply& to, NetCounters& counters) noexcept;
+ protected:
+  UdpPort() = default;
 
-  struct Buffers;
-  Fd fd_;
-  std::unique_ptr<Buffers> buffers_;
+  std::array<Datagram, datagrams_per_pass> datagrams_{};
 };
+
+using UdpPorts = std::vector<std::unique_ptr<UdpPort>>;
+
+// Stretches of memory that a datagram is put together from: at most three of a reply, since a pinned one is longer than
+// a datagram.
+inline constexpr unsigned udp_pieces_max = 3;
+static_assert(copied_value_bytes_max > udp_payload_bytes_max);
+
+// Cuts a reply into datagrams and calls f(pieces, frame) for each. frame: of several datagrams, what goes before the
+// pieces; nullptr: the one datagram's frame is in its piece.
+template <class F>
+void cut_reply(std::uint16_t request_id, const OutputRange& range, F f) {
+  const std::size_t bytes = range.copied_bytes() + static_cast<std::size_t>(range.pinned_bytes()) - udp_frame_bytes;
+  if (TD_LIKELY(bytes <= udp_payload_bytes_max)) {
+    // Values this short are not pinned: the reply is one stretch, its frame included.
+    const iovec whole{const_cast<char*>(range.output->data()) + range.begin, range.copied_bytes()};
+    return f(std::span<const iovec>(&whole, 1), nullptr);
+  }
+  UdpFrame frame{request_id, 0,
+                 static_cast<std::uint16_t>((bytes + udp_payload_bytes_max - 1) / udp_payload_bytes_max)};
+  std::array<iovec, udp_pieces_max> pieces;
+  std::size_t count = 0, filled = 0, skipped = udp_frame_bytes;  // the frame that it would have as one datagram
+  const auto close = [&] {
+    f(std::span<const iovec>(pieces.data(), count), &frame);
+    ++frame.sequence;
+    count = filled = 0;
+  };
+  range.for_each([&](const char* p, std::size_t left, Location) {
+    const std::size_t skip = std::min(left, std::exchange(skipped, 0));
+    p += skip;
+    left -= skip;
+    while (left != 0) {
+      const std::size_t taken = std::min(left, udp_payload_bytes_max - filled);
+      pieces[count++] = {const_cast<char*>(p), taken};
+      p += taken;
+      left -= taken;
+      filled += taken;
+      if (filled == udp_payload_bytes_max) close();
+    }
+  });
+  if (filled != 0) close();
+}
 
 }  // namespace tandem::net

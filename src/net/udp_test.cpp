@@ -98,8 +98,8 @@ TEST(Udp, ARepliesBoundIsKept) {
   EXPECT_EQ(tcp.set("m", "small"), "STORED\r\n");
 }
 
-// Whoever is named as its sender gets no more for one datagram than for the longest single answer, and a worker is not
-// kept from others by what one datagram asks for.
+// A forged sender gets no more for one datagram than the longest single answer, and one datagram's requests do not keep
+// a worker from other clients.
 TEST(Udp, ADatagramHasItsShareOfAnswers) {
   UdpServer s(1);
   Client tcp(s.port());

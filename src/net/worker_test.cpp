@@ -1,4 +1,4 @@
-// One worker whose passes are made by hand, so that what comes together is served together.
+// One worker whose passes are made by hand, so that input that is sent together is served together.
 #include "net/worker.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ EngineOptions engine_of(std::uint64_t mib) {
 class ByHand {
  public:
   ByHand() : engine_(engine_of(128)), state_({}, engine_), control_(state_) {
-    workers_.push_back(std::make_unique<Worker>(state_, control_, std::vector<Fd>{}));
+    workers_.push_back(std::make_unique<Worker>(state_, control_, UdpPorts{}));
     acceptor_ = std::make_unique<Acceptor>(state_, std::vector<BoundSocket>{}, std::vector<UnixListener>{}, workers_);
     control_.observe(workers_, *acceptor_, 0, 0);
     clock().freeze_for_test(now_s_);
@@ -96,7 +96,7 @@ std::string times(std::size_t count, std::string_view text) {
 
 constexpr std::string_view append = "append big 0 0 1\r\ny\r\n", stored = "STORED\r\n";
 
-// Who comes behind a connection whose turn ends has a turn of its own, not the rest of a strip.
+// A connection behind one whose turn ends has a turn of its own, not the rest of a strip.
 TEST(Turn, EachConnectionOfAPassHasItsOwn) {
   ByHand s;
   const Fd costly = s.connect(), other = s.connect();
@@ -125,8 +125,8 @@ TEST(Turn, EachConnectionOfAPassHasItsOwnStatistics) {
   EXPECT_EQ(s.receive(other), times(10, "OK\r\n"));
 }
 
-// What a client has asked for long ago, and is answered only now, it has had no time to read.
-TEST(StandsStill, BeginsWithTheAnswer) {
+// A late answer does not make its client stalled: it has had no time to read it.
+TEST(Stalled, BeginsWithTheAnswer) {
   ByHand s;
   const Fd late = s.connect(), next = s.connect();
   s.store(next, "big", 1'000'000);
@@ -146,8 +146,8 @@ TEST(StandsStill, BeginsWithTheAnswer) {
   EXPECT_TRUE(s.is_closed(next));
 }
 
-// Nor is it still while the worker was busy with others.
-TEST(StandsStill, IsNotWhatALongPassMakes) {
+// Nor is a client stalled while the worker serves other connections.
+TEST(Stalled, IsNotWhatALongPassMakes) {
   ByHand s;
   const Fd reader = s.connect(), next = s.connect();
   s.store(next, "big", 8'000'000);
@@ -181,8 +181,8 @@ TEST(StandsStill, IsNotWhatALongPassMakes) {
   EXPECT_TRUE(s.is_closed(reader));
 }
 
-// A limit that was lowered below what is held closes nobody who holds nothing of it.
-TEST(StandsStill, ALowerLimitIsForWhoAsksForMore) {
+// A limit that was lowered below what is held closes no connection that holds nothing of it.
+TEST(Stalled, ALowerLimitIsForConnectionsThatAskForMore) {
   ByHand s;
   const Fd reader = s.connect(), other = s.connect();
   s.store(other, "v", 900'000);
@@ -197,7 +197,7 @@ TEST(StandsStill, ALowerLimitIsForWhoAsksForMore) {
   EXPECT_EQ(s.counters().closed_for_room.get(), 0u);
 }
 
-TEST(StandsStill, GivesWayOnlyWhereThatHelps) {
+TEST(Stalled, IsClosedOnlyWhereThatHelps) {
   ByHand s;
   const Fd still = s.connect(), active = s.connect(), next = s.connect();
   s.state().filling.set_limit(10'000'000);

@@ -38,7 +38,7 @@ TD_NOINLINE void Executor::count_device(const Batch& batch, Strip answered) noex
 
 void Executor::make_room(const Batch& batch, std::uint32_t i) noexcept {
   if (batch.query(i).opcode == Opcode::nothing) return;  // taken back by the writer
-  refuses_next_ = !task::make_index_room(context_, batch.fingerprints()[i]);
+  refuses_next_ = !task::make_index_room(context_, batch.fingerprints()[i], batch.query(i).key_view());
 }
 
 }  // namespace tandem

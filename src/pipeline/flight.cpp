@@ -55,12 +55,27 @@ bool Flight::is_done() const noexcept {
 void Flight::begin(const Schedulers& schedulers) noexcept {
   TD_ASSERT(state_ == State::filling && has_devices());
   scatter();
+  depart(schedulers);
+}
+
+// Submits the parts that have something to do.
+void Flight::depart(const Schedulers& schedulers) noexcept {
   epoch_->enter();
   state_ = State::searching;
   waiting_ = {Steady::now()};
   for (std::size_t s = 0; s < parts_.size(); ++s) {
     if (parts_[s]->has_queries()) schedulers[s].submit(*parts_[s]);
   }
+}
+
+void Flight::begin_frames(const Schedulers& schedulers, bool cas) noexcept {
+  TD_ASSERT(state_ == State::filling && frames() != nullptr);
+  DevicePart& part = *parts_[0];
+  part.query_count_.store(1, std::memory_order_relaxed);  // some: how many they are the device finds out
+  part.asks_frames_.store(true, std::memory_order_relaxed);
+  part.cas_.store(cas, std::memory_order_relaxed);
+  asks_frames_ = true;
+  depart(schedulers);
 }
 
 void Flight::stay_here() noexcept {
@@ -83,10 +98,11 @@ void Flight::land() {
   TD_ASSERT(state_ == State::searching || state_ == State::let_go);
   const bool is_lost = std::ranges::any_of(parts_, [](const auto& p) { return p->state() == DevicePart::State::lost; });
   const bool is_found = state_ == State::searching && is_done();
-  const Found found = is_found ? gather() : Found{};
+  has_frames_ = is_found && asks_frames_;
+  const Found found = is_found && !asks_frames_ ? gather() : Found{};
   if (is_lost) lose_parts();
   state_ = is_found ? State::found : State::host;
-  if (!is_found) return batch_.leave_found();
+  if (!is_found || asks_frames_) return batch_.leave_found();
   batch_.found = found;
   if (found.images == nullptr && batch_.plan.runs(Task::read_value, Processor::device))
     batch_.plan = without_values(batch_.plan);
@@ -99,6 +115,7 @@ void Flight::let_go() noexcept {
     state_ = State::let_go;
   } else {
     state_ = State::host;
+    has_frames_ = false;
     batch_.leave_found();
   }
 }
@@ -106,7 +123,12 @@ void Flight::let_go() noexcept {
 void Flight::end() noexcept {
   if (epoch_ && epoch_->active()) epoch_->exit();
   batch_.clear();
-  for (const auto& part : parts_) part->state_.store(DevicePart::State::filling, std::memory_order_relaxed);
+  for (const auto& part : parts_) {
+    part->state_.store(DevicePart::State::filling, std::memory_order_relaxed);
+    part->asks_frames_.store(false, std::memory_order_relaxed);
+  }
+  if (FrameColumns* const columns = frames(); columns != nullptr) columns->clear();
+  asks_frames_ = has_frames_ = false;
   state_ = State::filling;
 }
 
@@ -129,28 +151,6 @@ void Flight::describe(std::uint64_t hash_seed) noexcept {
     const Query& q = queries[i];
     const bool has_key = TD_LIKELY(q.opcode != Opcode::control && q.opcode != Opcode::nothing);
     fingerprints[i] = has_key ? fingerprint_of(q.key, q.key_bytes, hash_seed) : Fingerprint{1, 0};
-  }
-  if (TD_UNLIKELY(batch_.plan.runs(Task::key_compare, Processor::device))) describe_queries(end);
-}
-
-// A device may read only the values of stores: those of other queries may be a line of the parser's.
-void Flight::describe_queries(std::uint32_t end) noexcept {
-  const InputArena& input = batch_.input();
-  const auto offset_of = [&input](const char* p, std::uint32_t bytes) {
-    return input.holds(p, bytes) ? static_cast<std::uint32_t>(input.offset_of(p)) : DeviceQuery::outside;
-  };
-  const Query* const queries = batch_.queries();
-  DeviceQuery* const to = parts_[0]->queries_.data();
-  TD_ASSERT(end <= parts_[0]->queries_.count());
-  for (std::uint32_t i = 0; i < end; ++i) {
-    const Query& q = queries[i];
-    const bool stores = q.opcode == Opcode::store;
-    to[i] = {.key_at = offset_of(q.key, q.key_bytes),
-             .value_at = stores ? offset_of(q.value, q.value_bytes) : DeviceQuery::outside,
-             .value_bytes = stores ? q.value_bytes : 0,
-             .key_bytes = q.key_bytes,
-             .opcode = q.opcode,
-             .options = q.options};
   }
 }
 

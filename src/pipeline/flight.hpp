@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "frames/frame_columns.hpp"
 #include "index/item_images.hpp"
 #include "index/shard.hpp"
 #include "pipeline/waiting.hpp"
+#include "placement/mirrored/replica_log.hpp"
+#include "placement/offload_index.hpp"
 #include "plan/plan.hpp"
 #include "query/batch.hpp"
-#include "query/device_query.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -34,18 +36,24 @@ class DevicePart {
   };
 
   // Columns of `capacity` queries in pinned memory, and, if there is room, for images of items of up to
-  // `image_granules` granules (0: none). input_bytes: with the queries themselves (DeviceQuery), and an arena of that
-  // size for their keys and values; 0: neither. Throws DeviceError.
+  // `image_granules` granules (0: none). input_bytes: with an arena of that size for the batch's input; 0: without.
+  // Throws DeviceError.
   DevicePart(Device& device, std::uint32_t capacity, std::uint32_t image_granules, std::uint64_t input_bytes = 0)
-      : fingerprints_(device, capacity),
-        locations_(device, capacity),
-        queries_(device, input_bytes != 0 ? capacity : 0),
-        input_(device, input_bytes) {
+      : fingerprints_(device, capacity), locations_(device, capacity), input_(device, input_bytes) {
     if (image_granules == 0) return;
     try {
       PinnedArray<Granule> arena(device, std::uint64_t{capacity} * image_granules);
       images_ = PinnedArray<std::uint32_t>(device, capacity);
       arena_ = std::move(arena);
+    } catch (const DeviceError& e) {
+      if (e.status() == DeviceStatus::lost) throw;
+    }
+  }
+  // Adds the columns of frames (frames.hpp) for its input, if there is room for them. REQUIRES: made with an input.
+  // Throws DeviceError: the device is lost.
+  void add_frames(Device& device, std::uint64_t reply_bytes) {
+    try {
+      frames_.emplace(device, input_.count(), static_cast<std::uint32_t>(fingerprints_.count()), reply_bytes);
     } catch (const DeviceError& e) {
       if (e.status() == DeviceStatus::lost) throw;
     }
@@ -66,15 +74,17 @@ class DevicePart {
 
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;
-  PinnedArray<DeviceQuery> queries_;
   PinnedArray<char> input_;
   PinnedArray<std::uint32_t> images_;
   PinnedArray<Granule> arena_;
+  std::optional<FrameColumns> frames_;
   std::atomic<State> state_{State::filling};
   // The scheduler may read the count even after the part was taken back; it reports the number of the launch that
   // searched.
   std::atomic<std::uint32_t> query_count_{0}, launch_{0};
   std::atomic<bool> whole_{false}, with_images_{false};
+  std::atomic<bool> asks_frames_{false};   // not queries: of its input
+  std::atomic<bool> cas_{true};            // FramePart::cas
   DevicePart* next_ = nullptr;             // in the scheduler's queue
   std::unique_ptr<DevicePart> next_kept_;  // list of parts kept for workers that have ended
 };
@@ -94,7 +104,7 @@ class Flight {
   };
 
   // With one device the part's columns are the batch's; with several it has its own, where the parts' results are
-  // collected. Queries and their input are in the first part, if it has room for them. Without parts the batch has its
+  // collected. The input is in the first part, if it has room for it. Without parts the batch has its
   // own arena of `input_bytes`, and the host runs every stage. Throws std::runtime_error (no place among the epochs),
   // std::bad_alloc. REQUIRES: a power of two of parts, at most shards_max, or none.
   Flight(EpochDomain& epochs, std::vector<std::unique_ptr<DevicePart>> parts, std::uint32_t capacity,
@@ -103,20 +113,29 @@ class Flight {
   Flight& operator=(const Flight&) = delete;
 
   Batch& batch() noexcept { return batch_; }
-  // The queries of that front, where its plan has devices compare keys, and the batch's input, as any of the devices
-  // addresses them. REQUIRES: has_devices(), with room for them.
-  DevicePtr<const DeviceQuery> device_queries() const noexcept { return parts_[0]->queries_.at(); }
-  DevicePtr<const char> device_input() const noexcept { return parts_[0]->input_.at(); }
   State state() const noexcept { return state_; }
+  // Requests of its input that a device may answer whole, to be filled before begin_frames() and read after land();
+  // nullptr: it has no columns for them.
+  FrameColumns* frames() noexcept { return parts_.size() == 1 && parts_[0]->frames_ ? &*parts_[0]->frames_ : nullptr; }
   // False: its devices are lost, or it has none.
   bool has_devices() const noexcept { return !parts_.empty(); }
 
-  // Fills the columns that devices read, for the front of the batch that its plan gives to them: fingerprints and,
-  // where they compare keys, the queries themselves.
+  // Fills the column that devices read, fingerprints, for the front of the batch that its plan gives to them.
   void describe(std::uint64_t hash_seed) noexcept;
   // filling -> searching: submits that front to the schedulers. REQUIRES: has_devices(); the plan has devices search;
   // the queries are described.
   void begin(const Schedulers& schedulers) noexcept;
+  // filling -> searching: submits its frames. The batch has no queries yet. cas: replies tell CAS ids. REQUIRES:
+  // frames().
+  void begin_frames(const Schedulers& schedulers, bool cas) noexcept;
+  // Whether the device has answered the frames. REQUIRES: it has landed.
+  bool has_frames() const noexcept { return has_frames_; }
+  // The launch that did.
+  bool is_final_miss(const OffloadIndex& index, Fingerprint f) const noexcept {
+    const DevicePart& part = *parts_[0];
+    return final_miss(index, f, part.launch_.load(std::memory_order_relaxed),
+                      part.whole_.load(std::memory_order_relaxed));
+  }
   // filling -> host, with the host's plan.
   void stay_here() noexcept;
   // Polls the devices. True: they have no part of it any more. Repeated calls always get there: schedulers that are
@@ -128,6 +147,8 @@ class Flight {
   void land();
   // Ends the epoch for the benefit of threads that wait for epochs: searching -> let_go; found -> host.
   void let_go() noexcept;
+  // Whether its results can still be followed.
+  bool holds_epoch() const noexcept { return epoch_ && epoch_->active(); }
   // found, host -> filling: the batch is answered.
   void end() noexcept;
 
@@ -142,7 +163,7 @@ class Flight {
   }
   static InputArena input_of(const std::vector<std::unique_ptr<DevicePart>>& parts, std::uint64_t bytes);
   static ColumnMemory columns_of(const std::vector<std::unique_ptr<DevicePart>>& parts) noexcept;
-  void describe_queries(std::uint32_t end) noexcept;
+  void depart(const Schedulers& schedulers) noexcept;
   bool is_with_schedulers() const noexcept;
   bool is_done() const noexcept;
   void scatter() noexcept;
@@ -157,6 +178,7 @@ class Flight {
   std::unique_ptr<std::uint32_t[]> images_;  // for several parts
   std::optional<EpochDomain::Participant> epoch_;
   State state_ = State::filling;
+  bool asks_frames_ = false, has_frames_ = false;
   Waiting waiting_;
 };
 

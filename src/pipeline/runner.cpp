@@ -1,14 +1,42 @@
 #include "pipeline/runner.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "index/stripes.hpp"
+#include "task/key_compare.hpp"
 
 namespace tandem {
 
+namespace {
+
+// Of a key, with what stands around it in its reply.
+constexpr std::uint64_t reply_bytes_of(std::uint32_t image_granules) {
+  constexpr std::uint64_t around_bytes = 32;
+  return std::uint64_t{image_granules} * granule_bytes + around_bytes;
+}
+
+}  // namespace
+
+// Items lie in memory: several are fetched at a time.
+void Runner::mark_reads(std::span<const Location> items) noexcept {
+  if (TD_UNLIKELY(!flights_[oldest_]->holds_epoch())) return;  // their slots may be other items' by now
+  const Shared& shared = context_.shared;
+  constexpr std::size_t ahead = 16;
+  const std::uint32_t now_s = shared.clock.now_s();
+  for (std::size_t i = 0; i < std::min(ahead, items.size()); ++i) prefetch_read(shared.heap.at(items[i]));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i + ahead < items.size()) prefetch_read(shared.heap.at(items[i + ahead]));
+    Item* const item = shared.heap.at(items[i]);
+    if (const std::uint64_t state = item->state_acquire(); TD_LIKELY(Item::state_of(state) == ItemState::live))
+      task::mark_access(item, state, now_s);
+  }
+}
+
 Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes,
-               unsigned flights)
+               Frames frames, unsigned flights)
     : context_(context),
       executor_(context),
       schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt) {
@@ -20,6 +48,8 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
         const std::uint64_t bytes = parts.empty() ? input_bytes : 0;
         parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules(), bytes));
       }
+      if (frames == Frames::yes && parts.size() == 1 && schedulers->image_granules() != 0)
+        parts[0]->add_frames((*schedulers_)[0].device(), capacity * reply_bytes_of(schedulers->image_granules()));
     }
     flights_.push_back(std::make_unique<Flight>(context.shared.epochs, std::move(parts), capacity, input_bytes));
   }
@@ -56,10 +86,54 @@ void Runner::submit(const Plan& plan) noexcept {
   Flight& flight = *flights_[next()];
   if (in_flight_++ == 0) waited_ = false;
   flight.batch().plan = plan_cpu;
-  if (flight.has_devices() && can_begin(plan)) flight.batch().plan = plan_to_begin(plan, flight.batch().size());
+  // Of a batch that was parsed a device runs only what it can do for queries.
+  const Plan& of_queries = plan == plan_frames ? plan_search_read : plan;
+  if (flight.has_devices() && can_begin(plan)) flight.batch().plan = plan_to_begin(of_queries, flight.batch().size());
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
   flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
+}
+
+void Runner::submit_frames(bool cas) noexcept {
+  Flight& flight = *flights_[next()];
+  TD_ASSERT(flight.batch().size() == 0);
+  if (in_flight_++ == 0) waited_ = false;
+  flight.begin_frames(*schedulers_, cas);
+}
+
+bool Runner::begin_frames() noexcept {
+  Flight& flight = *flights_[oldest_];
+  if (!flight.has_frames()) return false;
+  Shared& shared = context_.shared;
+  flight.frames()->begin([&](Fingerprint f) {
+    if (flight.is_final_miss(shared.index_as<OffloadIndex>(), f)) return true;
+    context_.counters.device_rechecks.add();
+    return false;
+  });
+  context_.tasks.batches.add();
+  const auto left = flight.frames()->left();
+  StoreCounters& counters = context_.counters;
+  counters.device_left_other.add(left[static_cast<std::size_t>(FrameLeft::other)]);
+  counters.device_left_item.add(left[static_cast<std::size_t>(FrameLeft::item)]);
+  counters.device_left_length.add(left[static_cast<std::size_t>(FrameLeft::length)]);
+  counters.device_left_room.add(left[static_cast<std::size_t>(FrameLeft::room)]);
+  counters.device_left_headers.add(left[static_cast<std::size_t>(FrameLeft::headers)]);
+  counters.device_left_checksum.add(left[static_cast<std::size_t>(FrameLeft::checksum)]);
+  return true;
+}
+
+// Counts what the device has answered of the oldest flight.
+void Runner::end_frame_counts() noexcept {
+  const FrameCounts taken = std::exchange(taken_, {});
+  context_.tasks.queries_total.add(taken.keys);
+  for (const Task task : {Task::parse, Task::search, Task::key_compare, Task::read_value, Task::write_response})
+    context_.tasks.on_device[index_of(task)].add(taken.keys);
+  StoreCounters& counters = context_.counters;
+  counters.device_requests.add(taken.requests);
+  counters.device_images.add(taken.hits);
+  counters.cmd_get.add(taken.keys);
+  counters.get_hits.add(taken.hits);
+  counters.get_misses.add(taken.keys - taken.hits);
 }
 
 // True: the flight is the worker's again. After 10 ms, leaves all in-flight epochs of this worker so that memory can be
@@ -89,6 +163,7 @@ Batch& Runner::begin_answer() {
 }
 
 void Runner::end_answer() noexcept {
+  if (TD_UNLIKELY(taken_.keys != 0)) end_frame_counts();
   flights_[oldest_]->end();
   oldest_ = (oldest_ + 1) % count();
   --in_flight_;

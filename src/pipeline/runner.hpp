@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "pipeline/device_share.hpp"
@@ -25,12 +26,14 @@ namespace tandem {
 class Runner final : public InFlight {
  public:
   static constexpr unsigned flights_default = 3;  // beside devices; of the host alone there is one
+  // Whether batches may be answered from their input (plan_frames), for which they have columns if there is one device.
+  enum class Frames : std::uint8_t { no, yes };
 
   // Flights of `capacity` queries and `input_bytes` of input each. schedulers: of the devices; nullptr: there are none.
   // The context calls it when epochs must end. Throws DeviceError (no memory that a device can read),
   // std::runtime_error (no place among the epochs).
   Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes = 0,
-         unsigned flights = flights_default);
+         Frames frames = Frames::no, unsigned flights = flights_default);
   ~Runner() override;  // waits for what is in flight, without answering it
 
   bool has_devices() const noexcept { return schedulers_.has_value(); }
@@ -45,6 +48,13 @@ class Runner final : public InFlight {
   bool can_begin(const Plan& plan) const noexcept {
     return has_devices() && plan.uses(Processor::device) && schedulers_->serves();
   }
+  // The requests of the next flight's input that a device may answer whole; nullptr: there are none with this plan.
+  FrameColumns* frames_to_fill(const Plan& plan) noexcept {
+    return plan == plan_frames && can_begin(plan) ? flights_[next()]->frames() : nullptr;
+  }
+  // Submits them, for a batch without queries: what is left of the input is parsed when begin_answer() has returned the
+  // batch. cas: replies tell CAS ids. REQUIRES: frames_to_fill() of it are not empty.
+  void submit_frames(bool cas) noexcept;
   // Submits the filled batch: the devices' stages begin, except for the share that the host keeps (Scheduler::steal()).
   // Its keys and values must stay in place until it is answered. REQUIRES: can_fill(); the plan is feasible with the
   // store's placement.
@@ -60,6 +70,39 @@ class Runner final : public InFlight {
   // The oldest batch, for run(): its remaining stages, or all of them if devices did not run theirs. Waits for the
   // devices, at most until the schedulers' deadline. REQUIRES: in_flight() != 0.
   Batch& begin_answer();
+  // Of the oldest, between begin_answer() and end_answer(): the device's answers to its input, if there are any, and
+  // those to the requests that begin at `at`, of the stream or datagram that ends at `end`. REQUIRES: begin_frames()
+  // was true; `at` ascends.
+  bool begin_frames() noexcept;
+  bool find_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
+    return flights_[oldest_]->frames()->take_run(at, end, run);
+  }
+  // Where the first answers from `at` on begin; ~0: there are none. REQUIRES: as find_frames().
+  std::uint64_t next_frames(std::uint64_t at) noexcept { return flights_[oldest_]->frames()->next_run(at); }
+  // Marks the items that the device has read for the first time, of the run that was found last. Nothing is marked
+  // after end_frames(), which ends the epoch that protects them.
+  void mark_frames() noexcept {
+    if (const auto reads = flights_[oldest_]->frames()->reads(); TD_UNLIKELY(!reads.empty())) mark_reads(reads);
+  }
+  // These answers are sent.
+  void count_frames(const FrameCounts& counts) noexcept { taken_.add(counts); }
+  // find_frames(), mark_frames() and count_frames().
+  bool take_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
+    if (!find_frames(at, end, run)) return false;
+    mark_frames();
+    count_frames(FrameCounts::of(run));
+    return true;
+  }
+  // The same of a stream that one answer is for, the usual case. False: there is none, and nothing has changed.
+  bool take_whole_frames(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
+    if (!flights_[oldest_]->frames()->take_whole(at, end, run)) return false;
+    mark_frames();
+    count_frames(FrameCounts::of(run));
+    return true;
+  }
+  // Ends the oldest flight's epoch: nothing of its answers needs it any more.
+  void end_frames() noexcept { flights_[oldest_]->let_go(); }
+  const char* reply(const FrameRun& run) noexcept { return flights_[oldest_]->frames()->reply(run); }
   // That batch is answered: frees its flight.
   void end_answer() noexcept;
   // Both, and run() between them.
@@ -80,6 +123,8 @@ class Runner final : public InFlight {
 
  private:
   bool look_at(Flight& flight) noexcept;
+  void end_frame_counts() noexcept;
+  void mark_reads(std::span<const Location> items) noexcept;
   Plan plan_to_begin(const Plan& plan, std::uint32_t queries) noexcept;
 
   Context& context_;
@@ -88,6 +133,7 @@ class Runner final : public InFlight {
   std::vector<std::unique_ptr<Flight>> flights_;
   unsigned oldest_ = 0, in_flight_ = 0;
   bool waited_ = false;  // for the devices, with the oldest
+  FrameCounts taken_;    // of the device's answers to the oldest
   DeviceShare share_;
 };
 

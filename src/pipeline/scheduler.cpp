@@ -211,33 +211,82 @@ void Scheduler::take_queue() noexcept {
   std::reverse(ready_.begin() + before, ready_.end());
 }
 
+// Of the waiting parts, those that one launch takes.
+std::size_t Scheduler::count_to_launch() const noexcept {
+  std::size_t frames = 0, count = 0;
+  for (; count < std::min<std::size_t>(ready_.size(), search_parts_max); ++count) {
+    frames += static_cast<std::size_t>(ready_[count]->asks_frames_.load(std::memory_order_relaxed));
+    if (frames > frame_parts_max) break;
+  }
+  return count;
+}
+
+// Queues the search of the first `count` waiting parts, except for those that ask for frames.
+bool Scheduler::launch_search(const ReplicaLaunch& launched, std::size_t count) noexcept {
+  SearchArguments search{.index = launched.index, .images = launched.images};
+  const bool with_images = launched.images.count != 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const DevicePart& b = *ready_[i];
+    if (b.asks_frames_.load(std::memory_order_relaxed)) continue;
+    search.part[search.parts++] = {.fingerprints = b.fingerprints_.at().address(),
+                                   .locations = b.locations_.at().address(),
+                                   .count = b.query_count_.load(std::memory_order_relaxed),
+                                   .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
+                                   .arena = b.arena_.at().address()};
+  }
+  return replica_.stream().launch(OffloadIndex::device_search, search) == DeviceStatus::ok;
+}
+
+// Queues the answers to the frames of those that ask for them. False: it failed, or there is no memory for them.
+bool Scheduler::launch_frames(const ReplicaLaunch& launched, std::size_t count) noexcept {
+  FramesArguments frames{};
+  frames.index = launched.index;
+  frames.images = launched.images;
+  for (std::size_t i = 0; i < count; ++i) {
+    const DevicePart& b = *ready_[i];
+    if (!b.asks_frames_.load(std::memory_order_relaxed)) continue;
+    FramePart& part = frames.part[frames.parts++];
+    part = b.frames_->part(b.input_.at());
+    part.cas = b.cas_.load(std::memory_order_relaxed);
+  }
+  if (frames.parts == 0) return true;
+  if (frame_cursors_.count() == 0) {
+    try {
+      frame_cursors_ = DeviceArray<FrameCursors>(device_, frame_parts_max);
+    } catch (const DeviceError&) {  // its memory is full; or it is lost
+      return false;
+    }
+  }
+  frames.cursors = frame_cursors_.at();
+  frames.rules = options_.frame_rules();
+  Stream& stream = replica_.stream();
+  return stream.zero(frame_cursors_.bytes_at(), frames.parts * sizeof(FrameCursors)) == DeviceStatus::ok &&
+         stream.launch(answer_frames, frames) == DeviceStatus::ok;
+}
+
 void Scheduler::launch() noexcept {
   Stream& stream = replica_.stream();
   const DeviceMark from = stream.mark();
   const ReplicaLaunch launched = replica_.drain();
   if (!launched.ready() || is_stuck()) return refuse_all();
 
-  const auto count = std::min<std::size_t>(ready_.size(), search_parts_max);
-  SearchArguments search{
-      .index = launched.index, .images = launched.images, .parts = static_cast<std::uint32_t>(count)};
-  const bool with_images = launched.images.count != 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const DevicePart& b = *ready_[i];
-    search.part[i] = {.fingerprints = b.fingerprints_.at().address(),
-                      .locations = b.locations_.at().address(),
-                      .count = b.query_count_.load(std::memory_order_relaxed),
-                      .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
-                      .arena = b.arena_.at().address()};
-  }
-  const std::uint64_t queries = search.queries();
-  if (stream.launch(OffloadIndex::device_search, search) != DeviceStatus::ok) {
-    // A device that was lost during the launch may run it nevertheless.
-    if (device_.lost()) {
-      for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);
-      counters_.failed_batches.add(count);
-      ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(count));
-    }
+  std::size_t count = count_to_launch();
+  const bool searches = launch_search(launched, count);
+  const bool answers = searches && launch_frames(launched, count);
+  if (!answers && device_.lost()) {
+    // It may run what was queued nevertheless.
+    for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);
+    counters_.failed_batches.add(count);
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(count));
     return refuse_all();
+  }
+  if (!searches) return refuse_all();
+  if (!answers) count -= refuse_frames(count);
+  const bool with_images = launched.images.count != 0;
+  std::uint64_t queries = 0;
+  for (std::size_t i = 0; i < count; ++i) {  // those of frames are known when they are answered
+    if (ready_[i]->asks_frames_.load(std::memory_order_relaxed)) continue;
+    queries += ready_[i]->query_count_.load(std::memory_order_relaxed);
   }
 
   Launch l;
@@ -283,6 +332,9 @@ void Scheduler::land() noexcept {
     const bool done = status == DeviceStatus::ok;
     if (done) {
       counters_.searched_batches.add(l.batches.size());
+      for (const DevicePart* b : l.batches) {
+        if (b->asks_frames_.load(std::memory_order_relaxed)) counters_.queries.add(b->frames_->keys());
+      }
       counters_.device_ns.add(replica_.stream().elapsed_ns(l.from, l.to));
       counters_.cycle_ns.add(static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::nanoseconds>(Steady::now() - l.begun).count()));
@@ -340,6 +392,23 @@ void Scheduler::release_kept() noexcept {
     kept.swap(kept_);
   }
   while (kept != nullptr) kept = std::move(kept->next_kept_);
+}
+
+// Those of the first `count` waiting parts that ask for frames; returns how many they were.
+std::size_t Scheduler::refuse_frames(std::size_t count) noexcept {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    DevicePart* const b = ready_[i];
+    if (b->asks_frames_.load(std::memory_order_relaxed)) {
+      give_back(*b, DevicePart::State::refused);
+    } else {
+      ready_[kept++] = b;
+    }
+  }
+  const std::size_t refused = count - kept;
+  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(kept), ready_.begin() + static_cast<std::ptrdiff_t>(count));
+  counters_.refused_batches.add(refused);
+  return refused;
 }
 
 void Scheduler::refuse_all() noexcept {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@
 
 #include "base/wakeup.hpp"
 #include "device/device.hpp"
+#include "frames/frames.hpp"
 #include "observe/counters.hpp"
 #include "pipeline/flight.hpp"
 #include "pipeline/round_trip.hpp"
@@ -43,6 +45,8 @@ struct SchedulerOptions {
   // A replica for which the device had no memory, or whose copies failed, is retried after half a second, then after
   // twice that, and so on up to this.
   std::chrono::milliseconds start_again_max{60'000};
+  // What the answers to frames depend on (frames.hpp), asked for at each launch; empty: no part asks for frames.
+  std::function<FrameRules()> frame_rules = {};
   // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the
   // other schedulers drop their replicas.
   std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
@@ -50,7 +54,7 @@ struct SchedulerOptions {
 
 // Counted since the start. Thread safety: one scheduler adds, any thread reads.
 struct SchedulerCounters {
-  Counter launches, batches, queries;  // launched
+  Counter launches, batches, queries;  // launched; of frames the keys that were answered
   Counter searched_batches;
   Counter refused_batches, failed_batches;
   Counter device_ns;  // of the launches: changes and search
@@ -126,6 +130,9 @@ class Scheduler {
   void run() noexcept;
   void take_queue() noexcept;
   void launch() noexcept;
+  bool launch_search(const ReplicaLaunch& launched, std::size_t count) noexcept;
+  bool launch_frames(const ReplicaLaunch& launched, std::size_t count) noexcept;
+  std::size_t count_to_launch() const noexcept;
   void land() noexcept;
   bool follow() noexcept;
   void go_with_others() noexcept;
@@ -136,6 +143,7 @@ class Scheduler {
   bool can_launch() const noexcept;
   void release_kept() noexcept;
   static void give_back(DevicePart& part, DevicePart::State state) noexcept;
+  std::size_t refuse_frames(std::size_t count) noexcept;
   void refuse_all() noexcept;
 
   Device& device_;
@@ -153,6 +161,7 @@ class Scheduler {
   DeviceMark replica_waits_for_ = 0;
   Waiting replica_waiting_;
   std::deque<Launch> launches_;
+  DeviceArray<FrameCursors> frame_cursors_;
   std::vector<Launch> spare_;
   SchedulerCounters counters_;
   // The values may be of two measurements.

@@ -91,7 +91,7 @@ struct SchedulerRig {
         batches(context, &schedulers, batch_queries),
         plan(feasible_plans(replica.image_granules() != 0 ? Placement::mirrored_values : Placement::mirrored).front()) {
     clock.freeze_for_test(1000);
-    shared.rewrites_items = replicas.images.bytes == 0;
+    shared.announces_rewrites = replicas.images.bytes != 0;
     shared.growth_refused = true;  // only tests grow the index here
     keys.resize(batches.count());
     values.resize(batches.count());

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array plans_host = {plan_cpu};
 constexpr std::array plans_mirrored = {plan_search, plan_cpu};
-constexpr std::array plans_mirrored_values = {plan_search_read, plan_search, plan_cpu};
+constexpr std::array plans_mirrored_values = {plan_frames, plan_search_read, plan_search, plan_cpu};
 constexpr std::array plans_on_device = {plan_index};
 
 // Why no device can run the task with any placement; empty: one of the placements allows it.
@@ -16,13 +16,13 @@ std::string_view never_on_device(Task task) noexcept {
     case Task::receive:
       return "RV on a GPU: the host has the sockets";
     case Task::parse:
-      return "PP on a GPU: requests lie in the host's memory";
+      return "PP on a GPU: only with all of S KC RD WR, in one stage of all queries";
     case Task::memory:
       return "MM on a GPU: the host's heap gives out the slots of items";
     case Task::key_compare:
-      return "KC on a GPU: it compares hashes only; the keys are the host's";
+      return "KC on a GPU: only with all of PP S RD WR, in one stage of all queries";
     case Task::write_response:
-      return "WR on a GPU: replies are written in the host's memory";
+      return "WR on a GPU: only with all of PP S KC RD, in one stage of all queries";
     case Task::send:
       return "SD on a GPU: the host has the sockets";
     case Task::search:
@@ -70,6 +70,10 @@ std::span<const Plan> feasible_plans(Placement placement) noexcept {
 }
 
 std::string why_not(Placement placement, const Plan& plan) {
+  if (plan == plan_frames && placement != Placement::host) {
+    return placement == Placement::mirrored_values ? std::string()
+                                                   : "RD on a GPU: it has no copies of the items (--gpu-values)";
+  }
   for (std::size_t t = 0; t < task_count; ++t) {
     const auto task = static_cast<Task>(t);
     if (!plan.runs(task, Processor::device)) continue;

@@ -57,7 +57,7 @@ class Reader {
     bool any = false;
     for (skip_spaces(); !take("]"); skip_spaces()) {
       const auto [first, last] = tasks();
-      if (any && first != after(stage.last)) {
+      if (any && first != after(stage.last) && !is_next_of_reads(stage, first)) {
         refuse("plan: after " + name(stage.last) + " comes " +
                (stage.last == Task::send ? std::string("nothing") : name(after(stage.last))) + ", not " + name(first));
       }
@@ -68,6 +68,12 @@ class Reader {
     if (!any) refuse("plan: a stage without tasks");
     if (take("{")) stage.range = range();
     stages.push_back(stage);
+  }
+  // Whether a stage of reads may leave out what is between.
+  static bool is_next_of_reads(const Stage& stage, Task next) noexcept {
+    return stage.processor == Processor::device && stage.first == Task::parse &&
+           ((stage.last == Task::parse && next == Task::search) ||
+            (stage.last == Task::search && next == Task::key_compare));
   }
   struct Tasks {
     Task first, last;
@@ -109,6 +115,7 @@ class Reader {
 
 std::string text_of(const Stage& stage) {
   std::string text(processor_symbols[index_of(stage.processor)]);
+  if (stage == plan_frames.stages()[1]) return text + "[PP S KC RD WR]";
   text += '[';
   for (std::size_t t = index_of(stage.first); t <= index_of(stage.last); ++t) {
     if (t != index_of(stage.first)) text += ' ';

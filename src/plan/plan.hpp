@@ -6,7 +6,8 @@
 // exactly once for every query.
 //
 // Written as in the papers: `CPU[RV PP MM] GPU[IN KC RD] CPU[WR SD]`. IN stands for S, I and D. A range follows in
-// braces, in sets of 64 queries, its end exclusive: `GPU[S]{0:4} CPU[S]{4:}`.
+// braces, in sets of 64 queries, its end exclusive: `GPU[S]{0:4} CPU[S]{4:}`. A device that runs PP to WR answers reads
+// alone, so its stage is written without MM, I and D: `GPU[PP S KC RD WR]`.
 //
 // Source: DIDO III-A (tasks and stages), III-B3 (sets of 64); Mega-KV 4.2 (IN's three operations).
 //
@@ -122,6 +123,11 @@ inline constexpr Plan plan_search_read = Plan::of({{Task::receive, Task::memory,
                                                    {Task::insert, Task::key_compare, Processor::cpu},
                                                    {Task::read_value, Task::read_value, Processor::device},
                                                    {Task::write_response, Task::send, Processor::cpu}});
+// Devices answer plain reads whole, from the bytes of requests to the bytes of replies (frames/); the host does the
+// rest.
+inline constexpr Plan plan_frames = Plan::of({{Task::receive, Task::receive, Processor::cpu},
+                                              {Task::parse, Task::write_response, Processor::device},
+                                              {Task::send, Task::send, Processor::cpu}});
 // Only devices have the index (Mega-KV).
 inline constexpr Plan plan_index = Plan::of({{Task::receive, Task::memory, Processor::cpu},
                                              {Task::search, Task::remove, Processor::device},

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<PresetRow, 4> built_in = {{
+constexpr std::array<PresetRow, 6> built_in = {{
     {.preset = Preset::cpu,
      .name = "cpu",
      .what = "the host runs everything",
@@ -47,6 +47,26 @@ constexpr std::array<PresetRow, 4> built_in = {{
      .offload = Offload::always,
      .needs_device = true,
      .sets_cycle = true,
+     .has_threshold = false},
+    {.preset = Preset::memcached_gpu,
+     .name = "memcachedgpu",
+     .what = "the host runs everything, over sets of 16 entries (MemcachedGPU)",
+     .index_kind = "set_associative",
+     .placement = Placement::host,
+     .placement_with_values = Placement::host,
+     .offload = Offload::never,
+     .needs_device = false,
+     .sets_cycle = false,
+     .has_threshold = false},
+    {.preset = Preset::hetero_kv,
+     .name = "heterokv",
+     .what = "the host runs everything, over a tree of hash tables, with range reads (HeteroKV)",
+     .index_kind = "hash_tree",
+     .placement = Placement::host,
+     .placement_with_values = Placement::host,
+     .offload = Offload::never,
+     .needs_device = false,
+     .sets_cycle = false,
      .has_threshold = false},
 }};
 

@@ -16,7 +16,7 @@
 namespace tandem {
 
 // Names of the built-in rows, for defaults and tests.
-enum class Preset : std::uint8_t { cpu, automatic, mirrored, mega_kv };
+enum class Preset : std::uint8_t { cpu, automatic, mirrored, mega_kv, memcached_gpu, hetero_kv };
 
 // Which batches go to a device.
 enum class Offload : std::uint8_t {

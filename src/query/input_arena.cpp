@@ -1,16 +1,6 @@
 #include "query/input_arena.hpp"
 
-#include <cstring>
-
 namespace tandem {
-
-std::string_view InputArena::bring(std::string_view bytes) noexcept {
-  if (bytes_ - used_ < bytes.size()) return bytes;
-  char* const at = begin_ + used_;
-  if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
-  used_ += bytes.size();
-  return {at, bytes.size()};
-}
 
 char* InputArena::place_in_block(std::size_t bytes) {
   if (bytes > block_bytes) {

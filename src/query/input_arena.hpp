@@ -1,12 +1,11 @@
 // The bytes that a batch's queries point to: what was received for it, followed by derived data (decoded keys, initial
-// numbers). With a device it is memory that the device reads, too: for it a pointer is an offset (DeviceQuery).
+// numbers). With a device it is memory that the device reads, too (frames/).
 //
 // Thread safety: one thread at a time.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "base/platform.hpp"
@@ -28,10 +27,6 @@ class InputArena {
   std::uint64_t offset_of(const char* p) const noexcept {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin_);
   }
-  // Whether all of these bytes are inside it.
-  bool holds(const char* p, std::size_t bytes) const noexcept {
-    return bytes <= bytes_ && offset_of(p) <= bytes_ - bytes;
-  }
 
   // --- input: received at room(), kept by take()
   TD_INLINE bool has_room(std::size_t bytes) const noexcept { return aligned(used_) + bytes <= bytes_; }
@@ -49,8 +44,6 @@ class InputArena {
     used_ += bytes;
     return at;
   }
-  // A copy, if there is room here; else the original.
-  std::string_view bring(std::string_view bytes) noexcept;
   // Frees what was placed in blocks.
   void clear() noexcept {
     if (TD_UNLIKELY(block_ != 0 || !larger_.empty())) clear_blocks();

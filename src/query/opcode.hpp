@@ -96,6 +96,7 @@ enum class Form : std::uint8_t {
   meta_arithmetic,
   meta_debug,
   meta_noop,
+  meta_range,
   flush,      // [delay] [noreply]
   verbosity,  // <level> [noreply]
   version,
@@ -134,6 +135,7 @@ enum class Form : std::uint8_t {
   X(bget, "bget", Form::retrieve, Opcode::get) /* memcached's old name of get */ \
   X(me, "me", Form::meta_debug, Opcode::debug, {}, option::meta) \
   X(mn, "mn", Form::meta_noop) \
+  X(mr, "mr", Form::meta_range) /* Tandem's own */ \
   X(flush_all, "flush_all", Form::flush) \
   X(stats, "stats", Form::stats) \
   X(version, "version", Form::version) \

@@ -35,9 +35,9 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::compare_and_set) == TANDEM_COMPARE_AND_SET &&
               number_of(Action::remove) == TANDEM_REMOVE && number_of(Action::increment) == TANDEM_INCREMENT &&
               number_of(Action::decrement) == TANDEM_DECREMENT);
-// The layouts that programs were compiled with. Changing them needs a new soname.
-static_assert(sizeof(tandem_options) == 56 && sizeof(tandem_value) == 40 && sizeof(tandem_request) == 64 &&
-              sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
+// The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
+static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 64 && sizeof(tandem_value) == 40 &&
+              sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
 
 #define TANDEM_TEXT_OF(number) #number
 #define TANDEM_TEXT(number) TANDEM_TEXT_OF(number)
@@ -92,7 +92,9 @@ tandem_options defaults() noexcept {
           .item_bytes_expected = o.item_bytes_expected,
           .threads_max = o.threads_max,
           .evict = o.evict,
-          .huge_pages = o.huge_pages};
+          .huge_pages = o.huge_pages,
+          .ordered = o.ordered,
+          .reserved = 0};
 }
 
 tandem_options known_part(const tandem_options& given) {
@@ -164,6 +166,7 @@ tandem_store* tandem_open(const tandem_options* options, char* error, size_t err
                              .threads_max = o.threads_max,
                              .evict = o.evict != 0,
                              .huge_pages = o.huge_pages != 0,
+                             .ordered = o.ordered != 0,
                              .memory_file = o.memory_file != nullptr ? o.memory_file : "",
                              .hash_seed = o.hash_seed});
   } catch (const std::exception& failure) {

@@ -33,15 +33,23 @@ std::uint32_t epochs_for(const EngineOptions& o) {
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
 
-IndexOptions index_options(const EngineOptions& o, ReplicaLog* log) {
+IndexOptions index_options(const EngineOptions& o, const IndexKindRow& kind, ReplicaLog* log) {
   const std::uint64_t items_expected = o.memory_bytes / std::max<std::uint32_t>(o.item_bytes_expected, granule_bytes);
   // A quarter of the limit at most, so that the first growth always fits.
   const std::uint64_t cells_max = o.memory_bytes / 4 / sizeof(std::uint64_t);
   IndexOptions index;
-  const std::uint64_t cells = o.index_power != 0 ? std::uint64_t{1} << o.index_power : items_expected;
-  index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(cells, cells_max)));
+  std::uint64_t cells = o.index_power != 0 ? std::uint64_t{1} << o.index_power : items_expected;
+  if (kind.fixed_entry_bytes != 0) {
+    // Sets fill unevenly: with a quarter of the entries to spare it is the memory limit that evicts. No second table
+    // will need room beside this one, so it may take a third of the limit.
+    if (o.index_power == 0) cells = cells / 3 * 4;
+    index.cells_initial = std::max<std::uint64_t>(64, std::min(cells, o.memory_bytes / 3 / kind.fixed_entry_bytes));
+  } else {
+    index.cells_initial = std::bit_floor(std::max<std::uint64_t>(64, std::min(cells, cells_max)));
+  }
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
+  index.ordered = o.ordered;
   index.log = o.index_on_device ? nullptr : log;
   index.shard_bits = shard_bits_of(o);
   return index;
@@ -59,6 +67,10 @@ EngineOptions checked(EngineOptions o) {
   if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
   if (!o.devices.empty() && (!std::has_single_bit(o.devices.size()) || o.devices.size() > shards_max))
     throw std::invalid_argument("there must be 1, 2, 4 or 8 devices, or none");
+  if (o.ordered && o.index_on_device)
+    throw std::invalid_argument("an index in device memory cannot be ordered: the host has no table to keep in order");
+  if (o.ordered && !index_kind_named(o.index_kind).can_be_ordered)
+    throw std::invalid_argument("an index of kind " + std::string(o.index_kind) + " cannot be ordered");
   if (std::ranges::any_of(o.devices, [](const auto& device) { return device == nullptr; }))
     throw std::invalid_argument("a device is missing");
   if (!o.devices.empty() && o.index_kind != OffloadIndex::kind)
@@ -90,7 +102,8 @@ Engine::Engine(const EngineOptions& options)
                  .clock = clock_,
                  .policy = {.evict = options_.evict, .cas = options_.cas, .item_bytes_max = options_.item_bytes_max},
                  .hash_seed = options_.hash_seed});
-  shared_->rewrites_items = options_.devices.empty() || options_.index_on_device || options_.device_values.bytes == 0;
+  shared_->announces_rewrites =
+      !options_.devices.empty() && !options_.index_on_device && options_.device_values.bytes != 0;
   shared_->cas_next.store(cas_first_, std::memory_order_relaxed);
   shared_->flush_cas.store(flush_cas_first_, std::memory_order_relaxed);
   if (file_) {
@@ -163,13 +176,16 @@ void Engine::open_heap_and_index() {
   heap_.emplace(heap, budget_, epochs_);
   if (!options_.devices.empty() && !options_.index_on_device)
     replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
+  if (file_ && kind_.fixed_entry_bytes != 0) keep_seed();
   if (!file_ || !file_->has_items()) {
-    index_ = kind_.make(index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
+    index_ =
+        kind_.make(index_options(options_, kind_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_, *heap_);
     return;
   }
   const HeapRecovery::Rules rules = resume();
-  restart_ = recover(*heap_, index_, index_options(options_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_,
-                     {.kind = &kind_, .rules = rules, .threads = options_.recover_threads, .log = options_.log});
+  restart_ =
+      recover(*heap_, index_, index_options(options_, kind_, replica_log_ ? &*replica_log_ : nullptr), budget_, epochs_,
+              {.kind = &kind_, .rules = rules, .threads = options_.recover_threads, .log = options_.log});
   restart_->was_killed = file_->found() == MemoryFile::Found::killed;
   if (options_.log) options_.log("memory file " + file_->path() + ": " + describe(*restart_));
 }
@@ -424,10 +440,24 @@ void Engine::maintain() {
   balance_classes();
 }
 
+// Takes a page from the heap; or as many as give the budget room for `bytes`, which no worker takes meanwhile. False:
+// there is none to take.
+bool Engine::free_pages(std::uint64_t bytes) {
+  const auto move = [this] { return task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) != 0; };
+  if (bytes == 0 || !budget_.claim(bytes)) return move();
+  bool moves = true;
+  while (moves && budget_.overdrawn() && !stopping_.load(std::memory_order_relaxed)) moves = move();
+  budget_.give_back(bytes);
+  return moves;
+}
+
 // Doubles the table; takes pages from the heap when the limit has no room for both tables.
 void Engine::grow_index() {
-  const std::uint64_t bytes_after = 2 * index_->table_bytes();
-  if (static_cast<double>(bytes_after) > index_share_max * static_cast<double>(budget_.limit_bytes())) {
+  index_->tidy();
+  if (!index_->wants_growth()) return shared_->growth_refused.store(false, std::memory_order_relaxed);
+  const std::uint64_t more_bytes = index_->growth_bytes(), bytes_after = index_->table_bytes() + more_bytes;
+  if (more_bytes != 0 &&
+      static_cast<double>(bytes_after) > index_share_max * static_cast<double>(budget_.limit_bytes())) {
     shared_->growth_refused.store(true, std::memory_order_relaxed);
     return;
   }
@@ -437,8 +467,7 @@ void Engine::grow_index() {
       index_growths_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    if (index_->is_memory_refused() || !options_.evict ||
-        task::move_page(*maintenance_context_, huge_class, Heap::DonorRule::any) == 0) {
+    if (index_->is_memory_refused() || !options_.evict || !free_pages(index_->is_ordered() ? more_bytes : 0)) {
       shared_->growth_refused.store(true, std::memory_order_relaxed);
       return;
     }

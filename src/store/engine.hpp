@@ -50,6 +50,7 @@ struct EngineOptions {
   unsigned recover_threads = 0;           // threads that read the file at start; 0: one for each processor, at most 16
   // The kind of index (index_kinds.hpp). Kinds other than "cuckoo" do not support devices.
   std::string_view index_kind = "cuckoo";
+  bool ordered = false;  // keeps the keys in order, too, for scans
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. The store survives the loss of devices. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};
@@ -189,6 +190,7 @@ class Engine {
   void stop_maintenance() noexcept;
   void save_in_order() noexcept;
   void maintenance_loop();
+  bool free_pages(std::uint64_t bytes);
   void grow_index();
   void balance_classes();
   void apply_reassign();
@@ -196,6 +198,7 @@ class Engine {
   void apply_due_flush() noexcept;
   void flush_now() noexcept;
   void open_heap_and_index();
+  void keep_seed() noexcept;
   void open_devices();
   void move_index_to_devices();
   void bring_index_back();

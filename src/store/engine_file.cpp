@@ -30,6 +30,14 @@ HeapRecovery::Rules Engine::resume() {
   return {.now_s = clock_.now_s(), .flush_cas = flush_cas_first_, .cas_end = cas_end};
 }
 
+// The seed of the process before, if it has left items.
+void Engine::keep_seed() noexcept {
+  std::atomic<std::uint64_t>& seed = file_->saved().hash_seed;
+  const std::uint64_t before = seed.load(std::memory_order_relaxed);
+  if (before != 0 && file_->has_items()) options_.hash_seed = before;
+  seed.store(options_.hash_seed, std::memory_order_relaxed);
+}
+
 void Engine::save_clock() noexcept { file_->saved().clock.store(clock_.moment()); }
 
 // After an orderly end no ids are lost.

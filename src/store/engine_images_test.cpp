@@ -74,6 +74,26 @@ class EngineImages : public testing::Test {
     std::string value{}, key{};
     bool by_image = false;
   };
+  struct Answers final : ResponseWriter {
+    explicit Answers(const Heap& h) : heap(h) {}
+    bool write(Batch& batch, Strip strip) override {
+      for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+        const Result& r = batch.result(i);
+        Answer a{.status = r.status};
+        if (r.status == Status::hit && batch.query(i).opcode == Opcode::get) {
+          a.value.assign(r.item->bytes() + r.value_offset, r.value_bytes);
+          a.key = r.item->key();
+          a.by_image = !heap.holds(r.item);
+        }
+        all.push_back(a);
+      }
+      return true;
+    }
+    void control(Batch&, std::uint32_t) override {}
+    const Heap& heap;
+    std::vector<Answer> all;
+  };
+
   // Runs one batch on the device.
   std::vector<Answer> run(const std::vector<Query>& queries) {
     for (const Query& q : queries) {
@@ -117,26 +137,6 @@ class EngineImages : public testing::Test {
   Engine& engine() { return *engine_; }
 
  private:
-  struct Answers final : ResponseWriter {
-    explicit Answers(const Heap& h) : heap(h) {}
-    bool write(Batch& batch, Strip strip) override {
-      for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
-        const Result& r = batch.result(i);
-        Answer a{.status = r.status};
-        if (r.status == Status::hit && batch.query(i).opcode == Opcode::get) {
-          a.value.assign(r.item->bytes() + r.value_offset, r.value_bytes);
-          a.key = r.item->key();
-          a.by_image = !heap.holds(r.item);
-        }
-        all.push_back(a);
-      }
-      return true;
-    }
-    void control(Batch&, std::uint32_t) override {}
-    const Heap& heap;
-    std::vector<Answer> all;
-  };
-
   std::unique_ptr<Engine> engine_;
   Engine::ContextPtr context_{nullptr, {nullptr}};
   std::unique_ptr<Runner> batches_;
@@ -226,6 +226,21 @@ TEST_F(EngineImages, SayNothingOfWhatChangesBehindTheirLaunch) {
   EXPECT_GT(counters().device_images_changed, 0u);
   EXPECT_EQ(run(get("k")).value, "new");
   EXPECT_TRUE(soon_by_image(get("k")));
+}
+
+TEST_F(EngineImages, FollowASetInPlace) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  run(set("k", "first"));
+  const Item* const before = item("k");
+  EXPECT_TRUE(soon_by_image(get("k")));
+  EXPECT_EQ(run(set("k", "other")).status, Status::stored);
+  EXPECT_EQ(item("k"), before) << "the set has rewritten the item";
+  Answer last;
+  EXPECT_TRUE(soon([&] { return (last = run(get("k"))).by_image; }));
+  EXPECT_EQ(last.value, "other");
+  EXPECT_EQ(run(set("k", "longer than before")).status, Status::stored);
+  EXPECT_NE(item("k"), before);
+  EXPECT_EQ(run(get("k")).value, "longer than before");
 }
 
 TEST_F(EngineImages, KnowWhatIsOver) {

@@ -53,7 +53,7 @@ class Indexer final : public PageIndexer {
         }
       }
       if (loser != no_location) return heap_.drop(loser);
-      if (index_.make_room(e.fingerprint)) continue;
+      if (index_.make_room(e.fingerprint, e.item->key())) continue;
       heap_.count_no_room();
       return heap_.drop(e.location);
     }
@@ -70,9 +70,21 @@ class Indexer final : public PageIndexer {
 };
 
 template <IndexKind I>
+constexpr bool can_be_ordered() noexcept {
+  if constexpr (requires { I::can_be_ordered; }) return I::can_be_ordered;
+  return false;
+}
+
+template <IndexKind I>
 constexpr IndexKindRow kind_row(const KindCode& code) noexcept {
   return {
       .code = &code,
+      .fixed_entry_bytes =
+          [] {
+            if constexpr (HasFixedSize<I>) return I::fixed_entry_bytes;
+            return std::uint32_t{0};
+          }(),
+      .can_be_ordered = can_be_ordered<I>(),
       .make = [](const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs,
                  Heap& heap) -> std::unique_ptr<Index> { return std::make_unique<I>(options, budget, epochs, heap); },
       .make_indexer = [](HeapRecovery& heap, Index& index, EpochDomain& epochs,

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "index/cuckoo/cuckoo_index.hpp"
+#include "index/hash_tree/hash_tree_index.hpp"
+#include "index/set_associative/set_index.hpp"
 #include "pipeline/executor.hpp"
 #include "store/index_kinds-inl.hpp"
 
@@ -13,7 +15,9 @@ namespace tandem {
 namespace {
 
 std::vector<IndexKindRow>& rows() {
-  static std::vector<IndexKindRow> all = {kind_row<CuckooIndex>(cuckoo_code)};
+  static std::vector<IndexKindRow> all = {kind_row<CuckooIndex>(cuckoo_code),
+                                          kind_row<SetAssociativeIndex>(set_associative_code),
+                                          kind_row<HashTreeIndex>(hash_tree_code)};
   return all;
 }
 

@@ -29,6 +29,8 @@ class PageIndexer {
 // A kind. kind_row() makes it (store/index_kinds-inl.hpp).
 struct IndexKindRow {
   const KindCode* code;
+  std::uint32_t fixed_entry_bytes;  // of a table that keeps its size (HasFixedSize); 0: it grows
+  bool can_be_ordered;              // IndexOptions::ordered
   // Throws std::bad_alloc past the budget, std::invalid_argument for options that the kind does not support.
   std::unique_ptr<Index> (*make)(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
   // Throws std::bad_alloc. REQUIRES: `index` is of the kind.

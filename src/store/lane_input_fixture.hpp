@@ -168,7 +168,36 @@ inline std::string some_input(Random& random, bool binary, const Mix& mix) {
   return all;
 }
 
-inline void expect_same_counters(LaneHarness& harness) {
+// Rounds of generated input for two stores: some sets whole, then what input() makes in parts of part_bytes(its size)
+// bytes, `mutations` of its bytes changed, while time passes.
+struct Rounds {
+  int count;
+  bool has_sets;
+  std::size_t mutations;
+};
+template <class Harness, class Input, class PartBytes>
+void exchange_in_parts(Harness& harness, Random& random, const Mix& mix, const Rounds& rounds, Input make_input,
+                       PartBytes part_bytes) {
+  std::uint32_t now_s = codec::ReplyHarness::start_s;
+  for (int round = 0; round < rounds.count && !harness.closed(); ++round) {
+    std::string sets, input = make_input();
+    for (std::size_t i = rounds.has_sets ? random.below(10) : 0; i != 0; --i) sets += set_of(random, mix);
+    const auto stored = harness.exchange(sets);
+    ASSERT_EQ(stored.with, stored.without) << sets;
+    for (std::size_t i = 0; i < rounds.mutations && !input.empty(); ++i)
+      input[random.below(input.size())] = "\r\n \x01m0g9\xff"[random.below(10)];
+    for (std::size_t at = 0; at < input.size();) {
+      const std::size_t part = part_bytes(input.size());
+      const auto [with, without] = harness.exchange(std::string_view(input).substr(at, part));
+      ASSERT_EQ(with, without) << input;
+      at += part;
+    }
+    if (random.one_in(3)) harness.set_time(now_s += random.one_in(4) ? 100u : 2u);
+  }
+}
+
+template <class Harness>
+void expect_same_counters(Harness& harness) {
   const StoreCounters& a = harness.counters_with();
   const StoreCounters& b = harness.counters_without();
   EXPECT_EQ(a.cmd_get.get(), b.cmd_get.get());

@@ -29,22 +29,10 @@ class LaneTest : public testing::TestWithParam<string> {
 
 // Generated input in random parts; `mutations` of its bytes are changed.
 void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
-  std::uint32_t now_s = codec::ReplyHarness::start_s;
-  for (int round = 0; round < 30 && !harness.closed(); ++round) {
-    string sets, input = some_input(random, binary, mix);
-    for (std::size_t i = binary ? 0 : random.below(10); i != 0; --i) sets += set_of(random, mix);
-    const auto stored = harness.exchange(sets);
-    ASSERT_EQ(stored.with, stored.without) << sets;
-    for (std::size_t i = 0; i < mutations && !input.empty(); ++i)
-      input[random.below(input.size())] = "\r\n \x01m0g9\xff"[random.below(10)];
-    for (std::size_t at = 0; at < input.size();) {
-      const std::size_t part = random.one_in(3) ? 1 + random.below(20) : 1 + random.below(input.size());
-      const auto [with, without] = harness.exchange(std::string_view(input).substr(at, part));
-      ASSERT_EQ(with, without) << input;
-      at += part;
-    }
-    if (random.one_in(3)) harness.set_time(now_s += random.one_in(4) ? 100u : 2u);
-  }
+  exchange_in_parts(
+      harness, random, mix, {.count = 30, .has_sets = !binary, .mutations = mutations},
+      [&] { return some_input(random, binary, mix); },
+      [&](std::size_t input_bytes) { return random.one_in(3) ? 1 + random.below(20) : 1 + random.below(input_bytes); });
   expect_same_counters(harness);
 }
 

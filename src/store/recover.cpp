@@ -101,9 +101,17 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
   for_all_pages(recovery.page_end(), threads, teller("reading the memory file:"),
                 [&] { return [&](PageId p) { recovery.scan(p); }; });
 
-  index_options.cells_initial = cells_for(recovery, index_options, budget);
+  // The process before had a table of the same size, in which all items had room.
+  if (options.kind->fixed_entry_bytes == 0) index_options.cells_initial = cells_for(recovery, index_options, budget);
   index = options.kind->make(index_options, budget, epochs, heap);
+  // The order grows while items are put into it. What it will need is not given to pages, so that the oldest pages go,
+  // and not what happens to come last.
+  constexpr std::uint64_t order_bytes = 34;  // of an item, of keys in a random order (docs/sizing.md)
+  const std::uint64_t order =
+      index->is_ordered() ? std::min(recovery.items_found() * order_bytes, budget.limit_bytes() / 2) : 0;
+  const bool has_claimed = budget.claim(order);
   recovery.choose();
+  if (has_claimed) budget.give_back(order);
   for_all_pages(recovery.page_end(), threads, teller("indexing the items of the memory file:"), [&] {
     auto indexer = options.kind->make_indexer(recovery, *index, epochs, index_options.hash_seed);
     return [indexer = std::move(indexer)](PageId p) { (*indexer)(p); };

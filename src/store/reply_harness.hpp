@@ -1,7 +1,9 @@
 // For tests: one connection to its own store. Input is requests, output is the bytes of the replies.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -201,5 +203,23 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
 struct Exchange {
   std::string_view request, reply;
 };
+
+// For fuzzing, with a harness that gives the same input to two stores: input in parts of `part_bytes` bytes in turn,
+// with some seconds after every eighth. Stops the program where answers or counts differ.
+template <class Harness>
+void require_same_answers(Harness& harness, std::string_view input, std::span<const std::uint8_t, 4> part_bytes) {
+  std::uint32_t now_s = ReplyHarness::start_s;
+  for (std::size_t at = 0, i = 0; at < input.size() && !harness.closed(); ++i) {
+    const std::size_t bytes = std::max<std::size_t>(1, part_bytes[i % part_bytes.size()]);
+    const auto answers = harness.exchange(input.substr(at, bytes));
+    TD_ASSERT(answers.with == answers.without);
+    at += bytes;
+    if (i % 8 == 7) harness.set_time(now_s += 3);
+  }
+  const StoreCounters &with = harness.counters_with(), &without = harness.counters_without();
+  TD_ASSERT(with.cmd_get.get() == without.cmd_get.get() && with.get_hits.get() == without.get_hits.get() &&
+            with.get_misses.get() == without.get_misses.get() && with.cmd_set.get() == without.cmd_set.get() &&
+            with.total_items.get() == without.total_items.get());
+}
 
 }  // namespace tandem::codec

@@ -18,15 +18,13 @@
 #include "placement/prove_kernels.hpp"
 #include "planner/planner.hpp"
 #include "store/engine.hpp"
+#include "store/scan_calls.hpp"
 
 namespace tandem {
 namespace {
 
 constexpr std::uint32_t threads_limit = 65536;  // of Options::threads_max
 constexpr std::uint32_t batch_queries = 64 * strip_queries_max;
-// Input memory of a batch with a device: room for keys of most sizes. A key that does not fit stays in the caller's
-// memory.
-constexpr std::uint64_t device_input_bytes = std::uint64_t{64} * batch_queries;
 
 Code code_of(Status status, std::uint8_t outcomes) noexcept {
   switch (status) {
@@ -212,6 +210,7 @@ struct Store::Core {
                 .hash_seed = o.hash_seed,
                 .memory_file = o.memory_file,
                 .index_kind = row_of(preset_of(o)).index_kind,
+                .ordered = o.ordered,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
                 .device_values = {.bytes = o.gpu_value_bytes}}),
@@ -248,7 +247,7 @@ struct Session::Impl final : ResponseWriter {
   std::unique_ptr<Runner> make_runner() {
     if (planner.uses_device()) {
       try {
-        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries, device_input_bytes);
+        return std::make_unique<Runner>(*context, engine.schedulers(), batch_queries);
       } catch (const DeviceError&) {
         planner.leave_devices();
       }
@@ -310,21 +309,11 @@ struct Session::Impl final : ResponseWriter {
       batch->clear();
       return;
     }
-    bring_keys();
     offsets[runner->next()] = filled;
     filled += batch->size();
     runner->submit(planner.plan_for(batch->size()));
     while (!runner->can_fill()) answer_oldest();
     batch = &runner->filling();
-  }
-  // Copies the keys to where a device can read them, as far as there is room.
-  void bring_keys() noexcept {
-    InputArena& input = batch->input();
-    input.reuse();
-    for (std::uint32_t i = 0; i < batch->size(); ++i) {
-      Query& q = batch->query(i);
-      if (TD_LIKELY(q.opcode != Opcode::nothing)) q.key = input.bring(q.key_view()).data();
-    }
   }
   void answer_oldest() {
     offset = offsets[runner->oldest()];
@@ -398,6 +387,10 @@ Code Session::run(const Request& request, Reply* reply) {
     if (reply != nullptr) *reply = r;
   });
   return code;
+}
+
+Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor) {
+  return scan_copied(*impl_->context, range, limit, visit, visitor);
 }
 
 std::optional<std::string> Session::get(std::string_view key) {

@@ -1,4 +1,4 @@
-// What the tasks work on: the store's shared parts, and what one worker owns.
+// State of the tasks: the store's shared parts, and the parts that one worker owns.
 #pragma once
 #include <array>
 #include <atomic>
@@ -29,7 +29,7 @@ struct StorePolicy {
   std::uint64_t item_bytes_max = std::uint64_t{1} << 20;  // memcached -I
 };
 
-// The store's shared parts, as the tasks see them. Thread safety: that of its members.
+// The store's shared parts. Thread safety: that of its members.
 struct Shared {
   Heap& heap;
   Index& index;
@@ -39,28 +39,28 @@ struct Shared {
   Clock& clock;
   StorePolicy policy;
   std::uint64_t hash_seed = 0;
-  // The next CAS id that no worker has taken.
+  // The first CAS id that is not assigned to a worker.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> cas_next{1};
-  // Items with a smaller CAS id are flushed (flush_all); 0: none ever was. Monotonic; released by the flusher, acquired
-  // by readers of items.
+  // Items with a smaller CAS id are flushed (flush_all); 0: no flush yet. Monotonic; stored with release by
+  // the flush, loaded with acquire by readers of items.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> flush_cas{0};
-  // While a flush has taken its mark and not released it yet, or is about to take it.
+  // True from before a flush takes its mark until it has stored flush_cas.
   std::atomic<bool> flush_begins{false};
-  // Set by the maintenance thread when the index cannot grow within the memory limit: then an insertion without room
+  // Set by the maintenance thread when the index cannot grow within the memory limit. An insertion without room then
   // evicts.
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
   SavedState* saved = nullptr;  // in the memory file, if there is one
-  // Whether sets may rewrite items in place: not where a replica has their values, too. Constant once the store is
-  // open.
-  bool rewrites_items = true;
+  // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true where a
+  // replica has copies of the values. Constant once the store is open.
+  bool announces_rewrites = false;
 
-  // The index as its kind's code has it. REQUIRES: it is of this kind.
+  // The index as its own type. REQUIRES: it is of this kind.
   template <class I>
   TD_INLINE I& index_as() const noexcept {
     return static_cast<I&>(index);
   }
-  // The first of `count` CAS ids that nobody else has. With a memory file no later process gives them again either.
+  // Reserves `count` CAS ids and returns the first. With a memory file, later processes do not reuse them either.
   std::uint64_t take_cas_ids(std::uint64_t count) noexcept {
     const std::uint64_t first = cas_next.fetch_add(count, std::memory_order_seq_cst);
     if (saved != nullptr) saved->reserve_cas(first + count);
@@ -70,11 +70,11 @@ struct Shared {
 
 // CAS ids are handed to workers in chunks, so that a write does not touch a shared counter. Ids grow along the writes
 // of one key (a worker that meets a larger id in the item it replaces takes a new chunk), and every id after a flush is
-// larger than the flush's. Whoever has an id sees every flush whose mark is smaller: so a write that judged the old
-// item by the mark that it sees when it has its id is wholly before a later flush, or wholly after an earlier one.
+// larger than the flush's. A thread that holds id n has observed every flush mark below n. So if the flush mark is
+// unchanged since a write judged the old item, once it holds its id, the write is wholly before or after each flush.
 class CasIds {
  public:
-  // 0: a flush takes its mark just now; once it has, ask again.
+  // 0: a flush is taking its mark; the caller retries after it.
   TD_INLINE std::uint64_t next(Shared& shared, std::uint64_t above) noexcept {
     if (TD_UNLIKELY(next_ == end_ || next_ <= above || next_ < shared.flush_cas.load(std::memory_order_acquire)) &&
         TD_UNLIKELY(!refill(shared))) {
@@ -89,7 +89,7 @@ class CasIds {
     next_ = end_ = 0;
     if (shared.flush_begins.load(std::memory_order_relaxed)) return false;
     const std::uint64_t first = shared.take_cas_ids(chunk);
-    // Not set after the ids were taken: they are smaller than the next mark, or that mark can be seen.
+    // If it is still unset, the ids are below the next mark, or that mark is visible.
     if (shared.flush_begins.load(std::memory_order_seq_cst)) return false;
     next_ = first;
     end_ = first + chunk;
@@ -98,43 +98,42 @@ class CasIds {
   std::uint64_t next_ = 0, end_ = 0;
 };
 
-// The batches that a worker has handed to a device, as long as they are not answered.
+// A worker's batches in flight on a device.
 class InFlight {
  public:
   InFlight() = default;
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
   virtual ~InFlight() = default;
-  // Ends the epochs that these batches hold: what the device finds for them is not to be followed any more, and the
-  // host searches again. For the worker that is going to wait for epochs to end.
+  // Ends the epochs that these batches hold, before the worker waits for epochs to end. The device's results for them
+  // are discarded, and the host searches again.
   virtual void let_go() noexcept = 0;
 };
 
-// A worker's way to search on a device, at once, what was not searched or is not to be followed any more. For the index
-// that only a device has.
+// Searches a batch on a device and waits for it: for batches that were not searched, or whose results were discarded,
+// while only a device has the index.
 class RemoteSearch {
  public:
   RemoteSearch() = default;
   RemoteSearch(const RemoteSearch&) = delete;
   RemoteSearch& operator=(const RemoteSearch&) = delete;
   virtual ~RemoteSearch() = default;
-  // Makes the batch a searched one from `begin` on, or some way from there. Returns when it is, or when the index is on
-  // its way back to the host. What it found can be followed until end() or let_go(). REQUIRES: no epoch of the
-  // context's.
+  // Searches the batch from `begin` on, all of it or a part. Returns when that is done, or when the index moves back to
+  // the host. The results are valid until end() or let_go(). REQUIRES: the context is in no epoch.
   virtual void search(Batch& batch, std::uint32_t begin) noexcept = 0;
-  // Nobody follows what was found.
+  // The results are no longer used.
   virtual void end() noexcept = 0;
-  // As InFlight's.
+  // As InFlight::let_go().
   virtual void let_go() noexcept = 0;
 };
 
-// One worker's own: a server worker thread, or a thread that uses the embedded store. One thread at a time.
-// A small item's bytes. A set may rewrite the item itself before the reply is written.
+// A copy of a small item, for a reply: a set may rewrite the item itself before the reply is written.
 struct alignas(granule_bytes) ItemCopy {
   static constexpr std::uint64_t value_bytes_max = rewritten_value_bytes_max;
   char bytes[Item::total_bytes(1, key_bytes_max, value_bytes_max)];
 };
 
+// State of one worker: a server worker thread, or a thread that uses the embedded store. One thread at a time.
 struct Context {
   explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
   Context(const Context&) = delete;
@@ -146,32 +145,32 @@ struct Context {
   CasIds cas;
   StoreCounters counters;
   TaskCounters tasks;
-  InFlight* in_flight = nullptr;         // no device; outlives every use of the context
+  InFlight* in_flight = nullptr;         // nullptr: no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index
-  Observer* observer = nullptr;          // no watch; set by the context's thread
-  RedoRecord* redo = nullptr;            // in the memory file; nullptr: there is no file, or no record was left
-  // Of a strip's queries, by their place in it: items as they were when the query changed them, for its reply.
+  Observer* observer = nullptr;          // nullptr: no client watches; set by the context's thread
+  RedoRecord* redo = nullptr;            // in the memory file; nullptr: no file, or no free record
+  // By position in the strip: items as they were when the strip's queries changed them, for the replies.
   std::array<ItemCopy, strip_queries_max> copies;
-  std::uint64_t waited_ticks = 0;   // for searches of devices
-  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last asked to look at the classes
-  // The item that the query in hand builds on: what it asks for is not had by evicting it, as in memcached.
+  std::uint64_t waited_ticks = 0;   // for devices' searches
+  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last notified
+  // The item that the current query builds on. Eviction for that query spares it, as in memcached.
   Location spared = no_location;
 
-  // Before this thread waits for epochs to end.
+  // Ends the epochs of batches on devices. Called before this thread waits for epochs to end.
   void let_go() const noexcept {
     if (TD_UNLIKELY(in_flight != nullptr)) in_flight->let_go();
     if (TD_UNLIKELY(remote != nullptr)) remote->let_go();
   }
-  // Begins an epoch in which the index may be used.
+  // Begins an epoch, waiting until the index may be used.
   TD_INLINE void enter() noexcept {
     epoch.enter();
     if (TD_UNLIKELY(shared.placement.is_closed())) wait_for_index();
   }
-  // An epoch again, when the index is there again.
+  // Leaves the epoch, waits until the index is open, and enters an epoch again.
   TD_NOINLINE void wait_for_index() noexcept;
 };
 
-// Whether a live item is out of date: expired, or older than the last flush_all.
+// Whether a live item has expired, or was flushed by flush_all.
 TD_INLINE bool is_expired(std::uint64_t state, std::uint32_t now_s) noexcept {
   const std::uint32_t expiry_s = Item::expiry_of(state);
   return expiry_s != Clock::never && expiry_s <= now_s;
@@ -179,7 +178,7 @@ TD_INLINE bool is_expired(std::uint64_t state, std::uint32_t now_s) noexcept {
 TD_INLINE bool is_flushed(const ItemVersion& seen, std::uint64_t flush_cas) noexcept {
   return TD_UNLIKELY(flush_cas != 0) && seen.cas() < flush_cas;
 }
-// Good: neither.
+// Expired or flushed; an item that is neither is good.
 TD_INLINE bool is_over(const ItemVersion& seen, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
   return is_expired(seen.state, now_s) || is_flushed(seen, flush_cas);
 }

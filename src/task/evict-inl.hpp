@@ -6,7 +6,7 @@
 
 namespace tandem::task {
 
-// An item that was unlinked when its state was `state`; garbage: it had expired or been flushed.
+// Counts an unlinked item and reports it to the observer. state: at unlinking. garbage: expired or flushed.
 inline void count_eviction(Context& context, Location l, std::uint64_t state, bool garbage) noexcept {
   Heap& heap = context.shared.heap;
   heap.count_eviction(heap.class_of(l), garbage);
@@ -16,9 +16,9 @@ inline void count_eviction(Context& context, Location l, std::uint64_t state, bo
     (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
 }
 
-// Unlinks the victims that are still there, but for those that `spare` says, and retires them. probation_failed: their
-// keys are to be remembered. Returns how many. REQUIRES: inside the epoch in which they were found; at most
-// victims_per_sweep_max.
+// Unlinks and retires the victims that are still live and that `spare` does not exempt. probation_failed: also records
+// their keys as evicted from probation. Returns their number. REQUIRES: inside the epoch in which they were found; at
+// most victims_per_sweep_max.
 template <IndexKind I>
 std::size_t unlink(Context& context, std::span<const Location> victims, Spare spare, bool probation_failed) noexcept {
   Shared& shared = context.shared;
@@ -41,7 +41,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Spare sp
   const std::uint64_t flush_cas = shared.flush_cas.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < victims.size(); ++i) {
     if (f[i].signature == 0) continue;
-    if (TD_UNLIKELY(!shared.placement.can_change(f[i]))) break;  // the device is behind
+    if (TD_UNLIKELY(!shared.placement.can_change(f[i]))) break;  // the device has not caught up
     typename I::Guard guard = index.lock(f[i]);
     const Item* const item = guard.find(victims[i]);
     if (item == nullptr) continue;
@@ -49,7 +49,7 @@ std::size_t unlink(Context& context, std::span<const Location> victims, Spare sp
     const bool garbage = is_over(guard.version(), now_s, flush_cas);
     const bool spared = spare == Spare::good || (spare == Spare::used && word::Accessed::get(state) != 0);
     if (!garbage && (spared || victims[i] == context.spared)) continue;
-    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten meanwhile: it is in use
+    if (TD_UNLIKELY(!guard.erase())) continue;  // rewritten since, so it is in use
     unlinked[count++] = victims[i];
     if (probation_failed && !garbage) shared.heap.probation()->remember(f[i]);
     if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(victims[i], item, state);

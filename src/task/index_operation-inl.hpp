@@ -9,8 +9,8 @@
 namespace tandem::task {
 
 // Ends the strip before the first control query. Hashes the strip's keys into the fingerprint column, prefetches their
-// buckets, and notes whether all are plain reads. (Mega-KV computes signatures in its receiver threads, before the
-// index is asked: so do we, so that the buckets are on their way during MM.)
+// buckets, and notes whether all are plain reads. Runs before MM, so that the buckets arrive during MM (Mega-KV, too,
+// computes signatures before it uses the index, in its receiver threads).
 template <IndexKind I>
 void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
   const I& index = context.shared.index_as<I>();
@@ -36,23 +36,36 @@ void fingerprint(Context& context, Batch& batch, StripState& state) noexcept {
   state.plain_reads = plain;
 }
 
-// Fills the location column with candidates and prefetches the items they name; search_rest() does it for the queries
-// that found nothing in their first buckets, whose second ones search() prefetches. REQUIRES: inside an epoch; the
-// strip's buckets were prefetched.
+// Fills the location column with candidates and prefetches the items they name. search() reads the first buckets and
+// prefetches the second ones of queries without a candidate, which search_rest() then reads. REQUIRES: inside an epoch;
+// the strip's buckets were prefetched.
 template <IndexKind I>
 void search(Context& context, Batch& batch, StripState& state) noexcept {
+  if constexpr (SearchesByKey<I>) {
+    const I& index = context.shared.index_as<I>();
+    for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i)
+      state.places[state.at(i)] = index.locate(batch.fingerprints()[i], batch.query(i).key_view());
+    state.left = (1u << state.strip.size()) - 1;
+    return;
+  }
   state.left = context.shared.index_as<I>().search_first(batch.fingerprints() + state.strip.begin, state.strip.size(),
                                                          batch.locations() + state.strip.begin);
 }
 
 template <IndexKind I>
 void search_rest(Context& context, Batch& batch, const StripState& state) noexcept {
+  if constexpr (SearchesByKey<I>) {
+    const I& index = context.shared.index_as<I>();
+    for (std::uint32_t i = state.strip.begin; i < state.strip.end; ++i)
+      batch.locations()[i] = index.candidate_at(state.places[state.at(i)], batch.fingerprints()[i]);
+    return;
+  }
   context.shared.index_as<I>().search_second(batch.fingerprints() + state.strip.begin, state.left,
                                              batch.locations() + state.strip.begin);
 }
 
-// In place of the three for a batch that a device has searched: ends the strip before the first control query, notes
-// whether all are plain reads, and prefetches the items that were found and what writes will need.
+// Replaces the three functions above for a batch that a device has searched: ends the strip before the first control
+// query, notes whether all are plain reads, and prefetches the items that were found and the stripes for writes.
 template <DeviceSearches I>
 void take_found(Context& context, Batch& batch, StripState& state) noexcept {
   const I& index = context.shared.index_as<I>();

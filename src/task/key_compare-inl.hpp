@@ -1,5 +1,5 @@
-// KC: does the candidate hold the query's key, and is it still good? Settles plain reads (DIDO III-A; Mega-KV 7.3
-// `get`).
+// KC compares the candidate's key with the query's, checks that the item is good, and completes plain reads (DIDO
+// III-A; Mega-KV 7.3 `get`).
 #pragma once
 #include "base/bytes_equal.hpp"
 #include "index/index_kind.hpp"
@@ -10,23 +10,23 @@
 
 namespace tandem::task {
 
-// A meta get hit a stale item whose recache token nobody has: takes it (outcome won) unless another client was faster.
+// Takes the recache token of a stale item that a meta get hit (outcome won), unless another client takes it first.
 template <IndexKind I>
 void win_stale(Context& context, Batch& batch, std::uint32_t i) noexcept {
   const Query& q = batch.query(i);
   Result& r = batch.result(i);
   typename I::Guard guard = context.shared.index_as<I>().lock(batch.fingerprints()[i]);
   Item* const item = guard.find(q.key_view(), batch.candidate(i));
-  if (item != r.item) return;  // replaced meanwhile: the value in hand is only stale
+  if (item != r.item) return;  // replaced since: the result is the stale value without the token
   if (word::Win::get(guard.version().state) != 0) {
     r.outcome |= outcome::win_sent;
     return;
   }
-  // A stale item is never rewritten in place, so the item is as it was found.
+  // A stale item is never rewritten in place, so its value is unchanged.
   if (guard.update_state(word::Win::mask, word::Win::mask)) r.outcome |= outcome::won;
 }
 
-// Removes the key's item if it is expired or flushed. seen: where it was a moment ago.
+// Removes the key's item if it is expired or flushed. seen: where a look-up found it.
 template <IndexKind I>
 void remove_garbage(Context& context, Fingerprint f, std::string_view key, Location seen) noexcept {
   Shared& shared = context.shared;
@@ -69,7 +69,7 @@ TD_INLINE std::uint64_t key_offset_of(std::uint64_t fixed) noexcept {
   return sizeof(Item) + word::HasFlags::get(fixed) * sizeof(std::uint32_t);
 }
 
-// What a hit leaves for RD and WR, but for its mark.
+// Fills the result of a hit for RD and WR; does not mark the item.
 TD_INLINE void set_hit(Context& context, Result& r, const Item* item, std::uint64_t word, std::uint64_t fixed,
                        std::uint64_t key_offset) noexcept {
   r.item = item;
@@ -90,8 +90,8 @@ TD_INLINE void settle_hit(Context& context, const Query& q, Result& r, Item* ite
   if (TD_LIKELY(!q.has(option::no_bump) && (Plain || q.opcode != Opcode::debug))) mark_access(item, seen.state, now_s);
 }
 
-// Whether a candidate that is good may be the answer whosever it is: the caller compares its key. Not where the item
-// would be changed (its access marks, the token to recache a stale one): nothing is written to an item of another key.
+// Whether a good candidate may be returned without comparing its key, because the caller compares it. False where the
+// hit would write to the item (access marks, recache token): it may be an item of another key.
 TD_INLINE bool answers_any_key(const Query& q, std::uint64_t word, bool marks) noexcept {
   return q.has(option::caller_compares) && !marks && (word & (word::Stale::mask | word::Win::mask)) == 0;
 }
@@ -100,18 +100,34 @@ TD_INLINE bool is_key(const Query& q, const Item* item, std::uint64_t fixed, std
   return word::KeyBytes::get(fixed) == q.key_bytes && bytes_equal(item->bytes() + key_offset, q.key, q.key_bytes);
 }
 
-// What the look at each query of a strip goes by.
+// Parameters that are the same for each query of a strip.
 struct Reading {
   Context& context;
   Batch& batch;
   std::uint32_t now_s;
+  std::uint32_t stamp = 0;  // where the index stamps accesses
   std::uint64_t flush_cas;
 
   Reading(Context& c, Batch& b, const StripState& state) noexcept
       : context(c), batch(b), now_s(state.now_s), flush_cas(state.flush_cas) {}
 };
 
-// The candidate is not the key's good item: asks the index, and answers.
+template <IndexKind I>
+TD_INLINE Reading reading_of(Context& context, Batch& batch, const StripState& state) noexcept {
+  Reading reading(context, batch, state);
+  if constexpr (StampsAccesses<I>) reading.stamp = context.shared.index_as<I>().stamp_now();
+  return reading;
+}
+// A hit that counts as an access, for an index that orders its entries by them.
+template <IndexKind I>
+TD_INLINE void note_access(const Reading& reading, std::uint32_t i, const Query& q, Location l) noexcept {
+  if constexpr (StampsAccesses<I>) {
+    if (TD_LIKELY(!q.has(option::no_bump) && q.opcode != Opcode::debug))
+      reading.context.shared.index_as<I>().note_access(reading.batch.fingerprints()[i], l, reading.stamp);
+  }
+}
+
+// The candidate is not the key's good item: asks the index and fills the result.
 template <IndexKind I>
 TD_NOINLINE void settle_slowly(const Reading& reading, std::uint32_t i, const Item* candidate) noexcept {
   Context& context = reading.context;
@@ -138,28 +154,30 @@ TD_NOINLINE void settle_slowly(const Reading& reading, std::uint32_t i, const It
   if (TD_UNLIKELY(expired || is_flushed(seen, reading.flush_cas)))
     return settle_expired<I>(context, q, f, item, expired);
   settle_hit<false>(context, q, r, item, seen, key_offset_of(seen.fixed), reading.now_s);
+  note_access<I>(reading, i, q, context.shared.heap.location_of(item));
 }
 
-// Flushed: whether flush_all was ever called; mostly not, and then the items' CAS ids are not looked at.
+// Flushed: whether flush_all was ever called. Without it the items' CAS ids are not read.
 template <IndexKind I, bool Plain, bool Flushed>
 TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, Location location, Result& r) noexcept {
   Item* const item = reading.context.shared.heap.at(location);
   if (TD_LIKELY(location != no_location)) {
-    // The id that the two make up is not smaller than the item's was when the first was read.
+    // The two words may be of different versions; their id is not smaller than the item's id at the first load.
     const ItemVersion seen = ItemVersion::of(item);
     const std::uint64_t key_offset = key_offset_of(seen.fixed);
     if (TD_LIKELY(seen.is_live() &&
                   (answers_any_key(q, seen.state, !q.has(option::no_bump) && needs_mark(seen.state, reading.now_s)) ||
                    is_key(q, item, seen.fixed, key_offset)) &&
                   !is_expired(seen.state, reading.now_s) && (!Flushed || !is_flushed(seen, reading.flush_cas)))) {
-      return settle_hit<Plain>(reading.context, q, r, item, seen, key_offset, reading.now_s);
+      settle_hit<Plain>(reading.context, q, r, item, seen, key_offset, reading.now_s);
+      return note_access<I>(reading, i, q, location);
     }
   }
   settle_slowly<I>(reading, i, location != no_location ? item : nullptr);
 }
 
-// A get from the image that a device has brought: right if nothing was changed under the key's stripe since the launch,
-// so that the item's own line need not be read. False: the item has to be looked at, or the index.
+// Answers a get from an item image that a device copied, without reading the item's own line. The image is valid if
+// nothing changed under the key's stripe since the launch. False: the item or the index must be read.
 template <DeviceAnswers I, bool Flushed>
 TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i) noexcept {
   Context& context = reading.context;
@@ -188,15 +206,15 @@ TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i) noexcept
   return true;
 }
 
-// A meta get of a stale item that nobody recaches yet takes the token (memcached does this without being asked by N or
-// R).
+// A meta get of a stale item whose recache token is free takes the token, as in memcached even without the flags N and
+// R.
 TD_INLINE bool may_win_stale(const Query& q, const Result& r) noexcept {
   return r.outcome == outcome::stale && q.has(option::meta) && q.opcode == Opcode::get;
 }
 
 template <IndexKind I, bool Flushed, bool Images>
 void settle_all(Context& context, Batch& batch, const StripState& state) noexcept {
-  const Reading reading(context, batch, state);
+  const Reading reading = reading_of<I>(context, batch, state);
   const Query* const queries = batch.queries();
   const Location* const locations = batch.locations();
   Result* const results = batch.results();
@@ -227,7 +245,7 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   }
 }
 
-// Settles all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
+// Completes all queries of a strip of plain reads. REQUIRES: inside an epoch, after search(), state.plain_reads.
 template <IndexKind I>
 void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
   if constexpr (DeviceAnswers<I>) {
@@ -237,14 +255,14 @@ void key_compare(Context& context, Batch& batch, StripState& state) noexcept {
   (state.flush_cas != 0 ? settle_all<I, true, false> : settle_all<I, false, false>)(context, batch, state);
 }
 
-// Settles one plain read (Opcode::get without touch, vivify or recache), or a debug query.
+// Completes one plain read (Opcode::get without touch, vivify or recache), or a debug query.
 template <IndexKind I>
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
-  const Reading reading(context, batch, state);
+  const Reading reading = reading_of<I>(context, batch, state);
   if constexpr (DeviceAnswers<I>) {
     if (batch.found.images != nullptr && settle_by_image<I, true>(reading, i)) {
       context.counters.device_images.add();
-      return count_read(context.counters, Status::hit);  // the image is the batch's own
+      return count_read(context.counters, Status::hit);  // the image belongs to the batch
     }
   }
   settle<I, false, true>(reading, i, batch.query(i), batch.locations()[i], batch.result(i));

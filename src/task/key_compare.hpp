@@ -1,12 +1,12 @@
-// What a hit leaves on its item, and which images answer a get.
+// Access marks of a hit on its item, and which queries an item image answers.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"
 
 namespace tandem::task {
 
-// Whether an image of its item, if a device has one, answers the query. Meta replies may tell when and whether the item
-// was read before: that only the item itself knows.
+// Whether a device's image of the item can answer the query. Some meta replies report earlier accesses, which only the
+// item itself records.
 TD_INLINE bool is_read_by_image(const Query& q) noexcept {
   return q.is_plain_read() && !q.has(option::meta | option::no_bump);
 }
@@ -21,8 +21,8 @@ TD_INLINE bool needs_mark(std::uint64_t state, std::uint32_t now_s, std::uint64_
   return (state & bits) != bits || access_age_s(state, now_s) >= access_refresh_s;
 }
 
-// Marks a hit in the item's header. A hit on an item that was hit lately writes nothing. Loses silently against a
-// concurrent change of the word: it is a hint.
+// Marks a hit in the item's header; writes nothing if the marks are recent. A concurrent change of the word discards
+// the mark, which is only a hint.
 TD_INLINE void mark_access(Item* item, std::uint64_t state, std::uint32_t now_s,
                            std::uint64_t bits = access_marks) noexcept {
   if (TD_LIKELY(!needs_mark(state, now_s, bits))) return;

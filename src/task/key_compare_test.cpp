@@ -46,7 +46,7 @@ TEST_F(KeyCompare, ACandidateOfAnotherKeyIsNoHit) {
   StripState state = look();
   context_.enter();
   search(state);
-  // As if the two keys had one signature.
+  // Simulates two keys with one signature.
   batch_.locations()[0] = heap_.location_of(find("a"));
   task::key_compare<CuckooIndex>(context_, batch_, state);
   context_.epoch.exit();

@@ -1,5 +1,6 @@
-// The code that is compiled for each kind of index: how what is compiled once gets to it, at most once a batch or a
-// sweep. A kind has one of these (pipeline/executor-inl.hpp, code_of), and a store the one of its index.
+// Entry points of the code that is compiled for each kind of index, called from code that is compiled once, at most
+// once a batch or a sweep. Each kind has one KindCode (pipeline/executor-inl.hpp, code_of); a store uses that of its
+// index.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -14,10 +15,10 @@ class Executor;
 class ResponseWriter;
 struct Context;
 
-// What an eviction spares of what it has chosen a moment ago.
+// Which of its victims an eviction spares after all: good ones, those used since they were chosen, or none.
 enum class Spare : std::uint8_t { good, used, none };
 
-// Victims of one sweep: enough to hide the misses of unlinking them behind each other, and one chunk of slots.
+// Victims of one sweep: enough to overlap the cache misses of unlinking them; also one chunk of slots.
 inline constexpr std::size_t victims_per_sweep_max = 64;
 
 struct KindCode {

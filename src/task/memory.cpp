@@ -14,17 +14,17 @@ namespace tandem::task {
 namespace {
 
 constexpr std::uint64_t victim_bytes_per_sweep = 256 * 1024;
-// A sweep looks at no more slots than this before it lets its caller try again.
+// Maximum number of slots that a sweep examines before its caller tries to allocate again.
 constexpr std::size_t slots_per_sweep = 16 * 1024;
 // How long an allocation waits for other workers' batches to end before the store counts as full.
 constexpr auto epoch_wait_max = std::chrono::seconds(2);
-// How long a huge item waits for what devices' indexes still name, before another goes for it.
+// How long an allocation for a huge item waits for memory that devices' indexes still name, before it evicts another.
 constexpr auto unretired_wait_max = std::chrono::milliseconds(500);
-// The same once no batch sees it any more: a scheduler looks every 2 ms.
+// The same once no batch sees that memory any more: a scheduler checks every 2 ms.
 constexpr auto give_back_wait_max = std::chrono::milliseconds(5);
 // How long a move waits for output that points into its page.
 constexpr auto pin_wait_max = std::chrono::milliseconds(1);
-// Attempts to get a page from other classes, while none was on its way to any, before a class is out of memory.
+// Attempts to get a page from other classes, with no move in progress, before a class is out of memory.
 constexpr unsigned refusals_max = 32;
 
 struct GarbageRule {
@@ -34,13 +34,14 @@ struct GarbageRule {
 bool is_garbage(const GarbageRule& rule, const ItemVersion& seen) noexcept {
   return is_over(seen, rule.now_s, rule.flush_cas);
 }
-// The heap's sweep asks by the state that it has read. Words of two versions do no harm: unlink() looks again.
+// Called by the heap's sweep with the state that it has read. Words of two versions are harmless: unlink() checks
+// again.
 bool is_garbage(const void* rule, const Item* item, std::uint64_t state) {
   return is_garbage(*static_cast<const GarbageRule*>(rule), {state, item->fixed()});
 }
 
-// Bytes of the item that a query will write which builds on the key's present item; 0: none. The item may change until
-// the query runs: then the strip is cut there.
+// Size of the item that a query will write if it builds on the key's present item; 0: it does not write one. If the
+// item changes before the query runs, the strip is cut there.
 std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Location candidate) noexcept {
   Shared& shared = context.shared;
   const bool enters = !context.epoch.active();
@@ -51,7 +52,7 @@ std::uint64_t need_of_change(Context& context, const Query& q, Fingerprint f, Lo
   const bool good =
       old != nullptr && !is_over(seen, shared.clock.now_s(), shared.flush_cas.load(std::memory_order_acquire));
   if (!good) {
-    // What is appended needs memory although there is nothing to append it to: a full store answers so (memcached).
+    // As in memcached, an append needs memory even without an item to append to: a full store answers out of memory.
     const bool piece = q.opcode == Opcode::store && !q.has(option::prefilled);
     if (piece || q.has(option::vivify))
       need_bytes = Item::total_bytes(0, q.key_bytes, q.opcode == Opcode::get ? 0 : q.value_bytes);
@@ -89,7 +90,7 @@ std::uint64_t need_of(Context& context, const Query& q, Fingerprint f, Location 
   return need_of_change(context, q, f, candidate);
 }
 
-// A large value that was received into the heap, to be added to another.
+// Whether a large value, received into the heap, will be appended or prepended.
 TD_INLINE bool is_piece(const Query& q) noexcept { return q.concatenates() && q.has(option::prefilled); }
 
 std::size_t unlink(Context& context, std::span<const Location> victims, Spare spare,
@@ -102,14 +103,14 @@ Location allocate_once(Context& context, SizeClass c, std::uint64_t item_bytes) 
   return context.shared.heap.allocate(context.cache, c, item_bytes);
 }
 
-// A set that will probably rewrite the item that was found for it: it takes a slot only if it finds that it cannot.
-// Where it then gets none, the strip is cut there, and the call that begins with it prepares one outside the epoch.
+// Whether the query is a set that will probably rewrite its item in place. Such a set takes a slot only if it cannot.
+// If it then gets none, the strip is cut there, and the next call prepares one outside the epoch.
 TD_INLINE bool will_store_in_place(const Context& context, const Batch& batch, std::uint32_t i) noexcept {
   return context.epoch.active() && is_plain_set(batch.query(i)) && batch.locations()[i] != no_location &&
          may_store_in_place(context);
 }
 
-// Gives the strip's queries from `i` on what the cache has at hand. Returns the first one that needs more, or the
+// Gives the strip's queries from `i` on slots from the cache. Returns the first one that the cache cannot serve, or the
 // strip's end.
 std::uint32_t prepare_slots(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
   Heap& heap = context.shared.heap;
@@ -160,10 +161,10 @@ std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
 
 // Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an
 // epoch, no Guard held.
-bool evict_candidate(Context& context, Fingerprint f) noexcept {
+bool evict_candidate(Context& context, Fingerprint f, std::string_view key) noexcept {
   Shared& shared = context.shared;
   Location candidates[Index::candidates_max];
-  const std::uint32_t count = shared.index.candidates(f, candidates);
+  const std::uint32_t count = shared.index.candidates(f, key, candidates);
   // An unread item first, then any.
   for (const Spare spare : {Spare::used, Spare::none}) {
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -173,7 +174,7 @@ bool evict_candidate(Context& context, Fingerprint f) noexcept {
   return false;
 }
 
-// Where the tables are devices', and these are full or behind: some item goes, whichever.
+// Evicts any one item, while the tables are on devices that are full or have not caught up.
 void make_room_elsewhere(Context& context) noexcept {
   Shared& shared = context.shared;
   shared.placement.settle_changes(context.cache, Overlay::Settle::all);
@@ -184,15 +185,15 @@ void make_room_elsewhere(Context& context) noexcept {
   evict(context, huge_class, 1, false);
 }
 
-// Empties what a page that moves holds: what has a place elsewhere in its class goes there, the rest is evicted. False:
-// items are left that the policy does not let go.
+// Empties a page that moves: items for which their class has free slots are copied there, the others are evicted.
+// False: items remain that the policy does not allow to evict.
 bool empty_out(Context& context, std::span<Location> items) noexcept {
   context.shared.code.rescue(context, items);
   const bool evicts = context.shared.policy.evict;
   const std::uint64_t before = context.counters.evictions.get();
   const std::size_t unlinked = unlink(context, items, evicts ? Spare::none : Spare::good);
   context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
-  // The item that an append adds to stays, and so does its page.
+  // The item that an append adds to is spared, so its page cannot move.
   const bool spares = std::ranges::find(items, context.spared) != items.end();
   return (evicts && !spares) || unlinked == items.size();
 }
@@ -205,7 +206,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   if (!shared.heap.close_page(page)) return false;
   Location batch[victims_per_sweep_max];
   std::size_t count = 0;
-  // What was removed a moment ago is free once its batches have ended, and the caches that hold it were looked at.
+  // Removed items become free once the batches in flight have ended and the caches have been reclaimed.
   constexpr int full_passes_max = 16;
   int full_passes = 0;
   bool empties = true;
@@ -230,7 +231,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
       if (TD_UNLIKELY(context.observer != nullptr)) context.observer->page_moved(from, to);
       return true;
     }
-    // A client that reads slowly keeps it for as long as it likes.
+    // A slow client's output may pin the page indefinitely.
     const auto now = std::chrono::steady_clock::now();
     if (!empties && ++full_passes == full_passes_max) break;
     if (first || !shared.heap.is_pinned(page)) pinned_since = now;
@@ -241,18 +242,18 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   return false;
 }
 
-// Evicts one huge item for the budget, sparing what was used since the last look, if there is anything else. Returns
-// how many pages such an item has on average; 0: there is none, or output points to all.
+// Evicts one huge item, whose pages go to the budget; prefers items that were not used since the last sweep. Returns
+// the average number of pages of such an item; 0: there is none, or output pins all of them.
 std::uint64_t evict_huge_item(Context& context) noexcept {
   Heap& heap = context.shared.heap;
   context.let_go();
-  constexpr int turns = 2;  // the first may only take marks of use away
+  constexpr int turns = 2;  // the first may only clear access marks
   const std::uint64_t items = heap.huge_items();
   if (items == 0) return 0;
   const std::uint64_t pages = heap.huge_bytes() / page_bytes / items;
   for (int turn = 0; turn < turns; ++turn) {
     if (evict(context, huge_class, 1, false) == 0) continue;
-    context.shared.epochs.synchronize();  // or whoever asks next would evict another one meanwhile
+    context.shared.epochs.synchronize();  // else the next caller evicts another item, too
     reclaim(context);
     return std::max<std::uint64_t>(pages, 1);
   }
@@ -264,8 +265,8 @@ std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to
   return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
 }
 
-// Of large items a class has few, so CLOCK soon takes one that is in use: where another class's items live longer, that
-// gives a page first. False: none is to give.
+// Takes a page from a class whose items live longer, before a class of large items evicts: with few items per class
+// CLOCK soon reaches one that is in use. False: no class gives a page.
 bool take_for_large(Context& context, SizeClass c) noexcept {
   Heap& heap = context.shared.heap;
   constexpr std::uint32_t slots_per_page_max = 8;
@@ -274,7 +275,7 @@ bool take_for_large(Context& context, SizeClass c) noexcept {
   return move_from(context, heap.pick_donor(c, Heap::DonorRule::lived_longer), c) != 0;
 }
 
-// A page's worth of evictions is a reason to look whether another class can spare a page.
+// After a page's worth of evictions the maintenance thread checks whether another class can spare a page.
 void note_evicted(Context& context, std::uint64_t bytes) noexcept {
   if (bytes != 0) context.counters.direct_reclaims.add();
   context.evicted_bytes += bytes;
@@ -290,8 +291,8 @@ bool has_unretired_huge(const Shared& shared) noexcept {
   return found;
 }
 
-// What huge items left that were replaced a moment ago, and which devices' indexes or others' batches still name. There
-// may be no other item to evict but the one that is to be replaced next.
+// Waits for the memory of replaced huge items, which devices' indexes or batches in flight still name. There may be no
+// item to evict other than the one to be replaced next.
 Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept {
   Shared& shared = context.shared;
   auto end = std::chrono::steady_clock::now() + unretired_wait_max;
@@ -303,7 +304,7 @@ Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept
     } else if (!stamp) {
       stamp = shared.epochs.retire_stamp();
     } else if (shared.epochs.is_safe(*stamp)) {
-      // From now on it is had, or in the cache of a thread that gives it back at its next look.
+      // From now on it is free, or in the cache of a thread that returns it at its next reclaim.
       end = std::min(end, std::chrono::steady_clock::now() + give_back_wait_max);
     }
     context.let_go();
@@ -314,7 +315,7 @@ Location wait_for_unretired(Context& context, std::uint64_t item_bytes) noexcept
   return l;
 }
 
-// A class has no slot at hand: what an allocation does, turn by turn, until it has one or there is none to be had.
+// Allocation for a class without free slots: repeats turns until it has a slot, or the class is out of memory.
 class Shortage {
  public:
   Shortage(Context& context, SizeClass c, std::uint64_t item_bytes) noexcept
@@ -324,10 +325,10 @@ class Shortage {
         pages_moved_(context.shared.heap.pages_moved()),
         stamp_(context.shared.epochs.retire_stamp()) {}
 
-  // Evicts what is still missing and tries again. no_location: goes_on() says whether another turn makes sense.
+  // Evicts the bytes still missing and tries again. no_location: goes_on() tells whether to take another turn.
   Location evict_and_allocate() noexcept {
     Shared& shared = context_.shared;
-    // What was evicted a moment ago is enough, once the batches that see it have ended.
+    // The memory evicted so far is enough, once the batches that see it have ended.
     if (shared.epochs.is_safe(stamp_)) bytes_coming_ = 0;
     std::size_t evicted = 0;
     if (bytes_coming_ < item_bytes_)
@@ -346,11 +347,11 @@ class Shortage {
     if (freed_ != 0) stamp_ = shared.epochs.retire_stamp();
     if (freed_ != 0 || shared.placement.has_unretired() ||
         (shared.heap.retired_bytes() != 0 && !shared.epochs.is_safe(stamp_))) {
-      yield_processor();  // a batch still sees what was retired
+      yield_processor();  // a batch still sees the retired slots
       return true;
     }
-    // CLOCK spares an item once: after two turns without a victim the class has none. A class without slots starves:
-    // another one helps out.
+    // CLOCK spares an item once, so after two turns without a victim the class has none, and needs a page of another
+    // class.
     const std::uint64_t slots = shared.heap.class_stats(class_).slots_total;
     const std::uint64_t sweeps_of_two_turns = 2 + 2 * slots / slots_per_sweep;
     if (slots != 0 && shared.heap.pages_open(class_) != 0 && ++fruitless_ <= sweeps_of_two_turns) return true;
@@ -365,7 +366,7 @@ class Shortage {
       stamp_ = context_.shared.epochs.retire_stamp();
       return true;
     }
-    // A page that is being moved, was a moment ago, or is being filled is not had at the first attempt.
+    // The first attempt fails on a page that is moving, has just moved, or is being filled.
     const std::uint64_t moved = heap.pages_moved();
     if (moved != pages_moved_) refusals_ = 0;
     pages_moved_ = moved;
@@ -373,7 +374,7 @@ class Shortage {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     return true;
   }
-  // What output points to, or another cache has, may be back in a moment.
+  // Slots that output pins, or that another cache holds, may be returned soon.
   bool wait_for_retired() noexcept {
     if (context_.shared.heap.retired_bytes() == 0 || ++refusals_ == refusals_max) return false;
     stamp_ = context_.shared.epochs.retire_stamp();
@@ -385,7 +386,7 @@ class Shortage {
   const SizeClass class_;
   const std::uint64_t item_bytes_;
   std::uint64_t pages_moved_;
-  std::uint64_t stamp_;  // what was retired before it is back once it is safe, but for what output points to
+  std::uint64_t stamp_;  // once it is safe, slots retired before it are free, except pinned ones
   std::uint64_t bytes_coming_ = 0, fruitless_ = 0;
   std::size_t freed_ = 0;  // in the last turn
   unsigned refusals_ = 0;
@@ -448,7 +449,7 @@ Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcep
     l = wait ? wait_for_unretired(context, item_bytes) : no_location;
     if (l != no_location || !wait) return l;
   }
-  // A page at a time, from other classes: for an item of many pages evicting another one is sooner done.
+  // Other classes give one page at a time, so for an item of many pages evicting another huge item is faster.
   constexpr std::uint64_t taken_bytes_max = 8 * page_bytes;
   const auto start = std::chrono::steady_clock::now();
   Shortage shortage(context, c, item_bytes);
@@ -486,11 +487,22 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   const Heap::Cache::Lock lock(context.cache);
   for (std::uint32_t i = end; i < state.strip.end; ++i) {
     const Location slot = state.slot[state.at(i)];
-    // What was filled before stays where memory() will look for it again.
+    // A value received earlier stays in `fill`, where memory() finds it again.
     if (slot == no_location || (batch.query(i).has(option::prefilled) && slot == batch.filled()[i])) continue;
     context.shared.heap.release(context.cache, slot);
   }
   state.strip.end = end;
+}
+
+// An ordered index had no room for a key, for which a neighbour went. Neighbours in order may all be new: items that
+// CLOCK chooses, wherever they are, empty other leaves in the end, and maintenance merges those.
+static TD_NOINLINE void evict_for_order(Context& context) noexcept {
+  constexpr std::size_t victims = 16;
+  Shared& shared = context.shared;
+  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
+    if (evict(context, static_cast<SizeClass>(c), victims, false) != 0) break;
+  }
+  shared.maintenance.notify();
 }
 
 std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
@@ -507,15 +519,18 @@ std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   return bytes;
 }
 
-bool make_index_room(Context& context, Fingerprint f) noexcept {
+bool make_index_room(Context& context, Fingerprint f, std::string_view key) noexcept {
   Shared& shared = context.shared;
   context.let_go();
   const auto start = std::chrono::steady_clock::now();
   do {
     context.enter();
-    const bool room = shared.index.make_room(f) ||
-                      (shared.growth_refused.load(std::memory_order_relaxed) && evict_candidate(context, f));
+    const bool refused = !shared.index.grows() || shared.growth_refused.load(std::memory_order_relaxed);
+    const bool evicts = refused && shared.policy.evict;
+    const bool room = shared.index.make_room(f, key) || (evicts && evict_candidate(context, f, key));
     context.epoch.exit();
+    if (TD_UNLIKELY(!room && refused && !evicts)) return false;
+    if (evicts && shared.index.is_ordered()) evict_for_order(context);
     if (!room) make_room_elsewhere(context);
     if (room) return true;
     shared.maintenance.notify();

@@ -1,4 +1,4 @@
-// MM: who gets a slot, what lies in it, what is cut, and eviction when memory is full.
+// MM: which queries get a slot, its contents, where strips are cut, and eviction when memory is full.
 #include <vector>
 
 #include "task/task_fixture.hpp"
@@ -9,7 +9,7 @@ namespace {
 class Memory : public TaskTest {
  protected:
   using TaskTest::TaskTest;
-  // MM alone; the slots go back.
+  // Runs MM alone and returns the slots.
   StripState prepare() {
     StripState state = look();
     task::memory(context_, batch_, state);
@@ -18,14 +18,14 @@ class Memory : public TaskTest {
   void give_back(StripState& state) { task::cut(context_, batch_, state, state.strip.begin); }
 };
 
-// The write fills it, if it does not rewrite the key's item in place.
+// The write fills the slot, unless it rewrites the key's item in place.
 TEST_F(Memory, AStoreGetsASlotThatHoldsItsItem) {
   Query& q = add(Opcode::store, "key", std::string(100, 'v'));
   q.client_flags = 7;
   StripState state = prepare();
   ASSERT_NE(state.slot[0], no_location);
   EXPECT_EQ(heap_.class_of(state.slot[0]), heap_.size_class(Item::total_bytes(7, 3, 100)));
-  EXPECT_EQ(find("key"), nullptr);  // it is not in the index yet
+  EXPECT_EQ(find("key"), nullptr);  // not in the index yet
   give_back(state);
 }
 
@@ -43,7 +43,7 @@ TEST_F(Memory, WhatWritesNothingGetsNone) {
   }
 }
 
-// Memory comes first, as in memcached: a full store answers an append so, whether or not there is an item.
+// As in memcached, a full store refuses an append whether or not the key has an item.
 TEST_F(Memory, AnAppendToNothingGetsASlotForItsPiece) {
   add(Opcode::store, "absent", std::string(100, 'x')).mode = StoreMode::append;
   StripState state = prepare();
@@ -99,13 +99,13 @@ TEST_F(Memory, AFullStoreEvicts) {
   EXPECT_NE(find("key999"), nullptr);
 }
 
-// It would find nothing to add to: memcached holds the item meanwhile.
+// Else the append would find no item; memcached keeps a reference to it.
 TEST_F(Memory, AnAppendDoesNotEvictWhatItAddsTo) {
   const std::string value(300'000, 'v');
   for (unsigned i = 0; i < 40; ++i) ASSERT_EQ(set("key" + std::to_string(i), value), Status::stored) << i;
   ASSERT_GT(context_.counters.evictions.get(), 10u);
   for (unsigned i = 0; i < 500; ++i) {
-    // Where all are in use CLOCK takes the next one.
+    // CLOCK takes the next item if all are in use.
     std::vector<std::string> there;
     for (unsigned k = 0; k < 40; ++k) {
       const std::string key = "key" + std::to_string(k);
@@ -135,7 +135,7 @@ TEST_F(NoEviction, AFullStoreRefuses) {
   EXPECT_EQ(value_of("key0"), value);
 }
 
-// What memcached leaves of the key when there is no memory: nothing for a set, everything for a cas.
+// As in memcached, a set without memory removes the key's item, and a cas leaves it.
 TEST_F(NoEviction, ARefusedCasKeepsTheItemAndARefusedSetDoesNot) {
   const std::string value(20'000, 'v'), longer(30'000, 'w');
   for (unsigned i = 0; i < 1000 && set("key" + std::to_string(i), value) == Status::stored; ++i) {

@@ -1,4 +1,4 @@
-// The numbers that incr and decr understand: what memcached's strtoull-based reading accepts, quirks included.
+// Numbers of incr and decr, read as memcached reads them with strtoull, quirks included.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -33,7 +33,8 @@ inline bool read_number(std::string_view text, std::uint64_t& number) noexcept {
   return true;
 }
 
-// The number that the value of an item that is not huge says. It may be rewritten meanwhile: the caller validates.
+// The number in the value of an item that is not huge. A set may rewrite the item during the read: the caller
+// validates.
 inline bool read_item_number(const Item* item, std::uint64_t& number) noexcept {
   const std::uint32_t bytes = item->small_value_bytes();
   if (bytes > rewritten_value_bytes_max) return read_number({item->value(), bytes}, number);

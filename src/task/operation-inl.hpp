@@ -1,10 +1,12 @@
-// What the operations of one query share (write_operation-inl.hpp, store_operation-inl.hpp).
+// Shared by the operations of one query (write_operation-inl.hpp, store_operation-inl.hpp).
 //
 // Thread safety: as write_operation().
 #pragma once
 #include <cstring>
+#include <iterator>
 
 #include "index/index_kind.hpp"
+#include "task/evict-inl.hpp"
 #include "task/publish-inl.hpp"
 #include "task/settled.hpp"
 #include "task/store_in_place.hpp"
@@ -43,12 +45,18 @@ struct Operation {
   }
   void displace(const Item* old) const noexcept {
     // While a device has the index, that retires it.
-    if (old != nullptr && !context.shared.placement.retires_displaced())
+    if (old == nullptr || context.shared.placement.retires_displaced()) return;
+    if (TD_LIKELY(strip.displaced_count < std::size(strip.displaced))) {
       strip.displaced[strip.displaced_count++] = heap().location_of(old);
+      return;
+    }
+    // A query that evicted, and then had to start over.
+    const Heap::Cache::Lock lock(context.cache);
+    heap().retire(context.cache, heap().location_of(old));
   }
 };
 
-// The key's item under its stripe. An item that is over is still `found` (it has a cell to reuse), but not `good`.
+// The key's item under its stripe. An expired or flushed item is `found` (its cell is reused), but not `good`.
 struct Found {
   Item* found = nullptr;
   Item* good = nullptr;
@@ -78,13 +86,38 @@ Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
   return at;
 }
 
+// Evicts the least recently used item of the guard's full set, as an eviction for memory does. False: the policy keeps
+// it. REQUIRES: the guard has found nothing.
+template <EvictsFromSet I>
+TD_NOINLINE bool evict_from_set(const Operation<I>& op, typename I::Guard& guard) noexcept {
+  constexpr int tries_max = 16;  // a victim that is rewritten just now is in use
+  for (int i = 0; i < tries_max; ++i) {
+    const Item* const victim = guard.find_victim();
+    if (victim == nullptr) return false;
+    const ItemVersion seen = guard.version();
+    const bool garbage = op.is_over(seen);
+    if (!garbage && !op.context.shared.policy.evict) return false;
+    if (TD_UNLIKELY(!guard.erase())) continue;
+    const Location l = op.heap().location_of(victim);
+    if (TD_UNLIKELY(op.context.observer != nullptr) && !garbage) op.context.observer->evicted(l, victim, seen.state);
+    count_eviction(op.context, l, seen.state, garbage);
+    op.displace(victim);
+    return true;
+  }
+  return false;
+}
+
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
-// second. `is_new`: for the statistics it is an item of its own, not the old one changed.
+// second. `is_new`: the statistics count a new item rather than a change of the old one.
 template <IndexKind I>
 Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& old, std::uint32_t expiry_s,
                 std::uint64_t keep, bool is_new = true) noexcept {
   const Item* const item = op.heap().at(op.slot());
   ItemVersion published;
+  if constexpr (EvictsFromSet<I>) {
+    if (TD_UNLIKELY(old.found == nullptr && !guard.has_room()) && !evict_from_set(op, guard))
+      return Settled::needs_room;
+  }
   const Settled settled = publish_slot(op.context, guard, {op.slot(), expiry_s, keep}, old.found != nullptr,
                                        {op.strip.now_s, op.strip.flush_cas}, published);
   if (TD_UNLIKELY(settled != Settled::done)) return settled;
@@ -108,7 +141,7 @@ template <IndexKind I>
   return true;
 }
 
-// Removes an item that is over, counts and answers as for an absent key.
+// Removes an expired or flushed item; counts and answers as for an absent key.
 template <IndexKind I, class... Counters>
 Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at, Status status,
                Counters&... counters) noexcept {
@@ -117,7 +150,8 @@ Settled absent(const Operation<I>& op, typename I::Guard& guard, const Found& at
   return op.finish(status);
 }
 
-// The old item's value into a new one's. What is copied while it is rewritten is told by its version, under the stripe.
+// Copies the old item's value into a new one. If a set rewrites it during the copy, the version check under the stripe
+// fails.
 inline void copy_value(char* to, const Item* old, std::uint64_t bytes) noexcept {
   if (bytes <= rewritten_value_bytes_max) {
     racing_copy(to, old->value(), bytes);

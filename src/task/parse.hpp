@@ -1,5 +1,5 @@
-// PP: the bytes that a connection or a datagram sent, to queries at the end of a batch. Runs outside epochs, before all
-// other tasks of the batch, as often as input comes; every other task waits for none of it (DIDO III-A).
+// PP appends the queries in a connection's or datagram's bytes to a batch. Runs outside epochs, before all other tasks
+// of the batch, once for each input (DIDO III-A).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tandem::task {
 
-// Bytes that came, and what is known of who sent them. The bytes stay where they are until the batch is answered.
+// Received bytes and their connection. The bytes stay in place until the batch is answered.
 struct Received {
   Parser& parser;  // of that connection
   const char* begin;
@@ -20,7 +20,7 @@ struct Received {
 
 struct Parsed {
   ParseStop stop;
-  std::size_t consumed;  // bytes: what follows is to be offered again, as `stop` says
+  std::size_t consumed;  // bytes; the caller offers the rest again, as `stop` says
 };
 
 // Takes as many commands as are complete and fit the batch (Parser::parse()). `timed`: their number and the time spent

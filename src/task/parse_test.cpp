@@ -1,4 +1,4 @@
-// PP: what it leaves in the batch, what it says of the rest, and what it counts.
+// PP: the batch's queries, the report about the rest of the input, and the counters.
 #include "task/parse.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How a new item becomes its key's: what a set beside the old item ends with, in the executor and in the fast lane.
+// Publication of a new item: the last step of a set beside the old item, in the executor and in the fast lane.
 #pragma once
 #include "index/index_kind.hpp"
 #include "task/context.hpp"
@@ -7,14 +7,14 @@
 
 namespace tandem::task {
 
-// A slot whose item is complete but for its CAS id and its state word.
+// A slot whose item is complete except for its CAS id and its state word.
 struct Publication {
   Location slot;
   std::uint32_t expiry_s;
   std::uint64_t keep;  // state bits beside state, CAS, expiry and access second
 };
 
-// Gives the slot's item its CAS id, and publishes it in place of what the guard has found, or as a new key's.
+// Gives the slot's item its CAS id, and publishes it in place of the item that the guard has found, or as a new key's.
 // `replaces`: the guard has found an item. flushed, changed, needs_room: nothing has changed. Thread safety: the
 // guard's stripe is held.
 template <IndexGuard G>
@@ -22,7 +22,8 @@ Settled publish_slot(Context& context, G& guard, const Publication& what, bool r
                      ItemVersion& published) noexcept {
   Item* const item = context.shared.heap.at(what.slot);
   const std::uint64_t cas = context.cas.next(context.shared, replaces ? guard.version().cas() : 0);
-  // The old item was judged by the strip's mark; with an id beyond a later one its contents would outlive that flush.
+  // The old item was judged by the strip's flush mark. With an id above a later mark its contents would survive that
+  // flush.
   if (TD_UNLIKELY(cas == 0 || context.shared.flush_cas.load(std::memory_order_acquire) != time.flush_cas))
     return Settled::flushed;
   published.fixed = word::CasLow::put(item->fixed(), cas & word::CasLow::limit);

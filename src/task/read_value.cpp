@@ -4,7 +4,7 @@
 
 namespace tandem::task {
 namespace {
-// Beyond so many lines the processor's own stream prefetcher keeps up with the copy.
+// Beyond this many lines the processor's stream prefetcher keeps up with the copy.
 constexpr std::uint64_t prefetch_lines_max = 9;
 }  // namespace
 
@@ -13,7 +13,7 @@ void read_value(Batch& batch, const StripState& state) noexcept {
   const Result* const results = batch.results();
   for (std::uint32_t i = state.strip.begin, strip_end = state.strip.end; i < strip_end; ++i) {
     const Result& r = results[i];
-    // KC has read the item's first line: of a small item that is all. (What is no hit may look like more.)
+    // KC has read the item's first line, which is all of a small item. (A result that is no hit may appear longer.)
     const std::uint64_t value_end = std::uint64_t{r.value_offset} + r.value_bytes;
     if (TD_LIKELY(reinterpret_cast<std::uintptr_t>(r.item) % cache_line_bytes + value_end <= cache_line_bytes))
       continue;

@@ -1,5 +1,5 @@
-// RD: brings the values of the strip's hits near, so that WR copies from the cache. On a device plan the values come in
-// a buffer of the device instead.
+// RD prefetches the values of the strip's hits, so that WR copies from the cache. In a device plan a buffer of the
+// device has the values instead.
 #pragma once
 #include "task/context.hpp"
 #include "task/strip_state.hpp"

@@ -1,4 +1,4 @@
-// Items of a page that is to change class, copied to free slots of the class that they are in.
+// Copies the items of a page that changes class to free slots of their own class.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -15,8 +15,8 @@ inline Location free_slot(Context& context, SizeClass c, std::uint64_t item_byte
   return context.shared.heap.allocate_spare(context.cache, c, item_bytes);
 }
 
-// The item at `from`, under its key's stripe, published at `to` at the version that it has. False: it is gone, is over,
-// or changes.
+// Publishes the item at `from` again at `to`, under its key's stripe, with the same version. False: it has been
+// removed, has expired, was flushed, or changes.
 template <IndexKind I>
 bool move_item(Context& context, Location from, Location to) noexcept {
   Shared& shared = context.shared;
@@ -36,23 +36,23 @@ bool move_item(Context& context, Location from, Location to) noexcept {
   return guard.put(to, seen.state) == IndexPut::done;
 }
 
-// Gives each of the items that is still good another slot of its class, as long as the class has free ones without a
-// new page: key, value, times, marks and CAS id stay. Those go from `items`, which is shortened; what is left found no
-// slot, has expired, or is being rewritten. Returns how many were copied. REQUIRES: inside the epoch in which they were
-// found, no Guard held, and their page is closed.
+// Moves good items to other slots of their class, as long as the class has free ones without a new page. Key, value,
+// times, marks and CAS id stay. Removes the moved items from `items`; the remaining ones found no slot, have expired,
+// or are being rewritten. Returns the number of moved items. REQUIRES: inside the epoch in which they were found, no
+// Guard held, and their page is closed.
 template <IndexKind I>
 std::size_t rescue(Context& context, std::span<Location>& items) noexcept {
   Shared& shared = context.shared;
-  // A look-up by location does not tell whose key must stay out of a device's table: there the items are evicted.
+  // A look-up by location does not tell which keys must stay out of a device's table, so there the items are evicted.
   if (TD_UNLIKELY(shared.placement.retires_displaced())) return 0;
   std::size_t rescued = 0, left = 0;
-  bool has_slots = true;  // an attempt that fails looks at all epochs and caches
+  bool has_slots = true;  // a failed attempt scans all epochs and caches, so there is only one
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Location from = items[i];
     items[left] = from;
     const Item* const item = shared.heap.at(from);
     const std::uint64_t state = settled_state(item);
-    if (Item::state_of(state) != ItemState::live) continue;  // gone meanwhile
+    if (Item::state_of(state) != ItemState::live) continue;  // removed since
     const Location to =
         has_slots ? free_slot(context, shared.heap.class_of(from), shared.heap.total_bytes(item)) : no_location;
     has_slots = to != no_location;

@@ -1,4 +1,4 @@
-// What becomes of the items of a page that moves.
+// Items of a page that moves to another class.
 #include <vector>
 
 #include "task/rescue-inl.hpp"
@@ -27,7 +27,7 @@ class Rescue : public TaskTest {
     clear();
   }
   PageId page_of_key(unsigned i) { return page_of(heap_.location_of(find(name(i)))); }
-  // Closes the page and rescues what it holds. Left: what could not be.
+  // Closes the page and rescues its items. Returns those left.
   std::size_t rescue(PageId page, std::size_t& left) {
     EXPECT_TRUE(heap_.close_page(page));
     context_.enter();
@@ -65,7 +65,7 @@ TEST_F(Rescue, MovesItemsToFreeSlotsAsTheyAre) {
     EXPECT_EQ(item->client_flags(), moved[k]);
     EXPECT_EQ(value_of(name(moved[k])), value(moved[k]));
   }
-  // Nothing keeps the page any more.
+  // Nothing holds the page any more.
   epochs_.synchronize();
   const auto finishes = [&] { return heap_.finish_page(page, heap_.size_class(64)); };
   EXPECT_TRUE(finishes() || finishes());
@@ -94,7 +94,7 @@ TEST_F(Rescue, LeavesWhatHasExpired) {
   EXPECT_GT(left, 0u);
 }
 
-// An append near the memory limit may have a page moved for its own memory.
+// An append near the memory limit may move a page to get its own memory.
 TEST_F(Rescue, TheItemThatAnAppendAddsToIsFollowedAndNotEvicted) {
   fill(now_s + 50);
   for (unsigned i = 1; i < count; i += 2) remove(name(i));

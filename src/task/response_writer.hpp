@@ -1,4 +1,4 @@
-// WR and SD as the pipeline sees them: whoever owns the batch (a server worker, the embedded store) turns results into
+// WR and SD as the pipeline sees them: the owner of the batch (a server worker, the embedded store) turns results into
 // bytes.
 #pragma once
 #include "query/batch.hpp"
@@ -12,10 +12,10 @@ class ResponseWriter {
   ResponseWriter& operator=(const ResponseWriter&) = delete;
   virtual ~ResponseWriter() = default;
 
-  // WR: answers the strip's queries, in order. Called inside the batch's epoch: copies (or pins) whatever it needs of
-  // the items. May turn later queries of the batch into Opcode::nothing (a connection that must not go on), and must
-  // then return false. False ends the batch's epoch here, and another one begins with the next query: also wanted after
-  // whatever took long, since memory that is freed during an epoch waits for its end.
+  // WR: answers the strip's queries, in order. Called inside the batch's epoch: copies or pins the parts of the items
+  // that it needs. May turn later queries of the batch into Opcode::nothing (a connection that must not continue), and
+  // must then return false. False ends the batch's epoch, and the next query begins another. It is also returned after
+  // a long operation, because retired memory waits for the epoch's end.
   virtual bool write(Batch& batch, Strip strip) = 0;
   // Executes and answers the control query i. Called between strips, outside any epoch.
   virtual void control(Batch& batch, std::uint32_t i) = 0;

@@ -1,4 +1,5 @@
-// A set that rewrites its key's item in place: no slot, no stripe, no change of the index (docs/decisions/0026).
+// A set that rewrites its key's item in place, without a slot or a change of the index, and without a stripe unless
+// devices have copies of items (docs/decisions/0026).
 #pragma once
 #include <string_view>
 
@@ -6,6 +7,7 @@
 #include "base/racing_copy.hpp"
 #include "base/spin_wait.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/index_kind.hpp"
 #include "query/query.hpp"
 #include "task/context.hpp"
 
@@ -23,27 +25,26 @@ TD_INLINE bool is_plain_set(const Query& q) noexcept {
          q.value_bytes <= rewritten_value_bytes_max;
 }
 
-// What the judgement of the old item goes by: the strip's.
+// The strip's time and flush mark, by which old items are judged.
 struct StripTime {
   std::uint32_t now_s;
   std::uint64_t flush_cas;
 };
 
-// Whether this context's sets may try at all now. Not under an observer, which is told of every look-up; not where a
-// replica has the items' values; with a memory file only if there was a redo record left for the context.
+// Whether this context's sets may rewrite in place. False under an observer, which receives every look-up; with a
+// memory file true only if the context has a redo record.
 TD_INLINE bool may_store_in_place(const Context& context) noexcept {
-  return context.shared.rewrites_items && context.observer == nullptr &&
-         (context.shared.saved == nullptr || context.redo != nullptr);
+  return context.observer == nullptr && (context.shared.saved == nullptr || context.redo != nullptr);
 }
 
-// The fixed word of an item that the set can rewrite, but for its CAS id.
+// The fixed word, CAS id excluded, of an item that the set can rewrite.
 TD_INLINE std::uint64_t layout_of(const PlainSet& set) noexcept {
   return word::KeyBytes::put(0, set.key.size()) | word::ValueBytes::put(0, set.value.size()) |
          word::HasFlags::put(0, set.client_flags != 0) | word::BinaryKey::put(0, set.binary_key);
 }
 
-// Whether the item, as it is now, is one to rewrite: live, good, with this key, these client flags and a value of this
-// length. Stale items are not, nor those whose token to recache is out: a reader was told so of this very item.
+// Whether the set can rewrite the item at version `seen`: live, good, with the set's key, client flags and value
+// length. Not if it is stale or its recache token is taken, which a client was told about this very item.
 TD_INLINE bool is_rewritable(const Item* item, const ItemVersion& seen, const PlainSet& set,
                              const StripTime& time) noexcept {
   constexpr std::uint64_t state_mask = word::State::mask | word::Stale::mask | word::Win::mask;
@@ -55,19 +56,19 @@ TD_INLINE bool is_rewritable(const Item* item, const ItemVersion& seen, const Pl
          !is_over(seen, time.now_s, time.flush_cas);
 }
 
-// What came of an attempt to rewrite an item.
+// Outcome of an attempt to rewrite an item.
 enum class Rewritten : std::uint8_t {
   done,
-  refused,  // nothing has changed: the set has to go the other way
-  changed,  // so has the item's state word: it is to be judged again
+  refused,  // nothing has changed: the set must go beside
+  changed,  // nothing, but the item's state word has: the caller judges it again
 };
 
-// Rewrites `item`, which was judged (is_rewritable) by its words `seen`, and tells its new version. changed: `seen` has
-// its present state word. REQUIRES: as try_store_in_place().
+// Rewrites `item`, which is_rewritable() has judged by its words `seen`; `stored` receives the new version. changed:
+// `seen` receives the present state word. REQUIRES: as try_store_in_place().
 TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen, const PlainSet& set,
                                  const StripTime& time, ItemVersion& stored) noexcept {
   TD_DEBUG_ASSERT(set.value.size() <= rewritten_value_bytes_max);
-  // A reader that has judged the item copies whatever version it meets: none may have expired from the first.
+  // A reader that has judged the item copies any later version, so no version may be expired when it is written.
   if (TD_UNLIKELY(is_expired(word::ExpiryS::put(0, set.expiry_s), time.now_s))) return Rewritten::refused;
   std::uint64_t now = seen.state;
   if (TD_UNLIKELY(!item->state_word.compare_exchange_strong(now, rewriting_state(now), std::memory_order_acquire,
@@ -75,14 +76,14 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
     seen.state = now;
     return Rewritten::changed;
   }
-  fence_release();  // who sees what follows sees the lock
-  // Again: the state word may have been a later version's, and the new id must be larger than that one's.
+  fence_release();  // a reader that sees a later store sees the lock
+  // Read again: the state word may be a later version's, and the new id must be larger than that version's.
 #if defined(TANDEM_CANARY)
   if (!canary_bites("stale_fixed"))
 #endif
     seen.fixed = item->fixed();
   const std::uint64_t cas = context.cas.next(context.shared, seen.cas());
-  // The old item was judged by the strip's mark, as in a set beside.
+  // The old item was judged by the strip's flush mark, as in publish_slot().
   if (TD_UNLIKELY(cas == 0 || context.shared.flush_cas.load(std::memory_order_acquire) != time.flush_cas)) {
     unlock_item(item, seen.state);
     return Rewritten::refused;
@@ -105,10 +106,10 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   return Rewritten::done;
 }
 
-// Rewrites `item`, the candidate of the set's key, if it can be, and tells its new version. False: nothing has changed,
-// and the set has to go the other way. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
+// Rewrites `item`, the candidate of the set's key, if possible; `stored` receives the new version. False: nothing has
+// changed, and the set must go beside. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
 // which `item` was found; may_store_in_place(); at most rewritten_value_bytes_max bytes of value; no earlier query of
-// the strip has a hit on `item` that is still to be copied.
+// the strip has a hit on `item` whose value is not copied yet.
 TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
                                   ItemVersion& stored) noexcept {
   ItemVersion seen = ItemVersion::of(item);
@@ -118,6 +119,15 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
     const Rewritten r = rewrite_item(context, item, seen, set, time, stored);
     if (TD_LIKELY(r != Rewritten::changed)) return r == Rewritten::done;
   }
+}
+
+// The same where devices have copies of items (Shared::announces_rewrites): the copies follow the index's log, in which
+// only the holder of the key's stripe announces a change. REQUIRES: guard.find() returned `item`.
+template <AnnouncingGuard G>
+bool try_store_announced(Context& context, G& guard, Item* item, const PlainSet& set, const StripTime& time,
+                         ItemVersion& stored) noexcept {
+  if (!is_rewritable(item, guard.version(), set, time)) return false;
+  return guard.change_item([&]() noexcept { return try_store_in_place(context, item, set, time, stored); });
 }
 
 }  // namespace tandem::task

@@ -1,4 +1,4 @@
-// store: set, add, replace, cas and ms: in place where that is possible, else a new item beside the old one.
+// store: set, add, replace, cas and ms. In place where possible, else as a new item beside the old one.
 #pragma once
 #include <cstring>
 
@@ -7,7 +7,7 @@
 
 namespace tandem::task {
 
-// Whether an earlier query of the strip has a hit on the item: its value is copied when the strip is answered.
+// Whether an earlier query of the strip has a hit on the item, whose value is copied only when the strip is answered.
 template <IndexKind I>
 bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
 #if defined(TANDEM_CANARY)
@@ -21,7 +21,22 @@ bool is_read_by_strip(const Operation<I>& op, const Item* item) noexcept {
   return false;
 }
 
-// The set in place, if that is possible: nothing but the item is touched.
+// try_store_in_place(), under the key's stripe where devices have copies of items.
+template <IndexKind I>
+bool rewrite(const Operation<I>& op, Item* item, const PlainSet& set, ItemVersion& stored) noexcept {
+  const StripTime time{op.strip.now_s, op.strip.flush_cas};
+  if constexpr (AnnouncingGuard<typename I::Guard>) {
+    if (TD_UNLIKELY(op.context.shared.announces_rewrites)) {
+      if (item->small_value_bytes() != set.value.size()) return false;
+      typename I::Guard guard = op.index().lock(op.f);
+      return guard.find(set.key, op.heap().location_of(item)) == item &&
+             try_store_announced(op.context, guard, item, set, time, stored);
+    }
+  }
+  return try_store_in_place(op.context, item, set, time, stored);
+}
+
+// Executes the set in place if possible, changing only the item.
 template <IndexKind I>
 bool store_in_place(const Operation<I>& op) noexcept {
   const Location found = op.batch.locations()[op.i];
@@ -31,10 +46,11 @@ bool store_in_place(const Operation<I>& op) noexcept {
   const PlainSet set{
       op.q.key_view(), {op.q.value, op.q.value_bytes}, op.q.client_flags, op.q.expiry_s, op.q.has(option::binary_key)};
   ItemVersion stored;
-  if (!try_store_in_place(op.context, item, set, {op.strip.now_s, op.strip.flush_cas}, stored)) return false;
-  // To S3-FIFO this is a new item in the old one's place, as of any set of a key that is there.
+  if (!rewrite(op, item, set, stored)) return false;
+  // S3-FIFO treats this as a new item that replaces the old one, as any set of a present key.
   if (TD_UNLIKELY(op.heap().probation() != nullptr))
     op.strip.published[op.strip.published_count++] = {op.f, found, false};
+  if constexpr (StampsAccesses<I>) op.index().note_access(op.f, found, op.index().stamp_now());
   op.r.item = item;
   op.r.state = stored.state;
   op.r.number = stored.cas();
@@ -46,7 +62,7 @@ bool store_in_place(const Operation<I>& op) noexcept {
   return true;
 }
 
-// A slot with the query's whole item in it: the one that MM prepared, or one that is at hand.
+// Fills a slot with the query's item: the slot that MM prepared, or one from the cache. False: none is available.
 template <IndexKind I>
 bool fill_slot(const Operation<I>& op) noexcept {
   const Query& q = op.q;
@@ -60,11 +76,11 @@ bool fill_slot(const Operation<I>& op) noexcept {
   if (q.has(option::prefilled)) return true;
   Item* const item = op.heap().format(op.slot(), q.key_view(), q.client_flags, q.value_bytes, q.expiry_s,
                                       op.strip.now_s, q.has(option::binary_key));
-  std::memcpy(item->value(), q.value, q.value_bytes);
+  if (TD_LIKELY(q.value_bytes != 0)) std::memcpy(item->value(), q.value, q.value_bytes);  // it may have no address
   return true;
 }
 
-// A store that has no memory, or is too large: what it leaves of the key's item is what memcached leaves.
+// A store without memory, or too large. As in memcached, some modes remove the key's item.
 template <IndexKind I>
 Settled refuse_store(const Operation<I>& op) noexcept {
   if (op.q.removes_if_refused()) {
@@ -91,7 +107,7 @@ Settled store(const Operation<I>& op) noexcept {
     if (at.good == nullptr) return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count().cas_misses);
     const std::uint64_t cas = op.cas_of(at.seen);
     if (cas != q.cas || q.cas == no_cas) {
-      // An older client may still leave its value behind, marked stale, with the time that is left (meta set, I).
+      // Meta set with I: a smaller CAS id may still store its value, marked stale, with the old item's expiry.
       if (!q.has(option::invalidate) || q.cas == no_cas || q.cas >= cas) {
         op.count().cmd_set.add();
         op.count().cas_badval.add();

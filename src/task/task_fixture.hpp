@@ -1,5 +1,5 @@
-// A store small enough to follow by hand, and one strip over it: for tests that call tasks one by one, as the executor
-// does, and look at what each leaves for the next.
+// A small store and one strip over it, for tests that call tasks one by one, as the executor does, and check what each
+// leaves for the next.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ class TaskTest : public testing::Test {
     return status;
   }
 
-  // The key's item, and its value; nullptr: there is none. Nothing else may run meanwhile.
+  // The key's item, and its value; nullptr: there is none. REQUIRES: no other thread uses the store.
   const Item* find(std::string_view key) {
     ItemVersion seen;
     const bool enters = !context_.epoch.active();

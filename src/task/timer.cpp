@@ -3,7 +3,7 @@
 namespace tandem {
 namespace {
 
-// As TaskTimer::lap(), so often in a row.
+// As `laps` calls of TaskTimer::lap() in a row.
 std::uint64_t time_of_laps(std::uint64_t laps) noexcept {
   Counter cycles, queries;
   const std::uint64_t begin = cycles_now();

@@ -14,16 +14,15 @@
 namespace tandem::task {
 
 // --- append, prepend
-// ----------------------------------------------------------------------------------------------------------------------
 
-// The new item is built before the stripe is taken, then published if the old one is still the key's item, at the
-// version that was read first: so nothing that was copied while it was rewritten is published. Adding to an item reads
-// it: the new one is marked as used, or CLOCK would evict an item that is only ever added to as one that nobody wants.
+// The new item is built before the stripe is taken, and published if the old one is still the key's item at the version
+// that was read first. So no copy of an item that was rewritten during the copy is published. The new item is marked as
+// used, because CLOCK would otherwise evict an item that clients only append to.
 template <IndexKind I>
 Settled concatenate(const Operation<I>& op) noexcept {
   const Query& q = op.q;
-  // Memory comes first, as in memcached: without it nothing is said of the key. (An item that would become too large is
-  // answered as an absent one is.)
+  // As in memcached, lack of memory is reported before the key is looked up. (An item that would become too large is
+  // answered like an absent one.)
   if (op.refused() == Status::out_of_memory) return refuse_store(op);
   for (;;) {
     ItemVersion seen;
@@ -68,7 +67,6 @@ Settled concatenate(const Operation<I>& op) noexcept {
 }
 
 // --- incr, decr, ma
-// -----------------------------------------------------------------------------------------------------------------------
 
 template <IndexKind I>
 void count_arithmetic(const Operation<I>& op, bool hit) noexcept {
@@ -77,7 +75,7 @@ void count_arithmetic(const Operation<I>& op, bool hit) noexcept {
   (decrement ? hit ? c.decr_hits : c.decr_misses : hit ? c.incr_hits : c.incr_misses).add();
 }
 
-// Copy on write: the number is judged and replaced at one version of the item (write protocol 3).
+// Copy on write: the number is read and replaced at one version of the item (write protocol 3).
 template <IndexKind I>
 Settled arithmetic(const Operation<I>& op) noexcept {
   const Query& q = op.q;
@@ -90,7 +88,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
       return s;
     }
     if (op.refused() != Status::none) {
-      op.r.outcome |= outcome::created;  // what there was no memory for
+      op.r.outcome |= outcome::created;  // the item for which there was no memory
       return op.finish(Status::out_of_memory);
     }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, q.value_bytes))) return Settled::needs_slot;
@@ -106,7 +104,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
     return op.finish(Status::number);
   }
   const std::uint64_t old_bytes = op.heap().value_bytes(at.good);
-  // What can be no number is refused before the CAS id is looked at, as memcached does.
+  // As in memcached, a value that is no number is refused before the CAS id is compared.
   if (old_bytes == 0 || at.good->is_huge()) return op.finish(Status::not_a_number);
   if (q.has(option::compare_cas) && q.cas != no_cas && op.cas_of(at.seen) != q.cas) return op.finish(Status::exists);
   std::uint64_t number = 0;
@@ -127,7 +125,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
   std::memset(item->value() + digit_count, ' ', new_bytes - digit_count);
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
   const std::uint64_t before = at.seen.state;
-  // memcached writes a number that is no longer than the old one in place, and then the item keeps its marks.
+  // memcached writes a number that is no longer than the old one in place, so the item keeps its marks.
   const bool in_place = digit_count <= old_bytes;
   const std::uint64_t keep = in_place ? at.seen.state : at.seen.state & word::Accessed::mask;
   if (const Settled s = publish(op, guard, at, expiry_s, keep, !in_place); s != Settled::done) return s;
@@ -139,9 +137,8 @@ Settled arithmetic(const Operation<I>& op) noexcept {
 }
 
 // --- delete, md
-// ---------------------------------------------------------------------------------------------------------------------------
 
-// Marks the item stale under a new CAS id: a copy, too.
+// Marks the item stale under a new CAS id, in a copy as well.
 template <IndexKind I>
 Settled invalidate(const Operation<I>& op) noexcept {
   const Query& q = op.q;
@@ -186,7 +183,7 @@ void count_refused(const Operation<I>& op) noexcept {
   }
 }
 
-// What a refused set leaves of the key: nothing.
+// Removes the item of a refused set's key.
 template <IndexKind I>
 Settled remove_refused(const Operation<I>& op) noexcept {
   typename I::Guard guard = op.index().lock(op.f);
@@ -215,7 +212,6 @@ Settled remove(const Operation<I>& op) noexcept {
 }
 
 // --- touch, gat, mg with T, N or R
-// -----------------------------------------------------------------------------------------------------------
 
 template <IndexKind I>
 void answer_hit(const Operation<I>& op, const Found& at) noexcept {
@@ -227,7 +223,8 @@ void answer_hit(const Operation<I>& op, const Found& at) noexcept {
   op.r.outcome = outcome::of_state(at.seen.state);
 }
 
-// The item as the guard found it, in the place of the strip's query j. Whole if the item is at that version afterwards.
+// Copies the item that the guard found to the strip's place j. The copy is consistent if the item still has that
+// version afterwards.
 template <IndexKind I>
 const Item* copy_of(const Operation<I>& op, const Found& at, std::uint32_t j) noexcept {
   char* const to = op.context.copies[op.strip.at(j)].bytes;
@@ -239,8 +236,9 @@ const Item* copy_of(const Operation<I>& op, const Found& at, std::uint32_t j) no
   return copy;
 }
 
-// Replies are written when the strip is done. Earlier hits on the item are to show it as it was before this change, and
-// this one's own what it has changed, whatever other sets make of the item meanwhile. False: it has changed already.
+// Replies are written after the whole strip. Earlier hits on the item must show it as it was before this change, and
+// this query's reply must show its own change, even if other sets rewrite the item since. False: the item has changed
+// already.
 template <IndexKind I>
 bool keep_for_replies(const Operation<I>& op, const Found& at) noexcept {
   if (op.heap().value_bytes(at.good) > ItemCopy::value_bytes_max) return true;  // not rewritten in place
@@ -305,7 +303,7 @@ Settled get_and_change(const Operation<I>& op) noexcept {
     const std::uint64_t fetched = q.has(option::no_bump) ? 0 : word::Fetched::mask;
     if (const Settled s = publish(op, guard, at, q.vivify_expiry_s, word::Win::mask | fetched); s != Settled::done)
       return s;
-    op.r.state &= ~word::Fetched::mask;  // as it was before this query fetched it
+    op.r.state &= ~word::Fetched::mask;  // as before this query's fetch
     op.r.outcome = outcome::created | outcome::won;
     count_touching_get(op, true);
     return op.finish(Status::hit);
@@ -314,7 +312,7 @@ Settled get_and_change(const Operation<I>& op) noexcept {
   if (TD_UNLIKELY(!keep_for_replies(op, at))) return Settled::changed;
   const std::uint32_t expiry_s = q.has(option::touch) ? q.expiry_s : Item::expiry_of(at.seen.state);
   if (word::Win::get(at.seen.state) == 0) {
-    // Which expiry R looks at depends on where it stands in the line: before T or after.
+    // R compares with the expiry before or after T, by their order in the line.
     const std::uint32_t looked_at_s = q.has(option::recache_first) ? Item::expiry_of(at.seen.state) : expiry_s;
     const std::uint32_t left_s = looked_at_s > op.strip.now_s ? looked_at_s - op.strip.now_s : 0;
     const bool soon = q.has(option::recache) && looked_at_s != Clock::never && left_s < q.recache_ttl_s;
@@ -350,8 +348,8 @@ Settled run_write(const Operation<I>& op) noexcept {
   return op.finish(Status::none);
 }
 
-// Settles query i: anything but control and plain reads. REQUIRES: inside an epoch; all earlier queries of the batch
-// are settled.
+// Executes query i, which is neither a control query nor a plain read. REQUIRES: inside an epoch; all earlier queries
+// of the batch have their results.
 template <IndexKind I>
 Settled write_operation(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
   for (;;) {

@@ -1,4 +1,4 @@
-// Writes under their key's stripe: every operation's outcome, and what it asks for when MM's slot does not fit.
+// Writes under their key's stripe: each operation's outcome, and its request when MM's slot does not fit.
 #include "task/task_fixture.hpp"
 
 namespace tandem {
@@ -127,8 +127,8 @@ TEST_F(WriteOperation, AskForALargerSlotWhenTheItemGrewSinceMM) {
   add(Opcode::store, "k", "+").mode = StoreMode::append;
   StripState state = look();
   task::memory(context_, batch_, state);
-  // Another client's write, between MM and this one's turn. A batch has one context: the store is the slot's only
-  // change.
+  // Another client's write between MM and this query's turn. A batch has one context, so the store changes only the
+  // slot.
   Batch other(4);
   const std::string value(500, 'x');
   Query& q = other.next();
@@ -169,7 +169,7 @@ TEST_F(WriteOperation, ReclaimsTheGarbageOfItsKeyAlone) {
   const Location seen = heap_.location_of(find("k"));
   const Fingerprint f = fingerprint_of("k", shared_.hash_seed);
   task::remove_garbage<CuckooIndex>(context_, f, "k", seen);
-  EXPECT_NE(find("k"), nullptr);  // it is good yet
+  EXPECT_NE(find("k"), nullptr);  // it is still good
   clock_.freeze_for_test(now_s + 1);
   task::remove_garbage<CuckooIndex>(context_, f, "k", seen);
   EXPECT_EQ(find("k"), nullptr);

@@ -6,7 +6,7 @@
 
 namespace tandem::task {
 
-// Nearly all replies are to gets that found a small item; those of a strip are written together.
+// Most replies are to gets that found a small item; those of a strip are written together.
 void write_response(const Batch& batch, Strip run, const codec::ReplyContext& context) {
   for (std::uint32_t i = run.begin; i < run.end;) {
     const Query& q = batch.query(i);

@@ -1,4 +1,4 @@
-// What writing replies costs per query, results given, beside the floor: only copying the values.
+// The cost of writing replies per query, from given results, compared with copying the values only.
 //   build/bench/task_bench --benchmark_filter=write
 #include <benchmark/benchmark.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t queries = 1000;
 
-// Hits of one parsed input, in items of their own.
+// Hits for one parsed input, each on an item of its own.
 class Hits {
  public:
   Hits(const std::string& input, std::uint32_t value_bytes, std::uint32_t client_flags)

@@ -1,4 +1,4 @@
-// WR: replies of all kinds that follow each other in one run, over a real store.
+// WR: replies of all kinds in one run, over a real store.
 #include "task/write_response.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using std::string_view;
 
 class WriteResponseTask : public TaskTest {
  protected:
-  // The replies to reads, all in one strip: queries [begin, end) of it.
+  // The replies to queries [begin, end) of a strip of reads.
   string answer(string_view requests, std::uint32_t begin = 0, std::uint32_t end = UINT32_MAX) {
     clear();
     Parser parser(options_, clock_);

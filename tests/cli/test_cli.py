@@ -100,12 +100,19 @@ def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None
     for text in ("mega-kv", "placement mirrored-values:", "\n  CPU[RV PP MM] GPU[S] CPU[I D KC RD WR SD]\n"):
         assert text in result.stdout, text
     told = json.loads(tandem("plans", "--json").stdout)
-    assert [preset["name"] for preset in told["presets"]] == ["cpu", "auto", "mirrored", "mega-kv"]
+    assert [preset["name"] for preset in told["presets"]] == [
+        "cpu",
+        "auto",
+        "mirrored",
+        "mega-kv",
+        "memcachedgpu",
+        "heterokv",
+    ]
     feasible = {p["name"]: p["feasible"] for p in told["placements"]}
     assert {name: len(plans) for name, plans in feasible.items()} == {
         "host": 1,
         "mirrored": 2,
-        "mirrored-values": 3,
+        "mirrored-values": 4,
         "on-device": 1,
     }
     assert all(named in feasible for preset in told["presets"] for named in preset["placements"])

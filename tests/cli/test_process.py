@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,7 +159,9 @@ def test_limits_are_raised(start: Start, alias: Path) -> None:
     limits = Path(f"/proc/{process.pid}/limits").read_text()
     assert int(re.search(r"Max open files\s+(\d+)", limits)[1]) > 400
     assert re.search(r"Max core file size\s+(\S+)", limits)[1] != "0"
-    locked_kib = int(status_of(process.pid, "VmLck")[0])
+    end = time.monotonic() + 5  # the port is open before the memory is locked
+    while (locked_kib := int(status_of(process.pid, "VmLck")[0])) == 0 and time.monotonic() < end:
+        time.sleep(0.01)
     code, errors = stop(process)
     assert code == 0
     assert (locked_kib > 0) != ("memory is not locked" in errors), errors

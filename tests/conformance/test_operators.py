@@ -177,17 +177,24 @@ def test_why_connections_are_closed(kind: str, memcached: Start, tandem: Start, 
     assert sum(b"reason=error" in line for lines in found[0].values() for line in lines) >= 7
 
 
+def closings_told_at_a_shutdown(start: Start) -> list[bytes]:
+    """The lines about the client that says shutdown, as another client that watches connections reads them."""
+    server = start("-t", "2", "-A")
+    with Watcher(server, b"connevents") as watcher, server.connect(PATIENCE_S) as client:
+        client.sendall(b"shutdown\r\n")
+        lines = [line for line in read_all(watcher.socket).splitlines() if b"conn_close" in line]
+        port = client.getsockname()[1]
+    assert server.process.wait(PATIENCE_S) == 0
+    server.log.close()
+    return [OWN.sub(b"", line) for line in lines if b"rport=%d " % port in line]
+
+
 def test_who_asks_for_the_shutdown_is_told_to_watchers() -> None:
-    for start in (start_memcached, start_tandem):
-        server = start("-t", "2", "-A")
-        with Watcher(server, b"connevents") as watcher, server.connect(PATIENCE_S) as client:
-            client.sendall(b"shutdown\r\n")
-            lines = [line for line in read_all(watcher.socket).splitlines() if b"conn_close" in line]
-            port = client.getsockname()[1]
-        assert server.process.wait(PATIENCE_S) == 0
-        server.log.close()
-        about = [OWN.sub(b"", line) for line in lines if b"rport=%d " % port in line]
-        assert about == [b"type=conn_close rip=127.0.0.1 rport= transport=tcp reason=shutdown cfd="]
+    # memcached's thread that writes to watchers may stop before it has read the line: 2 of 100 times, seen.
+    references = (closings_told_at_a_shutdown(start_memcached) for _ in range(10))
+    reference = next(filter(None, references), None)
+    assert reference == [b"type=conn_close rip=127.0.0.1 rport= transport=tcp reason=shutdown cfd="]
+    assert closings_told_at_a_shutdown(start_tandem) == reference
 
 
 def test_a_watcher_that_reads_late_is_told_what_it_missed_and_goes_on(tandem: Start) -> None:

@@ -21,7 +21,8 @@ STEP_S = 20
 
 @pytest.fixture
 def server(tandem: Callable[..., Server]) -> Server:
-    return tandem("-t", "2")
+    # Replaced items wait for threads that a busy machine does not run: with 64 MiB the only item may be evicted.
+    return tandem("-t", "2", "-m", "1024")
 
 
 def at_once(*clients: Callable[[], None]) -> None:

@@ -185,6 +185,7 @@ def test_metrics(monitored: tuple[Server, int]) -> None:
             buckets.setdefault(sample.labels["command"], []).append(sample.value)
     assert 1000 < buckets["get"][-1] < 4000
     assert all(counts == sorted(counts) for counts in buckets.values())
+    assert "tandem_xdp_frames" not in families and families["tandem_udp_datagrams"].samples[0].value == 0
     assert {s.labels["rank"] for s in families["tandem_hot_key_share"].samples} == {str(i) for i in range(1, 11)}
 
 

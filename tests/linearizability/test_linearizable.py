@@ -59,6 +59,9 @@ SCENARIOS = {
     ),
     "touch": Scenario(64, 256, "--operations 60000 --ballast-percent 5 --touch-percent 40", pause_us=50),
     "flush": Scenario(64, 256, "--operations 60000 --flush-every 100 --ballast-percent 5", pause_us=50),
+    # Of an index that does not grow, in place of growth: a few sets for all keys, which evict from each other all the
+    # time while memory is left.
+    "crowded": Scenario(64, 1 << 20, "--operations 60000 --ballast-percent 40", may_vanish=True),
 }
 
 
@@ -71,11 +74,15 @@ class Plan:
     tcp: str = ""  # and for a server
 
 
+HOST_PLANS = ("cpu", "sets", "tree", "ordered")
 DEVICE_QUERIES_MIN = 4  # of bursts of up to six
 ON_DEVICES = f"--gpu {GPU} --gpus {DEVICES}"
 IN_PROCESS = f"--gpu {GPU} --devices {DEVICES}"
 PLANS = {
     "cpu": Plan("--gpu off", "--plan cpu"),
+    "sets": Plan("--gpu off --preset memcachedgpu", "--plan cpu --index-kind set_associative"),
+    "tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree"),
+    "ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1"),
     "mirrored": Plan(f"--gpu {GPU} --preset mirrored", f"--plan mirrored --gpu {GPU}"),
     # On two of them, each with half the keys.
     "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
@@ -119,13 +126,22 @@ PLANS |= {name: Plan("", in_process) for name, in_process in BATCH_PLANS.items()
 if DEVICES == 1:  # one keeps up, and nothing is stolen from it
     del PLANS["stolen"]
 
+
+def fits(plan: str, scenario: str) -> bool:
+    """Whether the index of the plan grows, or keeps its size."""
+    return scenario != ("growth" if plan == "sets" else "crowded")
+
+
 # Without a soak's time. Who has copies of items also searches, so "values" stands for "mirrored", too.
 SHORT = [
     (over, plan, scenario)
     for over in ("tcp", "embedded")
-    for plan in ("cpu", "values", "device")
+    for plan in ("cpu", "sets", "values", "device")
     for scenario in SCENARIOS
+    if fits(plan, scenario)
 ]
+SHORT += [(over, "tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")]
+SHORT += [(over, "ordered", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "expiry")]
 SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
@@ -134,6 +150,7 @@ SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
 SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
 ALL = [("tcp", plan, scenario) for plan in PLANS if plan not in BATCH_PLANS for scenario in SCENARIOS]
 ALL += [("embedded", plan, scenario) for plan in PLANS for scenario in SCENARIOS]
+ALL = [(over, plan, scenario) for over, plan, scenario in ALL if fits(plan, scenario)]
 
 
 def record(over: str, plan: str, scenario: str, seed: int) -> Result:
@@ -186,7 +203,7 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     else:
         rare = facts["operations"] / 1000 if scenario.may_vanish else 0
         assert facts["refused"] <= rare, f"{facts}\n{result.text}"
-    assert (facts["searched_batches"] > 0) == (plan not in ("cpu", "mirrored-host", "values-host")), facts
+    assert (facts["searched_batches"] > 0) == (plan not in (*HOST_PLANS, "mirrored-host", "values-host")), facts
     if plan == "values-search":
         assert facts["image_hits"] == 0, facts
     if (

@@ -1,7 +1,7 @@
 """The write protocol of one key, as built, with a replica that follows it (docs/decisions/0002-index.md).
 
 The key has two cells, c1 and c2, one in each of its buckets. Items are letters: A is there at first and holds 1, N is a
-writer's and holds 2.
+writer's and holds 2. vA and vN are their values: a set in place changes the one of A.
 
 step          code
 ------------  -----------------------------------------------------------------------------------------------------
@@ -20,13 +20,17 @@ word, look    Index::find: the stripe's word, each candidate cell and its item's
 confirm       Index::find: the stripe's word again
 drain         the replica's: launch number + 1, the reserved cells noted, the committed ones forgotten
 read, apply   the noted cells re-read, and stored into the replica
+rewrite       try_store_announced (src/task/store_in_place.hpp): under the stripe, between reserve and commit, the item
+              is locked, its value written, and the item unlocked. in_place.py has these steps one by one
+image         the drain's: the item of a noted cell is copied with its state word (src/placement/mirrored/); the copy
+              is of one version
+answer        a kernel's own, from the image (src/frames/frames-inl.hpp): the host looks at no cell, item or stripe
+final         final_miss(), by the host when the launch is done
 reuse         the heap hands A's slot out again once its epoch has passed (Heap::reclaim)
 
 `faults` leaves a rule out; test_protocol.py asks that each of them brings a wrong answer back."""
 
 from model.checker import WAIT, State, Step, answer, invoke, named
-
-VALUE = {"A": 1, "N": 2}
 
 
 def initial(threads: list[str], c1: str = "", c2: str = "A") -> State:
@@ -35,6 +39,8 @@ def initial(threads: list[str], c1: str = "", c2: str = "A") -> State:
         "c2": c2,
         "A": "live",
         "N": "filling",
+        "vA": 1,
+        "vN": 2,
         "lock": "",
         "version": 0,
         "changed_at": 0,
@@ -48,6 +54,11 @@ def initial(threads: list[str], c1: str = "", c2: str = "A") -> State:
         "noted": frozenset(),
         "p1": "",
         "p2": "",
+        # its images, by item, and what a drain has read for them, by cell: the item's value if it is live, else 0
+        "iA": 1,
+        "iN": 0,
+        "q1": 0,
+        "q2": 0,
         # epochs
         "active": frozenset(),
         "retired": "",
@@ -198,6 +209,57 @@ def writer(t: str, kind: str, faults: tuple[str, ...] = ()) -> list[Step]:
     return [enter(t), invoke(t), *body, answer(t, f"{t}.result"), leave(t)]
 
 
+def rewriter(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A set of A in place where devices have copies of items. Where A is gone it ends without an answer, as a set that
+    may have been done or not."""
+
+    def lock(s: State) -> str | None:
+        if s["lock"]:
+            return WAIT
+        s["lock"] = t
+        s[f"{t}.cell"] = 1 if s["c1"] == "A" else 2 if s["c2"] == "A" else 0
+        return None
+
+    def reserve(s: State) -> int | None:
+        if not s[f"{t}.cell"]:
+            s["lock"] = ""
+            return end
+        if "unlogged" not in faults:
+            s["log"] |= {(s[f"{t}.cell"], t)}
+        return None
+
+    def hold(s: State) -> None:
+        s["A"] = "rewritten"
+
+    def write(s: State) -> None:
+        s["vA"] = 2
+
+    def live(s: State) -> None:
+        s["A"] = "live"
+        s[f"{t}.result"] = 1
+
+    def commit(s: State) -> None:
+        s["committed"] |= {t}
+
+    def launch(s: State) -> None:
+        s[f"{t}.launch"] = s["launch"]
+
+    def unlock(s: State) -> None:
+        s["version"] += 1
+        s["changed_at"] = s[f"{t}.launch"]
+        s["lock"] = ""
+
+    body = [("lock", lock), ("reserve", reserve), ("hold", hold), ("write", write), ("live", live)]
+    if "commit_early" in faults:
+        body.insert(2, ("commit", commit))
+    else:
+        body.append(("commit", commit))
+    body += [("launch", launch), ("unlock", unlock)]
+    steps = [enter(t), invoke(t), *(named(name, step) for name, step in body), answer(t, f"{t}.result"), leave(t)]
+    end = len(steps) - 1
+    return steps
+
+
 def find(t: str, base: int, done: int, faults: tuple[str, ...]) -> list[Step]:
     """Index::find, from step `base` of the program; goes to step `done` with the answer."""
 
@@ -208,14 +270,16 @@ def find(t: str, base: int, done: int, faults: tuple[str, ...]) -> list[Step]:
         def load(s: State) -> None:
             s[f"{t}.seen"] = s[cell]
 
-        def state(s: State) -> int | None:
+        def state(s: State) -> int | str | None:
             item = s[f"{t}.seen"]
             if item == "":
                 return None
             touch(s, item)
+            if s[item] == "rewritten":
+                return WAIT
             if s[item] != "live":
                 return None
-            s[f"{t}.result"] = VALUE[item]
+            s[f"{t}.result"] = s[f"v{item}"]
             return done
 
         return [named(f"look({cell})", load), named(f"state({cell})", state)]
@@ -250,7 +314,7 @@ def reader(t: str, faults: tuple[str, ...] = (), strip: bool = False) -> list[St
             touch(s, item)
             if s[item] != "live":
                 return None
-            s[f"{t}.result"] = VALUE[item]
+            s[f"{t}.result"] = s[f"v{item}"]
             return base + 6
 
         program += [load("c1"), load("c2"), named("compare", compare)]
@@ -271,8 +335,8 @@ def reader_that_leaves_early(t: str) -> list[Step]:
     return [enter(t), named("look(c2)", load), leave(t), named("read", state)]
 
 
-def device(t: str, faults: tuple[str, ...] = (), search: bool = True) -> list[Step]:
-    """A launch: drain, apply, and the Search of one GET. A miss that is not final is searched again on the host."""
+def follow(t: str, faults: tuple[str, ...] = (), images: bool = False) -> list[Step]:
+    """What a launch begins with: drain and apply."""
 
     def drain(s: State) -> str | None:
         if "unordered" not in faults:
@@ -292,27 +356,51 @@ def device(t: str, faults: tuple[str, ...] = (), search: bool = True) -> list[St
 
         return named(f"read(c{cell})", step)
 
+    def image(cell: int) -> Step:
+        def step(s: State) -> str | None:
+            item = s[f"p{cell}"]
+            if item and cell in s["noted"]:
+                touch(s, item)
+                if s[item] == "rewritten":
+                    return WAIT
+                s[f"q{cell}"] = s[f"v{item}"] if s[item] == "live" else 0
+            return None
+
+        return named(f"image(c{cell})", step)
+
     def apply(cell: int) -> Step:
         def step(s: State) -> None:
             if cell in s["noted"]:
                 s[f"r{cell}"] = s[f"p{cell}"]
+                if images and s[f"p{cell}"]:
+                    s[f"i{s[f'p{cell}']}"] = s[f"q{cell}"]
             if cell == 2:
                 s["busy"] = ""
 
         return named(f"apply(c{cell})", step)
 
+    reads = [read(1), image(1), read(2), image(2)] if images else [read(1), read(2)]
+    return [named("drain", drain), *reads, apply(1), apply(2)]
+
+
+def kernel(t: str, cell: int) -> Step:
+    def step(s: State) -> None:
+        if s[f"{t}.seen"] == "":
+            s[f"{t}.seen"] = s[f"r{cell}"]
+
+    return named(f"search(r{cell})", step)
+
+
+def is_final_miss(s: State, t: str) -> bool:
+    return not s["lock"] and s["changed_at"] < s[f"{t}.launch"]
+
+
+def device(t: str, faults: tuple[str, ...] = (), search: bool = True, images: bool = False) -> list[Step]:
+    """A launch: drain, apply, and the Search of one GET. A miss that is not final is searched again on the host."""
     program = [enter(t)] + ([invoke(t)] if search else [])
-    program += [named("drain", drain), read(1), read(2), apply(1), apply(2)]
+    program += follow(t, faults, images)
     if not search:
         return [*program, leave(t)]
-
-    def kernel(cell: int) -> Step:
-        def step(s: State) -> None:
-            if s[f"{t}.seen"] == "":
-                s[f"{t}.seen"] = s[f"r{cell}"]
-
-        return named(f"search(r{cell})", step)
-
     base = len(program) + 3
     done = base + 6
 
@@ -321,14 +409,41 @@ def device(t: str, faults: tuple[str, ...] = (), search: bool = True) -> list[St
         if item:
             touch(s, item)
             if s[item] == "live":
-                s[f"{t}.result"] = VALUE[item]
+                s[f"{t}.result"] = s[f"v{item}"]
                 return done
-        elif "trust_miss" in faults or (not s["lock"] and s["changed_at"] < s[f"{t}.launch"]):
+        elif "trust_miss" in faults or is_final_miss(s, t):
             s[f"{t}.result"] = 0
             return done
         return None
 
-    program += [kernel(1), kernel(2), named("compare", compare)]
+    program += [kernel(t, 1), kernel(t, 2), named("compare", compare)]
+    return [*program, *find(t, base, done, faults), answer(t, f"{t}.result"), leave(t)]
+
+
+def frames(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A GET that its launch answers whole (docs/decisions/0035-frames.md). A hit is the image's, whatever has become of
+    the item; the host confirms misses, and answers where the item has no image."""
+    begin = [invoke(t), *follow(t, faults, images=True)]
+    if "drain_early" in faults:
+        begin = [*begin[1:], named("receive", lambda s: None), begin[0]]
+    program = [enter(t), *begin, kernel(t, 1), kernel(t, 2)]
+    base = len(program) + 2
+    done = base + 6
+
+    def image(s: State) -> int | None:
+        item = s[f"{t}.seen"]
+        if item and s[f"i{item}"]:
+            s[f"{t}.result"] = s[f"i{item}"]
+            return done
+        return None
+
+    def final(s: State) -> int | None:
+        if not s[f"{t}.seen"] and ("trust_miss" in faults or is_final_miss(s, t)):
+            s[f"{t}.result"] = 0
+            return done
+        return None
+
+    program += [named("answer by image", image), named("final", final)]
     return [*program, *find(t, base, done, faults), answer(t, f"{t}.result"), leave(t)]
 
 
@@ -342,6 +457,9 @@ def replica_check(launches: int) -> list[Step]:
             noted = cell in {c for c, _ in s["log"]}
             if not noted and s[f"r{cell}"] != s[f"c{cell}"]:
                 s["broken"] = "the replica is stale for ever: no record is left"
+            item = s[f"c{cell}"]
+            if not noted and item and s[f"i{item}"] not in (0, s[f"v{item}"]):
+                s["broken"] = "an image is stale for ever: no record is left"
         return None
 
     return [named("replica", step)]

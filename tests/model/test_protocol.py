@@ -3,10 +3,21 @@
 import pytest
 
 from model.checker import Outcome, State, Step, explore, history_check
-from model.protocol import device, initial, reader, reader_that_leaves_early, replica_check, reuse, writer
+from model.protocol import (
+    device,
+    frames,
+    initial,
+    reader,
+    reader_that_leaves_early,
+    replica_check,
+    reuse,
+    rewriter,
+    writer,
+)
 
 OPERATIONS = {
     "w": ("set", 2),
+    "z": ("set", 2),
     "x": ("delete", 0),
     "a": ("add", 2),
     "b": ("add", 2),
@@ -21,6 +32,7 @@ def run(programs: dict[str, list[Step]], absent: bool = False) -> Outcome:
     s: State = initial(list(programs), c2="" if absent else "A")
     if absent:
         s["A"] = "dead"
+        s["iA"] = 0
     if not any(name.startswith(("u", "s")) for name in programs):
         # Where nothing is reused and no check waits for the end, epochs only cost states.
         for program in programs.values():
@@ -46,6 +58,23 @@ CLEAN = {
     "displacement, device get, a later launch": dict(m=writer("m", "move"), g=device("g"), l=device("l", search=False)),
     "set, two device gets in two launches": dict(w=writer("w", "set"), g=device("g"), q=device("q")),
     "delete, displacement, device get": dict(x=writer("x", "delete"), m=writer("m", "move"), g=device("g")),
+    "set, frames": dict(w=writer("w", "set"), g=frames("g")),
+    "set, host get, frames": dict(w=writer("w", "set"), c=reader("c"), g=frames("g")),
+    "set, slot reuse, frames": dict(w=writer("w", "set"), u=reuse(), g=frames("g")),
+    "delete, host get, frames": dict(x=writer("x", "delete"), c=reader("c"), g=frames("g")),
+    "displacement, frames, a later launch": dict(
+        m=writer("m", "move"), g=frames("g"), l=device("l", search=False, images=True)
+    ),
+    "set in place, host get, frames": dict(z=rewriter("z"), c=reader("c"), g=frames("g")),
+    "set in place, delete, frames": dict(z=rewriter("z"), x=writer("x", "delete"), g=frames("g")),
+    "set in place, displacement, frames": dict(z=rewriter("z"), m=writer("m", "move"), g=frames("g")),
+    "set in place, two frames in two launches": dict(z=rewriter("z"), g=frames("g"), q=frames("q")),
+    "set in place, two launches, the images afterwards": dict(
+        z=rewriter("z"),
+        k=device("k", search=False, images=True),
+        l=device("l", search=False, images=True),
+        s=replica_check(2),
+    ),
     "set, two launches, the replica afterwards": dict(
         w=writer("w", "set"), k=device("k", search=False), l=device("l", search=False), s=replica_check(2)
     ),
@@ -55,6 +84,8 @@ CLEAN_ABSENT = {
     "two adds, host get": dict(a=writer("a", "add"), b=writer("b", "add"), c=reader("c")),
     "add, displacement, host get": dict(a=writer("a", "add"), m=writer("m", "move"), c=reader("c")),
     "add, device get": dict(a=writer("a", "add"), g=device("g")),
+    "add, frames": dict(a=writer("a", "add"), g=frames("g")),
+    "add, host get, frames": dict(a=writer("a", "add"), c=reader("c"), g=frames("g")),
 }
 
 
@@ -145,6 +176,46 @@ NEEDED = {
         dict(w=writer("w", "set"), l=device("l", ("forget_all",), search=False), s=replica_check(1)),
         False,
         "stale for ever",
+    ),
+}
+
+
+# Of reads that take effect at their launch.
+NEEDED |= {
+    "the drain of a frame's launch begins after its receipt": (
+        dict(w=writer("w", "set"), g=frames("g", ("drain_early",))),
+        False,
+        "not linearizable",
+    ),
+    "a frame's miss is final only if nothing changed": (
+        dict(
+            m=writer("m", "move"),
+            n=writer("n", "move"),
+            g=frames("g", ("trust_miss",)),
+            l=device("l", search=False, images=True),
+        ),
+        False,
+        "not linearizable",
+    ),
+    "a change is in the log before a get can see it": (
+        dict(w=writer("w", "set", ("reserve_late",)), c=reader("c"), g=frames("g")),
+        False,
+        "not linearizable",
+    ),
+}
+
+
+# Of sets in place where a replica has values.
+NEEDED |= {
+    "a rewritten item is in the log": (
+        dict(z=rewriter("z", ("unlogged",)), c=reader("c"), g=frames("g")),
+        False,
+        "not linearizable",
+    ),
+    "a rewritten item's record is committed when it is live": (
+        dict(z=rewriter("z", ("commit_early",)), l=device("l", search=False, images=True), s=replica_check(1)),
+        False,
+        "an image is stale for ever",
     ),
 }
 

@@ -32,7 +32,19 @@ TREE = ROOT / "build/mutants/tree"
 JOBS = os.cpu_count() or 2
 LIMIT_S = 60  # of a test; a mutant that hangs it is found
 # What configuring and building unit tests reads.
-COPIED = ("CMakeLists.txt", "LICENSE", "cmake", "src", "include", "bench", "tests", "examples", "deploy", "scripts")
+COPIED = (
+    "CMakeLists.txt",
+    "LICENSE",
+    "cmake",
+    "src",
+    "include",
+    "bench",
+    "tests",
+    "examples",
+    "deploy",
+    "scripts",
+    "rtl",
+)
 GTEST_RAN = re.compile(r"^\[=+\] (\d+) tests? from", re.MULTILINE)
 GTEST_FAILED = re.compile(r"^\[  FAILED  \] (\S+)", re.MULTILINE)
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,6 +27,7 @@ class PlainIndex : public Index {
 
  public:
   static constexpr std::string_view kind = "plain";
+  static constexpr bool can_be_ordered = true;  // always is
   using Put = IndexPut;
   struct Prefetcher {
     void operator()(Fingerprint) const noexcept {}
@@ -73,17 +76,21 @@ class PlainIndex : public Index {
       if (item_ == nullptr && index_.keys_.size() >= index_.cells_) return Put::needs_room;
       if (item_ != nullptr && !lock_item(item_, version_)) return Put::changed;
       Item* const item = index_.heap_.at(now);
+      index_.begin_change();
       item->state_word.store(live_state, std::memory_order_release);
       if (item_ != nullptr) kill();
       index_.keys_.insert_or_assign(std::string(item->key()), now);
+      index_.end_change();
       index_.candidates_.insert_or_assign(bits(f_), now);
       item_ = item;
       return Put::done;
     }
     [[nodiscard]] bool erase() noexcept {
       if (!lock_item(item_, version_)) return false;
+      index_.begin_change();
       kill();
       index_.keys_.erase(index_.keys_.find(item_->key()));
+      index_.end_change();
       const auto found = index_.candidates_.find(bits(f_));
       if (found->second == index_.heap_.location_of(item_)) index_.candidates_.erase(found);
       item_ = nullptr;
@@ -113,12 +120,37 @@ class PlainIndex : public Index {
   [[nodiscard]] Guard lock(Fingerprint f) noexcept { return Guard(*this, f); }
   std::unique_ptr<KeyHold> hold(Fingerprint f) override { return std::make_unique<GuardHold<PlainIndex>>(*this, f); }
 
-  bool make_room(Fingerprint) noexcept override {
+  bool is_ordered() const noexcept override { return true; }
+  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override {
+    const std::lock_guard lock(mutex_);
+    stamp.add(changes_, changes_.load(std::memory_order_acquire));
+    ScanResult result;
+    const auto is_outside = [&](const auto& entry) {
+      return range.is_below(entry.first) || range.is_above(entry.first);
+    };
+    const auto give = [&](auto at, auto end) {
+      for (; at != end && !is_outside(*at) && result.count < hits.size(); ++at) {
+        Item* const item = heap_.at(at->second);
+        hits[result.count++] = {item, settled_version(item)};
+      }
+      result.done = at == end || is_outside(*at);
+    };
+    const auto begin = range.after_begin ? keys_.upper_bound(range.begin) : keys_.lower_bound(range.begin);
+    const auto end = range.end.empty() ? keys_.end() : keys_.lower_bound(range.end);
+    if (range.reverse) {
+      give(std::make_reverse_iterator(end), keys_.rend());
+    } else {
+      give(begin, keys_.end());
+    }
+    return result;
+  }
+
+  bool make_room(Fingerprint, std::string_view) noexcept override {
     const std::lock_guard lock(mutex_);
     room_failed_ = keys_.size() >= cells_;
     return !room_failed_;
   }
-  std::uint32_t candidates(Fingerprint, Location out[candidates_max]) const noexcept override {
+  std::uint32_t candidates(Fingerprint, std::string_view, Location out[candidates_max]) const noexcept override {
     const std::lock_guard lock(mutex_);
     std::uint32_t n = 0;
     for (auto at = keys_.begin(); at != keys_.end() && n < candidates_max; ++at) out[n++] = at->second;
@@ -142,19 +174,6 @@ class PlainIndex : public Index {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, l] : keys_) f(l);
   }
-  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits) const noexcept {
-    const std::lock_guard lock(mutex_);
-    ScanResult result;
-    auto at = range.after_begin ? keys_.upper_bound(range.begin) : keys_.lower_bound(range.begin);
-    const auto is_over = [&] { return at == keys_.end() || (!range.end.empty() && !Less()(at->first, range.end)); };
-    for (; !is_over() && result.count < hits.size(); ++at) {
-      Item* const item = heap_.at(at->second);
-      hits[result.count++] = {item, settled_version(item)};
-    }
-    result.done = is_over();
-    return result;
-  }
-
   std::uint64_t item_count() const noexcept override {
     const std::lock_guard lock(mutex_);
     return keys_.size();
@@ -167,6 +186,15 @@ class PlainIndex : public Index {
   std::uint64_t table_bytes() const noexcept override { return cell_count() * sizeof(std::uint64_t); }
 
  private:
+  // Around a change of keys_ or of the item that a key has. REQUIRES: the lock.
+  void begin_change() noexcept {
+    changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+  void end_change() noexcept {
+    changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+
   static std::uint64_t bits(Fingerprint f) noexcept { return std::uint64_t{f.signature} << 32 | f.hash; }
 
   IndexOptions options_;
@@ -174,10 +202,11 @@ class PlainIndex : public Index {
   mutable std::mutex mutex_;  // the only stripe
   std::map<std::string, Location, Less> keys_;
   std::unordered_map<std::uint64_t, Location> candidates_;
+  std::atomic<std::uint64_t> changes_{0};  // odd: one is being made
   std::uint64_t cells_ = 0;
   bool room_failed_ = false;
 };
 
-static_assert(IndexKind<PlainIndex> && OrderedScan<PlainIndex> && !DeviceSearches<PlainIndex>);
+static_assert(IndexKind<PlainIndex> && !DeviceSearches<PlainIndex>);
 
 }  // namespace tandem

@@ -16,19 +16,12 @@
 namespace tandem {
 namespace {
 
-// What has no scan, or one of another shape, is not taken for one that has.
-struct ScansByValue : PlainIndex {
-  using PlainIndex::PlainIndex;
-  std::vector<ScanHit> scan(const ScanRange& range) const;
-};
 struct MayThrow : PlainIndex {
   using PlainIndex::PlainIndex;
   std::uint32_t search_first(const Fingerprint*, std::uint32_t, Location*) const;
 };
-static_assert(IndexKind<ScansByValue> && !OrderedScan<ScansByValue>);
 static_assert(!IndexKind<MayThrow>);
-static_assert(IndexKind<CuckooIndex> && !OrderedScan<CuckooIndex> && DeviceSearches<CuckooIndex> &&
-              DeviceChanges<CuckooIndex>);
+static_assert(IndexKind<CuckooIndex> && DeviceSearches<CuckooIndex> && DeviceChanges<CuckooIndex>);
 
 template <class I>
 class IndexKindContract : public testing::Test {};
@@ -95,7 +88,7 @@ TYPED_TEST(IndexKindContract, SaysWhenItHasNoRoomAndGoesOnOnceItHasGrown) {
   {
     const typename Worker::Batch batch(worker);
     Location some[16];
-    const std::uint32_t count = store.index.candidates(store.fingerprint(key_of(n)), some);
+    const std::uint32_t count = store.index.candidates(store.fingerprint(key_of(n)), key_of(n), some);
     ASSERT_GE(count, 1u);
     for (std::uint32_t i = 0; i < count; ++i)
       EXPECT_EQ(Item::state_of(store.heap.at(some[i])->state_acquire()), ItemState::live);
@@ -158,12 +151,13 @@ TYPED_TEST(IndexKindContract, NoIncrementIsLostAndNoReaderMissesAKeyThatIsThere)
 
 constexpr std::size_t store_keys_max = 1000;  // a scan that gets nowhere ends, too
 
-std::vector<std::string> scan_all(const PlainIndex& index, ScanRange range, std::size_t at_once) {
+std::vector<std::string> scan_all(PlainIndex& index, ScanRange range, std::size_t at_once) {
   std::vector<std::string> keys;
   std::vector<ScanHit> hits(at_once);
   std::string last;
   for (;;) {
-    const ScanResult result = index.scan(range, hits);
+    ScanStamp stamp;
+    const ScanResult result = index.scan(range, hits, stamp);
     EXPECT_TRUE(result.done || result.count == at_once);
     for (std::uint32_t i = 0; i < result.count; ++i) {
       EXPECT_EQ(Item::state_of(hits[i].version.state), ItemState::live);
@@ -171,8 +165,12 @@ std::vector<std::string> scan_all(const PlainIndex& index, ScanRange range, std:
     }
     if (result.done || keys.size() > store_keys_max) return keys;
     last = keys.back();
-    range.begin = last;
-    range.after_begin = true;
+    if (range.reverse) {
+      range.end = last;
+    } else {
+      range.begin = last;
+      range.after_begin = true;
+    }
   }
 }
 
@@ -191,15 +189,21 @@ TEST(OrderedScan, GivesTheRangeInTheOrderOfBytes) {
   };
   for (const std::string& begin : all) {
     for (const std::string end : {"", "a", "ab", "b", "\x80", "\xff\xff"}) {
-      for (const std::size_t at_once : {1u, 2u, 3u, 100u})
+      for (const std::size_t at_once : {1u, 2u, 3u, 100u}) {
         EXPECT_EQ(scan_all(store.index, {.begin = begin, .end = end}, at_once), between(begin, end));
+        std::vector<std::string> down = scan_all(store.index, {.begin = begin, .end = end, .reverse = true}, at_once);
+        std::reverse(down.begin(), down.end());
+        EXPECT_EQ(down, between(begin, end));
+      }
     }
   }
   ScanHit hit[1];
-  const ScanResult last = store.index.scan({.begin = "\xff\xff"}, hit);
+  ScanStamp stamp;
+  const ScanResult last = store.index.scan({.begin = "\xff\xff"}, hit, stamp);
   EXPECT_EQ(last.count, 1u);
   EXPECT_TRUE(last.done);
-  EXPECT_EQ(store.index.scan({.begin = "\xff\xff", .after_begin = true}, hit).count, 0u);
+  stamp.clear();
+  EXPECT_EQ(store.index.scan({.begin = "\xff\xff", .after_begin = true}, hit, stamp).count, 0u);
 }
 
 // Keys that stay are in every scan, whatever is written beside them.

@@ -13,7 +13,7 @@ from harness.wire import Stream
 from linearizability.harness import SEED, TandemServer, record_and_check
 
 PROGRAMS = ROOT / "build/plain_index"
-PRESET = 4  # behind the built-in ones
+PRESET = 6  # behind the built-in ones
 
 # Name, memory in MiB, item size that the index is made for, and what the recorder does.
 HISTORIES = {

@@ -1,6 +1,7 @@
 #include "device/sim/sim_memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <new>
@@ -16,13 +17,20 @@ constexpr std::uint64_t gap = std::uint64_t{1} << 16;  // between allocations: a
 }  // namespace
 
 Block::Block(std::uint64_t bytes) : bytes_(bytes) {
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t usable = (bytes + page - 1) / page * page;
+  mapped_ = usable + page;
+  void* const at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
+  if (mprotect(static_cast<std::byte*>(at) + usable, page, PROT_NONE) != 0) {
+    munmap(at, mapped_);
+    throw std::bad_alloc();
+  }
   data_ = static_cast<std::byte*>(at);
   std::memset(data_, 0xa5, bytes);
 }
 
-Block::~Block() { munmap(data_, bytes_); }
+Block::~Block() { munmap(data_, mapped_); }
 
 Memory::Memory(std::uint32_t number, std::uint64_t limit_bytes) noexcept
     : limit_bytes_(limit_bytes), next_((std::uint64_t{number % 16} << number_shift) + gap) {}

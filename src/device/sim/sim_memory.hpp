@@ -12,7 +12,7 @@ namespace tandem::sim {
 // Addresses are useless to the host: with bits 48 to 55 neither all 0 nor all 1, x86-64 and AArch64 fault.
 enum class Space : std::uint64_t { device = 0x53ull << 48, pinned = 0x57ull << 48 };
 
-// One host mapping, filled with 0xa5: code must not rely on zeroes.
+// One host mapping, filled with 0xa5: code must not rely on zeroes. Behind its last page is one that faults.
 class Block {
  public:
   explicit Block(std::uint64_t bytes);  // throws std::bad_alloc
@@ -23,7 +23,7 @@ class Block {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  std::uint64_t bytes_;
+  std::uint64_t bytes_, mapped_;
   std::byte* data_;
 };
 

@@ -11,14 +11,7 @@
 #include <type_traits>
 
 #include "base/fingerprint.hpp"
-
-#if defined(__CUDACC__)
-#define TD_WORD __host__ __device__ __forceinline__  // words: both sides
-#define TD_LANE __device__ __forceinline__           // lanes and algorithm: in a .cu they exist on the device only
-#else
-#define TD_WORD inline __attribute__((always_inline))
-#define TD_LANE inline __attribute__((always_inline))
-#endif
+#include "base/host_device.hpp"
 
 namespace tandem {
 

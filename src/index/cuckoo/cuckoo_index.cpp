@@ -11,8 +11,7 @@
 namespace tandem {
 
 static_assert(std::is_same_v<Location, std::uint32_t>, "a cell holds a location");
-static_assert(IndexKind<CuckooIndex> && DeviceChanges<CuckooIndex> && DeviceAnswers<CuckooIndex> &&
-              !OrderedScan<CuckooIndex>);
+static_assert(IndexKind<CuckooIndex> && DeviceChanges<CuckooIndex> && DeviceAnswers<CuckooIndex>);
 static_assert(std::is_final_v<CuckooIndex>);
 
 CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
@@ -31,6 +30,9 @@ CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, Epoc
   if (options_.fingerprint == nullptr)
     options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
   publish({table_.get(), nullptr, table_.get()});
+  if (options.ordered)
+    order_ = std::make_unique<HashTree>(HashTreeOptions{.huge_pages = options.huge_pages, .lanes = options.lanes},
+                                        budget, epochs, heap);
 }
 
 CuckooIndex::~CuckooIndex() = default;
@@ -101,8 +103,9 @@ Item* CuckooIndex::find_elsewhere(const Elsewhere& table, Fingerprint f, std::st
 
 void CuckooIndex::prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(&stripes_.of(f.signature)); }
 
-std::uint32_t CuckooIndex::candidates(Fingerprint f, Location out[16]) const noexcept {
+std::uint32_t CuckooIndex::candidates(Fingerprint f, std::string_view key, Location out[16]) const noexcept {
   if (elsewhere() != nullptr) return 0;
+  if (order_ != nullptr && order_->wants_room(f, key)) return order_->candidates(f, key, out);
   const IndexView view = phase().target->view();
   std::uint32_t n = 0;
   for (const std::uint32_t b : {view.first(f), view.second(f)}) {
@@ -115,6 +118,10 @@ std::uint32_t CuckooIndex::candidates(Fingerprint f, Location out[16]) const noe
 }
 
 bool CuckooIndex::wants_growth() const noexcept {
+  return wants_larger_table() || (order_ != nullptr && order_->wants_growth());
+}
+
+bool CuckooIndex::wants_larger_table() const noexcept {
   if (elsewhere() != nullptr) return false;
   return room_failed_.load(std::memory_order_relaxed) ||
          static_cast<double>(item_count()) > options_.load_grow * static_cast<double>(cell_count());
@@ -126,7 +133,14 @@ std::uint64_t CuckooIndex::item_count() const noexcept {
   return sum < 0 ? 0 : static_cast<std::uint64_t>(sum);
 }
 
-std::uint64_t CuckooIndex::table_bytes() const noexcept { return table_bytes_.load(std::memory_order_relaxed); }
+std::uint64_t CuckooIndex::table_bytes() const noexcept {
+  return table_bytes_.load(std::memory_order_relaxed) + (order_ != nullptr ? order_->bytes() : 0);
+}
+
+ScanResult CuckooIndex::scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept {
+  TD_ASSERT(order_ != nullptr);
+  return order_->scan(range, hits, stamp);
+}
 
 // Each thread counts on a line of its own, as long as there are no more than counter_count threads. Returns that line's
 // new value.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "index/cuckoo/table.hpp"
 #include "index/cuckoo/table_kernels.hpp"
 #include "index/elsewhere.hpp"
+#include "index/hash_tree/hash_tree.hpp"
 #include "index/index.hpp"
 #include "index/shard.hpp"
 #include "index/stripes.hpp"
@@ -35,6 +37,7 @@ class CuckooIndex final : public Index {
 
  public:
   static constexpr std::string_view kind = "cuckoo";
+  static constexpr bool can_be_ordered = true;
 
   // Throws std::bad_alloc past the budget, std::invalid_argument for unknown lanes.
   CuckooIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);
@@ -109,6 +112,17 @@ class CuckooIndex final : public Index {
     // Changes the live state word in place (expiry, stale, win, access), under the item's lock, and keeps the bits
     // outside `mask`. False: the item has been rewritten since. REQUIRES: find() returned an item.
     [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
+    // Calls change(), which may change the item that find() returned, and says whether it has. The log's readers are
+    // told that they have to read the item again. REQUIRES: find() returned an item.
+    template <class F>
+    bool change_item(F change) noexcept {
+      TD_ASSERT(item_ != nullptr);
+      const ChangeLog::Ticket ticket = reserve();
+      const bool changed = change();
+      changed_ |= changed;
+      if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
+      return changed;
+    }
 
    private:
     friend class CuckooIndex;
@@ -119,6 +133,10 @@ class CuckooIndex final : public Index {
     ChangeLog::Ticket reserve() const noexcept;
     Item* find_elsewhere(std::string_view key, Location candidate) noexcept;
     Put put_elsewhere(Location now, std::uint64_t live_state) noexcept;
+    Put put_in_table(Location now, std::uint64_t live_state) noexcept;
+    Put put_in_order(Location now, std::uint64_t live_state) noexcept;
+    bool erase_in_table() noexcept;
+    bool erase_in_order() noexcept;
 
     CuckooIndex& index_;
     const Fingerprint f_;
@@ -154,13 +172,20 @@ class CuckooIndex final : public Index {
   // a running growth needs the remaining cells for the keys that it has still to copy. Then evict one of candidates(),
   // or leave the epoch so that the growth can continue, and try again (during the copy, each call copies a part).
   // REQUIRES: the caller is in an epoch and holds no Guard.
-  bool make_room(Fingerprint f) noexcept override;
+  bool make_room(Fingerprint f, std::string_view key) noexcept override;
   // The locations in f's two buckets (at most 16), for an eviction that frees a cell.
-  std::uint32_t candidates(Fingerprint f, Location out[candidates_max]) const noexcept override;
+  std::uint32_t candidates(Fingerprint f, std::string_view key, Location out[candidates_max]) const noexcept override;
+
+  // --- order : a HashTree beside the table, changed under the key's Guard (decision 37)
+
+  bool is_ordered() const noexcept override { return order_ != nullptr; }
+  ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override;
+  // nullptr: not ordered.
+  const HashTree* order() const noexcept { return order_.get(); }
 
   // --- growth ---
 
-  // True when the load passed load_grow or make_room() failed since the last growth.
+  // True when the load passed load_grow, make_room() failed since the last growth, or the order wants memory.
   bool wants_growth() const noexcept override;
   // Doubles the table from the calling thread while readers and writers continue (writers apply to both tables
   // meanwhile). Only writers that add keys faster than the old table is copied have to wait: once the new one has cells
@@ -169,6 +194,10 @@ class CuckooIndex final : public Index {
   // than two buckets hold share both buckets of the doubled table, which is nearly impossible with a seeded hash: the
   // growth stays open, the index stays usable, and the next call finishes it if some of these keys are gone.
   bool grow(EpochDomain::Participant& self) override;
+  void tidy() override {
+    if (order_ != nullptr) order_->merge_sparse();
+  }
+  std::uint64_t growth_bytes() const noexcept override;
   bool is_memory_refused() const noexcept override { return memory_refused_; }
   // Whether a growth has begun and not ended.
   bool growing() const noexcept override { return phase().other != nullptr; }
@@ -262,6 +291,8 @@ class CuckooIndex final : public Index {
   bool make_room_in(const Table& table, Fingerprint f) noexcept;
   bool move_cell(const Table& table, const DisplacementMove& move) noexcept;
   bool holds(IndexView view, Fingerprint f, Cell wanted) const noexcept;
+  bool wants_larger_table() const noexcept;
+  bool grow_table(EpochDomain::Participant& self);
   bool copy_all(EpochDomain::Participant& self) noexcept;
   bool copy_some() noexcept;
   bool copy_buckets(const Table& from, const Table& to, std::uint64_t begin, std::uint64_t end) noexcept;
@@ -291,7 +322,16 @@ class CuckooIndex final : public Index {
   std::atomic<std::uint64_t> table_bytes_{0}, cells_{0};  // cells_: of the phase's target
   std::unique_ptr<Counter[]> counters_;
   std::atomic<Elsewhere*> elsewhere_{nullptr};
+  std::unique_ptr<HashTree> order_;  // constant once made; nullptr: no order is kept
 };
+
+TD_INLINE CuckooIndex::Guard::Guard(CuckooIndex& index, Fingerprint f) noexcept
+    : index_(index),
+      f_(f),
+      lock_(index.stripes_.of(f.signature)),
+      phase_(index.phase()),
+      elsewhere_(index.elsewhere()) {}
+TD_INLINE CuckooIndex::Guard CuckooIndex::lock(Fingerprint f) noexcept { return Guard(*this, f); }
 
 template <class F, class Clash>
 void CuckooIndex::for_each_to_move(F f, Clash clash) const {

@@ -28,7 +28,18 @@ constexpr std::uint64_t chunk_buckets = 64;
 std::uint64_t chunks_of(const Table& table) { return (table.buckets() + chunk_buckets - 1) / chunk_buckets; }
 }  // namespace
 
+// The order first, and one of the two at a time: each is allowed, or refused, by its own need of memory.
 bool CuckooIndex::grow(EpochDomain::Participant& self) {
+  if (order_ != nullptr && order_->wants_growth()) return order_->grow(&memory_refused_);
+  return order_ == nullptr || wants_larger_table() ? grow_table(self) : true;
+}
+
+std::uint64_t CuckooIndex::growth_bytes() const noexcept {
+  if (order_ != nullptr && order_->wants_growth()) return order_->growth_bytes();
+  return order_ == nullptr || wants_larger_table() ? table_bytes_.load(std::memory_order_relaxed) : 0;
+}
+
+bool CuckooIndex::grow_table(EpochDomain::Participant& self) {
   TD_ASSERT(!self.active());
   memory_refused_ = false;
   if (!next_) {

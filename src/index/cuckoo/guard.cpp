@@ -11,15 +11,7 @@
 
 namespace tandem {
 
-CuckooIndex::Guard CuckooIndex::lock(Fingerprint f) noexcept { return Guard(*this, f); }
 std::unique_ptr<KeyHold> CuckooIndex::hold(Fingerprint f) { return std::make_unique<GuardHold<CuckooIndex>>(*this, f); }
-
-CuckooIndex::Guard::Guard(CuckooIndex& index, Fingerprint f) noexcept
-    : index_(index),
-      f_(f),
-      lock_(index.stripes_.of(f.signature)),
-      phase_(index.phase()),
-      elsewhere_(index.elsewhere()) {}
 
 CuckooIndex::Guard::~Guard() {
   if (changed_) {
@@ -111,7 +103,7 @@ Item* CuckooIndex::Guard::find_cell(IsIt is_it) noexcept {
 }
 
 // Not while the key may have a cell of another table, too.
-bool CuckooIndex::Guard::is_at(const std::uint64_t* hint, std::string_view key) noexcept {
+TD_INLINE bool CuckooIndex::Guard::is_at(const std::uint64_t* hint, std::string_view key) noexcept {
   if (TD_UNLIKELY(phase_.other != nullptr || phase_.read->index_of(hint) >= phase_.read->cells())) return false;
   const Cell c = read_cell(hint);
   Item* const item = index_.heap_.at(c.location());
@@ -144,6 +136,11 @@ Item* CuckooIndex::Guard::find(Location l) noexcept {
 CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
   if (TD_UNLIKELY(elsewhere_ != nullptr)) return put_elsewhere(now, live_state);
+  if (TD_UNLIKELY(index_.order_ != nullptr)) return put_in_order(now, live_state);
+  return put_in_table(now, live_state);
+}
+
+TD_INLINE CuckooIndex::Put CuckooIndex::Guard::put_in_table(Location now, std::uint64_t live_state) noexcept {
   const Cell cell = Cell::of(f_.signature, now);
   Item* const item = index_.heap_.at(now);
   if (item_ != nullptr) {
@@ -193,6 +190,10 @@ CuckooIndex::Put CuckooIndex::Guard::put(Location now, std::uint64_t live_state)
 
 bool CuckooIndex::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
+  return TD_UNLIKELY(index_.order_ != nullptr) ? erase_in_order() : erase_in_table();
+}
+
+TD_INLINE bool CuckooIndex::Guard::erase_in_table() noexcept {
   const ChangeLog::Ticket ticket = reserve();
   if (TD_UNLIKELY(!lock_to_kill(item_, version_))) {
     if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
@@ -208,6 +209,30 @@ bool CuckooIndex::Guard::erase() noexcept {
   index_.count(-1);
   item_ = nullptr;
   changed_ = true;
+  return true;
+}
+
+// While the leaf is held, the key changes for scans, and in between for those that search the table: whatever one of
+// them has seen, a scan that begins later sees, too, because it waits for the leaf.
+CuckooIndex::Put CuckooIndex::Guard::put_in_order(Location now, std::uint64_t live_state) noexcept {
+  const std::string_view key = index_.heap_.at(now)->key();
+  const Location from = item_ != nullptr ? index_.heap_.location_of(item_) : no_location;
+  HashTree::Hold leaf = index_.order_->hold(key);
+  if (from == no_location && TD_UNLIKELY(!leaf.add(f_, key, now))) return Put::needs_room;
+  const Put result = put_in_table(now, live_state);
+  if (from == no_location) {
+    if (TD_UNLIKELY(result != Put::done)) leaf.take_back(f_, now);
+  } else if (TD_LIKELY(result == Put::done)) {
+    leaf.replace(f_, from, now);
+  }
+  return result;
+}
+
+bool CuckooIndex::Guard::erase_in_order() noexcept {
+  const Location from = index_.heap_.location_of(item_);
+  HashTree::Hold leaf = index_.order_->hold(item_->key());
+  if (!erase_in_table()) return false;
+  leaf.remove(f_, from);
   return true;
 }
 
@@ -247,17 +272,13 @@ CuckooIndex::Put CuckooIndex::Guard::put_elsewhere(Location now, std::uint64_t l
 }
 
 bool CuckooIndex::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
-  TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
-  const ChangeLog::Ticket ticket = reserve();
-  const bool locked = lock_item(item_, version_);
-  if (TD_LIKELY(locked)) {
+  return change_item([&]() noexcept {
+    if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
     version_.state = (version_.state & ~mask) | bits;
     unlock_item(item_, version_.state);
-    changed_ = true;
-  }
-  if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
-  return locked;
+    return true;
+  });
 }
 
 // Announces a change of the found key's cells, or of the item that they name.

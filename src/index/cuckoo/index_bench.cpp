@@ -173,7 +173,7 @@ struct Store {
           return true;
       }
       ++rooms;
-      if (!index.make_room(f)) return false;
+      if (!index.make_room(f, key)) return false;
     }
   }
   void fill(double load) {

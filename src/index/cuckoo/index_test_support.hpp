@@ -44,6 +44,7 @@ struct TestStoreOptions {
   std::string_view lanes = {};
   ChangeLog* log = nullptr;
   std::uint32_t shard_bits = 0;
+  bool ordered = false;
 };
 
 // With an index of kind I.
@@ -63,6 +64,7 @@ class BasicTestStore {
                .huge_pages = false,
                .lanes = options.lanes,
                .log = options.log,
+               .ordered = options.ordered,
                .shard_bits = options.shard_bits,
                .fingerprint = options.fingerprint},
               budget, epochs, heap) {}
@@ -151,7 +153,7 @@ class BasicTestWorker {
         return Outcome::done;
       }
       ++rooms;
-      if (!store.index.make_room(f)) {
+      if (!store.index.make_room(f, key)) {
         release(l);
         return Outcome::no_room;
       }
@@ -206,7 +208,7 @@ class BasicTestWorker {
         return true;
       }
       release(l);
-      store.index.make_room(f);
+      store.index.make_room(f, key);
     }
     return false;
   }

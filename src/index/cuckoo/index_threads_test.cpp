@@ -258,7 +258,8 @@ Seen run_mix(const Mix& mix) {
         random = mix_bits(random + 1);
         const TestWorker::Batch batch(worker);
         Location candidates[16];
-        const std::uint32_t n = store.index.candidates(store.fingerprint(key_of(random % mix.keys)), candidates);
+        const std::string key = key_of(random % mix.keys);
+        const std::uint32_t n = store.index.candidates(store.fingerprint(key), key, candidates);
         if (n != 0) seen.evictions += worker.evict(candidates[(random >> 32) % n]).has_value();
         std::this_thread::yield();
       }

@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-bool CuckooIndex::make_room(Fingerprint f) noexcept {
+bool CuckooIndex::make_room(Fingerprint f, std::string_view key) noexcept {
+  if (TD_UNLIKELY(order_ != nullptr) && !order_->make_room(f, key)) return false;
   if (Elsewhere* const table = elsewhere(); TD_UNLIKELY(table != nullptr))
     return table->takes_changes(f) && table->has_room_for_key();
   const Phase& p = phase();

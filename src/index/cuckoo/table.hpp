@@ -2,9 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/memory_budget.hpp"
 #include "index/cuckoo/cell.hpp"
+#include "index/table_memory.hpp"
 
 namespace tandem {
 
@@ -18,7 +20,6 @@ class Table {
   // the system had none.
   static std::unique_ptr<Table> make(std::uint64_t buckets, std::uint32_t serial, bool huge_pages, MemoryBudget& budget,
                                      std::uint32_t shard_bits = 0, bool overdraw = false, bool* unmapped = nullptr);
-  ~Table();
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
@@ -42,14 +43,12 @@ class Table {
   }
 
  private:
-  Table(IndexView view, std::uint32_t serial, void* mapping, std::uint64_t mapping_bytes, MemoryBudget& budget) noexcept
-      : view_(view), serial_(serial), mapping_(mapping), mapping_bytes_(mapping_bytes), budget_(budget) {}
+  Table(IndexView view, std::uint32_t serial, TableMemory memory) noexcept
+      : view_(view), serial_(serial), memory_(std::move(memory)) {}
 
   IndexView view_;
   std::uint32_t serial_;
-  void* mapping_;
-  std::uint64_t mapping_bytes_;
-  MemoryBudget& budget_;
+  TableMemory memory_;
 };
 
 }  // namespace tandem

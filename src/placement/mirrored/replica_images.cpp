@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "base/racing_copy.hpp"
+#include "heap/item_rewrite.hpp"
 #include "placement/mirrored/image_kernels.hpp"
 
 namespace tandem {
@@ -95,26 +96,23 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
 void ReplicaImages::append_item(Location l) noexcept {
   if (l == no_location || l >= images_.count) return;
   const Item* const item = heap_->at(l);
-  // No set rewrites a value in place while a replica has images (Shared::rewrites_items), so a live item has these
-  // words.
-  const std::uint64_t state = settled_state(item);
-  Granule granule{};
-  // Of a dead item no other word is read: its slot may be reused.
-  const bool live = Item::state_of(state) == ItemState::live;
-  const std::uint32_t granules = live ? image_granules(state, item->fixed()) : 0;
-  if (granules == 0 || granules > images_.item_granules || granules > images_.count - l) return push(l, granule);
-  // The rest of the slot after the item is uninitialised.
-  const std::uint64_t bytes = heap_->total_bytes(item);
-  std::memcpy(&granule.word[1], item->bytes() + sizeof state,
-              std::min<std::uint64_t>(bytes, granule_bytes) - sizeof state);
-  granule.word[0] = state;
-  push(l, granule);
-  for (std::uint32_t g = 1; g < granules; ++g) {
-    const std::uint64_t begin = std::uint64_t{g} * granule_bytes;
-    granule = {};
-    std::memcpy(&granule, item->bytes() + begin, std::min<std::uint64_t>(bytes - begin, granule_bytes));
-    push(l + g, granule);
-  }
+  // A set that rewrites the item meanwhile has a record in the log, so that a later drain reads the item again; this
+  // one sends the version before or after it, never a mix.
+  Granule image[image_granules_limit];
+  std::uint32_t granules = 0;
+  copy_validated(item, 0, [&](const ItemVersion& seen) noexcept {
+    // Of a dead item no other word is read: its slot may be reused.
+    granules = image_granules(seen.state, seen.fixed);
+    if (granules > images_.item_granules || granules > images_.count - l) granules = 0;
+    if (granules == 0) return;
+    image[granules - 1] = {};  // the rest of the slot after the item is uninitialised
+    auto* const to = reinterpret_cast<char*>(image);
+    racing_copy(to + sizeof(Item), item->bytes() + sizeof(Item), image_bytes(seen.fixed) - sizeof(Item));
+    image[0].word[0] = seen.state;
+    image[0].word[1] = seen.fixed;
+  });
+  if (granules == 0) return push(l, Granule{});
+  for (std::uint32_t g = 0; g < granules; ++g) push(l + g, image[g]);
 }
 
 std::uint64_t ReplicaImages::part_end() noexcept {

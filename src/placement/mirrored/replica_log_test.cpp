@@ -253,7 +253,7 @@ Move find_move() {
     const std::vector<std::uint64_t> before(cells, cells + 512);
     Move move{.key = key_of(n + skip), .moved = {}};
     const TestWorker::Batch batch(s.worker);
-    s.store.index.make_room(s.store.fingerprint(move.key));
+    s.store.index.make_room(s.store.fingerprint(move.key), move.key);
     int changes = 0;
     for (std::uint64_t i = 0; i < 512; ++i) {
       if (cells[i] == before[i]) continue;
@@ -286,7 +286,7 @@ std::string move_during_a_drain() {
       DrainPoint::cell,
       [&] {
         const TestWorker::Batch batch(s.worker);
-        s.store.index.make_room(s.store.fingerprint(move.key));
+        s.store.index.make_room(s.store.fingerprint(move.key), move.key);
       },
       2);
   const auto launch = s.replica.launch();

@@ -230,6 +230,7 @@ UNSAFE = re.compile(
     rb"watch|shutdown|flush_all\s+[1-9+]|verbosity|stats|lru_crawler|cache_memlimit|slabs|quit|HTTP/|version|extstore"
 )
 SHORT_TIME = re.compile(rb"(?m)^ *\w+ +\S+ +\S+ +[1-9]\b|[TN]\+?[1-9]\b|(?:touch +\S+|gats?) +[1-9]\b")  # see EXPIRIES
+OUR_OWN = re.compile(rb"(?m)^ *mr ")  # the range read, a command that memcached does not have
 FILLER = b"\r\n" + (b"get " + b"x" * 120 + b"\r\n") * 9  # more bytes than any length that is left can swallow
 
 
@@ -261,6 +262,8 @@ def build_damaged() -> Group:
         command = re.sub(rb"<cas\d>", b"888", random_command(chance))
         broken = damaged(chance, re.sub(rb"<([kji])>", rb"\g<1>\g<1>%d" % len(group), command))
         if broken[0] == 0x80 or b"\n\x80" in broken or any(r.search(broken) for r in (BIG_NUMBER, UNSAFE, SHORT_TIME)):
+            continue
+        if OUR_OWN.search(broken):
             continue
         keys = b" ".join(b"%s%d" % (name * 2, len(group)) for name in (b"k", b"j", b"i"))
         group.add(

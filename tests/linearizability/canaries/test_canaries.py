@@ -1,7 +1,8 @@
-"""A harness that finds nothing may be blind: each of three planted bugs, a line or two each, must be found within a
+"""A harness that finds nothing may be blind: each of four planted bugs, a line or two each, must be found within a
 bounded number of operations. `make test-canaries` builds them; the same recordings without the bugs must pass.
 
-Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again.
+Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again, the
+fourth always: no writer locks its set.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # Of each the options of the recorder for a store in process, and for one over TCP with those of the server: what the
 # bug takes to show. A device for the first; for the second a reader that looks for some time at what it has found, as
 # the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
-# docs/reliability-tests.md); for the third cells that have to make room for others.
+# docs/reliability-tests.md); for the third cells that have to make room for others; for the fourth
+# writers of one set at the same time.
 CANARIES = {
     "embedded-skip_dirty_log": ("--plan mirrored --ballast-percent 60", None),
     "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 6000", None),
     "embedded-drop_displacement": ("--plan cpu --item-expected 1048576 --ballast-percent 40", None),
+    "embedded-unlocked_set": ("--plan cpu --index-kind set_associative --ballast-percent 5", None),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
 }

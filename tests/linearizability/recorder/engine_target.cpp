@@ -302,6 +302,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.hash_seed = o.seed;
   e.memory_file = o.memory_file;
   e.index_kind = o.index_kind;
+  e.ordered = o.ordered != 0;
   e.devices = devices.all;
   e.index_on_device = o.plan == "device";
   e.scheduler.steal = o.devices > 1 && !e.index_on_device;

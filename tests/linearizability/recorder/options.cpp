@@ -25,6 +25,7 @@ Options parse(std::span<char* const> words) {
       {"--name", text(o.name)},
       {"--plan", text(o.target.plan)},
       {"--index-kind", text(o.target.index_kind)},
+      {"--ordered", number(o.target.ordered)},
       {"--batch-plan", text(o.target.batch_plan)},
       {"--api", text(o.target.api)},
       {"--memory-mib", number(o.target.memory_bytes)},

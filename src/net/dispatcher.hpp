@@ -1,0 +1,76 @@
+// Decides what answers received input: the lane, the host's pipeline, or a device. While devices work the worker serves
+// other connections; their answers are taken in the order of the flights.
+//
+// Input that waits for a device which is late is answered here, so that one device does not hold the others' input up.
+//
+// Thread safety: the worker's thread.
+#pragma once
+#include <cstddef>
+
+#include "net/batches.hpp"
+#include "net/frame_stage.hpp"
+#include "net/lane_stage.hpp"
+#include "net/request_parser.hpp"
+#include "net/responder.hpp"
+#include "net/worker_state.hpp"
+
+namespace tandem::net {
+
+class Dispatcher {
+ public:
+  // All outlive the dispatcher.
+  Dispatcher(WorkerState& worker, Responder& responder, Batches& batches, RequestParser& parser, LaneStage& lane,
+             FrameStage& frames) noexcept
+      : worker_(worker), responder_(responder), batches_(batches), parser_(parser), lane_(lane), frames_(frames) {}
+
+  void begin_pass() noexcept {
+    frames_.begin_pass();
+    lane_.begin_pass(!worker_.runner->has_devices() || frames_.is_open());
+  }
+  // Makes room for so many bytes of input, and the lane's padding, by answering what was received before.
+  void make_room(std::size_t bytes) {
+    TD_ASSERT(bytes <= input_arena_bytes);
+    if (TD_UNLIKELY(!batches_.input().has_room(bytes + lane_padding_bytes))) empty_input();
+  }
+  // Has the datagram wait for a device. False: no device takes it.
+  bool wait_for_device(UdpPort& port, unsigned number, std::uint16_t request_id) {
+    return TD_UNLIKELY(frames_.is_open()) && wait_for_frames(port, number, request_id);
+  }
+  // The batch is full, or the pass has received all input: runs it, or hands it over. continues: as Batches::run().
+  void run_batch(bool continues) {
+    if (batches_.in().entries.empty()) return;
+    if (TD_UNLIKELY(worker_.runner->has_devices()) && hand_over_batch(continues)) return;
+    batches_.run(continues);
+  }
+  // All input of the pass was received: answers what waits for a device or the lane, then the batch.
+  void run_all() {
+    run_waiting();
+    run_batch(false);
+  }
+
+  // Answers what was handed over first; waits for devices, if need be. REQUIRES: Runner::in_flight() != 0.
+  void answer_oldest();
+
+ private:
+  void empty_input();
+  bool wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id);
+  void run_waiting() {
+    if (TD_UNLIKELY(frames_.is_open()) && hand_over_frames()) return;
+    lane_.run();
+    if (TD_UNLIKELY(!batches_.in().datagrams.empty())) answer_datagrams();
+  }
+  bool hand_over_batch(bool continues);
+  bool hand_over_frames();
+  bool free_flight();
+  void answer_frames();
+  void answer_datagrams();
+
+  WorkerState& worker_;
+  Responder& responder_;
+  Batches& batches_;
+  RequestParser& parser_;
+  LaneStage& lane_;
+  FrameStage& frames_;
+};
+
+}  // namespace tandem::net

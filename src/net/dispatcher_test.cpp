@@ -1,0 +1,117 @@
+// What answers an input, without an event loop: the host, or a device that may be late.
+#include "net/dispatcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "net/worker_parts_fixture.hpp"
+
+namespace tandem::net::parts_test {
+namespace {
+
+class Dispatching : public Parts {
+ public:
+  explicit Dispatching(const std::shared_ptr<Device>& device = nullptr) : Parts(device) { dispatcher.begin_pass(); }
+  // Gives the connection's input to the dispatcher as the last of a pass.
+  void ask(const Client& client, std::string_view input) {
+    add(client.connection, input);
+    dispatcher.run_all();
+  }
+
+  FrameStage frames{worker, connections, limits, sender, batches, lane};
+  Dispatcher dispatcher{worker, responder, batches, parser, lane, frames};
+};
+
+TEST(Dispatcher, WithoutADeviceTheHostAnswersAtOnce) {
+  Dispatching s;
+  s.store("a", "1");
+  const Client client = s.connect();
+  s.ask(client, "get a\r\n");
+  EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
+  EXPECT_FALSE(client.connection.in_flight);
+  EXPECT_FALSE(s.batches.has_answers());
+}
+
+// A third batch does not wait long for a device that hangs: the host runs it. What the device has is answered later, in
+// order.
+TEST(Dispatcher, ADeviceThatIsLateDelaysOnlyWhatItHas) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  Dispatching s(device);
+  s.store("a", "1");
+  const Client first = s.connect(), second = s.connect(), third = s.connect();
+  device->hang();
+  s.ask(first, "get a\r\nset a 0 0 1\r\n2\r\n");
+  s.ask(second, "get a\r\n");
+  ASSERT_EQ(s.worker.runner->in_flight(), 2u);
+  EXPECT_TRUE(first.connection.in_flight && second.connection.in_flight);
+  s.ask(third, "get a\r\n");
+  EXPECT_EQ(Parts::receive(third.socket), hit("a", "1") + "END\r\n");
+  EXPECT_EQ(Parts::receive(first.socket), "");
+  EXPECT_EQ(Parts::receive(second.socket), "");
+  device->resume();
+  s.dispatcher.answer_oldest();
+  EXPECT_EQ(Parts::receive(first.socket), hit("a", "1") + "END\r\nSTORED\r\n");
+  EXPECT_EQ(Parts::receive(second.socket), "");
+  s.dispatcher.answer_oldest();
+  EXPECT_EQ(Parts::receive(second.socket), hit("a", "2") + "END\r\n");
+  EXPECT_EQ(s.worker.runner->in_flight(), 0u);
+}
+
+// The rest of a connection's input waits until what was handed over is answered.
+TEST(Dispatcher, AConnectionIsInOneBatchAtATime) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  Dispatching s(device);
+  const Client client = s.connect();
+  const std::string input = times(device_batch_queries + 100, "get a\r\n");
+  s.batches.add_entry(&client.connection, input.data(), input.data() + input.size());
+  s.parser.parse(client.connection, [&] { s.dispatcher.run_batch(true); });
+  EXPECT_TRUE(client.connection.in_flight);
+  EXPECT_TRUE(s.batches.in().entries.empty());
+  EXPECT_EQ(s.worker.counters.conn_yields.get(), 1u);
+  s.dispatcher.answer_oldest();
+  EXPECT_EQ(Parts::receive(client.socket), times(device_batch_queries, "END\r\n"));
+  EXPECT_TRUE(client.connection.resumes);
+  EXPECT_EQ(client.connection.kept.size(), 100 * std::string_view("get a\r\n").size());
+}
+
+// What the lane has answered of a connection goes ahead of its other replies, although a full batch was run between.
+TEST(Dispatcher, WhatFollowsTheLaneStaysWithTheHost) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  Dispatching s(device);
+  s.store("x", "1");
+  s.lane.begin_pass(true);
+  const Client fills = s.connect(), late = s.connect();
+  s.add(late.connection, "mn\r\n");  // its parser knows its protocol now
+  s.batches.run(false);
+  ASSERT_EQ(Parts::receive(late.socket), "MN\r\n");
+  const std::string line = "gat 0 y\r\n", full = times(device_batch_queries, line);
+  s.add(fills.connection, full);
+  ASSERT_EQ(s.batches.batch().size(), device_batch_queries);
+  std::string input = "get x\r\n" + times(100, line);
+  const std::size_t bytes = input.size();
+  input.append(lane_padding_bytes, '\n');
+  ASSERT_TRUE(s.lane.wait(late.connection, input.data(), input.data() + bytes, 0));
+  s.lane.run();
+  EXPECT_EQ(Parts::receive(fills.socket), times(device_batch_queries, "END\r\n"));
+  s.dispatcher.run_batch(false);
+  EXPECT_FALSE(late.connection.in_flight);
+  EXPECT_EQ(Parts::receive(late.socket), hit("x", "1") + "END\r\n" + times(100, "END\r\n"));
+}
+
+TEST(Dispatcher, MakesRoomByAnsweringWhatWasReceived) {
+  Dispatching s;
+  const Client client = s.connect();
+  s.add(client.connection, "get a\r\n");
+  s.dispatcher.make_room(input_arena_bytes - 4096);
+  EXPECT_EQ(Parts::receive(client.socket), "") << "there is room";
+  s.batches.input().take(8192);
+  s.dispatcher.make_room(input_arena_bytes - 4096);
+  EXPECT_EQ(Parts::receive(client.socket), "END\r\n");
+  EXPECT_TRUE(s.batches.input().has_room(input_arena_bytes));
+}
+
+}  // namespace
+}  // namespace tandem::net::parts_test

@@ -1,0 +1,170 @@
+#include "net/frame_stage.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "codec/udp.hpp"
+
+namespace tandem::net {
+
+bool FrameStage::has_device() const noexcept {
+  return worker_.planner.plan_for(UINT32_MAX) == plan_frames && worker_.runner->frames_to_fill(plan_frames) != nullptr;
+}
+
+void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) {
+  const UdpPort::Datagram datagram = port.datagram(number);
+  InputArena& input = batches_.input();
+  char* const to = input.room();
+  std::memcpy(to, datagram.data, datagram.bytes);
+  input.take(datagram.bytes);
+  batches_.in().datagrams.push_back({to, to + datagram.bytes, {&port, number, request_id}});
+}
+
+std::uint64_t FrameStage::waiting_bytes() noexcept {
+  std::uint64_t bytes = 0;
+  for (const LaneSegment& s : batches_.in().segments) bytes += static_cast<std::uint64_t>(s.end - s.begin);
+  for (const FrameDatagram& d : batches_.in().datagrams) bytes += static_cast<std::uint64_t>(d.end - d.begin);
+  return bytes;
+}
+
+// Calls stream(i) for each segment and datagram(d) for each datagram that waits, in the order of the arena.
+template <class OfStream, class OfDatagram>
+void FrameStage::for_each_asked(OfStream stream, OfDatagram datagram) {
+  Intake& in = batches_.in();
+  auto next = in.datagrams.begin();
+  for (std::size_t i = 0; i < in.segments.size(); ++i) {
+    for (; next != in.datagrams.end() && next->begin < in.segments[i].begin; ++next) datagram(*next);
+    stream(i);
+  }
+  for (; next != in.datagrams.end(); ++next) datagram(*next);
+}
+
+bool FrameStage::fill(FrameColumns& frames) {
+  const InputArena& input = batches_.input();
+  frames.clear();
+  for_each_asked(
+      [&](std::size_t i) {
+        const LaneSegment& s = batches_.in().segments[i];
+        if (s.binary) return;
+        static_cast<void>(frames.add_stream(input.offset_of(s.begin), static_cast<std::uint64_t>(s.end - s.begin)));
+      },
+      [&](const FrameDatagram& d) {
+        static_cast<void>(frames.add_datagram(input.offset_of(d.begin), static_cast<std::uint64_t>(d.end - d.begin)));
+      });
+  return !frames.empty();
+}
+
+void FrameStage::take_replies() {
+  Intake& in = batches_.in();
+  joined_.clear();
+  in.parts.clear();
+  if (worker_.runner->begin_frames()) {
+    lane_.divider().begin(batches_.input());
+    for_each_asked([&](std::size_t i) { take_stream(i); }, [&](FrameDatagram& d) { take_datagram(d); });
+  }
+  worker_.runner->end_frames();
+}
+
+void FrameStage::take_stream(std::size_t i) {
+  Intake& in = batches_.in();
+  const LaneSegment& segment = in.segments[i];
+  if (segment.binary) return;
+  LaneWait& wait = in.waits[i];
+  wait.first_part = in.parts.size();
+  lane_.divider().divide(segment.begin, segment.end, in.parts);
+  wait.parts = in.parts.size() - wait.first_part;
+  wait.stream_end = segment.end;
+  auto* const keys = worker_.meter.keys_of(in);
+  if (TD_LIKELY(keys == nullptr)) return;
+  const char* answered = segment.begin;
+  for (const StreamPart& part : std::span(in.parts).subspan(wait.first_part)) {
+    sample_keys(answered, part.begin, *keys);
+    answered = part.end;
+  }
+}
+
+void FrameStage::take_datagram(FrameDatagram& datagram) {
+  const InputArena& input = batches_.input();
+  datagram.output_begin = datagram.output_end = joined_.size();
+  FrameRun run;
+  if (!worker_.runner->take_frames(input.offset_of(datagram.begin), input.offset_of(datagram.end), run)) return;
+  joined_.append(worker_.runner->reply(run), run.reply_bytes);
+  datagram.output_end = joined_.size();
+  lane_.count(FrameCounts::of(run), nullptr);
+  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
+    sample_keys(datagram.begin + udp_frame_bytes, datagram.begin + run.bytes, *keys);
+}
+
+// The first key of each line of some answered requests.
+void FrameStage::sample_keys(const char* begin, const char* end, std::vector<std::string_view>& keys) {
+  while (begin < end) {
+    const auto* const space = static_cast<const char*>(std::memchr(begin, ' ', static_cast<std::size_t>(end - begin)));
+    if (space == nullptr) return;
+    const char* key_end = space + 1;
+    while (key_end < end && static_cast<unsigned char>(*key_end) > ' ') ++key_end;
+    keys.emplace_back(space + 1, static_cast<std::size_t>(key_end - space - 1));
+    const auto* const line_end =
+        static_cast<const char*>(std::memchr(key_end, '\n', static_cast<std::size_t>(end - key_end)));
+    if (line_end == nullptr) return;
+    begin = line_end + 1;
+  }
+}
+
+void FrameStage::send_whole() {
+  Intake& in = batches_.in();
+  answered_.clear();
+  segments_.clear();
+  waits_.clear();
+  for (std::size_t i = 0; i < in.segments.size(); ++i) {
+    LaneWait& wait = in.waits[i];
+    const auto parts = std::span(in.parts).subspan(wait.first_part, wait.parts);
+    if (parts.empty() || parts[0].begin != parts[0].end) {
+      keep_stream(i);
+      continue;
+    }
+    lane_.count(lane_.divider().finish(parts, {}).answered, &wait);
+    const std::size_t begin = joined_.size();
+    joined_.append(lane_.divider().replies(parts[0]));
+    sender_.send(*wait.connection, {&joined_, begin, joined_.size(), 0, 0});
+    answered_.push_back(wait);
+  }
+  std::swap(in.segments, segments_);
+  std::swap(in.waits, waits_);
+  worker_.meter.record_lane(in, answered_);
+  for (const LaneWait& wait : answered_) {
+    Connection& c = *wait.connection;
+    if (c.is_closed()) continue;
+    if (TD_LIKELY(c.kept.size() == 0) || limits_.keep(c, nullptr, nullptr)) connections_.serve_again(c);
+  }
+}
+
+// What the device has left of the stream waits for the lane.
+void FrameStage::keep_stream(std::size_t i) {
+  Intake& in = batches_.in();
+  LaneWait& wait = in.waits[i];
+  const std::size_t streams_left = in.segments.size() - i;
+  if (TD_UNLIKELY(wait.parts != 0 && segments_.size() + wait.parts + streams_left > UINT16_MAX)) {
+    // The lane takes no more segments: all behind the first answers is for it.
+    StreamPart& first = in.parts[wait.first_part];
+    first.end = wait.stream_end;
+    wait.parts = 1;
+  }
+  if (wait.parts == 0) {
+    segments_.push_back(in.segments[i]);
+    waits_.push_back(wait);
+    return;
+  }
+  const std::size_t first = segments_.size();
+  lane_.divider().append_segments(std::span(in.parts).subspan(wait.first_part, wait.parts), segments_);
+  waits_.push_back(wait);
+  while (waits_.size() < segments_.size()) waits_.push_back({wait.connection, wait.waits_since});
+  TD_ASSERT(segments_.size() > first);
+}
+
+void FrameStage::end_answer() noexcept {
+  batches_.in().parts.clear();
+  joined_.clear();
+  if (TD_UNLIKELY(joined_.capacity() > output_bytes_kept)) joined_.release();
+}
+
+}  // namespace tandem::net

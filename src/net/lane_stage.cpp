@@ -1,0 +1,198 @@
+#include "net/lane_stage.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace tandem::net {
+
+LaneStage::LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder,
+                     Batches& batches, RequestParser& parser)
+    : worker_(worker),
+      connections_(connections),
+      sender_(sender),
+      responder_(responder),
+      batches_(batches),
+      parser_(parser),
+      lane_(*worker.context, worker.server.protocol),
+      divider_(*worker.runner) {}
+
+// Clients that watch, and the log, are told of single requests, which only the general path does.
+bool LaneStage::may_run() const noexcept {
+  return is_allowed_ && worker_.recorder.flags() == 0 && !worker_.is_verbose(2) && lane_.may_run();
+}
+
+bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {
+  if (!is_open_ || c.fill != nullptr || c.large_waits) return false;
+  Intake& in = batches_.in();
+  const Parser::Begins begins = c.parser.begins();
+  if (begins == Parser::Begins::neither || in.segments.size() == UINT16_MAX) return false;
+  LaneSegment& segment = in.segments.emplace_back();
+  segment.begin = begin;
+  segment.end = end;
+  segment.binary = begins == Parser::Begins::packet;
+  if (TD_UNLIKELY(waits_since != 0)) {
+    in.oldest_receipt = std::min(in.oldest_receipt, waits_since);
+  } else if (TD_UNLIKELY(in.sampled)) {
+    waits_since = cycles_now();
+  }
+  LaneWait& wait = in.waits.emplace_back();
+  wait.connection = &c;
+  wait.waits_since = waits_since;
+  return true;
+}
+
+void LaneStage::run() {
+  Intake& in = batches_.in();
+  if (in.segments.empty()) return;
+  const bool has_devices = worker_.runner->has_devices();
+  // The lane may be closed meanwhile: a client may watch since the input was received.
+  if (TD_LIKELY(may_run())) {
+    Output& output = responder_.output();
+    for (std::size_t first = 0; first < in.segments.size();) {
+      const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
+      const std::size_t done =
+          lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
+      if (TD_UNLIKELY(has_devices)) join_replies(left);
+      for (std::size_t i = 0; i < left.size(); ++i) end(left[i], in.waits[first + i], i < done);
+      output.clear();
+      if (TD_LIKELY(done == left.size())) break;
+      first = resume_at(first + done, done != 0);
+    }
+  } else {
+    for (LaneSegment& segment : in.segments) segment.rest = segment.begin;
+  }
+  if (TD_UNLIKELY(has_devices)) {
+    keep_fronts();
+    join_streams();
+  }
+  worker_.meter.record_lane(in, in.waits);
+  for (std::size_t i = 0; i < in.segments.size(); ++i) parse_rest(in.segments[i], in.waits[i]);
+  in.segments.clear();
+  in.waits.clear();
+}
+
+// The output was full at this segment. If its connection is blocked now, its stream waits; the others continue.
+// has_ended: the run has ended segments before it. Returns the first segment to offer again.
+std::size_t LaneStage::resume_at(std::size_t first, bool has_ended) noexcept {
+  const std::span<LaneSegment> all(batches_.in().segments);
+  if (!has_ended && all[first].rest == all[first].begin) return all.size();  // the lane is closed now
+  first = offer_again(all, first);
+  if (first == all.size()) return first;
+  const Connection& c = *batches_.in().waits[first].connection;
+  if (!c.is_blocked() && !c.is_closed()) return first;
+  do ++first;
+  while (first < all.size() && all[first].follows);
+  return first;
+}
+
+// After a run: replies to segments of one stream, which follow each other in the output, are sent as one.
+void LaneStage::join_replies(std::span<LaneSegment> segments) noexcept {
+  for (std::size_t i = 0; i + 1 < segments.size(); ++i) {
+    LaneSegment &segment = segments[i], &next = segments[i + 1];
+    if (!next.follows || !segment.is_answered() || next.output_begin == next.output_end) continue;
+    TD_ASSERT(segment.output_begin == segment.output_end || segment.output_end == next.output_begin);
+    if (segment.output_begin != segment.output_end) next.output_begin = segment.output_begin;
+    segment.output_end = segment.output_begin;
+  }
+}
+
+// A device's replies to segments that the lane did not reach.
+void LaneStage::keep_fronts() {
+  Intake& in = batches_.in();
+  for (std::size_t i = 0; i < in.segments.size(); ++i) {
+    if (!in.segments[i].front.empty()) keep_ahead(in.waits[i], in.segments[i].front);
+  }
+}
+
+// Makes one segment of those of each stream that a device has seen, when the lane has run over them.
+void LaneStage::join_streams() {
+  Intake& in = batches_.in();
+  if (in.parts.empty()) return;
+  std::size_t streams = 0;
+  for (std::size_t i = 0, end = 0; i < in.segments.size(); i = end) {
+    for (end = i + 1; end < in.segments.size() && in.segments[end].follows;) ++end;
+    LaneSegment stream = in.segments[i];
+    LaneWait wait = in.waits[i];
+    if (wait.parts != 0) {
+      const auto [rest, answered] = divider_.finish(std::span(in.parts).subspan(wait.first_part, wait.parts),
+                                                    std::span(in.segments).subspan(i, end - i));
+      count(answered, &wait);
+      stream.end = wait.stream_end;
+      stream.rest = rest != nullptr ? rest : stream.end;
+    }
+    for (const LaneWait& other : std::span(in.waits).subspan(i + 1, end - i - 1)) {
+      for (std::size_t command = 0; command < lane_command_count; ++command)
+        wait.commands[command] += other.commands[command];
+      if (other.sent_at != 0) wait.sent_at = other.sent_at;
+      if (other.ahead_bytes == 0) continue;
+      wait.ahead_begin = other.ahead_begin;
+      wait.ahead_bytes = other.ahead_bytes;
+    }
+    in.segments[streams] = stream;
+    in.waits[streams++] = wait;
+  }
+  in.segments.resize(streams);
+  in.waits.resize(streams);
+  in.parts.clear();
+}
+
+void LaneStage::count(const FrameCounts& answered, LaneWait* wait) noexcept {
+  worker_.meter.parsed(answered.keys);
+  worker_.meter.answered(answered.keys);
+  worker_.counters.cmd_meta.add(answered.metas);
+  if (wait == nullptr) return;
+  wait->commands[static_cast<std::size_t>(LaneCommand::get)] += answered.requests - answered.metas;
+  wait->commands[static_cast<std::size_t>(LaneCommand::meta_read)] += answered.metas;
+}
+
+void LaneStage::keep_ahead(LaneWait& wait, std::string_view replies) {
+  wait.ahead_begin = responder_.keep_ahead(replies);
+  wait.ahead_bytes = replies.size();
+}
+
+// SD of a segment's replies. If the lane has ended the segment and left a part of it, they are kept, and sent together
+// with the rest of the replies.
+void LaneStage::end(const LaneSegment& segment, LaneWait& wait, bool done) {
+  const Output& output = responder_.output();
+  Meter& meter = worker_.meter;
+  meter.parsed(segment.queries);
+  meter.answered(segment.queries);
+  for (std::size_t command = 0; command < lane_command_count; ++command)
+    wait.commands[command] += segment.commands[command];
+  std::uint32_t metas = 0;
+  for (const LaneCommand meta : {LaneCommand::meta_read, LaneCommand::meta_read_key, LaneCommand::meta_store})
+    metas += segment.commands[static_cast<std::size_t>(meta)];
+  worker_.counters.cmd_meta.add(metas);
+  const std::size_t bytes = segment.output_end - segment.output_begin;
+  if (bytes == 0) return;
+  if (done && segment.rest != segment.end) return keep_ahead(wait, {output.data() + segment.output_begin, bytes});
+  {
+    const Meter::Timed timed(meter, Task::send);
+    sender_.send(*wait.connection, {&output, segment.output_begin, segment.output_end, 0, 0});
+  }
+  if (TD_UNLIKELY(meter.sampled())) wait.sent_at = cycles_now();
+}
+
+// What the lane has not answered is parsed.
+void LaneStage::parse_rest(const LaneSegment& segment, const LaneWait& wait) {
+  Connection& c = *wait.connection;
+  if (c.is_closed()) return;
+  if (TD_LIKELY(segment.rest == segment.end && c.kept.size() == 0)) return connections_.serve_again(c);
+  Intake& in = batches_.in();
+  Entry& entry = batches_.add_entry(&c, segment.rest, segment.end);
+  in.stays_here = true;
+  entry.ahead_begin = wait.ahead_begin;
+  entry.ahead_bytes = wait.ahead_bytes;
+  if (TD_UNLIKELY(wait.waits_since != 0)) in.note_earlier(entry, wait.waits_since);
+  if (TD_UNLIKELY(c.is_blocked())) {
+    responder_.send_ahead(entry);
+    entry.stop = Stop::yield;
+    return;
+  }
+  parser_.parse(c, [this] { batches_.run(true); });
+  // No query of it follows in this batch.
+  if (!in.entries.empty() && in.entries.back().connection == &c && in.entries.back().first_query == in.batch->size())
+    responder_.send_ahead(in.entries.back());
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,66 @@
+// The fast lane of a pass (lane/lane.hpp): input of connections waits for it, is offered to it all together, and what
+// the lane does not answer is parsed.
+//
+// Thread safety: the worker's thread.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lane/divide.hpp"
+#include "lane/lane.hpp"
+#include "net/batches.hpp"
+#include "net/connections.hpp"
+#include "net/request_parser.hpp"
+#include "net/responder.hpp"
+#include "net/sender.hpp"
+#include "net/worker_state.hpp"
+
+namespace tandem::net {
+
+class LaneStage {
+ public:
+  // All outlive the stage.
+  LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder, Batches& batches,
+            RequestParser& parser);
+
+  // is_allowed: no device is to be asked before the lane, or one that answers whole requests.
+  void begin_pass(bool is_allowed) noexcept {
+    is_allowed_ = is_allowed;
+    is_open_ = may_run();
+  }
+  // Whether input of this pass may wait for the lane.
+  bool is_open() const noexcept { return is_open_; }
+  // Has the connection's input wait. waits_since: when it was received, if not in this pass; else 0. False: the lane
+  // does not take it.
+  bool wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since);
+  // Answers what waits, and parses what the lane leaves; batches that are full are run on the host.
+  void run();
+
+  // Divides streams that a device has seen; run() continues with the parts (Intake::parts) and finishes the division.
+  StreamDivider& divider() noexcept { return divider_; }
+  // Counts requests that a device has answered. wait: nullptr for a datagram.
+  void count(const FrameCounts& answered, LaneWait* wait) noexcept;
+
+ private:
+  bool may_run() const noexcept;
+  std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
+  static void join_replies(std::span<LaneSegment> segments) noexcept;
+  void keep_fronts();
+  void join_streams();
+  void keep_ahead(LaneWait& wait, std::string_view replies);
+  void end(const LaneSegment& segment, LaneWait& wait, bool done);
+  void parse_rest(const LaneSegment& segment, const LaneWait& wait);
+
+  WorkerState& worker_;
+  Connections& connections_;
+  Sender& sender_;
+  Responder& responder_;
+  Batches& batches_;
+  RequestParser& parser_;
+  Lane lane_;
+  StreamDivider divider_;
+  bool is_allowed_ = false, is_open_ = false;
+};
+
+}  // namespace tandem::net

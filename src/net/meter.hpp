@@ -1,0 +1,95 @@
+// What a worker measures of its own work (docs/monitoring.md): the cycles of the tasks that it runs itself (RV, PP,
+// SD), latencies of commands, and the most requested keys. One pass in Sampler::mean is sampled: its tasks are timed.
+//
+// Thread safety: the worker's thread, except for latency() and hot_keys(), whose results any thread may read.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/platform.hpp"
+#include "base/ticks.hpp"
+#include "net/intake.hpp"
+#include "observe/hot_keys.hpp"
+#include "observe/latency.hpp"
+#include "plan/task.hpp"
+#include "task/context.hpp"
+
+namespace tandem::net {
+
+class Meter {
+ public:
+  // The context outlives the meter. has_hot_keys: the keys are sampled, too.
+  Meter(Context& context, bool has_hot_keys);
+
+  void begin_pass() noexcept {
+    sampled_ = sampler_.next();
+    if (TD_UNLIKELY(sampled_)) begin_sample();
+  }
+  void end_pass() noexcept {
+    if (TD_UNLIKELY(sampled_)) end_sample();
+    parsed_ = answered_ = 0;
+  }
+  bool sampled() const noexcept { return sampled_; }
+
+  // Queries of this pass.
+  void parsed(std::uint64_t queries) noexcept { parsed_ += queries; }
+  void answered(std::uint64_t queries) noexcept { answered_ += queries; }
+
+  // Adds the cycles of its life to the task's counter, in a sampled pass.
+  class Timed {
+   public:
+    Timed(Meter& meter, Task task) noexcept {
+      if (TD_LIKELY(!meter.sampled_)) return;
+      counter_ = &meter.context_.tasks.cycles[index_of(task)];
+      begin_ = cycles_now();
+    }
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+    ~Timed() {
+      if (TD_UNLIKELY(counter_ != nullptr)) counter_->add(cycles_now() - begin_);
+    }
+
+   private:
+    Counter* counter_ = nullptr;
+    std::uint64_t begin_ = 0;
+  };
+
+  // The batch is answered: records the latencies of its commands, and some of its keys, if it is sampled or slow.
+  void record_batch(const Intake& in, std::uint64_t now) noexcept {
+    if (TD_UNLIKELY(in.sampled || is_slow(in, now))) record_sampled_batch(in, now);
+  }
+  // The same for commands that the lane, or a device, has answered from their bytes. Restarts the intake's clock if it
+  // has no queries.
+  void record_lane(Intake& in, std::span<const LaneWait> waits) noexcept;
+  // Where keys are put for record_lane(); nullptr: the intake's keys are not sampled. They are views of its input.
+  std::vector<std::string_view>* keys_of(const Intake& in) noexcept {
+    return TD_UNLIKELY(in.sampled) && hot_keys_ != nullptr ? &lane_keys_ : nullptr;
+  }
+
+  const LatencyCounters& latency() const noexcept { return latency_; }
+  HotKeyCounter* hot_keys() const noexcept { return hot_keys_.get(); }  // nullptr: turned off
+
+ private:
+  void begin_sample() noexcept;
+  void end_sample() noexcept;
+  bool is_slow(const Intake& in, std::uint64_t now) const noexcept { return in.ticks_until(now) > slow_ticks_; }
+  void record_sampled_batch(const Intake& in, std::uint64_t now) noexcept;
+  void record_keys(const Batch& batch) noexcept;
+
+  Context& context_;
+  const std::uint64_t slow_ticks_;
+  bool sampled_ = false;
+  Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};  // of passes
+  std::uint64_t parsed_ = 0, answered_ = 0;
+  std::array<std::uint64_t, task_count> cycles_before_{};  // of a sampled pass
+  std::uint64_t parsed_before_ = 0;                        // the same: queries of PP
+  std::vector<std::string_view> lane_keys_;
+  LatencyCounters latency_;
+  std::unique_ptr<HotKeyCounter> hot_keys_;
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,100 @@
+#include "net/receiver.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "codec/udp.hpp"
+
+namespace tandem::net {
+
+Receiver::Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches,
+                   RequestParser& parser, LaneStage& lane, Dispatcher& dispatcher) noexcept
+    : worker_(worker),
+      connections_(connections),
+      limits_(limits),
+      batches_(batches),
+      parser_(parser),
+      lane_(lane),
+      dispatcher_(dispatcher),
+      reader_(worker, connections) {}
+
+void Receiver::receive(Connection& c) {
+  const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
+  const std::size_t kept = c.kept.size();
+  if (TD_UNLIKELY(kept >= long_input_bytes) && c.fill == nullptr) return receive_long(c);
+  dispatcher_.make_room(kept + receive_bytes_max);
+  InputArena& input = batches_.input();
+  char* const begin = input.room();
+  if (kept != 0) std::memcpy(begin, c.kept.data(), kept);
+  std::size_t bytes = kept;
+  if (TD_LIKELY(!c.resumes)) {
+    const bool value = TD_UNLIKELY(c.fill != nullptr) && c.fill->received_bytes < c.fill->value_bytes;
+    if (TD_UNLIKELY(!c.readable)) return;
+    const std::size_t got = value ? reader_.receive_value(c, begin + kept) : reader_.receive(c, begin + kept);
+    // A value without a line end may be whole with nothing behind it.
+    if (got == 0 && !(value && c.fill != nullptr && c.fill->is_whole(0))) return connections_.serve_again(c);
+    if (TD_UNLIKELY(c.is_closed())) return;  // it is freed after the pass, and an entry would name it
+    bytes += got;
+  }
+  c.resumes = false;
+  input.take(bytes);
+  if (TD_LIKELY(lane_.wait(c, begin, begin + bytes, waits_since))) return;
+  Entry& entry = batches_.add_entry(&c, begin, begin + bytes);
+  if (TD_UNLIKELY(waits_since != 0)) batches_.in().note_earlier(entry, waits_since);
+  parse(c);
+}
+
+// A line too long for the arena: it is received and parsed in the buffer of kept input.
+void Receiver::receive_long(Connection& c) {
+  if (!c.resumes) {
+    char* to;
+    try {
+      to = c.kept.reserve(receive_bytes_max);
+    } catch (const std::bad_alloc&) {
+      return limits_.refuse_kept(c);
+    }
+    if (!limits_.charge_kept(c)) return;
+    if (!c.readable) return;
+    const std::size_t got = reader_.receive(c, to);
+    if (got == 0) return connections_.serve_again(c);
+    c.kept.added(got);
+  }
+  const std::uint64_t waits_since = c.resumes ? c.waits_since : 0;
+  c.resumes = false;
+  Entry& entry = batches_.add_entry(&c, c.kept.data(), c.kept.data() + c.kept.size());
+  if (waits_since != 0) batches_.in().note_earlier(entry, waits_since);
+  parse(c);
+}
+
+void Receiver::parse(Connection& c) {
+  parser_.parse(c, [this] { dispatcher_.run_batch(true); });
+}
+
+unsigned Receiver::receive(UdpPort& port) {
+  if (port.pass == worker_.pass) return 0;  // its buffers are in use
+  port.has_more = true;
+  if (TD_UNLIKELY(port.batches_in_flight != 0)) return 0;
+  port.pass = worker_.pass;
+  unsigned count;
+  {
+    const Meter::Timed timed(worker_.meter, Task::receive);
+    count = port.receive(worker_.counters);
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    const UdpPort::Datagram datagram = port.datagram(i);
+    worker_.counters.udp_requests.add();
+    worker_.counters.bytes_read.add(datagram.bytes);
+    UdpFrame frame;
+    if (!read_udp_frame(datagram.data, datagram.bytes, frame)) {
+      worker_.counters.udp_requests_dropped.add();
+      continue;
+    }
+    if (TD_UNLIKELY(dispatcher_.wait_for_device(port, i, frame.request_id))) continue;
+    parser_.take_datagram({&port, i, frame.request_id},
+                          {datagram.data + udp_frame_bytes, datagram.bytes - udp_frame_bytes},
+                          [this] { dispatcher_.run_batch(false); });
+  }
+  return count;
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,48 @@
+// RV: receives from a ready connection or UDP port once a pass, into the intake's input arena, and has what came wait
+// for the lane or a device, or parsed.
+//
+// Thread safety: the worker's thread.
+#pragma once
+#include <cstddef>
+
+#include "net/batches.hpp"
+#include "net/connection_limits.hpp"
+#include "net/connections.hpp"
+#include "net/dispatcher.hpp"
+#include "net/lane_stage.hpp"
+#include "net/request_parser.hpp"
+#include "net/socket_reader.hpp"
+#include "net/udp_port.hpp"
+#include "net/worker_state.hpp"
+
+namespace tandem::net {
+
+class Receiver {
+ public:
+  // All outlive the receiver.
+  Receiver(WorkerState& worker, Connections& connections, ConnectionLimits& limits, Batches& batches,
+           RequestParser& parser, LaneStage& lane, Dispatcher& dispatcher) noexcept;
+
+  void begin_pass() noexcept { reader_.begin_pass(); }
+  // Receives from the connection, or continues with the input that it has kept. REQUIRES: it is neither closed nor in
+  // flight, and has no unsent output.
+  void receive(Connection& c);
+  // Receives datagrams, at most once a pass. Each is a connection of its own: an incomplete request in it is dropped.
+  // Returns how many have come.
+  unsigned receive(UdpPort& port);
+
+ private:
+  void receive_long(Connection& c);
+  void parse(Connection& c);
+
+  WorkerState& worker_;
+  Connections& connections_;
+  ConnectionLimits& limits_;
+  Batches& batches_;
+  RequestParser& parser_;
+  LaneStage& lane_;
+  Dispatcher& dispatcher_;
+  SocketReader reader_;
+};
+
+}  // namespace tandem::net

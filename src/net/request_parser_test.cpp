@@ -1,0 +1,112 @@
+// PP without an event loop: what is done with input that does not fit the batch.
+#include "net/request_parser.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "net/worker_parts_fixture.hpp"
+
+namespace tandem::net::parts_test {
+namespace {
+
+struct Parsing : testing::Test, Parts {
+  const Intake& in() { return batches.in(); }
+  // What is called for a full batch: counts it.
+  auto run(bool continues) {
+    return [this, continues] {
+      queries.push_back(batches.batch().size());
+      batches.run(continues);
+    };
+  }
+  void parse(Connection& c, std::string_view input) {
+    batches.add_entry(&c, input.data(), input.data() + input.size());
+    parser.parse(c, run(true));
+  }
+  std::vector<std::uint32_t> queries;  // of the full batches
+};
+
+TEST_F(Parsing, AFullBatchIsRunOnTheWay) {
+  const std::string input = times(batch_queries + 100, "get a\r\n") + "get";
+  const Client client = connect();
+  parse(client.connection, input);
+  EXPECT_EQ(queries, std::vector<std::uint32_t>{batch_queries});
+  EXPECT_EQ(batches.batch().size(), 100u);
+  ASSERT_EQ(in().entries.size(), 1u);
+  EXPECT_EQ(in().entries.front().first_query, 0u);
+  EXPECT_EQ(in().entries.front().stop, Stop::need_more);
+  batches.run(false);
+  EXPECT_EQ(receive(client.socket), times(batch_queries + 100, "END\r\n"));
+  EXPECT_EQ(std::string(client.connection.kept.data(), client.connection.kept.size()), "get");
+  EXPECT_EQ(worker.counters.conn_yields.get(), 0u);
+}
+
+TEST_F(Parsing, AConnectionThatHasHadItsShareYields) {
+  const std::string input = times(3 * batch_queries, "get a\r\n");
+  const Client client = connect();
+  parse(client.connection, input);
+  EXPECT_EQ(queries.size(), 2u);  // the share is more than one batch
+  ASSERT_EQ(in().entries.size(), 1u);
+  EXPECT_EQ(in().entries.front().stop, Stop::yield);
+  EXPECT_EQ(worker.counters.conn_yields.get(), 1u);
+  batches.run(false);
+  EXPECT_EQ(receive(client.socket), times(2 * batch_queries, "END\r\n"));
+  EXPECT_TRUE(client.connection.resumes);
+  EXPECT_EQ(client.connection.kept.size(), input.size() / 3);
+}
+
+TEST_F(Parsing, ADatagramIsParsedWholeIntoOneBatch) {
+  const std::string input = times(batch_queries - 5, "get a\r\n"), request = times(10, "get b\r\n"),
+                    line = "get" + times(2 * batch_queries, " c") + "\r\n";
+  const Client client = connect();
+  const auto [udp, port] = connect_udp();
+  ASSERT_EQ(send(udp.get(), "x", 1, 0), 1);
+  ASSERT_EQ(port->receive(worker.counters), 1u);
+  parse(client.connection, input);
+  // It does not fit behind the others' queries, which are run before it.
+  parser.take_datagram({port.get(), 0, 1}, request, run(false));
+  EXPECT_EQ(queries, std::vector<std::uint32_t>{batch_queries - 5});
+  EXPECT_EQ(receive(client.socket), times(batch_queries - 5, "END\r\n"));
+  EXPECT_EQ(batches.batch().size(), 10u);
+  ASSERT_EQ(in().entries.size(), 1u);
+  EXPECT_EQ(in().entries.front().connection, nullptr);
+  // This one fits no batch of the runner's, and is run at once in a longer one.
+  parser.take_datagram({port.get(), 0, 2}, line, run(false));
+  EXPECT_EQ(queries.size(), 2u);
+  EXPECT_EQ(queries.back(), 10u);
+  EXPECT_TRUE(in().entries.empty());
+  EXPECT_EQ(in().batch, &worker.runner->filling());
+  EXPECT_EQ(receive(udp).size(), 11 * (udp_frame_bytes + 5));
+  EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 0u);
+}
+
+// A value too large to wait for is received into a slot, or refused when there is none.
+TEST_F(Parsing, ALargeValueGetsASlotOrIsRefused) {
+  const std::string value(1'000'000, 'v'), head = "set v 0 0 1000000\r\n", begin = head + value.substr(0, 1000);
+  const Client client = connect(), refused = connect();
+  parse(client.connection, begin);
+  ASSERT_NE(client.connection.fill, nullptr);
+  EXPECT_EQ(client.connection.fill->received_bytes, 1000u);
+  EXPECT_EQ(state().filling.used_bytes(), value.size());
+  batches.run(false);
+  state().filling.set_limit(value.size());
+  parse(refused.connection, begin);
+  batches.run(false);
+  EXPECT_EQ(receive(refused.socket), "SERVER_ERROR out of memory storing object\r\n");
+  EXPECT_EQ(refused.connection.fill, nullptr);
+  // As SocketReader does.
+  Fill& fill = *client.connection.fill;
+  value.copy(fill.value + fill.received_bytes, value.size() - fill.received_bytes, fill.received_bytes);
+  fill.received_bytes = value.size();
+  parse(client.connection, "\r\nget v\r\n");
+  batches.run(false);
+  EXPECT_EQ(client.connection.fill, nullptr);
+  EXPECT_EQ(state().filling.used_bytes(), 0u);
+  std::string all = receive(client.socket);
+  while (client.connection.is_blocked() && !sender.drain(client.connection)) all += receive(client.socket);
+  all += receive(client.socket);
+  EXPECT_TRUE(all == "STORED\r\n" + hit("v", value) + "END\r\n") << all.size();
+}
+
+}  // namespace
+}  // namespace tandem::net::parts_test

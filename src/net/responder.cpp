@@ -1,0 +1,364 @@
+#include "net/responder.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "codec/command.hpp"
+#include "codec/range.hpp"
+#include "codec/reply.hpp"
+#include "codec/udp.hpp"
+#include "task/scan.hpp"
+#include "task/write_response.hpp"
+
+namespace tandem::net {
+namespace {
+
+// A get of the text protocol, which changes nothing and can be executed again.
+bool is_repeatable(const Query& q) noexcept { return q.is_plain_read() && !q.has(option::meta); }
+
+// The query behind this one is of the same connection or datagram.
+bool has_more(const Batch& batch, std::uint32_t i) noexcept {
+  return i + 1 < batch.size() && batch.query(i + 1).connection == batch.query(i).connection;
+}
+
+}  // namespace
+
+Responder::Responder(WorkerState& worker, ServerControl& control, ConnectionLimits& limits, Sender& sender,
+                     Streams& streams)
+    : worker_(worker),
+      control_(control),
+      limits_(limits),
+      sender_(sender),
+      streams_(streams),
+      reply_context_{worker.heap(), worker.server.engine.shared().clock, worker.server.protocol, output_} {}
+
+void Responder::begin(Intake& in) noexcept {
+  entries_ = in.entries;
+  notes_sending_ = in.sampled;
+  flushed_ = written_ = 0;
+}
+
+void Responder::end() {
+  TD_ASSERT(!message_open_);
+  flush();
+  entries_ = {};
+  flushed_ = written_ = 0;
+}
+
+// Ends the epoch where something was sent: that took a while, and the connection may be blocked now.
+bool Responder::write(Batch& batch, Strip strip) {
+  sent_ = false;
+  for (std::uint32_t i = strip.begin; i < strip.end;) {
+    const std::uint32_t entry = batch.query(i).connection;
+    std::uint32_t end = i + 1;
+    while (end < strip.end && batch.query(end).connection == entry) ++end;
+    write_run(batch, i, end);
+    i = end;
+  }
+  if (TD_UNLIKELY(worker_.recorder.flags() != 0)) worker_.recorder.strip_done();
+  flush_if_large(batch, strip.end);
+  if (TD_UNLIKELY(sent_)) skip_if_stuck(batch, strip.end);
+  if (strip.size() != 0 && has_more(batch, strip.end - 1)) {
+    const std::uint32_t index = batch.query(strip.end).connection;
+    Entry& entry = entries_[index];
+    if (TD_UNLIKELY(entry.skips)) return !sent_;
+    if (TD_LIKELY(entry.connection != nullptr)) {
+      if (TD_LIKELY(!limits_.turn_has_ended(index))) return !sent_;
+      end_turn(entry);
+    } else {
+      if (TD_LIKELY(!limits_.datagram_time_has_ended(strip.end - entry.first_query))) return !sent_;
+      if (message_open_) drop_message(entry);
+      message_open_ = false;
+      worker_.counters.udp_replies_dropped.add();
+    }
+    skip_from(batch, strip.end);
+    return false;
+  }
+  return !sent_;
+}
+
+// The turn is over: later queries of the connection wait for the next pass.
+void Responder::end_turn(Entry& entry) noexcept {
+  worker_.counters.conn_yields.add();
+  entry.turn_ended = true;
+}
+
+void Responder::control(Batch& batch, std::uint32_t i) {
+  Entry& entry = entries_[batch.query(i).connection];
+  if (!entry.skips) {
+    entry.connection == nullptr ? open_message(entry) : open_output(entry);
+    const StreamRequest request = execute(entry.connection, batch.query(i));
+    if (TD_UNLIKELY(request.kind != StreamRequest::Kind::none)) {
+      if (entry.connection != nullptr) {
+        streams_.begin(*entry.connection, request, output_);
+      } else {
+        output_.append(codec::line::error);  // there are no streams over UDP
+      }
+    }
+    mark_output(entry);
+    // Each may take as long as a hundred other requests: a few are a turn.
+    const bool is_datagram = entry.connection == nullptr;
+    const bool ends_turn = ++entry.controls >= worker_.server.options.requests_per_event ||
+                           (!is_datagram && limits_.turn_has_ended(batch.query(i).connection));
+    const bool continues = is_datagram ? end_message(entry) : entry.connection->stream == nullptr;
+    if (TD_UNLIKELY(!continues || ends_turn) && has_more(batch, i)) {
+      if (continues && !is_datagram) end_turn(entry);
+      if (is_datagram && (continues || has_all_messages(entry))) worker_.counters.udp_replies_dropped.add();
+      skip_from(batch, i + 1);
+    }
+  }
+  flush_if_large(batch, i + 1);
+}
+
+StreamRequest Responder::execute(Connection* c, const Query& query) {
+  ConnectionState before = ConnectionState::reading;
+  if (c != nullptr) before = c->state.exchange(ConnectionState::executing, std::memory_order_relaxed);
+  StreamRequest request;
+  if (TD_UNLIKELY(codec::reply_of(query) == codec::Reply::meta_range)) {
+    read_range(query);
+  } else {
+    request = execute_control(query, worker_.server.protocol, control_, output_);
+  }
+  if (c != nullptr) c->state.store(before, std::memory_order_relaxed);
+  if (TD_UNLIKELY(worker_.server.stop_asked.load(std::memory_order_relaxed)) &&
+      !worker_.server.stopping.load(std::memory_order_relaxed)) {
+    // Before the workers stop, so that watchers are told.
+    if ((worker_.server.events.flags() & watch_event::connevents) != 0 && c != nullptr)
+      worker_.recorder.closed(c->fd, c->peer, CloseReason::shutdown);
+    worker_.server.stop();
+  }
+  return request;
+}
+
+void Responder::read_range(const Query& query) {
+  worker_.counters.cmd_meta.add();
+  codec::RangeReply reply(query, reply_context_);
+  if (!worker_.context->shared.index.is_ordered()) {
+    output_.append("CLIENT_ERROR range reads need an ordered index (option ordered)\r\n");
+  } else if (!reply.error().empty()) {
+    output_.append(reply.error());
+  } else {
+    output_.reserve(codec::line::no_memory.size());
+    try {
+      const ScanEnd end = task::scan(*worker_.context, reply.range(), reply.limit(), reply);
+      reply.finish(end);
+      worker_.counters.range_reads.add();
+      worker_.counters.range_items.add(end.count);
+    } catch (const std::bad_alloc&) {
+      reply.restart();
+      output_.append(codec::line::no_memory);
+    }
+  }
+}
+
+// Replies to queries [begin, end) of one entry.
+void Responder::write_run(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  if (TD_UNLIKELY(entry.skips)) return;
+  if (TD_UNLIKELY(entry.connection == nullptr)) return write_datagram(batch, begin, end);
+  std::uint32_t lengths = 0, metas = 0;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    lengths |= batch.result(i).value_bytes;
+    metas += batch.query(i).has(option::meta) ? 1u : 0u;
+  }
+  worker_.counters.cmd_meta.add(metas);
+  if (TD_UNLIKELY(lengths > copied_value_bytes_max)) return write_run_with_pins(batch, begin, end);
+  open_output(entry);
+  task::write_response(batch, {begin, end}, reply_context_);
+  if (TD_UNLIKELY(worker_.recorder.flags() != 0)) worker_.recorder.answered(batch, begin, end, entry.connection->fd);
+  mark_output(entry);
+}
+
+// The same where values may be pinned: one by one, so that a client that does not read pins few of them. All queries of
+// the run are executed already; those that cannot be executed again must be answered.
+void Responder::write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  std::uint32_t repeatable_from = end;
+  while (repeatable_from > begin && is_repeatable(batch.query(repeatable_from - 1))) --repeatable_from;
+  for (std::uint32_t i = begin; i < end; ++i) {
+    open_output(entry);
+    task::write_response(batch, {i, i + 1}, reply_context_);
+    if (TD_UNLIKELY(worker_.recorder.flags() != 0)) worker_.recorder.answered(batch, i, i + 1, entry.connection->fd);
+    mark_output(entry);
+    if (output_.pinned_bytes() < output_flush_bytes || i + 1 == end) continue;
+    flush();
+    if (entry.connection->is_closed()) return;
+    if (!entry.connection->is_blocked() || i + 1 < repeatable_from) continue;
+    StoreCounters& counters = worker_.context->counters;
+    for (std::uint32_t again = i + 1; again < end; ++again) {
+      counters.cmd_get.add(~std::uint64_t{0});  // minus one: it is counted when it is answered
+      (batch.result(again).status == Status::hit ? counters.get_hits : counters.get_misses).add(~std::uint64_t{0});
+    }
+    skip_from(batch, i + 1);
+    return;
+  }
+}
+
+// Each command of a datagram gets a reply of its own.
+void Responder::write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end) {
+  Entry& entry = entries_[batch.query(begin).connection];
+  for (std::uint32_t i = begin; i < end;) {
+    std::uint32_t next = i;
+    bool ends = false;
+    while (next < end && !ends) ends = ends_command(batch.query(next++));
+    open_message(entry);
+    task::write_response(batch, {i, next}, reply_context_);
+    if (TD_UNLIKELY(worker_.recorder.flags() != 0)) worker_.recorder.answered(batch, i, next, entry.reply.port->fd());
+    mark_output(entry);
+    message_open_ = !ends;
+    i = next;
+    if (!ends || end_message(entry)) continue;
+    if (!has_more(batch, next - 1)) return;
+    if (has_all_messages(entry)) worker_.counters.udp_replies_dropped.add();
+    sent_ = true;  // what is skipped was looked at in this epoch
+    return skip_from(batch, next);
+  }
+}
+
+void Responder::open_output(Entry& entry) {
+  if (entry.open) return;
+  entry.open = true;
+  entry.output_begin = output_.size();
+  entry.externals_begin = output_.externals().size();
+  if (TD_UNLIKELY(entry.ahead_bytes != 0)) write_ahead(entry);
+}
+
+void Responder::mark_output(Entry& entry) noexcept {
+  entry.output_end = output_.size();
+  entry.externals_end = output_.externals().size();
+  written_ = static_cast<std::size_t>(&entry - entries_.data()) + 1;
+}
+
+// A reply to a datagram begins with the frame that it has if it fits one datagram, as most do.
+void Responder::open_message(Entry& entry) {
+  if (entry.open) return;
+  open_output(entry);
+  write_udp_frame({entry.reply.request_id, 0, 1}, output_.reserve(udp_frame_bytes));
+  output_.commit(udp_frame_bytes);
+}
+
+// The datagram has had as many answers as a connection has in a turn.
+bool Responder::has_all_messages(const Entry& entry) const noexcept {
+  return entry.messages >= worker_.server.options.requests_per_event * queries_per_request_of_event;
+}
+
+// A datagram's command is answered: its reply is what the entry wrote since it was opened. False: the datagram gets no
+// more answers.
+bool Responder::end_message(Entry& entry) {
+  const OutputRange range = entry.range_in(output_);
+  entry.open = false;
+  const std::uint64_t bytes = range.copied_bytes() + range.pinned_bytes();
+  const bool fits = entry.message_bytes + bytes <= udp_reply_bytes_max;
+  if (bytes == udp_frame_bytes || !fits) {  // a quiet command; too long a reply
+    if (!fits) worker_.counters.udp_replies_dropped.add();
+    drop_message(entry);
+    return fits;
+  }
+  entry.message_bytes += bytes;
+  messages_.push_back({entry.reply, entry.output_begin, entry.output_end, entry.externals_begin, entry.externals_end});
+  ++entry.messages;
+  return !has_all_messages(entry);
+}
+
+// Removes what was written of the open reply.
+void Responder::drop_message(Entry& entry) noexcept {
+  const OutputRange range = entry.range_in(output_);
+  sender_.drop_pins(range);
+  output_.truncate(range.begin, range.externals_begin);
+  entry.open = false;
+}
+
+// Sends the output if it is large. `next`: the query after the last answered one.
+void Responder::flush_if_large(Batch& batch, std::uint32_t next) {
+  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < output_flush_bytes)) return;
+  if (message_open_) {
+    // A datagram's command has more queries: its reply is sent when it is whole, or dropped when it is too long.
+    Entry& entry = entries_[written_ - 1];
+    const OutputRange range = entry.range_in(output_);
+    if (entry.message_bytes + range.copied_bytes() + range.pinned_bytes() <= udp_reply_bytes_max) return;
+    end_message(entry);
+    message_open_ = false;
+    skip_from(batch, next);
+  }
+  flush();
+  skip_if_stuck(batch, next);
+}
+
+// If query i's connection is blocked or closed, neither it nor that connection's later queries are executed.
+void Responder::skip_if_stuck(Batch& batch, std::uint32_t i) {
+  if (i >= batch.size()) return;
+  const Entry& entry = entries_[batch.query(i).connection];
+  if (entry.connection == nullptr || entry.skips) return;
+  if (entry.connection->is_blocked() || entry.connection->is_closed()) skip_from(batch, i);
+}
+
+void Responder::skip_from(Batch& batch, std::uint32_t i) {
+  if (i >= batch.size()) return;
+  const std::uint32_t index = batch.query(i).connection;
+  Entry& entry = entries_[index];
+  entry.skips = true;
+  if (entry.connection != nullptr && !entry.connection->is_closed())
+    entry.rest = entry.connection->parser.rewind(batch.query(i));
+  for (; i < batch.size() && batch.query(i).connection == index; ++i) {
+    Query& q = batch.query(i);
+    // Only a closed connection's: a large value is the first query of its pass, and a blocked connection has no pass.
+    if (q.has(option::prefilled)) worker_.server.engine.abandon_fill(*worker_.context, batch.filled()[i]);
+    q.opcode = Opcode::nothing;
+    q.options = 0;
+  }
+}
+
+// SD: one send for each connection.
+void Responder::flush() {
+  if (output_.empty()) return;
+  sent_ = true;
+  const Meter::Timed timed(worker_.meter, Task::send);
+  for (std::size_t i = flushed_; i < written_; ++i) {
+    Entry& entry = entries_[i];
+    if (!entry.open) continue;
+    entry.open = false;
+    if (TD_LIKELY(entry.connection != nullptr)) {
+      sender_.send(*entry.connection, entry.range_in(output_));
+      if (TD_UNLIKELY(notes_sending_)) entry.sent_at = cycles_now();
+    }
+  }
+  if (TD_UNLIKELY(!messages_.empty())) send_messages();
+  output_.clear();
+  if (written_ != 0) flushed_ = written_ - 1;  // the last may write more
+}
+
+void Responder::send_messages() {
+  for (auto first = messages_.begin(); first != messages_.end();) {
+    UdpPort* const port = first->to.port;
+    const auto last = std::find_if(first, messages_.end(), [port](const UdpMessage& m) { return m.to.port != port; });
+    port->send(output_, {first, last}, worker_.counters);
+    first = last;
+  }
+  for (const UdpMessage& m : messages_) sender_.drop_pins(m.range(output_));
+  messages_.clear();
+}
+
+void Responder::add_message(const UdpReply& to, std::string_view reply) {
+  const std::size_t begin = output_.size();
+  output_.append(reply);
+  messages_.push_back({to, begin, output_.size(), 0, 0});
+}
+
+std::size_t Responder::keep_ahead(std::string_view replies) {
+  const std::size_t begin = ahead_.size();
+  ahead_.append(replies);
+  return begin;
+}
+
+void Responder::send_ahead(Entry& entry) {
+  if (TD_LIKELY(entry.ahead_bytes == 0)) return;
+  sender_.send(*entry.connection, {&ahead_, entry.ahead_begin, entry.ahead_begin + entry.ahead_bytes, 0, 0});
+  entry.ahead_bytes = 0;
+}
+
+void Responder::write_ahead(Entry& entry) {
+  output_.append(ahead_.data() + entry.ahead_begin, entry.ahead_bytes);
+  entry.ahead_bytes = 0;
+}
+
+}  // namespace tandem::net

@@ -1,0 +1,91 @@
+// WR: from the results of a batch to replies in one output, which the sender sends (SD). The executor calls write() for
+// each strip. Replies of a connection are one range of the output and one send; each command of a datagram has a reply
+// of its own, which is sent whole or not at all.
+//
+// A connection whose socket is full, whose turn is over or that was closed has its later queries of the batch turned
+// into nothing (Entry::skips); the input from them on is kept and parsed again later.
+//
+// Thread safety: the worker's thread.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "codec/protocol.hpp"
+#include "codec/reply_writer.hpp"
+#include "net/connection_limits.hpp"
+#include "net/intake.hpp"
+#include "net/sender.hpp"
+#include "net/streams.hpp"
+#include "net/worker_state.hpp"
+#include "task/response_writer.hpp"
+
+namespace tandem::net {
+
+class Responder final : public ResponseWriter {
+ public:
+  // All outlive the responder.
+  Responder(WorkerState& worker, ServerControl& control, ConnectionLimits& limits, Sender& sender, Streams& streams);
+
+  // Around the run of a batch: its replies are for these entries, which stay where they are. end() sends what is left
+  // and may be followed by another begin() for the same entries.
+  void begin(Intake& in) noexcept;
+  void end();
+
+  bool write(Batch& batch, Strip strip) override;
+  void control(Batch& batch, std::uint32_t i) override;
+
+  // Sends all output.
+  void flush();
+  // Adds a datagram's reply, frame included, to the output, for flush().
+  void add_message(const UdpReply& to, std::string_view reply);
+  // Replies that go before others of the same connection in this pass: keeps a copy until they are written or sent, for
+  // Entry::ahead_begin, which is returned.
+  std::size_t keep_ahead(std::string_view replies);
+  void send_ahead(Entry& entry);
+  // The output, for a part that sends replies of its own between two batches. Empty before and after.
+  Output& output() noexcept { return output_; }
+  // Gives large buffers back.
+  void end_pass() noexcept {
+    if (TD_UNLIKELY(output_.capacity() > output_bytes_kept)) output_.release();
+    if (TD_UNLIKELY(!ahead_.empty())) ahead_.clear();
+    if (TD_UNLIKELY(ahead_.capacity() > output_bytes_kept)) ahead_.release();
+  }
+
+ private:
+  StreamRequest execute(Connection* c, const Query& query);
+  void read_range(const Query& query);
+  void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);
+  void write_ahead(Entry& entry);
+  void open_output(Entry& entry);
+  void mark_output(Entry& entry) noexcept;
+  void open_message(Entry& entry);
+  bool end_message(Entry& entry);
+  bool has_all_messages(const Entry& entry) const noexcept;
+  void drop_message(Entry& entry) noexcept;
+  void send_messages();
+  void flush_if_large(Batch& batch, std::uint32_t next);
+  void skip_if_stuck(Batch& batch, std::uint32_t i);
+  void skip_from(Batch& batch, std::uint32_t i);
+  void end_turn(Entry& entry) noexcept;
+
+  WorkerState& worker_;
+  ServerControl& control_;
+  ConnectionLimits& limits_;
+  Sender& sender_;
+  Streams& streams_;
+  std::span<Entry> entries_;
+  bool notes_sending_ = false;             // Entry::sent_at
+  std::size_t flushed_ = 0, written_ = 0;  // entries sent, and entries with replies in output_
+  Output output_;
+  Output ahead_;  // keep_ahead()
+  const codec::ReplyContext reply_context_;
+  std::vector<UdpMessage> messages_;  // replies to datagrams that wait in output_
+  bool sent_ = false;                 // output was sent since the last write() began
+  bool message_open_ = false;         // the last written command of a datagram is not answered whole
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,220 @@
+// Replies without an event loop: which connection or datagram gets which bytes, and what becomes of those that are not
+// taken.
+#include "net/responder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "codec/udp.hpp"
+#include "net/worker_parts_fixture.hpp"
+
+namespace tandem::net::parts_test {
+namespace {
+
+// With a batch of its own.
+class ResponderTest : public testing::Test, protected Parts {
+ protected:
+  ResponderTest() { in_.batch = &batch_; }
+
+  // Parses whole requests into the batch. `input` outlives it.
+  Entry& parse(Connection* c, std::string_view input, const UdpReply& reply = {}) {
+    Parser of_datagram(state().protocol, worker.clock());
+    Parser& of = c != nullptr ? c->parser : of_datagram;
+    const auto number = static_cast<std::uint32_t>(in_.entries.size());
+    in_.entries.push_back({.connection = c, .first_query = batch_.size(), .reply = reply});
+    std::size_t consumed = 0;
+    EXPECT_EQ(of.parse(input.data(), input.data() + input.size(), batch_, number, consumed), ParseStop::need_more);
+    in_.entries.back().rest = in_.entries.back().input_end = input.data() + consumed;
+    EXPECT_EQ(consumed, input.size());
+    return in_.entries.back();
+  }
+  void run() {
+    limits.begin_batch();
+    responder.begin(in_);
+    worker.runner->run(batch_, responder);
+    responder.end();
+    batch_.clear();
+    EXPECT_TRUE(responder.output().empty());
+  }
+  Entry& entry(std::size_t i) { return in_.entries[i]; }
+
+  Batch batch_{4096};
+  Intake in_;
+};
+
+std::string datagram(std::uint16_t id, std::uint16_t sequence, std::uint16_t total, std::string_view payload) {
+  std::string all(udp_frame_bytes, '\0');
+  write_udp_frame({id, sequence, total}, all.data());
+  return all.append(payload);
+}
+
+TEST_F(ResponderTest, EachConnectionGetsItsReplies) {
+  store("a", "1");
+  const Client one = connect(), two = connect(), quiet = connect();
+  parse(&one.connection, "get a\r\nget none\r\n");
+  parse(&quiet.connection, "mg none v q\r\n");
+  parse(&two.connection, "get a\r\nverbosity 0\r\nset a 0 0 1\r\n2\r\nget a\r\n");
+  run();
+  EXPECT_EQ(receive(one.socket), hit("a", "1") + "END\r\nEND\r\n");
+  EXPECT_EQ(receive(two.socket), hit("a", "1") + "END\r\nOK\r\nSTORED\r\n" + hit("a", "2") + "END\r\n");
+  EXPECT_EQ(receive(quiet.socket), "");
+  EXPECT_FALSE(entry(0).skips || entry(1).skips || entry(2).skips);
+}
+
+TEST_F(ResponderTest, WhatWasKeptAheadIsSentFirst) {
+  const Client both = connect(), alone = connect();
+  for (const std::string_view kept : {"ahead\r\n", "other\r\n"}) {
+    const bool is_first = kept == "ahead\r\n";
+    Entry& of = parse(is_first ? &both.connection : &alone.connection, is_first ? "get none\r\n" : "");
+    of.ahead_begin = responder.keep_ahead(kept);
+    of.ahead_bytes = kept.size();
+  }
+  run();
+  EXPECT_EQ(receive(both.socket), "ahead\r\nEND\r\n");
+  EXPECT_EQ(receive(alone.socket), "") << "it has no query in the batch";
+  responder.send_ahead(entry(0));
+  responder.send_ahead(entry(1));
+  EXPECT_EQ(receive(both.socket), "");
+  EXPECT_EQ(receive(alone.socket), "other\r\n");
+}
+
+// The output is sent on the way. What the socket does not take is kept; queries behind that are not executed, and can
+// be parsed again.
+TEST_F(ResponderTest, AFullSocketBlocksItsConnectionOnly) {
+  const std::string value(8000, 'v'), reply = hit("v", value) + "END\r\n";
+  store("v", value);
+  const Client full = connect(), other = connect();
+  const std::string gets = times(300, "get v\r\n");
+  parse(&full.connection, gets);
+  parse(&other.connection, "get v\r\n");
+  const std::uint64_t gets_before = worker.context->counters.cmd_get.get();
+  run();
+  EXPECT_EQ(receive(other.socket), reply);
+  ASSERT_TRUE(full.connection.is_blocked());
+  ASSERT_TRUE(entry(0).skips);
+  EXPECT_EQ(worker.counters.blocked.get(), 1u);
+  const auto skipped =
+      static_cast<std::size_t>(entry(0).input_end - entry(0).rest) / std::string_view("get v\r\n").size();
+  EXPECT_GT(skipped, 0u);
+  EXPECT_LT(skipped, 300u);
+  EXPECT_EQ(worker.context->counters.cmd_get.get() - gets_before, 300 - skipped + 1);
+  EXPECT_EQ(state().unsent.used_bytes(), full.connection.unsent->copied_bytes());
+  std::string all;
+  do {
+    all += receive(full.socket);
+  } while (!sender.drain(full.connection) && !full.connection.is_closed());
+  all += receive(full.socket);
+  EXPECT_FALSE(full.connection.is_blocked());
+  EXPECT_EQ(state().unsent.used_bytes(), 0u);
+  EXPECT_TRUE(all == times(300 - skipped, reply)) << all.size();
+  // The same queries again.
+  const std::string_view rest(entry(0).rest, static_cast<std::size_t>(entry(0).input_end - entry(0).rest));
+  in_.entries.clear();
+  parse(&full.connection, rest.substr(0, 14));
+  run();
+  EXPECT_TRUE(receive(full.socket) == times(2, reply));
+}
+
+TEST_F(ResponderTest, ALongValueThatTheSocketTakesBlocksNothing) {
+  const std::string value(50'000, 'p');
+  store("p", value);
+  const Client reader = connect();
+  parse(&reader.connection, "get p\r\n");
+  run();
+  EXPECT_EQ(worker.counters.blocked.get(), 0u);
+  EXPECT_EQ(reader.connection.state.load(), ConnectionState::reading);
+  EXPECT_FALSE(heap().has_pins());
+  EXPECT_TRUE(receive(reader.socket) == hit("p", value) + "END\r\n");
+}
+
+// Long values are sent from their items, which are pinned as long as that takes.
+TEST_F(ResponderTest, PinsEndWithTheSendingOrTheConnection) {
+  const std::string value(1'000'000, 'p');
+  store("p", value);
+  for (const bool is_read : {true, false}) {
+    const Client reader = connect();
+    parse(&reader.connection, "get p\r\nget p\r\n");
+    run();
+    ASSERT_TRUE(reader.connection.is_blocked());
+    EXPECT_TRUE(heap().has_pins());
+    EXPECT_EQ(state().pinned.used_bytes(), reader.connection.unsent->pinned_bytes());
+    std::string all;
+    while (is_read && reader.connection.is_blocked()) {
+      all += receive(reader.socket);
+      sender.drain(reader.connection);
+    }
+    all += receive(reader.socket);
+    // The second get can be executed again: it waits for the first one's value to be read.
+    EXPECT_TRUE(!is_read || all == hit("p", value) + "END\r\n") << all.size();
+    EXPECT_TRUE(entry(0).skips);
+    connections.close(reader.connection);
+    EXPECT_FALSE(heap().has_pins());
+    EXPECT_EQ(state().pinned.used_bytes(), 0u);
+    connections.free_closed();
+    in_.entries.clear();
+  }
+}
+
+TEST_F(ResponderTest, RepliesToAClosedConnectionAreDropped) {
+  const std::string value(100'000, 'p');
+  store("p", value);
+  const Client gone = connect();
+  parse(&gone.connection, "get p\r\nset q 0 0 1\r\nq\r\n");
+  connections.close(gone.connection);
+  run();
+  EXPECT_EQ(receive(gone.socket), "");
+  EXPECT_FALSE(heap().has_pins());
+}
+
+TEST_F(ResponderTest, EachCommandOfADatagramHasAReply) {
+  store("a", "1");
+  const std::string value(20'000, 'd');  // pinned, and longer than a datagram
+  store("d", value);
+  const auto [client, port] = connect_udp();
+  const Client tcp = connect();
+  const std::string request = "xx";
+  ASSERT_EQ(send(client.get(), request.data(), request.size(), 0), 2);
+  ASSERT_EQ(port->receive(worker.counters), 1u);
+  parse(nullptr, "get a\r\nmg none v q\r\nget none\r\nget d\r\n", {port.get(), 0, 7});
+  parse(&tcp.connection, "get a\r\n");
+  responder.add_message({port.get(), 0, 9}, datagram(9, 0, 1, "made elsewhere\r\n"));
+  run();
+  EXPECT_EQ(receive(tcp.socket), hit("a", "1") + "END\r\n");
+  std::vector<std::string> replies;
+  char some[2000];
+  for (ssize_t n; (n = recv(client.get(), some, sizeof some, 0)) > 0;)
+    replies.emplace_back(some, static_cast<std::size_t>(n));
+  const std::string long_reply = hit("d", value) + "END\r\n";
+  const auto pieces =
+      static_cast<std::uint16_t>((long_reply.size() + udp_payload_bytes_max - 1) / udp_payload_bytes_max);
+  ASSERT_EQ(replies.size(), 3u + pieces);
+  EXPECT_EQ(replies[0], datagram(9, 0, 1, "made elsewhere\r\n"));
+  EXPECT_EQ(replies[1], datagram(7, 0, 1, hit("a", "1") + "END\r\n"));
+  EXPECT_EQ(replies[2], datagram(7, 0, 1, "END\r\n"));
+  for (std::uint16_t i = 0; i < pieces; ++i) {
+    EXPECT_TRUE(replies[3u + i] ==
+                datagram(7, i, pieces, long_reply.substr(i * udp_payload_bytes_max, udp_payload_bytes_max)))
+        << i;
+  }
+  EXPECT_EQ(entry(0).messages, 3u);
+  EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 0u);
+  EXPECT_FALSE(heap().has_pins());
+}
+
+TEST_F(ResponderTest, ATooLongReplyToADatagramIsDroppedWithItsPins) {
+  store("p", std::string(1'000'000, 'p'));
+  const auto [client, port] = connect_udp();
+  ASSERT_EQ(send(client.get(), "x", 1, 0), 1);
+  ASSERT_EQ(port->receive(worker.counters), 1u);
+  parse(nullptr, "get p p p\r\nget none\r\n", {port.get(), 0, 7});
+  run();
+  EXPECT_EQ(receive(client), "");
+  EXPECT_TRUE(entry(0).skips);
+  EXPECT_EQ(worker.counters.udp_replies_dropped.get(), 1u);
+  EXPECT_FALSE(heap().has_pins());
+}
+
+}  // namespace
+}  // namespace tandem::net::parts_test

@@ -1,0 +1,124 @@
+#include "net/sender.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "net/system_calls.hpp"
+
+namespace tandem::net {
+namespace {
+
+bool would_block() noexcept { return errno == EAGAIN || errno == EINTR; }
+
+// The connection's replies go through OpenSSL.
+bool is_encrypted(const Connection& c) noexcept { return TD_UNLIKELY(c.tls != nullptr) && !c.tls->kernel_sends(); }
+
+}  // namespace
+
+void Sender::send(Connection& c, OutputRange range) {
+  if (range.empty()) return;
+  if (TD_UNLIKELY(c.is_closed())) return drop_pins(range);
+  if (TD_UNLIKELY(c.is_blocked())) {
+    hold(c, range);
+    return;
+  }
+  if (TD_LIKELY(!range.has_externals())) {
+    const char* const from = range.output->data() + range.begin;
+    const std::ptrdiff_t sent =
+        is_encrypted(c) ? c.tls->send(from, range.copied_bytes()) : send_bytes(c.fd, from, range.copied_bytes());
+    if (TD_UNLIKELY(sent < 0 && !would_block())) return connections_.close(c);
+    if (sent > 0) {
+      worker_.counters.bytes_written.add(static_cast<std::uint64_t>(sent));
+      range.begin += static_cast<std::size_t>(sent);
+    }
+    if (TD_LIKELY(range.begin == range.end)) return;
+  }
+  if (hold(c, range) && (range.externals_begin == range.externals_end || !drain(c)) && !c.is_closed()) {
+    worker_.counters.blocked.add();
+    c.state.store(ConnectionState::blocked, std::memory_order_relaxed);
+    connections_.watch(c, Connections::watch_output);
+  }
+}
+
+// Moves output into the connection's own buffer. False: there is no memory, or a limit is reached, and the connection
+// is closed.
+bool Sender::hold(Connection& c, const OutputRange& range) {
+  const auto refuse = [&, this] {
+    drop_pins(range);
+    connections_.close(c);
+    return false;
+  };
+  Heap& heap = worker_.heap();
+  // Output may be held for long. Where half of all pages are pinned already, values that share their page are copied.
+  const bool copies = TD_UNLIKELY(heap.pins_many_pages());
+  const auto is_copied = [&heap, copies](Location pin) {
+    return pin == no_location || (copies && heap.class_of(pin) != huge_class);
+  };
+  std::uint64_t copied = 0, pinned = 0;
+  range.for_each([&](const char*, std::size_t bytes, Location pin) { (is_copied(pin) ? copied : pinned) += bytes; });
+  if (!limits_.charge(c, worker_.server.unsent, copied)) return refuse();
+  if (!limits_.charge(c, worker_.server.pinned, pinned)) {
+    worker_.server.unsent.give_back(copied);
+    return refuse();
+  }
+  try {
+    auto fresh = c.is_blocked() ? nullptr : std::make_unique<Unsent>();
+    (fresh != nullptr ? *fresh : *c.unsent).reserve(static_cast<std::size_t>(copied), range.stretches_max());
+    if (fresh != nullptr) connections_.block(c, std::move(fresh));
+  } catch (const std::bad_alloc&) {
+    worker_.server.unsent.give_back(copied);
+    worker_.server.pinned.give_back(pinned);
+    worker_.counters.closed_for_room.add();
+    worker_.counters.response_obj_oom.add();
+    return refuse();
+  }
+  range.for_each([&, &unsent = *c.unsent](const char* p, std::size_t bytes, Location pin) {
+    if (!is_copied(pin)) return unsent.append_pinned(p, bytes, pin);
+    unsent.append(p, bytes);
+    if (pin != no_location) heap.unpin(pin);
+  });
+  return true;
+}
+
+bool Sender::drain(Connection& c) {
+  for (;;) {
+    iovec parts[send_segments_max];
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = c.unsent->next(parts, send_segments_max);
+    if (message.msg_iovlen == 0) break;
+    const std::ptrdiff_t sent =
+        is_encrypted(c) ? c.tls->send(parts, message.msg_iovlen) : sendmsg(c.fd, &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;  // edge-triggered: no event follows
+      if (errno == EFAULT) touch_pages(parts, message.msg_iovlen);
+      if (!would_block()) connections_.close(c);
+      return false;
+    }
+    worker_.counters.bytes_written.add(static_cast<std::uint64_t>(sent));
+    c.unsent->sent(static_cast<std::size_t>(sent), worker_.heap());
+    connections_.touch(c);
+  }
+  connections_.unblock(c);
+  if (TD_UNLIKELY(c.tls != nullptr)) c.readable = true;  // OpenSSL may have input that waited for output
+  if (c.state.load(std::memory_order_relaxed) == ConnectionState::blocked) {
+    c.state.store(c.stream != nullptr ? ConnectionState::streaming : ConnectionState::reading,
+                  std::memory_order_relaxed);
+    connections_.watch(c, Connections::watch_input);
+  }
+  if (c.closes && c.stream == nullptr) connections_.close(c, c.close_reason);
+  return !c.is_closed();
+}
+
+void Sender::unpin(const OutputRange& range) const noexcept {
+  for (std::size_t i = range.externals_begin; i < range.externals_end; ++i) {
+    worker_.heap().unpin(range.output->externals()[i].pin);
+  }
+}
+
+}  // namespace tandem::net

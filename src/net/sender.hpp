@@ -1,0 +1,38 @@
+// SD: sends output to connections' sockets, in the clear or through OpenSSL. What a socket does not take is kept by the
+// connection, which then is blocked until it has drained; its share of the limits is charged for it.
+//
+// Thread safety: the worker's thread.
+#pragma once
+#include "net/connection_limits.hpp"
+#include "net/connections.hpp"
+#include "net/output_range.hpp"
+#include "net/worker_state.hpp"
+
+namespace tandem::net {
+
+class Sender {
+ public:
+  // All outlive the sender.
+  Sender(WorkerState& worker, Connections& connections, ConnectionLimits& limits) noexcept
+      : worker_(worker), connections_(connections), limits_(limits) {}
+
+  // Sends the range, behind what the connection has not sent yet, and takes its pins over. The connection may be
+  // blocked or closed afterwards; a closed one's range is dropped.
+  void send(Connection& c, OutputRange range);
+  // Sends unsent output. True: none is left, and the connection can be served. REQUIRES: it is blocked.
+  bool drain(Connection& c);
+  // Unpins the items of a range that is not sent.
+  void drop_pins(const OutputRange& range) const noexcept {
+    if (TD_UNLIKELY(range.has_externals())) unpin(range);
+  }
+
+ private:
+  bool hold(Connection& c, const OutputRange& range);
+  void unpin(const OutputRange& range) const noexcept;
+
+  WorkerState& worker_;
+  Connections& connections_;
+  ConnectionLimits& limits_;
+};
+
+}  // namespace tandem::net

@@ -1,0 +1,139 @@
+// The parts of a worker without its event loop, for their unit tests. Connections are socket pairs; requests are parsed
+// straight into the intake.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/sim/sim_device.hpp"
+#include "net/batches.hpp"
+#include "net/connection_limits.hpp"
+#include "net/connections.hpp"
+#include "net/control.hpp"
+#include "net/lane_stage.hpp"
+#include "net/request_parser.hpp"
+#include "net/responder.hpp"
+#include "net/sender.hpp"
+#include "net/streams.hpp"
+#include "net/udp_socket.hpp"
+#include "net/worker_state.hpp"
+#include "preset/preset.hpp"
+
+namespace tandem::net::parts_test {
+
+inline std::string times(std::size_t count, std::string_view text) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+inline std::string hit(std::string_view key, std::string_view value) {
+  return "VALUE " + std::string(key) + " 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
+}
+
+struct Client {
+  Connection& connection;
+  Fd socket;
+};
+
+class Parts {
+ public:
+  // device: nullptr: the host does everything.
+  explicit Parts(const std::shared_ptr<Device>& device = nullptr)
+      : engine_(engine_options(device)), state_(server_options(device), engine_), control_(state_) {
+    limits.begin_pass(++worker.pass, cycles_now());
+    if (device == nullptr) return;
+    while (!engine_.schedulers()->serves()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  Client connect() {
+    const auto [client, server] = pair_of(SOCK_STREAM);
+    state_.connections.fetch_add(1);
+    connections.adopt(Fd(server), false, {});
+    Connection* newest = nullptr;  // the first of the list
+    connections.for_each([&](Connection& c) {
+      if (newest == nullptr) newest = &c;
+    });
+    return {*newest, Fd(client)};
+  }
+  // A port without addresses: what it sends goes to the other end.
+  static std::pair<Fd, std::unique_ptr<UdpPort>> connect_udp() {
+    const auto [client, server] = pair_of(SOCK_DGRAM);
+    return {Fd(client), std::make_unique<UdpSocket>(Fd(server))};
+  }
+  // What has arrived.
+  static std::string receive(const Fd& socket) {
+    std::string all;
+    std::vector<char> some(1 << 20);
+    for (ssize_t n; (n = recv(socket.get(), some.data(), some.size(), 0)) > 0;)
+      all.append(some.data(), static_cast<std::size_t>(n));
+    return all;
+  }
+
+  // Parses whole requests of the connection, which must fit the batch. `input` outlives the batch.
+  void add(Connection& c, std::string_view input) {
+    batches.add_entry(&c, input.data(), input.data() + input.size());
+    parser.parse(c, [] { FAIL() << "the batch is full"; });
+  }
+  // Stores an item as a client that is served alone.
+  void store(std::string_view key, std::string_view value) {
+    const Client client = connect();
+    const std::string input =
+        "set " + std::string(key) + " 0 0 " + std::to_string(value.size()) + "\r\n" + std::string(value) + "\r\n";
+    add(client.connection, input);
+    batches.run(false);
+    ASSERT_EQ(receive(client.socket), "STORED\r\n");
+    connections.close(client.connection);
+    connections.free_closed();
+  }
+  Heap& heap() { return worker.heap(); }
+  State& state() { return state_; }
+
+ private:
+  static EngineOptions engine_options(const std::shared_ptr<Device>& device) {
+    EngineOptions o;
+    o.memory_bytes = std::uint64_t{128} << 20;
+    o.item_bytes_max = std::uint64_t{4} << 20;
+    o.huge_pages = false;
+    if (device != nullptr) o.devices = {device};
+    o.scheduler.deadline = std::chrono::seconds(60);  // only passes where a test would hang
+    return o;
+  }
+  static ServerOptions server_options(const std::shared_ptr<Device>& device) {
+    ServerOptions o;
+    o.preset = number_of(device != nullptr ? Preset::mirrored : Preset::cpu);
+    return o;
+  }
+  static std::pair<int, int> pair_of(int type) {
+    int pair[2];
+    if (socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) throw std::runtime_error("socketpair");
+    return {pair[0], pair[1]};
+  }
+
+  Engine engine_;
+  State state_;
+  Control control_;
+  EventFd wakeup_;
+
+ public:
+  WorkerState worker{state_};
+  Connections connections{state_, *worker.context, worker.counters, worker.recorder};
+  // No turn ends within a test, whatever machine or sanitizer slows it.
+  static constexpr double turn = 600e9;
+  ConnectionLimits limits{state_, *worker.context, worker.counters, connections, turn};
+  Sender sender{worker, connections, limits};
+  Streams streams{worker, wakeup_, connections, sender};
+  Responder responder{worker, control_, limits, sender, streams};
+  Batches batches{worker, connections, limits, responder};
+  RequestParser parser{worker, connections, limits, batches};
+  LaneStage lane{worker, connections, sender, responder, batches, parser};
+};
+
+}  // namespace tandem::net::parts_test

@@ -1,0 +1,8 @@
+#include "index/hash_tree/hash_tree_index.hpp"
+#include "pipeline/executor-inl.hpp"
+
+namespace tandem {
+
+const KindCode hash_tree_code = code_of<HashTreeIndex>();
+
+}  // namespace tandem

@@ -1,0 +1,8 @@
+#include "index/set_associative/set_index.hpp"
+#include "pipeline/executor-inl.hpp"
+
+namespace tandem {
+
+const KindCode set_associative_code = code_of<SetAssociativeIndex>();
+
+}  // namespace tandem

@@ -1,0 +1,258 @@
+// For tests and fuzzing: the same input to two stores, to one whose simulated device answers requests whole, with the
+// lane, ahead of the general path, to the other without devices. A device's input lies at the end of what may be read,
+// between what could be taken for more of it.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "codec/ethernet.hpp"
+#include "codec/ethernet_builder.hpp"
+#include "codec/udp.hpp"
+#include "device/sim/sim_device.hpp"
+#include "lane/divide.hpp"
+#include "pipeline/runner.hpp"
+#include "store/reply_harness.hpp"
+
+namespace tandem {
+
+class FramesHarness {
+ public:
+  static constexpr std::uint64_t arena_bytes = 131072;
+  static constexpr std::uint32_t keys_max = 4096;
+
+  explicit FramesHarness(const ProtocolOptions& options = {},
+                         const EngineOptions& engine = codec::ReplyHarness::small_engine(),
+                         std::uint32_t keys = keys_max)
+      : with_(options, on_device(engine)),
+        without_(options, engine),
+        runner_(with_.context(), with_.engine().schedulers(), keys, arena_bytes, Runner::Frames::yes, 1),
+        divider_(runner_),
+        lane_(with_.context(), with_.options()) {
+    with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) {
+      return is_ahead_ && parser.begins() != Parser::Begins::neither ? run(input, out) : 0;
+    };
+  }
+  ~FramesHarness() { with_.ahead = {}; }
+
+  // Both answer; what they say must be equal.
+  struct Answers {
+    std::string with, without;
+  };
+  // The device answers from the input's beginning on, and the lane what it leaves; the parser what follows the first
+  // request that neither takes.
+  Answers exchange(std::string_view input) { return {with_.exchange(input), without_.exchange(input)}; }
+  // The device also answers behind what it leaves. REQUIRES: all the input before has ended; this is whole lines, none
+  // of which changes anything.
+  Answers exchange_reads(std::string_view input) {
+    std::string replies;
+    const std::uint64_t at = submit_stream(input);
+    std::size_t done = 0;
+    is_ahead_ = false;
+    while (done < input.size() && !closed()) {
+      FrameRun frames;
+      if (at != none && runner_.take_frames(at + done, at + input.size(), frames)) {
+        replies.append(runner_.reply(frames), frames.reply_bytes);
+        count(frames);
+        done += frames.bytes;
+        continue;
+      }
+      const std::size_t end = std::min(input.find('\n', done), input.size() - 1) + 1;
+      replies += with_.exchange(input.substr(done, end - done));
+      done = end;
+    }
+    is_ahead_ = true;
+    if (at != none) runner_.end_answer();
+    return {replies, without_.exchange(input)};
+  }
+  // Datagrams to the device alone: its reply to each; empty: it left the datagram.
+  std::vector<std::string> ask(const std::vector<std::string>& datagrams) {
+    std::vector<std::string> replies(datagrams.size());
+    const std::vector<std::uint64_t> at = submit_each(datagrams, &FrameColumns::add_datagram);
+    if (at.empty()) return replies;
+    for (std::size_t i = 0; i < datagrams.size(); ++i) {
+      FrameRun frames;
+      if (at[i] == none || !runner_.take_frames(at[i], at[i] + datagrams[i].size(), frames)) continue;
+      TD_ASSERT(frames.bytes == datagrams[i].size() && frames.requests == 1);
+      replies[i].assign(runner_.reply(frames), frames.reply_bytes);
+      count(frames);
+    }
+    runner_.end_answer();
+    return replies;
+  }
+  // Likewise raw frames, with `gap` bytes between them.
+  std::vector<std::string> ask_raw(const std::vector<std::string>& frames, std::size_t gap = 0) {
+    std::vector<std::string> replies(frames.size());
+    const std::vector<std::uint64_t> at = submit_each(frames, &FrameColumns::add_frame, gap);
+    if (at.empty()) return replies;
+    for (std::size_t i = 0; i < frames.size();) {
+      FrameRun run;
+      if (at[i] == none || !runner_.take_frames(at[i], UINT64_MAX, run)) {
+        ++i;
+        continue;
+      }
+      count(run);
+      ++runs_of_device;
+      const char* reply = runner_.reply(run);
+      const char* const end = reply + run.reply_bytes;
+      for (const std::size_t behind = i + run.requests; i < behind; ++i) {
+        TD_ASSERT(reply + ethernet::header_bytes <= end);
+        const std::uint32_t bytes = ethernet::ip_at + ethernet::number_at(reply, ethernet::ip_at + 2);
+        TD_ASSERT(reply + bytes <= end);
+        replies[i].assign(reply, bytes);
+        reply += bytes;
+      }
+      TD_ASSERT(reply == end && run.begin + run.bytes == at[i - 1] + frames[i - 1].size());
+    }
+    runner_.end_answer();
+    return replies;
+  }
+  // The host's reply to a raw frame; empty: none.
+  std::string host_frame(std::string_view frame) {
+    const ethernet::Udp udp = ethernet::read_frame(frame.data(), static_cast<std::uint32_t>(frame.size()));
+    UdpFrame header{};
+    if (udp.fault != ethernet::Fault::none) return {};
+    const std::string_view payload = frame.substr(ethernet::header_bytes, udp.payload_bytes);
+    if (!read_udp_frame(payload.data(), payload.size(), header)) return {};
+    char reply_header[udp_frame_bytes];
+    write_udp_frame({header.request_id, 0, 1}, reply_header);
+    return ethernet::reply_frame(
+        frame, std::string(reply_header, sizeof reply_header) + ask_host(payload.substr(udp_frame_bytes)));
+  }
+  std::string ask_host(std::string_view input) { return without_.exchange(input); }
+
+  void set_time(std::uint32_t now_s) {
+    with_.set_time(now_s);
+    without_.set_time(now_s);
+  }
+  bool closed() const noexcept { return with_.closed(); }
+  const StoreCounters& counters_with() noexcept { return with_.context().counters; }
+  const StoreCounters& counters_without() noexcept { return without_.context().counters; }
+  const Context& context_with() noexcept { return with_.context(); }
+  std::uint64_t keys_of_device = 0, hits_of_device = 0, lines_of_device = 0;
+  std::uint64_t runs_of_device = 0;                    // of raw frames
+  std::array<std::uint64_t, frame_left_count> left{};  // by the device, by reason
+  std::uint64_t parts_of_device = 0;                   // what the lane has answered lies between them
+  std::size_t skip = 0;  // bytes between the input's end and the arena's, fewer than frame_unit_bytes
+
+ private:
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  static constexpr std::size_t lane_output_bytes = 4096;  // few, so that runs of the lane end in the middle
+
+  static EngineOptions on_device(EngineOptions engine) {
+    engine.devices = {make_sim_device({.memory_bytes = std::uint64_t{256} << 20})};
+    if (engine.device_values.bytes == 0) engine.device_values = {.bytes = std::uint64_t{64} << 20};
+    return engine;
+  }
+
+  // Has the device answer what `fill` puts in; again while a busy machine's scheduler is late, which would leave
+  // everything to the host. False: no piece was put in.
+  template <class Fill>
+  bool submit(Fill fill) {
+    for (;;) {
+      FrameColumns* const columns = runner_.frames_to_fill(plan_frames);
+      if (columns == nullptr) {  // the replica is not ready yet
+        std::this_thread::yield();
+        continue;
+      }
+      InputArena& arena = runner_.filling().input();
+      arena.reuse();
+      char* const room = arena.room();
+      surround(room);
+      columns->clear();
+      fill(*columns, room);
+      if (columns->empty()) return false;
+      runner_.submit_frames(with_.options().cas);
+      answering_ = &runner_.begin_answer();
+      if (runner_.begin_frames()) {
+        const auto of_this = columns->left();
+        for (std::size_t i = 0; i < of_this.size(); ++i) left[i] += of_this[i];
+        return true;
+      }
+      runner_.end_answer();
+    }
+  }
+  // One behind the other, up to the arena's end. Returns where each lies in the arena, none: it was not added; nothing:
+  // there is no answer.
+  std::vector<std::uint64_t> submit_each(const std::vector<std::string>& datagrams,
+                                         bool (FrameColumns::*add)(std::uint64_t, std::uint64_t) noexcept,
+                                         std::size_t gap = 0) {
+    std::vector<std::uint64_t> at;
+    const bool answered = submit([&](FrameColumns& columns, char* arena) {
+      std::uint64_t bytes = skip;
+      for (const std::string& d : datagrams) bytes += d.size() + gap;
+      TD_ASSERT(bytes <= arena_bytes);
+      std::uint64_t begin = arena_bytes - bytes + gap;
+      at.clear();
+      for (const std::string& d : datagrams) {
+        std::memcpy(arena + begin, d.data(), d.size());
+        at.push_back((columns.*add)(begin, d.size()) ? begin : none);
+        begin += d.size() + gap;
+      }
+    });
+    return answered ? at : std::vector<std::uint64_t>();
+  }
+  // Returns where it lies in the arena.
+  std::uint64_t submit_stream(std::string_view input) {
+    if (input.size() > arena_bytes - skip) return none;
+    const std::uint64_t at = arena_bytes - skip - input.size();
+    const bool answered = submit([&](FrameColumns& columns, char* arena) {
+      std::memcpy(arena + at, input.data(), input.size());
+      columns.add_stream(at, input.size());
+    });
+    return answered ? at : none;
+  }
+  static void surround(char* arena) {
+    constexpr std::string_view decoy = "\r\nget k1\r\nmg k1 v\r\n k1 k2\r\n";
+    for (std::uint64_t i = 0; i < arena_bytes; ++i) arena[i] = decoy[i % decoy.size()];
+  }
+  std::size_t run(std::string_view input, Output& out) {
+    const std::uint64_t at = submit_stream(input);
+    if (at == none) return 0;
+    const InputArena& arena = answering_->input();
+    const char* const begin = arena.begin() + at;
+    std::vector<StreamPart> parts;
+    divider_.begin(arena);
+    divider_.divide(begin, begin + input.size(), parts);
+    std::vector<LaneSegment> segments;
+    divider_.append_segments(parts, segments);
+    // The lane reads behind its input.
+    std::string copy(input);
+    copy.append(lane_padding_bytes, '\n');
+    for (LaneSegment& segment : segments) {
+      segment.rest = segment.begin = copy.data() + (segment.begin - begin);
+      segment.end = copy.data() + (segment.end - begin);
+    }
+    for (std::size_t i = 0; i < segments.size() && lane_.may_run();) {
+      const std::size_t done = lane_.run(std::span(segments).subspan(i), out, lane_output_bytes);
+      if (done == 0 && segments[i].rest == segments[i].begin) break;
+      i = offer_again(segments, i + done);
+    }
+    const auto [rest, answered] = divider_.finish(parts, segments);
+    if (segments.empty() || !segments[0].front.empty()) out.append(divider_.replies(parts[0]));
+    keys_of_device += answered.keys;
+    hits_of_device += answered.hits;
+    lines_of_device += answered.requests;
+    parts_of_device += parts.size();
+    runner_.end_answer();
+    return rest == nullptr ? input.size() : static_cast<std::size_t>(rest - copy.data());
+  }
+  void count(const FrameRun& frames) {
+    keys_of_device += frames.keys;
+    hits_of_device += frames.hits;
+    lines_of_device += frames.requests;
+  }
+
+  codec::ReplyHarness with_, without_;
+  Runner runner_;
+  StreamDivider divider_;
+  Lane lane_;
+  const Batch* answering_ = nullptr;
+  bool is_ahead_ = true;
+};
+
+}  // namespace tandem
