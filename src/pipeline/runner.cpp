@@ -136,12 +136,11 @@ void Runner::end_frame_counts() noexcept {
   counters.get_misses.add(taken.keys - taken.hits);
 }
 
-// True: the flight is the worker's again. After 10 ms, leaves all in-flight epochs of this worker so that memory can be
-// reclaimed. Gives up on a scheduler that is late itself, as when a driver call does not return.
+// True: the flight is the worker's again. Gives up on a scheduler that is late itself, as when a driver call does not
+// return.
 bool Runner::look_at(Flight& flight) noexcept {
-  constexpr auto patience = std::chrono::milliseconds(10);
   if (flight.state() == Flight::State::host || flight.look(*schedulers_)) return true;
-  if (TD_UNLIKELY(flight.state() == Flight::State::searching && flight.age() > patience)) let_go();
+  if (TD_UNLIKELY(flight.state() == Flight::State::searching && flight.age() > patience_)) let_go();
   return false;
 }
 

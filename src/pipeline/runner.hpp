@@ -34,6 +34,9 @@ class Runner final : public InFlight {
   // std::runtime_error (no place among the epochs).
   Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes = 0,
          Frames frames = Frames::no, unsigned flights = flights_default);
+  // After how long with devices flights leave their epochs, so that memory can be reclaimed, and are the host's. For
+  // tests on a busy machine, which wait for the devices' answers however late they are.
+  void set_patience(std::chrono::milliseconds patience) noexcept { patience_ = patience; }
   ~Runner() override;  // waits for what is in flight, without answering it
 
   bool has_devices() const noexcept { return schedulers_.has_value(); }
@@ -135,6 +138,7 @@ class Runner final : public InFlight {
   bool waited_ = false;  // for the devices, with the oldest
   FrameCounts taken_;    // of the device's answers to the oldest
   DeviceShare share_;
+  std::chrono::milliseconds patience_{10};
 };
 
 }  // namespace tandem
