@@ -24,6 +24,9 @@ rewrite       try_store_announced (src/task/store_in_place.hpp): under the strip
               is locked, its value written, and the item unlocked. in_place.py has these steps one by one
 image         the drain's: the item of a noted cell is copied with its state word (src/placement/mirrored/); the copy
               is of one version
+publish       try_store_announced: the item's new version goes into the writer's ring of images before it is unlocked
+take          the drain's: the published images of each ring, taken before any cell or item is read
+store         the launch's first kernel: an image replaces an older version of the same item (store_rewrites)
 answer        a kernel's own, from the image (src/frames/frames-inl.hpp): the host looks at no cell, item or stripe
 final         final_miss(), by the host when the launch is done
 reuse         the heap hands A's slot out again once its epoch has passed (Heap::reclaim)
@@ -59,6 +62,15 @@ def initial(threads: list[str], c1: str = "", c2: str = "A") -> State:
         "iN": 0,
         "q1": 0,
         "q2": 0,
+        # A's version, those of its image and of what a drain has read for it, the rings of images by writer, and what a
+        # drain has taken from them: (version, value)
+        "nA": 1,
+        "jA": 1,
+        "m1": 0,
+        "m2": 0,
+        "ring.y": (),
+        "ring.z": (),
+        "taken": (),
         # epochs
         "active": frozenset(),
         "retired": "",
@@ -209,7 +221,7 @@ def writer(t: str, kind: str, faults: tuple[str, ...] = ()) -> list[Step]:
     return [enter(t), invoke(t), *body, answer(t, f"{t}.result"), leave(t)]
 
 
-def rewriter(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
+def rewriter(t: str, faults: tuple[str, ...] = (), value: int = 2) -> list[Step]:
     """A set of A in place where devices have copies of items. Where A is gone it ends without an answer, as a set that
     may have been done or not."""
 
@@ -232,7 +244,8 @@ def rewriter(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
         s["A"] = "rewritten"
 
     def write(s: State) -> None:
-        s["vA"] = 2
+        s["vA"] = value
+        s["nA"] += 1
 
     def live(s: State) -> None:
         s["A"] = "live"
@@ -255,6 +268,54 @@ def rewriter(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
     else:
         body.append(("commit", commit))
     body += [("launch", launch), ("unlock", unlock)]
+    steps = [enter(t), invoke(t), *(named(name, step) for name, step in body), answer(t, f"{t}.result"), leave(t)]
+    end = len(steps) - 1
+    return steps
+
+
+def publisher(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A set of A in place that puts the item's image into its own ring, as rewriter() but for the log."""
+
+    def lock(s: State) -> str | None:
+        if s["lock"]:
+            return WAIT
+        s["lock"] = t
+        s[f"{t}.cell"] = 1 if s["c1"] == "A" else 2 if s["c2"] == "A" else 0
+        return None
+
+    def hold(s: State) -> int | None:
+        if not s[f"{t}.cell"]:
+            s["lock"] = ""
+            return end
+        s["A"] = "rewritten"
+        return None
+
+    def write(s: State) -> None:
+        s["vA"] = value
+        s["nA"] += 1
+
+    def publish(s: State) -> None:
+        s[f"ring.{t}"] += ((s["nA"], value),)
+
+    def live(s: State) -> None:
+        s["A"] = "live"
+        s[f"{t}.result"] = 1
+
+    def launch(s: State) -> None:
+        s[f"{t}.launch"] = s["launch"]
+
+    def unlock(s: State) -> None:
+        s["version"] += 1
+        s["changed_at"] = s[f"{t}.launch"]
+        s["lock"] = ""
+
+    body = [("lock", lock), ("hold", hold), ("write", write), ("publish", publish), ("live", live)]
+    if "publish_late" in faults:
+        body = [*body[:3], ("live", live), ("publish", publish)]
+    if "publish_unlocked" in faults:  # neither under the item's lock nor under the stripe
+        body = [*body[:3], ("live", live), ("launch", launch), ("unlock", unlock), ("publish", publish)]
+    else:
+        body += [("launch", launch), ("unlock", unlock)]
     steps = [enter(t), invoke(t), *(named(name, step) for name, step in body), answer(t, f"{t}.result"), leave(t)]
     end = len(steps) - 1
     return steps
@@ -335,7 +396,7 @@ def reader_that_leaves_early(t: str) -> list[Step]:
     return [enter(t), named("look(c2)", load), leave(t), named("read", state)]
 
 
-def follow(t: str, faults: tuple[str, ...] = (), images: bool = False) -> list[Step]:
+def follow(t: str, faults: tuple[str, ...] = (), images: bool = False, rings: bool = False) -> list[Step]:
     """What a launch begins with: drain and apply."""
 
     def drain(s: State) -> str | None:
@@ -364,6 +425,7 @@ def follow(t: str, faults: tuple[str, ...] = (), images: bool = False) -> list[S
                 if s[item] == "rewritten":
                     return WAIT
                 s[f"q{cell}"] = s[f"v{item}"] if s[item] == "live" else 0
+                s[f"m{cell}"] = s["nA"] if item == "A" and s[item] == "live" else 0
             return None
 
         return named(f"image(c{cell})", step)
@@ -374,13 +436,32 @@ def follow(t: str, faults: tuple[str, ...] = (), images: bool = False) -> list[S
                 s[f"r{cell}"] = s[f"p{cell}"]
                 if images and s[f"p{cell}"]:
                     s[f"i{s[f'p{cell}']}"] = s[f"q{cell}"]
+                    if s[f"p{cell}"] == "A":
+                        s["jA"] = s[f"m{cell}"]
             if cell == 2:
                 s["busy"] = ""
 
         return named(f"apply(c{cell})", step)
 
+    def take(ring: str) -> Step:
+        def step(s: State) -> None:
+            s["taken"] += s[ring]
+            s[ring] = ()
+
+        return named(f"take({ring})", step)
+
+    def store(s: State) -> None:
+        for version, value in s["taken"]:
+            if version > s["jA"] or "any_version" in faults:
+                s["iA"], s["jA"] = value, version
+        s["taken"] = ()
+
+    takes = [take("ring.y"), take("ring.z")] if rings else []
+    stores = [named("store", store)] if rings else []
     reads = [read(1), image(1), read(2), image(2)] if images else [read(1), read(2)]
-    return [named("drain", drain), *reads, apply(1), apply(2)]
+    if "take_late" in faults:
+        return [named("drain", drain), *reads, *takes, *stores, apply(1), apply(2)]
+    return [named("drain", drain), *takes, *reads, *stores, apply(1), apply(2)]
 
 
 def kernel(t: str, cell: int) -> Step:
@@ -395,10 +476,12 @@ def is_final_miss(s: State, t: str) -> bool:
     return not s["lock"] and s["changed_at"] < s[f"{t}.launch"]
 
 
-def device(t: str, faults: tuple[str, ...] = (), search: bool = True, images: bool = False) -> list[Step]:
+def device(
+    t: str, faults: tuple[str, ...] = (), search: bool = True, images: bool = False, rings: bool = False
+) -> list[Step]:
     """A launch: drain, apply, and the Search of one GET. A miss that is not final is searched again on the host."""
     program = [enter(t)] + ([invoke(t)] if search else [])
-    program += follow(t, faults, images)
+    program += follow(t, faults, images, rings)
     if not search:
         return [*program, leave(t)]
     base = len(program) + 3
@@ -420,10 +503,10 @@ def device(t: str, faults: tuple[str, ...] = (), search: bool = True, images: bo
     return [*program, *find(t, base, done, faults), answer(t, f"{t}.result"), leave(t)]
 
 
-def frames(t: str, faults: tuple[str, ...] = ()) -> list[Step]:
+def frames(t: str, faults: tuple[str, ...] = (), rings: bool = False) -> list[Step]:
     """A GET that its launch answers whole (docs/decisions/0035-frames.md). A hit is the image's, whatever has become of
     the item; the host confirms misses, and answers where the item has no image."""
-    begin = [invoke(t), *follow(t, faults, images=True)]
+    begin = [invoke(t), *follow(t, faults, images=True, rings=rings)]
     if "drain_early" in faults:
         begin = [*begin[1:], named("receive", lambda s: None), begin[0]]
     program = [enter(t), *begin, kernel(t, 1), kernel(t, 2)]
@@ -458,6 +541,8 @@ def replica_check(launches: int) -> list[Step]:
             if not noted and s[f"r{cell}"] != s[f"c{cell}"]:
                 s["broken"] = "the replica is stale for ever: no record is left"
             item = s[f"c{cell}"]
+            if s["ring.y"] or s["ring.z"]:
+                continue
             if not noted and item and s[f"i{item}"] not in (0, s[f"v{item}"]):
                 s["broken"] = "an image is stale for ever: no record is left"
         return None

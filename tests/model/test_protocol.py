@@ -7,6 +7,7 @@ from model.protocol import (
     device,
     frames,
     initial,
+    publisher,
     reader,
     reader_that_leaves_early,
     replica_check,
@@ -18,6 +19,7 @@ from model.protocol import (
 OPERATIONS = {
     "w": ("set", 2),
     "z": ("set", 2),
+    "y": ("set", 3),
     "x": ("delete", 0),
     "a": ("add", 2),
     "b": ("add", 2),
@@ -77,6 +79,29 @@ CLEAN = {
     ),
     "set, two launches, the replica afterwards": dict(
         w=writer("w", "set"), k=device("k", search=False), l=device("l", search=False), s=replica_check(2)
+    ),
+}
+# Of sets in place that put images into their own rings.
+CLEAN |= {
+    "set by image, host get, frames": dict(z=publisher("z", 2), c=reader("c"), g=frames("g", rings=True)),
+    "set by image, delete, frames": dict(z=publisher("z", 2), x=writer("x", "delete"), g=frames("g", rings=True)),
+    "set by image, set beside, frames": dict(z=publisher("z", 2), w=writer("w", "set"), g=frames("g", rings=True)),
+    "set by image, displacement, frames": dict(z=publisher("z", 2), m=writer("m", "move"), g=frames("g", rings=True)),
+    "two sets by image, frames": dict(z=publisher("z", 2), y=publisher("y", 3), g=frames("g", rings=True)),
+    "two sets by image, displacement, two launches, the images afterwards": dict(
+        z=publisher("z", 2),
+        y=publisher("y", 3),
+        m=writer("m", "move"),
+        k=device("k", search=False, images=True, rings=True),
+        l=device("l", search=False, images=True, rings=True),
+        s=replica_check(2),
+    ),
+    "sets by image and by the log, two launches, the images afterwards": dict(
+        z=publisher("z", 2),
+        y=rewriter("y", value=3),
+        k=device("k", search=False, images=True, rings=True),
+        l=device("l", search=False, images=True, rings=True),
+        s=replica_check(2),
     ),
 }
 CLEAN_ABSENT = {
@@ -214,6 +239,37 @@ NEEDED |= {
     ),
     "a rewritten item's record is committed when it is live": (
         dict(z=rewriter("z", ("commit_early",)), l=device("l", search=False, images=True), s=replica_check(1)),
+        False,
+        "an image is stale for ever",
+    ),
+}
+
+
+# Of sets in place that put images into their own rings.
+NEEDED |= {
+    "an image is published before a get can see the value": (
+        dict(z=publisher("z", 2, ("publish_late",)), c=reader("c"), g=frames("g", rings=True)),
+        False,
+        "not linearizable",
+    ),
+    "an image replaces older versions only": (
+        dict(
+            z=publisher("z", 2),
+            y=publisher("y", 3),
+            k=device("k", ("any_version",), search=False, images=True, rings=True),
+            l=device("l", ("any_version",), search=False, images=True, rings=True),
+            s=replica_check(2),
+        ),
+        False,
+        "an image is stale for ever",
+    ),
+    "images are taken before items are read": (
+        dict(
+            z=publisher("z", 2),
+            m=writer("m", "move"),
+            k=device("k", ("take_late",), search=False, images=True, rings=True),
+            s=replica_check(1),
+        ),
         False,
         "an image is stale for ever",
     ),
