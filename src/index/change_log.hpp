@@ -1,6 +1,9 @@
 // The interface through which writers announce changes, so that replicas of the index can follow (write protocol 2 and
 // 6). Without a replica there is no log: a null pointer and one predicted branch a write.
 //
+// A set in place puts the item's new image into the log instead, if there is room for it (ImageSlot): under the item's
+// lock, so before any reader sees the new version. No cell has to be read again then.
+//
 // Order of the calls, all while the writer holds the stripe of the key (and, for a displacement, the victim's):
 //   reserve(changes) -> the changes -> commit(ticket) -> launch() -> the stripe's unlock, which stores that number and
 //   the next version.
@@ -10,11 +13,15 @@
 // A drain increments the launch number first, then re-reads every reserved cell, and removes only what was committed
 // when it began. So a change whose stripe says changed_at < n is wholly in the replica that launch n searches.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <span>
 
 #include "base/platform.hpp"
+#include "heap/item.hpp"
+#include "index/item_images.hpp"
 
 namespace tandem {
 
@@ -23,6 +30,24 @@ struct Change {
   std::uint32_t table;       // serial number of its table; each growth increases it
   std::uint64_t cell_index;  // 8 * bucket + slot
   friend bool operator==(const Change&, const Change&) = default;
+};
+
+// Where a writer puts an item's image. Without granules there is no room, or nobody follows: the cell is announced.
+struct ImageSlot {
+  Granule* granules = nullptr;
+  std::atomic<std::uint64_t>* published = nullptr;  // position in the log, and what it is behind the image
+  std::uint64_t end = 0;
+
+  // Copies `item`, which gets this state word, and lets drains take the image. REQUIRES: granules; the caller
+  // holds the item's lock, and has written the rest of its new version.
+  TD_INLINE void publish(const Item* item, std::uint64_t state, std::uint64_t fixed) const noexcept {
+    granules[image_granules(state, fixed) - 1] = {};  // what follows the item in its slot is uninitialised
+    std::memcpy(reinterpret_cast<char*>(granules) + sizeof(Item), item->bytes() + sizeof(Item),
+                image_bytes(fixed) - sizeof(Item));
+    granules->word[0] = state;
+    granules->word[1] = fixed;
+    published->store(end, std::memory_order_release);
+  }
 };
 
 // Thread safety: all calls from any thread, by the holder of a stripe. None may block on a writer or a reader. The
@@ -38,6 +63,12 @@ class ChangeLog {
   virtual Ticket reserve(std::span<const Change> changes) noexcept = 0;
   virtual void commit(Ticket) noexcept = 0;
   virtual std::uint32_t launch() const noexcept = 0;  // number of the current launch
+
+  // Room for the image of the item at `item`, of so many granules, whose cell is this. An image that is not published
+  // is forgotten. REQUIRES: the thread publishes before it asks for another.
+  virtual ImageSlot image_slot(std::uint64_t /*cell_index*/, Location /*item*/, std::uint32_t /*granules*/) noexcept {
+    return {};
+  }
 };
 
 // Brackets a change: reserves when made, commits at the end of the scope. A change that did not happen is committed as

@@ -20,6 +20,7 @@
 #include "heap/heap.hpp"
 #include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/change_log.hpp"
 #include "index/index.hpp"
 
 namespace tandem {
@@ -45,11 +46,14 @@ concept IndexGuard = requires(G& guard, std::string_view key, Location l, std::u
 };
 
 // Optional: change_item(change) announces in the index's log that the item which find() returned changes, and calls
-// change(), which says whether it has changed it.
+// change(), which says whether it has changed it. rewrite_item(change) gives change(slot) an ImageSlot for the item's
+// new image first; where there is none it is change_item().
 template <class G>
-concept AnnouncingGuard = IndexGuard<G> && requires(G& guard, bool (*change)() noexcept) {
-  { guard.change_item(change) } noexcept -> std::same_as<bool>;
-};
+concept AnnouncingGuard =
+    IndexGuard<G> && requires(G& guard, bool (*change)() noexcept, bool (*rewrite)(const ImageSlot&) noexcept) {
+      { guard.change_item(change) } noexcept -> std::same_as<bool>;
+      { guard.rewrite_item(rewrite) } noexcept -> std::same_as<bool>;
+    };
 
 //   prefetcher()(f)         hints for a strip, outside an epoch
 //   search_first(f, n, l)   l[i]: a candidate for f[i], or no_location. The caller compares the key, and calls find()

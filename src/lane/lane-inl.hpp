@@ -171,7 +171,8 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, Item
   if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
                   (s.flushed && is_flushed(seen, s.flush_cas))))
     return false;
-  return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored) == task::Rewritten::done;
+  return task::rewrite_item(s.context, item, seen, set, {s.now_s, s.flush_cas}, stored, task::tell_nobody) ==
+         task::Rewritten::done;
 }
 
 // The cell that names the candidate; nullptr: there is no candidate, or no cell names it any longer.

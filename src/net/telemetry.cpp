@@ -68,6 +68,7 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
   stat("drains_by_workers", d.replica.relieved);
   stat("log_records", d.replica.records);
   stat("log_repeats", d.replica.repeats);
+  stat("log_images", d.replica.rewrites);
   stat("log_overflows", d.replica.overflows);
   stat("cells_sent", d.replica.cells);
   stat("busy", d.replica.busy);

@@ -64,7 +64,8 @@ struct SchedulerRig {
   explicit SchedulerRig(const std::vector<Device*>& devices, const SchedulerOptions& options = patient(),
                         std::uint64_t cells = 1 << 14, std::uint64_t memory_bytes = std::uint64_t{32} << 20,
                         const ReplicaOptions& replicas = {})
-      : log({.shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)}),
+      : log({.ring_granules = 64,  // few, so that some sets in place announce their cell
+             .shard_bits = static_cast<std::uint32_t>(std::bit_width(devices.size()) - 1)}),
         budget(memory_bytes),
         epochs(64),
         heap({.huge_pages = false}, budget, epochs),

@@ -175,7 +175,8 @@ void Engine::open_heap_and_index() {
   }
   heap_.emplace(heap, budget_, epochs_);
   if (!options_.devices.empty() && !options_.index_on_device)
-    replica_log_.emplace(ReplicaLogOptions{.shard_bits = shard_bits_of(options_)});
+    replica_log_.emplace(ReplicaLogOptions{.ring_granules = options_.device_values.bytes != 0 ? 1u << 13 : 0,
+                                           .shard_bits = shard_bits_of(options_)});
   if (file_ && kind_.fixed_entry_bytes != 0) keep_seed();
   if (!file_ || !file_->has_items()) {
     index_ =

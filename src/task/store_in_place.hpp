@@ -63,10 +63,15 @@ enum class Rewritten : std::uint8_t {
   changed,  // nothing, but the item's state word has: the caller judges it again
 };
 
+// What a set in place does beside the item, before its new version can be read: nothing.
+inline constexpr auto tell_nobody = [](const ItemVersion&) noexcept {};
+
 // Rewrites `item`, which is_rewritable() has judged by its words `seen`; `stored` receives the new version. changed:
-// `seen` receives the present state word. REQUIRES: as try_store_in_place().
+// `seen` receives the present state word. tell(version): called under the item's lock, when all but its state word is
+// written. REQUIRES: as try_store_in_place().
+template <class Tell>
 TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen, const PlainSet& set,
-                                 const StripTime& time, ItemVersion& stored) noexcept {
+                                 const StripTime& time, ItemVersion& stored, Tell tell) noexcept {
   TD_DEBUG_ASSERT(set.value.size() <= rewritten_value_bytes_max);
   // A reader that has judged the item copies any later version, so no version may be expired when it is written.
   if (TD_UNLIKELY(is_expired(word::ExpiryS::put(0, set.expiry_s), time.now_s))) return Rewritten::refused;
@@ -101,6 +106,7 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   char* const value =
       item->bytes() + sizeof(Item) + (set.client_flags != 0 ? sizeof set.client_flags : 0) + set.key.size();
   racing_copy(value, set.value.data(), set.value.size());
+  tell(stored);
   unlock_item(item, stored.state);
   if (TD_UNLIKELY(redo != nullptr)) redo->clear();
   return Rewritten::done;
@@ -110,24 +116,30 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
 // changed, and the set must go beside. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
 // which `item` was found; may_store_in_place(); at most rewritten_value_bytes_max bytes of value; no earlier query of
 // the strip has a hit on `item` whose value is not copied yet.
+template <class Tell = decltype(tell_nobody)>
 TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
-                                  ItemVersion& stored) noexcept {
+                                  ItemVersion& stored, Tell tell = tell_nobody) noexcept {
   ItemVersion seen = ItemVersion::of(item);
   for (;;) {
     if (TD_UNLIKELY(is_rewriting(seen.state))) seen.state = wait_while_rewriting(item);
     if (!is_rewritable(item, seen, set, time)) return false;
-    const Rewritten r = rewrite_item(context, item, seen, set, time, stored);
+    const Rewritten r = rewrite_item(context, item, seen, set, time, stored, tell);
     if (TD_LIKELY(r != Rewritten::changed)) return r == Rewritten::done;
   }
 }
 
 // The same where devices have copies of items (Shared::announces_rewrites): the copies follow the index's log, in which
-// only the holder of the key's stripe announces a change. REQUIRES: guard.find() returned `item`.
+// only the holder of the key's stripe announces a change. The item is in this processor's cache, so its image is put
+// there as well, and no drain has to read it. REQUIRES: guard.find() returned `item`.
 template <AnnouncingGuard G>
 bool try_store_announced(Context& context, G& guard, Item* item, const PlainSet& set, const StripTime& time,
                          ItemVersion& stored) noexcept {
   if (!is_rewritable(item, guard.version(), set, time)) return false;
-  return guard.change_item([&]() noexcept { return try_store_in_place(context, item, set, time, stored); });
+  return guard.rewrite_item([&](const ImageSlot& slot) noexcept {
+    return try_store_in_place(context, item, set, time, stored, [&](const ItemVersion& now) noexcept {
+      if (TD_LIKELY(slot.granules != nullptr)) slot.publish(item, now.state, now.fixed);
+    });
+  });
 }
 
 }  // namespace tandem::task

@@ -123,6 +123,16 @@ class CuckooIndex final : public Index {
       if (index_.options_.log != nullptr) index_.options_.log->commit(ticket);
       return changed;
     }
+    // Of a set in place: change(slot) puts the item's new image into the slot, if it has granules, and publishes it
+    // before it unlocks the item. REQUIRES: find() returned an item.
+    template <class F>
+    bool rewrite_item(F change) noexcept {
+      const ImageSlot slot = image_slot();
+      if (TD_UNLIKELY(slot.granules == nullptr)) return change_item([&]() noexcept { return change(slot); });
+      const bool changed = change(slot);
+      changed_ |= changed;
+      return changed;
+    }
 
    private:
     friend class CuckooIndex;
@@ -131,6 +141,7 @@ class CuckooIndex final : public Index {
     Item* find_cell(IsIt is_it) noexcept;
     bool is_at(const std::uint64_t* hint, std::string_view key) noexcept;
     ChangeLog::Ticket reserve() const noexcept;
+    ImageSlot image_slot() const noexcept;
     Item* find_elsewhere(std::string_view key, Location candidate) noexcept;
     Put put_elsewhere(Location now, std::uint64_t live_state) noexcept;
     Put put_in_table(Location now, std::uint64_t live_state) noexcept;

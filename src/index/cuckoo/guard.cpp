@@ -294,4 +294,14 @@ ChangeLog::Ticket CuckooIndex::Guard::reserve() const noexcept {
   return log->reserve({changes, n});
 }
 
+// During a growth both cells are of one shard.
+ImageSlot CuckooIndex::Guard::image_slot() const noexcept {
+  ChangeLog* const log = index_.options_.log;
+  const Table* const table = cell_[0] != nullptr ? phase_.read : phase_.other;
+  const std::uint64_t* const cell = cell_[0] != nullptr ? cell_[0] : cell_[1];
+  const std::uint32_t granules = image_granules(version_.state, version_.fixed);
+  if (log == nullptr || cell == nullptr || granules == 0) return {};
+  return log->image_slot(table->index_of(cell), index_.heap_.location_of(item_), granules);
+}
+
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
+#include "base/racing_copy.hpp"
 #include "heap/cache.hpp"
 #include "index/cuckoo/cuckoo_check.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
@@ -184,6 +185,31 @@ class BasicTestWorker {
     return guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, expiry_s));
   }
 
+  // Replaces the value of the key's item in place, as a set does: by next(value). False: it is absent.
+  template <class Next>
+    requires AnnouncingGuard<typename I::Guard>
+  bool rewrite(const std::string& key, Next next) {
+    const Batch batch(*this);
+    typename I::Guard guard = store.index.lock(store.fingerprint(key));
+    Item* const item = guard.find(std::string_view(key));
+    if (item == nullptr) return false;
+    return guard.rewrite_item([&](const ImageSlot& slot) noexcept {
+      ItemVersion seen = guard.version();
+      TD_ASSERT(lock_item(item, seen));  // no other holder of the stripe rewrites it
+      fence_release();
+      const std::uint64_t fixed = word::CasLow::put(seen.fixed, word::CasLow::get(seen.fixed) + 1);
+      item->fixed_word.store(fixed, std::memory_order_relaxed);
+      std::uint64_t value = 0;
+      std::memcpy(&value, item->value(), sizeof value);
+      value = next(value);
+      racing_copy(item->value(), reinterpret_cast<const char*>(&value), sizeof value);
+      const std::uint64_t state = word::ExpiryS::put(seen.state, 0);
+      if (slot.granules != nullptr) slot.publish(item, state, fixed);
+      unlock_item(item, state);
+      return true;
+    });
+  }
+
   // Adds 1 to the value; an absent key becomes 1. False: no room in a long time.
   bool increment(const std::string& key) {
     const Fingerprint f = store.fingerprint(key);
@@ -266,6 +292,8 @@ class BasicTestWorker {
     const Location l = store.heap.allocate(cache, store.heap.size_class(bytes), bytes);
     TD_ASSERT(l != no_location);
     Item* const item = store.heap.format(l, key, 0, sizeof value, 0, 0, false);
+    // Of one key's ids the order counts, of two items in one slot any.
+    item->set_fixed(word::CasLow::put(item->fixed(), mix_bits(value) % 4 * 1000));
     std::memcpy(item->value(), &value, sizeof value);
     return l;
   }

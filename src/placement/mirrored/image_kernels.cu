@@ -21,18 +21,69 @@ __global__ void store_images_kernel(const ItemImages images, const std::uint32_t
   }
 }
 
+// One thread an image. The state word of the image that it replaces is the lock: `filling`, which no image has. Its
+// holder waits for nobody, and what is older than the image there gives up without it, so that of many sets of one key
+// few wait.
+__global__ void store_rewrites_kernel(const ItemImages images, const std::uint32_t* location, const Granule* granules,
+                                      std::uint32_t count) {
+  constexpr std::uint64_t locked = static_cast<std::uint64_t>(ItemState::filling);
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const std::uint32_t l = location[i];
+  if (l == 0 || l >= images.count) return;
+  const auto words = *reinterpret_cast<const ulonglong2*>(granules + i);
+  const std::uint32_t n = image_granules(words.x, words.y);
+  if (n > count - i || n > images.count - l) return;
+  Granule* const to = images.granules + l;
+  cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> state(to->word[0]), fixed(to->word[1]);
+  std::uint64_t old = state.load(cuda::memory_order_acquire);
+  for (;;) {
+    if (old == locked) {
+      __nanosleep(32);
+      old = state.load(cuda::memory_order_acquire);
+      continue;
+    }
+    // A fixed word of a later version may be read here: that one is newer still.
+    if (!is_newer_image(words.x, words.y, old, fixed.load(cuda::memory_order_relaxed))) return;
+    if (state.compare_exchange_weak(old, locked, cuda::memory_order_acquire, cuda::memory_order_acquire)) break;
+  }
+  // The state word alone may be of a later version: two sets within a second can make the same.
+  if (!is_newer_image(words.x, words.y, old, fixed.load(cuda::memory_order_relaxed))) {
+    state.store(old, cuda::memory_order_release);
+    return;
+  }
+  fixed.store(words.y, cuda::memory_order_relaxed);
+  reinterpret_cast<uint4*>(to)[1] = *half_of(granules + i, 1);
+  for (std::uint32_t half = 2; half < 2 * n; ++half)
+    reinterpret_cast<uint4*>(to + half / 2)[half % 2] = *half_of(granules + i + half / 2, half % 2);
+  cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> marks(images.marks[l / 32]);
+  const std::uint32_t mine = 1u << l % 32;
+  if ((marks.load(cuda::memory_order_relaxed) & mine) != 0) marks.fetch_and(~mine, cuda::memory_order_relaxed);
+  state.store(words.x, cuda::memory_order_release);
+}
+
 constexpr std::uint32_t block_threads = 256;
+
+ItemImages images_of(const StoreImagesArguments& a) {
+  return {reinterpret_cast<Granule*>(a.images.granules.address()),
+          reinterpret_cast<std::uint32_t*>(a.images.marks.address()), a.images.count, a.images.item_granules};
+}
 
 }  // namespace
 
 int cuda_store_images(const StoreImagesArguments& a, cudaStream_t stream) noexcept {
   if (a.count == 0) return cudaSuccess;
-  const ItemImages images{reinterpret_cast<Granule*>(a.images.granules.address()),
-                          reinterpret_cast<std::uint32_t*>(a.images.marks.address()), a.images.count,
-                          a.images.item_granules};
   const auto blocks = static_cast<std::uint32_t>((2 * std::uint64_t{a.count} + block_threads - 1) / block_threads);
   store_images_kernel<<<blocks, block_threads, 0, stream>>>(
-      images, reinterpret_cast<const std::uint32_t*>(a.location.address()),
+      images_of(a), reinterpret_cast<const std::uint32_t*>(a.location.address()),
+      reinterpret_cast<const Granule*>(a.granules.address()), a.count);
+  return cudaGetLastError();
+}
+
+int cuda_store_rewrites(const StoreImagesArguments& a, cudaStream_t stream) noexcept {
+  if (a.count == 0) return cudaSuccess;
+  store_rewrites_kernel<<<(a.count + block_threads - 1) / block_threads, block_threads, 0, stream>>>(
+      images_of(a), reinterpret_cast<const std::uint32_t*>(a.location.address()),
       reinterpret_cast<const Granule*>(a.granules.address()), a.count);
   return cudaGetLastError();
 }

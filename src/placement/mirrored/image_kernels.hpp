@@ -1,4 +1,4 @@
-// The kernel that keeps the images of items in a device's memory up to date (index/item_images.hpp).
+// The kernels that keep the images of items in a device's memory up to date (index/item_images.hpp).
 #pragma once
 #include <cstdint>
 
@@ -22,7 +22,13 @@ struct StoreImagesArguments {
 // win. Locations beyond the images are ignored.
 extern const Kernel<StoreImagesArguments> store_images;
 
-// Its CUDA entry (image_kernels.cu).
+// Stores whole images, one behind the other: location[i] is that of the image that begins at granules[i], and
+// no_location where none begins. An image is stored unless the device has one of a live item there with the same or a
+// larger CAS id; of several in one launch the largest wins. Clears the mark of what it stores.
+extern const Kernel<StoreImagesArguments> store_rewrites;
+
+// Their CUDA entries (image_kernels.cu).
 int cuda_store_images(const StoreImagesArguments& a, CUstream_st* stream) noexcept;
+int cuda_store_rewrites(const StoreImagesArguments& a, CUstream_st* stream) noexcept;
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "heap/item_rewrite.hpp"
 #include "index/cuckoo/table_kernels_rig.hpp"
 
 namespace tandem {
@@ -52,6 +53,27 @@ class DeviceImagesContract : public DeviceContract {
       if (location[i] >= granule_count) continue;
       model_[location[i]] = granules[i];
       read_[location[i]] = false;
+    }
+  }
+
+  // Writers' images: `locations` of each item's first granule, no_location at the others.
+  void apply_rewrites(const std::vector<Location>& location, const std::vector<Granule>& granules) {
+    const PinnedArray<Location> at = pinned(location);
+    const PinnedArray<Granule> from = pinned(granules);
+    ASSERT_EQ(
+        stream->launch(store_rewrites, {images_, at.at(), from.at(), static_cast<std::uint32_t>(location.size())}),
+        DeviceStatus::ok);
+    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
+    for (std::size_t i = 0; i < location.size(); ++i) {
+      const Location l = location[i];
+      if (l == no_location || l >= granule_count) continue;
+      const std::uint32_t count = image_granules(granules[i].word[0], granules[i].word[1]);
+      if (count > granule_count - l) continue;
+      const Granule& old = model_[l];
+      const ItemVersion was{old.word[0], old.word[1]}, now{granules[i].word[0], granules[i].word[1]};
+      if (was.is_live() && was.cas() >= now.cas()) continue;
+      std::copy_n(granules.begin() + static_cast<std::ptrdiff_t>(i), count, model_.begin() + l);
+      read_[l] = false;
     }
   }
 
@@ -122,6 +144,14 @@ class DeviceImagesContract : public DeviceContract {
     seen_.clear();
   }
 
+  void expect_model() {
+    const PinnedArray<Granule> got(*device, granule_count);
+    ASSERT_EQ(stream->copy_to_host(got.data(), granules_.bytes_at(), got.bytes()), DeviceStatus::ok);
+    ASSERT_EQ(finish(*stream), DeviceStatus::ok);
+    for (Location l = 0; l < granule_count; ++l)
+      ASSERT_TRUE(std::equal(got[l].word, got[l].word + 4, model_[l].word)) << "location " << l;
+  }
+
   void clear_marks() {
     ASSERT_EQ(stream->zero(marks_.bytes_at(), marks_.bytes()), DeviceStatus::ok);
     read_.assign(granule_count, false);
@@ -138,6 +168,53 @@ class DeviceImagesContract : public DeviceContract {
 };
 INSTANTIATE_TEST_SUITE_P(All, DeviceImagesContract, testing::ValuesIn(device_kinds()),
                          [](const auto& p) { return p.param.name; });
+
+// Many threads store images of few items, in an order of their own: of each item the largest CAS id stays.
+TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
+  ASSERT_NO_FATAL_FAILURE(make(image_granules_limit));
+  Random random(5);
+  struct Place {
+    Location at;
+    std::vector<Granule> item;  // whose lengths all versions have
+  };
+  std::vector<Place> places;
+  for (Location l = 1; l + image_granules_limit <= granule_count && places.size() < 40;) {
+    Place place{l, random_item(random, 1 + random.below(image_granules_limit))};
+    std::uint64_t& fixed = place.item[0].word[1];
+    fixed = word::Huge::put(fixed, 0);
+    place.item[0].word[0] = word::State::put(place.item[0].word[0], static_cast<std::uint64_t>(ItemState::live));
+    l += static_cast<Location>(place.item.size());
+    places.push_back(std::move(place));
+  }
+  constexpr std::uint64_t id_step = (std::uint64_t{1} << word::CasLow::width) / 7;  // so that the high part counts, too
+  std::uint64_t id = 1;
+  for (int launch = 0; launch < 30; ++launch) {
+    std::vector<std::uint64_t> ids(2000);
+    for (std::uint64_t& i : ids) i = id++ * (launch % 2 == 0 ? id_step : 1) & cas_limit;
+    for (std::size_t n = ids.size(); n > 1; --n) std::swap(ids[n - 1], ids[random.below(n)]);
+    std::vector<Location> location;
+    std::vector<Granule> granules;
+    for (const std::uint64_t cas : ids) {
+      const Place& place = places[random.below(static_cast<std::uint32_t>(random.below(8) == 0 ? places.size() : 4))];
+      std::vector<Granule> item = place.item;
+      for (std::size_t w = 2; w < item.size() * 4; ++w) item[w / 4].word[w % 4] = random.next();
+      item[0].word[0] = word::CasHigh::put(item[0].word[0], cas >> word::CasLow::width);
+      item[0].word[1] = word::CasLow::put(item[0].word[1], cas & word::CasLow::limit);
+      const Location at = random.below(50) == 0 ? granule_count + 1 : place.at;
+      for (std::size_t g = 0; g < item.size(); ++g) location.push_back(g == 0 ? at : no_location);
+      granules.insert(granules.end(), item.begin(), item.end());
+      if (random.below(20) == 0) {
+        location.push_back(no_location);
+        granules.emplace_back();
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(apply_rewrites(location, granules));
+    ASSERT_NO_FATAL_FAILURE(expect_model());
+    if (launch % 10 == 9) {  // an item that is gone has no version
+      ASSERT_NO_FATAL_FAILURE(apply({places[0].at}, {Granule{}}));
+    }
+  }
+}
 
 TEST_P(DeviceImagesContract, SearchesReturnItems) {
   for (const std::uint32_t item_granules : {1u, 4u, image_granules_limit}) {

@@ -319,7 +319,7 @@ template <class Rules, class Log>
 Drained BasicReplica<Rules, Log>::collect() noexcept {
   epoch_.enter();
   const std::uint64_t begin = queue_.appended();
-  const Drained drained = log_.drain(index_, {serial_, position_, shard_}, queue_);
+  const Drained drained = log_.drain(index_, {serial_, position_, shard_}, queue_, &images_);
   // After all records were noted, and in the epoch in which the cells were read.
   images_.append(queue_.since(begin));
   if (!drained.recording && !restart_log_) {
@@ -331,6 +331,7 @@ Drained BasicReplica<Rules, Log>::collect() noexcept {
   ++stats_.drains;
   stats_.records += drained.records;
   stats_.repeats += drained.repeats;
+  stats_.rewrites += drained.images;
   return drained;
 }
 

@@ -60,6 +60,9 @@ class SteppingLog final : public ChangeLog {
   }
   void commit(Ticket ticket) noexcept override { log_.commit(ticket); }
   std::uint32_t launch() const noexcept override { return log_.launch(); }
+  ImageSlot image_slot(std::uint64_t cell_index, Location item, std::uint32_t granules) noexcept override {
+    return log_.image_slot(cell_index, item, granules);
+  }
 
   std::function<void()> reserved;
 

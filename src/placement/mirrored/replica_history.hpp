@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/racing_copy.hpp"
 #include "index/cuckoo/index_test_support.hpp"
 #include "placement/mirrored/replica_log.hpp"
 
@@ -35,6 +35,9 @@ class KeyHistory {
     } else if (is_present && (random >> 44) % 4 == 0) {
       if (!worker.touch(key_of(key), static_cast<std::uint32_t>(next)))
         return key_of(key) + " was not there to be touched";
+    } else if (is_present && (random >> 48) % 2 == 0) {
+      if (!worker.rewrite(key_of(key), [next](std::uint64_t) { return next; }))
+        return key_of(key) + " was not there to be rewritten";
     } else {
       const auto outcome = worker.set(key_of(key), next);
       if (outcome == TestWorker::Outcome::no_room) {  // wait for the growth
@@ -97,7 +100,7 @@ class KeyHistory {
  private:
   static std::uint64_t generation_of(const Item* item) {
     std::uint64_t value = 0;
-    std::memcpy(&value, item->value(), sizeof value);
+    racing_copy(reinterpret_cast<char*>(&value), item->value(), sizeof value);
     return std::max<std::uint64_t>(value, Item::expiry_of(item->state_acquire()));
   }
 

@@ -23,7 +23,8 @@ void ReplicaImages::make(Device& device, std::uint64_t cells) {
   if (!is_wanted()) return;
   const std::uint64_t count = std::min<std::uint64_t>(
       {options_.bytes / granule_bytes, heap_->reserved_bytes() / granule_bytes, std::numeric_limits<Location>::max()});
-  const std::uint64_t queue = std::bit_ceil(cells * item_granules_);
+  constexpr std::uint64_t rewritten = 1 << 16;  // at least, beside the images of so many cells
+  const std::uint64_t queue = std::bit_ceil(cells * item_granules_ + rewritten);
   const auto memory = std::make_shared<const Memory>(DeviceArray<Granule>(device, count),
                                                      DeviceArray<std::uint32_t>(device, mark_words(count)));
   if (queue_memory_.count() != queue) {
@@ -31,6 +32,8 @@ void ReplicaImages::make(Device& device, std::uint64_t cells) {
     PinnedArray<Location> at(device, queue);
     TD_ASSERT(queue % 64 == 0);
     part_ends_ = std::make_unique<std::uint64_t[]>(queue / 64);
+    part_rewrites_ = std::make_unique<std::uint64_t[]>(queue / 64);
+    part_begin_ = 0;
     queue_memory_ = std::move(queue_memory);
     at_ = std::move(at);
     queue_ = DirtyQueue<Granule>({queue_memory_.data(), queue_memory_.count()});
@@ -83,15 +86,50 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
     if (i < count) prefetch_read(heap_->at(cell_at(i).location()));
   };
   for (std::size_t i = 0; i < ahead; ++i) prefetch(i);
-  const std::uint64_t begin = queue_.appended();
   for (std::size_t i = 0; i < count; ++i) {
     prefetch(i + ahead);
     append_item(cell_at(i).location());
   }
-  if (queue_.appended() == begin) return;
-  const std::uint64_t last = queue_.appended() - 1;
-  end_bits(last) |= std::uint64_t{1} << last % 64;
+  end_part(false);
 }
+
+void ReplicaImages::end_part(bool rewrites) noexcept {
+  if (queue_.appended() == part_begin_) return;
+  part_begin_ = queue_.appended();
+  const std::uint64_t last = part_begin_ - 1, bit = std::uint64_t{1} << last % 64;
+  end_bits(last) |= bit;
+  rewrite_bits(last) = rewrites ? rewrite_bits(last) | bit : rewrite_bits(last) & ~bit;
+}
+
+std::uint64_t ReplicaImages::append_rewritten(const ImageRing& ring, std::uint64_t begin, std::uint64_t end,
+                                              std::uint64_t cells_room, std::uint64_t& count) noexcept {
+  if (!on()) return end;
+  const std::uint64_t reserved = cells_room * images_.item_granules;
+  std::uint64_t room = queue_.room() - std::min(queue_.room(), reserved);
+  for (std::uint64_t at = begin; at != end;) {
+    const Granule* const image = &ring.granules[at & ring.mask];
+    const Location l = ring.locations[at & ring.mask];
+    if (l == no_location) {
+      ++at;
+      continue;
+    }
+    const std::uint32_t granules = image_granules(image->word[0], image->word[1]);
+    if (l < images_.count && granules <= std::min(images_.item_granules, images_.count - l)) {
+      // The kernel finds an image's granules one behind the other.
+      const std::uint64_t to_end = queue_.capacity() - (queue_.appended() & (queue_.capacity() - 1));
+      const std::uint64_t skipped = granules > to_end ? to_end : 0;
+      if (skipped + granules > room) return at;
+      room -= skipped + granules;
+      for (std::uint64_t i = 0; i < skipped; ++i) push(no_location, Granule{});
+      for (std::uint32_t g = 0; g < granules; ++g) push(g == 0 ? l : no_location, image[g]);
+      ++count;
+    }
+    at += granules;
+  }
+  return end;
+}
+
+void ReplicaImages::end_rewritten() noexcept { end_part(true); }
 
 void ReplicaImages::append_item(Location l) noexcept {
   if (l == no_location || l >= images_.count) return;
@@ -129,8 +167,10 @@ DeviceStatus ReplicaImages::send(Stream& stream) noexcept {
     const std::uint64_t end = part_end();
     const std::uint64_t count = std::min<std::uint64_t>(queue_.unsent().size(), end - queue_.sent());
     const std::uint64_t at = queue_.offset();
+    const bool rewrites = (rewrite_bits(end - 1) >> (end - 1) % 64 & 1) != 0;
     const DeviceStatus status =
-        stream.launch(store_images, {images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)});
+        stream.launch(rewrites ? store_rewrites : store_images,
+                      {images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)});
     if (status != DeviceStatus::ok) return status;
     queue_.send(count);
     if (queue_.sent() == end) end_bits(end - 1) &= ~(std::uint64_t{1} << (end - 1) % 64);
@@ -160,6 +200,7 @@ void ReplicaImages::drop_unsent() noexcept {
   for (std::uint64_t position = queue_.sent(); position != queue_.appended(); ++position)
     end_bits(position) &= ~(std::uint64_t{1} << position % 64);
   queue_.drop_unsent();
+  part_begin_ = queue_.appended();
 }
 
 }  // namespace tandem

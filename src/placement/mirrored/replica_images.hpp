@@ -8,6 +8,9 @@
 // each item of a part is read after all records of the part were noted: what was committed by then is in all of those
 // reads, and the rest is delivered again.
 //
+// The images that writers have put into the log are parts of their own, stored only over older versions, each ahead of
+// the part of the cells of the same drain.
+//
 // Thread safety: one thread at a time.
 #pragma once
 #include <array>
@@ -20,6 +23,7 @@
 #include "heap/heap.hpp"
 #include "index/item_images.hpp"
 #include "placement/mirrored/dirty_queue.hpp"
+#include "placement/mirrored/writer_rings.hpp"
 
 namespace tandem {
 
@@ -65,6 +69,12 @@ class ReplicaImages {
   // are no more than room_cells().
   void append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept;
   void append(std::span<const std::uint64_t> cells) noexcept;
+  // Copies the images at positions [begin, end) of a writer's ring, as far as there is room beside the images of
+  // `cells_room` cells. Returns the position behind; increments `count` for each. Several rings are one part, which
+  // end_rewritten() ends.
+  std::uint64_t append_rewritten(const ImageRing& ring, std::uint64_t begin, std::uint64_t end,
+                                 std::uint64_t cells_room, std::uint64_t& count) noexcept;
+  void end_rewritten() noexcept;
   // Queues all waiting parts.
   [[nodiscard]] DeviceStatus send(Stream& stream) noexcept;
   // The first read of an item by its image is reported to the host, so that its CLOCK bit and its last access are what
@@ -87,9 +97,14 @@ class ReplicaImages {
   void append_all(std::size_t count, CellAt cell_at) noexcept;
   void append_item(Location l) noexcept;
   void push(Location at, const Granule& granule) noexcept;
+  // The words of part_ends_ and of part_rewrites_ with the bit of a position.
   std::uint64_t& end_bits(std::uint64_t position) noexcept {
     return part_ends_[(position & (queue_.capacity() - 1)) / 64];
   }
+  std::uint64_t& rewrite_bits(std::uint64_t position) noexcept {
+    return part_rewrites_[(position & (queue_.capacity() - 1)) / 64];
+  }
+  void end_part(bool rewrites) noexcept;
   // End of the part to be sent next. REQUIRES: queue_.waiting() != 0.
   std::uint64_t part_end() noexcept;
 
@@ -103,7 +118,9 @@ class ReplicaImages {
   PinnedArray<Granule> queue_memory_;
   PinnedArray<Location> at_;  // of the granules in queue_memory_
   DirtyQueue<Granule> queue_;
-  std::unique_ptr<std::uint64_t[]> part_ends_;  // a bit for each place of the queue: it is the last granule of a part
+  std::uint64_t part_begin_ = 0;  // the position behind the last part
+  // Bits for each place of the queue: it is the last granule of a part, and of one of writers' images.
+  std::unique_ptr<std::uint64_t[]> part_ends_, part_rewrites_;
   DeviceImages images_;
 };
 

@@ -12,9 +12,11 @@ template <class Rules>
 BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
     : ring_records_(options.ring_records),
       shard_bits_(options.shard_bits),
-      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits)),
+      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits, options.ring_granules)),
       word_(std::uint64_t{options.first_launch} << launch_shift) {
   TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16 && shard_bits_ <= shard_bits_max);
+  TD_ASSERT(options.ring_granules == 0 ||
+            (std::has_single_bit(options.ring_granules) && options.ring_granules >= 2 * image_granules_limit));
 }
 
 template <class Rules>
@@ -54,6 +56,29 @@ void BasicReplicaLog<Rules>::commit(Ticket ticket) noexcept {
   ring->committed.store(ring->reserved.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
+template <class Rules>
+ImageSlot BasicReplicaLog<Rules>::image_slot(std::uint64_t cell_index, Location item, std::uint32_t granules) noexcept {
+  const std::uint32_t shard = Shard::number_of_cell(cell_index, shard_bits_);
+  if (granules > image_granules_limit || (word_.load(std::memory_order_relaxed) & recording_bit(shard)) == 0) return {};
+  WriterRing* const rings = rings_->mine();
+  if (TD_UNLIKELY(rings == nullptr)) return {};
+  ImageRing& ring = rings[shard].images;
+  if (TD_UNLIKELY(ring.granules == nullptr)) return {};
+  std::uint64_t begin = ring.published.load(std::memory_order_relaxed);
+  const std::uint64_t to_end = ring.capacity() - (begin & ring.mask);
+  const std::uint64_t skipped = granules > to_end ? to_end : 0;
+  const std::uint64_t end = begin + skipped + granules;
+  if (TD_UNLIKELY(end - ring.head_seen > ring.capacity())) {
+    ring.head_seen = ring.head.load(std::memory_order_acquire);
+    if (end - ring.head_seen > ring.capacity()) return {};
+  }
+  for (const std::uint64_t behind = begin + skipped; begin != behind; ++begin)
+    ring.locations[begin & ring.mask] = no_location;
+  const std::uint64_t at = begin & ring.mask;
+  ring.locations[at] = item;
+  return {&ring.granules[at], &ring.published, end};
+}
+
 // With the fence, either this load sees the number that a drain has counted, or that drain sees the record and the
 // cells (docs/threads.md). While the log is off there is no drain.
 template <class Rules>
@@ -86,12 +111,17 @@ void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
   }
 }
 
+inline void forget_images(ImageRing& ring) noexcept {
+  ring.head.store(ring.published.load(std::memory_order_acquire), std::memory_order_release);
+}
+
 template <class Rules>
 void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
   for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     const std::uint64_t end = ring->reserved.load(std::memory_order_acquire);
     ring->delivered = end;
     ring->head.store(end, std::memory_order_release);
+    forget_images(ring->images);
   }
   wants_drain_[shard].store(false, std::memory_order_relaxed);
   word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
@@ -112,8 +142,31 @@ void BasicReplicaLog<Rules>::count(Drained& drained, std::uint32_t shard) noexce
   Rules::reached(DrainPoint::counted);
 }
 
+// False: there is no room for all. Then no cell is delivered either, which could overtake an image.
 template <class Rules>
-Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
+bool BasicReplicaLog<Rules>::take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room,
+                                         ReplicaImages* images) noexcept {
+  bool all = true;
+  for (WriterRing* r = rings_->first(shard); r != nullptr && all; r = r->next) {
+    ImageRing& ring = r->images;
+    if (ring.granules == nullptr) continue;
+    if (images == nullptr) {
+      forget_images(ring);
+      continue;
+    }
+    const std::uint64_t head = ring.head.load(std::memory_order_relaxed);
+    const std::uint64_t published = ring.published.load(std::memory_order_acquire);
+    const std::uint64_t taken = images->append_rewritten(ring, head, published, cells_room, drained.images);
+    if (taken != head) ring.head.store(taken, std::memory_order_release);
+    all = taken == published;
+  }
+  if (images != nullptr) images->end_rewritten();
+  return all;
+}
+
+template <class Rules>
+Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
+                                      ReplicaImages* images) noexcept {
   Drained drained;
   const std::uint32_t shard = extent.shard.number;
   if constexpr (!Rules::looks_after_count) drained.table = index.searched();
@@ -122,6 +175,10 @@ Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent e
   if constexpr (Rules::looks_after_count) drained.table = index.searched();
   drained.complete = true;
   if (wants_drain(shard)) wants_drain_[shard].store(false, std::memory_order_relaxed);
+  if (!take_images(drained, shard, out.room(), images)) {
+    drained.complete = false;
+    return drained;
+  }
   // A table that is no longer searched is not read: it may be freed.
   if (drained.table.serial != extent.table) extent.cells = 0;
 
@@ -183,7 +240,9 @@ std::uint64_t BasicReplicaLog<Rules>::records_waiting(std::uint32_t shard) const
   std::uint64_t sum = 0;
   for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     const std::uint64_t head = ring->head.load(std::memory_order_acquire);
+    const std::uint64_t images_head = ring->images.head.load(std::memory_order_acquire);
     sum += ring->reserved.load(std::memory_order_relaxed) - head;
+    sum += ring->images.published.load(std::memory_order_relaxed) - images_head;
   }
   return sum;
 }
@@ -192,7 +251,8 @@ template <class Rules>
 std::uint64_t BasicReplicaLog<Rules>::memory_bytes(std::uint32_t shard) const noexcept {
   std::uint64_t sum = 0;
   for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
-    sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t);
+    sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t) +
+           ring->images.capacity() * (sizeof(Granule) + sizeof(Location));
   }
   return sum;
 }

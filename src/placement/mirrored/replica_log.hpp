@@ -9,6 +9,12 @@
 // Several replicas, each of one shard of the index, share one log. Each has rings and drains of its own. The count of
 // launches is common, because keys of several shards share a stripe and so its stamp.
 //
+// Where a replica has images, a set in place puts the item's new image into a ring beside, before the new version can
+// be read, and no cell is announced. A drain takes what the rings have before it reads any cell or item, so what it
+// reads is no older. Two images of one item may lie in two rings, and be taken by two drains in either order: the
+// larger CAS id counts (store_rewrites). An image of a slot's last item is taken by the drain that delivers its next
+// item, or before: a drain is an epoch, and the slot was not reused within the one that its item died in.
+//
 // Memory is bounded. A writer that finds its ring full writes without noting, and switches the shard's log off; that
 // replica must be uploaded again. wants_drain() asks workers to drain before that happens.
 #pragma once
@@ -21,6 +27,7 @@
 #include "index/index_kind.hpp"
 #include "index/shard.hpp"
 #include "placement/mirrored/dirty_queue.hpp"
+#include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/writer_rings.hpp"
 #include "placement/offload_index.hpp"
 
@@ -28,6 +35,7 @@ namespace tandem {
 
 struct ReplicaLogOptions {
   std::uint32_t ring_records = 1 << 15;  // of each writing thread, 8 bytes each; a power of two, at least 16
+  std::uint32_t ring_granules = 0;       // of images, likewise; a power of two, at least 16, or 0: cells only
   std::uint32_t first_launch = 1;        // tests start close to where the number wraps
   std::uint32_t shard_bits = 0;          // as the index's
 };
@@ -48,6 +56,7 @@ struct Drained {
   std::uint64_t records = 0;       // seen for the first time
   std::uint64_t repeats = 0;       // seen before
   std::uint64_t cells = 0;         // appended to the queue, as the shard numbers them
+  std::uint64_t images = 0;        // taken from the rings
 };
 
 // The points in a drain where tests stop to let a writer run.
@@ -81,6 +90,7 @@ class BasicReplicaLog final : public ChangeLog {
   Ticket reserve(std::span<const Change> changes) noexcept override;
   void commit(Ticket) noexcept override;
   std::uint32_t launch() const noexcept override;
+  ImageSlot image_slot(std::uint64_t cell_index, Location item, std::uint32_t granules) noexcept override;
 
   // --- the owner of a replica
 
@@ -96,8 +106,10 @@ class BasicReplicaLog final : public ChangeLog {
 
   // Counts a launch and appends the cells of `extent` that changed. If the result says recording and complete, a change
   // whose stripe says changed_at < launch is wholly in what this drain and earlier ones have appended. When the queue
-  // is full, stops and leaves the rest for the next drain. REQUIRES: the caller is in an epoch.
-  Drained drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out) noexcept;
+  // is full, stops and leaves the rest for the next drain. Images that writers have put into their rings are given to
+  // `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
+  Drained drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
+                ReplicaImages* images = nullptr) noexcept;
 
   // Whether some ring became half full since the last drain. A drain now, by any thread, prevents an overflow.
   bool wants_drain(std::uint32_t shard = 0) const noexcept {
@@ -120,6 +132,7 @@ class BasicReplicaLog final : public ChangeLog {
   static_assert(recording_mask < launch_one);
 
   void count(Drained& drained, std::uint32_t shard) noexcept;
+  bool take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room, ReplicaImages* images) noexcept;
   std::uint64_t deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end, IndexView view,
                         ReplicaExtent extent, DirtyQueue<>& out) noexcept;
   TD_NOINLINE bool has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail, std::uint64_t records) noexcept;

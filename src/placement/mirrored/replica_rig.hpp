@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,7 +105,7 @@ class ReplicaRig {
     for (std::uint64_t i = 0; i < cells.count(); ++i) {
       if (cells[i] != host[shard.cell(i)]) return "the device's table differs";
     }
-    return "";
+    return compare_images(launch, {cells.data(), cells.count()});
   }
 
   ReplicaLog log;
@@ -114,6 +116,27 @@ class ReplicaRig {
   Follower replica;
 
  private:
+  std::string compare_images(const ReplicaLaunch& launch, std::span<const std::uint64_t> cells) {
+    if (launch.images.count == 0) return "";
+    const PinnedArray<Granule> images(*device, launch.images.count);
+    Stream& stream = replica.stream();
+    if (stream.copy_to_host(images.data(), DevicePtr<std::byte>(launch.images.granules.address()), images.bytes()) !=
+            DeviceStatus::ok ||
+        stream.wait(stream.mark(), long_enough) != DeviceStatus::ok || replica.poll(launch) != DeviceStatus::ok) {
+      return "the device did not answer";
+    }
+    for (const std::uint64_t bits : cells) {
+      const Location l = Cell{bits}.location();
+      if (l == no_location || l >= launch.images.count) continue;
+      const Item* const item = store.heap.at(l);
+      const std::uint64_t fixed = item->fixed();
+      const std::uint32_t granules = image_granules(item->state_acquire(), fixed);
+      if (granules == 0 || granules > launch.images.item_granules || granules > launch.images.count - l) continue;
+      if (std::memcmp(&images[l], item, image_bytes(fixed)) != 0) return "the device's image of an item differs";
+    }
+    return "";
+  }
+
   PinnedArray<Fingerprint> keys_;
   PinnedArray<Location> found_;
 };

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 struct Mix {
   std::uint64_t cells, keys;
   double load_grow = 2;
-  std::uint32_t ring_records = 1 << 15;
+  std::uint32_t ring_records = 1 << 15, ring_granules = 1 << 12;
   std::uint64_t writes = 32;  // of each writer for each launch
   bool relieve = true;
   bool waits = false;         // sometimes nothing is launched until a ring is half full, or full if no worker relieves
@@ -104,16 +104,18 @@ std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, con
 
 Result run(const Mix& mix, int launches) {
   constexpr std::uint64_t writers = 3;
-  ReplicaRig rig(
-      {.cells = mix.cells,
-       .load_grow = mix.load_grow,
-       .log = {.ring_records = mix.ring_records, .first_launch = mix.first_launch, .shard_bits = mix.shard_bits},
-       .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
-       .replica = {.queue_cells = 1 << 12,
-                   .chunk_bytes = 1 << 12,
-                   .failures_max = 1000,
-                   .images = {.bytes = mix.images_bytes},
-                   .shard = (1u << mix.shard_bits) - 1}});
+  ReplicaRig rig({.cells = mix.cells,
+                  .load_grow = mix.load_grow,
+                  .log = {.ring_records = mix.ring_records,
+                          .ring_granules = mix.ring_granules,
+                          .first_launch = mix.first_launch,
+                          .shard_bits = mix.shard_bits},
+                  .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
+                  .replica = {.queue_cells = 1 << 12,
+                              .chunk_bytes = 1 << 12,
+                              .failures_max = 1000,
+                              .images = {.bytes = mix.images_bytes},
+                              .shard = (1u << mix.shard_bits) - 1}});
   KeyHistory history(mix.keys);
   {
     // Most items are to be in the first page, where some have images. Threads that start together may take three pages
@@ -300,7 +302,19 @@ void expect_images(const Result& r) {
 }
 
 TEST(ReplicaThreads, ImagesAtHighLoad) {
-  expect_images(run({.cells = 1 << 10, .keys = 1300, .images_bytes = 64 << 20}, 500 * effort));
+  const Result r = run({.cells = 1 << 10, .keys = 1300, .images_bytes = 64 << 20}, 500 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.rewrites, 0u);
+}
+
+TEST(ReplicaThreads, RingsOfFewImages) {
+  expect_images(run({.cells = 1 << 10, .keys = 1300, .ring_granules = 16, .images_bytes = 64 << 20}, 300 * effort));
+}
+
+TEST(ReplicaThreads, CellsInPlaceOfImages) {
+  const Result r = run({.cells = 1 << 10, .keys = 1300, .ring_granules = 0, .images_bytes = 64 << 20}, 100 * effort);
+  expect_images(r);
+  EXPECT_EQ(r.stats.rewrites, 0u);
 }
 
 TEST(ReplicaThreads, ImagesOfSomeItems) {

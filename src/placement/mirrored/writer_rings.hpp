@@ -25,6 +25,21 @@ struct LogRecord {
 static_assert(Table::buckets_max * bucket_cells - 1 <= LogRecord::index_mask);
 static_assert(LogRecord::of({7, 99}).table() == 7 && LogRecord::of({7, 99}).cell_index() == 99);
 
+// Images of items that sets rewrite in place, each contiguous: what at the end of the memory is too short for one is
+// skipped. Positions count granules since the beginning and never wrap: head <= published.
+struct ImageRing {
+  // Written by the ring's writer.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> published{0};
+  std::uint64_t head_seen = 0;            // the writer's last copy of head
+  std::uint64_t mask = 0;                 // constant, as are the next
+  std::unique_ptr<Granule[]> granules;    // nullptr: writers announce cells only
+  std::unique_ptr<Location[]> locations;  // of the item that begins at this granule; no_location: none does
+  // Written by drains.
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it is taken
+
+  std::uint64_t capacity() const noexcept { return granules != nullptr ? mask + 1 : 0; }
+};
+
 // Positions count records since the beginning and never wrap: head <= reserved, committed <= reserved.
 struct WriterRing {
   // Written by the ring's writer.
@@ -36,6 +51,7 @@ struct WriterRing {
   // Written by drains.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it is removed
   std::uint64_t delivered = 0;                                   // everything before it was delivered at least once
+  ImageRing images;
   // Written when threads start and end; used in a thread's first ring only.
   alignas(cache_line_bytes) std::atomic<bool> taken{true};
   WriterRing* next = nullptr;  // of another thread, same shard; constant
@@ -46,8 +62,9 @@ struct WriterRing {
 // The rings of one log. Thread safety: all calls from any thread.
 class WriterRings : public std::enable_shared_from_this<WriterRings> {
  public:
-  // records: of each ring, a power of two.
-  explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1) noexcept : records_(records), shards_(shards) {}
+  // records, and granules of images, of each ring: a power of two, granules or 0.
+  explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1, std::uint64_t granules = 0) noexcept
+      : records_(records), shards_(shards), granules_(granules) {}
   ~WriterRings();
   WriterRings(const WriterRings&) = delete;
   WriterRings& operator=(const WriterRings&) = delete;
@@ -79,6 +96,7 @@ class WriterRings : public std::enable_shared_from_this<WriterRings> {
   const std::uint64_t id_ = next_id();  // unique over all objects, destroyed ones included
   const std::uint64_t records_;
   const std::uint32_t shards_;
+  const std::uint64_t granules_;
   std::atomic<WriterRing*> first_{nullptr};  // an array, as is every `next`
 };
 

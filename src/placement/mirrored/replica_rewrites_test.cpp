@@ -1,0 +1,124 @@
+// Several threads rewrite the items of the same few keys, so that images of one item lie in several rings: each launch
+// has every value that was stored before its drain.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "placement/mirrored/replica_rig.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t key_count = 6;
+
+struct RewriteMix {
+  std::uint32_t ring_granules = 1 << 10;
+  std::uint64_t beside_one_in = 0;  // of the writes, 0: none
+  std::uint64_t writers = 3;
+};
+
+// Returns what went wrong, or "".
+std::string run_rewrites(const RewriteMix& mix, int launches, ReplicaStats& stats) {
+  ReplicaRig rig({.log = {.ring_granules = mix.ring_granules},
+                  .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
+                  .replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .images = {.bytes = 64 << 20}}});
+  for (std::uint64_t k = 0; k < key_count; ++k) EXPECT_TRUE(rig.set(key_of(k), 1));
+  EXPECT_EQ(rig.upload(), ReplicaState::current);
+
+  std::array<std::atomic<std::uint64_t>, key_count> stored{};  // the largest value of a write that has ended
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (std::uint64_t w = 0; w < mix.writers; ++w) {
+    threads.emplace_back([&, w] {
+      TestWorker worker(rig.store);
+      std::uint64_t random = w;
+      while (!stop) {
+        random = mix_bits(random + 1);
+        const std::uint64_t k = random % key_count;
+        std::uint64_t now = 0;
+        const bool in_place = mix.beside_one_in == 0 || (random >> 32) % mix.beside_one_in != 0;
+        if (!in_place) {
+          EXPECT_TRUE(worker.increment(key_of(k)));
+        } else {
+          EXPECT_TRUE(worker.rewrite(key_of(k), [&now](std::uint64_t value) { return now = value + 1; }));
+        }
+        for (std::uint64_t was = stored[k]; was < now && !stored[k].compare_exchange_weak(was, now);) {
+        }
+        rig.replica.relieve();
+        if ((random >> 40) % 4 == 0) std::this_thread::yield();
+      }
+    });
+  }
+  const PinnedArray<Fingerprint> f(*rig.device, key_count);
+  const PinnedArray<Location> found(*rig.device, key_count);
+  const PinnedArray<std::uint32_t> images(*rig.device, key_count);
+  const PinnedArray<Granule> arena(*rig.device, key_count * image_granules_limit);
+  for (std::uint64_t k = 0; k < key_count; ++k) f[k] = rig.store.fingerprint(key_of(k));
+  std::string problem;
+  std::uint64_t seen = 0, random = 7;
+  while ((launches > 0 || seen == 0) && problem.empty()) {
+    random = mix_bits(random + 1);
+    rig.device->slow(static_cast<double>(random % 8));
+    rig.replica.step(1 << 13);
+    std::array<std::uint64_t, key_count> before{};
+    for (std::uint64_t k = 0; k < key_count; ++k) before[k] = stored[k];
+    const ReplicaLaunch launch = rig.replica.drain();
+    if (!launch.ready()) continue;
+    --launches;
+    std::fill_n(images.data(), key_count, 1u);
+    SearchArguments search{.index = launch.index, .images = launch.images, .parts = 1};
+    search.part[0] = {.fingerprints = f.at().address(),
+                      .locations = found.at().address(),
+                      .count = key_count,
+                      .images = images.at().address(),
+                      .arena = arena.at().address()};
+    Stream& stream = rig.replica.stream();
+    EXPECT_EQ(stream.launch(search_table, search), DeviceStatus::ok);
+    EXPECT_EQ(stream.wait(stream.mark(), rig.long_enough), DeviceStatus::ok);
+    for (std::uint64_t k = 0; k < key_count; ++k) {
+      if (images[k] == 0) continue;  // dead, or displaced, when it was copied
+      const auto* const image = reinterpret_cast<const Item*>(&arena[images[k] - 1]);
+      std::uint64_t value = 0;
+      std::memcpy(&value, image->value(), sizeof value);
+      seen += before[k] > 1;
+      if (image->key() != key_of(k)) problem = "the image of another key";
+      if (value < before[k]) problem = "a launch has an older value than was stored before its drain";
+    }
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  rig.device->slow(0);
+  rig.finish_upload();
+  if (problem.empty()) problem = rig.compare(rig.drain());
+  stats = rig.replica.stats();
+  return problem;
+}
+
+TEST(ReplicaRewrites, OfTheSameItems) {
+  ReplicaStats stats;
+  EXPECT_EQ(run_rewrites({}, 500 * effort, stats), "");
+  EXPECT_GT(stats.rewrites, 0u);
+}
+
+TEST(ReplicaRewrites, BesideSetsOfNewItems) {
+  ReplicaStats stats;
+  EXPECT_EQ(run_rewrites({.beside_one_in = 4}, 500 * effort, stats), "");
+  EXPECT_GT(stats.rewrites, 0u);
+  EXPECT_GT(stats.records, 0u);
+}
+
+// Rings that are often full: the rest is announced by its cell.
+TEST(ReplicaRewrites, SomeByImageSomeByCell) {
+  ReplicaStats stats;
+  EXPECT_EQ(run_rewrites({.ring_granules = 16, .beside_one_in = 16}, 500 * effort, stats), "");
+  EXPECT_GT(stats.rewrites, 0u);
+  EXPECT_GT(stats.records, 0u);
+}
+
+}  // namespace
+}  // namespace tandem
