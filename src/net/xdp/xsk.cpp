@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "net/xdp/error.hpp"
@@ -57,6 +59,25 @@ struct Xsk::Parts {
     if (umem != nullptr) xsk_umem__delete(umem);
     munmap(memory, memory_bytes);
   }
+  // Returns an error number, 0: none.
+  int open(const std::string& on, unsigned number, bool native) {
+    interface = on;
+    queue = number;
+    const xsk_umem_config frames{.fill_size = xdp_ring_places,
+                                 .comp_size = xdp_ring_places,
+                                 .frame_size = xdp_frame_bytes,
+                                 .frame_headroom = 0,
+                                 .flags = 0};
+    if (const int e = xsk_umem__create(&umem, memory, memory_bytes, &fill, &completion, &frames); e != 0) return -e;
+    // Neither XDP_COPY nor XDP_ZEROCOPY: the kernel takes zero copies where the driver has it.
+    const xsk_socket_config config{
+        .rx_size = xdp_ring_places,
+        .tx_size = xdp_ring_places,
+        .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+        .xdp_flags = 0,
+        .bind_flags = static_cast<std::uint16_t>(XDP_USE_NEED_WAKEUP | (native ? 0 : XDP_COPY))};
+    return -xsk_socket__create(&socket, interface.c_str(), queue, umem, &rx, &tx, &config);
+  }
 
   std::string interface;
   unsigned queue = 0;
@@ -68,28 +89,22 @@ struct Xsk::Parts {
   std::uint32_t put = 0;  // frames put and not submitted
 };
 
-Xsk::Xsk(const std::string& interface, unsigned queue, bool native) : parts_(std::make_unique<Parts>()) {
+Xsk::Xsk(const std::string& interface, unsigned queue, bool native) {
+  // A socket that was closed has its queue until the kernel has waited for its readers: one of a server that has just
+  // ended may still be there.
+  constexpr std::chrono::milliseconds patience(2000), pause(20);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    parts_ = std::make_unique<Parts>();
+    const int error = parts_->open(interface, queue, native);
+    if (error == 0) break;
+    if (error != EBUSY || std::chrono::steady_clock::now() > end)
+      throw XdpError(fmt::format("{}, queue {}: {}", interface, queue, reason(error)));
+    parts_ = nullptr;
+    std::this_thread::sleep_for(pause);
+  }
   Parts& p = *parts_;
-  p.interface = interface;
-  p.queue = queue;
   memory_ = p.memory;
-  const auto check = [&](int error) {
-    if (error != 0) throw XdpError(fmt::format("{}, queue {}: {}", interface, queue, reason(-error)));
-  };
-  const xsk_umem_config umem{.fill_size = xdp_ring_places,
-                             .comp_size = xdp_ring_places,
-                             .frame_size = xdp_frame_bytes,
-                             .frame_headroom = 0,
-                             .flags = 0};
-  check(xsk_umem__create(&p.umem, p.memory, memory_bytes, &p.fill, &p.completion, &umem));
-  // Neither XDP_COPY nor XDP_ZEROCOPY: the kernel takes zero copies where the driver has it.
-  const xsk_socket_config config{
-      .rx_size = xdp_ring_places,
-      .tx_size = xdp_ring_places,
-      .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-      .xdp_flags = 0,
-      .bind_flags = static_cast<std::uint16_t>(XDP_USE_NEED_WAKEUP | (native ? 0 : XDP_COPY))};
-  check(xsk_socket__create(&p.socket, interface.c_str(), queue, p.umem, &p.rx, &p.tx, &config));
   fd_ = xsk_socket__fd(p.socket);
   // Optional: a call sends what a pass answers.
   static_cast<void>(setsockopt(fd_, SOL_XDP, max_tx_budget_option, &tx_budget, sizeof tx_budget));
