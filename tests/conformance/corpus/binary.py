@@ -263,7 +263,7 @@ def build_random() -> Iterator[tuple[str, tuple[Packet, ...]]]:
         for _ in range(chance.randint(3, 14)):
             key = chance.choice((b"<k>", b"<k>", b"<k>b", b"<k>" + b"z" * 60))
             name = chance.choice(KEYED)
-            cas = chance.choice((0, 0, 0, 0, Cas(0), Cas(1), Cas(0, 1)))
+            cas = chance.choice((0, 0, 0, 0, Cas(0), Cas(1), Cas(0, 1 << 40)))  # the last: of no item yet
             value = chance.choice((b"", b"5", b"41", b"text", b"v" * chance.randint(1, 3000)))
             step = well_formed(name, key, value, cas=cas, opaque=chance.getrandbits(31))
             if name in COUNTS:
