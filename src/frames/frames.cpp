@@ -11,7 +11,7 @@
 #include "base/hash.hpp"
 #include "codec/reply.hpp"
 #include "frames/frames-inl.hpp"
-#include "index/cuckoo/cuckoo.hpp"
+#include "index/cuckoo/table_kernels.hpp"
 
 namespace tandem {
 namespace {
@@ -45,8 +45,8 @@ class HostTile {
   void lower(std::uint32_t* x, std::uint32_t v) { *x = std::min(*x, v); }
   void add(std::uint32_t* x, std::uint32_t v) { *x += v; }
   std::uint32_t take(std::uint32_t* cursor, std::uint32_t n) { return std::exchange(*cursor, *cursor + n); }
-  void search(IndexView table, const Fingerprint* f, std::uint32_t n, std::uint32_t* location) {
-    cuckoo_scalar.search_in_turn(table, f, n, location, nullptr);
+  void search(const SearchedTable& table, const Fingerprint* f, std::uint32_t n, std::uint32_t* location) {
+    search_in_turn(table, f, n, location);
   }
   bool mark_read(const ItemImages& images, std::uint32_t location) {
     std::uint32_t& marks = images.marks[location / 32];
@@ -61,7 +61,7 @@ class HostTile {
 bool host_answer_frames(const FramesArguments& a, const HostMemory& memory) noexcept {
   const std::unique_ptr<frames::Scratch> scratch(new (std::nothrow) frames::Scratch);
   if (scratch == nullptr) return false;
-  const IndexView table{memory.at(a.index.buckets), a.index.mask};
+  const SearchedTable table{memory.at(a.index.buckets), a.index.shape};
   const ItemImages images{memory.at(a.images.granules), memory.at(a.images.marks), a.images.count,
                           a.images.item_granules};
   FrameCursors* const cursors = memory.at(a.cursors);
@@ -103,9 +103,8 @@ std::uint64_t FramesArguments::queries() const noexcept {
 }
 
 void FramesArguments::memory(MemoryUse& use) const {
-  const std::uint64_t buckets = std::uint64_t{index.mask} + 1;
-  if (parts > frame_parts_max || buckets < 2 || !std::has_single_bit(buckets)) return use.refuse();
-  use.add(index.buckets, buckets);
+  if (parts > frame_parts_max || !is_table(index.shape)) return use.refuse();
+  use.add(index.buckets, index.shape.buckets());
   use.add(images.granules, images.count);
   use.add(images.marks, mark_words(images.count));
   use.add(cursors, parts);

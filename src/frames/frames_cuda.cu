@@ -81,7 +81,7 @@ class BlockTile {
   __device__ __forceinline__ void lower(std::uint32_t* x, std::uint32_t v) { atomicMin_block(x, v); }
   __device__ __forceinline__ void add(std::uint32_t* x, std::uint32_t v) { atomicAdd_block(x, v); }
   __device__ __forceinline__ std::uint32_t take(std::uint32_t* cursor, std::uint32_t n) { return atomicAdd(cursor, n); }
-  __device__ __forceinline__ void search(IndexView table, const Fingerprint* f, std::uint32_t n,
+  __device__ __forceinline__ void search(const SearchedTable& table, const Fingerprint* f, std::uint32_t n,
                                          std::uint32_t* location) {
     using L = CudaLanes<4>;
     for (std::uint32_t base = 0; base < n; base += block_threads) {
@@ -103,7 +103,7 @@ class BlockTile {
 
 // Blocks belong to one part each: part p's end before block_end[p].
 struct Launch {
-  IndexView table;
+  SearchedTable table;
   ItemImages images;
   FrameCursors* cursors;
   FrameRules rules;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(block_threads, 3) answer_frames_kernel(const _
 int cuda_answer_frames(const FramesArguments& a, cudaStream_t stream) noexcept {
   if (a.parts > frame_parts_max) return cudaErrorInvalidValue;
   Launch launch{};
-  launch.table = {reinterpret_cast<Bucket*>(a.index.buckets.address()), a.index.mask};
+  launch.table = {reinterpret_cast<const Bucket*>(a.index.buckets.address()), a.index.shape};
   launch.images = {reinterpret_cast<Granule*>(a.images.granules.address()),
                    reinterpret_cast<std::uint32_t*>(a.images.marks.address()), a.images.count, a.images.item_granules};
   launch.cursors = reinterpret_cast<FrameCursors*>(a.cursors.address());

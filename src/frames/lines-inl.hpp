@@ -21,7 +21,7 @@ struct Job {
   std::uint32_t runs_max, misses_max, reads_max, reply_bytes_max;
   std::uint32_t now_s;
   bool cas;
-  IndexView table;
+  SearchedTable table;
   ItemImages images;
 };
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "index/cuckoo/index_test_support.hpp"
+#include "index/set_associative/set_index.hpp"
 
 namespace tandem {
 namespace {
@@ -276,6 +277,71 @@ TEST(ChangeLog, EveryCellThatChangedWasNamed) {
     ASSERT_TRUE(log.dirty(table.serial()).contains(cell_index));
   });
   EXPECT_GT(cells, 0u);
+}
+
+// A set's writers: the same order, and the set's word tells the launch.
+TEST(ChangeLog, OfSets) {
+  class Log final : public ChangeLog {
+   public:
+    Ticket reserve(std::span<const Change> changes) noexcept override {
+      reserved.assign(changes.begin(), changes.end());
+      note("reserve");
+      return 7;
+    }
+    void commit(Ticket ticket) noexcept override {
+      EXPECT_EQ(ticket, 7u);
+      note("commit");
+    }
+    std::uint32_t launch() const noexcept override {
+      note("launch");
+      return now;
+    }
+    void note(const char* call) const {
+      if (store == nullptr) return;
+      const FollowedTable table = store->index.followed();
+      EXPECT_TRUE(store->index.stripe(f).locked()) << call;
+      ASSERT_EQ(reserved.size(), 1u);
+      EXPECT_EQ(reserved[0].table, table.serial);
+      EXPECT_EQ(reserved[0].cell_index / set_cells, set_number(f, table.shape.sets));
+      const Location l = Cell{*table.cells.at(reserved[0].cell_index)}.location();
+      calls += std::string(call) + (l != no_location ? " full, " : " empty, ");
+    }
+    BasicTestStore<SetAssociativeIndex>* store = nullptr;
+    Fingerprint f{};
+    std::uint32_t now = 5;
+    std::vector<Change> reserved;
+    mutable std::string calls;
+  };
+  Log log;
+  BasicTestStore<SetAssociativeIndex> store({.log = &log});
+  BasicTestWorker<SetAssociativeIndex> worker(store);
+  const Fingerprint f = log.f = store.fingerprint("k");
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 0u);
+  log.store = &store;
+  const auto told = [&] { return std::exchange(log.calls, {}); };
+  worker.set("k", 1);
+  EXPECT_EQ(told(), "reserve empty, commit full, launch full, ");
+  EXPECT_FALSE(store.index.stripe(f).locked());
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 5u);
+  log.now = 6;
+  worker.get("k");
+  worker.set("k", 2, true);
+  worker.erase("none");
+  EXPECT_EQ(told(), "");
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 5u);
+  worker.set("k", 2);
+  EXPECT_EQ(told(), "reserve full, commit full, launch full, ");
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 6u);
+  log.now = 7;
+  worker.touch("k", 9);
+  EXPECT_EQ(told(), "reserve full, commit full, launch full, ");
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 7u);
+  worker.rewrite("k", [](std::uint64_t value) { return value + 1; });
+  EXPECT_EQ(told(), "reserve full, commit full, launch full, ") << "there is no ring for images";
+  log.now = 8;
+  worker.erase("k");
+  EXPECT_EQ(told(), "reserve full, commit empty, launch empty, ");
+  EXPECT_EQ(store.index.stripe(f).changed_at(), 8u);
 }
 
 }  // namespace

@@ -131,9 +131,10 @@ concept HasFixedSize = IndexKind<I> && requires { requires I::fixed_entry_bytes 
 template <class K>
 concept AnyKernel = requires(const K& kernel) { []<class A>(const Kernel<A>&) {}(kernel); };
 
-// device_search: locations of several batches' keys in one launch.
+// device_search: locations of several batches' keys in one launch, on as many devices, each of which has a shard.
 template <class I>
-concept DeviceSearches = IndexKind<I> && AnyKernel<decltype(I::device_search)>;
+concept DeviceSearches =
+    IndexKind<I> && AnyKernel<decltype(I::device_search)> && requires { requires I::devices_max >= 1; };
 // device_change: adds, replaces and removes cells, where the device's table is the only one.
 template <class I>
 concept DeviceChanges = DeviceSearches<I> && AnyKernel<decltype(I::device_change)>;

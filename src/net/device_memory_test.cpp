@@ -155,7 +155,7 @@ void meet_a_wild_access(Preset preset) {
     const PinnedArray<Fingerprint> f(*device, 1);
     const PinnedArray<Location> location(*device, 1);
     f[0] = {1, 0};
-    const DeviceIndex nowhere{DevicePtr<Bucket>(std::uint64_t{1} << 46), 0};
+    const DeviceIndex nowhere{DevicePtr<Bucket>(std::uint64_t{1} << 46), {}};
     EXPECT_EQ(stream->launch(search_table, SearchArguments::of(nowhere, f.at(), location.at(), 1)), DeviceStatus::ok);
     EXPECT_EQ(stream->wait(stream->mark(), 30s), DeviceStatus::lost);
   }

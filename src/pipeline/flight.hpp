@@ -131,7 +131,7 @@ class Flight {
   // Whether the device has answered the frames. REQUIRES: it has landed.
   bool has_frames() const noexcept { return has_frames_; }
   // The launch that did.
-  bool is_final_miss(const OffloadIndex& index, Fingerprint f) const noexcept {
+  bool is_final_miss(const FollowedIndex& index, Fingerprint f) const noexcept {
     const DevicePart& part = *parts_[0];
     return final_miss(index, f, part.launch_.load(std::memory_order_relaxed),
                       part.whole_.load(std::memory_order_relaxed));

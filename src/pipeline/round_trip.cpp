@@ -8,7 +8,6 @@
 #include "base/hash.hpp"
 #include "index/cuckoo/table_kernels.hpp"
 #include "pipeline/waiting.hpp"
-#include "query/batch.hpp"
 
 namespace tandem {
 namespace {
@@ -23,7 +22,7 @@ double ns_since(Steady::time_point begun) {
 
 }  // namespace
 
-RoundTrip::RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epochs)
+RoundTrip::RoundTrip(Device& device, const FollowedIndex& index, EpochDomain& epochs)
     : device_(device), index_(index), epoch_(epochs), fingerprints_(device, many), locations_(device, many) {}
 
 std::optional<std::uint32_t> RoundTrip::measure(DeviceSide& replica, std::chrono::milliseconds deadline,
@@ -81,9 +80,8 @@ std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t
   const ReplicaLaunch launch = replica.drain();
   if (!launch.ready()) return std::nullopt;
   Stream& stream = replica.stream();
-  const bool queued =
-      stream.launch(OffloadIndex::device_search,
-                    SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(), count)) == DeviceStatus::ok;
+  const bool queued = stream.launch(search_table, SearchArguments::of(launch.index, fingerprints_.at(), locations_.at(),
+                                                                      count)) == DeviceStatus::ok;
   // Also after a failure: queued work must not use the columns any more.
   const DeviceStatus status = wait(stream, deadline);
   return queued && status == DeviceStatus::ok ? ns_since(begun) : endless;
@@ -91,17 +89,10 @@ std::optional<double> RoundTrip::on_device_ns(DeviceSide& replica, std::uint32_t
 
 // Only the first buckets, which have most keys that are found.
 double RoundTrip::on_host_ns(std::uint32_t count) noexcept {
-  constexpr std::uint32_t lead = 4 * strip_queries_max;
   draw(count);
-  const Fingerprint* const f = fingerprints_.data();
-  const OffloadIndex::Prefetcher prefetch = index_.prefetcher();
   epoch_.enter();
   const Steady::time_point begun = Steady::now();
-  for (std::uint32_t i = 0; i < lead; ++i) prefetch(f[i]);
-  for (std::uint32_t i = 0; i < count; i += strip_queries_max) {
-    for (std::uint32_t k = i + lead; k < std::min(count, i + lead + strip_queries_max); ++k) prefetch(f[k]);
-    static_cast<void>(index_.search_first(f + i, strip_queries_max, locations_.data() + i));
-  }
+  index_.search_column({fingerprints_.data(), count}, locations_.data());
   const double ns = ns_since(begun);
   epoch_.exit();
   return ns;

@@ -8,8 +8,8 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
+#include "index/followed_index.hpp"
 #include "placement/device_side.hpp"
-#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -18,7 +18,7 @@ class RoundTrip {
   static constexpr std::uint32_t never = UINT32_MAX;
 
   // All of them outlive it. Throws DeviceError, std::runtime_error (no place among the epochs).
-  RoundTrip(Device& device, const OffloadIndex& index, EpochDomain& epochs);
+  RoundTrip(Device& device, const FollowedIndex& index, EpochDomain& epochs);
 
   // The smallest batch whose search takes the device no longer, launch included, than one thread of the host, for
   // random keys in the present table. `never` if the device is slower for any size, fails, or does not answer within
@@ -45,7 +45,7 @@ class RoundTrip {
   void draw(std::uint32_t count) noexcept;
 
   Device& device_;
-  const OffloadIndex& index_;
+  const FollowedIndex& index_;
   EpochDomain::Participant epoch_;
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;

@@ -33,6 +33,7 @@ void Runner::mark_reads(std::span<const Location> items) noexcept {
     if (const std::uint64_t state = item->state_acquire(); TD_LIKELY(Item::state_of(state) == ItemState::live))
       task::mark_access(item, state, now_s);
   }
+  shared.index_as<FollowedIndex>().note_reads(items);
 }
 
 Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t capacity, std::uint64_t input_bytes,
@@ -106,7 +107,7 @@ bool Runner::begin_frames() noexcept {
   if (!flight.has_frames()) return false;
   Shared& shared = context_.shared;
   flight.frames()->begin([&](Fingerprint f) {
-    if (flight.is_final_miss(shared.index_as<OffloadIndex>(), f)) return true;
+    if (flight.is_final_miss(shared.index_as<FollowedIndex>(), f)) return true;
     context_.counters.device_rechecks.add();
     return false;
   });

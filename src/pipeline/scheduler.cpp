@@ -234,7 +234,7 @@ bool Scheduler::launch_search(const ReplicaLaunch& launched, std::size_t count) 
                                    .images = with_images && b.images_.count() != 0 ? b.images_.at().address() : 0,
                                    .arena = b.arena_.at().address()};
   }
-  return replica_.stream().launch(OffloadIndex::device_search, search) == DeviceStatus::ok;
+  return replica_.stream().launch(search_table, search) == DeviceStatus::ok;
 }
 
 // Queues the answers to the frames of those that ask for them. False: it failed, or there is no memory for them.

@@ -1,13 +1,14 @@
 // What a scheduler maintains on its device and searches there: a replica of the host's table (replica.hpp), or the
 // table itself (device_table.hpp).
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
 #include "device/device.hpp"
-#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/table_kernels.hpp"
+#include "index/followed_index.hpp"
 #include "index/shard.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/replica_log.hpp"
@@ -48,7 +49,7 @@ struct ReplicaLaunch {
 };
 
 // Whether a key that a ready launch did not find is absent (write protocol 6). If not, the host's index decides.
-template <DeviceSearches I>
+template <std::derived_from<FollowedIndex> I>
 bool final_miss(const I& index, Fingerprint f, const ReplicaLaunch& launch) noexcept {
   return final_miss(index, f, launch.number, launch.whole);
 }

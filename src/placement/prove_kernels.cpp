@@ -25,7 +25,7 @@ void prove_kernels(Device& device) {
   const PinnedArray<Location> item_at(device, 1);
   const DeviceImages images{granules.at(), marks.at(), 2, 1};
   const std::unique_ptr<Stream> stream = device.make_stream();
-  const DeviceIndex index{buckets.at(), 1};
+  const DeviceIndex index{buckets.at(), {.mask = 1}};
   f[0] = {1, 0};
   location[0] = nowhere[0] = 1;
   done[0] = 0;

@@ -99,7 +99,9 @@ class Rig {
   }
 
  private:
-  DeviceIndex view() const noexcept { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
+  DeviceIndex view() const noexcept {
+    return {buckets_.at(), {.mask = static_cast<std::uint32_t>(buckets_.count() - 1)}};
+  }
   static Fingerprint fingerprint(std::uint64_t key) noexcept { return split_hash(mixed(key)); }
   // No two keys share one at the same time.
   std::uint64_t locations() const noexcept { return keys_ + options_.sets_max; }

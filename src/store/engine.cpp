@@ -73,8 +73,14 @@ EngineOptions checked(EngineOptions o) {
     throw std::invalid_argument("an index of kind " + std::string(o.index_kind) + " cannot be ordered");
   if (std::ranges::any_of(o.devices, [](const auto& device) { return device == nullptr; }))
     throw std::invalid_argument("a device is missing");
-  if (!o.devices.empty() && o.index_kind != OffloadIndex::kind)
+  const std::uint32_t devices_max = index_kind_named(o.index_kind).devices_max;
+  if (!o.devices.empty() && devices_max == 0)
     throw std::invalid_argument("devices cannot follow an index of kind " + std::string(o.index_kind));
+  if (o.devices.size() > devices_max)
+    throw std::invalid_argument("an index of kind " + std::string(o.index_kind) + " has " +
+                                std::to_string(devices_max) + " device at most");
+  if (o.index_on_device && !o.devices.empty() && o.index_kind != OffloadIndex::kind)
+    throw std::invalid_argument("an index of kind " + std::string(o.index_kind) + " cannot be in device memory alone");
   return o;
 }
 

@@ -85,6 +85,11 @@ constexpr IndexKindRow kind_row(const KindCode& code) noexcept {
             return std::uint32_t{0};
           }(),
       .can_be_ordered = can_be_ordered<I>(),
+      .devices_max =
+          [] {
+            if constexpr (DeviceSearches<I>) return I::devices_max;
+            return std::uint32_t{0};
+          }(),
       .make = [](const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs,
                  Heap& heap) -> std::unique_ptr<Index> { return std::make_unique<I>(options, budget, epochs, heap); },
       .make_indexer = [](HeapRecovery& heap, Index& index, EpochDomain& epochs,

@@ -27,11 +27,11 @@ struct Engine::OnDevice {
       table = own.get();
       side = std::move(own);
     } else {
-      side = std::make_unique<Replica>(on, dynamic_cast<OffloadIndex&>(*engine.index_), *engine.replica_log_,
+      side = std::make_unique<Replica>(on, dynamic_cast<FollowedIndex&>(*engine.index_), *engine.replica_log_,
                                        engine.epochs_, ReplicaOptions{.images = o.device_values, .shard = shard},
                                        &*engine.heap_);
       if (o.scheduler.queries_min == 0)
-        round_trip.emplace(on, dynamic_cast<OffloadIndex&>(*engine.index_), engine.epochs_);
+        round_trip.emplace(on, dynamic_cast<FollowedIndex&>(*engine.index_), engine.epochs_);
       schedule(engine, shard);
     }
   }

@@ -203,6 +203,7 @@ TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i) noexcept
     Item* const item = context.shared.heap.at(reading.batch.locations()[i]);
     mark_access(item, item->state_acquire(), reading.now_s);
   }
+  note_access<I>(reading, i, q, batch.locations()[i]);
   return true;
 }
 

@@ -50,10 +50,10 @@ struct IndexView {
   std::uint32_t mask;
   std::uint32_t shard_bits = 0;  // both buckets of a key have the same lowest shard_bits bits (Shard)
 
-  TD_WORD std::uint32_t first(Fingerprint f) const { return f.hash & mask; }
+  TD_WORD constexpr std::uint32_t first(Fingerprint f) const { return f.hash & mask; }
   // The other bucket of a cell in bucket b: an involution, needs no key, keeps its low bits when the mask grows, and is
   // never b.
-  TD_WORD std::uint32_t other(std::uint32_t b, std::uint32_t signature) const {
+  TD_WORD constexpr std::uint32_t other(std::uint32_t b, std::uint32_t signature) const {
     std::uint32_t m = signature * 0x9E3779B1u;
     m ^= m >> 15;
     return b ^ (((m | 1u) << shard_bits) & mask);
@@ -61,6 +61,39 @@ struct IndexView {
   TD_WORD std::uint32_t second(Fingerprint f) const { return other(first(f), f.signature); }
 };
 static_assert(std::is_trivially_copyable_v<IndexView> && sizeof(IndexView) == 16);
+
+// The set of a key in a set-associative table of so many sets.
+TD_WORD constexpr std::uint32_t set_number(Fingerprint f, std::uint32_t sets) {
+  return static_cast<std::uint32_t>(std::uint64_t{f.hash} * sets >> 32);
+}
+
+// Where a table's cells lie that a device searches: a key has two buckets of a cuckoo table, or all 16 cells of a
+// set-associative one's set, which are two neighbouring buckets.
+struct TableShape {
+  std::uint32_t mask = 0;  // of a cuckoo table: its buckets - 1
+  std::uint32_t sets = 0;  // of a set-associative one, which has no mask; else 0
+
+  TD_WORD constexpr std::uint64_t buckets() const {
+    return sets != 0 ? std::uint64_t{sets} * 2 : std::uint64_t{mask} + 1;
+  }
+  TD_WORD constexpr std::uint64_t cells() const { return buckets() * bucket_cells; }
+  TD_WORD constexpr std::uint32_t first(Fingerprint f) const {
+    return sets != 0 ? set_number(f, sets) * 2 : IndexView{nullptr, mask}.first(f);
+  }
+  // REQUIRES: bucket == first(f).
+  TD_WORD constexpr std::uint32_t second(std::uint32_t bucket, Fingerprint f) const {
+    return sets != 0 ? bucket + 1 : IndexView{nullptr, mask}.other(bucket, f.signature);
+  }
+  TD_WORD friend constexpr bool operator==(TableShape a, TableShape b) { return a.mask == b.mask && a.sets == b.sets; }
+};
+inline constexpr std::uint32_t set_cells = 2 * bucket_cells;
+
+// A table in a device's memory, for its searches.
+struct SearchedTable {
+  const Bucket* buckets;
+  TableShape shape;
+};
+static_assert(std::is_trivially_copyable_v<SearchedTable> && sizeof(SearchedTable) == 16);
 
 // A change for a replica: cell `index` (8 * bucket + slot) now holds `bits`.
 struct DirtyCell {

@@ -24,7 +24,7 @@ struct Parts {
   std::uint32_t block_end[search_parts_max];
 };
 template <class L, bool WithImages>
-__global__ void search_kernel(IndexView index, const ItemImages images, const __grid_constant__ Parts parts) {
+__global__ void search_kernel(const SearchedTable table, const ItemImages images, const __grid_constant__ Parts parts) {
   std::uint32_t p = 0, begin = 0;
   while (blockIdx.x >= parts.block_end[p]) begin = parts.block_end[p++];
   const SearchPart& part = parts.part[p];
@@ -32,7 +32,7 @@ __global__ void search_kernel(IndexView index, const ItemImages images, const __
   const bool wanted =
       WithImages && part.images != 0 && i < part.count && reinterpret_cast<const std::uint32_t*>(part.images)[i] != 0;
   const std::uint32_t found =
-      search_thread<L>(index, reinterpret_cast<const Fingerprint*>(part.fingerprints), part.count, i);
+      search_thread<L>(table, reinterpret_cast<const Fingerprint*>(part.fingerprints), part.count, i);
   if (i < part.count) reinterpret_cast<std::uint32_t*>(part.locations)[i] = found;
   if constexpr (WithImages) {
     extern __shared__ std::uint32_t scratch[];
@@ -87,7 +87,7 @@ __global__ void apply_vote_kernel(std::uint64_t cell_count, std::uint32_t* winne
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count && cells[i].index < cell_count) atomicMax(winners + cells[i].index, i + 1);
 }
-__global__ void apply_store_kernel(IndexView index, std::uint64_t cell_count, std::uint32_t* winners,
+__global__ void apply_store_kernel(Bucket* buckets, std::uint64_t cell_count, std::uint32_t* winners,
                                    const DirtyCell* cells, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count || cells[i].index >= cell_count) return;
@@ -95,7 +95,7 @@ __global__ void apply_store_kernel(IndexView index, std::uint64_t cell_count, st
   using Winner = cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device>;
   Winner winner(winners[cells[i].index]);
   if (winner.load(cuda::memory_order_relaxed) != i + 1) return;
-  std::uint64_t* const cell = index.buckets->cell + cells[i].index;
+  std::uint64_t* const cell = buckets->cell + cells[i].index;
   CudaLanes<1>::Ref(*cell).store(cells[i].bits, cuda::memory_order_relaxed);
   winner.store(0, cuda::memory_order_relaxed);
 }
@@ -130,8 +130,8 @@ cudaError_t with_lanes(std::uint32_t threads, F launch) {
 
 }  // namespace
 
-cudaError_t search_on_device(IndexView index, const ItemImages& images, const SearchPart* part, std::uint32_t parts,
-                             cudaStream_t stream, const KernelTuning& tuning) {
+cudaError_t search_on_device(const SearchedTable& table, const ItemImages& images, const SearchPart* part,
+                             std::uint32_t parts, cudaStream_t stream, const KernelTuning& tuning) {
   if (parts > search_parts_max || tuning.search_block % image_warp != 0) return cudaErrorInvalidValue;
   Parts all{};
   std::uint32_t blocks = 0, used = 0;
@@ -147,9 +147,9 @@ cudaError_t search_on_device(IndexView index, const ItemImages& images, const Se
   return with_lanes(tuning.search_threads, [&]<class L>(L) {
     if (with_images) {
       const std::uint32_t scratch = sizeof(ImageScratch) + tuning.search_block * image_granules_limit;
-      search_kernel<L, true><<<blocks, tuning.search_block, scratch, stream>>>(index, images, all);
+      search_kernel<L, true><<<blocks, tuning.search_block, scratch, stream>>>(table, images, all);
     } else {
-      search_kernel<L, false><<<blocks, tuning.search_block, 0, stream>>>(index, images, all);
+      search_kernel<L, false><<<blocks, tuning.search_block, 0, stream>>>(table, images, all);
     }
   });
 }
@@ -182,13 +182,12 @@ cudaError_t change_on_device(IndexView index, const CellChange* changes, std::ui
   });
 }
 
-cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
-                            cudaStream_t stream) {
+cudaError_t apply_on_device(Bucket* buckets, std::uint64_t cell_count, std::uint32_t* winners, const DirtyCell* cells,
+                            std::uint32_t count, cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  const std::uint64_t cell_count = (std::uint64_t{index.mask} + 1) * bucket_cells;
   const std::uint32_t blocks = blocks_for(count, apply_threads);
   apply_vote_kernel<<<blocks, apply_threads, 0, stream>>>(cell_count, winners, cells, count);
-  apply_store_kernel<<<blocks, apply_threads, 0, stream>>>(index, cell_count, winners, cells, count);
+  apply_store_kernel<<<blocks, apply_threads, 0, stream>>>(buckets, cell_count, winners, cells, count);
   return cudaGetLastError();
 }
 
@@ -200,13 +199,13 @@ template <class T>
 T* pointer(DevicePtr<T> at) {
   return reinterpret_cast<T*>(at.address());
 }
-IndexView view(DeviceIndex index) { return {pointer(index.buckets), index.mask}; }
+IndexView view(DeviceIndex index) { return {pointer(index.buckets), index.shape.mask}; }
 
 }  // namespace
 
 int cuda_search(const SearchArguments& a, cudaStream_t stream) noexcept {
   const ItemImages images{pointer(a.images.granules), pointer(a.images.marks), a.images.count, a.images.item_granules};
-  return search_on_device(view(a.index), images, a.part.data(), a.parts, stream);
+  return search_on_device({pointer(a.index.buckets), a.index.shape}, images, a.part.data(), a.parts, stream);
 }
 
 int cuda_insert(const UpdateArguments& a, cudaStream_t stream) noexcept {
@@ -222,7 +221,8 @@ int cuda_change(const ChangeArguments& a, cudaStream_t stream) noexcept {
 }
 
 int cuda_store_cells(const StoreArguments& a, cudaStream_t stream) noexcept {
-  return apply_on_device(view(a.index), pointer(a.winners), pointer(a.cells), a.count, stream);
+  return apply_on_device(pointer(a.index.buckets), a.index.shape.cells(), pointer(a.winners), pointer(a.cells), a.count,
+                         stream);
 }
 
 }  // namespace tandem

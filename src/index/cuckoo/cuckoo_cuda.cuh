@@ -19,8 +19,8 @@ struct KernelTuning {
 
 // For each part, location[i]: of the first cell with f[i]'s signature, or 0; and the items' images, if the part asks
 // for them. REQUIRES: parts <= search_parts_max; search_block is a multiple of 32.
-cudaError_t search_on_device(IndexView index, const ItemImages& images, const SearchPart* part, std::uint32_t parts,
-                             cudaStream_t stream, const KernelTuning& tuning = {});
+cudaError_t search_on_device(const SearchedTable& table, const ItemImages& images, const SearchPart* part,
+                             std::uint32_t parts, cudaStream_t stream, const KernelTuning& tuning = {});
 // done[i]: 1 if the key was added, 0 if the table is full for it. REQUIRES: no key of the batch is in the table or in
 // the batch twice.
 cudaError_t insert_on_device(IndexView index, const Fingerprint* f, const std::uint32_t* location, std::uint8_t* done,
@@ -37,7 +37,7 @@ cudaError_t change_on_device(IndexView index, const CellChange* changes, std::ui
                              cudaStream_t stream, const KernelTuning& tuning = {});
 // Stores each cell; if a cell occurs several times, the last one in `cells` counts. `winners`: a word for each cell of
 // the table, all zero before and after. Cells beyond the table are ignored.
-cudaError_t apply_on_device(IndexView index, std::uint32_t* winners, const DirtyCell* cells, std::uint32_t count,
-                            cudaStream_t stream);
+cudaError_t apply_on_device(Bucket* buckets, std::uint64_t cell_count, std::uint32_t* winners, const DirtyCell* cells,
+                            std::uint32_t count, cudaStream_t stream);
 
 }  // namespace tandem

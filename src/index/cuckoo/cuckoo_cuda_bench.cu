@@ -144,7 +144,7 @@ struct Bench {
                   const KernelTuning& tuning = {}) {
     const SearchPart part{reinterpret_cast<std::uint64_t>(from), reinterpret_cast<std::uint64_t>(to),
                           static_cast<std::uint32_t>(count)};
-    TD_CUDA_CHECK(search_on_device(index, ItemImages{}, &part, 1, on, tuning));
+    TD_CUDA_CHECK(search_on_device({index.buckets, {.mask = index.mask}}, ItemImages{}, &part, 1, on, tuning));
   }
 
   // Of queries that are all hits, or all misses.
@@ -398,7 +398,8 @@ struct Bench {
                                 .count = static_cast<std::uint32_t>(batch),
                                 .images = reinterpret_cast<std::uint64_t>(image + here),
                                 .arena = reinterpret_cast<std::uint64_t>(arena + here * item_granules)};
-          TD_CUDA_CHECK(search_on_device(index, images, &part, 1, s[at / batch % streams]));
+          TD_CUDA_CHECK(
+              search_on_device({index.buckets, {.mask = index.mask}}, images, &part, 1, s[at / batch % streams]));
         }
         TD_CUDA_CHECK(cudaDeviceSynchronize());
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -23,6 +23,7 @@
 #include "index/cuckoo/table.hpp"
 #include "index/cuckoo/table_kernels.hpp"
 #include "index/elsewhere.hpp"
+#include "index/followed_index.hpp"
 #include "index/hash_tree/hash_tree.hpp"
 #include "index/index.hpp"
 #include "index/shard.hpp"
@@ -32,7 +33,7 @@ namespace tandem {
 
 struct DisplacementMove;
 
-class CuckooIndex final : public Index {
+class CuckooIndex final : public FollowedIndex {
   struct Phase;
 
  public:
@@ -176,7 +177,9 @@ class CuckooIndex final : public Index {
   }
 
   // The current word of the key's stripe. It tells whether a miss on a replica is final (write protocol 6).
-  StripeWord stripe(Fingerprint f) const noexcept { return {stripes_.of(f.signature).load(std::memory_order_acquire)}; }
+  StripeWord stripe(Fingerprint f) const noexcept override {
+    return {stripes_.of(f.signature).load(std::memory_order_acquire)};
+  }
 
   // Displaces cells along a bounded path, one at a time under each victim's own stripe, copy then clear, until one of
   // f's buckets has a free cell (another thread may take it: start over). False: there is no path within the bound, or
@@ -245,8 +248,18 @@ class CuckooIndex final : public Index {
     return {p.read->view(), p.read->serial(), p.read == p.target};
   }
 
+  FollowedTable followed() const noexcept override {
+    const Searched s = searched();
+    static_assert(sizeof(Bucket) == bucket_cells * sizeof(std::uint64_t), "cells lie one behind the other");
+    return {
+        .cells = {.first = s.view.buckets->cell}, .shape = {.mask = s.view.mask}, .serial = s.serial, .whole = s.whole};
+  }
+  void search_column(std::span<const Fingerprint> f, Location* location) const noexcept override {
+    search_column_of(*this, f, location);
+  }
+
   std::uint64_t hash_seed() const noexcept { return options_.hash_seed; }
-  std::uint32_t shard_bits() const noexcept { return options_.shard_bits; }
+  std::uint32_t shard_bits() const noexcept override { return options_.shard_bits; }
   // Of the table that takes new keys. This, item_count() and wants_growth() may be called outside an epoch, too.
   std::uint64_t cell_count() const noexcept override {
     const Elsewhere* const table = elsewhere();
@@ -270,6 +283,7 @@ class CuckooIndex final : public Index {
   static constexpr const Kernel<SearchArguments>& device_search = search_table;
   static constexpr const Kernel<ChangeArguments>& device_change = change_table;
   static constexpr bool device_answers = true;
+  static constexpr std::uint32_t devices_max = shards_max;
 
  private:
   // The tables that readers and writers use. Changes only in grow(), which waits after each change for the batches that

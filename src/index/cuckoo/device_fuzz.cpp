@@ -91,7 +91,7 @@ class DeviceFuzz {
   }
 
   std::uint64_t cells() const { return buckets_.count() * bucket_cells; }
-  DeviceIndex index() const { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
+  DeviceIndex index() const { return {buckets_.at(), {.mask = static_cast<std::uint32_t>(buckets_.count() - 1)}}; }
   Fingerprint fingerprint(std::uint64_t key) const { return check_fingerprint(key, signatures_); }
 
   // An unused location: usually one that was used before.

@@ -11,15 +11,16 @@ namespace tandem {
 // flight and each is of whole sectors. Second buckets are read only for queries without a match in the first: bandwidth
 // is the limit.
 template <class L>
-__device__ std::uint32_t search_thread(IndexView index, const Fingerprint* f, std::uint32_t count, std::uint32_t i) {
+__device__ std::uint32_t search_thread(const SearchedTable& table, const Fingerprint* f, std::uint32_t count,
+                                       std::uint32_t i) {
   if (i / L::threads * L::threads >= count) return 0;
   const L lanes = L::here();
   const Fingerprint mine = f[i < count ? i : count - 1];
-  const std::uint32_t b1 = index.first(mine), b2 = index.second(mine);
+  const std::uint32_t b1 = table.shape.first(mine), b2 = table.shape.second(b1, mine);
 
   typename L::PerLane v[L::threads];
 #pragma unroll
-  for (std::uint32_t q = 0; q < L::threads; ++q) v[q] = lanes.load(index.buckets + lanes.of_thread(b1, q));
+  for (std::uint32_t q = 0; q < L::threads; ++q) v[q] = lanes.load(table.buckets + lanes.of_thread(b1, q));
   std::uint32_t found = 0;
 #pragma unroll
   for (std::uint32_t q = 0; q < L::threads; ++q) {
@@ -32,7 +33,7 @@ __device__ std::uint32_t search_thread(IndexView index, const Fingerprint* f, st
 #pragma unroll
     for (std::uint32_t q = 0; q < L::threads; ++q) {
       const std::uint32_t b = lanes.of_thread(b2, q);
-      if ((left >> q & 1) != 0) v[q] = lanes.load(index.buckets + b);
+      if ((left >> q & 1) != 0) v[q] = lanes.load(table.buckets + b);
     }
 #pragma unroll
     for (std::uint32_t q = 0; q < L::threads; ++q) {

@@ -143,7 +143,7 @@ class Twins {
     }
     ASSERT_EQ(cells, where_.size());
     ASSERT_EQ(host_.cells_used(), where_.size());
-    const IndexView view{nullptr, table_.index().mask};
+    const IndexView view{nullptr, table_.index().shape.mask};
     for (const auto& [key, location] : where_) {
       const Fingerprint f = fingerprint(key);
       const auto found = buckets_of.find(Cell::of(f.signature, location).bits);

@@ -7,18 +7,22 @@
 #include <utility>
 
 #include "index/cuckoo/cuckoo.hpp"
+#include "index/cuckoo/lanes_scalar.hpp"
 
 namespace tandem {
 namespace {
 
 void add_table(MemoryUse& use, DeviceIndex index) {
-  const std::uint64_t buckets = std::uint64_t{index.mask} + 1;
-  if (buckets < 2 || !std::has_single_bit(buckets)) return use.refuse();  // no table
-  use.add(index.buckets, buckets);
+  if (!is_table(index.shape)) return use.refuse();
+  use.add(index.buckets, index.shape.buckets());
+}
+void add_cuckoo_table(MemoryUse& use, DeviceIndex index) {
+  if (index.shape.sets != 0) return use.refuse();
+  add_table(use, index);
 }
 
 IndexView view_of(DeviceIndex index, const HostMemory& memory) noexcept {
-  return {memory.at(index.buckets), index.mask};
+  return {memory.at(index.buckets), index.shape.mask};
 }
 
 // The work that a GPU's threads share (item_images-inl.cuh), one item after the other.
@@ -43,12 +47,12 @@ void copy_images(const ItemImages& images, const Location* location, std::uint32
 }
 
 bool host_search(const SearchArguments& a, const HostMemory& memory) noexcept {
-  const IndexView table = view_of(a.index, memory);
+  const SearchedTable table{memory.at(a.index.buckets), a.index.shape};
   for (const SearchPart& part : std::span(a.part).first(a.parts)) {
     if (part.count == 0) continue;
     const auto* const f = memory.at(DevicePtr<const Fingerprint>(part.fingerprints));
     Location* const location = memory.at(DevicePtr<Location>(part.locations));
-    cuckoo_scalar.search_in_turn(table, f, part.count, location, nullptr);
+    search_in_turn(table, f, part.count, location);
     if (part.images == 0) continue;
     const ItemImages images{memory.at(a.images.granules), memory.at(a.images.marks), a.images.count,
                             a.images.item_granules};
@@ -87,8 +91,8 @@ bool host_change(const ChangeArguments& a, const HostMemory& memory) noexcept {
 
 // False: a winner was not zero.
 bool host_store_cells(const StoreArguments& a, const HostMemory& memory) noexcept {
-  const std::uint64_t in_table = (std::uint64_t{a.index.mask} + 1) * bucket_cells;
-  const IndexView table = view_of(a.index, memory);
+  const std::uint64_t in_table = a.index.shape.cells();
+  Bucket* const buckets = memory.at(a.index.buckets);
   const std::uint32_t* const winners = memory.at(a.winners);
   const DirtyCell* const cells = memory.at(a.cells);
   bool zero = true;
@@ -96,13 +100,32 @@ bool host_store_cells(const StoreArguments& a, const HostMemory& memory) noexcep
     const DirtyCell c = cells[i];
     if (c.index >= in_table) continue;
     zero = zero && winners[c.index] == 0;
-    std::uint64_t& cell = table.buckets[c.index / bucket_cells].cell[c.index % bucket_cells];
+    std::uint64_t& cell = buckets[c.index / bucket_cells].cell[c.index % bucket_cells];
     std::atomic_ref<std::uint64_t>(cell).store(c.bits, std::memory_order_relaxed);
   }
   return zero;
 }
 
 }  // namespace
+
+bool is_table(TableShape shape) noexcept {
+  return shape.sets != 0 ? shape.mask == 0 && shape.sets <= sets_max
+                         : shape.buckets() >= 2 && std::has_single_bit(shape.buckets());
+}
+
+void search_in_turn(const SearchedTable& table, const Fingerprint* f, std::uint32_t count,
+                    Location* location) noexcept {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    location[i] = no_location;
+    const std::uint32_t first = table.shape.first(f[i]);
+    for (const std::uint32_t b : {first, table.shape.second(first, f[i])}) {
+      for (std::uint32_t k = 0; k < bucket_cells && location[i] == no_location; ++k) {
+        const Cell c{ScalarLanes::at(&table.buckets[b].cell[k]).load(std::memory_order_acquire)};
+        if (c.signature() == f[i].signature) location[i] = c.location();
+      }
+    }
+  }
+}
 
 std::uint64_t SearchArguments::queries() const noexcept {
   std::uint64_t sum = 0;
@@ -129,21 +152,21 @@ void SearchArguments::memory(MemoryUse& use) const {
 }
 
 void UpdateArguments::memory(MemoryUse& use) const {
-  add_table(use, index);
+  add_cuckoo_table(use, index);
   use.add(f, count);
   use.add(location, count);
   use.add(done, count);
 }
 
 void ChangeArguments::memory(MemoryUse& use) const {
-  add_table(use, index);
+  add_cuckoo_table(use, index);
   use.add(changes, count);
   use.add(done, count);
 }
 
 void StoreArguments::memory(MemoryUse& use) const {
   add_table(use, index);
-  use.add(winners, (std::uint64_t{index.mask} + 1) * bucket_cells);
+  use.add(winners, index.shape.cells());
   use.add(cells, count);
 }
 

@@ -1,5 +1,6 @@
-// The cuckoo table's kernels: a device's operations on a table in its memory, or on a copy of one
-// (docs/decisions/0011-kernels.md). Arrays may be in the device's memory or in pinned memory.
+// A device's operations on a table in its memory, or on a copy of one (docs/decisions/0011-kernels.md): on a cuckoo
+// table, and, as far as a copy needs them, on a set-associative one (docs/decisions/0034-set-associative.md). Arrays
+// may be in the device's memory or in pinned memory.
 //
 // Source: Mega-KV 4 (search, insert and delete in batches). All launches that change one table are totally ordered: on
 // one stream, or by Stream::after() (write protocol 6).
@@ -15,11 +16,17 @@
 
 namespace tandem {
 
-// A table in device memory: the counterpart of the host's IndexView.
+// A table in device memory. One of sets is searched, and its cells are stored (store_cells); the other kernels refuse
+// it.
 struct DeviceIndex {
   DevicePtr<Bucket> buckets;
-  std::uint32_t mask = 0;  // buckets - 1
+  TableShape shape;
 };
+
+inline constexpr std::uint32_t sets_max = 1u << 31;  // so that a bucket's number has 32 bits
+bool is_table(TableShape shape) noexcept;
+// A kernel's search on the host: as search_table, without images.
+void search_in_turn(const SearchedTable& table, const Fingerprint* f, std::uint32_t count, Location* location) noexcept;
 
 // Several batches in one launch.
 struct SearchArguments {

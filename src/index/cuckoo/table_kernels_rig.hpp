@@ -23,7 +23,7 @@ class TestedTable {
     EXPECT_EQ(stream.zero(buckets_.bytes_at(), buckets_.bytes()), DeviceStatus::ok);
     EXPECT_EQ(stream.zero(winners_.bytes_at(), winners_.bytes()), DeviceStatus::ok);
   }
-  DeviceIndex index() const { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
+  DeviceIndex index() const { return {buckets_.at(), {.mask = static_cast<std::uint32_t>(buckets_.count() - 1)}}; }
   DevicePtr<Bucket> buckets() const { return buckets_.at(); }
   DevicePtr<std::uint32_t> winners() const { return winners_.at(); }
   std::uint64_t bucket_count() const { return buckets_.count(); }
@@ -101,7 +101,7 @@ class DeviceChurn {
       }
     }
     ASSERT_EQ(bucket_of.size(), where_.size());
-    const IndexView view{nullptr, table_.index().mask};
+    const IndexView view{nullptr, table_.index().shape.mask};
     KeyBatch batch;
     for (const auto& [key, location] : where_) {
       const Fingerprint f = check_fingerprint(key, signatures_);

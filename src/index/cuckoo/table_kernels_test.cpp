@@ -187,6 +187,52 @@ TEST_P(TableKernels, StreamsOfSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// A set's 16 cells are two buckets: each key is found in its own set, wherever it lies there, and the first of two
+// cells of one signature; after any stores.
+TEST_P(TableKernels, SearchSetsAsAModelDoes) {
+  for (const std::uint32_t sets : {1u, 2u, 3u, 37u, 1000u}) {
+    const DeviceArray<Bucket> buckets(*device, std::uint64_t{sets} * 2);
+    const DeviceArray<std::uint32_t> winners(*device, std::uint64_t{sets} * set_cells);
+    ASSERT_EQ(stream->zero(buckets.bytes_at(), buckets.bytes()), DeviceStatus::ok);
+    ASSERT_EQ(stream->zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
+    const DeviceIndex index{buckets.at(), {.sets = sets}};
+    std::vector<std::uint64_t> model(std::uint64_t{sets} * set_cells);
+    std::uint64_t random = sets;
+    std::uint64_t hits = 0;
+    for (int round = 0; round < 20; ++round) {
+      constexpr std::uint32_t count = 777;
+      const PinnedArray<DirtyCell> cells(*device, count);
+      const PinnedArray<Fingerprint> f(*device, count);
+      const PinnedArray<Location> found(*device, count);
+      const auto draw = [&] {
+        random = mix_bits(random + 1);
+        return Fingerprint{static_cast<std::uint32_t>(random) % 40 + 1, static_cast<std::uint32_t>(random >> 32)};
+      };
+      for (std::uint32_t i = 0; i < count; ++i) {
+        f[i] = draw();
+        const std::uint64_t way = mix_bits(random) % set_cells;
+        const std::uint64_t at = std::uint64_t{set_number(f[i], sets)} * set_cells + way;
+        cells[i] = {at, way % 5 == 0 ? 0 : Cell::of(f[i].signature, static_cast<std::uint32_t>(i + 1)).bits};
+        model[at] = cells[i].bits;
+        if (i % 3 == 0) f[i] = draw();
+      }
+      ASSERT_EQ(stream->launch(store_cells, {index, winners.at(), cells.at(), count}), DeviceStatus::ok);
+      ASSERT_EQ(stream->launch(search_table, SearchArguments::of(index, f.at(), found.at(), count)), DeviceStatus::ok);
+      ASSERT_EQ(finish(*stream), DeviceStatus::ok);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        Location wanted = no_location;
+        for (std::uint32_t way = set_cells; way-- != 0;) {
+          const Cell c{model[std::uint64_t{set_number(f[i], sets)} * set_cells + way]};
+          if (c.signature() == f[i].signature) wanted = c.location();
+        }
+        ASSERT_EQ(found[i], wanted) << "sets " << sets << " key " << i;
+        hits += wanted != no_location;
+      }
+    }
+    EXPECT_GT(hits, 0u);
+  }
+}
+
 TEST_P(TableKernels, NothingToDoIsDone) {
   const TestedTable table(*device, *stream, 2);
   const DeviceIndex index = table.index();
@@ -238,15 +284,25 @@ TEST(TableKernelsOnSim, NameEveryArray) {
   ASSERT_EQ(stream.zero(winners.bytes_at(), winners.bytes()), DeviceStatus::ok);
   for (std::uint32_t i = 0; i < 8; ++i)
     f[i] = {i + 1, i}, location[i] = i + 1, cells[i] = {i, 0}, changes[i] = {f[i], 0, 0};
-  const DeviceIndex index{buckets.at(), 3};
+  const DeviceIndex index{buckets.at(), {.mask = 3}};
   const auto refused = DeviceStatus::failed;
   EXPECT_EQ(stream.launch(search_table, SearchArguments::of(index, f.at(), location.at(), 8)), DeviceStatus::ok);
   EXPECT_EQ(stream.launch(search_table, SearchArguments::of(index, f.at(), location.at(), 9)), refused);
-  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), 7}, f.at(), location.at(), 8)),
+  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), {.mask = 7}}, f.at(), location.at(), 8)),
             refused);  // of 8 buckets
-  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), 2}, f.at(), location.at(), 8)),
+  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), {.mask = 2}}, f.at(), location.at(), 8)),
             refused);  // no power of two
-  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), 0}, f.at(), location.at(), 8)), refused);
+  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), {}}, f.at(), location.at(), 8)), refused);
+  const DeviceIndex sets{buckets.at(), {.sets = 2}};
+  EXPECT_EQ(stream.launch(search_table, SearchArguments::of(sets, f.at(), location.at(), 8)), DeviceStatus::ok);
+  EXPECT_EQ(stream.launch(search_table, SearchArguments::of({buckets.at(), {.sets = 3}}, f.at(), location.at(), 8)),
+            refused);
+  EXPECT_EQ(stream.launch(search_table,
+                          SearchArguments::of({buckets.at(), {.mask = 1, .sets = 2}}, f.at(), location.at(), 8)),
+            refused);
+  EXPECT_EQ(stream.launch(insert_into_table, {sets, f.at(), location.at(), done.at(), 8}), refused);
+  EXPECT_EQ(stream.launch(change_table, {sets, changes.at(), done.at(), 8}), refused);
+  EXPECT_EQ(stream.launch(store_cells, {sets, winners.at(), cells.at(), 8}), DeviceStatus::ok);
   EXPECT_EQ(stream.launch(search_table, SearchArguments::of(index, DevicePtr<const Fingerprint>(f.at().address() + 1),
                                                             location.at(), 1)),
             refused);
@@ -258,7 +314,7 @@ TEST(TableKernelsOnSim, NameEveryArray) {
   EXPECT_EQ(stream.launch(change_table, {index, changes.at(), done.at(), 8}), DeviceStatus::ok);
   EXPECT_EQ(stream.launch(change_table, {index, changes.at(1), done.at(), 8}), refused);
   EXPECT_EQ(stream.launch(change_table, {index, changes.at(), done.at(1), 8}), refused);
-  EXPECT_EQ(stream.launch(change_table, {{buckets.at(), 7}, changes.at(), done.at(), 8}), refused);
+  EXPECT_EQ(stream.launch(change_table, {{buckets.at(), {.mask = 7}}, changes.at(), done.at(), 8}), refused);
   EXPECT_EQ(stream.launch(change_table, {index, DevicePtr<const CellChange>(changes.at().address() + 8), done.at(), 1}),
             refused);
   EXPECT_EQ(stream.launch(store_cells, {index, winners.at(), cells.at(), 8}), DeviceStatus::ok);
@@ -278,9 +334,9 @@ TEST(TableKernelsOnSim, WantWinnersOfZero) {
   ASSERT_EQ(own->copy_to_device(winners.bytes_at(3), one.data(), 4), DeviceStatus::ok);
   const PinnedArray<DirtyCell> cells(*device, 2);
   cells[0] = {2, 5}, cells[1] = {3, 6};
-  ASSERT_EQ(own->launch(store_cells, {{buckets.at(), 1}, winners.at(), cells.at(), 1}), DeviceStatus::ok);
+  ASSERT_EQ(own->launch(store_cells, {{buckets.at(), {.mask = 1}}, winners.at(), cells.at(), 1}), DeviceStatus::ok);
   EXPECT_EQ(finish(*own), DeviceStatus::ok);
-  ASSERT_EQ(own->launch(store_cells, {{buckets.at(), 1}, winners.at(), cells.at(), 2}), DeviceStatus::ok);
+  ASSERT_EQ(own->launch(store_cells, {{buckets.at(), {.mask = 1}}, winners.at(), cells.at(), 2}), DeviceStatus::ok);
   EXPECT_EQ(finish(*own), DeviceStatus::failed);
 }
 

@@ -61,7 +61,8 @@ TD_LANE void set_tag(const L l, EntrySet<Ways>* set, std::uint32_t way, std::uin
   const std::uint32_t shift = way % 8 * 8;
   l.store64(half, (l.load64(half) & ~(std::uint64_t{0xff} << shift)) | std::uint64_t{tag} << shift);
 }
-// Makes the way the key's. REQUIRES: the item is live; the caller holds the set's lock.
+// Makes the way the key's. A device's copy has the cells alone. REQUIRES: the item is live; the caller holds the set's
+// lock.
 template <unsigned Ways, TagLanes L>
 TD_LANE void write_way(const L l, EntrySet<Ways>* set, std::uint32_t way, Cell cell, SetLengths lengths,
                        std::uint32_t now) {
@@ -74,6 +75,7 @@ TD_LANE void write_way(const L l, EntrySet<Ways>* set, std::uint32_t way, Cell c
 template <unsigned Ways, TagLanes L>
 TD_LANE void clear_way(const L l, EntrySet<Ways>* set, std::uint32_t way) {
   set_tag(l, set, way, 0);
+  l.store64(&set->entry[way].cell, 0);
 }
 
 // The set's lock. Each try is one attempt: the caller decides how it waits.

@@ -44,7 +44,7 @@ static_assert((SetWord::locked_bit | SetWord::readers_mask) == SetWord::one_vers
 
 // A key's item. Plain words: the host reaches them through std::atomic_ref, a device through cuda::atomic_ref.
 struct SetEntry {
-  std::uint64_t cell;     // Cell: location and signature, changed by one store
+  std::uint64_t cell;     // Cell: location and signature, changed by one store; 0: free
   std::uint32_t stamp;    // when it was last accessed (SetStamps)
   std::uint32_t lengths;  // SetLengths
 };
@@ -71,11 +71,13 @@ struct alignas(32) EntrySet {
   static_assert(Ways >= 1 && Ways <= set_ways_max);
   static constexpr std::uint32_t all_ways = (1u << Ways) - 1;
 
-  std::uint64_t tags[2];  // byte i of the 16: way i's tag; 0: free
-  std::uint64_t word;     // SetWord
-  std::uint64_t evicted;  // entries that made room for another key's
+  std::uint64_t tags[2];     // byte i of the 16: way i's tag; 0: free
+  std::uint64_t word;        // SetWord
+  std::uint32_t evicted;     // entries that made room for another key's, modulo 2^32
+  std::uint32_t changed_at;  // number of the devices' launch during which the set was last changed (StripeWord)
   SetEntry entry[Ways];
 };
+static_assert(set_ways_max == set_cells, "a device has a set's cells as two buckets");
 static_assert(sizeof(EntrySet<16>) == 288 && sizeof(EntrySet<1>) == 64 && alignof(EntrySet<16>) == 32);
 static_assert(std::is_trivially_copyable_v<EntrySet<16>>);
 
@@ -86,9 +88,7 @@ struct SetView {
   EntrySet<Ways>* sets;
   std::uint32_t count;
 
-  TD_WORD std::uint32_t index_of(Fingerprint f) const {
-    return static_cast<std::uint32_t>(std::uint64_t{f.hash} * count >> 32);
-  }
+  TD_WORD std::uint32_t index_of(Fingerprint f) const { return set_number(f, count); }
   TD_WORD EntrySet<Ways>* of(Fingerprint f) const { return sets + index_of(f); }
 };
 static_assert(std::is_trivially_copyable_v<SetView<16>>);

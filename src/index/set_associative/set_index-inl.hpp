@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <limits>
 #include <new>
 #include <stdexcept>
 
@@ -49,7 +48,7 @@ inline bool may_be_live(const Item* item) noexcept {
 template <unsigned Ways>
 TableMemory memory_for(const IndexOptions& options, MemoryBudget& budget) {
   const std::uint64_t sets = std::max<std::uint64_t>((options.cells_initial + Ways - 1) / Ways, 1);
-  if (sets > std::numeric_limits<std::uint32_t>::max()) throw std::bad_alloc();
+  if (sets > sets_max) throw std::bad_alloc();
   auto memory = TableMemory::make(sets * sizeof(EntrySet<Ways>), {.huge_pages = options.huge_pages}, budget);
   if (!memory) throw std::bad_alloc();
   return std::move(*memory);
@@ -80,8 +79,10 @@ BasicSetIndex<Ways, Reading>::BasicSetIndex(const IndexOptions& options, MemoryB
       view_{reinterpret_cast<Set*>(memory_.start()), static_cast<std::uint32_t>(memory_.bytes() / sizeof(Set))},
       counters_(std::make_unique<Counter[]>(counter_count)) {
   static_assert(IndexKind<BasicSetIndex> && EvictsFromSet<BasicSetIndex> && StampsAccesses<BasicSetIndex>);
-  if (options_.log != nullptr || options_.shard_bits != 0)
-    throw std::invalid_argument("devices cannot follow a set-associative index");
+  if (options_.shard_bits != 0 || (options_.log != nullptr && Ways != set_cells))
+    throw std::invalid_argument("one device at most can follow a set-associative index");
+  if (options_.fingerprint == nullptr)
+    options_.fingerprint = [](std::string_view key, std::uint64_t seed) { return fingerprint_of(key, seed); };
 }
 
 template <unsigned Ways, SetReading Reading>
@@ -152,7 +153,26 @@ BasicSetIndex<Ways, Reading>::Guard::Guard(BasicSetIndex& index, Fingerprint f) 
 
 template <unsigned Ways, SetReading Reading>
 BasicSetIndex<Ways, Reading>::Guard::~Guard() {
+  if (ChangeLog* const log = index_.options_.log; log != nullptr && changed_)
+    sets_on_host::lanes.store32(&set_.changed_at, log->launch());
   sets_on_host::unlock(sets_on_host::lanes, &set_.word, changed_);
+}
+
+template <unsigned Ways, SetReading Reading>
+ChangeLog::Ticket BasicSetIndex<Ways, Reading>::Guard::reserve() const noexcept {
+  if (TD_LIKELY(index_.options_.log == nullptr)) return 0;
+  const Change change{serial, index_.cell_of(f_, way_)};
+  return index_.options_.log->reserve({&change, 1});
+}
+template <unsigned Ways, SetReading Reading>
+void BasicSetIndex<Ways, Reading>::Guard::commit(ChangeLog::Ticket ticket) const noexcept {
+  if (TD_UNLIKELY(index_.options_.log != nullptr)) index_.options_.log->commit(ticket);
+}
+template <unsigned Ways, SetReading Reading>
+ImageSlot BasicSetIndex<Ways, Reading>::Guard::image_slot() const noexcept {
+  const std::uint32_t granules = image_granules(version_.state, version_.fixed);
+  if (index_.options_.log == nullptr || granules == 0) return {};
+  return index_.options_.log->image_slot(index_.cell_of(f_, way_), index_.heap_.location_of(item_), granules);
 }
 
 template <unsigned Ways, SetReading Reading>
@@ -216,8 +236,13 @@ template <unsigned Ways, SetReading Reading>
 IndexPut BasicSetIndex<Ways, Reading>::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live && !is_victim_);
   Item* const item = index_.heap_.at(now);
+  ChangeLog::Ticket ticket = 0;
   if (item_ != nullptr) {
-    if (TD_UNLIKELY(!lock_item(item_, version_))) return Put::changed;
+    ticket = reserve();
+    if (TD_UNLIKELY(!lock_item(item_, version_))) {
+      commit(ticket);
+      return Put::changed;
+    }
     // In this order a process that is killed in between leaves the old item or both; after a restart the larger CAS id
     // wins.
     item->state_word.store(live_state, std::memory_order_release);
@@ -226,11 +251,13 @@ IndexPut BasicSetIndex<Ways, Reading>::Guard::put(Location now, std::uint64_t li
     const std::uint32_t free = sets_on_host::free_ways(sets_on_host::lanes, &set_);
     if (free == 0) return Put::needs_room;
     way_ = static_cast<std::uint32_t>(std::countr_zero(free));
+    ticket = reserve();
     item->state_word.store(live_state, std::memory_order_release);
     index_.count(1);
   }
   sets_on_host::write_way(sets_on_host::lanes, &set_, way_, Cell::of(f_.signature, now),
                           SetLengths::of(item->key_bytes(), index_.heap_.value_bytes(item)), index_.stamp_now());
+  commit(ticket);
   item_ = item;
   changed_ = true;
   return Put::done;
@@ -239,10 +266,15 @@ IndexPut BasicSetIndex<Ways, Reading>::Guard::put(Location now, std::uint64_t li
 template <unsigned Ways, SetReading Reading>
 bool BasicSetIndex<Ways, Reading>::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
-  if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
+  const ChangeLog::Ticket ticket = reserve();
+  if (TD_UNLIKELY(!lock_item(item_, version_))) {
+    commit(ticket);
+    return false;
+  }
   kill();
   sets_on_host::clear_way(sets_on_host::lanes, &set_, way_);
-  if (is_victim_) sets_on_host::lanes.store64(&set_.evicted, sets_on_host::lanes.load64(&set_.evicted) + 1);
+  commit(ticket);
+  if (is_victim_) sets_on_host::lanes.store32(&set_.evicted, sets_on_host::lanes.load32(&set_.evicted) + 1);
   index_.count(-1);
   item_ = nullptr;
   is_victim_ = false;
@@ -252,14 +284,14 @@ bool BasicSetIndex<Ways, Reading>::Guard::erase() noexcept {
 
 template <unsigned Ways, SetReading Reading>
 bool BasicSetIndex<Ways, Reading>::Guard::update_state(std::uint64_t mask, std::uint64_t bits) noexcept {
-  TD_ASSERT(item_ != nullptr);
   TD_DEBUG_ASSERT((mask & word::State::mask) == 0 && (bits & ~mask) == 0);
-  if (!lock_item(item_, version_)) return false;
-  version_.state = (version_.state & ~mask) | bits;
-  unlock_item(item_, version_.state);
-  sets_on_host::lanes.store32(&set_.entry[way_].stamp, index_.stamp_now());
-  changed_ = true;
-  return true;
+  return change_item([&]() noexcept {
+    if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
+    version_.state = (version_.state & ~mask) | bits;
+    unlock_item(item_, version_.state);
+    sets_on_host::lanes.store32(&set_.entry[way_].stamp, index_.stamp_now());
+    return true;
+  });
 }
 
 // --- size
@@ -283,8 +315,8 @@ std::uint32_t BasicSetIndex<Ways, Reading>::candidates(Fingerprint f, std::strin
   std::uint32_t n = 0;
   for (const std::uint32_t now = stamp_now(); used != 0;) {
     const std::uint32_t way = sets_on_host::oldest_of(sets_on_host::lanes, set, used, now);
-    out[n++] = Cell{sets_on_host::lanes.load64(&set->entry[way].cell)}.location();
     used &= ~(1u << way);
+    if (const Cell c{sets_on_host::lanes.load64(&set->entry[way].cell)}; !c.empty()) out[n++] = c.location();
   }
   return n;
 }
@@ -305,9 +337,46 @@ void BasicSetIndex<Ways, Reading>::count(std::int64_t items) noexcept {
 }
 
 template <unsigned Ways, SetReading Reading>
+FollowedTable BasicSetIndex<Ways, Reading>::followed() const noexcept {
+  constexpr std::uint32_t words = sizeof(std::uint64_t);
+  static_assert(sizeof(Set) % words == 0 && sizeof(SetEntry) % words == 0);
+  return {.cells = {.first = &view_.sets->entry[0].cell,
+                    .group_bits = std::countr_zero(Ways),
+                    .group_words = sizeof(Set) / words,
+                    .cell_words = sizeof(SetEntry) / words},
+          .shape = {.sets = view_.count},
+          .serial = serial,
+          .whole = true};
+}
+
+// A reader that finds a writer's cell, and loads the set's word afterwards, finds it locked, or changed_at to be of
+// that writer or of a later one.
+template <unsigned Ways, SetReading Reading>
+StripeWord BasicSetIndex<Ways, Reading>::stripe(Fingerprint f) const noexcept {
+  Set& set = *view_.of(f);
+  if (SetWord{sets_on_host::lanes.load64(&set.word)}.locked()) return {StripeWord::locked_bit};
+  return {std::uint64_t{sets_on_host::lanes.load32(&set.changed_at)} << StripeWord::changed_at_shift};
+}
+
+template <unsigned Ways, SetReading Reading>
+void BasicSetIndex<Ways, Reading>::note_reads(std::span<const Location> items) const noexcept {
+  const std::uint32_t now = stamp_now();
+  for (const Location l : items) {
+    const Item* const item = heap_.at(l);
+    if (Item::state_of(item->state_acquire()) != ItemState::live) continue;
+    note_access(options_.fingerprint(item->key(), options_.hash_seed), l, now);
+  }
+}
+
+template <unsigned Ways, SetReading Reading>
+void BasicSetIndex<Ways, Reading>::search_column(std::span<const Fingerprint> f, Location* location) const noexcept {
+  search_column_of(*this, f, location);
+}
+
+template <unsigned Ways, SetReading Reading>
 std::uint64_t BasicSetIndex<Ways, Reading>::evictions() const noexcept {
   std::uint64_t sum = 0;
-  for (std::uint32_t i = 0; i < view_.count; ++i) sum += sets_on_host::lanes.load64(&view_.sets[i].evicted);
+  for (std::uint32_t i = 0; i < view_.count; ++i) sum += sets_on_host::lanes.load32(&view_.sets[i].evicted);
   return sum;
 }
 

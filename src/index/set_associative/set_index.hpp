@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/epoch.hpp"
@@ -19,7 +20,8 @@
 #include "base/platform.hpp"
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
-#include "index/index.hpp"
+#include "index/cuckoo/table_kernels.hpp"
+#include "index/followed_index.hpp"
 #include "index/set_associative/set.hpp"
 #include "index/set_associative/set_ops.hpp"
 #include "index/table_memory.hpp"
@@ -50,7 +52,7 @@ class SetStamps {
 };
 
 template <unsigned Ways, SetReading Reading = SetReading::validated>
-class BasicSetIndex final : public Index {
+class BasicSetIndex final : public FollowedIndex {
   using Set = EntrySet<Ways>;
 
  public:
@@ -106,6 +108,23 @@ class BasicSetIndex final : public Index {
     [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
     bool has_room() const noexcept;
     Item* find_victim() noexcept;
+    template <class F>
+    bool change_item(F change) noexcept {
+      TD_ASSERT(item_ != nullptr);
+      const ChangeLog::Ticket ticket = reserve();
+      const bool changed = change();
+      changed_ |= changed;
+      commit(ticket);
+      return changed;
+    }
+    template <class F>
+    bool rewrite_item(F change) noexcept {
+      const ImageSlot slot = image_slot();
+      if (slot.granules == nullptr) return change_item([&]() noexcept { return change(slot); });
+      const bool changed = change(slot);
+      changed_ |= changed;
+      return changed;
+    }
 
    private:
     friend class BasicSetIndex;
@@ -113,6 +132,10 @@ class BasicSetIndex final : public Index {
     template <class IsIt>
     Item* find_way(std::uint32_t ways, IsIt is_it) noexcept;
     void kill() noexcept;
+    // Of the log, if there is one: the way changes, or its item does.
+    ChangeLog::Ticket reserve() const noexcept;
+    void commit(ChangeLog::Ticket ticket) const noexcept;
+    ImageSlot image_slot() const noexcept;
 
     BasicSetIndex& index_;
     const Fingerprint f_;
@@ -126,6 +149,7 @@ class BasicSetIndex final : public Index {
   [[nodiscard]] Guard lock(Fingerprint f) noexcept { return Guard(*this, f); }
   std::unique_ptr<KeyHold> hold(Fingerprint f) override;
   TD_INLINE void prefetch_stripe(Fingerprint f) const noexcept { prefetch_write(view_.of(f)); }
+  TD_INLINE void prefetch_stripe_to_read(Fingerprint f) const noexcept { prefetch_read(view_.of(f)); }
   TD_INLINE void prefetch_guard(Fingerprint f) const noexcept { prefetch_write(view_.of(f)); }
 
   // --- size
@@ -146,6 +170,19 @@ class BasicSetIndex final : public Index {
   std::uint64_t evictions() const noexcept;
   SetView<Ways> view() const noexcept { return view_; }
 
+  // --- what a replica follows: cell Ways * set + way. REQUIRES: sets of 16 ways
+
+  FollowedTable followed() const noexcept override;
+  // The set's word and the launch in which it was last changed.
+  StripeWord stripe(Fingerprint f) const noexcept override;
+  // Their entries are stamped as by the host's hits.
+  void note_reads(std::span<const Location> items) const noexcept override;
+  void search_column(std::span<const Fingerprint> f, Location* location) const noexcept override;
+
+  static constexpr const Kernel<SearchArguments>& device_search = search_table;
+  static constexpr bool device_answers = true;
+  static constexpr std::uint32_t devices_max = 1;  // a set's number is no bits of the hash
+
   template <class F>
   void for_each_location(F f) const;
 
@@ -154,6 +191,11 @@ class BasicSetIndex final : public Index {
     std::atomic<std::int64_t> items{0};
   };
   static constexpr std::uint32_t counter_count = 64;
+
+  static constexpr std::uint32_t serial = 1;  // of its only table
+  std::uint64_t cell_of(Fingerprint f, std::uint32_t way) const noexcept {
+    return std::uint64_t{view_.index_of(f)} * Ways + way;
+  }
 
   // Holds a set's shared lock, where readers take it.
   class Shared;
@@ -177,7 +219,8 @@ void BasicSetIndex<Ways, Reading>::for_each_location(F f) const {
   for (std::uint32_t i = 0; i < view_.count; ++i) {
     Set& set = view_.sets[i];
     for (std::uint32_t way = 0; way < Ways; ++way) {
-      if ((load(set.tags[way / 8]) >> way % 8 * 8 & 0xff) != 0) f(Cell{load(set.entry[way].cell)}.location());
+      if ((load(set.tags[way / 8]) >> way % 8 * 8 & 0xff) == 0) continue;
+      if (const Cell c{load(set.entry[way].cell)}; !c.empty()) f(c.location());
     }
   }
 }

@@ -12,7 +12,7 @@
 namespace tandem {
 
 template <class Rules, class Log>
-BasicReplica<Rules, Log>::BasicReplica(Device& device, OffloadIndex& index, Log& log, EpochDomain& epochs,
+BasicReplica<Rules, Log>::BasicReplica(Device& device, const FollowedIndex& index, Log& log, EpochDomain& epochs,
                                        const ReplicaOptions& options, const Heap* heap)
     : device_(device),
       index_(index),
@@ -112,12 +112,12 @@ void BasicReplica<Rules, Log>::begin_copy() noexcept {
 }
 
 template <class Rules, class Log>
-void BasicReplica<Rules, Log>::follow(const OffloadIndex::Searched& table) noexcept {
-  const std::uint32_t mask = shard_.local_mask(table.view.mask);
-  if (table_ != nullptr && mask != mask_) retire_table();
+void BasicReplica<Rules, Log>::follow(const FollowedTable& table) noexcept {
+  const TableShape shape{.mask = shard_.local_mask(table.shape.mask), .sets = table.shape.sets};
+  if (table_ != nullptr && shape != shape_) retire_table();
   serial_ = table.serial;
-  mask_ = mask;
-  cells_ = (std::uint64_t{mask_} + 1) * bucket_cells;
+  shape_ = shape;
+  cells_ = shape.cells();
   begin_copy();
 }
 
@@ -255,7 +255,7 @@ ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept
   waits_ = false;
   if (serial_ == 0) {
     epoch_.enter();
-    follow(index_.searched());
+    follow(index_.followed());
     epoch_.exit();
   }
   if (!make_table()) return stats_.state;
@@ -284,14 +284,14 @@ bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept 
   const std::uint64_t slot = chunks_sent_ % options_.chunks * chunk_cells;
 
   epoch_.enter();
-  const OffloadIndex::Searched table = index_.searched();
+  const FollowedTable table = index_.followed();
   if (table.serial != serial_) {
     follow(table);
     epoch_.exit();
     return false;
   }
   for (std::uint64_t i = 0; i < cells; ++i) {
-    const std::uint64_t* const cell = table.view.buckets->cell + shard_.cell(position_ + i);
+    const std::uint64_t* const cell = table.cells.at(shard_.cell(position_ + i));
     chunk_memory_[slot + i] = ScalarLanes::at(cell).load(std::memory_order_acquire);
   }
   images_.append(std::span<const std::uint64_t>(&chunk_memory_[slot], cells));
@@ -343,7 +343,7 @@ bool BasicReplica<Rules, Log>::send() noexcept {
   DeviceStatus status = images_.send(*stream_);
   while (status == DeviceStatus::ok && queue_.waiting() != 0) {
     const std::uint64_t count = queue_.unsent().size();
-    status = stream_->launch(store_cells, {{table_->buckets.at(), mask_},
+    status = stream_->launch(store_cells, {{table_->buckets.at(), shape_},
                                            table_->winners.at(),
                                            queue_memory_.at(queue_.offset()),
                                            static_cast<std::uint32_t>(count)});
@@ -378,7 +378,7 @@ ReplicaLaunch BasicReplica<Rules, Log>::drain() noexcept {
   return {ReplicaLaunch::Status::ready,
           drained.launch,
           drained.table.whole,
-          {table_->buckets.at(), mask_},
+          {table_->buckets.at(), shape_},
           images_.images(),
           last_mark_,
           copy_,

@@ -21,10 +21,10 @@
 
 #include "base/epoch.hpp"
 #include "device/device.hpp"
+#include "index/followed_index.hpp"
 #include "placement/device_side.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/replica_log.hpp"
-#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -35,7 +35,7 @@ struct ReplicaOptions {
   std::uint32_t failures_max = 3;            // in a row; then it gives up
   std::chrono::milliseconds end_wait{2000};  // how long the destructor waits for the device before it abandons it
   ReplicaImagesOptions images{};             // of items
-  std::uint32_t shard = 0;                   // number of the index's shard that it copies (OffloadIndex::shard_bits())
+  std::uint32_t shard = 0;                   // number of the index's shard that it copies (FollowedIndex::shard_bits())
 };
 
 // Rules that make it correct. Tests disable them one at a time and observe wrong answers.
@@ -53,8 +53,8 @@ template <class Rules, class Log>
 class BasicReplica final : public DeviceSide {
  public:
   // heap: holds the items; nullptr: there are no images. Throws std::runtime_error when `epochs` has no place left.
-  BasicReplica(Device& device, OffloadIndex& index, Log& log, EpochDomain& epochs, const ReplicaOptions& options = {},
-               const Heap* heap = nullptr);
+  BasicReplica(Device& device, const FollowedIndex& index, Log& log, EpochDomain& epochs,
+               const ReplicaOptions& options = {}, const Heap* heap = nullptr);
   ~BasicReplica() override;
 
   // Starts to follow the index, if it is absent. The returned state is the outcome.
@@ -120,7 +120,7 @@ class BasicReplica final : public DeviceSide {
   void age_marks() noexcept;
   void make_images();
   void begin_copy() noexcept;
-  void follow(const OffloadIndex::Searched& table) noexcept;
+  void follow(const FollowedTable& table) noexcept;
   void retire_table() noexcept;
   Drained collect() noexcept;
   bool send() noexcept;
@@ -133,7 +133,7 @@ class BasicReplica final : public DeviceSide {
   void become_lost() noexcept;
 
   Device& device_;
-  OffloadIndex& index_;
+  const FollowedIndex& index_;
   Log& log_;
   EpochDomain& epochs_;
   const ReplicaOptions options_;
@@ -155,7 +155,7 @@ class BasicReplica final : public DeviceSide {
   std::weak_ptr<const ReplicaTable> before_;  // the last one retired
 
   std::uint32_t serial_ = 0;                // of the host's table; 0: none yet
-  std::uint32_t mask_ = 0;                  // of the shard in that table, like the next
+  TableShape shape_{};                      // of the shard in that table, like the next
   std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
   bool restart_log_ = false;                // the log is off: no upload before it is on again
   bool waits_ = false;                      // for the batches that began before stamp_

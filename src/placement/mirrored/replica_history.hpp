@@ -24,7 +24,8 @@ class KeyHistory {
   static std::uint64_t generation(std::uint64_t state) { return state >> 2; }
 
   // One random write of a key with number `writer` modulo `writers`. Returns what is wrong, or "".
-  std::string write(TestWorker& worker, std::uint64_t random, std::uint64_t writer, std::uint64_t writers) {
+  template <IndexKind I>
+  std::string write(BasicTestWorker<I>& worker, std::uint64_t random, std::uint64_t writer, std::uint64_t writers) {
     const std::uint64_t key = random % (keys() / writers) * writers + writer;
     const std::uint64_t before = state_[key].load(std::memory_order_relaxed), next = generation(before) + 1;
     state_[key].store(before | 2);
@@ -40,7 +41,7 @@ class KeyHistory {
         return key_of(key) + " was not there to be rewritten";
     } else {
       const auto outcome = worker.set(key_of(key), next);
-      if (outcome == TestWorker::Outcome::no_room) {  // wait for the growth
+      if (outcome == BasicTestWorker<I>::Outcome::no_room) {  // until a growth, or an erase in its set
         state_[key].store(before);
         return "";
       }
@@ -58,7 +59,9 @@ class KeyHistory {
     std::uint64_t hits = 0, final_misses = 0, to_host = 0, decided = 0, images = 0, images_changed = 0;
   };
   // before: the key's state before the launch. REQUIRES: the caller has been in an epoch since then.
-  std::string check(TestStore& store, std::uint64_t key, std::uint64_t before, Answer answer, Counts& counts) const {
+  template <IndexKind I>
+  std::string check(BasicTestStore<I>& store, std::uint64_t key, std::uint64_t before, Answer answer,
+                    Counts& counts) const {
     const Item* item = answer.location == no_location ? nullptr : store.heap.at(answer.location);
     if (item != nullptr && (Item::state_of(item->state_acquire()) != ItemState::live || item->key() != key_of(key))) {
       item = nullptr;
@@ -76,7 +79,8 @@ class KeyHistory {
   }
 
   // Checks an image that a launch returned: if nothing has changed since that launch, it equals the item.
-  std::string check_image(const TestStore& store, std::uint64_t key, const Item* image, std::uint32_t launch,
+  template <IndexKind I>
+  std::string check_image(const BasicTestStore<I>& store, std::uint64_t key, const Item* image, std::uint32_t launch,
                           Counts& counts) const {
     const std::uint64_t before = state(key);
     if (!unchanged_since(store.index, store.fingerprint(key_of(key)), launch)) {

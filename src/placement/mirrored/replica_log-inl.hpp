@@ -165,14 +165,14 @@ bool BasicReplicaLog<Rules>::take_images(Drained& drained, std::uint32_t shard, 
 }
 
 template <class Rules>
-Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
+Drained BasicReplicaLog<Rules>::drain(const FollowedIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
                                       ReplicaImages* images) noexcept {
   Drained drained;
   const std::uint32_t shard = extent.shard.number;
-  if constexpr (!Rules::looks_after_count) drained.table = index.searched();
+  if constexpr (!Rules::looks_after_count) drained.table = index.followed();
   Rules::reached(DrainPoint::begin);
   if constexpr (Rules::counts_first) count(drained, shard);
-  if constexpr (Rules::looks_after_count) drained.table = index.searched();
+  if constexpr (Rules::looks_after_count) drained.table = index.followed();
   drained.complete = true;
   if (wants_drain(shard)) wants_drain_[shard].store(false, std::memory_order_relaxed);
   if (!take_images(drained, shard, out.room(), images)) {
@@ -191,7 +191,7 @@ Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent e
     if (extent.cells != 0) {
       end = std::min(reserved, head + out.room());
       drained.complete &= end == reserved;
-      drained.cells += deliver(*ring, head, end, drained.table.view, extent, out);
+      drained.cells += deliver(*ring, head, end, drained.table.cells, extent, out);
     }
     Rules::reached(DrainPoint::read);
     const std::uint64_t repeated = std::min(ring->delivered, end) - head;
@@ -211,14 +211,13 @@ Drained BasicReplicaLog<Rules>::drain(const OffloadIndex& index, ReplicaExtent e
 // changed must find that writer's stripe locked, or stamped.
 template <class Rules>
 std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end,
-                                              IndexView view, ReplicaExtent extent, DirtyQueue<>& out) noexcept {
+                                              const CellArray& cells, ReplicaExtent extent,
+                                              DirtyQueue<>& out) noexcept {
   constexpr std::uint64_t ahead = 24;
-  const std::uint64_t* const cells = view.buckets->cell;
-  const std::uint64_t table_mask = (std::uint64_t{view.mask} + 1) * bucket_cells - 1;
   const std::uint64_t wanted = LogRecord::of({extent.table, 0}).table();
   const auto record = [&](std::uint64_t at) { return LogRecord{ring.records[at & ring.mask]}; };
   const auto prefetch = [&](std::uint64_t at) {
-    if (at < end) prefetch_read(cells + (record(at).cell_index() & table_mask));
+    if (at < end && record(at).table() == wanted) prefetch_read(cells.at(record(at).cell_index()));
   };
   std::uint64_t delivered = 0;
   for (std::uint64_t at = begin; at < std::min(begin + ahead, end); ++at) prefetch(at);
@@ -229,7 +228,7 @@ std::uint64_t BasicReplicaLog<Rules>::deliver(const WriterRing& ring, std::uint6
     const std::uint64_t i = r.cell_index();
     const std::uint64_t local = extent.shard.local_cell(i);
     if (r.table() != wanted || local >= extent.cells) continue;
-    out.push({local, ScalarLanes::at(cells + i).load(std::memory_order_acquire)});
+    out.push({local, ScalarLanes::at(cells.at(i)).load(std::memory_order_acquire)});
     ++delivered;
   }
   return delivered;

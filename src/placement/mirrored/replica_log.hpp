@@ -20,16 +20,16 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 
 #include "index/change_log.hpp"
-#include "index/index_kind.hpp"
+#include "index/followed_index.hpp"
 #include "index/shard.hpp"
 #include "placement/mirrored/dirty_queue.hpp"
 #include "placement/mirrored/replica_images.hpp"
 #include "placement/mirrored/writer_rings.hpp"
-#include "placement/offload_index.hpp"
 
 namespace tandem {
 
@@ -49,14 +49,14 @@ struct ReplicaExtent {
 
 // What one drain did.
 struct Drained {
-  std::uint32_t launch = 0;        // its number
-  bool recording = false;          // the log was on; if not, changes are missing
-  bool complete = false;           // the queue had room for all
-  OffloadIndex::Searched table{};  // as of after the count; its view is valid until the epoch ends
-  std::uint64_t records = 0;       // seen for the first time
-  std::uint64_t repeats = 0;       // seen before
-  std::uint64_t cells = 0;         // appended to the queue, as the shard numbers them
-  std::uint64_t images = 0;        // taken from the rings
+  std::uint32_t launch = 0;   // its number
+  bool recording = false;     // the log was on; if not, changes are missing
+  bool complete = false;      // the queue had room for all
+  FollowedTable table{};      // as of after the count
+  std::uint64_t records = 0;  // seen for the first time
+  std::uint64_t repeats = 0;  // seen before
+  std::uint64_t cells = 0;    // appended to the queue, as the shard numbers them
+  std::uint64_t images = 0;   // taken from the rings
 };
 
 // The points in a drain where tests stop to let a writer run.
@@ -108,7 +108,7 @@ class BasicReplicaLog final : public ChangeLog {
   // whose stripe says changed_at < launch is wholly in what this drain and earlier ones have appended. When the queue
   // is full, stops and leaves the rest for the next drain. Images that writers have put into their rings are given to
   // `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
-  Drained drain(const OffloadIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
+  Drained drain(const FollowedIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
                 ReplicaImages* images = nullptr) noexcept;
 
   // Whether some ring became half full since the last drain. A drain now, by any thread, prevents an overflow.
@@ -133,7 +133,7 @@ class BasicReplicaLog final : public ChangeLog {
 
   void count(Drained& drained, std::uint32_t shard) noexcept;
   bool take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room, ReplicaImages* images) noexcept;
-  std::uint64_t deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end, IndexView view,
+  std::uint64_t deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end, const CellArray& cells,
                         ReplicaExtent extent, DirtyQueue<>& out) noexcept;
   TD_NOINLINE bool has_room(WriterRing& ring, std::uint32_t shard, std::uint64_t tail, std::uint64_t records) noexcept;
   void overflow(std::uint32_t shard) noexcept;
@@ -150,14 +150,14 @@ class BasicReplicaLog final : public ChangeLog {
 // launch's result for the key, including the item's image, is current. `launch` and `whole` are of a Drained that was
 // recording and complete. Launch numbers are compared modulo 2^32: a stripe that was not changed for 2^31 launches
 // counts as changed. Thread safety: any thread; no epoch is needed.
-template <DeviceSearches I>
+template <std::derived_from<FollowedIndex> I>
 bool unchanged_since(const I& index, Fingerprint f, std::uint32_t launch) noexcept {
   const StripeWord stripe = index.stripe(f);
   return !stripe.locked() && static_cast<std::int32_t>(stripe.changed_at() - launch) < 0;
 }
 
 // Whether a key that the launch did not find in a replica is absent. If not, the host's index decides.
-template <DeviceSearches I>
+template <std::derived_from<FollowedIndex> I>
 bool final_miss(const I& index, Fingerprint f, std::uint32_t launch, bool whole) noexcept {
   return whole && unchanged_since(index, f, launch);
 }

@@ -24,7 +24,7 @@ struct ReplicaRigOptions {
   ReplicaOptions replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 10};
 };
 
-template <class Rules = ReplicaRules, class DeviceType = SimDevice>
+template <class Rules = ReplicaRules, class DeviceType = SimDevice, IndexKind I = CuckooIndex>
 class ReplicaRig {
  public:
   using Follower = BasicReplica<Rules, ReplicaLog>;
@@ -46,7 +46,7 @@ class ReplicaRig {
         found_(*device, searches_max) {}
 
   bool set(const std::string& key, std::uint64_t value = 1) {
-    return worker.set(key, value) == TestWorker::Outcome::done;
+    return worker.set(key, value) == BasicTestWorker<I>::Outcome::done;
   }
   // Steps until the upload is complete.
   ReplicaState upload() {
@@ -91,19 +91,18 @@ class ReplicaRig {
   // Compares the device's cells with the host's. REQUIRES: no writer is active.
   std::string compare(const ReplicaLaunch& launch) {
     if (!launch.ready()) return "the launch is not ready";
-    const CuckooIndex::Searched table = store.index.searched();
+    const FollowedTable table = store.index.followed();
     const Shard& shard = replica.shard();
-    if (shard.local_mask(table.view.mask) != launch.index.mask) return "another table";
-    const PinnedArray<std::uint64_t> cells(*device, (std::uint64_t{launch.index.mask} + 1) * bucket_cells);
+    if (TableShape{shard.local_mask(table.shape.mask), table.shape.sets} != launch.index.shape) return "another table";
+    const PinnedArray<std::uint64_t> cells(*device, launch.index.shape.cells());
     Stream& stream = replica.stream();
     if (stream.copy_to_host(cells.data(), DevicePtr<std::byte>(launch.index.buckets.address()), cells.bytes()) !=
             DeviceStatus::ok ||
         stream.wait(stream.mark(), long_enough) != DeviceStatus::ok || replica.poll(launch) != DeviceStatus::ok) {
       return "the device did not answer";
     }
-    const std::uint64_t* const host = table.view.buckets->cell;
     for (std::uint64_t i = 0; i < cells.count(); ++i) {
-      if (cells[i] != host[shard.cell(i)]) return "the device's table differs";
+      if (cells[i] != *table.cells.at(shard.cell(i))) return "the device's table differs";
     }
     return compare_images(launch, {cells.data(), cells.count()});
   }
@@ -111,8 +110,8 @@ class ReplicaRig {
   ReplicaLog log;
   SteppingLog stepping;
   std::unique_ptr<DeviceType> device;
-  TestStore store;
-  TestWorker worker;
+  BasicTestStore<I> store;
+  BasicTestWorker<I> worker;
   Follower replica;
 
  private:

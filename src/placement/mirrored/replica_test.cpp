@@ -150,7 +150,7 @@ TEST(Replica, ATableThatIsHeldOutlivesAGrowth) {
   EXPECT_EQ(rig.replica.drain().status, Status::not_current);
   ASSERT_EQ(rig.finish_upload(), ReplicaState::current);
   const ReplicaLaunch next = rig.drain();
-  EXPECT_NE(next.index.mask, launch.index.mask);
+  EXPECT_NE(next.index.shape, launch.index.shape);
   EXPECT_NE(rig.find(launch, "k"), no_location);
   EXPECT_EQ(rig.find(next, "k"), rig.find(launch, "k"));
 }

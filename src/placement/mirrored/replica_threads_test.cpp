@@ -6,6 +6,7 @@
 #include <deque>
 #include <thread>
 
+#include "index/set_associative/set_index.hpp"
 #include "placement/mirrored/replica_history.hpp"
 #include "placement/mirrored/replica_rig.hpp"
 
@@ -38,7 +39,8 @@ struct Result {
 
 // A batch on the device. Its epoch ends when it is resolved.
 struct Flight {
-  Flight(ReplicaRig<>& rig, std::uint64_t& random, const KeyHistory& history)
+  template <class Rig>
+  Flight(Rig& rig, std::uint64_t& random, const KeyHistory& history)
       : f(*rig.device, count),
         found(*rig.device, count),
         images(*rig.device, count),
@@ -102,27 +104,28 @@ std::string follow_first_shard(ReplicaRig<>& rig, const KeyHistory& history, con
   return problem.empty() && decided.load() == 0 ? "the follower decided nothing" : problem;
 }
 
+template <IndexKind I = CuckooIndex>
 Result run(const Mix& mix, int launches) {
   constexpr std::uint64_t writers = 3;
-  ReplicaRig rig({.cells = mix.cells,
-                  .load_grow = mix.load_grow,
-                  .log = {.ring_records = mix.ring_records,
-                          .ring_granules = mix.ring_granules,
-                          .first_launch = mix.first_launch,
-                          .shard_bits = mix.shard_bits},
-                  .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
-                  .replica = {.queue_cells = 1 << 12,
-                              .chunk_bytes = 1 << 12,
-                              .failures_max = 1000,
-                              .images = {.bytes = mix.images_bytes},
-                              .shard = (1u << mix.shard_bits) - 1}});
+  ReplicaRig<ReplicaRules, SimDevice, I> rig({.cells = mix.cells,
+                                              .load_grow = mix.load_grow,
+                                              .log = {.ring_records = mix.ring_records,
+                                                      .ring_granules = mix.ring_granules,
+                                                      .first_launch = mix.first_launch,
+                                                      .shard_bits = mix.shard_bits},
+                                              .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
+                                              .replica = {.queue_cells = 1 << 12,
+                                                          .chunk_bytes = 1 << 12,
+                                                          .failures_max = 1000,
+                                                          .images = {.bytes = mix.images_bytes},
+                                                          .shard = (1u << mix.shard_bits) - 1}});
   KeyHistory history(mix.keys);
   {
     // Most items are to be in the first page, where some have images. Threads that start together may take three pages
     // first.
-    TestWorker first(rig.store);
+    BasicTestWorker<I> first(rig.store);
     const std::string key = key_of(mix.keys - 1);
-    EXPECT_EQ(first.set(key, 1), TestWorker::Outcome::done);
+    EXPECT_EQ(first.set(key, 1), BasicTestWorker<I>::Outcome::done);
     EXPECT_TRUE(first.erase(key));
   }
   Result result;
@@ -132,7 +135,7 @@ Result run(const Mix& mix, int launches) {
   std::vector<std::thread> threads;
   for (std::uint64_t w = 0; w < writers; ++w) {
     threads.emplace_back([&, w] {
-      TestWorker worker(rig.store);
+      BasicTestWorker<I> worker(rig.store);
       std::uint64_t random = w;
       for (std::uint64_t writes = 0; !stop && problems[w].empty();) {
         if (writes == allowed.load(std::memory_order_relaxed)) {
@@ -146,7 +149,7 @@ Result run(const Mix& mix, int launches) {
     });
   }
   threads.emplace_back([&] {
-    TestWorker worker(rig.store);
+    BasicTestWorker<I> worker(rig.store);
     while (!stop) {
       if (rig.store.index.wants_growth()) worker.grow();
       std::this_thread::sleep_for(1ms);
@@ -156,7 +159,8 @@ Result run(const Mix& mix, int launches) {
   std::string follower_problem;
   std::atomic<std::uint64_t> follower_decided{0};
   if (mix.shard_bits != 0) {
-    threads.emplace_back([&] { follower_problem = follow_first_shard(rig, history, stop, follower_decided); });
+    if constexpr (std::is_same_v<I, CuckooIndex>)
+      threads.emplace_back([&] { follower_problem = follow_first_shard(rig, history, stop, follower_decided); });
   }
 
   rig.replica.start();
@@ -353,6 +357,34 @@ TEST(ReplicaThreads, ShardsWhileTheTableGrows) {
   EXPECT_GT(r.counts.images, 0u);
   EXPECT_GT(r.stats.granules, 0u);
   EXPECT_GT(r.stats.uploads, 1u);
+}
+
+// The cells of sets, of which many are full: then a writer waits for an erase.
+TEST(ReplicaThreads, SetsAtHighLoad) {
+  const Result r = run<SetAssociativeIndex>({.cells = 1 << 10, .keys = 1300}, 500 * effort);
+  expect_right(r);
+  EXPECT_EQ(r.stats.uploads, 1u);
+}
+
+TEST(ReplicaThreads, SetsWithImages) {
+  const Result r = run<SetAssociativeIndex>({.cells = 1 << 10, .keys = 1300, .images_bytes = 64 << 20}, 500 * effort);
+  expect_images(r);
+  EXPECT_GT(r.stats.rewrites, 0u);
+}
+
+TEST(ReplicaThreads, SetsWhenRingsOverflow) {
+  const Result r = run<SetAssociativeIndex>(
+      {.cells = 1 << 12, .keys = 5000, .ring_records = 512, .relieve = false, .waits = true}, 30 * effort);
+  expect_right(r);
+  EXPECT_GT(r.stats.overflows, 0u);
+}
+
+TEST(ReplicaThreads, SetsWhenWorkFails) {
+  const Result r = run<SetAssociativeIndex>(
+      {.cells = 1 << 10, .keys = 1200, .other_stream = true, .faults_every = 32, .images_bytes = 64 << 20},
+      100 * effort);
+  expect_right(r);
+  EXPECT_GT(r.stats.failures, 0u);
 }
 
 TEST(ReplicaThreads, LaunchNumbersWrap) {

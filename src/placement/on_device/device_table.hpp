@@ -74,7 +74,9 @@ class DeviceTable final : public DeviceSide {
   void land_changes() noexcept;
   void age() noexcept;
   void give_up() noexcept;
-  DeviceIndex view() const noexcept { return {buckets_.at(), static_cast<std::uint32_t>(buckets_.count() - 1)}; }
+  DeviceIndex view() const noexcept {
+    return {buckets_.at(), {.mask = static_cast<std::uint32_t>(buckets_.count() - 1)}};
+  }
 
   Device& device_;
   OffloadIndex& index_;
