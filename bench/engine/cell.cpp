@@ -120,6 +120,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   tapes.of_thread.resize(threads);
   tapes.batch_queries = settings.batches.front();
   tapes.getk = getk;
+  tapes.may_evict = store.may_evict();
   tapes.has_fixed_sizes = store.has_fixed_sizes();
   tapes.alternate_every_s = settings.alternates ? settings.alternate_every_s : 0;
   Tape::Limits limits = settings.tape;

@@ -12,6 +12,7 @@
 #include "bench/engine/store.hpp"
 #include "bench/workload/spec.hpp"
 #include "net/limits.hpp"
+#include "store/index_kinds.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -127,7 +128,15 @@ void validate(const EngineSettings& settings) {
     refuse(fmt::format("plan {} has no devices", settings.plan));
   if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
     refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
-  if (settings.index != "cuckoo" && has_device) refuse("a device follows the index cuckoo alone");
+  if (has_device) {
+    const std::string kind = settings.index == "ordered" ? "cuckoo" : settings.index;
+    const std::uint32_t devices_max = index_kind_named(kind).devices_max;
+    if (devices_max == 0) refuse(fmt::format("devices cannot follow the index {}", settings.index));
+    if (settings.devices > devices_max)
+      refuse(fmt::format("the index {} has {} device at most", settings.index, devices_max));
+    if (engine_plan(settings.plan).placement == tandem::Placement::on_device && settings.index != "cuckoo")
+      refuse(fmt::format("the index {} cannot be in device memory alone", settings.index));
+  }
   constexpr unsigned cycle_us_max = 5'000;
   if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");
   if (settings.cycles_us.empty()) refuse("no cycle was named");

@@ -56,6 +56,8 @@ class LoadedStore {
   Store& embedded();
   const Ceiling& ceiling();
   bool has_fixed_sizes() const;
+  // Whether its table keeps its size, so that a few of the keys may have been evicted.
+  bool may_evict() const;
 
  private:
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
@@ -64,6 +66,7 @@ class LoadedStore {
   std::vector<std::unique_ptr<Keys>> keys_;
   std::uint64_t memory_bytes_ = 0;
   std::uint32_t slot_bytes_ = 0;
+  std::uint32_t item_bytes_expected_ = 0;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Store> embedded_;
   std::unique_ptr<Ceiling> ceiling_;

@@ -28,6 +28,33 @@ void expect_count(std::uint64_t expected, std::uint64_t got, std::string_view wh
   errors += expected > got ? expected - got : got - expected;
 }
 
+// A set that is full by chance has evicted some of the keys.
+constexpr std::uint64_t evicted_one_in = 10;  // at most
+
+void expect_hits(Measured& m, bool may_evict) {
+  if (may_evict && m.hits <= m.gets && m.gets - m.hits <= m.gets / evicted_one_in) return;
+  expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
+}
+
+// Of a full verification of so many operations.
+ReplyErrors all_of(const std::vector<ReplyErrors>& errors, std::uint64_t ops, bool may_evict) {
+  ReplyErrors all;
+  for (const ReplyErrors& e : errors) all.add(e);
+  if (may_evict && all.count() == all.unexpected_misses && all.count() <= ops / evicted_one_in) {
+    all.unexpected_misses = 0;
+    all.first.clear();
+  }
+  return all;
+}
+
+std::uint64_t ops_of(const CellTapes& tapes) {
+  std::uint64_t ops = 0;
+  for (const auto& of_thread : tapes.of_thread) {
+    for (const auto& tape : of_thread) ops += tape->ops().size();
+  }
+  return ops;
+}
+
 }  // namespace
 
 // --- the wire format
@@ -155,13 +182,13 @@ Measured WireSubject::take(const TurnLength& length) {
       m.ops_of_workload[l] += lane.done;
     }
     // With getk the answer may have been an item of another key, of another size.
-    if (!tapes_.getk || tapes_.has_fixed_sizes)
+    if (!tapes_.may_evict && (!tapes_.getk || tapes_.has_fixed_sizes))
       expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
     const std::vector<std::uint64_t>& timeline = threads_[t]->timeline;
     m.timeline.resize(std::max(m.timeline.size(), timeline.size()));
     for (std::size_t i = 0; i < timeline.size(); ++i) m.timeline[i] += timeline[i];
   }
-  expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
+  expect_hits(m, tapes_.may_evict);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
   if (engine_.schedulers() != nullptr) {
     const Measured::OnDevice now = on_device();
@@ -203,9 +230,7 @@ ReplyErrors WireSubject::verify() {
     }
     thread.driver->keep_replies(nullptr);
   });
-  ReplyErrors all;
-  for (const ReplyErrors& e : errors) all.add(e);
-  return all;
+  return all_of(errors, ops_of(tapes_), tapes_.may_evict);
 }
 
 std::uint64_t WireSubject::probe(TaskProbe& probe, std::uint64_t ops_max) {
@@ -316,7 +341,7 @@ Measured EmbeddedSubject::take(const TurnLength& length) {
     m.hits += threads_[t].hits;
     stored += threads_[t].stored;
   }
-  expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
+  expect_hits(m, tapes_.may_evict);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
   return m;
 }
@@ -343,9 +368,7 @@ ReplyErrors EmbeddedSubject::verify() {
       run(thread, first, std::min<std::size_t>(tapes_.batch_queries, ops.size() - first), check);
     }
   });
-  ReplyErrors all;
-  for (const ReplyErrors& e : errors) all.add(e);
-  return all;
+  return all_of(errors, ops_of(tapes_), tapes_.may_evict);
 }
 
 // --- the loops

@@ -49,6 +49,7 @@ struct CellTapes {
   std::uint32_t batch_queries = 0;
   double alternate_every_s = 0;  // 0: one tape
   bool getk = false;             // the client compares the keys
+  bool may_evict = false;        // a few of the keys were evicted while they were stored
   bool has_fixed_sizes = true;   // of keys and values
 
   unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }

@@ -218,8 +218,11 @@ void WireDriver::finish_streams(Batch& batch) {
     divider_.append_segments(std::span(parts_).subspan(stream.first_part, stream.parts), lane_segments_);
     stream.segments = lane_segments_.size() - stream.first_segment;
   }
-  TD_ASSERT(lane_.may_run());  // this plan's index is a cuckoo index on the host
-  run_lane();
+  if (TD_LIKELY(lane_.may_run())) {
+    run_lane();
+  } else {
+    for (LaneSegment& segment : lane_segments_) segment.rest = segment.begin;
+  }
   Segments left;
   for (const Stream& stream : streams_) {
     const auto segments = std::span(lane_segments_).subspan(stream.first_segment, stream.segments);

@@ -55,7 +55,8 @@ struct Options {
   std::string preset = "auto";  // what they do (docs/gpu.md of the source tree): auto, mirrored, mega-kv; cpu: nothing.
                                 // memcachedgpu: nothing, over an index that keeps its size and evicts.
                                 // heterokv: nothing, over a tree of hash tables, which is ordered
-  std::uint64_t gpu_value_bytes = 0;  // of each one's memory, for copies of small items; auto and mirrored
+  std::uint64_t gpu_value_bytes =
+      0;  // of each one's memory, for copies of small items; not with mega-kv. 0: none, with memcachedgpu of all
   // Or the plan of every batch, as `tandem plans` writes it. Empty: the preset's.
   std::string plan = {};
 };

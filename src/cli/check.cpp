@@ -2,6 +2,7 @@
 #include <sys/un.h>
 #include <sysexits.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include "codec/dialect.hpp"
 #include "net/endpoint.hpp"
 #include "preset/preset.hpp"
+#include "store/index_kinds.hpp"
 
 namespace tandem::cli {
 void check_unix_path(const Settings& settings, std::string_view where) {
@@ -52,8 +54,13 @@ void check_xdp(const Settings& settings, std::string_view where) {
 
 void check_gpus(const Settings& settings, std::string_view where) {
   const unsigned count = settings.gpu.count;
-  if (count == 0 || std::has_single_bit(count)) return;
-  throw CommandError(EX_USAGE, fmt::format("{}: {} is none of 0, 1, 2, 4, 8", where, count));
+  if (count != 0 && !std::has_single_bit(count))
+    throw CommandError(EX_USAGE, fmt::format("{}: {} is none of 0, 1, 2, 4, 8", where, count));
+  const PresetRow& preset = presets()[settings.server.preset];
+  if (const std::uint32_t most = index_kind_named(preset.index_kind).devices_max;
+      count > std::max(most, 1u) && preset.offload != Offload::never)
+    throw CommandError(EX_USAGE,
+                       fmt::format("{}: {}, where preset {} has {} at most", where, count, preset.name, most));
 }
 
 namespace {

@@ -8,9 +8,9 @@
 #include "cli/value.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/sim/sim_device.hpp"
-#include "index/shard.hpp"
 #include "placement/prove_kernels.hpp"
 #include "preset/preset.hpp"
+#include "store/index_kinds.hpp"
 
 namespace tandem::cli {
 
@@ -19,6 +19,7 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
   const std::string& which = settings.gpu.which;
   if (which == "off" || presets()[settings.server.preset].offload == Offload::never) return {};
   std::vector<std::shared_ptr<Device>> devices;
+  const std::uint32_t devices_max = index_kind_named(presets()[settings.server.preset].index_kind).devices_max;
   try {
     if (which == "sim") {
       for (std::uint32_t i = 0; i < std::max(settings.gpu.count, 1u); ++i)
@@ -35,7 +36,7 @@ std::vector<std::shared_ptr<Device>> open_gpus(const Settings& settings,
     const auto first = which == "auto" ? 0 : static_cast<std::uint32_t>(parse_integer(which));
     const std::uint32_t left = found.count - std::min(first, found.count);
     const std::uint32_t count =
-        settings.gpu.count != 0 ? settings.gpu.count : std::min(std::bit_floor(std::max(left, 1u)), shards_max);
+        settings.gpu.count != 0 ? settings.gpu.count : std::min(std::bit_floor(std::max(left, 1u)), devices_max);
     if (count > left) {
       say(fmt::format("no GPU {}: there {} {}", first + count - 1, found.count == 1 ? "is" : "are", found.count));
       return {};

@@ -173,21 +173,21 @@ constexpr std::array store_table{
            .argument = "file",
            .low_error = "failed to open file for mmap: No such file or directory"},
     // --- Processors ---
-    Option{
-        .name = "preset",
-        .group = "Processors",
-        .kind = Kind::choice,
-        .help =
-            "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
-            "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); mega-kv (a "
-            "GPU, which alone has the index); memcachedgpu (the host, in sets of 16 entries that evict); or heterokv "
-            "(the host, in a tree of hash tables that keeps the keys in order)",
-        .field = server<&ServerOptions::preset>,
-        .effect = Effect::strict,
-        .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
-                          "GPU that has it, 4 the "
-                          "CPU in sets that evict, 5 the CPU in a tree of hash tables",
-        .extended = "preset"},
+    Option{.name = "preset",
+           .group = "Processors",
+           .kind = Kind::choice,
+           .help =
+               "who searches the index: cpu; auto (a GPU, for batches that it answers sooner, as measured at the "
+               "start and every 10 seconds, or as gpu-batch-min says); mirrored (a GPU, whenever it can); mega-kv (a "
+               "GPU, which alone has the index); memcachedgpu (a GPU, which answers plain reads whole, in sets of 16 "
+               "entries that evict); or heterokv "
+               "(the host, in a tree of hash tables that keeps the keys in order)",
+           .field = server<&ServerOptions::preset>,
+           .effect = Effect::strict,
+           .memcached_help = "who searches the index: 0 the CPU, 1 a GPU where that is sooner (default), 2 a GPU, 3 a "
+                             "GPU that has it, 4 a "
+                             "GPU in sets that evict, 5 the CPU in a tree of hash tables",
+           .extended = "preset"},
     Option{.name = "gpu",
            .group = "Processors",
            .kind = Kind::text,
@@ -270,7 +270,7 @@ constexpr std::array store_table{
            .kind = Kind::size,
            .help =
                "memory of the GPU for copies of small items, as many as fit: then the GPU answers with them, and no "
-               "processor has to read them from the host's memory; 0: none",
+               "processor has to read them from the host's memory; 0: none, with preset memcachedgpu of all",
            .field = gpu<&GpuOptions::values_bytes>,
            .minimum = 0,
            .maximum = 128 * gib,

@@ -207,9 +207,11 @@ int run_server(Settings settings, ServerStyle style) {
     throw CommandError(EX_USAGE,
                        "a GPU's driver needs system calls that seccomp refuses: turn one of them off (gpu, seccomp)");
   }
-  settings.engine.index_kind = presets()[settings.server.preset].index_kind;
-  settings.engine.index_on_device = presets()[settings.server.preset].index_on_device();
-  settings.engine.device_values = {.bytes = settings.gpu.values_bytes, .item_bytes = settings.gpu.value_max_bytes};
+  const PresetRow& preset = presets()[settings.server.preset];
+  settings.engine.index_kind = preset.index_kind;
+  settings.engine.index_on_device = preset.index_on_device();
+  settings.engine.device_values = {.bytes = preset.value_bytes(settings.gpu.values_bytes, settings.engine.memory_bytes),
+                                   .item_bytes = settings.gpu.value_max_bytes};
   // A simulated device shares the processors with everything else, so it may be late without being lost.
   if (settings.gpu.which == "sim") settings.engine.scheduler.deadline = std::chrono::seconds{20};
   settings.engine.scheduler.queries_min = settings.gpu.batch_min;

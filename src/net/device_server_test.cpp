@@ -33,6 +33,8 @@ struct DeviceServer {
                               std::chrono::milliseconds deadline, const SimOptions& sim, unsigned devices) {
     EngineOptions o = small_engine();
     o.index_on_device = preset == Preset::mirrored && test_index_is_on_device();
+    o.index_kind = row_of(preset).index_kind;
+    o.device_values.bytes = row_of(preset).value_bytes(0, o.memory_bytes);
     o.devices = {device};
     for (SimOptions other = sim; o.devices.size() < devices;) {
       ++other.number;
@@ -94,6 +96,26 @@ TEST(DeviceServer, AnswersAsTheHostDoes) {
 }
 
 // Answers are in flight all the time.
+// With preset memcachedgpu plain reads are answered whole, from a table of sets.
+TEST(DeviceServer, OverSets) {
+  DeviceServer s({}, Preset::memcached_gpu);
+  s.wait_until_served();
+  Client c(s.port());
+  const auto asked = [&] { return std::stoull(c.stats("gpu").at("gpu:requests_answered")); };
+  int first = 0;
+  EXPECT_TRUE(eventually([&] {
+    talk_together(s.port(), 6, 10 / less + 1, first);
+    first += 6;
+    return asked() > 100;
+  }));
+  const auto gpu = c.stats("gpu");
+  EXPECT_EQ(gpu.at("gpu:preset"), "memcachedgpu");
+  EXPECT_EQ(gpu.at("gpu:index_kind"), "set_associative");
+  EXPECT_EQ(gpu.at("gpu:replica_state"), "current");
+  EXPECT_EQ(gpu.at("gpu:failed_batches"), "0");
+  EXPECT_EQ(gpu.at("gpu:uploads"), "1");
+}
+
 TEST(DeviceServer, ASlowDevice) {
   DeviceServer s({.latency = 2ms});
   s.wait_until_served();

@@ -82,7 +82,7 @@ TEST(Dispatcher, WhatFollowsTheLaneStaysWithTheHost) {
   const auto device = std::make_shared<SimDevice>(SimOptions{});
   Dispatching s(device);
   s.store("x", "1");
-  s.lane.begin_pass(true);
+  s.lane.begin_pass(false, false);
   const Client fills = s.connect(), late = s.connect();
   s.add(late.connection, "mn\r\n");  // its parser knows its protocol now
   s.batches.run(false);

@@ -17,8 +17,8 @@ LaneStage::LaneStage(WorkerState& worker, Connections& connections, Sender& send
       divider_(*worker.runner) {}
 
 // Clients that watch, and the log, are told of single requests, which only the general path does.
-bool LaneStage::may_run() const noexcept {
-  return is_allowed_ && worker_.recorder.flags() == 0 && !worker_.is_verbose(2) && lane_.may_run();
+bool LaneStage::may_wait() const noexcept {
+  return is_allowed_ && worker_.recorder.flags() == 0 && !worker_.is_verbose(2);
 }
 
 bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uint64_t waits_since) {

@@ -24,10 +24,10 @@ class LaneStage {
   LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder, Batches& batches,
             RequestParser& parser);
 
-  // is_allowed: no device is to be asked before the lane, or one that answers whole requests.
-  void begin_pass(bool is_allowed) noexcept {
-    is_allowed_ = is_allowed;
-    is_open_ = may_run();
+  // has_frames: a device answers whole requests, ahead of the lane. Another device is asked in the lane's place.
+  void begin_pass(bool has_devices, bool has_frames) noexcept {
+    is_allowed_ = !has_devices || has_frames;
+    is_open_ = may_wait() && (has_frames || lane_.may_run());
   }
   // Whether input of this pass may wait for the lane.
   bool is_open() const noexcept { return is_open_; }
@@ -43,7 +43,8 @@ class LaneStage {
   void count(const FrameCounts& answered, LaneWait* wait) noexcept;
 
  private:
-  bool may_run() const noexcept;
+  bool may_wait() const noexcept;
+  bool may_run() const noexcept { return may_wait() && lane_.may_run(); }
   std::size_t resume_at(std::size_t first, bool has_ended) noexcept;
   static void join_replies(std::span<LaneSegment> segments) noexcept;
   void keep_fronts();

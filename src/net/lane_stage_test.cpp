@@ -12,7 +12,7 @@ namespace tandem::net::parts_test {
 namespace {
 
 struct LaneStaging : testing::Test, Parts {
-  LaneStaging() { lane.begin_pass(true); }
+  LaneStaging() { lane.begin_pass(false, false); }
   // A connection whose parser knows its protocol, from a first request.
   Client connect_text() {
     Client client = connect();
@@ -82,7 +82,7 @@ TEST_F(LaneStaging, IsClosedWhileClientsWatch) {
   EXPECT_EQ(receive(early.socket), "");
   batches.run(false);
   EXPECT_EQ(receive(early.socket), hit("a", "1") + "END\r\n");
-  lane.begin_pass(true);
+  lane.begin_pass(false, false);
   EXPECT_FALSE(lane.is_open());
   EXPECT_FALSE(wait(late.connection, "get a\r\n"));
 }

@@ -31,11 +31,16 @@ struct PresetRow {
   std::string_view index_kind;                 // store/index_kinds.hpp
   Placement placement, placement_with_values;  // beside a device, without and with copies of small items
   Offload offload;
-  bool needs_device;   // asks for one: the log says why there is none
-  bool sets_cycle;     // gpu-latency-target and gpu-calibration are of use
-  bool has_threshold;  // gpu-batch-min is of use
+  bool needs_device;          // asks for one: the log says why there is none
+  bool sets_cycle;            // gpu-latency-target and gpu-calibration are of use
+  bool has_threshold;         // gpu-batch-min is of use
+  bool copies_items = false;  // unless gpu-values says how much of them, a device has copies of all small items
 
   constexpr bool index_on_device() const noexcept { return placement == Placement::on_device; }
+  // Of a device's memory, for copies of items. asked: as gpu-values has it; 0: nothing was said.
+  constexpr std::uint64_t value_bytes(std::uint64_t asked, std::uint64_t memory_bytes) const noexcept {
+    return asked != 0 || !copies_items ? asked : memory_bytes;
+  }
 };
 
 std::span<const PresetRow> presets() noexcept;

@@ -66,6 +66,26 @@ TEST(EngineDevice, ThreeCannotShareTheIndex) {
   EXPECT_THROW(Engine{o}, std::invalid_argument);
 }
 
+// A set's number is no bits of the hash, so sets have no shards; and its host is needed for what it evicts.
+TEST(EngineDevice, SetsHaveOneDevice) {
+  EngineOptions o = small(make_sim_device());
+  o.index_kind = "set_associative";
+  {
+    Engine engine(o);
+    ASSERT_TRUE(soon([&] { return engine.schedulers()->serves(); }));
+    EXPECT_EQ(engine.device_stats().front().replica.state, ReplicaState::current);
+    EXPECT_TRUE(engine.close(10s));
+  }
+  o.index_on_device = true;
+  EXPECT_THROW(Engine{o}, std::invalid_argument);
+  o.index_on_device = false;
+  o.devices.push_back(make_sim_device());
+  EXPECT_THROW(Engine{o}, std::invalid_argument);
+  o.devices.pop_back();
+  o.index_kind = "hash_tree";
+  EXPECT_THROW(Engine{o}, std::invalid_argument);
+}
+
 // The remaining device does not maintain a replica that is not used.
 TEST(EngineDevice, WithoutOneOfTwoTheOtherGivesItsReplicaUp) {
   EngineOptions o = small(make_sim_device());

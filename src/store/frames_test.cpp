@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "index/cuckoo/colliding_keys.hpp"
+#include "index/set_associative/set_index.hpp"
 #include "store/frames_harness.hpp"
 #include "store/lane_input_fixture.hpp"
 
@@ -67,6 +68,7 @@ TEST(Frames, AnswerAsTheGeneralPathDoes) {
     Random random(seed);
     EngineOptions engine = codec::ReplyHarness::small_engine();
     if (seed % 7 == 6) engine.eviction = "s3-fifo";
+    if (seed % 4 == 3) engine.index_kind = SetAssociativeIndex::kind;
     ProtocolOptions options;
     options.cas = seed % 5 != 0;
     FramesHarness harness(options, engine);
@@ -88,7 +90,9 @@ TEST(Frames, AnswerReadsBehindThoseThatAreLeft) {
     Random random(seed);
     ProtocolOptions options;
     options.cas = seed % 4 != 0;
-    FramesHarness harness(options);
+    EngineOptions engine = codec::ReplyHarness::small_engine();
+    if (seed % 3 == 2) engine.index_kind = SetAssociativeIndex::kind;
+    FramesHarness harness(options, engine);
     const Mix mix{seed % 2 == 0 ? 10u : 100u, 0, 40};
     std::uint32_t now_s = codec::ReplyHarness::start_s;
     for (int round = 0; round < 6; ++round) {

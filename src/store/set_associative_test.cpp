@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
+#include "base/hash.hpp"
 #include "index/set_associative/set_index.hpp"
 #include "store/engine_fixture.hpp"
 #include "store/restart_fixture.hpp"
@@ -73,6 +75,32 @@ TEST_F(SetStore, AFullSetEvictsAndNothingElseIsLost) {
   EXPECT_EQ(hits, few_entries);
   // The slots of what was evicted are used again.
   EXPECT_LT(engine_.stats().item_bytes, 2 * mib);
+}
+
+// What devices have answered with counts as used: it is not the next victim of its set.
+TEST_F(SetStore, ADevicesReadsAreAccesses) {
+  const auto set_of = [&](const std::string& key) {
+    return index().view().index_of(fingerprint_of(key, engine_.options().hash_seed));
+  };
+  std::vector<std::string> keys;  // of one set
+  for (std::uint64_t n = 0; keys.size() < 2 * set_cells; ++n) {
+    const std::string key = "key" + std::to_string(n);
+    if (set_of(key) == 0) keys.push_back(key);
+  }
+  for (std::uint32_t i = 0; i < set_cells; ++i) ASSERT_EQ(set(keys[i], "value"), Status::stored);
+  std::vector<Location> read;
+  ++clock_;
+  context_->enter();
+  for (std::uint32_t i = 0; i < set_cells; i += 2) {
+    ItemVersion seen;
+    const Item* const item = index().find(fingerprint_of(keys[i], engine_.options().hash_seed), keys[i], seen);
+    read.push_back(engine_.shared().heap.location_of(item));
+  }
+  index().note_reads(read);
+  context_->epoch.exit();
+  for (std::uint32_t i = 0; i < set_cells / 2; ++i) ASSERT_EQ(set(keys[set_cells + i], "value"), Status::stored);
+  for (std::uint32_t i = 0; i < set_cells; ++i)
+    EXPECT_EQ(get(keys[i]), i % 2 == 0 ? Status::hit : Status::miss) << keys[i];
 }
 
 // In one batch, whose strips evict while they are under way.

@@ -213,7 +213,7 @@ struct Store::Core {
                 .ordered = o.ordered,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
-                .device_values = {.bytes = o.gpu_value_bytes}}),
+                .device_values = {.bytes = row_of(preset_of(o)).value_bytes(o.gpu_value_bytes, o.memory_bytes)}}),
         planner(o.plan.empty() ? Planner(preset_of(o), engine.schedulers(), engine.shared().placement)
                                : Planner(Plan::parse(o.plan), engine.schedulers(), engine.shared().placement)) {}
   ~Core() {
