@@ -17,7 +17,9 @@ bool host_store_images(const StoreImagesArguments& a, const HostMemory& memory) 
   return true;
 }
 
-bool host_store_rewrites(const StoreImagesArguments& a, const HostMemory& memory) noexcept {
+bool host_store_rewrites(const StoreRewritesArguments& arguments, const HostMemory& memory) noexcept {
+  const StoreImagesArguments& a = arguments.of;
+  if ((arguments.lock & word::State::mask) != static_cast<std::uint64_t>(ItemState::filling)) return false;
   Granule* const granules = memory.at(a.images.granules);
   std::uint32_t* const marks = memory.at(a.images.marks);
   const Location* const location = memory.at(a.location);
@@ -46,7 +48,7 @@ void StoreImagesArguments::memory(MemoryUse& use) const {
 
 const Kernel<StoreImagesArguments> store_images{"store images", host_store_images,
                                                 cuda_entry<StoreImagesArguments, cuda_store_images>()};
-const Kernel<StoreImagesArguments> store_rewrites{"store rewrites", host_store_rewrites,
-                                                  cuda_entry<StoreImagesArguments, cuda_store_rewrites>()};
+const Kernel<StoreRewritesArguments> store_rewrites{"store rewrites", host_store_rewrites,
+                                                    cuda_entry<StoreRewritesArguments, cuda_store_rewrites>()};
 
 }  // namespace tandem

@@ -21,12 +21,11 @@ __global__ void store_images_kernel(const ItemImages images, const std::uint32_t
   }
 }
 
-// One thread an image. The state word of the image that it replaces is the lock: `filling`, which no image has. Its
-// holder waits for nobody, and what is older than the image there gives up without it, so that of many sets of one key
+// One thread an image. The state word of the image that it replaces is the lock, with a value of the launch. Its holder
+// waits for nobody, and what is older than the image there gives up without it, so that of many sets of one key
 // few wait.
 __global__ void store_rewrites_kernel(const ItemImages images, const std::uint32_t* location, const Granule* granules,
-                                      std::uint32_t count) {
-  constexpr std::uint64_t locked = static_cast<std::uint64_t>(ItemState::filling);
+                                      std::uint32_t count, std::uint64_t locked) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const std::uint32_t l = location[i];
@@ -80,11 +79,12 @@ int cuda_store_images(const StoreImagesArguments& a, cudaStream_t stream) noexce
   return cudaGetLastError();
 }
 
-int cuda_store_rewrites(const StoreImagesArguments& a, cudaStream_t stream) noexcept {
+int cuda_store_rewrites(const StoreRewritesArguments& arguments, cudaStream_t stream) noexcept {
+  const StoreImagesArguments& a = arguments.of;
   if (a.count == 0) return cudaSuccess;
   store_rewrites_kernel<<<(a.count + block_threads - 1) / block_threads, block_threads, 0, stream>>>(
       images_of(a), reinterpret_cast<const std::uint32_t*>(a.location.address()),
-      reinterpret_cast<const Granule*>(a.granules.address()), a.count);
+      reinterpret_cast<const Granule*>(a.granules.address()), a.count, arguments.lock);
   return cudaGetLastError();
 }
 

@@ -290,6 +290,7 @@ bool BasicReplica<Rules, Log>::send_chunk(std::uint64_t& budget_bytes) noexcept 
     epoch_.exit();
     return false;
   }
+  if (Rules::forgets_images && position_ == 0) log_.forget_images(shard_.number);
   for (std::uint64_t i = 0; i < cells; ++i) {
     const std::uint64_t* const cell = table.cells.at(shard_.cell(position_ + i));
     chunk_memory_[slot + i] = ScalarLanes::at(cell).load(std::memory_order_acquire);
@@ -319,7 +320,8 @@ template <class Rules, class Log>
 Drained BasicReplica<Rules, Log>::collect() noexcept {
   epoch_.enter();
   const std::uint64_t begin = queue_.appended();
-  const Drained drained = log_.drain(index_, {serial_, position_, shard_}, queue_, &images_);
+  // Until an upload has begun, images are forgotten: it reads all items.
+  const Drained drained = log_.drain(index_, {serial_, position_, shard_}, queue_, position_ != 0 ? &images_ : nullptr);
   // After all records were noted, and in the epoch in which the cells were read.
   images_.append(queue_.since(begin));
   if (!drained.recording && !restart_log_) {
@@ -337,7 +339,7 @@ Drained BasicReplica<Rules, Log>::collect() noexcept {
 
 template <class Rules, class Log>
 bool BasicReplica<Rules, Log>::send() noexcept {
-  if (in_flight_.size() == InFlightList::capacity) return queue_.waiting() == 0;
+  if (in_flight_.size() == InFlightList::capacity) return queue_.waiting() == 0 && !images_.has_unsent();
   std::uint64_t sent = 0;
   const std::uint64_t granules_before = images_.sent();
   DeviceStatus status = images_.send(*stream_);

@@ -42,6 +42,8 @@ struct ReplicaOptions {
 struct ReplicaRules {
   // An upload reads nothing until the batches that began before the log was on have ended.
   static constexpr bool waits_for_batches = true;
+  // The images that writers put into the log before an upload's first cell is read are forgotten.
+  static constexpr bool forgets_images = true;
   // Pinned memory is reused only after the device has read it.
   static constexpr bool waits_for_marks = true;
 };

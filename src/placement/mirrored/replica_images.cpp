@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "base/racing_copy.hpp"
@@ -17,7 +18,10 @@ ReplicaImages::ReplicaImages(const Heap* heap, const ReplicaImagesOptions& optio
       options_(options),
       item_granules_(heap == nullptr || options.bytes == 0
                          ? 0
-                         : std::clamp(options.item_bytes / granule_bytes, 1u, image_granules_limit)) {}
+                         : std::clamp(options.item_bytes / granule_bytes, 1u, image_granules_limit)) {
+  std::random_device random;
+  locks_.seed(std::uint64_t{random()} << 32 | random());
+}
 
 void ReplicaImages::make(Device& device, std::uint64_t cells) {
   if (!is_wanted()) return;
@@ -38,6 +42,7 @@ void ReplicaImages::make(Device& device, std::uint64_t cells) {
     at_ = std::move(at);
     queue_ = DirtyQueue<Granule>({queue_memory_.data(), queue_memory_.count()});
   }
+  is_read_ = std::make_unique<std::uint64_t[]>(count / 64 + 1);
   memory_ = memory;
   is_empty_ = false;
   images_ = {memory->granules.at(), memory->marks.at(), static_cast<std::uint32_t>(count), item_granules_};
@@ -56,6 +61,7 @@ void ReplicaImages::release(bool gives_up) noexcept {
   drop_unsent();
   images_ = {};
   memory_ = nullptr;
+  is_read_ = nullptr;
 }
 
 std::uint64_t ReplicaImages::room_cells() const noexcept {
@@ -83,12 +89,19 @@ void ReplicaImages::append_all(std::size_t count, CellAt cell_at) noexcept {
   constexpr std::size_t ahead = 24;
   if (!on()) return;
   const auto prefetch = [&](std::size_t i) {
-    if (i < count) prefetch_read(heap_->at(cell_at(i).location()));
+    if (i >= count) return;
+    const Location l = cell_at(i).location();
+    prefetch_read(heap_->at(l));
+    if (l < images_.count) prefetch_write(&is_read_[l / 64]);
   };
   for (std::size_t i = 0; i < ahead; ++i) prefetch(i);
   for (std::size_t i = 0; i < count; ++i) {
     prefetch(i + ahead);
-    append_item(cell_at(i).location());
+    const Location l = cell_at(i).location();
+    if (l != no_location && l < images_.count && !set_read(l)) append_item(l);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const Location l = cell_at(i).location(); l < images_.count) is_read_[l / 64] = 0;
   }
   end_part(false);
 }
@@ -131,8 +144,16 @@ std::uint64_t ReplicaImages::append_rewritten(const ImageRing& ring, std::uint64
 
 void ReplicaImages::end_rewritten() noexcept { end_part(true); }
 
+bool ReplicaImages::set_read(Location l) noexcept {
+  std::uint64_t& word = is_read_[l / 64];
+  const std::uint64_t mine = std::uint64_t{1} << l % 64;
+  const bool was = (word & mine) != 0;
+  word |= mine;
+  return was;
+}
+
+// REQUIRES: it may have an image.
 void ReplicaImages::append_item(Location l) noexcept {
-  if (l == no_location || l >= images_.count) return;
   const Item* const item = heap_->at(l);
   // A set that rewrites the item meanwhile has a record in the log, so that a later drain reads the item again; this
   // one sends the version before or after it, never a mix.
@@ -168,9 +189,10 @@ DeviceStatus ReplicaImages::send(Stream& stream) noexcept {
     const std::uint64_t count = std::min<std::uint64_t>(queue_.unsent().size(), end - queue_.sent());
     const std::uint64_t at = queue_.offset();
     const bool rewrites = (rewrite_bits(end - 1) >> (end - 1) % 64 & 1) != 0;
-    const DeviceStatus status =
-        stream.launch(rewrites ? store_rewrites : store_images,
-                      {images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)});
+    const StoreImagesArguments part{images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)};
+    constexpr auto filling = static_cast<std::uint64_t>(ItemState::filling);
+    const DeviceStatus status = rewrites ? stream.launch(store_rewrites, {part, word::State::put(locks_(), filling)})
+                                         : stream.launch(store_images, part);
     if (status != DeviceStatus::ok) return status;
     queue_.send(count);
     if (queue_.sent() == end) end_bits(end - 1) &= ~(std::uint64_t{1} << (end - 1) % 64);

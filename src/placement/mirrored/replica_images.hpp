@@ -4,9 +4,9 @@
 // The replica reports every cell that it sends to the device. The item that the cell names is sent along, or a word
 // saying that it has no image. So an image is as current as the cells that the launch searched.
 //
-// Several cells of one part may name one item, and the device stores its granules in any order. That is correct because
-// each item of a part is read after all records of the part were noted: what was committed by then is in all of those
-// reads, and the rest is delivered again.
+// Several cells of one part may name one item. It is read once, after all records of the part were noted: what was
+// committed by then is in it, and the rest is delivered again. Two reads might be of two versions, whose granules the
+// device would mix, and a set that put its image into the log has no record by which that would be mended.
 //
 // The images that writers have put into the log are parts of their own, stored only over older versions, each ahead of
 // the part of the cells of the same drain.
@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <span>
 
 #include "device/device.hpp"
@@ -88,6 +89,7 @@ class ReplicaImages {
   // Discards the waiting parts.
   void drop_unsent() noexcept;
 
+  bool has_unsent() const noexcept { return queue_.waiting() != 0; }
   std::uint64_t waiting() const noexcept { return queue_.waiting() + queue_.in_flight(); }
   std::uint64_t device_bytes() const noexcept { return memory_ != nullptr ? memory_->bytes() : 0; }
   std::uint64_t pinned_bytes() const noexcept { return queue_memory_.bytes() + at_.bytes(); }
@@ -96,6 +98,7 @@ class ReplicaImages {
   template <class CellAt>
   void append_all(std::size_t count, CellAt cell_at) noexcept;
   void append_item(Location l) noexcept;
+  bool set_read(Location l) noexcept;  // returns what it was
   void push(Location at, const Granule& granule) noexcept;
   // The words of part_ends_ and of part_rewrites_ with the bit of a position.
   std::uint64_t& end_bits(std::uint64_t position) noexcept {
@@ -121,6 +124,8 @@ class ReplicaImages {
   std::uint64_t part_begin_ = 0;  // the position behind the last part
   // Bits for each place of the queue: it is the last granule of a part, and of one of writers' images.
   std::unique_ptr<std::uint64_t[]> part_ends_, part_rewrites_;
+  std::unique_ptr<std::uint64_t[]> is_read_;  // a bit for each location: the item was read for this part
+  std::mt19937_64 locks_;                     // of store_rewrites, another one for each launch
   DeviceImages images_;
 };
 

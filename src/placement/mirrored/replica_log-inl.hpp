@@ -111,7 +111,7 @@ void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
   }
 }
 
-inline void forget_images(ImageRing& ring) noexcept {
+inline void forget_ring(ImageRing& ring) noexcept {
   ring.head.store(ring.published.load(std::memory_order_acquire), std::memory_order_release);
 }
 
@@ -121,10 +121,15 @@ void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
     const std::uint64_t end = ring->reserved.load(std::memory_order_acquire);
     ring->delivered = end;
     ring->head.store(end, std::memory_order_release);
-    forget_images(ring->images);
+    forget_ring(ring->images);
   }
   wants_drain_[shard].store(false, std::memory_order_relaxed);
   word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::forget_images(std::uint32_t shard) noexcept {
+  for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) forget_ring(ring->images);
 }
 
 template <class Rules>
@@ -151,7 +156,7 @@ bool BasicReplicaLog<Rules>::take_images(Drained& drained, std::uint32_t shard, 
     ImageRing& ring = r->images;
     if (ring.granules == nullptr) continue;
     if (images == nullptr) {
-      forget_images(ring);
+      forget_ring(ring);
       continue;
     }
     const std::uint64_t head = ring.head.load(std::memory_order_relaxed);
@@ -179,6 +184,7 @@ Drained BasicReplicaLog<Rules>::drain(const FollowedIndex& index, ReplicaExtent 
     drained.complete = false;
     return drained;
   }
+  const std::uint64_t room = images == nullptr ? out.room() : std::min(out.room(), images->room_cells());
   // A table that is no longer searched is not read: it may be freed.
   if (drained.table.serial != extent.table) extent.cells = 0;
 
@@ -189,7 +195,7 @@ Drained BasicReplicaLog<Rules>::drain(const FollowedIndex& index, ReplicaExtent 
     Rules::reached(DrainPoint::noted);
     std::uint64_t end = reserved;
     if (extent.cells != 0) {
-      end = std::min(reserved, head + out.room());
+      end = std::min(reserved, head + room - drained.cells);
       drained.complete &= end == reserved;
       drained.cells += deliver(*ring, head, end, drained.table.cells, extent, out);
     }

@@ -104,6 +104,11 @@ class BasicReplicaLog final : public ChangeLog {
     return (word_.load(std::memory_order_acquire) & recording_bit(shard)) != 0;
   }
 
+  // Forgets what writers have put into their rings of images. For an upload, which reads all items after that: an image
+  // may be of a slot's last item, and what a growth has put there since is not announced for the table that is
+  // followed. REQUIRES: the caller is in the epoch in which the upload reads its first cells.
+  void forget_images(std::uint32_t shard) noexcept;
+
   // Counts a launch and appends the cells of `extent` that changed. If the result says recording and complete, a change
   // whose stripe says changed_at < launch is wholly in what this drain and earlier ones have appended. When the queue
   // is full, stops and leaves the rest for the next drain. Images that writers have put into their rings are given to
