@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+from cli.programs import wait_until
 from conftest import ROOT
 from harness.wire import Stream
 from linearizability.harness import TandemServer
@@ -29,13 +31,41 @@ def statistics(server: TandemServer, which: bytes = b"") -> dict[str, str]:
     return dict(line.split(" ", 2)[1:] for line in text.split("\r\n") if line.startswith("STAT "))
 
 
-def test_the_server_has_the_index_that_was_asked_for() -> None:
-    server = TandemServer("--preset", "memcachedgpu")
+@pytest.mark.parametrize("gpu", ["off", "sim"])
+def test_the_server_has_the_index_that_was_asked_for(gpu: str) -> None:
+    server = TandemServer("--preset", "memcachedgpu", "--gpu", gpu)
     try:
         stats = statistics(server, b" gpu")
     finally:
         server.close()
     assert stats["gpu:preset"] == "memcachedgpu" and stats["gpu:index_kind"] == "set_associative", stats
+    assert ("gpu:values" in stats) == (gpu == "sim"), stats
+
+
+def test_a_device_answers_whole_requests_and_follows_what_sets_evict() -> None:
+    server = TandemServer("--preset", "memcachedgpu", "--gpu", "sim", "--memory", "64MiB", "--item-expected", "1MiB")
+    keys = 2000
+    try:
+        with Stream(server.connect()) as stream:
+            wait_until(lambda: statistics(server, b" gpu")["gpu:serves"] == "yes", "the device serves")
+            stored: dict[int, int] = {}
+            for n in range(keys):
+                stored[n] = n * 7
+                assert stream.exchange(b"set key%d 0 0 5\r\n%05d\r\n" % (n, stored[n])).data == b"STORED\r\n"
+            for n in range(0, keys, 3):
+                stored[n] = n * 11
+                assert stream.exchange(b"set key%d 0 0 5\r\n%05d\r\n" % (n, stored[n])).data == b"STORED\r\n"
+            found = 0
+            for n in range(keys):
+                reply = stream.exchange(b"get key%d\r\n" % n).data
+                assert reply in (b"END\r\n", b"VALUE key%d 0 5\r\n%05d\r\nEND\r\n" % (n, stored[n])), (n, reply)
+                found += reply != b"END\r\n"
+        told, stats = statistics(server, b" gpu"), statistics(server)
+    finally:
+        server.close()
+    assert found == int(stats["curr_items"]) and int(stats["evictions"]) > keys - 200, stats
+    assert int(told["gpu:requests_answered"]) > keys // 2, told
+    assert told["gpu:replica_state"] == "current" and told["gpu:uploads"] == "1", told
 
 
 def test_a_full_set_evicts_over_the_wire() -> None:
@@ -52,11 +82,12 @@ def test_a_full_set_evicts_over_the_wire() -> None:
     assert int(stats["evictions"]) == 2000 - found > 1800, stats
 
 
-def test_replies_are_memcacheds() -> None:
+@pytest.mark.parametrize("gpu", ["off", "sim"])
+def test_replies_are_memcacheds(gpu: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", WHAT_HOLDS],
         cwd=ROOT,
-        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET}"},
+        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET},gpu={gpu}"},
         capture_output=True,
         text=True,
         timeout=500,
