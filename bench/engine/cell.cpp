@@ -258,7 +258,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   const std::vector<std::unique_ptr<Subject>> subjects =
       make_subjects(settings, specs, store, tapes, getk_tapes ? &*getk_tapes : nullptr);
   const TurnLength length{settings.seconds, settings.ops};
-  store.wait_for_device();
+  store.wait_until_settled();
   Rounds rounds;
   // Each subject's wrong answers in the full verification before the first round and after the last one. They count in
   // the first and the last run.
@@ -273,7 +273,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     say(fmt::format("comparing every reply of {}", subject->name()));
     first_errors[rounds.names.back()] = subject->verify();
   }
-  store.wait_for_device();
+  store.wait_until_settled();
   MissCounts misses;
   if (settings.cache_misses) {
     auto* const wire = dynamic_cast<WireSubject*>(

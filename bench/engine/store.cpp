@@ -73,7 +73,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
       .device_values = {.bytes = plan.placement == tandem::Placement::mirrored_values ? memory_bytes_ : 0}});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
-  wait_for_device();
+  wait_until_settled();
   const std::uint64_t lost_max = may_evict() ? items / 50 : 0;
   if (const EngineStats stats = engine_->stats();
       stats.counters.evictions > lost_max || stats.items + lost_max < items) {
@@ -82,16 +82,20 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
   }
 }
 
-void LoadedStore::wait_for_device() {
-  if (engine_->options().devices.empty()) return;
-  if (engine_->schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
-  constexpr int seconds = 120, quiet_ms = 200;
-  const Index& index = engine_->shared().index;
+// A growth halves what the store does, and goes on for seconds after the keys that began it were stored.
+void LoadedStore::wait_until_settled() {
+  const bool has_devices = !engine_->options().devices.empty();
+  if (has_devices && engine_->schedulers() == nullptr) throw std::runtime_error("the device cannot be used");
+  constexpr int seconds = 120;
+  const int quiet_ms = has_devices ? 200 : 20;
+  const Shared& shared = engine_->shared();
   for (int ms = 0, quiet = 0; ms < seconds * 1000 && quiet < quiet_ms; ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const bool settled = engine_->schedulers()->serves() && !index.wants_growth() && !index.growing();
-    quiet = settled ? quiet + 1 : 0;
+    const bool wants_growth = shared.index.wants_growth() && !shared.growth_refused.load(std::memory_order_relaxed);
+    const bool serves = !has_devices || engine_->schedulers()->serves();
+    quiet = serves && !wants_growth && !shared.index.growing() ? quiet + 1 : 0;
   }
+  if (!has_devices) return;
   for (const DeviceStats& device : engine_->device_stats()) {
     const ReplicaStats& stats = device.replica;
     if (stats.images_given_up) throw std::runtime_error("the device has no memory for the items");

@@ -49,7 +49,7 @@ class LoadedStore {
   bool holds(const std::vector<workload::Spec>& specs) const;
   // Waits until the index has stopped growing and the device has all that was stored. Throws std::runtime_error on
   // failure.
-  void wait_for_device();
+  void wait_until_settled();
   std::uint64_t memory_bytes() const noexcept { return memory_bytes_; }
 
   // Both are made at the first call, for the first key space.
