@@ -45,9 +45,10 @@ class ScanHeavy {
         space_(spec_),
         zipf_(keys_, spec_.theta),
         store_({.memory_bytes = keys_ * bytes_a_key + (std::uint64_t{64} << 20), .preset = "heterokv"}) {
-    on_each_thread(static_cast<unsigned>(allowed_processors().size()), [&](unsigned t) {
+    const std::uint64_t threads = allowed_processors().size();  // of these, each of which has one
+    on_each_thread(static_cast<unsigned>(threads), [&](unsigned t) {
       Session session = store_.session();
-      const std::uint64_t threads = allowed_processors().size(), end = keys_ * (t + 1) / threads;
+      const std::uint64_t end = keys_ * (t + 1) / threads;
       for (std::uint64_t key = keys_ * t / threads; key < end; ++key) put(session, key);
     });
   }
