@@ -4,6 +4,8 @@
 
 namespace tandem::load {
 
+inline constexpr std::string_view no_scans = "this protocol has no scans";  // can_ask(): none is asked for
+
 class TextCodec final : public LineCodec {
  public:
   using LineCodec::LineCodec;
@@ -24,6 +26,7 @@ class MetaCodec final : public LineCodec {
   std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
   // The answer to a get with K. Returns whether it is for the requested key.
   bool take_compared(ReplyCursor& in, std::uint64_t key) const;
+  ReplyCheck check_scan(const Request& request, std::string_view data) const;
 
   const bool getk_;
 };

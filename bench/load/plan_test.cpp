@@ -47,6 +47,43 @@ TEST(RequestMaker, TheSameSeedMakesTheSameBytes) {
   }
 }
 
+TEST(RequestMaker, ScansAreOfTheWorkloadsKeysAndLengths) {
+  Options options;
+  options.protocol = Protocol::meta;
+  options.pipeline = 16;
+  workload::Spec& spec = options.workloads.front();
+  spec = workload::preset("ycsb-e");
+  spec.keys = 1000;
+  spec.scan_keys_min = 3;
+  spec.scan_keys_max = 9;
+  validate(options);
+  EXPECT_EQ(bytes_of(options, 0, 50), bytes_of(options, 0, 50));
+  const Plan plan(options);
+  RequestMaker maker(plan, 0);
+  Batch batch;
+  std::map<std::uint32_t, int> lengths;
+  double scans = 0, inserts = 0;
+  for (int i = 0; i < 1000; ++i) {
+    maker.make(batch, 0);
+    for (const Request& request : batch.requests) {
+      if (request.kind == RequestKind::scan) {
+        ++scans;
+        EXPECT_EQ(request.op, OpKind::scan);
+        EXPECT_LT(request.key, spec.keys);
+        EXPECT_EQ(request.value_bytes, 0U);
+        ++lengths[request.scan_items];
+      } else {
+        ++inserts;
+        EXPECT_EQ(request.op, OpKind::insert);
+        EXPECT_GE(request.key, spec.keys);
+      }
+    }
+  }
+  EXPECT_NEAR(inserts / (scans + inserts), 0.05, 5 * std::sqrt(0.05 * 0.95 / 16'000));
+  EXPECT_EQ(lengths.size(), 7U);
+  EXPECT_EQ(lengths.begin()->first, 3U);
+}
+
 TEST(RequestMaker, BatchesAreFullAndTheirRequestsFillThem) {
   Options options;
   options.pipeline = 7;
@@ -425,7 +462,36 @@ TEST(Options, WhatNoRunCanDoIsRefused) {
               o.workloads.front().value_bytes = workload::Sizes::fixed(65'000);
             }),
             "");
-  EXPECT_NE(refused([](Options& o) { o.workloads = {workload::preset("ycsb-e")}; }).find("scan"), std::string::npos);
+  for (const Protocol protocol : {Protocol::text, Protocol::binary, Protocol::resp}) {
+    EXPECT_NE(refused([&](Options& o) {
+                o.workloads = {workload::preset("ycsb-e")};
+                o.protocol = protocol;
+              }).find("the workload ycsb-e has scans, which only --protocol meta"),
+              std::string::npos);
+  }
+  const auto scans_refused = [&](const std::function<void(Options&)>& change) {
+    return refused([&](Options& o) {
+      o.workloads = {workload::preset("ycsb-e")};
+      o.protocol = Protocol::meta;
+      change(o);
+    });
+  };
+  EXPECT_EQ(scans_refused([](Options&) {}), "");
+  EXPECT_NE(scans_refused([](Options& o) { o.udp = true; }).find("TCP"), std::string::npos);
+  EXPECT_NE(scans_refused([](Options& o) { o.workloads.front().scan_keys_max = 1025; }).find("1024"),
+            std::string::npos);
+  EXPECT_NE(scans_refused([](Options& o) { o.workloads.front().scan_keys_min = 0; }).find("one key"),
+            std::string::npos);
+  EXPECT_EQ(scans_refused([](Options& o) {
+              o.workloads.push_back(workload::preset("ycsb-b"));
+              o.alternation.every_ops = 1;
+            }),
+            "");
+  EXPECT_NE(scans_refused([](Options& o) {
+              o.workloads.push_back(workload::preset("K8-G50-U"));
+              o.alternation.every_ops = 1;
+            }).find("same sizes"),
+            std::string::npos);
   EXPECT_NE(refused([](Options& o) {
               o.workloads = {workload::preset("K16-G95-S"), workload::preset("K16-G50-U")};
               o.workloads[1].value_bytes = workload::Sizes::fixed(65);

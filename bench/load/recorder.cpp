@@ -14,6 +14,9 @@ Counts& Counts::operator+=(const Counts& other) noexcept {
   hits += other.hits;
   other_keys += other.other_keys;
   sets += other.sets;
+  scan_items += other.scan_items;
+  scans_cut += other.scans_cut;
+  scan_missing_keys += other.scan_missing_keys;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
   return *this;
@@ -25,6 +28,9 @@ Counts& Counts::operator-=(const Counts& other) noexcept {
   hits -= other.hits;
   other_keys -= other.other_keys;
   sets -= other.sets;
+  scan_items -= other.scan_items;
+  scans_cut -= other.scans_cut;
+  scan_missing_keys -= other.scan_missing_keys;
   bytes_sent -= other.bytes_sent;
   bytes_received -= other.bytes_received;
   return *this;
@@ -146,28 +152,34 @@ void Recorder::add_latency(const Request& request, std::uint64_t now, std::uint6
 
 void Recorder::reply(const Request& request, const ReplyCheck& checked, std::string_view data, std::uint64_t now) {
   std::uint64_t ops = request.key_count;
-  bool can_miss = false;
+  std::uint64_t misses = 0;
+  const std::uint32_t answered = checked.hits + checked.other_keys;
   switch (request.kind) {
     case RequestKind::get:
     case RequestKind::multiget:
       counts_.gets += request.key_count;
       counts_.hits += checked.hits;
       counts_.other_keys += checked.other_keys;
-      can_miss = true;
+      misses = request.key_count - answered;
       if (request.op == OpKind::read_modify_write) ops = 0;  // counted once it has been written
       break;
     case RequestKind::set:
       ++counts_.sets;
       break;
     case RequestKind::touch:
-      can_miss = true;
+      misses = request.key_count - answered;
+      break;
+    case RequestKind::scan:
+      counts_.scan_items += checked.hits;
+      counts_.scans_cut += checked.is_cut ? 1 : 0;
+      misses = checked.missing_keys;
+      counts_.scan_missing_keys += misses;
       break;
     case RequestKind::remove:
       break;
   }
-  const std::uint32_t answered = checked.hits + checked.other_keys;
-  if (can_miss && answered < request.key_count && plan_.options.require_hits) {
-    errors_.unexpected_misses += request.key_count - answered;
+  if (misses != 0 && plan_.options.require_hits) {
+    errors_.unexpected_misses += misses;
     if (errors_.first_ns == UINT64_MAX) note(describe(&request, "a miss, though every key was set", data));
   }
   if (checked.status == ReplyStatus::wrong_value) {
@@ -213,11 +225,15 @@ void Recorder::wrong_reply(const Request* request, std::string_view what, std::s
                 data));
 }
 
-// Whether the reply to a get is right except for the size of its (first) value.
+// Whether the reply to a get or scan is right except for the size of its (first) value.
 std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, std::string_view data) const {
-  const bool is_get = request.kind == RequestKind::get || request.kind == RequestKind::multiget;
   const Contents& contents = plan_.codec_of(request).contents();
-  if (!is_get || !contents.has_known_lengths()) return std::nullopt;
+  const workload::KeySpace* const keys = contents.key_space();
+  // A scan's first item need not be of the key that was asked for.
+  const bool is_scan = request.kind == RequestKind::scan && keys != nullptr &&
+                       keys->value_sizes().low == keys->value_sizes().high;
+  const bool is_read = request.kind == RequestKind::get || request.kind == RequestKind::multiget || is_scan;
+  if (!is_read || !contents.has_known_lengths()) return std::nullopt;
   const auto bytes = announced_value_bytes(plan_.options.protocol, data);
   const std::uint32_t wanted = contents.value_bytes(request.key);
   if (!bytes || *bytes == wanted) return std::nullopt;

@@ -23,8 +23,11 @@ struct Counts {
   std::uint64_t gets = 0, hits = 0;                          // keys read, those of read-modify-writes included
   std::uint64_t other_keys = 0;                              // getk: answers for another key, neither hits nor misses
   std::uint64_t sets = 0;  // values written, including those of read-modify-writes and inserts
+  std::uint64_t scan_items = 0, scans_cut = 0;
+  std::uint64_t scan_missing_keys = 0;  // keys that belong into scans and were not in them
   std::uint64_t bytes_sent = 0, bytes_received = 0;
 
+  std::uint64_t of(workload::OpKind kind) const noexcept { return ops[static_cast<std::size_t>(kind)]; }
   std::uint64_t all_ops() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint64_t n : ops) sum += n;
