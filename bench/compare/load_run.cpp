@@ -101,8 +101,7 @@ Json describe_histogram(const load::Histogram& histogram) {
 
 Json describe_other_ops(const load::Counts& counts) {
   Json other = Json::object();
-  for (const OpKind kind :
-       {OpKind::insert, OpKind::read_modify_write, OpKind::scan, OpKind::remove, OpKind::touch}) {
+  for (const OpKind kind : {OpKind::insert, OpKind::read_modify_write, OpKind::scan, OpKind::remove, OpKind::touch}) {
     const std::uint64_t count = counts.of(kind);
     if (count != 0) other[std::string(workload::to_string(kind))] = count;
   }

@@ -61,9 +61,9 @@ inline Line find_line(const char* begin, const char* end) {
 }
 
 // Answers `get`/`gets`, `set` and similar commands without noreply or cas, `mg`, `ms`, `mn`, `md`, `mr` with its limit
-// last, `delete` and `touch`, and binary gets, getks and their quiet forms, noops and other requests with a plain success, for keys and
-// values of one size: each with a hit or a success. Any other line counts as a command with a data block, like `set`.
-// Thread safety: immutable.
+// last, `delete` and `touch`, and binary gets, getks and their quiet forms, noops and other requests with a plain
+// success, for keys and values of one size: each with a hit or a success. Any other line counts as a command with a
+// data block, like `set`. Thread safety: immutable.
 class CannedReplies {
  public:
   static constexpr std::size_t read_margin = 16;  // readable bytes required after the input
@@ -105,8 +105,7 @@ class CannedReplies {
     const bool is_scan = *at == 'm' && at[1] == 'r';
     const std::size_t items = is_scan ? std::min(last_number(at, line.end), scan_items_max) : 0;
     // The longest reply to another line of s spaces is s values and an END.
-    const std::size_t room =
-        out_bytes + text_value_.size() * (line.spaces + 1) + meta_keyed_hit_.size() * items + 16;
+    const std::size_t room = out_bytes + text_value_.size() * (line.spaces + 1) + meta_keyed_hit_.size() * items + 16;
     if (out.size() < room) out.resize(2 * room);
     char* to = out.data() + out_bytes;
     if (*at == 'g') {

@@ -6,7 +6,7 @@
 //   set       set k 0 TTL n           ms k n [T TTL]                  set
 //   remove    delete k                md k                            delete
 //   touch     touch k TTL             mg k T TTL                      touch
-//   scan                              mr k v L n (Tandem's own)
+//   scan                              mr k v Ln (Tandem's own)
 //
 // And Redis': GET, MGET, SET [EX], DEL, EXPIRE or TOUCH.
 #pragma once

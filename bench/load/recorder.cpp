@@ -230,8 +230,8 @@ std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, 
   const Contents& contents = plan_.codec_of(request).contents();
   const workload::KeySpace* const keys = contents.key_space();
   // A scan's first item need not be of the key that was asked for.
-  const bool is_scan = request.kind == RequestKind::scan && keys != nullptr &&
-                       keys->value_sizes().low == keys->value_sizes().high;
+  const bool is_scan =
+      request.kind == RequestKind::scan && keys != nullptr && keys->value_sizes().low == keys->value_sizes().high;
   const bool is_read = request.kind == RequestKind::get || request.kind == RequestKind::multiget || is_scan;
   if (!is_read || !contents.has_known_lengths()) return std::nullopt;
   const auto bytes = announced_value_bytes(plan_.options.protocol, data);

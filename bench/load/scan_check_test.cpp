@@ -142,11 +142,11 @@ TEST_F(ScanCheck, ItemsMustBeInOrderKnownAndNotTooMany) {
   EXPECT_EQ(complaint(request, {5, 6, 7, 8}, end(4)), "");
   EXPECT_EQ(complaint(request, {}, end(0)), "");
   const std::string order = "a key that is not behind the one before it";
-  EXPECT_EQ(complaint(request, {4, 5}, end(2)), order);        // before what was asked for
-  EXPECT_EQ(complaint(request, {5, 7, 6}, end(3)), order);     // swapped
-  EXPECT_EQ(complaint(request, {5, 6, 6}, end(3)), order);     // twice
-  EXPECT_EQ(complaint(request, {5, 6}, end(2, 5)), order);     // goes on before its last
-  EXPECT_EQ(complaint(request, {}, end(0, 4)), order);         // goes on before its begin
+  EXPECT_EQ(complaint(request, {4, 5}, end(2)), order);     // before what was asked for
+  EXPECT_EQ(complaint(request, {5, 7, 6}, end(3)), order);  // swapped
+  EXPECT_EQ(complaint(request, {5, 6, 6}, end(3)), order);  // twice
+  EXPECT_EQ(complaint(request, {5, 6}, end(2, 5)), order);  // goes on before its last
+  EXPECT_EQ(complaint(request, {}, end(0, 4)), order);      // goes on before its begin
   EXPECT_EQ(complaint(request, {5, 6, 7, 8, 9}, end(5)), "more items than were asked for");
   for (const std::size_t count : {0U, 1U, 3U, 20U, 22U, 200U})
     EXPECT_EQ(complaint(request, {5, 6}, end(count)), "not the number of items") << count;
@@ -195,7 +195,8 @@ TEST_F(ScanCheck, LinesMustBeThoseOfTheProtocol) {
                                   "VA 4294967295 k" + key + "\r\n"})
     EXPECT_EQ(check(request, text).status, ReplyStatus::wrong) << text;
   // Without verification lengths, line ends and the number of items.
-  EXPECT_EQ(check_in(light_, request, "VA 3 kx\r\nabc\r\nVA 3 ka\r\nabc\r\nEN n2 m kz\r\n").status, ReplyStatus::complete);
+  EXPECT_EQ(check_in(light_, request, "VA 3 kx\r\nabc\r\nVA 3 ka\r\nabc\r\nEN n2 m kz\r\n").status,
+            ReplyStatus::complete);
   for (const char* text : {"VA 3 kx\r\nabc\r\nEN n2\r\n", "VA 3\r\nabc\r\nEN n1\r\n", "VA 3 kx\r\nabcd\r\nEN n1\r\n",
                            "VA 41 kx\r\n", "VALUE x k 3\r\nabc\r\nEN n1\r\n", "EN\r\n", "ERROR\r\n"})
     EXPECT_EQ(check_in(light_, request, text).status, ReplyStatus::wrong) << text;
@@ -217,12 +218,12 @@ TEST_F(ScanCheck, KeysThatBelongIntoAScanAreMissed) {
   };
   const Request four = scan_of(5, 4);
   EXPECT_EQ(missing(four, {5, 6, 7, 8}, 8), 0U);
-  EXPECT_EQ(missing(four, {6, 7, 8, 9}, 9), 1U);     // the first
-  EXPECT_EQ(missing(four, {5, 7, 8, 9}, 9), 1U);     // a gap
-  EXPECT_EQ(missing(four, {5, 6, 7}), 1U);           // an end before the last key
+  EXPECT_EQ(missing(four, {6, 7, 8, 9}, 9), 1U);  // the first
+  EXPECT_EQ(missing(four, {5, 7, 8, 9}, 9), 1U);  // a gap
+  EXPECT_EQ(missing(four, {5, 6, 7}), 1U);        // an end before the last key
   EXPECT_EQ(missing(four, {}), 4U);
-  EXPECT_EQ(missing(four, {5, 6}, 6), 0U);           // cut
-  EXPECT_EQ(missing(four, {5}, 6), 1U);              // cut behind a key that is not there
+  EXPECT_EQ(missing(four, {5, 6}, 6), 0U);  // cut
+  EXPECT_EQ(missing(four, {5}, 6), 1U);     // cut behind a key that is not there
   EXPECT_EQ(missing(four, {}, 5), 1U);
   EXPECT_EQ(missing(four, {12, 13, 14, 15}, 15), 4U);
   // Behind the last key there are only inserted ones.

@@ -47,8 +47,7 @@ char* write_key_of(std::uint64_t key, std::uint32_t bytes, char* out) noexcept {
 
 }  // namespace
 
-KeySpace::KeySpace(const Spec& spec)
-    : keys_(spec.keys), key_sizes_(spec.key_bytes), value_sizes_(spec.value_bytes) {
+KeySpace::KeySpace(const Spec& spec) : keys_(spec.keys), key_sizes_(spec.key_bytes), value_sizes_(spec.value_bytes) {
   validate(spec);
 }
 

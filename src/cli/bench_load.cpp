@@ -313,8 +313,7 @@ void hint_at_preload(const LoadArguments& given, const load::Result& result) {
     fmt::print(stderr, "  the keys may hold values that another run or program set: --preload sets them anew\n");
   } else if (errors.unexpected_misses != 0) {
     fmt::print(stderr, "  the keys were not set before: --preload sets them\n");
-  } else if (errors.none() && !given.quiet && load::misses_are_errors(given.run) &&
-             found < found_share_usual * asked) {
+  } else if (errors.none() && !given.quiet && load::misses_are_errors(given.run) && found < found_share_usual * asked) {
     fmt::print(stderr, "tandem: bench load: only {:.1f} % of the keys were found; --preload sets all of them first\n",
                100 * found / asked);
   }
