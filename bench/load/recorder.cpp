@@ -184,7 +184,8 @@ void Recorder::reply(const Request& request, const ReplyCheck& checked, std::str
   }
   if (checked.status == ReplyStatus::wrong_value) {
     ++errors_.wrong_values;
-    if (errors_.first_ns == UINT64_MAX) note(describe(&request, checked.what, data.substr(0, checked.bytes)));
+    if (errors_.first_ns == UINT64_MAX)
+      note(describe(&request, checked.what, data.substr(0, checked.bytes), checked.fault_at));
   }
   if (ops == 0) return;
   counts_.ops[static_cast<std::size_t>(request.op)] += ops;
@@ -198,7 +199,8 @@ void Recorder::note(std::string text) {
   errors_.first_ns = monotonic_ns();
 }
 
-std::string Recorder::describe(const Request* request, std::string_view what, std::string_view data) const {
+std::string Recorder::describe(const Request* request, std::string_view what, std::string_view data,
+                               std::size_t from) const {
   std::string out(what);
   if (request != nullptr) {
     // The request again, byte for byte except for a multiget's later keys.
@@ -211,18 +213,19 @@ std::string Recorder::describe(const Request* request, std::string_view what, st
     out += fmt::format("; asked {}", shown_bytes({bytes.data(), static_cast<std::size_t>(end - bytes.data())}));
     if (request->key_count > 1) out += fmt::format(" with {} keys more", request->key_count - 1);
   }
+  if (from != 0) return out + fmt::format("; got {}, {} bytes into the reply", shown_bytes(data.substr(from)), from);
   return out + fmt::format("; got {}", data.empty() ? "nothing" : shown_bytes(data));
 }
 
-void Recorder::wrong_reply(const Request* request, std::string_view what, std::string_view data) {
+void Recorder::wrong_reply(const Request* request, std::string_view what, std::string_view data, std::size_t from) {
   ++errors_.wrong_replies;
   if (errors_.first_ns != UINT64_MAX) return;
-  const auto other = request != nullptr ? other_size(*request, data) : std::nullopt;
-  if (!other) return note(describe(request, what, data));
+  const auto other = request != nullptr ? other_size(*request, data.substr(from)) : std::nullopt;
+  if (!other) return note(describe(request, what, data, from));
   errors_.other_bytes = other->bytes;
   errors_.wanted_bytes = other->wanted;
-  note(describe(request, fmt::format("a value of {} bytes, where this run's has {}", other->bytes, other->wanted),
-                data));
+  note(describe(request, fmt::format("a value of {} bytes, where this run's has {}", other->bytes, other->wanted), data,
+                from));
 }
 
 // Whether the reply to a get or scan is right except for the size of its (first) value.
@@ -250,7 +253,9 @@ void Recorder::never_sent(std::uint64_t ops, std::uint64_t due, std::uint64_t no
   static constexpr std::uint64_t steps_max = 1000;
   errors_.timeouts += ops;
   note(fmt::format("the server is slower than the rate: {} operations were never sent", ops));
-  auto& histogram = latency_[static_cast<std::size_t>(OpKind::get)];
+  // Of which kinds they would have been is not drawn: the most frequent one stands for all.
+  const auto& shares = plan_.options.workloads.front().mix.share;
+  auto& histogram = latency_[static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin())];
   if (!histogram) histogram = std::make_unique<Histogram>();
   const std::uint64_t steps = std::min(ops, steps_max);
   for (std::uint64_t i = 0; i < steps; ++i) {

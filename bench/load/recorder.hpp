@@ -86,7 +86,8 @@ class Recorder {
   }
 
   // Errors. A request without an answer gets the client's waiting time as its latency.
-  void wrong_reply(const Request* request, std::string_view what, std::string_view data);
+  // `from`: where in `data` the fault is.
+  void wrong_reply(const Request* request, std::string_view what, std::string_view data, std::size_t from = 0);
   void timed_out(const Request& request, std::uint64_t now, std::string_view why);
   // For an open loop, due from `due` to the end of the window at a constant rate.
   void never_sent(std::uint64_t ops, std::uint64_t due, std::uint64_t now);
@@ -120,7 +121,8 @@ class Recorder {
     std::uint32_t bytes, wanted;
   };
   std::optional<OtherSize> other_size(const Request& request, std::string_view data) const;
-  std::string describe(const Request* request, std::string_view what, std::string_view data) const;
+  std::string describe(const Request* request, std::string_view what, std::string_view data,
+                       std::size_t from = 0) const;
 
   const Plan& plan_;
   Window window_;

@@ -60,7 +60,8 @@ struct ReplyCheck {
   std::uint32_t other_keys = 0;  // getk: answers for a key other than the requested one
   // Of a scan: how many of the keys that belong into it, had each been set, are not in it.
   std::uint32_t missing_keys = 0;
-  bool is_cut = false;  // a scan that ended early, though its range goes on
+  bool is_cut = false;       // a scan that ended early, though its range goes on
+  std::size_t fault_at = 0;  // of a scan's reply: where what is wrong begins
 };
 
 // Requests that have been sent, in order, with their keys. Thread safety: none.

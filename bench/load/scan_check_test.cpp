@@ -130,7 +130,46 @@ TEST_F(ScanCheck, AWrongValueIsToldFromAWrongReply) {
   EXPECT_EQ(checked.status, ReplyStatus::wrong_value);
   EXPECT_EQ(checked.bytes, whole.size());
   EXPECT_EQ(checked.hits, 4U);
+  EXPECT_EQ(checked.fault_at, whole.find(item));
   EXPECT_FALSE(checked.what.empty());
+}
+
+TEST_F(ScanCheck, TheFaultIsShownWithItsPlace) {
+  const Request request = scan_of(2, 4);
+  const std::string right = items(request, {2, 3}), whole = right + items(request, {3}) + "EN n3\r\n";
+  const ReplyCheck checked = check(request, whole);
+  EXPECT_EQ(checked.status, ReplyStatus::wrong);
+  EXPECT_EQ(checked.fault_at, right.size());
+  Recorder recorder(plan_, nullptr);
+  recorder.wrong_reply(&request, checked.what, whole, checked.fault_at);
+  const std::string& first = recorder.errors().first;
+  EXPECT_EQ(
+      first.find("a key that is not behind the one before it; asked \"mr 0000000000000002 v L4\\r\\n\"; got \"VA "), 0U)
+      << first;
+  EXPECT_TRUE(first.ends_with(", " + std::to_string(right.size()) + " bytes into the reply")) << first;
+}
+
+TEST_F(ScanCheck, AnotherSizeOfAnyItemIsNamed) {
+  const Plan plan(options_of(Sizes::fixed(16), Sizes::fixed(5)));
+  const RightReplies right(plan);
+  const Request request = scan_of(2, 4);
+  const std::string first = right.item(request, 2);
+  const std::string whole = first + "VA 3 k" + right.key(request, 3) + "\r\nabc\r\nEN n2\r\n";
+  const ReplyCheck checked = check_in(plan, request, whole);
+  Recorder recorder(plan, nullptr);
+  recorder.wrong_reply(&request, checked.what, whole, checked.fault_at);
+  EXPECT_EQ(recorder.errors().first.find("a value of 3 bytes, where this run's has 5; asked "), 0U);
+  EXPECT_EQ(recorder.errors().other_bytes, 3U);
+}
+
+TEST(Scan, OnesThatWereNeverSentAreScans) {
+  Options options = options_of(Sizes::fixed(16), Sizes::fixed(5));
+  const Plan plan(options);
+  Recorder recorder(plan, nullptr);
+  recorder.begin({1'000'000, 3'000'000, 500'000});
+  recorder.never_sent(10, 2'000'000, 4'000'000);
+  EXPECT_EQ(recorder.latency(OpKind::scan)->total(), 10U);
+  EXPECT_EQ(recorder.latency(OpKind::get), nullptr);
 }
 
 TEST_F(ScanCheck, ItemsMustBeInOrderKnownAndNotTooMany) {
@@ -161,7 +200,7 @@ TEST_F(ScanCheck, ItemsMustBeInOrderKnownAndNotTooMany) {
 
 TEST_F(ScanCheck, LinesMustBeThoseOfTheProtocol) {
   const Request request = scan_of(5, 4);
-  const std::string item = right_.item(request, 5), key = right_.key(request, 5);
+  const std::string key = right_.key(request, 5);
   const std::string length = std::to_string(right_.value(request, 5).size());
   const std::string value = "\r\n" + right_.value(request, 5) + "\r\n";
   for (const std::string& text : {std::string("ERROR\r\n"),
