@@ -8,6 +8,17 @@ namespace tandem::load {
 
 using workload::OpKind;
 
+namespace {
+
+// The key of "VA n kKEY\r\n".
+std::optional<std::uint64_t> key_of_item(const workload::KeySpace& keys, std::string_view data) {
+  const std::string_view line = data.substr(0, data.find("\r\n"));
+  const std::size_t mark = line.find(" k");
+  return mark == line.npos ? std::nullopt : keys.number_of(line.substr(mark + 2));
+}
+
+}  // namespace
+
 Counts& Counts::operator+=(const Counts& other) noexcept {
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i] += other.ops[i];
   gets += other.gets;
@@ -231,14 +242,13 @@ void Recorder::wrong_reply(const Request* request, std::string_view what, std::s
 // Whether the reply to a get or scan is right except for the size of its (first) value.
 std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, std::string_view data) const {
   const Contents& contents = plan_.codec_of(request).contents();
-  const workload::KeySpace* const keys = contents.key_space();
-  // A scan's first item need not be of the key that was asked for.
-  const bool is_scan =
-      request.kind == RequestKind::scan && keys != nullptr && keys->value_sizes().low == keys->value_sizes().high;
+  const bool is_scan = request.kind == RequestKind::scan;
   const bool is_read = request.kind == RequestKind::get || request.kind == RequestKind::multiget || is_scan;
   if (!is_read || !contents.has_known_lengths()) return std::nullopt;
+  const auto key = is_scan ? key_of_item(*contents.key_space(), data) : std::optional(request.key);
+  if (!key) return std::nullopt;
   const auto bytes = announced_value_bytes(plan_.options.protocol, data);
-  const std::uint32_t wanted = contents.value_bytes(request.key);
+  const std::uint32_t wanted = contents.value_bytes(*key);
   if (!bytes || *bytes == wanted) return std::nullopt;
   return OtherSize{*bytes, wanted};
 }

@@ -160,6 +160,12 @@ TEST_F(ScanCheck, AnotherSizeOfAnyItemIsNamed) {
   recorder.wrong_reply(&request, checked.what, whole, checked.fault_at);
   EXPECT_EQ(recorder.errors().first.find("a value of 3 bytes, where this run's has 5; asked "), 0U);
   EXPECT_EQ(recorder.errors().other_bytes, 3U);
+
+  Recorder other(plan, nullptr);
+  const std::string foreign = first + "VA 3 kuser:1\r\nabc\r\nEN n2\r\n";
+  other.wrong_reply(&request, check_in(plan, request, foreign).what, foreign, first.size());
+  EXPECT_EQ(other.errors().first.find("a key that is none of the workload's"), 0U) << other.errors().first;
+  EXPECT_EQ(other.errors().other_bytes, 0U);
 }
 
 TEST(Scan, OnesThatWereNeverSentAreScans) {
