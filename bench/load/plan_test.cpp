@@ -47,43 +47,6 @@ TEST(RequestMaker, TheSameSeedMakesTheSameBytes) {
   }
 }
 
-TEST(RequestMaker, ScansAreOfTheWorkloadsKeysAndLengths) {
-  Options options;
-  options.protocol = Protocol::meta;
-  options.pipeline = 16;
-  workload::Spec& spec = options.workloads.front();
-  spec = workload::preset("ycsb-e");
-  spec.keys = 1000;
-  spec.scan_keys_min = 3;
-  spec.scan_keys_max = 9;
-  validate(options);
-  EXPECT_EQ(bytes_of(options, 0, 50), bytes_of(options, 0, 50));
-  const Plan plan(options);
-  RequestMaker maker(plan, 0);
-  Batch batch;
-  std::map<std::uint32_t, int> lengths;
-  double scans = 0, inserts = 0;
-  for (int i = 0; i < 1000; ++i) {
-    maker.make(batch, 0);
-    for (const Request& request : batch.requests) {
-      if (request.kind == RequestKind::scan) {
-        ++scans;
-        EXPECT_EQ(request.op, OpKind::scan);
-        EXPECT_LT(request.key, spec.keys);
-        EXPECT_EQ(request.value_bytes, 0U);
-        ++lengths[request.scan_items];
-      } else {
-        ++inserts;
-        EXPECT_EQ(request.op, OpKind::insert);
-        EXPECT_GE(request.key, spec.keys);
-      }
-    }
-  }
-  EXPECT_NEAR(inserts / (scans + inserts), 0.05, 5 * std::sqrt(0.05 * 0.95 / 16'000));
-  EXPECT_EQ(lengths.size(), 7U);
-  EXPECT_EQ(lengths.begin()->first, 3U);
-}
-
 TEST(RequestMaker, BatchesAreFullAndTheirRequestsFillThem) {
   Options options;
   options.pipeline = 7;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -328,6 +330,44 @@ TEST(Scan, RequestsAreTheProtocols) {
   std::vector<char> out(Codec::request_bytes_max(request));
   const char* const end = plan.codec_of(request).write(request, &request.key, out.data());
   EXPECT_EQ(std::string(out.data(), static_cast<std::size_t>(end - out.data())), "mr 000000ff v L100\r\n");
+}
+
+TEST(Scan, RequestsAreOfTheWorkloadsKeysAndLengths) {
+  Options options;
+  options.protocol = Protocol::meta;
+  options.pipeline = 16;
+  workload::Spec& spec = options.workloads.front();
+  spec = workload::preset("ycsb-e");
+  spec.keys = 1000;
+  spec.scan_keys_min = 3;
+  spec.scan_keys_max = 9;
+  validate(options);
+  const Plan plan(options);
+  RequestMaker maker(plan, 0), again(plan, 0);
+  Batch batch, same;
+  std::map<std::uint32_t, int> lengths;
+  double scans = 0, inserts = 0;
+  for (int i = 0; i < 1000; ++i) {
+    maker.make(batch, 0);
+    again.make(same, 0);
+    ASSERT_EQ(batch.bytes(), same.bytes());
+    for (const Request& request : batch.requests) {
+      if (request.kind == RequestKind::scan) {
+        ++scans;
+        EXPECT_EQ(request.op, OpKind::scan);
+        EXPECT_LT(request.key, spec.keys);
+        EXPECT_EQ(request.value_bytes, 0U);
+        ++lengths[request.scan_items];
+      } else {
+        ++inserts;
+        EXPECT_EQ(request.op, OpKind::insert);
+        EXPECT_GE(request.key, spec.keys);
+      }
+    }
+  }
+  EXPECT_NEAR(inserts / (scans + inserts), 0.05, 5 * std::sqrt(0.05 * 0.95 / 16'000));
+  EXPECT_EQ(lengths.size(), 7U);
+  EXPECT_EQ(lengths.begin()->first, 3U);
 }
 
 TEST(Scan, OtherProtocolsRefuseTheReplyToOne) {
