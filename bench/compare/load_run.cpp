@@ -60,6 +60,8 @@ Json describe_settings(const Options& o) {
     settings["theta"] = spec.theta;
     settings["get_share"] = spec.mix[OpKind::get];
     settings["ttl_s"] = spec.ttl_s;
+    if (spec.mix[OpKind::scan] > 0)
+      settings["scan_items"] = fmt::format("{}-{}", spec.scan_keys_min, spec.scan_keys_max);
     if (spec.shift_ops != 0) {
       settings["shift_ops"] = spec.shift_ops;
       settings["shift_keys"] = spec.shift_keys;
@@ -99,11 +101,15 @@ Json describe_histogram(const load::Histogram& histogram) {
 
 Json describe_other_ops(const load::Counts& counts) {
   Json other = Json::object();
-  for (const OpKind kind : {OpKind::insert, OpKind::read_modify_write, OpKind::remove, OpKind::touch}) {
-    const std::uint64_t count = counts.ops[static_cast<std::size_t>(kind)];
+  for (const OpKind kind : {OpKind::insert, OpKind::read_modify_write, OpKind::scan, OpKind::remove, OpKind::touch}) {
+    const std::uint64_t count = counts.of(kind);
     if (count != 0) other[std::string(workload::to_string(kind))] = count;
   }
   return other;
+}
+
+double per_second(std::uint64_t count, const Result& result) {
+  return result.seconds > 0 ? static_cast<double>(count) / result.seconds : 0;
 }
 
 Json describe_result(const Options& options, const Result& result) {
@@ -115,6 +121,12 @@ Json describe_result(const Options& options, const Result& result) {
       {"gets", counts.gets},       {"hits", counts.hits}, {"misses", counts.gets - counts.hits - counts.other_keys},
       {"sets", counts.sets}};
   if (options.getk) out["other_keys"] = counts.other_keys;
+  if (counts.of(OpKind::scan) != 0) {
+    out["scan_items"] = counts.scan_items;
+    out["scan_items_per_s"] = per_second(counts.scan_items, result);
+    out["scans_cut"] = counts.scans_cut;
+    out["scan_missing_keys"] = counts.scan_missing_keys;
+  }
   if (Json other = describe_other_ops(counts); !other.empty()) out["other"] = std::move(other);
   out["bytes_sent"] = counts.bytes_sent;
   out["bytes_received"] = counts.bytes_received;
@@ -250,6 +262,11 @@ std::string summarize_load_run(const Options& options, const Result& result) {
                        100.0 * static_cast<double>(counts.hits) / static_cast<double>(counts.gets), counts.sets);
   } else {
     out += fmt::format("  {} values written\n", counts.sets);
+  }
+  if (const std::uint64_t scans = counts.of(OpKind::scan); scans != 0) {
+    out += fmt::format("  {:.0f} items/s by scans: {} items of {}, {:.1f} each; {} cut short\n",
+                       per_second(counts.scan_items, result), counts.scan_items, plural(scans, "scan", "scans"),
+                       static_cast<double>(counts.scan_items) / static_cast<double>(scans), counts.scans_cut);
   }
   if (options.getk) out += fmt::format("  getk: {} answers were of another key\n", counts.other_keys);
   if (result.latency.total() != 0) {

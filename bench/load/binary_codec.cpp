@@ -58,6 +58,8 @@ std::uint8_t opcode_of(RequestKind kind) noexcept {
       return b::opcode::remove;
     case RequestKind::touch:
       return b::opcode::touch;
+    case RequestKind::scan:  // can_ask()
+      break;
   }
   return b::opcode::noop;
 }
@@ -93,6 +95,8 @@ char* BinaryCodec::write(const Request& request, const std::uint64_t* keys, char
       out = put_header(out, opcode, b::expiry_bytes, contents_.key_bytes(key), 0, request.opaque);
       b::write(out, request.ttl_s);
       return contents_.write_key(key, out + b::expiry_bytes);
+    case RequestKind::scan:
+      break;
   }
   return out;
 }
@@ -118,6 +122,7 @@ ReplyCheck BinaryCodec::check_value(std::uint64_t key, bool with_key, std::strin
 }
 
 ReplyCheck BinaryCodec::check(const Request& request, const std::uint64_t* keys, std::string_view data) const {
+  if (request.kind == RequestKind::scan) return wrong(no_scans);
   std::size_t position = 0;
   std::uint32_t hits = 0, next = 0;
   ReplyCheck total{ReplyStatus::complete};

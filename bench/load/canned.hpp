@@ -6,7 +6,9 @@
 #include <emmintrin.h>
 #endif
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -58,13 +60,14 @@ inline Line find_line(const char* begin, const char* end) {
 #endif
 }
 
-// Answers `get`/`gets`, `set` and similar commands without noreply or cas, `mg`, `ms`, `mn`, `md`, `delete` and
-// `touch`, and binary gets, getks and their quiet forms, noops and other requests with a plain success, for keys and
-// values of one size: each with a hit or a success. Any other line counts as a command with a data block, like `set`.
-// Thread safety: immutable.
+// Answers `get`/`gets`, `set` and similar commands without noreply or cas, `mg`, `ms`, `mn`, `md`, `mr` with its limit
+// last, `delete` and `touch`, and binary gets, getks and their quiet forms, noops and other requests with a plain
+// success, for keys and values of one size: each with a hit or a success. Any other line counts as a command with a
+// data block, like `set`. Thread safety: immutable.
 class CannedReplies {
  public:
   static constexpr std::size_t read_margin = 16;  // readable bytes required after the input
+  static constexpr std::size_t scan_items_max = 1024;
 
   CannedReplies(std::size_t key_bytes, std::size_t value_bytes) {
     const std::string length = std::to_string(value_bytes);
@@ -99,8 +102,10 @@ class CannedReplies {
     const Line line = find_line(at, end);
     if (line.end == nullptr) return nullptr;
     const char* next = line.end + 1;
-    // The longest reply to a line of s spaces is s values and an END.
-    const std::size_t room = out_bytes + text_value_.size() * (line.spaces + 1) + 16;
+    const bool is_scan = *at == 'm' && at[1] == 'r';
+    const std::size_t items = is_scan ? std::min(last_number(at, line.end), scan_items_max) : 0;
+    // The longest reply to another line of s spaces is s values and an END.
+    const std::size_t room = out_bytes + text_value_.size() * (line.spaces + 1) + meta_keyed_hit_.size() * items + 16;
     if (out.size() < room) out.resize(2 * room);
     char* to = out.data() + out_bytes;
     if (*at == 'g') {
@@ -113,6 +118,9 @@ class CannedReplies {
     } else if (*at == 'm' && at[1] == 'g') {
       const bool asks_for_value = line.spaces != 2 || line.end - at < 2 || line.end[-2] == 'v';
       to = put(to, !asks_for_value ? "HD\r\n" : line.spaces > 2 ? meta_keyed_hit_ : meta_hit_);
+    } else if (is_scan) {
+      for (std::size_t i = 0; i < items; ++i) to = put(to, meta_keyed_hit_);
+      to = put(std::to_chars(put(to, "EN n"), to + 20, items).ptr, "\r\n");
     } else if (*at == 'm' && at[1] == 'n') {
       to = put(to, "MN\r\n");
     } else if (*at == 'm' && at[1] == 'd') {

@@ -7,7 +7,9 @@
 
 namespace tandem::load {
 
-bool can_ask(Protocol /*protocol*/, workload::OpKind kind) { return kind != workload::OpKind::scan; }
+bool can_ask(Protocol protocol, workload::OpKind kind) {
+  return kind != workload::OpKind::scan || protocol == Protocol::meta;
+}
 
 namespace {
 

@@ -6,10 +6,9 @@
 //   set       set k 0 TTL n           ms k n [T TTL]                  set
 //   remove    delete k                md k                            delete
 //   touch     touch k TTL             mg k T TTL                      touch
+//   scan                              mr k v Ln (Tandem's own)
 //
 // And Redis': GET, MGET, SET [EX], DEL, EXPIRE or TOUCH.
-//
-// There are no scans: no protocol of memcached has them yet.
 #pragma once
 #include <cstdint>
 #include <memory>

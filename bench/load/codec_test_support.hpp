@@ -1,5 +1,7 @@
 // For tests: a store that has every key, which gives the right replies to a codec's requests.
 #pragma once
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "bench/load/plan.hpp"
@@ -35,6 +37,8 @@ class RightReplies {
         return missing == 0 ? (is_text ? "NOT_FOUND\r\n" : "NF\r\n") : (is_text ? "DELETED\r\n" : "HD\r\n");
       case RequestKind::touch:
         return missing == 0 ? (is_text ? "NOT_FOUND\r\n" : "EN\r\n") : (is_text ? "TOUCHED\r\n" : "HD\r\n");
+      case RequestKind::scan:
+        return is_text ? "" : scan_reply(request);
       case RequestKind::get:
       case RequestKind::multiget:
         break;
@@ -55,7 +59,26 @@ class RightReplies {
     return plan_.options.getk ? "EN k" + key(request, numbers[0]) + "\r\n" : "EN\r\n";
   }
 
+  // To mr: an item, and the last line of a reply with `items`. `more_behind`: the range goes on behind this key.
+  std::string item(const Request& request, std::uint64_t number) const {
+    const std::string data = value(request, number);
+    return "VA " + std::to_string(data.size()) + " k" + key(request, number) + "\r\n" + data + "\r\n";
+  }
+  std::string end_of_scan(const Request& request, std::size_t items,
+                          std::optional<std::uint64_t> more_behind = std::nullopt) const {
+    return "EN n" + std::to_string(items) + (more_behind ? " m k" + key(request, *more_behind) : "") + "\r\n";
+  }
+
  private:
+  // REQUIRES: keys in the order of their numbers.
+  std::string scan_reply(const Request& request) const {
+    const std::uint64_t end = std::min(request.key + request.scan_items, keys(request).keys());
+    std::string out;
+    for (std::uint64_t number = request.key; number < end; ++number) out += item(request, number);
+    const bool has_more = end < keys(request).keys();
+    return out + end_of_scan(request, end - request.key, has_more ? std::optional(end - 1) : std::nullopt);
+  }
+
   const workload::KeySpace& keys(const Request& request) const { return *plan_.phases[request.phase].keys; }
 
   static std::string packet(std::uint8_t opcode, std::uint16_t status, std::uint32_t opaque, const std::string& extras,
@@ -99,6 +122,8 @@ class RightReplies {
       case RequestKind::get:
         return missing == 0 ? packet(o::get, 1, request.opaque, "", "", "Not found")
                             : packet(o::get, 0, request.opaque, flags, "", value(request, numbers[0]));
+      case RequestKind::scan:
+        return "";
       case RequestKind::multiget:
         break;
     }

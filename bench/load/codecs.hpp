@@ -4,6 +4,8 @@
 
 namespace tandem::load {
 
+inline constexpr std::string_view no_scans = "this protocol has no scans";  // can_ask(): none is asked for
+
 class TextCodec final : public LineCodec {
  public:
   using LineCodec::LineCodec;
@@ -24,6 +26,10 @@ class MetaCodec final : public LineCodec {
   std::string_view head_of(std::uint64_t key, std::uint32_t value_bytes, bool with_key, Head& head) const override;
   // The answer to a get with K. Returns whether it is for the requested key.
   bool take_compared(ReplyCursor& in, std::uint64_t key) const;
+  class ScanKeys;  // of a scan's reply
+  ReplyCheck check_scan(const Request& request, std::string_view data) const;
+  void take_item(ReplyCursor& in, ScanKeys& seen) const;
+  void take_scan_end(ReplyCursor& in, ScanKeys& seen) const;
 
   const bool getk_;
 };

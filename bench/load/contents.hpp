@@ -27,6 +27,8 @@ class Contents {
   bool is_key(std::uint64_t key, std::string_view bytes) const noexcept {
     return keys_ != nullptr ? keys_->is_key(key, bytes) : trace_->key(number(key)) == bytes;
   }
+  // nullptr: the keys are a trace's.
+  const workload::KeySpace* key_space() const noexcept { return keys_; }
   // REQUIRES: known lengths.
   std::uint32_t value_bytes(std::uint64_t key) const noexcept { return keys_->value_bytes(key); }
   // `bytes`: value_bytes(key) if lengths are known.

@@ -26,18 +26,18 @@ class LineCodec : public Codec {
   OtherHead read_other_head(ReplyCursor& in, std::uint64_t key) const;
   // Skips a value of this length, whatever it is, and its line end.
   void skip_bytes(ReplyCursor& in, std::uint32_t value_bytes) const;
-
- private:
   struct Announced {
     std::size_t head_bytes;
     std::uint32_t value_bytes;
   };
   // Parses a line that begins with V, whichever key it names; {} if `in` is no longer good.
   Announced read_head(ReplyCursor& in) const;
-  // The known or announced length of the value of `key`; 0 if `in` is no longer good.
-  std::uint32_t length_of(ReplyCursor& in, std::uint64_t key) const;
   // The value's bytes after its head.
   void take_bytes(ReplyCursor& in, std::uint64_t key, std::uint32_t value_bytes) const;
+
+ private:
+  // The known or announced length of the value of `key`; 0 if `in` is no longer good.
+  std::uint32_t length_of(ReplyCursor& in, std::uint64_t key) const;
   std::uint32_t take_unchecked(ReplyCursor& in, const std::uint64_t* keys, std::uint32_t key_count) const;
 };
 

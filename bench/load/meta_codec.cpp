@@ -47,6 +47,9 @@ char* MetaCodec::write(const Request& request, const std::uint64_t* keys, char* 
     case RequestKind::touch:
       out = contents_.write_key(key, put(out, "mg "));
       return put(put_number(put(out, " T"), request.ttl_s), "\r\n");
+    case RequestKind::scan:
+      out = put(contents_.write_key(key, put(out, "mr ")), " v L");
+      return put(put_number(out, request.scan_items), "\r\n");
   }
   return out;
 }
@@ -85,6 +88,8 @@ ReplyCheck MetaCodec::check(const Request& request, const std::uint64_t* keys, s
     case RequestKind::touch:
       hits = in.expect_either("HD\r\n", "EN\r\n", "neither HD nor EN") ? 1 : 0;
       break;
+    case RequestKind::scan:
+      return check_scan(request, data);
   }
   return in.result(hits);
 }

@@ -19,6 +19,7 @@ constexpr std::uint32_t connections_limit = 60'000;
 constexpr std::uint32_t threads_limit = 1024;
 constexpr std::uint32_t pipeline_limit = 100'000;
 constexpr std::uint32_t multiget_limit = 10'000;
+constexpr std::uint32_t scan_items_limit = 1024;       // of a reply to mr
 constexpr std::uint32_t udp_requests_max = 2048;       // in flight on a socket
 constexpr std::size_t udp_request_bytes_max = 60'000;  // a datagram's payload, minus overhead around keys and values
 
@@ -28,16 +29,28 @@ void check_range(std::uint64_t value, std::uint64_t most, std::string_view name)
   if (value < 1 || value > most) refuse(fmt::format("{} must be 1 to {}", name, most));
 }
 
+// Scans meet the keys of all workloads, and only those of their own are known.
+void check_scans(const Options& options, const workload::Spec& spec) {
+  if (options.udp) refuse("scans go over TCP only: a reply of many datagrams would often be lost");
+  if (spec.scan_keys_max > scan_items_limit)
+    refuse(fmt::format("a scan has at most {} items: a reply to mr has no more", scan_items_limit));
+  for (const workload::Spec& other : options.workloads) {
+    if (other.key_bytes != spec.key_bytes || other.value_bytes != spec.value_bytes)
+      refuse("workloads that alternate with scans must have the same sizes of keys and values");
+  }
+}
+
 void check_workload(const Options& options, const workload::Spec& spec) {
   workload::validate(spec);
   for (std::size_t i = 0; i < workload::op_kind_count; ++i) {
     const auto kind = static_cast<OpKind>(i);
     if (spec.mix[kind] > 0 && !can_ask(options.protocol, kind))
-      refuse(
-          fmt::format("the workload{}{} has {} operations, which no memcached protocol has: the server would have to "
-                      "answer range queries",
-                      spec.name.empty() ? "" : " ", spec.name, workload::to_string(kind)));
+      refuse(fmt::format(
+          "the workload{}{} has {}s, which only --protocol meta can ask for (mr, of a Tandem server with --ordered or "
+          "--preset heterokv)",
+          spec.name.empty() ? "" : " ", spec.name, workload::to_string(kind)));
   }
+  if (spec.mix[OpKind::scan] > 0) check_scans(options, spec);
   if (options.multiget > 1 && spec.mix[OpKind::get] == 0) refuse("several keys per get need a workload with gets");
   if (!options.udp) return;
   const std::size_t set_bytes = std::size_t{spec.key_bytes.most()} + spec.value_bytes.most();

@@ -79,13 +79,13 @@ void RequestMaker::make(Batch& batch, std::uint64_t now_ns) {
 RequestMaker::Drawn RequestMaker::draw(std::uint8_t phase) noexcept {
   if (plan_.trace) {
     const workload::TraceRecord& record = plan_.trace->records()[records_[ops_made_++]];
-    return {record.kind, record.key, record.value_bytes, record.ttl_s};
+    return {record.kind, record.key, record.value_bytes, record.ttl_s, 0};
   }
   ++ops_made_;
   const workload::Op op = streams_[phase].next();
-  const bool is_write = op.kind != OpKind::get && op.kind != OpKind::remove;
+  const bool is_write = op.kind != OpKind::get && op.kind != OpKind::remove && op.kind != OpKind::scan;
   const Phase& from = plan_.phases[phase];
-  return {op.kind, op.key, is_write ? from.keys->value_bytes(op.key) : 0, from.spec.ttl_s};
+  return {op.kind, op.key, is_write ? from.keys->value_bytes(op.key) : 0, from.spec.ttl_s, op.scan_keys};
 }
 
 // One get of `multiget` keys, preceded by the other operations drawn until there are enough keys.
@@ -121,8 +121,11 @@ void RequestMaker::add_op(Batch& batch, const Drawn& drawn, std::uint8_t phase) 
   switch (drawn.kind) {
     case OpKind::get:
     case OpKind::read_modify_write:  // its write follows its reply
-    case OpKind::scan:               // refused by validate()
       request.kind = RequestKind::get;
+      break;
+    case OpKind::scan:
+      request.kind = RequestKind::scan;
+      request.scan_items = drawn.scan_items;
       break;
     case OpKind::set:
     case OpKind::insert:

@@ -68,6 +68,7 @@ class RequestMaker {
     workload::OpKind kind;
     std::uint64_t key;
     std::uint32_t value_bytes, ttl_s;  // of what is written
+    std::uint32_t scan_items;
   };
   bool has_more() const noexcept { return ops_made_ < quota_; }
   Drawn draw(std::uint8_t phase) noexcept;

@@ -425,7 +425,36 @@ TEST(Options, WhatNoRunCanDoIsRefused) {
               o.workloads.front().value_bytes = workload::Sizes::fixed(65'000);
             }),
             "");
-  EXPECT_NE(refused([](Options& o) { o.workloads = {workload::preset("ycsb-e")}; }).find("scan"), std::string::npos);
+  for (const Protocol protocol : {Protocol::text, Protocol::binary, Protocol::resp}) {
+    EXPECT_NE(refused([&](Options& o) {
+                o.workloads = {workload::preset("ycsb-e")};
+                o.protocol = protocol;
+              }).find("the workload ycsb-e has scans, which only --protocol meta"),
+              std::string::npos);
+  }
+  const auto scans_refused = [&](const std::function<void(Options&)>& change) {
+    return refused([&](Options& o) {
+      o.workloads = {workload::preset("ycsb-e")};
+      o.protocol = Protocol::meta;
+      change(o);
+    });
+  };
+  EXPECT_EQ(scans_refused([](Options&) {}), "");
+  EXPECT_NE(scans_refused([](Options& o) { o.udp = true; }).find("TCP"), std::string::npos);
+  EXPECT_NE(scans_refused([](Options& o) { o.workloads.front().scan_keys_max = 1025; }).find("1024"),
+            std::string::npos);
+  EXPECT_NE(scans_refused([](Options& o) { o.workloads.front().scan_keys_min = 0; }).find("one key"),
+            std::string::npos);
+  EXPECT_EQ(scans_refused([](Options& o) {
+              o.workloads.push_back(workload::preset("ycsb-b"));
+              o.alternation.every_ops = 1;
+            }),
+            "");
+  EXPECT_NE(scans_refused([](Options& o) {
+              o.workloads.push_back(workload::preset("K8-G50-U"));
+              o.alternation.every_ops = 1;
+            }).find("same sizes"),
+            std::string::npos);
   EXPECT_NE(refused([](Options& o) {
               o.workloads = {workload::preset("K16-G95-S"), workload::preset("K16-G50-U")};
               o.workloads[1].value_bytes = workload::Sizes::fixed(65);

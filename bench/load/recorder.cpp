@@ -8,12 +8,26 @@ namespace tandem::load {
 
 using workload::OpKind;
 
+namespace {
+
+// The key of "VA n kKEY\r\n".
+std::optional<std::uint64_t> key_of_item(const workload::KeySpace& keys, std::string_view data) {
+  const std::string_view line = data.substr(0, data.find("\r\n"));
+  const std::size_t mark = line.find(" k");
+  return mark == line.npos ? std::nullopt : keys.number_of(line.substr(mark + 2));
+}
+
+}  // namespace
+
 Counts& Counts::operator+=(const Counts& other) noexcept {
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i] += other.ops[i];
   gets += other.gets;
   hits += other.hits;
   other_keys += other.other_keys;
   sets += other.sets;
+  scan_items += other.scan_items;
+  scans_cut += other.scans_cut;
+  scan_missing_keys += other.scan_missing_keys;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
   return *this;
@@ -25,6 +39,9 @@ Counts& Counts::operator-=(const Counts& other) noexcept {
   hits -= other.hits;
   other_keys -= other.other_keys;
   sets -= other.sets;
+  scan_items -= other.scan_items;
+  scans_cut -= other.scans_cut;
+  scan_missing_keys -= other.scan_missing_keys;
   bytes_sent -= other.bytes_sent;
   bytes_received -= other.bytes_received;
   return *this;
@@ -146,33 +163,40 @@ void Recorder::add_latency(const Request& request, std::uint64_t now, std::uint6
 
 void Recorder::reply(const Request& request, const ReplyCheck& checked, std::string_view data, std::uint64_t now) {
   std::uint64_t ops = request.key_count;
-  bool can_miss = false;
+  std::uint64_t misses = 0;
+  const std::uint32_t answered = checked.hits + checked.other_keys;
   switch (request.kind) {
     case RequestKind::get:
     case RequestKind::multiget:
       counts_.gets += request.key_count;
       counts_.hits += checked.hits;
       counts_.other_keys += checked.other_keys;
-      can_miss = true;
+      misses = request.key_count - answered;
       if (request.op == OpKind::read_modify_write) ops = 0;  // counted once it has been written
       break;
     case RequestKind::set:
       ++counts_.sets;
       break;
     case RequestKind::touch:
-      can_miss = true;
+      misses = request.key_count - answered;
+      break;
+    case RequestKind::scan:
+      counts_.scan_items += checked.hits;
+      counts_.scans_cut += checked.is_cut ? 1 : 0;
+      misses = checked.missing_keys;
+      counts_.scan_missing_keys += misses;
       break;
     case RequestKind::remove:
       break;
   }
-  const std::uint32_t answered = checked.hits + checked.other_keys;
-  if (can_miss && answered < request.key_count && plan_.options.require_hits) {
-    errors_.unexpected_misses += request.key_count - answered;
+  if (misses != 0 && plan_.options.require_hits) {
+    errors_.unexpected_misses += misses;
     if (errors_.first_ns == UINT64_MAX) note(describe(&request, "a miss, though every key was set", data));
   }
   if (checked.status == ReplyStatus::wrong_value) {
     ++errors_.wrong_values;
-    if (errors_.first_ns == UINT64_MAX) note(describe(&request, checked.what, data.substr(0, checked.bytes)));
+    if (errors_.first_ns == UINT64_MAX)
+      note(describe(&request, checked.what, data.substr(0, checked.bytes), checked.fault_at));
   }
   if (ops == 0) return;
   counts_.ops[static_cast<std::size_t>(request.op)] += ops;
@@ -186,7 +210,8 @@ void Recorder::note(std::string text) {
   errors_.first_ns = monotonic_ns();
 }
 
-std::string Recorder::describe(const Request* request, std::string_view what, std::string_view data) const {
+std::string Recorder::describe(const Request* request, std::string_view what, std::string_view data,
+                               std::size_t from) const {
   std::string out(what);
   if (request != nullptr) {
     // The request again, byte for byte except for a multiget's later keys.
@@ -199,27 +224,31 @@ std::string Recorder::describe(const Request* request, std::string_view what, st
     out += fmt::format("; asked {}", shown_bytes({bytes.data(), static_cast<std::size_t>(end - bytes.data())}));
     if (request->key_count > 1) out += fmt::format(" with {} keys more", request->key_count - 1);
   }
+  if (from != 0) return out + fmt::format("; got {}, {} bytes into the reply", shown_bytes(data.substr(from)), from);
   return out + fmt::format("; got {}", data.empty() ? "nothing" : shown_bytes(data));
 }
 
-void Recorder::wrong_reply(const Request* request, std::string_view what, std::string_view data) {
+void Recorder::wrong_reply(const Request* request, std::string_view what, std::string_view data, std::size_t from) {
   ++errors_.wrong_replies;
   if (errors_.first_ns != UINT64_MAX) return;
-  const auto other = request != nullptr ? other_size(*request, data) : std::nullopt;
-  if (!other) return note(describe(request, what, data));
+  const auto other = request != nullptr ? other_size(*request, data.substr(from)) : std::nullopt;
+  if (!other) return note(describe(request, what, data, from));
   errors_.other_bytes = other->bytes;
   errors_.wanted_bytes = other->wanted;
-  note(describe(request, fmt::format("a value of {} bytes, where this run's has {}", other->bytes, other->wanted),
-                data));
+  note(describe(request, fmt::format("a value of {} bytes, where this run's has {}", other->bytes, other->wanted), data,
+                from));
 }
 
-// Whether the reply to a get is right except for the size of its (first) value.
+// Whether the reply to a get or scan is right except for the size of its (first) value.
 std::optional<Recorder::OtherSize> Recorder::other_size(const Request& request, std::string_view data) const {
-  const bool is_get = request.kind == RequestKind::get || request.kind == RequestKind::multiget;
   const Contents& contents = plan_.codec_of(request).contents();
-  if (!is_get || !contents.has_known_lengths()) return std::nullopt;
+  const bool is_scan = request.kind == RequestKind::scan;
+  const bool is_read = request.kind == RequestKind::get || request.kind == RequestKind::multiget || is_scan;
+  if (!is_read || !contents.has_known_lengths()) return std::nullopt;
+  const auto key = is_scan ? key_of_item(*contents.key_space(), data) : std::optional(request.key);
+  if (!key) return std::nullopt;
   const auto bytes = announced_value_bytes(plan_.options.protocol, data);
-  const std::uint32_t wanted = contents.value_bytes(request.key);
+  const std::uint32_t wanted = contents.value_bytes(*key);
   if (!bytes || *bytes == wanted) return std::nullopt;
   return OtherSize{*bytes, wanted};
 }
@@ -234,7 +263,9 @@ void Recorder::never_sent(std::uint64_t ops, std::uint64_t due, std::uint64_t no
   static constexpr std::uint64_t steps_max = 1000;
   errors_.timeouts += ops;
   note(fmt::format("the server is slower than the rate: {} operations were never sent", ops));
-  auto& histogram = latency_[static_cast<std::size_t>(OpKind::get)];
+  // Of which kinds they would have been is not drawn: the most frequent one stands for all.
+  const auto& shares = plan_.options.workloads.front().mix.share;
+  auto& histogram = latency_[static_cast<std::size_t>(std::ranges::max_element(shares) - shares.begin())];
   if (!histogram) histogram = std::make_unique<Histogram>();
   const std::uint64_t steps = std::min(ops, steps_max);
   for (std::uint64_t i = 0; i < steps; ++i) {

@@ -23,8 +23,11 @@ struct Counts {
   std::uint64_t gets = 0, hits = 0;                          // keys read, those of read-modify-writes included
   std::uint64_t other_keys = 0;                              // getk: answers for another key, neither hits nor misses
   std::uint64_t sets = 0;  // values written, including those of read-modify-writes and inserts
+  std::uint64_t scan_items = 0, scans_cut = 0;
+  std::uint64_t scan_missing_keys = 0;  // keys that belong into scans and were not in them
   std::uint64_t bytes_sent = 0, bytes_received = 0;
 
+  std::uint64_t of(workload::OpKind kind) const noexcept { return ops[static_cast<std::size_t>(kind)]; }
   std::uint64_t all_ops() const noexcept {
     std::uint64_t sum = 0;
     for (const std::uint64_t n : ops) sum += n;
@@ -83,7 +86,8 @@ class Recorder {
   }
 
   // Errors. A request without an answer gets the client's waiting time as its latency.
-  void wrong_reply(const Request* request, std::string_view what, std::string_view data);
+  // `from`: where in `data` the fault is.
+  void wrong_reply(const Request* request, std::string_view what, std::string_view data, std::size_t from = 0);
   void timed_out(const Request& request, std::uint64_t now, std::string_view why);
   // For an open loop, due from `due` to the end of the window at a constant rate.
   void never_sent(std::uint64_t ops, std::uint64_t due, std::uint64_t now);
@@ -117,7 +121,8 @@ class Recorder {
     std::uint32_t bytes, wanted;
   };
   std::optional<OtherSize> other_size(const Request& request, std::string_view data) const;
-  std::string describe(const Request* request, std::string_view what, std::string_view data) const;
+  std::string describe(const Request* request, std::string_view what, std::string_view data,
+                       std::size_t from = 0) const;
 
   const Plan& plan_;
   Window window_;

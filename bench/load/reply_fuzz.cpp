@@ -66,18 +66,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Plan& plan = *plans()[data[0] % plans().size()];
   static constexpr std::uint64_t keys[] = {0, 1, 1};
   Request request{};
-  request.kind = static_cast<RequestKind>(data[1] % 5);
+  request.kind = static_cast<RequestKind>(data[1] % request_kind_count);
   request.key_count = request.kind == RequestKind::multiget ? 3 : 1;
   request.value_bytes = 3;
+  const bool is_scan = request.kind == RequestKind::scan;
+  if (is_scan) request.scan_items = 3;
   // An exact-size copy, so that sanitizers detect any read past the end.
   const std::vector<char> bytes(data + 2, data + size);
   const std::string_view reply(bytes.data(), bytes.size());
   const ReplyCheck whole = plan.codec_of(request).check(request, keys, reply);
   const bool is_taken = whole.status == ReplyStatus::complete || whole.status == ReplyStatus::wrong_value;
   if (is_taken) {
-    require(whole.bytes > 0 && whole.bytes <= reply.size() && whole.hits + whole.other_keys <= request.key_count);
+    const std::uint32_t keys_max = is_scan ? request.scan_items : request.key_count;
+    require(whole.bytes > 0 && whole.bytes <= reply.size() && whole.hits + whole.other_keys <= keys_max);
+    require(whole.missing_keys <= (is_scan ? request.scan_items : 0) && (!whole.is_cut || whole.hits < keys_max));
     const ReplyCheck exact = plan.codec_of(request).check(request, keys, reply.substr(0, whole.bytes));
-    require(exact.status == whole.status && exact.bytes == whole.bytes && exact.hits == whole.hits);
+    require(exact.status == whole.status && exact.bytes == whole.bytes && exact.hits == whole.hits &&
+            exact.missing_keys == whole.missing_keys && exact.is_cut == whole.is_cut);
     const std::vector<char> shorter(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(whole.bytes) - 1);
     require(plan.codec_of(request).check(request, keys, {shorter.data(), shorter.size()}).status ==
             ReplyStatus::partial);

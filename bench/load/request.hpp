@@ -9,7 +9,8 @@
 
 namespace tandem::load {
 
-enum class RequestKind : std::uint8_t { get, multiget, set, remove, touch };
+enum class RequestKind : std::uint8_t { get, multiget, set, remove, touch, scan };
+inline constexpr std::size_t request_kind_count = 6;
 
 // One request for `key_count` keys; only a multiget has more than one.
 struct Request {
@@ -18,7 +19,10 @@ struct Request {
   std::uint32_t key_count;
   std::uint32_t bytes;        // without a UDP frame
   std::uint32_t value_bytes;  // of a set
-  std::uint32_t ttl_s;        // of a set or touch; 0: never expires
+  union {
+    std::uint32_t ttl_s;       // of a set or touch; 0: never expires
+    std::uint32_t scan_items;  // of a scan: how many at most, from `key` on
+  };
   std::uint32_t opaque;  // binary: of the first key; those of the other keys follow, then that of the noop after them
   std::uint8_t phase;    // index of the alternating workload
   RequestKind kind;
@@ -50,10 +54,14 @@ enum class ReplyStatus : std::uint8_t { complete, partial, wrong_value, wrong };
 
 struct ReplyCheck {
   ReplyStatus status;
-  std::uint32_t hits = 0;        // keys that were found
+  std::uint32_t hits = 0;        // keys that were found; of a scan: items
   std::size_t bytes = 0;         // of the reply
   std::string_view what = {};    // the complaint, if wrong
   std::uint32_t other_keys = 0;  // getk: answers for a key other than the requested one
+  // Of a scan: how many of the keys that belong into it, had each been set, are not in it.
+  std::uint32_t missing_keys = 0;
+  bool is_cut = false;       // a scan that ended early, though its range goes on
+  std::size_t fault_at = 0;  // of a scan's reply: where what is wrong begins
 };
 
 // Requests that have been sent, in order, with their keys. Thread safety: none.

@@ -60,6 +60,8 @@ char* RespCodec::write(const Request& request, const std::uint64_t* keys, char* 
       put_key(request.key);
       if (request.ttl_s != 0) put_ttl();
       break;
+    case RequestKind::scan:
+      break;
   }
   return out;
 }
@@ -123,6 +125,9 @@ ReplyCheck RespCodec::check(const Request& request, const std::uint64_t* keys, s
       hits = is_zero ? 0 : 1;
       break;
     }
+    case RequestKind::scan:
+      in.fail(no_scans);
+      break;
   }
   return in.result(in.is_good() ? hits : 0);
 }

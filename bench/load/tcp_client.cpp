@@ -265,7 +265,7 @@ class TcpClient final : public Client {
       const Request& request = connection.pending.front();
       const ReplyCheck reply = plan_.codec_of(request).check(request, connection.pending.front_keys(), input.bytes());
       if (reply.status == ReplyStatus::partial) break;
-      if (reply.status == ReplyStatus::wrong) return fail_reply(&request, reply.what, input.bytes());
+      if (reply.status == ReplyStatus::wrong) return fail_reply(&request, reply.what, input.bytes(), reply.fault_at);
       recorder_.reply(request, reply, input.bytes(), now);
       if (request.op == workload::OpKind::read_modify_write && request.kind == RequestKind::get)
         connection.follow_ups.push_back(follow_up_of(request));
@@ -322,8 +322,8 @@ class TcpClient final : public Client {
     return connection.held ? connection.held->bytes() : std::string_view(connection.rest);
   }
 
-  void fail_reply(const Request* request, std::string_view what, std::string_view data) {
-    recorder_.wrong_reply(request, what, data);
+  void fail_reply(const Request* request, std::string_view what, std::string_view data, std::size_t from = 0) {
+    recorder_.wrong_reply(request, what, data, from);
     failed_ = true;
   }
   void fail_connection(std::string_view call, int error) {

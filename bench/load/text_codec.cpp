@@ -34,6 +34,8 @@ char* TextCodec::write(const Request& request, const std::uint64_t* keys, char* 
       out = contents_.write_key(key, put(out, "touch "));
       *out++ = ' ';
       return put(put_number(out, request.ttl_s), "\r\n");
+    case RequestKind::scan:
+      break;
   }
   return out;
 }
@@ -61,6 +63,9 @@ ReplyCheck TextCodec::check(const Request& request, const std::uint64_t* keys, s
       break;
     case RequestKind::touch:
       hits = in.expect_either("TOUCHED\r\n", "NOT_FOUND\r\n", "neither TOUCHED nor NOT_FOUND") ? 1 : 0;
+      break;
+    case RequestKind::scan:
+      in.fail(no_scans);
       break;
   }
   return in.result(hits);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 #include "bench/workload/random.hpp"
@@ -46,7 +47,9 @@ char* write_key_of(std::uint64_t key, std::uint32_t bytes, char* out) noexcept {
 
 }  // namespace
 
-KeySpace::KeySpace(const Spec& spec) : key_sizes_(spec.key_bytes), value_sizes_(spec.value_bytes) { validate(spec); }
+KeySpace::KeySpace(const Spec& spec) : keys_(spec.keys), key_sizes_(spec.key_bytes), value_sizes_(spec.value_bytes) {
+  validate(spec);
+}
 
 std::uint32_t KeySpace::key_bytes(std::uint64_t key) const noexcept {
   if (key_sizes_.model == SizeModel::fixed) return key_sizes_.low;
@@ -71,6 +74,14 @@ bool KeySpace::is_key(std::uint64_t key, std::string_view bytes) const noexcept 
   if (bytes.size() != key_bytes(key)) return false;
   write_key(key, expected);
   return std::memcmp(expected, bytes.data(), bytes.size()) == 0;
+}
+
+std::optional<std::uint64_t> KeySpace::number_of(std::string_view bytes) const noexcept {
+  const std::string_view digits = bytes.substr(bytes.size() - std::min<std::size_t>(bytes.size(), 16));
+  std::uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  if (error != std::errc{} || stop != digits.data() + digits.size() || !is_key(number, bytes)) return std::nullopt;
+  return number;
 }
 
 bool KeySpace::is_value(std::uint64_t key, std::string_view bytes) const noexcept {

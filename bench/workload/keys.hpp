@@ -2,6 +2,7 @@
 // with different seeds can share one filled server.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "bench/workload/spec.hpp"
@@ -24,8 +25,16 @@ class KeySpace {
   char* write_value(std::uint64_t key, char* out) const noexcept;
   bool is_key(std::uint64_t key, std::string_view bytes) const noexcept;
   bool is_value(std::uint64_t key, std::string_view bytes) const noexcept;
+  // The number of the key with these bytes; nullopt: no number has it.
+  std::optional<std::uint64_t> number_of(std::string_view bytes) const noexcept;
+
+  std::uint64_t keys() const noexcept { return keys_; }  // without inserts
+  const Sizes& value_sizes() const noexcept { return value_sizes_; }
+  // Whether the order of the keys' bytes is that of their numbers.
+  bool is_in_order() const noexcept { return key_sizes_.low == key_sizes_.high; }
 
  private:
+  std::uint64_t keys_;
   Sizes key_sizes_, value_sizes_;
 };
 

@@ -40,7 +40,7 @@ const std::array<Ycsb, 6>& all_ycsb() {
       {"ycsb-c", "read only, zipf 0.99", mix_of({{get, 1.0}}), Popularity::zipf},
       {"ycsb-d", "read latest: 95 % reads, 5 % inserts, the latest most popular", mix_of({{get, 0.95}, {insert, 0.05}}),
        Popularity::latest},
-      {"ycsb-e", "short ranges: 95 % scans of 1 to 100 keys, 5 % inserts, zipf 0.99",
+      {"ycsb-e", "short ranges: 95 % scans of 1 to 100 keys, 5 % inserts, zipf 0.99 (--protocol meta)",
        mix_of({{scan, 0.95}, {insert, 0.05}}), Popularity::zipf},
       {"ycsb-f", "read-modify-write: 50 % reads, 50 % read and written back, zipf 0.99",
        mix_of({{get, 0.5}, {read_modify_write, 0.5}}), Popularity::zipf},
@@ -176,7 +176,8 @@ void validate(const Spec& spec) {
   if (std::abs(sum - 1) > 1e-9) refuse("the shares of the operations must add up to 1");
   const bool is_ranked = spec.popularity == Popularity::zipf || spec.popularity == Popularity::latest;
   if (is_ranked && !(spec.theta >= 0 && spec.theta <= 100)) refuse("theta must be 0 to 100");
-  if (spec.mix[OpKind::scan] > 0 && spec.scan_keys_max == 0) refuse("a scan must have at least one key");
+  if (spec.mix[OpKind::scan] > 0 && spec.scan_keys_min == 0) refuse("a scan must have at least one key");
+  if (spec.scan_keys_min > spec.scan_keys_max) refuse("the keys of a scan are an empty range");
   if (spec.shift_ops != 0 && spec.popularity != Popularity::zipf) refuse("only zipf's popularity can shift");
   if ((spec.shift_ops == 0) != (spec.shift_keys == 0))
     refuse("shifting popularity needs both how often and how far it shifts");

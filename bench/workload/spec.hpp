@@ -34,8 +34,8 @@ struct Spec {
   Popularity popularity = Popularity::zipf;
   double theta = 0.99;  // of zipf and latest
   Mix mix = Mix::get_set(0.95);
-  std::uint32_t ttl_s = 0;  // of written values; 0: never expires
-  std::uint32_t scan_keys_max = 100;
+  std::uint32_t ttl_s = 0;                               // of written values; 0: never expires
+  std::uint32_t scan_keys_min = 1, scan_keys_max = 100;  // of a scan, all equally likely
   // Shifting popularity (zipf): after each `shift_ops` operations of a stream the ranks map to other keys, shifted by
   // `shift_keys`. 0: never.
   std::uint64_t shift_ops = 0, shift_keys = 0;

@@ -60,7 +60,10 @@ Op Stream::next() noexcept {
     return op;
   }
   op.key = draw_key();
-  if (op.kind == OpKind::scan) op.scan_keys = 1 + static_cast<std::uint32_t>(random_.below(spec_.scan_keys_max));
+  if (op.kind == OpKind::scan) {
+    const std::uint64_t lengths = std::uint64_t{spec_.scan_keys_max} - spec_.scan_keys_min + 1;
+    op.scan_keys = spec_.scan_keys_min + static_cast<std::uint32_t>(random_.below(lengths));
+  }
   return op;
 }
 

@@ -12,7 +12,7 @@ namespace tandem::workload {
 
 struct Op {
   OpKind kind;
-  std::uint32_t scan_keys = 0;  // of a scan: 1 to Spec::scan_keys_max, from `key` on
+  std::uint32_t scan_keys = 0;  // of a scan, from `key` on
   std::uint64_t key;            // its number; inserts use numbers from Spec::keys on, each stream its own
 };
 

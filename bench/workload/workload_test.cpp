@@ -91,6 +91,33 @@ TEST(KeySpace, OnlyTheRightValueIsRight) {
   }
 }
 
+TEST(KeySpace, AKeysBytesTellItsNumber) {
+  for (const char* sizes : {"8", "11", "16", "40", "8-24", "etc"}) {
+    Spec spec;
+    spec.key_bytes = parse_key_sizes(sizes);
+    const KeySpace keys(spec);
+    EXPECT_EQ(keys.is_in_order(), spec.key_bytes.low == spec.key_bytes.high);
+    std::string last;
+    for (std::uint64_t key = 0; key < 0x80000000U; key = key * 9 / 8 + 1) {
+      const std::string text = key_text(keys, key);
+      ASSERT_EQ(keys.number_of(text), key) << sizes;
+      EXPECT_TRUE(!keys.is_in_order() || last < text) << last;
+      last = text;
+      for (const std::size_t at : {std::size_t{0}, text.size() / 2, text.size() - 1}) {
+        for (const char other : {'A', 'g', ' ', '-', '\0'}) {
+          std::string wrong = text;
+          wrong[at] = other;
+          EXPECT_EQ(keys.number_of(wrong), std::nullopt) << wrong;
+        }
+      }
+      EXPECT_EQ(keys.number_of(text + 'x'), std::nullopt);
+    }
+    for (const char* other : {"", "0", "0000000", "kkkkkkkk", "user0001", "0x000001", "+0000001"})
+      EXPECT_EQ(keys.number_of(other), std::nullopt) << other;
+    EXPECT_EQ(keys.number_of(std::string(251, '0')), std::nullopt);
+  }
+}
+
 TEST(KeySpace, DoesNotDependOnTheSeed) {
   Spec one, two;
   one.key_bytes = two.key_bytes = parse_key_sizes("etc");
@@ -269,6 +296,23 @@ TEST(Stream, ScansHaveAllLengthsUpToTheMost) {
   for (const auto& [length, count] : lengths) EXPECT_NEAR(count, 950, 200) << length;
 }
 
+TEST(Stream, ScansHaveTheLengthsThatWereAskedFor) {
+  for (const auto& [least, most] : {std::pair{7U, 7U}, {3U, 5U}, {1U, 1U}}) {
+    Spec spec = preset("ycsb-e");
+    spec.scan_keys_min = least;
+    spec.scan_keys_max = most;
+    Stream stream(spec, 0, 1);
+    std::set<std::uint32_t> lengths;
+    for (int i = 0; i < 1000; ++i) {
+      const Op op = stream.next();
+      if (op.kind == OpKind::scan) lengths.insert(op.scan_keys);
+    }
+    EXPECT_EQ(*lengths.begin(), least);
+    EXPECT_EQ(*lengths.rbegin(), most);
+    EXPECT_EQ(lengths.size(), most - least + 1);
+  }
+}
+
 TEST(Stream, ItsIndexIsOneOfTheCount) {
   EXPECT_NE(refusal_of([] { Stream(Spec{}, 2, 2); }), "");
   EXPECT_NE(refusal_of([] { Stream(Spec{}, 0, 0); }), "");
@@ -384,9 +428,10 @@ TEST(Validate, SaysWhatIsWrong) {
   EXPECT_NE(refusal([](Spec& s) {
               s.mix = {};
               s.mix[OpKind::scan] = 1;
-              s.scan_keys_max = 0;
+              s.scan_keys_min = 0;
             }).find("scan"),
             std::string::npos);
+  EXPECT_NE(refusal([](Spec& s) { s.scan_keys_min = 101; }).find("empty range"), std::string::npos);
 }
 
 // 8 bytes can represent 2^32 keys; with inserts half of them are reserved for those.

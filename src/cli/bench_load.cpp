@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -31,7 +34,7 @@ using workload::Spec;
 struct LoadArguments {
   load::Options run;
   std::string preset, alternate, every, mix;
-  std::optional<std::string> key_size, value_size, distribution;
+  std::optional<std::string> key_size, value_size, distribution, scan_items;
   std::optional<std::uint64_t> keys, shift_ops, shift_keys;
   std::optional<double> theta, get_ratio, seconds, warmup, timeout;
   std::optional<std::uint32_t> ttl_s;
@@ -118,7 +121,12 @@ void add_workload_options(CLI::App& app, LoadArguments& given) {
   group->add_option("--get-ratio,--get-share", given.get_ratio, "share of gets, the rest being sets (0.95)");
   group->add_option(
       "--mix", given.mix,
-      "shares of all operations: get=0.8,set=0.1,remove=0.05,touch=0.05 (also insert, read_modify_write)");
+      "shares of all operations: get=0.8,set=0.1,remove=0.05,touch=0.05 (also insert, read_modify_write, scan)");
+  group
+      ->add_option("--scan-items", given.scan_items,
+                   "most items of a scan: 1-100 (default), all equally likely, or one number up to 1024; scans need "
+                   "--protocol meta")
+      ->type_name("N|MIN-MAX");
   group->add_option("--ttl", given.ttl_s, "seconds to live of what is written; 0: for ever (0)");
   group->add_option("--shift-ops", given.shift_ops, "after so many operations of a connection other keys are popular");
   group->add_option("--shift-keys", given.shift_keys, "how many ranks the popularity moves on by then");
@@ -176,6 +184,22 @@ workload::Mix parse_mix(const std::string& text) {
   return mix;
 }
 
+// "50" or "1-100"
+std::pair<std::uint32_t, std::uint32_t> parse_scan_items(const std::string& text) {
+  const auto number = [&](std::string_view digits) {
+    std::uint32_t n = 0;
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error != std::errc{} || stop != digits.data() + digits.size())
+      throw std::invalid_argument(
+          fmt::format("--scan-items: expected a number or a range such as 1-100, got {}", in_quotes(text)));
+    return n;
+  };
+  const std::string_view all(text);
+  const std::size_t dash = all.find('-');
+  const std::uint32_t least = number(all.substr(0, dash));
+  return {least, dash == all.npos ? least : number(all.substr(dash + 1))};
+}
+
 // The command line overrides all but the preset's own settings.
 void change(Spec& spec, const LoadArguments& given) {
   if (given.keys) spec.keys = *given.keys;
@@ -188,6 +212,7 @@ void change(Spec& spec, const LoadArguments& given) {
   if (given.theta) spec.theta = *given.theta;
   if (given.get_ratio) spec.mix = workload::Mix::get_set(*given.get_ratio);
   if (!given.mix.empty()) spec.mix = parse_mix(given.mix);
+  if (given.scan_items) std::tie(spec.scan_keys_min, spec.scan_keys_max) = parse_scan_items(*given.scan_items);
   if (given.ttl_s) spec.ttl_s = *given.ttl_s;
   if (given.shift_ops) spec.shift_ops = *given.shift_ops;
   if (given.shift_keys) spec.shift_keys = *given.shift_keys;
@@ -274,6 +299,9 @@ constexpr double found_share_usual = 0.9;  // runs with at least this share get 
 void hint_at_preload(const LoadArguments& given, const load::Result& result) {
   if (given.preload || !given.run.trace.empty()) return;
   const load::Errors& errors = result.errors;
+  const double asked = static_cast<double>(result.counts.gets + result.counts.scan_items) +
+                       static_cast<double>(result.counts.scan_missing_keys);
+  const double found = static_cast<double>(result.counts.hits + result.counts.scan_items);
   if (errors.other_bytes != 0 || errors.wanted_bytes != 0) {
     fmt::print(stderr,
                "  the keys hold values of another size, which another run or program set: --preload sets them\n"
@@ -285,10 +313,9 @@ void hint_at_preload(const LoadArguments& given, const load::Result& result) {
     fmt::print(stderr, "  the keys may hold values that another run or program set: --preload sets them anew\n");
   } else if (errors.unexpected_misses != 0) {
     fmt::print(stderr, "  the keys were not set before: --preload sets them\n");
-  } else if (errors.none() && !given.quiet && load::misses_are_errors(given.run) &&
-             static_cast<double>(result.counts.hits) < found_share_usual * static_cast<double>(result.counts.gets)) {
+  } else if (errors.none() && !given.quiet && load::misses_are_errors(given.run) && found < found_share_usual * asked) {
     fmt::print(stderr, "tandem: bench load: only {:.1f} % of the keys were found; --preload sets all of them first\n",
-               100 * static_cast<double>(result.counts.hits) / static_cast<double>(result.counts.gets));
+               100 * found / asked);
   }
 }
 

@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-Lie = Callable[[bytes], bytes]  # from the right reply to a get or mg to the one that is sent
+Lie = Callable[[bytes], bytes]  # from the right reply to a get, mg or mr to the one that is sent
 
 HEADER = struct.Struct(">BBHBBHIIQ")  # binary: magic, opcode, key, extras, data type, status, body, opaque, cas
 GET, SET, DELETE, NOOP, GETKQ, TOUCH = 0x00, 0x01, 0x04, 0x0A, 0x0D, 0x1C
 
 
 class Store:
-    """`get`, `set`, `delete`, `touch`, `mg`, `ms`, `md`, `mn` and their binary kin."""
+    """`get`, `set`, `delete`, `touch`, `mg`, `ms`, `md`, `mn` and their binary kin; `mr` with v and L."""
 
     def __init__(self, lie: Lie | None = None) -> None:
         self.items: dict[bytes, bytes] = {}
@@ -38,6 +38,13 @@ class Store:
         name = b" k" + key if b"k" in flags else b""
         return b"VA %d%s\r\n%s\r\n" % (len(data), name, data)
 
+    def range(self, first: bytes, limit: int) -> bytes:
+        keys = sorted(key for key in list(self.items) if key >= first)
+        found = [(key, self.items[key]) for key in keys[:limit]]
+        items = b"".join(b"VA %d k%s\r\n%s\r\n" % (len(data), key, data) for key, data in found)
+        more = b" m k" + found[-1][0] if len(keys) > limit else b""
+        return items + b"EN n%d%s\r\n" % (len(found), more)
+
     def answer(self, line: bytes, read_data: Callable[[int], bytes]) -> bytes:
         if line[:1] == b"\x80":
             return self.answer_binary(line, read_data)
@@ -50,6 +57,8 @@ class Store:
                 return self.lie(b"".join(values) + b"END\r\n")
             if word == b"mg":
                 return self.lie(self.value(rest[0], rest[1:]))
+            if word == b"mr":
+                return self.lie(self.range(rest[0], int(rest[2][1:])))
             if word == b"mn":
                 return b"MN\r\n"
             if word in (b"delete", b"md"):

@@ -107,12 +107,6 @@ def test_presets(tandem: Callable[..., Server], preset: str) -> None:
         assert result["latency_by_op"]["read_modify_write"]["count"] == other
 
 
-def test_scans_are_refused(memcached: Callable[..., Server]) -> None:
-    status, result = load(memcached().port, "--workload", "ycsb-e", check=False)
-    assert status == 64
-    assert "scan" in result["stderr"] and "ycsb-e" in result["stderr"]
-
-
 def test_every_key_is_preloaded_by_all_threads(memcached: Callable[..., Server]) -> None:
     server = memcached()
     assert load(server.port, "--preload", "--seconds", "0", "--threads", "3", "--connections", "3")[0] == 0
@@ -329,6 +323,14 @@ def program(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--udp", "--value-size", "70000"], "datagram"),
         (["--trace", "x.csv", "--preload"], "--preload"),
         (["--seconds", "0"], "nothing"),
+        (["--workload", "ycsb-e"], "ycsb-e has scans, which only --protocol meta"),
+        (["--mix", "get=0.5,scan=0.5", "--protocol", "binary"], "has scans, which only --protocol meta"),
+        (["--workload", "ycsb-e", "--protocol", "meta", "--udp"], "TCP"),
+        (["--workload", "ycsb-e", "--protocol", "meta", "--scan-items", "1025"], "1024"),
+        (["--workload", "ycsb-e", "--protocol", "meta", "--scan-items", "0-9"], "one key"),
+        (["--workload", "ycsb-e", "--protocol", "meta", "--scan-items", "9-1"], "empty range"),
+        (["--workload", "ycsb-e", "--protocol", "meta", "--scan-items", "few"], "--scan-items"),
+        (["--scan-items", "1-"], "--scan-items"),
         (["--frobnicate"], "frobnicate"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -355,8 +357,9 @@ def test_help_names_every_option_and_text_tells_the_numbers(memcached: Callable[
     text = program("load", "--help").stdout
     for option in ("--connect", "--rate", "--arrivals", "--multiget", "--preload", "--trace", "--ceiling", "--json"):
         assert option in text
+    assert "--scan-items" in text
     listed = program("load", "--list").stdout
-    assert "ycsb-a" in listed and "K16-G95-S" in listed
+    assert "ycsb-a" in listed and "ycsb-e" in listed and "K16-G95-S" in listed
     server = memcached()
     run = program("load", "--connect", f"127.0.0.1:{server.port}", "--keys", "100", "--preload", "--ops", "1000")
     assert (run.returncode, run.stderr) == (0, "")

@@ -191,6 +191,8 @@ RESULT = record(
         "seconds": amount,
         **dict.fromkeys(("ops", "gets", "hits", "misses", "sets", "bytes_sent", "bytes_received"), count),
         "ops_per_s": amount,
+        **dict.fromkeys(("scan_items", "scans_cut", "scan_missing_keys"), count),
+        "scan_items_per_s": amount,
         "other": table_of(count),
         "errors": ERRORS,
         "latency_us": latency,
