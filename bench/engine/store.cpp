@@ -41,11 +41,13 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
     : index_(settings.index) {
   const EnginePlan plan = engine_plan(settings.plan, settings.simulate);
   std::uint64_t item_bytes = 0, items = 0;
+  ReplicaImagesOptions copies;  // of items of these sizes, if a device can have them
   for (const workload::Spec& spec : specs) {
     if (std::ranges::any_of(keys_, [&](const auto& k) { return k->same_as(spec); })) continue;
     keys_.push_back(std::make_unique<Keys>(spec));
     item_bytes += spec.keys * mean_slot_bytes(spec);
     items += spec.keys;
+    copies.item_bytes = std::max(copies.item_bytes, mean_slot_bytes(spec));
   }
   // Twice the items' memory: SETs write beside the old item, and workloads may insert.
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;
@@ -61,6 +63,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
     memory_bytes_ = std::max(memory_bytes_, 3 * table_bytes + spare_bytes);
     item_bytes_expected_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(memory_bytes_ * 5 / 6 / items, 32));
   }
+  if (plan.placement == tandem::Placement::mirrored_values) copies.bytes = memory_bytes_;
   engine_ = std::make_unique<Engine>(EngineOptions{
       .memory_bytes = memory_bytes_,
       .item_bytes_expected = item_bytes_expected_,
@@ -70,7 +73,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
       .devices = plan.devices(settings.devices),
       .index_on_device = plan.placement == tandem::Placement::on_device,
       .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
-      .device_values = {.bytes = plan.placement == tandem::Placement::mirrored_values ? memory_bytes_ : 0}});
+      .device_values = copies});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
   wait_until_settled();
