@@ -64,16 +64,16 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
     item_bytes_expected_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(memory_bytes_ * 5 / 6 / items, 32));
   }
   if (plan.placement == tandem::Placement::mirrored_values) copies.bytes = memory_bytes_;
-  engine_ = std::make_unique<Engine>(EngineOptions{
-      .memory_bytes = memory_bytes_,
-      .item_bytes_expected = item_bytes_expected_,
-      .memory_file = settings.memory_file,
-      .index_kind = index_ == "ordered" ? "cuckoo" : std::string_view(index_),
-      .ordered = index_ == "ordered",
-      .devices = plan.devices(settings.devices),
-      .index_on_device = plan.placement == tandem::Placement::on_device,
-      .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
-      .device_values = copies});
+  engine_ = std::make_unique<Engine>(
+      EngineOptions{.memory_bytes = memory_bytes_,
+                    .item_bytes_expected = item_bytes_expected_,
+                    .memory_file = settings.memory_file,
+                    .index_kind = index_ == "ordered" ? "cuckoo" : std::string_view(index_),
+                    .ordered = index_ == "ordered",
+                    .devices = plan.devices(settings.devices),
+                    .index_on_device = plan.placement == tandem::Placement::on_device,
+                    .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
+                    .device_values = copies});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));
   wait_until_settled();

@@ -14,6 +14,7 @@
 #include "base/hash.hpp"
 #include "heap/cache.hpp"
 #include "index/cuckoo/cuckoo_check.hpp"
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
 #include "placement/mirrored/replica_log.hpp"
 
