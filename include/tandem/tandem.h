@@ -62,7 +62,9 @@ enum {
   TANDEM_OUT_OF_MEMORY = 8, /* no memory could be freed, or the process has none */
   TANDEM_BAD_KEY = 9,       /* empty or longer than 250 bytes: nothing was done */
   TANDEM_TOO_MANY_THREADS = 10, /* threads_max threads use the store already: nothing was done */
-  TANDEM_BAD_REQUEST = 11       /* tandem_execute: an action that is none; nothing was done */
+  TANDEM_BAD_REQUEST = 11,      /* tandem_execute: an action that is none. Scans: a limit of 0, or a range that was not
+                                 * zeroed. Nothing was done */
+  TANDEM_NOT_ORDERED = 12       /* scans: the store keeps no order (tandem_options.ordered); nothing was done */
 };
 
 typedef struct tandem_options {
@@ -195,6 +197,43 @@ TANDEM_API tandem_code tandem_execute(tandem_store* store, const tandem_request*
 /* Visits every item; those that are stored or removed meanwhile may be visited. TANDEM_HIT when it is done,
  * TANDEM_OUT_OF_MEMORY, TANDEM_TOO_MANY_THREADS. */
 TANDEM_API tandem_code tandem_for_each(tandem_store* store, tandem_item_visitor visit, void* context);
+
+/* Keys from `begin` up to but not including `end`, in the order of their bytes; a key comes before those that it begins.
+ * 0 bytes: no bound on that side. Zero it before the first use. */
+typedef struct tandem_range {
+  const char* begin;
+  size_t begin_bytes;
+  const char* end;
+  size_t end_bytes;
+  uint8_t after_begin; /* not 0: without `begin` itself */
+  uint8_t reverse;     /* not 0: from the end downwards */
+  uint8_t reserved[6]; /* 0 */
+} tandem_range;
+
+/* How a scan ended. Not done: there may be more behind `last`, a key that may have gone meanwhile. */
+typedef struct tandem_scanned {
+  uint64_t count;
+  uint32_t last_bytes;
+  uint8_t done;
+  uint8_t reserved[3];
+  char last[256];
+} tandem_scanned;
+
+/* Makes the range all keys that begin with `prefix`. `above`: prefix_bytes bytes for its end. The range refers to both. */
+TANDEM_API void tandem_range_of_prefix(tandem_range* range, const char* prefix, size_t prefix_bytes, char* above);
+/* Leaves what a scan that ended so has not seen. The range refers to `scanned`, which the next scan of it may fill. */
+TANDEM_API void tandem_go_on_behind(tandem_range* range, const tandem_scanned* scanned);
+
+/* Visits the range's first items in order, of a store with tandem_options.ordered: at most `limit`, 1,024, and 256 KiB of
+ * keys and values, one item at least. They are a snapshot: the store held these items, and no other between them, at one
+ * moment of the call. It may end earlier still, or without an item, and not be done. range: NULL for all keys. scanned:
+ * NULL, or how it ended. The visitor is called when the snapshot is complete, and may use the store. TANDEM_HIT,
+ * TANDEM_NOT_ORDERED, TANDEM_BAD_REQUEST, TANDEM_OUT_OF_MEMORY, TANDEM_TOO_MANY_THREADS. */
+TANDEM_API tandem_code tandem_scan(tandem_store* store, const tandem_range* range, size_t limit,
+                                   tandem_item_visitor visit, void* context, tandem_scanned* scanned);
+/* Removes all keys of the range, each as tandem_remove() does, and not all at one moment: a key that is set meanwhile may
+ * stay. removed: NULL, or how many there were. As tandem_scan(). */
+TANDEM_API tandem_code tandem_remove_range(tandem_store* store, const tandem_range* range, uint64_t* removed);
 
 /* Removes every item that is in the store now. */
 TANDEM_API void tandem_clear(tandem_store* store);

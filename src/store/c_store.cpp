@@ -13,6 +13,8 @@
 
 #include <tandem/store.hpp>
 
+#include "index/scan.hpp"
+
 struct tandem_store {
   explicit tandem_store(const tandem::Options& options) : store(options) {}
   tandem::Store store;
@@ -37,7 +39,8 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
               number_of(Action::decrement) == TANDEM_DECREMENT);
 // The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
 static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 64 && sizeof(tandem_value) == 40 &&
-              sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96);
+              sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96 &&
+              sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272);
 
 #define TANDEM_TEXT_OF(number) #number
 #define TANDEM_TEXT(number) TANDEM_TEXT_OF(number)
@@ -77,6 +80,25 @@ tandem_reply reply_of(const Reply& r) noexcept {
           .value_bytes = r.value.size(),
           .cas = r.cas,
           .number = r.number};
+}
+
+// Runs body(KeyRange) if the range is one that this version knows.
+template <class F>
+tandem_code scan_range(const tandem_range* range, F&& body) noexcept {
+  const tandem_range r = range != nullptr ? *range : tandem_range{};
+  if (std::any_of(std::begin(r.reserved), std::end(r.reserved), [](std::uint8_t byte) { return byte != 0; }))
+    return TANDEM_BAD_REQUEST;
+  return guarded([&] {
+    try {
+      body(KeyRange{.begin = view(r.begin, r.begin_bytes),
+                    .end = view(r.end, r.end_bytes),
+                    .after_begin = r.after_begin != 0,
+                    .reverse = r.reverse != 0});
+    } catch (const std::logic_error&) {
+      return tandem_code{TANDEM_NOT_ORDERED};
+    }
+    return tandem_code{TANDEM_HIT};
+  });
 }
 
 // The fields that both versions of a growing structure know, over the defaults.
@@ -290,6 +312,59 @@ tandem_code tandem_for_each(tandem_store* store, tandem_item_visitor visit, void
       visit(context, key.data(), key.size(), &told);
     });
     return tandem_code{TANDEM_HIT};
+  });
+}
+
+void tandem_range_of_prefix(tandem_range* range, const char* prefix, size_t prefix_bytes, char* above) {
+  if (prefix_bytes != 0) std::memcpy(above, prefix, prefix_bytes);
+  *range = {.begin = prefix,
+            .begin_bytes = prefix_bytes,
+            .end = above,
+            .end_bytes = end_of_prefix(above, prefix_bytes),
+            .after_begin = 0,
+            .reverse = 0,
+            .reserved = {}};
+}
+
+void tandem_go_on_behind(tandem_range* range, const tandem_scanned* scanned) {
+  KeyRange rest{.reverse = range->reverse != 0};
+  rest.go_on_behind({scanned->last, scanned->last_bytes});
+  if (rest.reverse) {
+    range->end = rest.end.data();
+    range->end_bytes = rest.end.size();
+  } else {
+    range->begin = rest.begin.data();
+    range->begin_bytes = rest.begin.size();
+    range->after_begin = 1;
+  }
+}
+
+tandem_code tandem_scan(tandem_store* store, const tandem_range* range, size_t limit, tandem_item_visitor visit,
+                        void* context, tandem_scanned* scanned) {
+  if (limit == 0) return TANDEM_BAD_REQUEST;
+  return scan_range(range, [&](const KeyRange& r) {
+    const Scanned end = store->store.here().scan(r, limit, [&](const ScannedItem& item) {
+      const tandem_reply told{.code = TANDEM_HIT,
+                              .flags = item.flags,
+                              .value = item.value.data(),
+                              .value_bytes = item.value.size(),
+                              .cas = item.cas,
+                              .number = 0};
+      visit(context, item.key.data(), item.key.size(), &told);
+    });
+    if (scanned == nullptr) return;
+    tandem_scanned told{};
+    told.count = end.count;
+    told.done = end.done ? 1 : 0;
+    told.last_bytes = static_cast<std::uint32_t>(end.last.copy(told.last, sizeof told.last));
+    *scanned = told;
+  });
+}
+
+tandem_code tandem_remove_range(tandem_store* store, const tandem_range* range, uint64_t* removed) {
+  return scan_range(range, [&](const KeyRange& r) {
+    const std::uint64_t count = store->store.here().remove_range(r);
+    if (removed != nullptr) *removed = count;
   });
 }
 

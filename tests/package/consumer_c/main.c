@@ -122,6 +122,86 @@ static void batches(tandem_store* store) {
   CHECK(tandem_for_each(store, see_item, &seen) == TANDEM_HIT && seen.count == 0);
 }
 
+struct scan {
+  char keys[2000][8];
+  size_t count, value_bytes;
+};
+
+static void see_scanned(void* context, const char* key, size_t key_bytes, const tandem_reply* item) {
+  struct scan* scan = context;
+  if (!CHECK(scan->count < 2000 && key_bytes < 8 && item->code == TANDEM_HIT && item->cas != 0)) return;
+  memcpy(scan->keys[scan->count], key, key_bytes);
+  scan->keys[scan->count++][key_bytes] = 0;
+  scan->value_bytes += item->value_bytes;
+}
+
+static void scans(void) {
+  static struct scan scan, all;
+  tandem_options options;
+  tandem_store* store;
+  tandem_range range;
+  tandem_scanned end;
+  char key[8], above[8];
+  uint64_t removed = 0;
+  int i;
+  tandem_options_init(&options, sizeof options);
+  options.memory_bytes = 64u << 20;
+  store = tandem_open(&options, NULL, 0);
+  CHECK(tandem_scan(store, NULL, 1, see_scanned, &scan, &end) == TANDEM_NOT_ORDERED && scan.count == 0);
+  CHECK(tandem_remove_range(store, NULL, &removed) == TANDEM_NOT_ORDERED);
+  tandem_close(store);
+
+  options.ordered = 1;
+  store = tandem_open(&options, NULL, 0);
+  CHECK(tandem_scan(store, NULL, 10, see_scanned, &scan, &end) == TANDEM_HIT && scan.count == 0 && end.done);
+  for (i = 1999; i >= 0; --i) {
+    sprintf(key, "k%04d", i);
+    CHECK(tandem_set(store, key, 5, "value", 5, 0, (uint32_t)i) == TANDEM_STORED);
+  }
+  CHECK(tandem_scan(store, NULL, 0, see_scanned, &scan, &end) == TANDEM_BAD_REQUEST && scan.count == 0);
+  memset(&range, 0, sizeof range);
+  range.reserved[5] = 1;
+  CHECK(tandem_scan(store, &range, 1, see_scanned, &scan, &end) == TANDEM_BAD_REQUEST && scan.count == 0);
+  CHECK(tandem_remove_range(store, &range, NULL) == TANDEM_BAD_REQUEST);
+
+  /* The range goes on in the structure that the next scan fills. */
+  memset(&range, 0, sizeof range);
+  do {
+    CHECK(tandem_scan(store, &range, 300, see_scanned, &all, &end) == TANDEM_HIT && end.count <= 300);
+    tandem_go_on_behind(&range, &end);
+  } while (!end.done);
+  CHECK(all.count == 2000 && all.value_bytes == 10000);
+  for (i = 0; i < 2000 && all.count == 2000; ++i) {
+    sprintf(key, "k%04d", i);
+    CHECK(strcmp(all.keys[i], key) == 0);
+  }
+
+  memset(&range, 0, sizeof range);
+  range.begin = "k0010";
+  range.end = "k0020";
+  range.begin_bytes = range.end_bytes = 5;
+  range.reverse = 1;
+  CHECK(tandem_scan(store, &range, 4, see_scanned, &scan, &end) == TANDEM_HIT && !end.done);
+  CHECK(scan.count == 4 && strcmp(scan.keys[0], "k0019") == 0 && strcmp(scan.keys[3], "k0016") == 0);
+  CHECK(end.last_bytes == 5 && memcmp(end.last, "k0016", 5) == 0);
+  tandem_go_on_behind(&range, &end);
+  scan.count = 0;
+  CHECK(tandem_scan(store, &range, 100, see_scanned, &scan, NULL) == TANDEM_HIT);
+  CHECK(scan.count == 6 && strcmp(scan.keys[0], "k0015") == 0 && strcmp(scan.keys[5], "k0010") == 0);
+
+  tandem_range_of_prefix(&range, "k19", 3, above);
+  CHECK(range.end == above && range.end_bytes == 3 && memcmp(above, "k1:", 3) == 0);
+  CHECK(tandem_remove_range(store, &range, &removed) == TANDEM_HIT && removed == 100);
+  CHECK(tandem_remove_range(store, &range, &removed) == TANDEM_HIT && removed == 0);
+  tandem_range_of_prefix(&range, "\377", 1, above);
+  CHECK(range.end_bytes == 0);
+  tandem_range_of_prefix(&range, NULL, 0, above);
+  CHECK(tandem_remove_range(store, &range, NULL) == TANDEM_HIT);
+  scan.count = 0;
+  CHECK(tandem_scan(store, NULL, 10, see_scanned, &scan, &end) == TANDEM_HIT && end.done && end.count == 0);
+  tandem_close(store);
+}
+
 /* Programs that were built with a smaller or a larger structure. */
 static void other_versions(void) {
   struct {
@@ -200,6 +280,7 @@ int main(void) {
   if (!CHECK(store != NULL && error[0] == 0)) return 1;
   values(store);
   batches(store);
+  scans();
   tandem_close(store);
   tandem_close(NULL);
   other_versions();
