@@ -212,7 +212,7 @@ TEST_F(ScanCheck, LinesMustBeThoseOfTheProtocol) {
   const std::string length = std::to_string(right_.value(request, 5).size());
   const std::string value = "\r\n" + right_.value(request, 5) + "\r\n";
   for (const std::string& text : {std::string("ERROR\r\n"),
-                                  std::string("CLIENT_ERROR range reads need an ordered index (option ordered)\r\n"),
+                                  std::string("CLIENT_ERROR ranges need an ordered index (option ordered)\r\n"),
                                   std::string("SERVER_ERROR out of memory writing get response\r\n"),
                                   std::string("EN\r\n"),
                                   std::string("END\r\n"),
@@ -250,7 +250,7 @@ TEST_F(ScanCheck, LinesMustBeThoseOfTheProtocol) {
 }
 
 TEST_F(ScanCheck, AServerWithoutScansIsExplained) {
-  for (const char* text : {"ERROR\r\n", "CLIENT_ERROR range reads need an ordered index (option ordered)\r\n"})
+  for (const char* text : {"ERROR\r\n", "CLIENT_ERROR ranges need an ordered index (option ordered)\r\n"})
     EXPECT_NE(complaint(scan_of(0, 3), {}, text).find("--ordered"), std::string::npos) << text;
 }
 

@@ -12,7 +12,9 @@ namespace tandem::codec {
 namespace {
 
 constexpr std::string_view bad_limit = "CLIENT_ERROR the limit of a range is a number from 1\r\n";
-constexpr std::uint64_t range_flags = MetaFlags::bits("EPLArabvftscnpO"), flags_with_text = MetaFlags::bits("ELAO");
+constexpr std::uint64_t range_flags = MetaFlags::bits("EPLArabO"),
+                        read_flags = range_flags | MetaFlags::bits("vftscnp"),
+                        flags_with_text = MetaFlags::bits("ELAO");
 
 // A key that a line may have as it is.
 bool is_printable(std::string_view key) noexcept {
@@ -43,6 +45,8 @@ void RangeReply::read(const Query& query) {
   Tokens tokens(query.wire, query.wire + query.wire_bytes);
   std::string_view command, key, flag;
   tokens.next(command);
+  removes_ = command == "mx";
+  if (removes_) limit_ = UINT32_MAX;
   tokens.next_key(key);
   std::string_view flags[MetaFlags::count_max];
   std::size_t count = 0;
@@ -67,7 +71,8 @@ void RangeReply::read(const Query& query) {
 void RangeReply::read_flag(std::string_view flag) {
   const char letter = flag[0];
   const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-  if (!is_letter || (range_flags & MetaFlags::bit(letter)) == 0) return fail(line::invalid_flag);
+  if (!is_letter || ((removes_ ? range_flags : read_flags) & MetaFlags::bit(letter)) == 0)
+    return fail(line::invalid_flag);
   if (has(letter)) return fail(line::duplicate_flag);
   seen_ |= MetaFlags::bit(letter);
   const std::string_view text = flag.substr(1);
@@ -156,6 +161,10 @@ bool RangeReply::item(const Item& item, const ItemVersion& seen, std::uint64_t v
   }
   ++count_;
   if (has('n')) return true;
+  if (removes_) {
+    keep_key(item.key());
+    return true;
+  }
   if (has('p')) {
     write_packed(item, seen, value_bytes);
     return true;
@@ -171,6 +180,19 @@ bool RangeReply::item(const Item& item, const ItemVersion& seen, std::uint64_t v
     out_.append("\r\n");
   }
   return true;
+}
+
+void RangeReply::keep_key(std::string_view key) {
+  char* const to = block_.reserve(1 + key_bytes_max);
+  std::memcpy(put(to, static_cast<std::uint8_t>(key.size())), key.data(), key.size());
+  block_.commit(1 + key.size());
+}
+
+std::string_view RangeReply::next_key(std::size_t& at) const noexcept {
+  const char* const key = block_.data() + at + 1;
+  const std::size_t bytes = static_cast<unsigned char>(block_.data()[at]);
+  at += 1 + bytes;
+  return {key, bytes};
 }
 
 char* RangeReply::write_key(char* p, std::string_view key, bool binary) const noexcept {
@@ -218,14 +240,14 @@ void RangeReply::write_packed(const Item& item, const ItemVersion& seen, std::ui
   block_.commit(static_cast<std::size_t>(p - begin));
 }
 
-void RangeReply::finish(const ScanEnd& end) {
+void RangeReply::finish(const ScanEnd& end, std::uint64_t count) {
   if (end.failed) {
     out_.append(line::no_memory);
     return;
   }
   constexpr std::size_t line_bytes_max =
       4 + 2 * digits_max + 8 + base64_bytes(key_bytes_max) + 2 + opaque_bytes_max + 8;
-  if (!block_.empty()) {
+  if (!block_.empty() && !removes_) {
     char* const begin = out_.reserve(line_bytes_max + block_.size());
     char* p = write_text(write_digits(write_text(begin, "VA "), block_.size()), " p\r\n");
     std::memcpy(p, block_.data(), block_.size());
@@ -233,7 +255,7 @@ void RangeReply::finish(const ScanEnd& end) {
     out_.commit(static_cast<std::size_t>(p - begin));
   }
   char* const begin = out_.reserve(line_bytes_max);
-  char* p = write_digits(write_text(begin, "EN n"), end.count);
+  char* p = write_digits(write_text(begin, "EN n"), count);
   if (!end.done) p = write_key(write_text(p, " m"), end.last_key(), false);
   if (!opaque_.empty()) {
     *p++ = ' ';

@@ -1,4 +1,5 @@
-// The command mr of the meta protocol, Tandem's own: a range read (docs/protocol.md). It is read when it is executed.
+// The commands mr and mx of the meta protocol, Tandem's own: a range is read, or its keys are removed
+// (docs/protocol.md). They are read when they are executed.
 //
 // Thread safety: one thread.
 #pragma once
@@ -27,10 +28,16 @@ class RangeReply final : public ScanSink {
   std::string_view error() const noexcept { return error_; }
   const ScanRange& range() const noexcept { return range_; }
   std::uint32_t limit() const noexcept { return limit_; }
+  // mx: the items' keys are kept, and none is written.
+  bool removes() const noexcept { return removes_; }
+  std::size_t key_count() const noexcept { return count_; }
+  // The next key from byte `at` on, which is 0 for the first one, and then the position behind the last.
+  std::string_view next_key(std::size_t& at) const noexcept;
 
   void restart() override;
   bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override;
-  void finish(const ScanEnd& end);
+  // count: of the items that the reply tells.
+  void finish(const ScanEnd& end, std::uint64_t count);
 
  private:
   // A key of the line, decoded if the line says so.
@@ -42,6 +49,7 @@ class RangeReply final : public ScanSink {
 
   void read(const Query& query);
   void read_flag(std::string_view flag);
+  void keep_key(std::string_view key);
   bool read_key(std::string_view text, Key& to);
   void set_range(std::string_view key);
   void fail(std::string_view line) noexcept { error_ = line; }
@@ -54,7 +62,7 @@ class RangeReply final : public ScanSink {
   Output& out_;
   const std::size_t begin_, externals_begin_;  // of the reply in the output
   const std::uint64_t pinned_begin_;
-  Output block_;            // packed items
+  Output block_;            // packed items; or keys, each behind the byte of its length
   std::uint64_t seen_ = 0;  // as MetaFlags::seen
   char shown_[4];           // flags whose values are returned, in order
   std::uint32_t shown_count_ = 0;
@@ -62,6 +70,7 @@ class RangeReply final : public ScanSink {
   Key low_, high_, after_;
   ScanRange range_;
   std::uint32_t limit_ = 100, count_ = 0;
+  bool removes_ = false;
 };
 
 }  // namespace tandem::codec

@@ -73,7 +73,7 @@ struct FramesRig {
   void put(std::uint64_t at, std::string_view bytes) { std::memcpy(input.data() + at, bytes.data(), bytes.size()); }
   void launch() {
     FramesArguments a;
-    a.index = {buckets.at(), 1};
+    a.index = {buckets.at(), {.mask = 1}};
     a.cursors = cursors.at();
     a.rules = frame_rules(seed);
     a.parts = 1;

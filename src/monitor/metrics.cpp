@@ -115,6 +115,10 @@ void put_range_reads(Families& f, const net::ServerSnapshot& s) {
   f.put(s.net.range_reads);
   f.counter("tandem_range_items_total", "Items that range reads found.");
   f.put(s.net.range_items);
+  f.counter("tandem_range_removes_total", "Ranges whose keys were removed (mx).");
+  f.put(s.net.range_removes);
+  f.counter("tandem_range_removed_items_total", "Items that these removed.");
+  f.put(s.net.range_removed);
 }
 
 void put_datagrams(Families& f, const net::ServerSnapshot& s) {

@@ -387,6 +387,8 @@ void Control::own(StatSink& sink) const {
   put(sink, "udp_replies_dropped", now.net.udp_replies_dropped);
   put(sink, "range_reads", now.net.range_reads);
   put(sink, "range_items", now.net.range_items);
+  put(sink, "range_removes", now.net.range_removes);
+  put(sink, "range_removed", now.net.range_removed);
   if (state_.options.xdp == nullptr) return;
   const Xdp::Facts& xdp = state_.options.xdp->facts();
   put(sink, "xdp_interface", xdp.interface);

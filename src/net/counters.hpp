@@ -16,6 +16,8 @@ namespace tandem::net {
   X(cmd_meta)             /* requests of the meta protocol */                                           \
   X(range_reads)          /* mr: requests executed */                                                   \
   X(range_items)          /* mr: items found, as replies count them */                                  \
+  X(range_removes)        /* mx: requests executed */                                                   \
+  X(range_removed)        /* mx: items removed */                                                       \
   X(conn_yields)          /* a connection with more input has used its share of a pass */               \
   X(idle_kicks)           /* closed for idleness */                                                     \
   X(blocked)              /* a client's socket was full */                                              \

@@ -7,6 +7,7 @@
 #include "codec/range.hpp"
 #include "codec/reply.hpp"
 #include "codec/udp.hpp"
+#include "pipeline/executor.hpp"
 #include "task/scan.hpp"
 #include "task/write_response.hpp"
 
@@ -134,21 +135,65 @@ void Responder::read_range(const Query& query) {
   worker_.counters.cmd_meta.add();
   codec::RangeReply reply(query, reply_context_);
   if (!worker_.context->shared.index.is_ordered()) {
-    output_.append("CLIENT_ERROR range reads need an ordered index (option ordered)\r\n");
+    output_.append("CLIENT_ERROR ranges need an ordered index (option ordered)\r\n");
   } else if (!reply.error().empty()) {
     output_.append(reply.error());
   } else {
     output_.reserve(codec::line::no_memory.size());
     try {
       const ScanEnd end = task::scan(*worker_.context, reply.range(), reply.limit(), reply);
-      reply.finish(end);
-      worker_.counters.range_reads.add();
-      worker_.counters.range_items.add(end.count);
+      if (reply.removes()) {
+        const std::uint64_t removed = remove_keys(reply);
+        reply.finish(end, removed);
+        worker_.counters.range_removes.add();
+        worker_.counters.range_removed.add(removed);
+      } else {
+        reply.finish(end, end.count);
+        worker_.counters.range_reads.add();
+        worker_.counters.range_items.add(end.count);
+      }
     } catch (const std::bad_alloc&) {
       reply.restart();
       output_.append(codec::line::no_memory);
     }
   }
+}
+
+namespace {
+// Counts what queries did.
+class RemovedKeys final : public ResponseWriter {
+ public:
+  bool write(Batch& batch, Strip strip) override {
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i)
+      count += batch.result(i).status == Status::removed ? 1u : 0u;
+    return true;
+  }
+  void control(Batch&, std::uint32_t) override {}
+  std::uint64_t count = 0;
+};
+}  // namespace
+
+// Each as a delete does. No epoch has begun.
+std::uint64_t Responder::remove_keys(const codec::RangeReply& range) {
+  constexpr std::uint32_t at_once = 128;
+  Batch batch(at_once);
+  RemovedKeys removed;
+  Executor executor(*worker_.context);
+  std::size_t at = 0;
+  for (std::size_t left = range.key_count(); left != 0;) {
+    for (; left != 0 && !batch.full(); --left) {
+      const std::string_view key = range.next_key(at);
+      Query& query = batch.next();
+      query = {};
+      query.opcode = Opcode::remove;
+      query.key = key.data();
+      query.key_bytes = static_cast<std::uint8_t>(key.size());
+      batch.commit();
+    }
+    executor.run(batch, removed);
+    batch.clear();
+  }
+  return removed.count;
 }
 
 // Replies to queries [begin, end) of one entry.

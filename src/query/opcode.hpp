@@ -135,7 +135,8 @@ enum class Form : std::uint8_t {
   X(bget, "bget", Form::retrieve, Opcode::get) /* memcached's old name of get */ \
   X(me, "me", Form::meta_debug, Opcode::debug, {}, option::meta) \
   X(mn, "mn", Form::meta_noop) \
-  X(mr, "mr", Form::meta_range) /* Tandem's own */ \
+  X(mr, "mr", Form::meta_range) /* Tandem's own, as is the next */ \
+  X(mx, "mx", Form::meta_range) \
   X(flush_all, "flush_all", Form::flush) \
   X(stats, "stats", Form::stats) \
   X(version, "version", Form::version) \

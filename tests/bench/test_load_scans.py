@@ -74,7 +74,7 @@ def test_scans_that_end_early_are_counted(tandem: Callable[..., Server]) -> None
 
 
 def test_a_server_without_an_order_says_so(tandem: Callable[..., Server], memcached: Callable[..., Server]) -> None:
-    for server, reply in ((tandem(), "CLIENT_ERROR range reads need an ordered index"), (memcached(), "ERROR")):
+    for server, reply in ((tandem(), "CLIENT_ERROR ranges need an ordered index"), (memcached(), "ERROR")):
         status, result = load(server.port, *YCSB_E, "--preload", "--value-size", "64")
         assert (status, result["errors"]["wrong_replies"]) == (1, 1)
         first = result["errors"]["first"]

@@ -177,6 +177,106 @@ def test_what_is_refused(stream: Stream) -> None:
         assert stream.exchange(line + b"\r\n").data == reply, line
 
 
+def remove_all(stream: Stream, line: bytes) -> tuple[int, int]:
+    """Repeats mx until the range has no more. Returns keys removed, and requests."""
+    removed, requests, after = 0, 0, b""
+    while True:
+        reply = stream.exchange(line + after + b"\r\n").data
+        items, count, last = parse(reply)
+        assert not items, reply
+        removed, requests = removed + count, requests + 1
+        if last is None:
+            return removed, requests
+        after = b" A" + (b64(last) if b" b" in line else last)
+
+
+def test_mx_removes_what_mr_finds(shared: Server, stream: Stream) -> None:
+    keys = {b"user:%04d" % n: b"v" for n in range(3000)} | {b"a": b"1", b"z": b"1"}
+    assert stream.exchange(b"".join(b"ms %s 1 q\r\n%s\r\n" % item for item in keys.items())).data == b""
+    before = stats(shared, b"tandem")
+    assert stream.exchange(b"mx user: P L2\r\n").data == b"EN n2 m kuser:0001\r\n"
+    assert stream.exchange(b"mx user: P r L2 Oq1\r\n").data == b"EN n2 m kuser:2998 Oq1\r\n"
+    assert stream.exchange(b"mx user:0002 Euser:0004\r\nmr user: P L1\r\n").data == (
+        b"EN n2\r\nHD kuser:0004\r\nEN n1 m kuser:0004\r\n"
+    )
+    assert stream.exchange(b"get user:0000 user:0003 user:0004 user:2999\r\n").data == (
+        b"VALUE user:0004 0 1\r\nv\r\nEND\r\n"
+    )
+    removed, requests = remove_all(stream, b"mx user: P")
+    assert removed == 3000 - 6 and requests == 3
+    assert stream.exchange(b"mr a a\r\n").data == b"HD ka\r\nHD kz\r\nEN n2\r\n"
+    assert stream.exchange(b"mx k a\r\nmx k a\r\nmr k a\r\n").data == b"EN n2\r\nEN n0\r\nEN n0\r\n"
+    after = stats(shared, b"tandem")
+    assert int(after["range_removed"]) - int(before["range_removed"]) == 3002
+    assert int(after["range_removes"]) - int(before["range_removes"]) == 8
+    assert int(after["range_items"]) - int(before["range_items"]) == 3
+
+
+def test_mx_is_a_map_with_random_keys(stream: Stream) -> None:
+    rng = random.Random(11)
+    model: dict[bytes, bytes] = {}
+    for _round in range(30):
+        fresh = {random_key(rng): b"v" for _ in range(rng.randrange(5, 300))}
+        put(stream, fresh)
+        model |= fresh
+        low, high = sorted((random_key(rng), random_key(rng)))
+        line = b"mx %s b E%s L%d" % (b64(low), b64(high), rng.choice((1, 3, 50, 5000)))
+        gone = {key for key in model if low <= key < high}
+        assert remove_all(stream, line)[0] == len(gone), line
+        for key in gone:
+            del model[key]
+        items, _, last = parse(stream.exchange(b"mr %s b a L1024\r\n" % b64(b"a")).data)
+        assert [key for key, _ in items] == sorted(model)[: len(items)] and (
+            last is not None or len(items) == len(model)
+        )
+
+
+def test_mx_refuses_what_it_cannot_do(stream: Stream) -> None:
+    put(stream, {b"a": b"1"})
+    for line, reply in {
+        b"mx": b"ERROR\r\n",
+        b"mx a v": b"CLIENT_ERROR invalid flag\r\n",
+        b"mx a n": b"CLIENT_ERROR invalid flag\r\n",
+        b"mx a p": b"CLIENT_ERROR invalid flag\r\n",
+        b"mx a P a": b"CLIENT_ERROR invalid flag\r\n",
+        b"mx a L0": b"CLIENT_ERROR the limit of a range is a number from 1\r\n",
+        b"mx a E": b"CLIENT_ERROR bad command line format\r\n",
+        b"mx " + b"k" * 251: b"CLIENT_ERROR bad command line format\r\n",
+        b"mx b": b"EN n0\r\n",
+        b"mx a Ea": b"EN n0\r\n",
+    }.items():
+        assert stream.exchange(line + b"\r\nget a\r\n").data == reply + b"VALUE a 0 1\r\n1\r\nEND\r\n", line
+
+
+def test_mx_beside_writers(shared: Server) -> None:
+    """What is set again and again may stay; what nobody sets is gone."""
+    stop = threading.Event()
+    with Stream(shared.connect()) as first:
+        assert first.exchange(b"flush_all\r\n").data == b"OK\r\n"
+
+    def write() -> None:
+        with Stream(shared.connect()) as own:
+            while not stop.is_set():
+                request = b"".join(b"ms busy:%03d 1 q\r\nx\r\n" % n for n in range(100))
+                assert own.exchange(request + b"mn\r\n").data == b"MN\r\n"
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with Stream(shared.connect()) as own:
+            for _round in range(30):
+                put(own, {b"calm:%03d" % n: b"1" for n in range(400)})
+                removed, _ = remove_all(own, b"mx k a")
+                assert removed >= 400
+                assert own.exchange(b"mr calm: P\r\n").data == b"EN n0\r\n"
+    finally:
+        stop.set()
+        writer.join()
+    with Stream(shared.connect()) as own:
+        remove_all(own, b"mx k a")
+        assert own.exchange(b"mr k a\r\n").data == b"EN n0\r\n"
+
+
 def test_without_an_order_it_says_so() -> None:
     server = start_tandem("-o", "preset=0")
     try:
@@ -185,7 +285,7 @@ def test_without_an_order_it_says_so() -> None:
     finally:
         server.close()
     assert reply == (
-        b"STORED\r\nCLIENT_ERROR range reads need an ordered index (option ordered)\r\nVALUE a 0 1\r\n1\r\nEND\r\n"
+        b"STORED\r\nCLIENT_ERROR ranges need an ordered index (option ordered)\r\nVALUE a 0 1\r\n1\r\nEND\r\n"
     )
 
 

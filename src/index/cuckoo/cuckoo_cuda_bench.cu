@@ -270,7 +270,8 @@ struct Bench {
     for (const std::uint32_t n : {256u, 4096u, 65536u, most}) {
       Rates us;
       for (int r = 0; r <= 4 * rounds; ++r) {
-        const double s = timer.seconds([&] { TD_CUDA_CHECK(apply_on_device(index, winners, changed, n, stream)); });
+        const double s =
+            timer.seconds([&] { TD_CUDA_CHECK(apply_on_device(index.buckets, cells, winners, changed, n, stream)); });
         if (r > 0) us.add(s * 1e6);
       }
       std::printf("| %u | %s | %.0f |\n", n, us.text().c_str(), n / us.median());

@@ -230,7 +230,7 @@ UNSAFE = re.compile(
     rb"watch|shutdown|flush_all\s+[1-9+]|verbosity|stats|lru_crawler|cache_memlimit|slabs|quit|HTTP/|version|extstore"
 )
 SHORT_TIME = re.compile(rb"(?m)^ *\w+ +\S+ +\S+ +[1-9]\b|[TN]\+?[1-9]\b|(?:touch +\S+|gats?) +[1-9]\b")  # see EXPIRIES
-OUR_OWN = re.compile(rb"(?m)^ *mr ")  # the range read, a command that memcached does not have
+OUR_OWN = re.compile(rb"(?m)^ *m[rx] ")  # commands on ranges, which memcached does not have
 FILLER = b"\r\n" + (b"get " + b"x" * 120 + b"\r\n") * 9  # more bytes than any length that is left can swallow
 
 
