@@ -178,7 +178,7 @@ def build_errors() -> Group:
     many = b"c f h k l Oo s t u v N9 R9 T99 Pp Ll F1 C1 MS J1 D1 I b".split()
     for count in range(12, len(many) + 1):
         group.add(f"{count} flags", setup, b"mg <k> " + b" ".join(many[:count]) + b"\r\n", AFTER)
-    for line in (b"mg", b"mg ", b"mg  ", b"m", b"mgg <k>", b"mG <k>", b"MG <k>", b"mx <k>", b"mq <k>", b"m <k>",
+    for line in (b"mg", b"mg ", b"mg  ", b"m", b"mgg <k>", b"mG <k>", b"MG <k>", b"my <k>", b"mq <k>", b"m <k>",
                  b"mg\t<k>", b"  mg <k> v",
                  b"mg   <k>   v   t ", b"mg <k> v noreply", b"mg <k> <j> v", b"mg v v"):  # fmt: skip
         group.add(f"line {line!r}", setup, line + b"\r\n")
