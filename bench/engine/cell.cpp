@@ -121,6 +121,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   tapes.batch_queries = settings.batches.front();
   tapes.getk = getk;
   tapes.may_evict = store.may_evict();
+  tapes.evicted_share = store.evicted_share();
   tapes.has_fixed_sizes = store.has_fixed_sizes();
   tapes.alternate_every_s = settings.alternates ? settings.alternate_every_s : 0;
   Tape::Limits limits = settings.tape;

@@ -58,6 +58,8 @@ class LoadedStore {
   bool has_fixed_sizes() const;
   // Whether its table keeps its size, so that a few of the keys may have been evicted.
   bool may_evict() const;
+  // Of the keys, while they were stored.
+  double evicted_share() const noexcept { return evicted_share_; }
 
  private:
   Load load(std::size_t keys, const EnginePlan& plan, WireProtocol protocol, unsigned threads);
@@ -67,6 +69,7 @@ class LoadedStore {
   std::uint64_t memory_bytes_ = 0;
   std::uint32_t slot_bytes_ = 0;
   std::uint32_t item_bytes_expected_ = 0;
+  double evicted_share_ = 0;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Store> embedded_;
   std::unique_ptr<Ceiling> ceiling_;

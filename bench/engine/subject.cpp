@@ -28,19 +28,24 @@ void expect_count(std::uint64_t expected, std::uint64_t got, std::string_view wh
   errors += expected > got ? expected - got : got - expected;
 }
 
-// A set that is full by chance has evicted some of the keys.
-constexpr std::uint64_t evicted_one_in = 10;  // at most
+// Misses that so many operations may have, where sets that were full by chance have evicted some of the keys. Which
+// ones is left open; popular ones weigh more.
+std::uint64_t misses_max(const CellTapes& tapes, std::uint64_t ops) {
+  if (!tapes.may_evict) return 0;
+  constexpr double weight = 4, least = 0.002;
+  return static_cast<std::uint64_t>(static_cast<double>(ops) * (weight * tapes.evicted_share + least));
+}
 
-void expect_hits(Measured& m, bool may_evict) {
-  if (may_evict && m.hits <= m.gets && m.gets - m.hits <= m.gets / evicted_one_in) return;
+void expect_hits(Measured& m, const CellTapes& tapes) {
+  if (m.hits <= m.gets && m.gets - m.hits <= misses_max(tapes, m.gets)) return;
   expect_count(m.gets, m.hits, "GETs hit", m.errors.unexpected_misses, m.errors);
 }
 
-// Of a full verification of so many operations.
-ReplyErrors all_of(const std::vector<ReplyErrors>& errors, std::uint64_t ops, bool may_evict) {
+// Of a full verification.
+ReplyErrors all_of(const std::vector<ReplyErrors>& errors, const CellTapes& tapes, std::uint64_t ops) {
   ReplyErrors all;
   for (const ReplyErrors& e : errors) all.add(e);
-  if (may_evict && all.count() == all.unexpected_misses && all.count() <= ops / evicted_one_in) {
+  if (all.count() == all.unexpected_misses && all.count() <= misses_max(tapes, ops)) {
     all.unexpected_misses = 0;
     all.first.clear();
   }
@@ -188,7 +193,7 @@ Measured WireSubject::take(const TurnLength& length) {
     m.timeline.resize(std::max(m.timeline.size(), timeline.size()));
     for (std::size_t i = 0; i < timeline.size(); ++i) m.timeline[i] += timeline[i];
   }
-  expect_hits(m, tapes_.may_evict);
+  expect_hits(m, tapes_);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
   if (engine_.schedulers() != nullptr) {
     const Measured::OnDevice now = on_device();
@@ -230,7 +235,7 @@ ReplyErrors WireSubject::verify() {
     }
     thread.driver->keep_replies(nullptr);
   });
-  return all_of(errors, ops_of(tapes_), tapes_.may_evict);
+  return all_of(errors, tapes_, ops_of(tapes_));
 }
 
 std::uint64_t WireSubject::probe(TaskProbe& probe, std::uint64_t ops_max) {
@@ -341,7 +346,7 @@ Measured EmbeddedSubject::take(const TurnLength& length) {
     m.hits += threads_[t].hits;
     stored += threads_[t].stored;
   }
-  expect_hits(m, tapes_.may_evict);
+  expect_hits(m, tapes_);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
   return m;
 }
@@ -368,7 +373,7 @@ ReplyErrors EmbeddedSubject::verify() {
       run(thread, first, std::min<std::size_t>(tapes_.batch_queries, ops.size() - first), check);
     }
   });
-  return all_of(errors, ops_of(tapes_), tapes_.may_evict);
+  return all_of(errors, tapes_, ops_of(tapes_));
 }
 
 // --- the loops

@@ -50,6 +50,7 @@ struct CellTapes {
   double alternate_every_s = 0;  // 0: one tape
   bool getk = false;             // the client compares the keys
   bool may_evict = false;        // a few of the keys were evicted while they were stored
+  double evicted_share = 0;      // of the keys
   bool has_fixed_sizes = true;   // of keys and values
 
   unsigned threads() const noexcept { return static_cast<unsigned>(of_thread.size()); }

@@ -58,7 +58,7 @@ void check_gpus(const Settings& settings, std::string_view where) {
     throw CommandError(EX_USAGE, fmt::format("{}: {} is none of 0, 1, 2, 4, 8", where, count));
   const PresetRow& preset = presets()[settings.server.preset];
   if (const std::uint32_t most = index_kind_named(preset.index_kind).devices_max;
-      count > std::max(most, 1u) && preset.offload != Offload::never)
+      count > std::max(most, 1u) && preset.offload != Offload::never && settings.gpu.which != "off")
     throw CommandError(EX_USAGE,
                        fmt::format("{}: {}, where preset {} has {} at most", where, count, preset.name, most));
 }

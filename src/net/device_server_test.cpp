@@ -95,7 +95,6 @@ TEST(DeviceServer, AnswersAsTheHostDoes) {
   EXPECT_EQ(gpu.at("gpu:failed_batches"), "0");
 }
 
-// Answers are in flight all the time.
 // With preset memcachedgpu plain reads are answered whole, from a table of sets.
 TEST(DeviceServer, OverSets) {
   DeviceServer s({}, Preset::memcached_gpu);
@@ -116,6 +115,7 @@ TEST(DeviceServer, OverSets) {
   EXPECT_EQ(gpu.at("gpu:uploads"), "1");
 }
 
+// Answers are in flight all the time.
 TEST(DeviceServer, ASlowDevice) {
   DeviceServer s({.latency = 2ms});
   s.wait_until_served();

@@ -26,6 +26,7 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
   Intake& in = batches_.in();
   const Parser::Begins begins = c.parser.begins();
   if (begins == Parser::Begins::neither || in.segments.size() == UINT16_MAX) return false;
+  if (begins == Parser::Begins::packet && TD_UNLIKELY(!lane_.may_run())) return false;  // no device takes packets
   LaneSegment& segment = in.segments.emplace_back();
   segment.begin = begin;
   segment.end = end;

@@ -84,6 +84,7 @@ class Scheduler {
   std::uint32_t queries_min() const noexcept { return queries_min_.load(std::memory_order_relaxed); }
   // Maximum size of the items that launches return; 0: they return none.
   std::uint32_t image_granules() const noexcept { return replica_.image_granules(); }
+  bool has_images() const noexcept { return replica_.has_images(); }
   // Any thread: submits the part of a batch, which is then the scheduler's until its state says otherwise.
   void submit(DevicePart& part) noexcept;
 

@@ -33,6 +33,10 @@ class Schedulers {
     return most;
   }
   std::uint32_t image_granules() const noexcept { return all_.front()->image_granules(); }
+  // Whether all devices have images now.
+  bool has_images() const noexcept {
+    return std::ranges::all_of(all_, [](const Scheduler* s) { return s->has_images(); });
+  }
   bool steal() const noexcept { return all_.front()->steal(); }
   std::chrono::milliseconds patience() const noexcept { return all_.front()->patience(); }
   void relieve() const noexcept {

@@ -108,6 +108,8 @@ class DeviceSide {
   virtual DeviceMark waits_for() noexcept = 0;
   // The largest item with an image; 0: there are to be no images.
   virtual std::uint32_t image_granules() const noexcept = 0;
+  // Whether the device has them now. Thread safety: any thread.
+  virtual bool has_images() const noexcept { return false; }
   // For workers between two batches, outside any epoch and stripe.
   virtual bool wants_relief() const noexcept = 0;
   virtual void relieve() noexcept = 0;

@@ -49,7 +49,9 @@ class Planner {
     if (index_on_device_ || !schedulers_->serves()) return plan_cpu;
     if (given_) return *given_;
     if (offload_ == Offload::when_sooner && queries < schedulers_->queries_min()) return plan_cpu;
-    return feasible_plans(placement_of(schedulers_, placement_)).front();
+    // A device may have had no memory for images.
+    const bool has_images = schedulers_->image_granules() != 0 && schedulers_->has_images();
+    return feasible_plans(has_images ? Placement::mirrored_values : Placement::mirrored).front();
   }
 
  private:

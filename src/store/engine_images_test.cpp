@@ -332,14 +332,27 @@ TEST_F(EngineImages, ReachAsFarAsTheirMemory) {
   EXPECT_LT(by_image, gets / 2);
 }
 
-TEST_F(EngineImages, AreDoneWithoutWhereTheDeviceHasNoMemory) {
+TEST_F(EngineImages, AreOfAsManyItemsAsTheDeviceHasMemoryFor) {
   ASSERT_NO_FATAL_FAILURE(open(64 << 20, 32 << 20));
+  run(set("k", "v"));
+  EXPECT_TRUE(soon_by_image(get("k")));
+  EXPECT_FALSE(replica().images_given_up);
+  EXPECT_LT(replica().image_bytes, std::uint64_t{31} << 20);
+  EXPECT_TRUE(engine().schedulers()->has_images());
+}
+
+TEST_F(EngineImages, AreDoneWithoutWhereTheDeviceHasNoMemory) {
+  ASSERT_NO_FATAL_FAILURE(open(64 << 20, 12 << 20));
   run(set("k", "v"));
   const Answer a = run(get("k"));
   EXPECT_EQ(a.value, "v");
   EXPECT_FALSE(a.by_image);
   EXPECT_TRUE(replica().images_given_up);
   EXPECT_EQ(replica().state, ReplicaState::current);
+  EXPECT_FALSE(engine().schedulers()->has_images());
+  const IndexPlacement& placement = engine().shared().placement;
+  EXPECT_EQ(Planner(Preset::mirrored, engine().schedulers(), placement).plan_for(1000), plan_search)
+      << "no whole requests, of which it could answer none";
 }
 
 // The index has priority.

@@ -239,6 +239,11 @@ DeviceStatus BasicReplica<Rules, Log>::poll(const ReplicaLaunch& launch) noexcep
 template <class Rules, class Log>
 ReplicaState BasicReplica<Rules, Log>::step(std::uint64_t budget_bytes) noexcept {
   const std::lock_guard lock(mutex_);
+  struct Tell {
+    BasicReplica& replica;
+    ~Tell() { replica.has_images_.store(replica.images_.on(), std::memory_order_relaxed); }
+  };
+  const Tell tell{*this};
   if (stream_ != nullptr) poll_in_flight();
   if (device_.lost() && stats_.state != ReplicaState::lost) become_lost();
   if (stats_.state == ReplicaState::current) age_marks();

@@ -12,6 +12,7 @@
 // host's cells were read.
 #pragma once
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -85,6 +86,7 @@ class BasicReplica final : public DeviceSide {
 
   // The largest item with an image; 0: there are to be no images.
   std::uint32_t image_granules() const noexcept override { return images_.item_granules(); }
+  bool has_images() const noexcept override { return has_images_.load(std::memory_order_relaxed); }
 
   // For writers between two batches, outside any epoch and stripe. When wants_drain(), drains the log into pinned
   // memory, unless another thread is draining.
@@ -141,6 +143,7 @@ class BasicReplica final : public DeviceSide {
   const ReplicaOptions options_;
   const Shard shard_;
 
+  std::atomic<bool> has_images_{false};
   std::mutex told_mutex_;
   ReplicaStats told_;  // the last result of stats()
 

@@ -25,8 +25,12 @@ ReplicaImages::ReplicaImages(const Heap* heap, const ReplicaImagesOptions& optio
 
 void ReplicaImages::make(Device& device, std::uint64_t cells) {
   if (!is_wanted()) return;
-  const std::uint64_t count = std::min<std::uint64_t>(
+  std::uint64_t count = std::min<std::uint64_t>(
       {options_.bytes / granule_bytes, heap_->reserved_bytes() / granule_bytes, std::numeric_limits<Location>::max()});
+  // As many as fit, if that is a good part of them; a sixteenth of the device's memory stays free.
+  const std::uint64_t free_bytes = device.memory_free_bytes();
+  const std::uint64_t fitting = (free_bytes - free_bytes / 16) / granule_bytes;
+  if (fitting >= count / 4) count = std::min(count, fitting);
   constexpr std::uint64_t rewritten = 1 << 16;  // at least, beside the images of so many cells
   const std::uint64_t queue = std::bit_ceil(cells * item_granules_ + rewritten);
   const auto memory = std::make_shared<const Memory>(DeviceArray<Granule>(device, count),
