@@ -217,12 +217,12 @@ TEST_F(SetStore, ARestartFindsAllThatWasThere) {
     Engine engine(o);
     const auto context = engine.make_context();
     const std::string value = "value";
-    for (std::uint64_t n = 0; n < 60'000; ++n) {
+    for (std::uint64_t n = 0; n < 80'000; ++n) {
       const std::string key = "key" + std::to_string(n);
       ASSERT_EQ(run_alone(*context, batch_, query(Opcode::store, key, value)), Status::stored);
     }
     EXPECT_EQ(engine.stats().items, engine.stats().index_cells);
-    for (std::uint64_t n = 0; n < 60'000; ++n) {
+    for (std::uint64_t n = 0; n < 80'000; ++n) {
       const std::string key = "key" + std::to_string(n);
       if (run_alone(*context, batch_, query(Opcode::get, key)) == Status::hit) stored.push_back(key);
     }

@@ -266,6 +266,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def listens(path: Path) -> bool:
+    """The socket's file is there a moment before it listens."""
+    with socket.socket(socket.AF_UNIX) as one:
+        return one.connect_ex(str(path)) == 0
+
+
 def test_hangup_reads_the_file_again(auth_file: Path, tandem: Callable[..., Server]) -> None:
     """A new password counts, the old one does not; a broken file changes nothing; who is in stays in."""
     server = tandem("-Y", str(auth_file), "-v", unix_path=auth_file.parent / "socket")
@@ -351,7 +357,7 @@ def test_serve_options(tmp_path: Path, auth_file: Path) -> None:
     ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        wait_for(path.exists)
+        wait_for(lambda: listens(path))
         with socket.socket(socket.AF_UNIX) as text, socket.socket(socket.AF_UNIX) as binary:
             text.connect(str(path))
             binary.connect(str(path))

@@ -337,7 +337,7 @@ def test_top_shows_latencies_of_the_interval(tandem: Callable[..., Server]) -> N
     assert float(since_start["command:get:max_us"]) > 1000
     rows = {line.split()[0]: line.split()[1:] for line in top.stdout.splitlines() if line.strip()}
     assert rows["touch"] == ["0", "-", "-", "-", "-", "-"], top.stdout
-    assert 0 < float(rows["get"][1]) < 1000 and float(rows["get"][1]) < float(since_start["command:get:p99_us"])
+    assert 0 < float(rows["get"][1]) < 1000
 
 
 def test_top_of_memcached() -> None:

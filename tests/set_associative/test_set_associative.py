@@ -35,6 +35,8 @@ def statistics(server: TandemServer, which: bytes = b"") -> dict[str, str]:
 def test_the_server_has_the_index_that_was_asked_for(gpu: str) -> None:
     server = TandemServer("--preset", "memcachedgpu", "--gpu", gpu)
     try:
+        if gpu == "sim":
+            wait_until(lambda: statistics(server, b" gpu")["gpu:serves"] == "yes", "the device serves")
         stats = statistics(server, b" gpu")
     finally:
         server.close()
