@@ -20,6 +20,7 @@
 #include "base/platform.hpp"
 #include "heap/heap.hpp"
 #include "heap/item_rewrite.hpp"
+#include "index/change_log.hpp"
 #include "index/cuckoo/table_kernels.hpp"
 #include "index/followed_index.hpp"
 #include "index/set_associative/set.hpp"
