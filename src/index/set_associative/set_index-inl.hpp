@@ -159,16 +159,6 @@ BasicSetIndex<Ways, Reading>::Guard::~Guard() {
 }
 
 template <unsigned Ways, SetReading Reading>
-ChangeLog::Ticket BasicSetIndex<Ways, Reading>::Guard::reserve() const noexcept {
-  if (TD_LIKELY(index_.options_.log == nullptr)) return 0;
-  const Change change{serial, index_.cell_of(f_, way_)};
-  return index_.options_.log->reserve({&change, 1});
-}
-template <unsigned Ways, SetReading Reading>
-void BasicSetIndex<Ways, Reading>::Guard::commit(ChangeLog::Ticket ticket) const noexcept {
-  if (TD_UNLIKELY(index_.options_.log != nullptr)) index_.options_.log->commit(ticket);
-}
-template <unsigned Ways, SetReading Reading>
 ImageSlot BasicSetIndex<Ways, Reading>::Guard::image_slot() const noexcept {
   const std::uint32_t granules = image_granules(version_.state, version_.fixed);
   if (index_.options_.log == nullptr || granules == 0) return {};
@@ -236,28 +226,24 @@ template <unsigned Ways, SetReading Reading>
 IndexPut BasicSetIndex<Ways, Reading>::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live && !is_victim_);
   Item* const item = index_.heap_.at(now);
-  ChangeLog::Ticket ticket = 0;
+  if (item_ == nullptr) {
+    const std::uint32_t free = sets_on_host::free_ways(sets_on_host::lanes, &set_);
+    if (free == 0) return Put::needs_room;
+    way_ = static_cast<std::uint32_t>(std::countr_zero(free));
+  }
+  const Logged logged = announce();
   if (item_ != nullptr) {
-    ticket = reserve();
-    if (TD_UNLIKELY(!lock_item(item_, version_))) {
-      commit(ticket);
-      return Put::changed;
-    }
+    if (TD_UNLIKELY(!lock_item(item_, version_))) return Put::changed;
     // In this order a process that is killed in between leaves the old item or both; after a restart the larger CAS id
     // wins.
     item->state_word.store(live_state, std::memory_order_release);
     kill();
   } else {
-    const std::uint32_t free = sets_on_host::free_ways(sets_on_host::lanes, &set_);
-    if (free == 0) return Put::needs_room;
-    way_ = static_cast<std::uint32_t>(std::countr_zero(free));
-    ticket = reserve();
     item->state_word.store(live_state, std::memory_order_release);
     index_.count(1);
   }
   sets_on_host::write_way(sets_on_host::lanes, &set_, way_, Cell::of(f_.signature, now),
                           SetLengths::of(item->key_bytes(), index_.heap_.value_bytes(item)), index_.stamp_now());
-  commit(ticket);
   item_ = item;
   changed_ = true;
   return Put::done;
@@ -266,14 +252,10 @@ IndexPut BasicSetIndex<Ways, Reading>::Guard::put(Location now, std::uint64_t li
 template <unsigned Ways, SetReading Reading>
 bool BasicSetIndex<Ways, Reading>::Guard::erase() noexcept {
   TD_ASSERT(item_ != nullptr);
-  const ChangeLog::Ticket ticket = reserve();
-  if (TD_UNLIKELY(!lock_item(item_, version_))) {
-    commit(ticket);
-    return false;
-  }
+  const Logged logged = announce();
+  if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
   kill();
   sets_on_host::clear_way(sets_on_host::lanes, &set_, way_);
-  commit(ticket);
   if (is_victim_) sets_on_host::lanes.store32(&set_.evicted, sets_on_host::lanes.load32(&set_.evicted) + 1);
   index_.count(-1);
   item_ = nullptr;

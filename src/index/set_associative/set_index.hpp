@@ -112,10 +112,9 @@ class BasicSetIndex final : public FollowedIndex {
     template <class F>
     bool change_item(F change) noexcept {
       TD_ASSERT(item_ != nullptr);
-      const ChangeLog::Ticket ticket = reserve();
+      const Logged logged = announce();
       const bool changed = change();
       changed_ |= changed;
-      commit(ticket);
       return changed;
     }
     template <class F>
@@ -133,9 +132,8 @@ class BasicSetIndex final : public FollowedIndex {
     template <class IsIt>
     Item* find_way(std::uint32_t ways, IsIt is_it) noexcept;
     void kill() noexcept;
-    // Of the log, if there is one: the way changes, or its item does.
-    ChangeLog::Ticket reserve() const noexcept;
-    void commit(ChangeLog::Ticket ticket) const noexcept;
+    // In the log, if there is one, until the scope ends: the way changes, or its item does.
+    Logged announce() const noexcept { return {index_.options_.log, {{serial, index_.cell_of(f_, way_)}}}; }
     ImageSlot image_slot() const noexcept;
 
     BasicSetIndex& index_;
