@@ -4,6 +4,8 @@
 namespace tandem::lane {
 
 struct Avx2Kernel : ScalarKernel {
+  using Tags = Avx2TagLanes;
+
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     const Avx2Lanes l{};
     const auto v = l.load(bucket);

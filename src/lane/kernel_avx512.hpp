@@ -11,6 +11,8 @@
 namespace tandem::lane {
 
 struct Avx512Kernel : Avx2Kernel {
+  using Tags = Avx512TagLanes;
+
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     // Even words are signatures.
     const __mmask16 same =

@@ -4,11 +4,14 @@
 #include <arm_neon.h>
 
 #include "index/cuckoo/lanes_neon.hpp"
+#include "index/set_associative/lanes_neon.hpp"
 #include "lane/kernel_scalar.hpp"
 
 namespace tandem::lane {
 
 struct NeonKernel : ScalarKernel {
+  using Tags = NeonTagLanes;
+
   TD_INLINE static Cell cell_of(const Bucket* bucket, std::uint32_t signature) noexcept {
     const NeonLanes l{};
     const auto v = l.load(bucket);

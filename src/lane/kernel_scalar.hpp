@@ -6,11 +6,14 @@
 #include "base/hash.hpp"
 #include "codec/scan.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
+#include "index/set_associative/lanes_scalar.hpp"
 #include "lane/state.hpp"
 
 namespace tandem::lane {
 
 struct ScalarKernel {
+  using Tags = ScalarTagLanes;
+
   // Bit i: p[i] is a space or a control character. REQUIRES: 64 readable bytes.
   TD_INLINE static std::uint64_t blanks(const char* p) noexcept {
     std::uint64_t found = 0;

@@ -175,8 +175,9 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, Item
          task::Rewritten::done;
 }
 
-// The cell that names the candidate; nullptr: there is no candidate, or no cell names it any longer.
+// The cell of a table that names the candidate; nullptr: there is no candidate, or no cell names it any longer.
 TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  if (TD_UNLIKELY(s.cells_in != CellsIn::table)) return nullptr;
   const Cell cell = Cell::of(strip.fingerprint[i].signature, strip.candidate(i, s.context.shared.heap));
   if (const std::uint32_t same = K::same_cells(strip.first[i], cell); TD_LIKELY(same != 0))
     return &strip.first[i]->cell[std::countr_zero(same)];
@@ -405,13 +406,22 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // --- the schedule
 
-// Turns from a strip's parsing to its answers.
-inline constexpr std::uint32_t lead = 4;
+// Turns from a strip's parsing to its other stages; it is hashed one turn later.
+struct Schedule {
+  std::uint32_t first, second, answer;
+};
+// A hit in a table is mostly found by the first search, so its item has two turns to arrive.
+inline constexpr Schedule of_table{2, 3, 4};
+// Elsewhere each stage waits for what the last one has prefetched.
+inline constexpr Schedule of_others{3, 5, 7};
+TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
+  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : of_others;
+}
 
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
 // all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  for (const std::uint32_t end = k + lead; k != end; ++k) {
+  for (const std::uint32_t end = k + schedule_of(s).answer; k != end; ++k) {
     const Strip& strip = s.ring[k % s.ring.size()];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
       if (s.segments[strip.segment(i)].stopped) continue;
@@ -429,10 +439,10 @@ template <bool Timed, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   for (Strip& strip : s.ring) strip.count = 0;
   s.retired_bytes = 0;
-  static_assert(State::ring_strips > lead);
-  // Turn k takes strip k and answers strip k - lead.
+  static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_others.answer);
+  const Schedule turns = schedule_of(s);
   std::uint32_t last = ~std::uint32_t{0};
-  for (std::uint32_t k = 0; k <= last + lead || last == ~std::uint32_t{0}; ++k) {
+  for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
     const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
     Strip& taken = strip(k);
@@ -443,13 +453,13 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     }
     Strip& hashed = strip(k - 1);
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
-    Strip& searched = strip(k - 2);
+    Strip& searched = strip(k - turns.first);
     searched.left = 0;
-    Strip& answered = strip(k - lead);
+    Strip& answered = strip(k - turns.answer);
     if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
-    search_second(s, strip(k - 3));
+    search_second(s, strip(k - turns.second));
     if constexpr (Timed) s.laps->lap(Task::search);
-    if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - lead))) return;
+    if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
   }
 }
 

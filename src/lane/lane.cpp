@@ -69,7 +69,7 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   ItemVersion seen;
   if (item != nullptr) seen = ItemVersion::of(item);
   if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
-    item = state.index->find(strip.fingerprint[i], key, seen);
+    item = context.shared.index.find(strip.fingerprint[i], key, seen, no_location);
     if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
     if (item == nullptr) return Found::miss;
   }
@@ -286,7 +286,28 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
 }
 
 bool may_run(const State& state) noexcept {
-  return state.index != nullptr && !state.context.shared.placement.wants_search() && state.context.observer == nullptr;
+  return state.cells_in != CellsIn::other && !state.context.shared.placement.wants_search() &&
+         state.context.observer == nullptr;
+}
+
+CellsIn cells_in(const Index& index) noexcept {
+  if (dynamic_cast<const CuckooIndex*>(&index) != nullptr) return CellsIn::table;
+  if (dynamic_cast<const HashTreeIndex*>(&index) != nullptr) return CellsIn::leaf;
+  if (dynamic_cast<const SetAssociativeIndex*>(&index) != nullptr) return CellsIn::set;
+  return CellsIn::other;
+}
+
+void look_at_index(State& s) noexcept {
+  const Shared& shared = s.context.shared;
+  if (TD_LIKELY(s.cells_in == CellsIn::table)) {
+    s.view = shared.index_as<CuckooIndex>().searched().view;
+  } else if (s.cells_in == CellsIn::leaf) {
+    s.tree = &shared.index_as<HashTreeIndex>().tree();
+  } else {
+    const auto& sets = shared.index_as<SetAssociativeIndex>();
+    s.sets_view = sets.view();
+    s.stamp = sets.stamp_now();
+  }
 }
 
 void count_run(State& state, std::uint64_t queries) noexcept {

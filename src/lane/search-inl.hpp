@@ -7,6 +7,89 @@ TD_INLINE void for_each_query(F f) noexcept {
       __attribute__((always_inline)) { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
+// The item that a cell names.
+TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
+  return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
+}
+
+// --- a set-associative index
+
+TD_NOINLINE inline void find_sets(const State& s, Strip& strip) noexcept {
+  for_each_query([&](std::uint32_t i) __attribute__((always_inline)) {
+    const EntrySet<set_ways>* const set = s.sets_view.of(strip.fingerprint[i]);
+    strip.entries[i] = set;
+    prefetch_read(set);
+  });
+}
+
+// Strip::left are then the queries for which a way's tag matches; the first such entry is prefetched.
+TD_NOINLINE inline void search_tags(Strip& strip) noexcept {
+  constexpr typename K::Tags l{};
+  std::uint32_t left = 0;
+  for_each_query([&](std::uint32_t i) __attribute__((always_inline)) {
+    const EntrySet<set_ways>* const set = strip.entries[i];
+    const std::uint32_t ways = l.match(set->tags, tag_of(strip.fingerprint[i].signature));
+    strip.item[i] = &no_item.header;
+    left |= (ways != 0 ? 1u : 0u) << i;
+    prefetch_read(&set->entry[l.lowest(ways | 1u << (set_ways - 1))]);
+  });
+  strip.left = left;
+}
+
+// The entry of a candidate counts as accessed now. That the way gets another key meanwhile is of no account:
+// BasicSetIndex::note_access().
+TD_INLINE const Item* search_entries(const State& s, const EntrySet<set_ways>* set, std::uint32_t signature) noexcept {
+  constexpr typename K::Tags l{};
+  std::uint32_t ways = l.match(set->tags, tag_of(signature));
+  l.order_loads();
+  for (; ways != 0; ways &= ways - 1) {
+    const SetEntry& entry = set->entry[l.lowest(ways)];
+    const Cell c{l.load64(&entry.cell)};
+    if (TD_UNLIKELY(c.signature() != signature)) continue;
+    if (l.load32(&entry.stamp) != s.stamp) ScalarTagLanes::at(&entry.stamp).store(s.stamp, std::memory_order_relaxed);
+    return item_at(s.items, c);
+  }
+  return &no_item.header;
+}
+
+// --- a tree of leaves
+
+// A strip's keys. Its columns behind its count hold earlier queries, whose keys and leaves may be gone.
+struct StripKeys {
+  TD_INLINE explicit StripKeys(const Strip& strip) noexcept : count(strip.count) {
+    for (std::uint32_t i = 0; i < count; ++i) key[i] = strip.key_of(i);
+  }
+  TD_INLINE operator std::span<const std::string_view>() const noexcept { return {key, count}; }
+
+  std::string_view key[strip_queries];
+  std::uint32_t count;
+};
+
+TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
+  s.tree->descend(StripKeys(strip), strip.key16, strip.node);
+}
+
+TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
+  s.tree->locate(StripKeys(strip), strip.key16, strip.node, strip.fingerprint, strip.first, strip.second);
+  strip.left = (1u << strip_queries) - 1;
+}
+
+// A key is as likely in its second bucket as in its first.
+TD_NOINLINE inline void search_leaves(const State& s, Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const std::uint32_t signature = strip.fingerprint[i].signature;
+    const Cell a = K::cell_of(strip.first[i], signature), b = K::cell_of(strip.second[i], signature);
+    const Item *in_a = item_at(s.items, a), *item = item_at(s.items, b), *none = &no_item.header;
+    replace_unless_equal(b.signature(), signature, item, none, in_a, in_a);
+    replace_unless_equal(a.signature(), signature, in_a, item, none, none);
+    strip.item[i] = in_a;
+    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(in_a->bytes() + more * cache_line_bytes);
+  }
+  strip.left = 0;
+}
+
+// --- all kinds
+
 TD_INLINE void hash(const State& s, Strip& strip) noexcept {
   K::hash(strip, s.seed);
   if (TD_UNLIKELY(strip.has_long_key)) {
@@ -15,13 +98,14 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
       if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
     }
   }
-  K::find_buckets(strip, s.view);
-  for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
-}
-
-// The item that a cell names.
-TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
-  return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
+  if (TD_LIKELY(s.cells_in == CellsIn::table)) {
+    K::find_buckets(strip, s.view);
+    for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
+  } else if (s.cells_in == CellsIn::leaf) {
+    descend(s, strip);
+  } else {
+    find_sets(s, strip);
+  }
 }
 
 // Prefetches the items' lines beyond the first.
@@ -33,6 +117,8 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
 }
 
 TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.cells_in != CellsIn::table))
+    return s.cells_in == CellsIn::set ? search_tags(strip) : find_leaves(s, strip);
   const char* const items = s.items;
   for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
     const std::uint32_t signature = strip.fingerprint[i].signature;
@@ -49,10 +135,19 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
 }
 
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
+    if (strip.left != 0) search_leaves(s, strip);
+    return;
+  }
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Cell c = K::cell_of(strip.second[i], strip.fingerprint[i].signature);
-    const Item* const item = c.signature() == strip.fingerprint[i].signature ? item_at(s.items, c) : &no_item.header;
+    const std::uint32_t signature = strip.fingerprint[i].signature;
+    const Item* item = &no_item.header;
+    if (TD_UNLIKELY(s.cells_in == CellsIn::set)) {
+      item = search_entries(s, strip.entries[i], signature);
+    } else if (const Cell c = K::cell_of(strip.second[i], signature); c.signature() == signature) {
+      item = item_at(s.items, c);
+    }
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }

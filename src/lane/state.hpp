@@ -9,6 +9,8 @@
 #include "base/short_hash.hpp"
 #include "codec/binary.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
+#include "index/hash_tree/hash_tree_index.hpp"
+#include "index/set_associative/set_index.hpp"
 #include "lane/lane.hpp"
 #include "observe/task_counters.hpp"
 #include "task/key_compare.hpp"
@@ -80,16 +82,18 @@ inline constinit NoItem no_item{};
 struct alignas(cache_line_bytes) Strip {
   char key16[strip_queries][short_key_bytes_max];  // the key's first bytes, zeros behind its end
   Fingerprint fingerprint[strip_queries];
-  const Bucket* first[strip_queries];  // the bucket of its first choice
+  const Bucket* first[strip_queries];  // the bucket of its first choice: of the table, or of the key's leaf
   const Bucket* second[strip_queries];
-  const Item* item[strip_queries];  // the candidate; no_item: none
+  const EntrySet<set_ways>* entries[strip_queries];  // in their place, the key's set
+  const InnerNode* node[strip_queries];              // above the key's leaf
+  const Item* item[strip_queries];                   // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];
   const char* line[strip_queries];  // where the line begins, if it has several keys
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
   std::uint32_t count = 0;  // columns from here on hold earlier queries
-  std::uint32_t left = 0;   // bit i: query i has no candidate in its first bucket
+  std::uint32_t left = 0;   // bit i: query i is searched for once more, in its second bucket or its set's entries
   std::uint32_t sets = 0;   // bit i: query i is a set
   bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
@@ -203,22 +207,35 @@ class Laps {
   std::array<std::uint64_t, task_count> spent_{};
 };
 
+// Where a key's cells are, by the index's kind.
+enum class CellsIn : std::uint8_t {
+  table,  // CuckooIndex: two buckets of one table
+  leaf,   // HashTreeIndex: two buckets of a leaf, to which nodes lead
+  set,    // SetAssociativeIndex: the entries of a set's ways, before which their tags are compared
+  other   // the lane has no search for it
+};
+CellsIn cells_in(const Index& index) noexcept;
+
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
-      : context(c), index(dynamic_cast<CuckooIndex*>(&c.shared.index)), options(o) {}
+      : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
 
   static constexpr std::uint32_t ring_strips = 8;  // a power of two, larger than the number of strips in progress
   std::array<Strip, ring_strips> ring{};
 
   Context& context;
-  CuckooIndex* const index;  // nullptr: the store's index is of another kind
+  const CellsIn cells_in;
   const ProtocolOptions& options;
 
   // Input and constants of a run.
   std::span<LaneSegment> segments;
   Output* out = nullptr;
   std::size_t output_bytes_max = 0;
+  // By cells_in.
   IndexView view{};
+  const HashTree* tree = nullptr;
+  SetView<set_ways> sets_view{};
+  std::uint32_t stamp = 0;  // the time, for a set's entries that are found
   std::uint64_t seed = 0, flush_cas = 0;
   std::uint32_t now_s = 0;
   std::uint32_t marked = 0;     // is_marked()
@@ -256,6 +273,15 @@ struct State {
 };
 struct CallState;
 
+// Calls f with the index as its kind. REQUIRES: it is not CellsIn::other.
+template <class F>
+decltype(auto) with_index(const State& s, F f) {
+  const Shared& shared = s.context.shared;
+  if (TD_LIKELY(s.cells_in == CellsIn::table)) return f(shared.index_as<CuckooIndex>());
+  if (s.cells_in == CellsIn::leaf) return f(shared.index_as<HashTreeIndex>());
+  return f(shared.index_as<SetAssociativeIndex>());
+}
+
 // Entry points of one instruction set.
 struct Ops {
   std::string_view name;
@@ -287,6 +313,8 @@ TD_NOINLINE void retire_displaced(State& state) noexcept;
 bool may_run(const State& state) noexcept;
 // Adds a run's queries to the counters. REQUIRES: its epoch has ended.
 void count_run(State& state, std::uint64_t queries) noexcept;
+// What a run's searches need to know of the index. REQUIRES: inside the epoch.
+void look_at_index(State& s) noexcept;
 // Runs `body` in an epoch over the host's index. Does nothing if the index has just moved to a device.
 template <class Body>
 void run_in_epoch(State& s, Body body) {
@@ -312,11 +340,11 @@ void run_in_epoch(State& s, Body body) {
   if (TD_UNLIKELY(shared.placement.wants_search())) return;
   s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
   s.flushed = s.flush_cas != 0;
-  s.view = s.index->searched().view;
+  look_at_index(s);
   body();
 }
 
-// Handles a candidate that is not the usual hit: compares its key, then asks CuckooIndex::find(). REQUIRES: inside the
+// Handles a candidate that is not the usual hit: compares its key, then asks Index::find(). REQUIRES: inside the
 // epoch.
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
 // Executes a set that is not the usual one in place: in place under wider conditions, or beside the old item. False: no

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "lane/state.hpp"
+#include "task/evict-inl.hpp"
 #include "task/memory.hpp"
 #include "task/publish-inl.hpp"
 
@@ -9,6 +10,15 @@ namespace tandem::lane {
 namespace {
 
 using task::Settled;
+
+// A hint is for the guards of a table.
+Item* find(CuckooIndex::Guard& guard, std::string_view key, Location candidate, const std::uint64_t* hint) noexcept {
+  return guard.find(key, candidate, hint);
+}
+template <IndexGuard G>
+Item* find(G& guard, std::string_view key, Location candidate, const std::uint64_t*) noexcept {
+  return guard.find(key, candidate);
+}
 
 // The set in place with any key length, client flags, and expiry of the old item; under the key's stripe where devices
 // have copies of items.
@@ -24,9 +34,15 @@ bool store_in_place(State& state, Fingerprint f, const task::PlainSet& set, Loca
   const task::StripTime time{state.now_s, state.flush_cas};
   if (TD_LIKELY(!context.shared.announces_rewrites)) return task::try_store_in_place(context, item, set, time, stored);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
-  CuckooIndex::Guard guard = state.index->lock(f);
-  return guard.find(set.key, candidate, hint) == item &&
-         task::try_store_announced(context, guard, item, set, time, stored);
+  return with_index(state, [&]<class I>(I& index) {
+    if constexpr (AnnouncingGuard<typename I::Guard>) {
+      typename I::Guard guard = index.lock(f);
+      return find(guard, set.key, candidate, hint) == item &&
+             task::try_store_announced(context, guard, item, set, time, stored);
+    } else {
+      return false;
+    }
+  });
 }
 
 // A slot that holds the set's new item; no_location: none is at hand. Also retires the last set's displaced item, so
@@ -59,22 +75,41 @@ Location fill_slot(State& state, const task::PlainSet& set) noexcept {
 }
 
 // Publishes the new item in `slot` in place of the old one, as task::store() does.
-Settled store_beside(State& state, Fingerprint f, const task::PlainSet& set, const std::uint64_t* hint,
+template <IndexKind I>
+Settled store_beside(State& state, I& index, Fingerprint f, const task::PlainSet& set, const std::uint64_t* hint,
                      bool& is_new_key, ItemVersion& stored, Location slot) noexcept {
   Context& context = state.context;
   const task::StripTime time{state.now_s, state.flush_cas};
+  const auto displace = [&](const Item* item) {
+    if (context.shared.placement.retires_displaced()) return;
+    if (TD_UNLIKELY(state.displaced != no_location)) retire_displaced(state);
+    state.displaced = context.shared.heap.location_of(item);
+  };
   for (;;) {
-    CuckooIndex::Guard guard = state.index->lock(f);
-    Item* const old = guard.find(set.key, no_location, hint);
-    const bool is_good = old != nullptr && !is_over(guard.version(), time.now_s, time.flush_cas);
-    const std::uint64_t keep = is_good ? guard.version().state & word::Accessed::mask : 0;
-    const Settled settled =
-        task::publish_slot(context, guard, {slot, set.expiry_s, keep}, old != nullptr, time, stored);
-    if (TD_UNLIKELY(settled == Settled::changed)) continue;
-    if (TD_LIKELY(settled == Settled::done)) {
-      is_new_key = !is_good;
-      if (old != nullptr && !context.shared.placement.retires_displaced())
-        state.displaced = context.shared.heap.location_of(old);
+    Settled settled = Settled::needs_room;
+    {
+      typename I::Guard guard = index.lock(f);
+      Item* const old = find(guard, set.key, no_location, hint);
+      if constexpr (EvictsFromSet<I>) {
+        if (TD_UNLIKELY(old == nullptr && !guard.has_room())) {
+          const Item* const victim = task::evict_from_set(context, guard, time);
+          if (victim == nullptr) return settled;
+          displace(victim);
+        }
+      }
+      const bool is_good = old != nullptr && !is_over(guard.version(), time.now_s, time.flush_cas);
+      const std::uint64_t keep = is_good ? guard.version().state & word::Accessed::mask : 0;
+      settled = task::publish_slot(context, guard, {slot, set.expiry_s, keep}, old != nullptr, time, stored);
+      if (TD_LIKELY(settled == Settled::done)) {
+        is_new_key = !is_good;
+        if (old != nullptr) displace(old);
+        return settled;
+      }
+    }
+    if (settled == Settled::changed) continue;
+    // A full leaf is divided; elsewhere the general path looks for room.
+    if constexpr (SearchesByKey<I>) {
+      if (settled == Settled::needs_room && index.make_room(f, set.key)) continue;
     }
     return settled;
   }
@@ -97,7 +132,9 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::
   const Location slot = fill_slot(state, set);
   if (TD_UNLIKELY(slot == no_location)) return false;
   bool is_new_key = false;
-  if (TD_UNLIKELY(store_beside(state, f, set, hint, is_new_key, stored, slot) != Settled::done)) {
+  const Settled settled = with_index(
+      state, [&](auto& index) { return store_beside(state, index, f, set, hint, is_new_key, stored, slot); });
+  if (TD_UNLIKELY(settled != Settled::done)) {
     const Heap::Cache::Lock lock(context.cache);
     heap.release(context.cache, slot);
     return false;

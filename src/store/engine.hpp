@@ -48,7 +48,7 @@ struct EngineOptions {
   std::uint64_t hash_seed = 0;            // 0: random
   std::string memory_file = {};           // memcached -e: holds the items and outlives the process; empty: memory only
   unsigned recover_threads = 0;           // threads that read the file at start; 0: one for each processor, at most 16
-  // The kind of index (index_kinds.hpp). Kinds other than "cuckoo" do not support devices.
+  // The kind of index (index_kinds.hpp). Which of them devices follow: FollowedIndex.
   std::string_view index_kind = "cuckoo";
   bool ordered = false;  // keeps the keys in order, too, for scans
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);

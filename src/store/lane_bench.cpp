@@ -71,7 +71,8 @@ std::string request_of(std::int64_t form, const std::string& key, std::size_t ru
 
 class Fixture {
  public:
-  Fixture(std::int64_t form, std::string_view instructions) : lane_(store_.context(), store_.options(), instructions) {
+  Fixture(std::int64_t form, std::string_view instructions, std::string_view kind)
+      : store_({}, engine_of(kind)), lane_(store_.context(), store_.options(), instructions) {
     std::string fill = form == binary_get || form == binary_set ? "" : "mn\r\n";
     for (std::uint32_t n = 0; n < key_count; ++n) {
       fill += form == binary_get || form == binary_set ? request_of(binary_set, key_of(n), 0)
@@ -110,6 +111,12 @@ class Fixture {
   std::uint64_t sampled_runs() { return store_.context().tasks.batches_sampled.get(); }
 
  private:
+  static EngineOptions engine_of(std::string_view kind) {
+    EngineOptions engine = codec::ReplyHarness::small_engine();
+    engine.index_kind = kind;
+    return engine;
+  }
+
   codec::ReplyHarness store_;
   Lane lane_;
   std::vector<std::unique_ptr<char[]>> inputs_;
@@ -155,9 +162,9 @@ double instructions_of(Fixture& fixture) {
 }
 #endif
 
-void BM_lane(benchmark::State& state, const lane::Ops* ops) {
+void BM_lane(benchmark::State& state, const lane::Ops* ops, std::string_view kind) {
   if (!ops->supported()) return state.SkipWithError("not on this processor");
-  Fixture fixture(state.range(0), ops->name);
+  Fixture fixture(state.range(0), ops->name, kind);
   std::size_t r = 0, queries = 0;
   for (; r < runs; ++r) fixture.run(r);
   for ([[maybe_unused]] const auto turn : state) {
@@ -174,9 +181,12 @@ void BM_lane(benchmark::State& state, const lane::Ops* ops) {
 
 const int registered = [] {
   for (const lane::Ops* const ops : lane::ops_built()) {
-    benchmark::RegisterBenchmark(("BM_lane/" + std::string(ops->name)).c_str(), BM_lane, ops)
-        ->DenseRange(0, form_count - 1)
-        ->Iterations(4000);  // once: instructions are the same each time
+    for (const std::string_view kind : {"cuckoo", "set_associative", "hash_tree"}) {
+      benchmark::RegisterBenchmark(("BM_lane/" + std::string(kind) + "/" + std::string(ops->name)).c_str(), BM_lane,
+                                   ops, kind)
+          ->DenseRange(0, form_count - 1)
+          ->Iterations(4000);  // once: instructions are the same each time
+    }
   }
   return 0;
 }();

@@ -3,6 +3,7 @@
 #include "base/hash.hpp"
 #include "index/index_kind.hpp"
 #include "task/context.hpp"
+#include "task/store_in_place.hpp"
 
 namespace tandem::task {
 
@@ -14,6 +15,26 @@ inline void count_eviction(Context& context, Location l, std::uint64_t state, bo
   if (!garbage && word::Accessed::get(state) != 0) context.counters.evicted_active.add();
   if (word::Fetched::get(state) == 0)
     (garbage ? context.counters.expired_unfetched : context.counters.evicted_unfetched).add();
+}
+
+// Evicts the least recently used item of the guard's full set, as an eviction for memory does. The caller retires it.
+// nullptr: the policy keeps it. REQUIRES: the guard has found nothing.
+template <IndexGuard G>
+TD_NOINLINE const Item* evict_from_set(Context& context, G& guard, const StripTime& time) noexcept {
+  constexpr int tries_max = 16;  // a victim that is rewritten just now is in use
+  for (int i = 0; i < tries_max; ++i) {
+    const Item* const victim = guard.find_victim();
+    if (victim == nullptr) return nullptr;
+    const ItemVersion seen = guard.version();
+    const bool garbage = is_over(seen, time.now_s, time.flush_cas);
+    if (!garbage && !context.shared.policy.evict) return nullptr;
+    if (TD_UNLIKELY(!guard.erase())) continue;
+    const Location l = context.shared.heap.location_of(victim);
+    if (TD_UNLIKELY(context.observer != nullptr) && !garbage) context.observer->evicted(l, victim, seen.state);
+    count_eviction(context, l, seen.state, garbage);
+    return victim;
+  }
+  return nullptr;
 }
 
 // Unlinks and retires the victims that are still live and that `spare` does not exempt. probation_failed: also records

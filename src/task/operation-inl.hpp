@@ -86,27 +86,6 @@ Found find(const Operation<I>& op, typename I::Guard& guard) noexcept {
   return at;
 }
 
-// Evicts the least recently used item of the guard's full set, as an eviction for memory does. False: the policy keeps
-// it. REQUIRES: the guard has found nothing.
-template <EvictsFromSet I>
-TD_NOINLINE bool evict_from_set(const Operation<I>& op, typename I::Guard& guard) noexcept {
-  constexpr int tries_max = 16;  // a victim that is rewritten just now is in use
-  for (int i = 0; i < tries_max; ++i) {
-    const Item* const victim = guard.find_victim();
-    if (victim == nullptr) return false;
-    const ItemVersion seen = guard.version();
-    const bool garbage = op.is_over(seen);
-    if (!garbage && !op.context.shared.policy.evict) return false;
-    if (TD_UNLIKELY(!guard.erase())) continue;
-    const Location l = op.heap().location_of(victim);
-    if (TD_UNLIKELY(op.context.observer != nullptr) && !garbage) op.context.observer->evicted(l, victim, seen.state);
-    count_eviction(op.context, l, seen.state, garbage);
-    op.displace(victim);
-    return true;
-  }
-  return false;
-}
-
 // Gives the slot's item its CAS id and makes it the key's item. `keep`: state bits beside state, CAS, expiry and access
 // second. `is_new`: the statistics count a new item rather than a change of the old one.
 template <IndexKind I>
@@ -115,8 +94,11 @@ Settled publish(const Operation<I>& op, typename I::Guard& guard, const Found& o
   const Item* const item = op.heap().at(op.slot());
   ItemVersion published;
   if constexpr (EvictsFromSet<I>) {
-    if (TD_UNLIKELY(old.found == nullptr && !guard.has_room()) && !evict_from_set(op, guard))
-      return Settled::needs_room;
+    if (TD_UNLIKELY(old.found == nullptr && !guard.has_room())) {
+      const Item* const victim = evict_from_set(op.context, guard, {op.strip.now_s, op.strip.flush_cas});
+      if (victim == nullptr) return Settled::needs_room;
+      op.displace(victim);
+    }
   }
   const Settled settled = publish_slot(op.context, guard, {op.slot(), expiry_s, keep}, old.found != nullptr,
                                        {op.strip.now_s, op.strip.flush_cas}, published);

@@ -110,6 +110,15 @@ class HashTree {
     prefetch_read(view.buckets + view.second(f));
     return leaf;
   }
+  // The same for a strip: the nodes above the keys' leaves, then their buckets, which are fetched. As
+  // InnerTree::lowest_nodes_of() and leaves_of().
+  void descend(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
+               const InnerNode** node) const noexcept {
+    inner_.lowest_nodes_of(keys, key16, node);
+  }
+  void locate(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
+              const InnerNode* const* node, const Fingerprint* f, const Bucket** first,
+              const Bucket** second) const noexcept;
   Location candidate_in(const Leaf* leaf, Fingerprint f) const noexcept {
     Location found = no_location;
     leaves_.visit(*leaf, f, [&found](Location l) {

@@ -25,16 +25,14 @@ std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noe
     if (order != 0) return order < 0 ? 0 : count;
   }
   const std::uint64_t head = head_of(key, prefix_bytes);
-  const std::uint64_t* const all = heads();
-  // Without branches: the number of heads below the key's.
-  std::uint32_t below = 0;
-  for (std::uint32_t left = count; left != 0;) {
-    const std::uint32_t half = (left + 1) / 2;
-    below += all[below + half - 1] < head ? half : 0;
-    left -= half;
-  }
-  while (below < count && all[below] == head && (is_below ? separator(below) < key : separator(below) <= key)) ++below;
-  return below;
+  const std::uint32_t below = heads_below(head);
+  return below < count && heads()[below] == head ? child_among(below, head, key, is_below) : below;
+}
+
+std::uint32_t InnerNode::child_among(std::uint32_t at, std::uint64_t head, std::string_view key,
+                                     bool is_below) const noexcept {
+  while (at < count && heads()[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
+  return at;
 }
 
 InnerTree::InnerTree(MemoryBudget& budget, EpochDomain& epochs, Leaf* only) : budget_(budget), epochs_(epochs) {
@@ -72,6 +70,32 @@ Leaf* InnerTree::find(std::string_view key, bool is_below) const noexcept {
   }
 }
 
+void InnerTree::lowest_nodes_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
+                                const InnerNode** node) const noexcept {
+  constexpr std::uint32_t lines = (sizeof(InnerNode) + 48 * sizeof(std::uint64_t)) / cache_line_bytes;
+  const InnerNode* const root = root_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < keys.size(); ++i) node[i] = root;
+  for (std::uint32_t level = root->level; level != 0; --level) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::uint32_t child = node[i]->child_of(KeyStart::of(key16[i]), keys[i]);
+      const auto* const next = static_cast<const char*>(node[i]->children()[child]);
+      node[i] = reinterpret_cast<const InnerNode*>(next);
+      for (std::uint32_t line = 0; line < lines; ++line) prefetch_read(next + line * cache_line_bytes);
+    }
+  }
+}
+
+void InnerTree::leaves_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
+                          const InnerNode* const* node, const Leaf** leaf) noexcept {
+  TD_DEBUG_ASSERT(keys.size() <= together_max);
+  void* const* child[together_max];
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    child[i] = node[i]->children() + node[i]->child_of(KeyStart::of(key16[i]), keys[i]);
+    prefetch_read(child[i]);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) leaf[i] = static_cast<const Leaf*>(*child[i]);
+}
+
 Leaf* InnerTree::last_leaf() const noexcept {
   const InnerNode* node = root_.load(std::memory_order_acquire);
   while (node->level != 0) node = static_cast<const InnerNode*>(node->children()[node->count]);
@@ -104,8 +128,9 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   const auto count = static_cast<std::uint32_t>(entries.size() - 1);
   std::size_t text_bytes = 0;
   for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
-  const auto bytes = static_cast<std::uint32_t>(sizeof(InnerNode) + count * (sizeof(std::uint64_t) + 2) +
-                                                entries.size() * sizeof(void*) + text_bytes);
+  const auto bytes = static_cast<std::uint32_t>(
+      std::max(sizeof(InnerNode) + count * (sizeof(std::uint64_t) + 2) + entries.size() * sizeof(void*) + text_bytes,
+               InnerNode::bytes_min));
   if (reserve_bytes_ >= bytes) {
     reserve_bytes_ -= bytes;
   } else if (budget_.take(bytes)) {
@@ -118,9 +143,12 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     reserve_bytes_ += bytes;
     return nullptr;
   }
-  auto* const node = new (memory) InnerNode{count, level, bytes, 0, nullptr, 0};
+  auto* const node = new (memory) InnerNode{count, level, bytes, 0, {}, nullptr, 0};
   if (count != 0) {
     node->prefix_bytes = static_cast<std::uint32_t>(common_bytes(entries[1].low, entries[count].low));
+    char front[KeyStart::bytes_max] = {};
+    std::copy_n(entries[1].low.data(), std::min<std::size_t>(node->prefix_bytes, sizeof front), front);
+    node->prefix = KeyStart::of(front);
   }
   std::uint32_t end = 0;
   for (std::uint32_t i = 0; i <= count; ++i) const_cast<void**>(node->children())[i] = entries[i].child;
