@@ -240,7 +240,7 @@ bool CuckooIndex::Guard::erase_in_order() noexcept {
   HashTree::Hold leaf = index_.order_->hold(item_->key());
   if (!erase_in_table()) return false;
 #if defined(TANDEM_CANARY)
-  if (!canary_bites("ghost"))
+  if (!canary_strikes("ghost", 200))
 #endif
     leaf.remove(f_, from);
   return true;

@@ -96,7 +96,7 @@ bool HashTreeIndex::Guard::erase() noexcept {
   if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
   kill();
 #if defined(TANDEM_CANARY)
-  if (!canary_bites("ghost"))
+  if (!canary_strikes("ghost", 200))
 #endif
     leaf.remove(f_, index_.heap_.location_of(item_));
   item_ = nullptr;

@@ -108,6 +108,7 @@ func readHistory(path string) (*history, error) {
 	if !complete {
 		return nil, fmt.Errorf("%s: its end is missing", path)
 	}
+	sort.Slice(flushes, func(i, j int) bool { return flushes[i].called < flushes[j].called })
 	names := map[string]map[string]bool{}
 	for key, operations := range h.keys {
 		if name := groupOf(key); h.groups[name] != nil {
@@ -128,10 +129,7 @@ func readHistory(path string) (*history, error) {
 	}
 	for _, all := range []map[string][]*operation{h.keys, h.groups} {
 		for key := range all {
-			for _, o := range flushes {
-				if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) { // "*": all keys, "s3.*": those of seed 3
-					continue
-				}
+			for _, o := range thatMatter(flushes, key, all[key]) {
 				own := *o
 				own.key, own.grouped = key, strings.HasSuffix(key, ".")
 				all[key] = append(all[key], &own)
@@ -140,6 +138,34 @@ func readHistory(path string) (*history, error) {
 	}
 	sort.Slice(h.ends, func(i, j int) bool { return h.ends[i] < h.ends[j] })
 	return h, nil
+}
+
+// thatMatter leaves out flushes of which nobody could tell: of those between two operations one is enough.
+func thatMatter(flushes []*operation, key string, operations []*operation) (some []*operation) {
+	byCall := append([]*operation(nil), operations...)
+	sort.SliceStable(byCall, func(i, j int) bool { return byCall[i].called < byCall[j].called })
+	ends := make([]int64, len(byCall)+1) // ends[i]: when the first i operations have all returned
+	for i, o := range byCall {
+		ends[i+1] = ends[i]
+		if o.returned > ends[i] {
+			ends[i+1] = o.returned
+		}
+	}
+	last := 0 // the gap of the last flush that had one; nothing is there before the first operation
+	for _, o := range flushes {
+		if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) { // "*": all keys, "s3.*": those of seed 3
+			continue
+		}
+		gap := sort.Search(len(byCall), func(i int) bool { return byCall[i].called > o.called })
+		if ends[gap] < o.called && (gap == len(byCall) || byCall[gap].called > o.returned) {
+			if gap == last || gap == len(byCall) {
+				continue
+			}
+			last = gap
+		}
+		some = append(some, o)
+	}
+	return some
 }
 
 func parseOperation(line string) (*operation, error) {

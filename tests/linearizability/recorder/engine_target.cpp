@@ -115,8 +115,14 @@ Outcome outcome_of(Kind kind, Status status) {
 class PausingSink final : public ScanSink {
  public:
   explicit PausingSink(Pause& pause) : pause_(pause) {}
-  void restart() override { items_.clear(); }
+  void restart() override {
+    items_.clear();
+    bytes_ = 0;
+  }
   bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override {
+    constexpr std::uint64_t bytes_max = 256 * 1024;
+    if (!items_.empty() && bytes_ + value_bytes > bytes_max) return false;
+    bytes_ += value_bytes;
     items_.push_back({&item, std::string(item.key()), std::string(value_bytes, ' '), seen.cas(), item.client_flags()});
     if (value_bytes <= rewritten_value_bytes_max) racing_copy(items_.back().value.data(), item.value(), value_bytes);
     if (items_.size() == 1) pause_.sometimes();
@@ -141,6 +147,7 @@ class PausingSink final : public ScanSink {
   };
   Pause& pause_;
   std::vector<Copy> items_;
+  std::uint64_t bytes_ = 0;
 };
 
 class EngineClient final : public Client, private ResponseWriter {
