@@ -39,7 +39,6 @@ CANARIES = {
     "embedded-ghost": (SCANS_EMBEDDED, None),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
-    "tcp-scan_items_once": (SCANS, "--gpu off --ordered"),
     "tcp-late_order": (SCANS, "--gpu off --ordered"),
 }
 # One of those that are recorded in the same way.

@@ -69,8 +69,8 @@ func parseScan(o *operation) error {
 		if casError != nil || flagsError != nil {
 			return fmt.Errorf("no item of a scan: %s", text)
 		}
-		s.items = append(s.items, &operation{process: o.process, kind: "get", key: seed + f[0], called: o.called,
-			returned: o.returned, outcome: "hit", read: f[1], cas: cas, readFlags: flags, left: notShown})
+		s.items = append(s.items, &operation{process: o.process, kind: "scan", key: seed + f[0], grouped: true,
+			called: o.called, returned: o.returned, outcome: "hit", read: f[1], cas: cas, readFlags: flags, left: notShown})
 	}
 	return nil
 }

@@ -62,6 +62,7 @@ inline constexpr std::uint64_t asked_again = std::uint64_t{1} << 63;
 // What a scan asks for.
 struct ScanAsked {
   std::string begin, end;  // inclusive, exclusive
+  bool whole = false;      // all that begin with the group's name
   bool reverse = false;
   std::uint32_t limit = 0;
 };

@@ -77,20 +77,32 @@ void Mix::draw_ballast(Operation& o) {
   draw_value(o, false);
 }
 
+Operation Mix::scan_of(std::uint64_t generation, std::uint64_t first, std::uint64_t count, bool reverse,
+                       std::uint32_t limit) {
+  Operation o;
+  o.kind = Kind::scan;
+  o.key = HotKeys::group(generation);
+  o.scan = {.begin = HotKeys::name(generation, first),
+            .end = HotKeys::name(generation, first + count),
+            .whole = false,
+            .reverse = reverse,
+            .limit = limit};
+  o.value = (reverse ? "down/" : "up/") + o.scan.begin + "/" + o.scan.end;
+  return o;
+}
+
 // Of all keys of a group, or from one of them up to another; seldom so few that ballast alone fills the reply.
 void Mix::draw_scan(Operation& o) {
-  o.kind = Kind::scan;
   const bool old = generation_ != 0 && percent(options_.old_percent);
-  o.key = HotKeys::group(old ? random_() % generation_ : generation_);
+  const std::uint64_t generation = old ? random_() % generation_ : generation_;
   std::uint64_t first = 0, count = options_.hot_keys;
   if (percent(40)) {
     first = random_() % options_.hot_keys;
     count = 1 + random_() % (options_.hot_keys - first);
   }
-  const auto bound = [&](std::uint64_t i) { return o.key + (i == options_.hot_keys ? ":" : std::to_string(i)); };
-  o.scan = {.begin = bound(first), .end = bound(first + count), .reverse = percent(25), .limit = 1024};
-  if (percent(10)) o.scan.limit = 1 + static_cast<std::uint32_t>(random_() % 40);
-  o.value = (o.scan.reverse ? "down/" : "up/") + o.scan.begin + "/" + o.scan.end;
+  const bool reverse = percent(25);
+  o = scan_of(generation, first, count, reverse, percent(10) ? 1 + static_cast<std::uint32_t>(random_() % 40) : 1024);
+  o.scan.whole = count == options_.hot_keys;
 }
 
 void Mix::draw_value(Operation& o, bool number) {

@@ -61,6 +61,9 @@ class Mix {
         details_(options.seed * 1'000'033 + client) {}
 
   std::vector<Operation> burst();
+  // Of `count` keys of a group.
+  static Operation scan_of(std::uint64_t generation, std::uint64_t first, std::uint64_t count, bool reverse,
+                           std::uint32_t limit);
   // Remembers what later operations need of the answers.
   void take(const std::vector<Operation>& answered);
   std::uint64_t random() { return random_(); }

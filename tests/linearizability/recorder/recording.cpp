@@ -90,7 +90,16 @@ class Recording {
     }
     for (const std::vector<std::string>& of_client : ballast)
       keys.insert(keys.end(), of_client.begin(), of_client.end());
-    look_at(*target_.client(options_.mix.seed), keys, next_process_.fetch_add(1), history);
+    const std::unique_ptr<Client> client = target_.client(options_.mix.seed);
+    const std::uint64_t process = next_process_.fetch_add(1);
+    look_at(*client, keys, process, history);
+    for (std::uint64_t g = 0; g < hot_.generations() && options_.mix.scan_percent != 0; ++g) {
+      Operation o = Mix::scan_of(g, 0, options_.mix.hot_keys, false, 1024);
+      o.process = process;
+      o.burst = history.size();
+      client->run({&o, 1});
+      history.push_back(std::move(o));
+    }
   }
 
   void move_pages() {

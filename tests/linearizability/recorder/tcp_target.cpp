@@ -177,9 +177,8 @@ class TcpClient final : public Client {
   // A group's range in one of the ways to say it.
   std::string scan_request(const Operation& o) {
     const ScanAsked& s = o.scan;
-    const bool whole = s.begin == o.key + "0" && s.end == o.key + ":" && random_() % 2 == 0;
-    return "mr " + (whole ? o.key + " P" : s.begin + " E" + s.end) + " v c f" + (s.reverse ? " r" : "") + " L" +
-           std::to_string(s.limit) + "\r\n";
+    return "mr " + (s.whole && random_() % 2 == 0 ? o.key + " P" : s.begin + " E" + s.end) + " v c f" +
+           (s.reverse ? " r" : "") + " L" + std::to_string(s.limit) + "\r\n";
   }
 
   static std::string text_request(const Operation& o) {
