@@ -80,8 +80,9 @@ class Plan:
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --operations 30000"
 # Hot keys stay so for as long as items live, and then fewer others will do.
 SCANS_EXPIRY = f"{SCANS} --operations-a-key 3000 --ballast-percent 10"
-SCAN_PLANS = ("scans-ordered", "scans-tree", "scans-api")
-HOST_PLANS = ("cpu", "sets", "tree", "ordered", *SCAN_PLANS)
+HOST_SCAN_PLANS = ("scans-ordered", "scans-tree", "scans-api")
+SCAN_PLANS = (*HOST_SCAN_PLANS, "scans-values")
+HOST_PLANS = ("cpu", "sets", "tree", "ordered", *HOST_SCAN_PLANS)
 DEVICE_QUERIES_MIN = 4  # of bursts of up to six
 ON_DEVICES = f"--gpu {GPU} --gpus {DEVICES}"
 IN_PROCESS = f"--gpu {GPU} --devices {DEVICES}"
@@ -97,6 +98,11 @@ PLANS = {
     "scans-ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1 --leaf-cells 16"),
     "scans-tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree --leaf-cells 16"),
     "scans-api": Plan("", "--plan cpu --ordered 1"),
+    # Points are read by a device, too, which nobody tells of the order.
+    "scans-values": Plan(
+        f"--gpu {GPU} --preset mirrored --gpu-values 16MiB --ordered",
+        f"--plan values --gpu {GPU} --host-percent 40 --ordered 1 --leaf-cells 16",
+    ),
     "mirrored": Plan(f"--gpu {GPU} --preset mirrored", f"--plan mirrored --gpu {GPU}"),
     # On two of them, each with half the keys.
     "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
@@ -168,6 +174,7 @@ SHORT += [
     (over, "scans-tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")
 ]
 SHORT += [("embedded", "scans-api", scenario) for scenario in ("calm", "flush")]
+SHORT += [("tcp", "scans-values", "calm"), ("embedded", "scans-values", "flush")]
 SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []

@@ -25,8 +25,8 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
 # docs/reliability-tests.md); for the third cells that have to make room for others; for the fourth
 # writers of one set at the same time. For those of scans, hot keys in several leaves.
-SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --rewrite-percent 80"
-SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100"
+SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
+SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100 --ballast-percent 30"
 CANARIES = {
     "embedded-skip_dirty_log": ("--plan mirrored --ballast-percent 60", None),
     "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 6000", None),
@@ -39,7 +39,7 @@ CANARIES = {
     "embedded-ghost": (SCANS_EMBEDDED, None),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
-    "tcp-late_order": (SCANS, "--gpu off --ordered"),
+    "tcp-late_order": (f"{SCANS} --ballast-percent 60", "--gpu off --ordered"),
 }
 # One of those that are recorded in the same way.
 WITHOUT = list({said: name for name, said in reversed(CANARIES.items())}.values())[::-1]
