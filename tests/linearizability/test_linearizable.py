@@ -75,8 +75,8 @@ class Plan:
     tcp: str = ""  # and for a server
 
 
-# Scans of hot keys that lie in several leaves of the tree: in process leaves are tiny, and over TCP, where they have 512
-# cells, so many other keys lie between the hot ones.
+# Scans of hot keys that lie in several leaves of the tree: in process leaves are tiny; over TCP, where they have 512
+# cells, many other keys lie between the hot ones.
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --operations 30000"
 # Hot keys stay so for as long as items live, and then fewer others will do.
 SCANS_EXPIRY = f"{SCANS} --operations-a-key 3000 --ballast-percent 10"
