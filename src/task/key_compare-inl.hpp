@@ -176,15 +176,19 @@ TD_INLINE void settle(const Reading& reading, std::uint32_t i, const Query& q, L
   settle_slowly<I>(reading, i, location != no_location ? item : nullptr);
 }
 
+// A key's bit in StripState::read_items; others may share it.
+TD_INLINE std::uint64_t key_bit(Fingerprint f) noexcept { return std::uint64_t{1} << f.signature % 64; }
+
 // Answers a get from an item image that a device copied, without reading the item's own line. The image is valid if
 // nothing changed under the key's stripe since the launch. False: the item or the index must be read.
 template <DeviceAnswers I, bool Flushed>
-TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i) noexcept {
+TD_INLINE bool settle_by_image(const Reading& reading, std::uint32_t i, std::uint64_t read_items) noexcept {
   Context& context = reading.context;
   const Batch& batch = reading.batch;
   const Query& q = batch.query(i);
   const Item* const image = batch.image(i);
   if (TD_UNLIKELY(image == nullptr)) return false;
+  if (TD_UNLIKELY((read_items & key_bit(batch.fingerprints()[i])) != 0)) return false;
   if (TD_UNLIKELY(
           !unchanged_since(context.shared.index_as<I>(), reading.batch.fingerprints()[i], batch.found.launch))) {
     context.counters.device_images_changed.add();
@@ -220,17 +224,18 @@ void settle_all(Context& context, Batch& batch, const StripState& state) noexcep
   const Location* const locations = batch.locations();
   Result* const results = batch.results();
   const std::uint32_t end = state.strip.end;
-  std::uint64_t hits = 0, by_image = 0;
+  std::uint64_t hits = 0, by_image = 0, read_items = 0;
   bool any_to_win = false;
   for (std::uint32_t i = state.strip.begin; i < end; ++i) {
     if constexpr (Images) {
-      if (TD_LIKELY((settle_by_image<I, Flushed>(reading, i)))) {
+      if (TD_LIKELY((settle_by_image<I, Flushed>(reading, i, read_items)))) {
         ++by_image;
         continue;
       }
     }
     settle<I, true, Flushed>(reading, i, queries[i], locations[i], results[i]);
     hits += results[i].status == Status::hit;
+    if constexpr (Images) read_items |= key_bit(batch.fingerprints()[i]);
     any_to_win |= may_win_stale(queries[i], results[i]);
   }
   const std::uint64_t queries_done = state.strip.size();
@@ -261,13 +266,14 @@ template <IndexKind I>
 void key_compare_one(Context& context, Batch& batch, StripState& state, std::uint32_t i) noexcept {
   const Reading reading = reading_of<I>(context, batch, state);
   if constexpr (DeviceAnswers<I>) {
-    if (batch.found.images != nullptr && settle_by_image<I, true>(reading, i)) {
+    if (batch.found.images != nullptr && settle_by_image<I, true>(reading, i, state.read_items)) {
       context.counters.device_images.add();
       return count_read(context.counters, Status::hit);  // the image belongs to the batch
     }
   }
   settle<I, false, true>(reading, i, batch.query(i), batch.locations()[i], batch.result(i));
   state.has_hits |= batch.result(i).status == Status::hit;
+  if constexpr (DeviceAnswers<I>) state.read_items |= key_bit(batch.fingerprints()[i]);
   if (batch.query(i).opcode == Opcode::debug) return;
   count_read(context.counters, batch.result(i).status);
   if (TD_UNLIKELY(may_win_stale(batch.query(i), batch.result(i)))) win_stale<I>(context, batch, i);

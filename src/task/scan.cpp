@@ -41,12 +41,21 @@ bool try_scan(Context& context, const ScanRange& range, std::span<ScanHit> hits,
     }
     ++end.count;
   }
-  for (std::uint32_t i = 0; i < looked; ++i) {
-    if (TD_UNLIKELY(!has_still(hits[i]))) return false;
-  }
-  if (TD_UNLIKELY(!stamp.is_unchanged())) return false;
-  if (TD_UNLIKELY(shared.flush_cas.load(std::memory_order_acquire) != flush_cas || shared.clock.now_s() != now_s))
-    return false;
+#if defined(TANDEM_CANARY)
+  if (!canary_bites("scan_items_once"))
+#endif
+    for (std::uint32_t i = 0; i < looked; ++i) {
+      if (TD_UNLIKELY(!has_still(hits[i]))) return false;
+    }
+#if defined(TANDEM_CANARY)
+  if (!canary_bites("scan_leaves_once"))
+#endif
+    if (TD_UNLIKELY(!stamp.is_unchanged())) return false;
+#if defined(TANDEM_CANARY)
+  if (!canary_bites("scan_mark_once"))
+#endif
+    if (TD_UNLIKELY(shared.flush_cas.load(std::memory_order_acquire) != flush_cas || shared.clock.now_s() != now_s))
+      return false;
   if (!end.done && looked != 0) keep_last(end, hits[looked - 1].item);
   sink.complete();
   return true;

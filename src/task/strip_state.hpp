@@ -35,6 +35,9 @@ struct StripState {
 
   // Whether a query of the strip had a hit so far: its value is copied when the strip is answered.
   bool has_hits = false;
+  // Of these keys (bit: key_bit()) an item answered: an image, which is older than what is copied then, must not answer
+  // behind it.
+  std::uint64_t read_items = 0;
 
   std::uint32_t at(std::uint32_t query) const noexcept { return query - strip.begin; }
 };

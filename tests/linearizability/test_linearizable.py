@@ -1,5 +1,6 @@
-"""Every history that concurrent clients record is linearizable, key by key: over TCP and in process, with searches by
-the host and by a (simulated) device or by both, calm, full, growing, while pages move and while items expire.
+"""Every history that concurrent clients record is linearizable, key by key, and where there are scans, group by group
+of the keys that they show: over TCP and in process, with searches by the host and by a (simulated) device or by both,
+calm, full, growing, while pages move and while items expire.
 
 A run lasts a few seconds. TANDEM_LINEARIZABILITY_SECONDS makes each kind of history be recorded again and again, with
 other seeds, for so long; TANDEM_LINEARIZABILITY_SEED is the first one's. With TANDEM_LINEARIZABILITY_GPU, a number, the
@@ -74,7 +75,14 @@ class Plan:
     tcp: str = ""  # and for a server
 
 
-HOST_PLANS = ("cpu", "sets", "tree", "ordered")
+# Scans of hot keys that lie in several leaves of the tree: in process leaves are tiny; over TCP, where they have 512
+# cells, many other keys lie between the hot ones.
+SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --ballast-percent 60 --operations 30000"
+# Hot keys stay so for as long as items live, and then fewer others will do.
+SCANS_EXPIRY = f"{SCANS} --operations-a-key 3000 --ballast-percent 10"
+HOST_SCAN_PLANS = ("scans-ordered", "scans-tree", "scans-api")
+SCAN_PLANS = (*HOST_SCAN_PLANS, "scans-values")
+HOST_PLANS = ("cpu", "sets", "tree", "ordered", *HOST_SCAN_PLANS)
 DEVICE_QUERIES_MIN = 4  # of bursts of up to six
 ON_DEVICES = f"--gpu {GPU} --gpus {DEVICES}"
 IN_PROCESS = f"--gpu {GPU} --devices {DEVICES}"
@@ -87,6 +95,14 @@ PLANS = {
     ),
     "tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree"),
     "ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1"),
+    "scans-ordered": Plan("--gpu off --preset cpu --ordered", "--plan cpu --ordered 1 --leaf-cells 16"),
+    "scans-tree": Plan("--gpu off --preset heterokv", "--plan cpu --index-kind hash_tree --leaf-cells 16"),
+    "scans-api": Plan("", "--plan cpu --ordered 1"),
+    # Points are read by a device, too, which nobody tells of the order.
+    "scans-values": Plan(
+        f"--gpu {GPU} --preset mirrored --gpu-values 16MiB --ordered",
+        f"--plan values --gpu {GPU} --host-percent 40 --ordered 1 --leaf-cells 16",
+    ),
     "mirrored": Plan(f"--gpu {GPU} --preset mirrored", f"--plan mirrored --gpu {GPU}"),
     # On two of them, each with half the keys.
     "values": Plan(f"{ON_DEVICES} --gpu-steal --preset mirrored --gpu-values 16MiB", f"--plan values {IN_PROCESS}"),
@@ -133,6 +149,8 @@ if DEVICES == 1:  # one keeps up, and nothing is stolen from it
 
 def fits(plan: str, scenario: str) -> bool:
     """Whether the index of the plan grows, or keeps its size."""
+    if plan == "scans-api" and scenario == "pagemoves":  # the public API moves no pages
+        return False
     return scenario != ("growth" if plan.startswith("sets") else "crowded")
 
 
@@ -146,22 +164,39 @@ SHORT = [
 ]
 SHORT += [(over, "tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")]
 SHORT += [(over, "ordered", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "expiry")]
+SHORT += [
+    (over, "scans-ordered", scenario)
+    for over in ("tcp", "embedded")
+    for scenario in ("calm", "eviction", "growth", "flush")
+]
+SHORT += [("embedded", "scans-ordered", "expiry")]
+SHORT += [
+    (over, "scans-tree", scenario) for over in ("tcp", "embedded") for scenario in ("eviction", "growth", "flush")
+]
+SHORT += [("embedded", "scans-api", scenario) for scenario in ("calm", "flush")]
+SHORT += [("tcp", "scans-values", "calm"), ("embedded", "scans-values", "flush")]
 SHORT += [("tcp", "mixed", scenario) for scenario in ("calm", "growth")]
 SHORT += [("embedded", "mixed", scenario) for scenario in ("calm", "eviction", "flush")]
 SHORT += [("embedded", "stolen", "calm")] if DEVICES > 1 else []
 SHORT += [(over, "mixed-device", "calm") for over in ("tcp", "embedded")]
 SHORT += [("embedded", plan, "calm") for plan in BATCH_PLANS]
 SHORT += [("embedded", "values-drawn", scenario) for scenario in ("eviction", "growth", "flush")]
-ALL = [("tcp", plan, scenario) for plan in PLANS if plan not in BATCH_PLANS for scenario in SCENARIOS]
+ALL = [("tcp", plan, scenario) for plan in PLANS if PLANS[plan].server for scenario in SCENARIOS]
 ALL += [("embedded", plan, scenario) for plan in PLANS for scenario in SCENARIOS]
 ALL = [(over, plan, scenario) for over, plan, scenario in ALL if fits(plan, scenario)]
+
+
+def scans(plan: str, scenario: str) -> list[str]:
+    if plan not in SCAN_PLANS:
+        return []
+    return (SCANS_EXPIRY if scenario == "expiry" else SCANS).split()
 
 
 def record(over: str, plan: str, scenario: str, seed: int) -> Result:
     s = SCENARIOS[scenario]
     name = f"{over}-{plan}-{scenario}-{seed}"
     options = ["--seed", str(seed), "--clients", "5", *s.recorder.split(), "--may-vanish", str(int(s.may_vanish))]
-    options += ["--may-refuse", str(int(s.may_refuse))]
+    options += ["--may-refuse", str(int(s.may_refuse)), *scans(plan, scenario)]
     if over == "tcp":
         options += ["--abandon-per-mille", "4", *PLANS[plan].tcp.split()]
         memory = ["--memory", f"{s.memory_mib}MiB", "--item-expected", str(s.item_expected)]
@@ -173,7 +208,7 @@ def record(over: str, plan: str, scenario: str, seed: int) -> Result:
         finally:
             server.close()
     # The public API knows neither devices nor pages.
-    api = "engine" if plan != "cpu" or s.moves else "store"
+    api = "store" if plan in ("cpu", "scans-api") and not s.moves else "engine"
     memory = ["--memory-mib", str(s.memory_mib), "--item-expected", str(s.item_expected)]
     in_process = [*shlex.split(PLANS[plan].in_process), "--api", api, "--pause-us", str(s.pause_us)]
     return record_and_check(name, [*options, *memory, *in_process])
@@ -220,6 +255,9 @@ def check_facts(result: Result, over: str, plan: str, scenario: Scenario) -> Non
     # A key's fingerprint is another's by chance once in 2^32 searches.
     assert facts["asked_again"] <= 1, facts
     assert (expired > 0) == scenario.expires, result.text
+    scans = facts["scans_whole"] + facts["scans_cut"]
+    assert (scans > 0) == (plan in SCAN_PLANS), facts
+    assert facts["scans_whole"] >= scans / 2, facts  # the others tell of a part of their range
     if plan == "values-drawn":
         assert min(facts["device_operations"], facts["host_operations"]) > facts["operations"] / 10, facts
         assert facts["keys_answered_by_both"] > facts["hot_keys"] / 2, facts

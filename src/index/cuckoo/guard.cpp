@@ -217,6 +217,13 @@ TD_INLINE bool CuckooIndex::Guard::erase_in_table() noexcept {
 CuckooIndex::Put CuckooIndex::Guard::put_in_order(Location now, std::uint64_t live_state) noexcept {
   const std::string_view key = index_.heap_.at(now)->key();
   const Location from = item_ != nullptr ? index_.heap_.location_of(item_) : no_location;
+#if defined(TANDEM_CANARY)
+  if (canary_bites("late_order") && from != no_location) {
+    const Put early = put_in_table(now, live_state);
+    if (early == Put::done) index_.order_->hold(key).replace(f_, from, now);
+    return early;
+  }
+#endif
   HashTree::Hold leaf = index_.order_->hold(key);
   if (from == no_location && TD_UNLIKELY(!leaf.add(f_, key, now))) return Put::needs_room;
   const Put result = put_in_table(now, live_state);
@@ -232,7 +239,10 @@ bool CuckooIndex::Guard::erase_in_order() noexcept {
   const Location from = index_.heap_.location_of(item_);
   HashTree::Hold leaf = index_.order_->hold(item_->key());
   if (!erase_in_table()) return false;
-  leaf.remove(f_, from);
+#if defined(TANDEM_CANARY)
+  if (!canary_strikes("ghost", 200))
+#endif
+    leaf.remove(f_, from);
   return true;
 }
 

@@ -10,7 +10,9 @@ namespace tandem {
 static_assert(SearchesByKey<HashTreeIndex> && !DeviceSearches<HashTreeIndex>);
 
 HashTreeIndex::HashTreeIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
-    : heap_(heap), tree_({.huge_pages = options.huge_pages, .lanes = options.lanes}, budget, epochs, heap) {
+    : heap_(heap),
+      tree_({.leaf_cells = options.leaf_cells, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget,
+            epochs, heap) {
   if (options.log != nullptr || options.shard_bits != 0)
     throw std::invalid_argument("devices cannot follow a hash tree");
 }
@@ -93,7 +95,10 @@ bool HashTreeIndex::Guard::erase() noexcept {
   HashTree::Hold leaf = index_.tree_.hold(item_->key());
   if (TD_UNLIKELY(!lock_item(item_, version_))) return false;
   kill();
-  leaf.remove(f_, index_.heap_.location_of(item_));
+#if defined(TANDEM_CANARY)
+  if (!canary_strikes("ghost", 200))
+#endif
+    leaf.remove(f_, index_.heap_.location_of(item_));
   item_ = nullptr;
   return true;
 }

@@ -1,8 +1,9 @@
-"""A harness that finds nothing may be blind: each of four planted bugs, a line or two each, must be found within a
+"""A harness that finds nothing may be blind: each of nine planted bugs, a line or two each, must be found within a
 bounded number of operations. `make test-canaries` builds them; the same recordings without the bugs must pass.
 
 Two strike once in the life of a process, the third whenever a reader still looks at what is to be used again, the
-fourth always: no writer locks its set.
+fourth always: no writer locks its set. The others are of scans: three leave out a second look (docs/decisions/0039,
+steps 4 to 6), one tells the order of a change when others have seen it, and one, once, leaves a removed key there.
 """
 
 from __future__ import annotations
@@ -23,15 +24,25 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # bug takes to show. A device for the first; for the second a reader that looks for some time at what it has found, as
 # the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
 # docs/reliability-tests.md); for the third cells that have to make room for others; for the fourth
-# writers of one set at the same time.
+# writers of one set at the same time. For those of scans, hot keys in several leaves.
+SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
+SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100 --ballast-percent 30"
 CANARIES = {
     "embedded-skip_dirty_log": ("--plan mirrored --ballast-percent 60", None),
     "embedded-early_reuse": ("--plan cpu --pause-us 200 --value-bytes 6000", None),
     "embedded-drop_displacement": ("--plan cpu --item-expected 1048576 --ballast-percent 40", None),
     "embedded-unlocked_set": ("--plan cpu --index-kind set_associative --ballast-percent 5", None),
+    "embedded-scan_items_once": (SCANS_EMBEDDED, None),
+    "embedded-scan_leaves_once": (SCANS_EMBEDDED, None),
+    "embedded-scan_mark_once": (f"{SCANS_EMBEDDED} --flush-every 20", None),
+    "embedded-late_order": (SCANS_EMBEDDED, None),
+    "embedded-ghost": (SCANS_EMBEDDED, None),
     "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
+    "tcp-late_order": (f"{SCANS} --ballast-percent 60", "--gpu off --ordered"),
 }
+# One of those that are recorded in the same way.
+WITHOUT = list({said: name for name, said in reversed(CANARIES.items())}.values())[::-1]
 
 
 def record(canary: str, seed: int, planted: bool) -> tuple[int, str, int]:
@@ -41,7 +52,13 @@ def record(canary: str, seed: int, planted: bool) -> tuple[int, str, int]:
     options = ["--seed", str(seed), "--operations", str(OPERATIONS), *recorder_options.split()]
     name = f"{'canary' if planted else 'without'}-{canary}-{seed}"
     if over == "embedded":
-        result = record_and_check(name, options, build("canary_recorder") if planted else recorder())
+        try:
+            result = record_and_check(name, options, build("canary_recorder") if planted else recorder())
+        except AssertionError as died:
+            # What a ghost does to a leaf that is divided the store may see before its clients do.
+            if planted and canary == "embedded-ghost" and "tandem: assertion failed" in str(died):
+                return 0, "", 0
+            raise
     else:
         program = build("canary_tandem") if planted else tandem_binary()
         server = TandemServer("--threads", "2", *server_options.split(), binary=program)
@@ -75,7 +92,7 @@ def test_bug_is_found(canary: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("canary", CANARIES)
+@pytest.mark.parametrize("canary", WITHOUT)
 def test_without_the_bug_nothing_is_found(canary: str) -> None:
     for seed in range(SEED, SEED + 3):
         code, text, _ = record(canary, seed, planted=False)

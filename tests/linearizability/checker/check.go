@@ -18,7 +18,7 @@ func (r rules) check(operations []*operation) porcupine.CheckResult {
 }
 
 func (r rules) checkVerbose(operations []*operation, verbose bool) (porcupine.CheckResult, porcupine.LinearizationInfo) {
-	order(operations)
+	model := r.modelOf(operations)
 	all := make([]porcupine.Operation, len(operations))
 	clients := map[uint64]int{}
 	for i, o := range operations {
@@ -31,27 +31,50 @@ func (r rules) checkVerbose(operations []*operation, verbose bool) (porcupine.Ch
 		all[i] = porcupine.Operation{ClientId: client, Input: o, Call: o.called, Return: o.returned}
 	}
 	if verbose {
-		return porcupine.CheckOperationsVerbose(r.model(), all, keyTimeout)
+		return porcupine.CheckOperationsVerbose(model, all, keyTimeout)
 	}
-	return porcupine.CheckOperationsTimeout(r.model(), all, keyTimeout), porcupine.LinearizationInfo{}
+	return porcupine.CheckOperationsTimeout(model, all, keyTimeout), porcupine.LinearizationInfo{}
 }
 
-// obvious finds what needs no search: an answer with bytes that nobody wrote, or two that show one CAS id with two
-// values.
+// modelOf orders the operations of a key, or of a group.
+func (r rules) modelOf(operations []*operation) porcupine.Model {
+	if len(operations) != 0 && operations[0].grouped {
+		return r.groupModel(group(operations))
+	}
+	order(operations)
+	return r.model()
+}
+
+// obvious finds what needs no search: an answer with bytes that nobody wrote, two that show one CAS id with two
+// values, or keys that a scan shows in the wrong place.
 func obvious(operations []*operation) (why string, part []*operation) {
+	shown := operations
 	for _, o := range operations {
+		if o.scan == nil {
+			continue
+		}
+		shown = append(shown[:len(shown):len(shown)], o.scan.items...)
+		if why := o.scan.disorder(); why != "" {
+			return why, []*operation{o}
+		}
+	}
+	for _, o := range shown {
 		if strings.HasPrefix(o.read, "!") {
 			return "bytes that nobody wrote (! and where they are not what their beginning says):", []*operation{o}
 		}
 	}
-	if two := sameCas(operations); two != nil {
+	if two := sameCas(shown); two != nil {
 		return "one CAS id with two values:", two
 	}
 	return "", nil
 }
 
 func sameCas(operations []*operation) []*operation {
-	first := map[uint64]*operation{}
+	type id struct {
+		key string
+		cas uint64
+	}
+	first := map[id]*operation{}
 	shown := func(o *operation) string {
 		if o.outcome == "hit" {
 			return o.read
@@ -62,8 +85,8 @@ func sameCas(operations []*operation) []*operation {
 		if o.cas == 0 || o.outcome != "hit" && (o.outcome != "stored" || o.kind == "append" || o.kind == "prepend") {
 			continue
 		}
-		if f := first[o.cas]; f == nil {
-			first[o.cas] = o
+		if f := first[id{o.key, o.cas}]; f == nil {
+			first[id{o.key, o.cas}] = o
 		} else if shown(f) != shown(o) {
 			return []*operation{f, o}
 		}
@@ -79,7 +102,7 @@ func prefix(operations []*operation, end int64) []*operation {
 			continue
 		}
 		if o.returned > end {
-			if o.kind == "get" {
+			if o.kind == "get" || o.kind == "scan" {
 				continue
 			}
 			pending := *o
@@ -94,7 +117,7 @@ func prefix(operations []*operation, end int64) []*operation {
 // changesNothing: a history that has an order has one without this operation, too.
 func changesNothing(o *operation) bool {
 	switch o.outcome {
-	case "hit", "miss", "not_stored", "exists", "not_a_number":
+	case "hit", "miss", "not_stored", "exists", "not_a_number", "scanned", "cut":
 		return true
 	}
 	return false
@@ -125,13 +148,28 @@ func (r rules) shorten(operations []*operation) (part []*operation, under rules,
 	return under.leaveOut(part), under, end
 }
 
+// leaveOut drops what changes nothing and is not needed: many at once, then fewer.
 func (r rules) leaveOut(part []*operation) []*operation {
-	for i := 0; i < len(part); {
-		without := append(append([]*operation(nil), part[:i]...), part[i+1:]...)
-		if changesNothing(part[i]) && r.check(without) == porcupine.Illegal {
-			part = without
-		} else {
-			i++
+	for size := (len(part) + 1) / 2; size != 0; size /= 2 {
+		for i := 0; i < len(part); {
+			end := i + size
+			if end > len(part) {
+				end = len(part)
+			}
+			without := append([]*operation(nil), part[:i]...)
+			for _, o := range part[i:end] {
+				if !changesNothing(o) {
+					without = append(without, o)
+				}
+			}
+			kept := len(without) - i
+			without = append(without, part[end:]...)
+			if len(without) < len(part) && r.check(without) == porcupine.Illegal {
+				part = without
+				i += kept
+			} else {
+				i = end
+			}
 		}
 	}
 	return part

@@ -35,6 +35,11 @@ type operation struct {
 	// Operations on one key that one process asked for together take effect in their order: this is number `index` of
 	// `size`, and no other group with this slot overlaps it in time. size 0: nothing to keep.
 	slot, index, size int
+
+	number  int  // in its history
+	grouped bool // it is one of a group's (group.go)
+	place
+	scan *scanned // of a scan
 }
 
 type header struct {
@@ -48,8 +53,9 @@ type header struct {
 type history struct {
 	header
 	operations int
-	keys       map[string][]*operation
-	ends       []int64 // when each operation was answered, sorted
+	keys       map[string][]*operation // of one key each
+	groups     map[string][]*operation // of all keys that begin with a name, and scans of them
+	ends       []int64                 // when each operation was answered, sorted
 }
 
 func readHistory(path string) (*history, error) {
@@ -58,7 +64,7 @@ func readHistory(path string) (*history, error) {
 		return nil, err
 	}
 	defer file.Close()
-	h := &history{keys: map[string][]*operation{}}
+	h := &history{keys: map[string][]*operation{}, groups: map[string][]*operation{}}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(make([]byte, 1<<20), 1<<26)
 	if !lines.Scan() {
@@ -80,9 +86,16 @@ func readHistory(path string) (*history, error) {
 			return nil, fmt.Errorf("%s: %w: %s", path, err, line)
 		}
 		h.operations++
+		o.number = h.operations
 		h.ends = append(h.ends, o.end)
 		switch {
-		case o.outcome == "unknown" && o.kind == "get":
+		case o.outcome == "unknown" && (o.kind == "get" || o.kind == "scan"):
+		case o.kind == "scan":
+			if err := parseScan(o); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			o.grouped = true
+			h.groups[o.key] = append(h.groups[o.key], o)
 		case o.kind == "flush":
 			flushes = append(flushes, o)
 		default:
@@ -95,18 +108,64 @@ func readHistory(path string) (*history, error) {
 	if !complete {
 		return nil, fmt.Errorf("%s: its end is missing", path)
 	}
-	for key := range h.keys {
-		for _, o := range flushes {
-			if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) { // "*": all keys, "s3.*": those of seed 3
-				continue
+	sort.Slice(flushes, func(i, j int) bool { return flushes[i].called < flushes[j].called })
+	names := map[string]map[string]bool{}
+	for key, operations := range h.keys {
+		if name := groupOf(key); h.groups[name] != nil {
+			for _, o := range operations {
+				o.grouped = true
 			}
-			own := *o
-			own.key = key
-			h.keys[key] = append(h.keys[key], &own)
+			h.groups[name] = append(h.groups[name], operations...)
+			if names[name] == nil {
+				names[name] = map[string]bool{}
+			}
+			if names[name][key] = true; len(names[name]) > groupKeys {
+				return nil, fmt.Errorf("%s: more than %d keys of %s", path, groupKeys, name)
+			}
+		}
+	}
+	for _, group := range h.groups {
+		sort.Slice(group, func(i, j int) bool { return group[i].number < group[j].number })
+	}
+	for _, all := range []map[string][]*operation{h.keys, h.groups} {
+		for key := range all {
+			for _, o := range thatMatter(flushes, key, all[key]) {
+				own := *o
+				own.key, own.grouped = key, strings.HasSuffix(key, ".")
+				all[key] = append(all[key], &own)
+			}
 		}
 	}
 	sort.Slice(h.ends, func(i, j int) bool { return h.ends[i] < h.ends[j] })
 	return h, nil
+}
+
+// thatMatter leaves out flushes of which nobody could tell: of those between two operations one is enough.
+func thatMatter(flushes []*operation, key string, operations []*operation) (some []*operation) {
+	byCall := append([]*operation(nil), operations...)
+	sort.SliceStable(byCall, func(i, j int) bool { return byCall[i].called < byCall[j].called })
+	ends := make([]int64, len(byCall)+1) // ends[i]: when the first i operations have all returned
+	for i, o := range byCall {
+		ends[i+1] = ends[i]
+		if o.returned > ends[i] {
+			ends[i+1] = o.returned
+		}
+	}
+	last := 0 // the gap of the last flush that had one; nothing is there before the first operation
+	for _, o := range flushes {
+		if !strings.HasPrefix(key, strings.TrimSuffix(o.key, "*")) { // "*": all keys, "s3.*": those of seed 3
+			continue
+		}
+		gap := sort.Search(len(byCall), func(i int) bool { return byCall[i].called > o.called })
+		if ends[gap] < o.called && (gap == len(byCall) || byCall[gap].called > o.returned) {
+			if gap == last || gap == len(byCall) {
+				continue
+			}
+			last = gap
+		}
+		some = append(some, o)
+	}
+	return some
 }
 
 func parseOperation(line string) (*operation, error) {
@@ -200,9 +259,19 @@ func (h *history) overlapping() int {
 
 // order notes which operations of one key keep an order among themselves.
 func order(operations []*operation) {
+	for _, members := range bursts(operations) {
+		for i, o := range members {
+			o.index, o.size = i, len(members)
+		}
+	}
+}
+
+// bursts returns the operations that one process asked for together, two at least, and gives them a slot. They have no
+// order yet.
+func bursts(operations []*operation) (all [][]*operation) {
 	type group struct{ process, burst uint64 }
 	groups := map[group][]*operation{}
-	var all []group
+	var names []group
 	for _, o := range operations {
 		o.slot, o.index, o.size = 0, 0, 0
 		if o.returned == never {
@@ -210,16 +279,16 @@ func order(operations []*operation) {
 		}
 		g := group{o.process, o.burst}
 		if groups[g] == nil {
-			all = append(all, g)
+			names = append(names, g)
 		}
 		groups[g] = append(groups[g], o)
 	}
-	sort.SliceStable(all, func(i, j int) bool { return groups[all[i]][0].called < groups[all[j]][0].called })
+	sort.SliceStable(names, func(i, j int) bool { return groups[names[i]][0].called < groups[names[j]][0].called })
 	var busy [slots]int64
 	for slot := range busy {
 		busy[slot] = -1
 	}
-	for _, g := range all {
+	for _, g := range names {
 		members := groups[g]
 		if len(members) < 2 {
 			continue
@@ -233,11 +302,13 @@ func order(operations []*operation) {
 		for slot := range busy {
 			if busy[slot] < members[0].called {
 				busy[slot] = end
-				for i, o := range members {
-					o.slot, o.index, o.size = slot, i, len(members)
+				for _, o := range members {
+					o.slot = slot
 				}
+				all = append(all, members)
 				break
 			}
 		}
 	}
+	return all
 }

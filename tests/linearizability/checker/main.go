@@ -19,25 +19,40 @@ import (
 )
 
 type verdict struct {
-	key     string
+	key     string // or a group's
+	history []*operation
 	result  porcupine.CheckResult
 	why     string       // what is obvious about it
 	obvious []*operation // and the answers that show it
 }
 
+// parts are what is checked by itself: the groups, and the keys that are in none.
+func (h *history) parts() (all []verdict) {
+	for name, operations := range h.groups {
+		all = append(all, verdict{key: name + "*", history: operations})
+	}
+	for key, operations := range h.keys {
+		if h.groups[groupOf(key)] == nil {
+			all = append(all, verdict{key: key, history: operations})
+		}
+	}
+	return all
+}
+
 // checkAll returns the keys whose histories are not linearizable, or undecided.
 func checkAll(h *history, r rules) (bad []verdict) {
-	keys := make(chan string)
+	parts := make(chan verdict)
 	var mutex sync.Mutex
 	var workers sync.WaitGroup
 	for i := 0; i < runtime.GOMAXPROCS(0); i++ {
 		workers.Add(1)
 		go func() {
 			defer workers.Done()
-			for key := range keys {
-				v := verdict{key: key, result: r.check(h.keys[key])}
-				if v.why, v.obvious = obvious(h.keys[key]); v.obvious != nil {
+			for v := range parts {
+				if v.why, v.obvious = obvious(v.history); v.obvious != nil {
 					v.result = porcupine.Illegal
+				} else {
+					v.result = r.check(v.history)
 				}
 				if v.result != porcupine.Ok {
 					mutex.Lock()
@@ -47,10 +62,10 @@ func checkAll(h *history, r rules) (bad []verdict) {
 			}
 		}()
 	}
-	for key := range h.keys {
-		keys <- key
+	for _, v := range h.parts() {
+		parts <- v
 	}
-	close(keys)
+	close(parts)
 	workers.Wait()
 	return bad
 }
@@ -71,7 +86,7 @@ func writePicture(r rules, part []*operation, path string) error {
 		drawn[i] = &own
 	}
 	_, info := r.checkVerbose(drawn, true)
-	return porcupine.VisualizePath(r.model(), info, path)
+	return porcupine.VisualizePath(r.modelOf(drawn), info, path)
 }
 
 // report prints the violation that was complete first.
@@ -96,7 +111,7 @@ func report(h *history, r rules, bad []verdict, html string) {
 				}
 			}
 		} else {
-			v.part, v.under, v.end = r.shorten(h.keys[b.key])
+			v.part, v.under, v.end = r.shorten(b.history)
 		}
 		if first == nil || v.end < first.end {
 			first = v
@@ -110,7 +125,7 @@ func report(h *history, r rules, bad []verdict, html string) {
 	}
 	fmt.Printf("%s\n%s", why, table(first.part))
 	path := filepath.Join(html, h.Name+".html")
-	if err := writePicture(r, prefix(h.keys[first.key], first.end), path); err != nil {
+	if err := writePicture(r, prefix(first.history, first.end), path); err != nil {
 		fmt.Printf("no picture: %v\n", err)
 		return
 	}
@@ -140,7 +155,7 @@ func checkFile(path, html string) int {
 		}
 	}
 	fmt.Printf("UNDECIDED %s: key %s (%d operations) and %d more, after %v each\n", h.Name, bad[0].key,
-		len(h.keys[bad[0].key]), len(bad)-1, keyTimeout)
+		len(bad[0].history), len(bad)-1, keyTimeout)
 	return 3
 }
 

@@ -325,6 +325,9 @@ func (r rules) model() porcupine.Model {
 
 func (o *operation) describe() string {
 	words := []string{o.kind}
+	if o.grouped && o.scan == nil && o.kind != "flush" {
+		words = append(words, o.key)
+	}
 	if o.value != "" {
 		words = append(words, o.value)
 	}

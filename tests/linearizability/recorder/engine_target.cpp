@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -17,8 +18,10 @@
 #include "device/sim/sim_device.hpp"
 #include "pause.hpp"
 #include "pipeline/runner.hpp"
+#include "scan_read.hpp"
 #include "store/engine.hpp"
 #include "target.hpp"
+#include "task/scan.hpp"
 #include "values.hpp"
 
 namespace tandem::record {
@@ -74,6 +77,7 @@ void fill(Query& q, const Operation& o, const Clock& clock) {
       q.expiry_s = clock.expiry_s(o.ttl_s);
       return;
     case Kind::flush:
+    case Kind::scan:
       break;
   }
   throw std::logic_error("no query");
@@ -107,6 +111,45 @@ Outcome outcome_of(Kind kind, Status status) {
   throw std::runtime_error("an answer that fits no request");
 }
 
+// Copies a snapshot's items as Session::scan() does, and takes its time between them.
+class PausingSink final : public ScanSink {
+ public:
+  explicit PausingSink(Pause& pause) : pause_(pause) {}
+  void restart() override {
+    items_.clear();
+    bytes_ = 0;
+  }
+  bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override {
+    constexpr std::uint64_t bytes_max = 256 * 1024;
+    if (!items_.empty() && bytes_ + value_bytes > bytes_max) return false;
+    bytes_ += value_bytes;
+    items_.push_back({&item, std::string(item.key()), std::string(value_bytes, ' '), seen.cas(), item.client_flags()});
+    if (value_bytes <= rewritten_value_bytes_max) racing_copy(items_.back().value.data(), item.value(), value_bytes);
+    if (items_.size() == 1) pause_.sometimes();
+    return true;
+  }
+  void complete() override {
+    for (Copy& copy : items_) {
+      if (copy.value.size() > rewritten_value_bytes_max)
+        std::copy_n(copy.item->value(), copy.value.size(), copy.value.begin());
+    }
+  }
+  void give(ScanRead& read) const {
+    for (const Copy& copy : items_) read.item(copy.key, copy.value, copy.cas, copy.flags);
+  }
+
+ private:
+  struct Copy {
+    const Item* item;
+    std::string key, value;
+    std::uint64_t cas;
+    std::uint32_t flags;
+  };
+  Pause& pause_;
+  std::vector<Copy> items_;
+  std::uint64_t bytes_ = 0;
+};
+
 class EngineClient final : public Client, private ResponseWriter {
  public:
   EngineClient(Engine& engine, const TargetOptions& options, std::uint64_t seed)
@@ -126,6 +169,31 @@ class EngineClient final : public Client, private ResponseWriter {
   }
 
   void run(std::span<Operation> burst) override {
+    for_each_part(burst, [this](std::span<Operation> part) {
+      if (part[0].kind == Kind::scan) {
+        scan(part[0]);
+      } else {
+        run_part(part);
+      }
+    });
+  }
+  bool abandon(std::span<Operation> /*burst*/) override { return false; }
+
+ private:
+  void scan(Operation& o) {
+    PausingSink sink(pause_);
+    o.called_ns = now_ns();
+    context_->let_go();
+    const ScanEnd end = task::scan(*context_, {.begin = o.scan.begin, .end = o.scan.end, .reverse = o.scan.reverse},
+                                   o.scan.limit, sink);
+    o.returned_ns = now_ns();
+    if (end.failed) throw std::bad_alloc();
+    ScanRead read(o);
+    sink.give(read);
+    read.end(end.done, end.last_key());
+  }
+
+  void run_part(std::span<Operation> burst) {
     burst_ = burst;
     const std::int64_t called = now_ns();
     if (burst[0].kind == Kind::flush) {
@@ -141,9 +209,7 @@ class EngineClient final : public Client, private ResponseWriter {
     }
     for (const std::uint32_t i : std::exchange(again_, {})) ask_again(burst[i]);
   }
-  bool abandon(std::span<Operation> /*burst*/) override { return false; }
 
- private:
   // A burst is a batch. Where the host has a share it may be several, each with keys of its own, so that operations on
   // one key stay in order; the host answers some while the device has others, as a server's worker does with the
   // batches of several connections.
@@ -303,6 +369,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.memory_file = o.memory_file;
   e.index_kind = o.index_kind;
   e.ordered = o.ordered != 0;
+  e.leaf_cells = o.leaf_cells;
   e.devices = devices.all;
   e.index_on_device = o.plan == "device";
   e.scheduler.steal = o.devices > 1 && !e.index_on_device;

@@ -26,9 +26,10 @@ enum class Kind : std::uint8_t {
   prepend,
   touch,
   flush,  // of all keys; alone in its burst
+  scan,   // of a range of a group's keys
 };
-inline constexpr std::array<std::string_view, 12> kind_names = {"get",  "set",  "add",    "replace", "cas",   "delete",
-                                                                "incr", "decr", "append", "prepend", "touch", "flush"};
+inline constexpr std::array<std::string_view, 13> kind_names = {
+    "get", "set", "add", "replace", "cas", "delete", "incr", "decr", "append", "prepend", "touch", "flush", "scan"};
 
 enum class Outcome : std::uint8_t {
   unknown,  // the connection ended before the answer: it was done, or will be, or never will be
@@ -44,10 +45,12 @@ enum class Outcome : std::uint8_t {
   flushed,
   no_memory,
   no_memory_gone,  // the same, and the key has no item any more
+  scanned,         // all of the range
+  cut,             // the range up to a key
 };
-inline constexpr std::array<std::string_view, 13> outcome_names = {
-    "unknown", "hit",          "miss",    "stored",  "not_stored", "exists",        "removed",
-    "number",  "not_a_number", "touched", "flushed", "no_memory",  "no_memory_gone"};
+inline constexpr std::array<std::string_view, 15> outcome_names = {
+    "unknown",      "hit",     "miss",    "stored",    "not_stored",     "exists",  "removed", "number",
+    "not_a_number", "touched", "flushed", "no_memory", "no_memory_gone", "scanned", "cut"};
 
 // Who searched for an operation's key, as far as a client can tell.
 enum class Path : std::uint8_t { unknown, host, device };
@@ -56,11 +59,20 @@ enum class Path : std::uint8_t { unknown, host, device };
 // of its burst and in no order with them but that of time.
 inline constexpr std::uint64_t asked_again = std::uint64_t{1} << 63;
 
+// What a scan asks for.
+struct ScanAsked {
+  std::string begin, end;  // inclusive, exclusive
+  bool whole = false;      // all that begin with the group's name
+  bool reverse = false;
+  std::uint32_t limit = 0;
+};
+
 // One operation: what the client asks for, and what it is told.
 struct Operation {
   Kind kind = Kind::get;
-  std::string key;
-  std::string value;           // to store: as the model has it (values.hpp), a number or "a<id>"
+  std::string key;             // of a scan what all keys of its group begin with
+  ScanAsked scan;              // its keys lie in one group
+  std::string value;           // to store: as the model has it (values.hpp), a number or "a<id>"; scan: its range
   std::string bytes;           // to store: the same as a client sends it
   std::uint64_t delta = 0;     // increment, decrement
   std::uint64_t expected = 0;  // cas: the id from an earlier answer
@@ -71,7 +83,7 @@ struct Operation {
   std::uint64_t burst = 0;    // those with one number were asked for together
   std::int64_t called_ns = 0, returned_ns = 0;  // CLOCK_MONOTONIC
   Outcome outcome = Outcome::unknown;
-  std::string read;       // get: the value, as the model has it; increment, decrement: the number
+  std::string read;       // get: the value, as the model has it; increment, decrement: the number; scan: ScanRead
   std::uint64_t cas = 0;  // of the answer; 0: it has none
   // get: what the answer shows of the item beside its value.
   static constexpr std::int64_t not_shown = -2, never_expires = -1;

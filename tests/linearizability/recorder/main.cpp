@@ -49,6 +49,8 @@ void run(const Options& o) {
       {"unknown", count(histories, Outcome::unknown)},
       {"asked_again", count_asked_again(histories)},
       {"refused", count(histories, Outcome::no_memory) + count(histories, Outcome::no_memory_gone)},
+      {"scans_whole", count(histories, Outcome::scanned)},
+      {"scans_cut", count(histories, Outcome::cut)},
       {"evictions", after.evictions - before.evictions},
       {"pages_moved", after.pages_moved - before.pages_moved},
       {"index_bytes_before", before.index_bytes},

@@ -22,6 +22,10 @@ std::vector<Operation> Mix::burst() {
       draw_ballast(o);
       continue;
     }
+    if (options_.scan_percent != 0 && percent(options_.scan_percent)) {
+      draw_scan(o);
+      continue;
+    }
     const std::uint64_t i = random_() % options_.hot_keys;
     const bool old = generation != 0 && percent(options_.old_percent);
     o.key = HotKeys::name(old ? random_() % generation : generation, i);
@@ -57,8 +61,13 @@ void Mix::draw_hot(Operation& o, bool numbers) {
 
 // A key of one's own: written, mostly once, and looked at later.
 void Mix::draw_ballast(Operation& o) {
-  const bool fresh = ballast_ == 0 || percent(60);
-  o.key = ballast_name(client_, fresh ? ballast_++ : random_() % ballast_);
+  const bool fresh = ballast_.empty() || percent(60);
+  if (fresh) {
+    const std::string own = "b" + std::to_string(client_) + "." + std::to_string(ballast_.size());
+    const bool between = options_.scan_percent != 0;
+    ballast_.push_back(between ? HotKeys::name(generation_, random_() % options_.hot_keys) + own : own);
+  }
+  o.key = fresh ? ballast_.back() : ballast_[random_() % ballast_.size()];
   if (!fresh) {
     const std::uint64_t dice = random_() % 100;
     o.kind = dice < 80 ? Kind::get : dice < 90 ? Kind::set : Kind::remove;
@@ -66,6 +75,34 @@ void Mix::draw_ballast(Operation& o) {
     o.kind = percent(50) ? Kind::set : Kind::add;
   }
   draw_value(o, false);
+}
+
+Operation Mix::scan_of(std::uint64_t generation, std::uint64_t first, std::uint64_t count, bool reverse,
+                       std::uint32_t limit) {
+  Operation o;
+  o.kind = Kind::scan;
+  o.key = HotKeys::group(generation);
+  o.scan = {.begin = HotKeys::name(generation, first),
+            .end = HotKeys::name(generation, first + count),
+            .whole = false,
+            .reverse = reverse,
+            .limit = limit};
+  o.value = (reverse ? "down/" : "up/") + o.scan.begin + "/" + o.scan.end;
+  return o;
+}
+
+// Of all keys of a group, or from one of them up to another; seldom so few that ballast alone fills the reply.
+void Mix::draw_scan(Operation& o) {
+  const bool old = generation_ != 0 && percent(options_.old_percent);
+  const std::uint64_t generation = old ? random_() % generation_ : generation_;
+  std::uint64_t first = 0, count = options_.hot_keys;
+  if (percent(40)) {
+    first = random_() % options_.hot_keys;
+    count = 1 + random_() % (options_.hot_keys - first);
+  }
+  const bool reverse = percent(25);
+  o = scan_of(generation, first, count, reverse, percent(10) ? 1 + static_cast<std::uint32_t>(random_() % 40) : 1024);
+  o.scan.whole = count == options_.hot_keys;
 }
 
 void Mix::draw_value(Operation& o, bool number) {
@@ -105,7 +142,7 @@ std::uint32_t Mix::value_bytes() {
 
 void Mix::take(const std::vector<Operation>& answered) {
   for (const Operation& o : answered) {
-    if (o.cas != 0 && o.key[0] == 'h') cas_[o.key] = o.cas;
+    if (o.cas != 0 && o.key[0] == 'h' && o.kind != Kind::scan) cas_[o.key] = o.cas;
   }
 }
 

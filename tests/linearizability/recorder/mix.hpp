@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "history.hpp"
@@ -27,6 +28,7 @@ struct MixOptions {
   std::uint32_t details = 1;             // some stores have flags and long times to live; 0: none
   std::uint32_t touch_percent = 0;       // of operations on hot keys, beside those of the usual mix
   std::uint32_t flush_every = 0;         // bursts of a client; 0: never
+  std::uint32_t scan_percent = 0;        // of operations; then ballast lies between the hot keys, and moves them apart
 };
 
 // The hot keys of now: all clients ask for them.
@@ -40,9 +42,9 @@ class HotKeys {
   std::uint64_t generations() const {
     return asked_.load() / (std::uint64_t{options_.hot_keys} * options_.operations_a_key) + 1;
   }
-  static std::string name(std::uint64_t generation, std::uint64_t i) {
-    return "h" + std::to_string(generation) + "." + std::to_string(i);
-  }
+  // The group of hot keys that are scanned together.
+  static std::string group(std::uint64_t generation) { return "h" + std::to_string(generation) + "."; }
+  static std::string name(std::uint64_t generation, std::uint64_t i) { return group(generation) + std::to_string(i); }
 
  private:
   const MixOptions& options_;
@@ -59,19 +61,20 @@ class Mix {
         details_(options.seed * 1'000'033 + client) {}
 
   std::vector<Operation> burst();
+  // Of `count` keys of a group.
+  static Operation scan_of(std::uint64_t generation, std::uint64_t first, std::uint64_t count, bool reverse,
+                           std::uint32_t limit);
   // Remembers what later operations need of the answers.
   void take(const std::vector<Operation>& answered);
   std::uint64_t random() { return random_(); }
   // Names of this client's ballast.
-  std::uint64_t ballast() const { return ballast_; }
-  static std::string ballast_name(std::uint32_t client, std::uint64_t i) {
-    return "b" + std::to_string(client) + "." + std::to_string(i);
-  }
+  std::vector<std::string> take_ballast() { return std::move(ballast_); }
 
  private:
   bool percent(std::uint32_t share) { return random_() % 100 < share; }
   void draw_hot(Operation& o, bool numbers);
   void draw_ballast(Operation& o);
+  void draw_scan(Operation& o);
   void draw_value(Operation& o, bool number);
   std::uint32_t value_bytes();
   void draw_rewritten_value(Operation& o, bool number, std::uint64_t id);
@@ -81,7 +84,8 @@ class Mix {
   const std::uint32_t client_;
   std::mt19937_64 random_;
   std::mt19937_64 details_;  // of flags and long times: what is asked for does not depend on them
-  std::uint64_t generation_ = 0, bursts_ = 0, values_ = 0, ballast_ = 0;
+  std::uint64_t generation_ = 0, bursts_ = 0, values_ = 0;
+  std::vector<std::string> ballast_;
   std::unordered_map<std::string, std::uint64_t> cas_;  // last seen
 };
 

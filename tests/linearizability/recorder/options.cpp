@@ -26,6 +26,7 @@ Options parse(std::span<char* const> words) {
       {"--plan", text(o.target.plan)},
       {"--index-kind", text(o.target.index_kind)},
       {"--ordered", number(o.target.ordered)},
+      {"--leaf-cells", number(o.target.leaf_cells)},
       {"--batch-plan", text(o.target.batch_plan)},
       {"--api", text(o.target.api)},
       {"--memory-mib", number(o.target.memory_bytes)},
@@ -53,6 +54,7 @@ Options parse(std::span<char* const> words) {
       {"--details", number(o.mix.details)},
       {"--touch-percent", number(o.mix.touch_percent)},
       {"--flush-every", number(o.mix.flush_every)},
+      {"--scan-percent", number(o.mix.scan_percent)},
       {"--operations", number(o.operations)},
       {"--seconds", number(o.seconds)},
       {"--abandon-per-mille", number(o.abandon_per_mille)},
@@ -82,6 +84,9 @@ Options parse(std::span<char* const> words) {
       std::max(o.mix.burst_max, o.mix.large_burst_max) > burst_max)
     throw std::invalid_argument("--out is needed; clients, hot keys and a burst of at most " +
                                 std::to_string(burst_max));
+  constexpr std::uint32_t scanned_keys_max = 8;  // of a group: the checker looks at all of them together
+  if (o.mix.scan_percent != 0 && o.mix.hot_keys > scanned_keys_max)
+    throw std::invalid_argument("scans are of at most " + std::to_string(scanned_keys_max) + " hot keys");
   return o;
 }
 

@@ -24,7 +24,7 @@ class Recording {
 
   void run(Histories& histories) {
     histories.resize(options_.mix.clients + 1);
-    std::vector<std::uint64_t> ballast(options_.mix.clients);
+    std::vector<std::vector<std::string>> ballast(options_.mix.clients);
     std::vector<std::thread> threads;
     for (std::uint32_t c = 0; c < options_.mix.clients; ++c) {
       threads.emplace_back([this, c, &histories, &ballast] { guarded([&] { ballast[c] = play(c, histories[c]); }); });
@@ -51,7 +51,7 @@ class Recording {
     }
   }
 
-  std::uint64_t play(std::uint32_t number, ClientHistory& history) {
+  std::vector<std::string> play(std::uint32_t number, ClientHistory& history) {
     Mix mix(options_.mix, hot_, number);
     const std::unique_ptr<Client> client = target_.client(mix.random());
     std::uint64_t process = next_process_.fetch_add(1), bursts = 0;
@@ -79,19 +79,27 @@ class Recording {
       if (options_.think_us != 0)
         std::this_thread::sleep_for(std::chrono::microseconds(mix.random() % (2 * options_.think_us)));
     }
-    return mix.ballast();
+    return mix.take_ballast();
   }
 
   // What is written once and then forgotten by everybody must still be there.
-  void look_again(std::vector<Operation>& history, const std::vector<std::uint64_t>& ballast) {
+  void look_again(std::vector<Operation>& history, const std::vector<std::vector<std::string>>& ballast) {
     std::vector<std::string> keys;
     for (std::uint64_t g = 0; g < hot_.generations(); ++g) {
       for (std::uint32_t i = 0; i < options_.mix.hot_keys; ++i) keys.push_back(HotKeys::name(g, i));
     }
-    for (std::uint32_t c = 0; c < ballast.size(); ++c) {
-      for (std::uint64_t i = 0; i < ballast[c]; ++i) keys.push_back(Mix::ballast_name(c, i));
+    for (const std::vector<std::string>& of_client : ballast)
+      keys.insert(keys.end(), of_client.begin(), of_client.end());
+    const std::unique_ptr<Client> client = target_.client(options_.mix.seed);
+    const std::uint64_t process = next_process_.fetch_add(1);
+    look_at(*client, keys, process, history);
+    for (std::uint64_t g = 0; g < hot_.generations() && options_.mix.scan_percent != 0; ++g) {
+      Operation o = Mix::scan_of(g, 0, options_.mix.hot_keys, false, 1024);
+      o.process = process;
+      o.burst = history.size();
+      client->run({&o, 1});
+      history.push_back(std::move(o));
     }
-    look_at(*target_.client(options_.mix.seed), keys, next_process_.fetch_add(1), history);
   }
 
   void move_pages() {
@@ -145,7 +153,7 @@ Paths paths_of(const Histories& histories) {
     for (const Operation& o : client.answered) {
       paths.host += o.path == Path::host ? 1u : 0u;
       paths.device += o.path == Path::device ? 1u : 0u;
-      if (o.key.starts_with('h')) hot[o.key][static_cast<std::size_t>(o.path)] = true;
+      if (o.key.starts_with('h') && o.kind != Kind::scan) hot[o.key][static_cast<std::size_t>(o.path)] = true;
     }
   }
   paths.hot_keys = hot.size();

@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "pause.hpp"
+#include "scan_read.hpp"
 #include "tandem/store.hpp"
 #include "target.hpp"
 #include "values.hpp"
@@ -34,6 +35,7 @@ Action action_of(Kind kind) {
     case Kind::touch:
       return Action::touch;
     case Kind::flush:
+    case Kind::scan:
       break;
   }
   throw std::logic_error("no action of a session");
@@ -70,6 +72,30 @@ class StoreClient final : public Client {
       : store_(store), session_(store.session()), pause_(pause_us, seed) {}
 
   void run(std::span<Operation> burst) override {
+    for_each_part(burst, [this](std::span<Operation> part) {
+      if (part[0].kind == Kind::scan) {
+        scan(part[0]);
+      } else {
+        execute(part);
+      }
+    });
+  }
+  bool abandon(std::span<Operation> /*burst*/) override { return false; }
+
+ private:
+  static bool is_get(const Operation& o) { return o.kind == Kind::get; }
+
+  void scan(Operation& o) {
+    ScanRead read(o);
+    o.called_ns = now_ns();
+    const Scanned scanned =
+        session_.scan({.begin = o.scan.begin, .end = o.scan.end, .reverse = o.scan.reverse}, o.scan.limit,
+                      [&](const ScannedItem& item) { read.item(item.key, item.value, item.cas, item.flags); });
+    o.returned_ns = now_ns();
+    read.end(scanned.done, scanned.last);
+  }
+
+  void execute(std::span<Operation> burst) {
     std::vector<Request> requests;
     std::vector<std::size_t> again;  // what was answered was about another key
     for (const Operation& o : burst) {
@@ -116,11 +142,6 @@ class StoreClient final : public Client {
       burst[i].returned_ns = now_ns();
     }
   }
-  bool abandon(std::span<Operation> /*burst*/) override { return false; }
-
- private:
-  static bool is_get(const Operation& o) { return o.kind == Kind::get; }
-
   Store& store_;
   Session session_;
   Pause pause_;
@@ -133,7 +154,8 @@ class StoreTarget final : public Target {
       : store_({.memory_bytes = o.memory_bytes,
                 .item_bytes_expected = o.item_bytes_expected,
                 .evict = o.evict,
-                .huge_pages = false}),
+                .huge_pages = false,
+                .ordered = o.ordered != 0}),
         pause_us_(o.pause_us) {}
   std::unique_ptr<Client> client(std::uint64_t seed) override {
     return std::make_unique<StoreClient>(store_, pause_us_, seed);

@@ -16,6 +16,7 @@ struct TargetOptions {
                              // or device, which alone has the index
   std::string index_kind = "cuckoo";  // in process
   std::uint32_t ordered = 0;          // in process: keeps the keys in order, too
+  std::uint32_t leaf_cells = 512;     // in process, but not by the public API: of the tree that keeps them
   std::string batch_plan;      // in process: the plan of every batch, as a text (plan/plan.hpp); `drawn`: any that is
                                // feasible, for each batch anew; empty: what the devices are for
   std::string api = "engine";  // in process: store (the public one; plan cpu alone) or engine

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "scan_read.hpp"
 #include "target.hpp"
 #include "values.hpp"
 
@@ -94,7 +95,7 @@ class TcpClient final : public Client {
     std::int64_t now = 0;
     for (const Line& line : lines_) {
       std::size_t end = 0;
-      while ((end = take(burst.subspan(line.first, line.count), line.meta)) == 0) {
+      while ((end = take_line(burst.subspan(line.first, line.count), line.meta)) == 0) {
         socket_->receive(received_);
         now = now_ns();
       }
@@ -163,12 +164,21 @@ class TcpClient final : public Client {
         }
         request += "\r\n";
       } else {
-        request += line.meta ? meta_request(burst[i]) : text_request(burst[i]);
+        request += burst[i].kind == Kind::scan ? scan_request(burst[i])
+                   : line.meta                 ? meta_request(burst[i])
+                                               : text_request(burst[i]);
         ++i;
       }
       lines_.push_back(line);
     }
     return request;
+  }
+
+  // A group's range in one of the ways to say it.
+  std::string scan_request(const Operation& o) {
+    const ScanAsked& s = o.scan;
+    return "mr " + (s.whole && random_() % 2 == 0 ? o.key + " P" : s.begin + " E" + s.end) + " v c f" +
+           (s.reverse ? " r" : "") + " L" + std::to_string(s.limit) + "\r\n";
   }
 
   static std::string text_request(const Operation& o) {
@@ -203,6 +213,7 @@ class TcpClient final : public Client {
         return "ma " + o.key + " v c D" + std::to_string(o.delta) + (o.kind == Kind::increment ? " MI\r\n" : " MD\r\n");
       case Kind::touch:
       case Kind::flush:
+      case Kind::scan:
         return text_request(o);
       case Kind::set:
         mode = "MS";
@@ -227,6 +238,39 @@ class TcpClient final : public Client {
     return "ms " + o.key + " " + std::to_string(o.bytes.size()) + " c " +
            (adds ? "" : "T" + std::to_string(o.ttl_s) + " F" + std::to_string(o.flags) + " ") + mode + "\r\n" +
            o.bytes + "\r\n";
+  }
+
+  std::size_t take_line(std::span<Operation> line, bool meta) {
+    return line.size() == 1 && line[0].kind == Kind::scan ? take_scan(line[0]) : take(line, meta);
+  }
+
+  // VA <bytes> k<key> c<cas> f<flags>, the value; EN n<count>[ m k<last>]
+  std::size_t take_scan(Operation& o) const {
+    ScanRead read(o);
+    for (std::size_t at = at_, items = 0;; ++items) {
+      const std::size_t end = received_.find("\r\n", at);
+      if (end == std::string::npos) return 0;
+      const std::string_view text = std::string_view(received_).substr(at, end - at);
+      at = end + 2;
+      if (text.starts_with("EN n")) {
+        if (number_after(text, " n") != items)
+          throw std::runtime_error("another number of items: " + std::string(text));
+        const std::size_t last = text.find(" m k");
+        read.end(last == text.npos, last == text.npos ? ""sv : text.substr(last + 4));
+        return at;
+      }
+      const std::size_t key = text.find(" k"), key_end = text.find(' ', key + 2);
+      const std::uint64_t bytes = number_after(text, "VA ");
+      if (!text.starts_with("VA ") || key_end == text.npos)
+        throw std::runtime_error("an answer that fits no request: " + std::string(text));
+      if (received_.size() < at + bytes + 2) return 0;
+      if (std::string_view(received_).substr(at + bytes, 2) != "\r\n")
+        throw std::runtime_error("a value without its end: " + std::string(text));
+      const std::string_view rest = text.substr(key_end);
+      read.item(text.substr(key + 2, key_end - key - 2), std::string_view(received_).substr(at, bytes),
+                number_after(rest, " c"), number_after(rest, " f"));
+      at += bytes + 2;
+    }
   }
 
   // Takes the answer to a line of requests: where it ends, or 0 if it is not all there yet.
