@@ -93,7 +93,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Whether a run may begin: the index is a cuckoo index on the host, and no observer follows single look-ups.
+  // Whether a run may begin: the index is on the host and of a kind that the lane searches, and no observer follows
+  // single look-ups.
   bool may_run() const noexcept;
 
   // Answers the segments in order, in one epoch. Ends early, between two commands, when `out` holds output_bytes_max or

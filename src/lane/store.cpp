@@ -74,10 +74,20 @@ Location fill_slot(State& state, const task::PlainSet& set) noexcept {
   return slot;
 }
 
-// Publishes the new item in `slot` in place of the old one, as task::store() does.
+// A set whose new item is complete in `slot`, and what comes of it.
+struct Beside {
+  Fingerprint f;
+  const task::PlainSet& set;
+  const std::uint64_t* hint;
+  Location slot;
+  bool is_new_key = false;
+  ItemVersion stored{};
+};
+
+// Publishes the new item in place of the old one, as task::store() does.
 template <IndexKind I>
-Settled store_beside(State& state, I& index, Fingerprint f, const task::PlainSet& set, const std::uint64_t* hint,
-                     bool& is_new_key, ItemVersion& stored, Location slot) noexcept {
+Settled store_beside(State& state, I& index, Beside& beside) noexcept {
+  const task::PlainSet& set = beside.set;
   Context& context = state.context;
   const task::StripTime time{state.now_s, state.flush_cas};
   const auto displace = [&](const Item* item) {
@@ -88,8 +98,8 @@ Settled store_beside(State& state, I& index, Fingerprint f, const task::PlainSet
   for (;;) {
     Settled settled = Settled::needs_room;
     {
-      typename I::Guard guard = index.lock(f);
-      Item* const old = find(guard, set.key, no_location, hint);
+      typename I::Guard guard = index.lock(beside.f);
+      Item* const old = find(guard, set.key, no_location, beside.hint);
       if constexpr (EvictsFromSet<I>) {
         if (TD_UNLIKELY(old == nullptr && !guard.has_room())) {
           const Item* const victim = task::evict_from_set(context, guard, time);
@@ -99,9 +109,10 @@ Settled store_beside(State& state, I& index, Fingerprint f, const task::PlainSet
       }
       const bool is_good = old != nullptr && !is_over(guard.version(), time.now_s, time.flush_cas);
       const std::uint64_t keep = is_good ? guard.version().state & word::Accessed::mask : 0;
-      settled = task::publish_slot(context, guard, {slot, set.expiry_s, keep}, old != nullptr, time, stored);
+      settled =
+          task::publish_slot(context, guard, {beside.slot, set.expiry_s, keep}, old != nullptr, time, beside.stored);
       if (TD_LIKELY(settled == Settled::done)) {
-        is_new_key = !is_good;
+        beside.is_new_key = !is_good;
         if (old != nullptr) displace(old);
         return settled;
       }
@@ -109,7 +120,7 @@ Settled store_beside(State& state, I& index, Fingerprint f, const task::PlainSet
     if (settled == Settled::changed) continue;
     // A full leaf is divided; elsewhere the general path looks for room.
     if constexpr (SearchesByKey<I>) {
-      if (settled == Settled::needs_room && index.make_room(f, set.key)) continue;
+      if (settled == Settled::needs_room && index.make_room(beside.f, set.key)) continue;
     }
     return settled;
   }
@@ -131,15 +142,15 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
   const Location slot = fill_slot(state, set);
   if (TD_UNLIKELY(slot == no_location)) return false;
-  bool is_new_key = false;
-  const Settled settled = with_index(
-      state, [&](auto& index) { return store_beside(state, index, f, set, hint, is_new_key, stored, slot); });
+  Beside beside{f, set, hint, slot};
+  const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
   if (TD_UNLIKELY(settled != Settled::done)) {
     const Heap::Cache::Lock lock(context.cache);
     heap.release(context.cache, slot);
     return false;
   }
-  if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {f, slot, is_new_key});
+  if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {f, slot, beside.is_new_key});
+  stored = beside.stored;
   return true;
 }
 

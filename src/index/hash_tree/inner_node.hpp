@@ -65,19 +65,7 @@ struct alignas(cache_line_bytes) InnerNode {
   // The child with the key; with is_below, the child with the keys right below it.
   std::uint32_t child_of(std::string_view key, bool is_below) const noexcept;
   // The child with the key, by its first bytes where they decide.
-  TD_INLINE std::uint32_t child_of(const KeyStart& start, std::string_view key) const noexcept {
-    const bool is_short = key.size() <= KeyStart::bytes_max;
-    if (TD_UNLIKELY(prefix_bytes > (is_short ? KeyStart::bytes_max : KeyStart::bytes_max - sizeof(std::uint64_t))))
-      return child_of(key, false);
-    if (prefix_bytes != 0) {
-      if (const KeyStart front = start.front(prefix_bytes); TD_UNLIKELY(front != prefix))
-        return front < prefix ? 0 : count;
-    }
-    const std::uint64_t head = start.head(prefix_bytes);
-    const std::uint32_t below = heads_below(head);
-    if (TD_LIKELY(below == count || heads()[below] != head)) return below;
-    return child_among(below, head, key, false);
-  }
+  std::uint32_t child_of(const KeyStart& start, std::string_view key) const noexcept;
   // The number of heads below this one, without branches. Behind the heads a probe reads children, which are there.
   TD_INLINE std::uint32_t heads_below(std::uint64_t head) const noexcept {
     const std::uint64_t* const all = heads();
@@ -105,6 +93,20 @@ struct alignas(cache_line_bytes) InnerNode {
   // From separator `at` on, whose head is the key's, by the separators' bytes.
   std::uint32_t child_among(std::uint32_t at, std::uint64_t head, std::string_view key, bool is_below) const noexcept;
 };
+
+TD_INLINE std::uint32_t InnerNode::child_of(const KeyStart& start, std::string_view key) const noexcept {
+  const bool is_short = key.size() <= KeyStart::bytes_max;
+  if (TD_UNLIKELY(prefix_bytes > (is_short ? KeyStart::bytes_max : KeyStart::bytes_max - sizeof(std::uint64_t))))
+    return child_of(key, false);
+  if (prefix_bytes != 0) {
+    if (const KeyStart front = start.front(prefix_bytes); TD_UNLIKELY(front != prefix))
+      return front < prefix ? 0 : count;
+  }
+  const std::uint64_t head = start.head(prefix_bytes);
+  const std::uint32_t below = heads_below(head);
+  if (TD_LIKELY(below == count || heads()[below] != head)) return below;
+  return child_among(below, head, key, false);
+}
 
 class InnerTree {
  public:
