@@ -3,6 +3,7 @@
 
 #include "codec/binary.hpp"
 #include "codec/small_hits.hpp"
+#include "lane/calls_state.hpp"
 #include "lane/kernel_neon.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
