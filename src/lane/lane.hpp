@@ -16,10 +16,11 @@
 // another set may have replaced the item since. The stage that uses it checks the item's state and key, and asks the
 // index if they do not match.
 //
-// Eight queries are a strip: columns in a ring, without query or result objects. The stages overlap. In one turn strip
-// k is parsed, strip k-1 is hashed and its buckets are prefetched, strip k-2 has its first buckets searched, strip k-3
-// its second ones, and strip k-4 is answered. So a stage's prefetches arrive while other stages work (interleaving
-// after P. Menon et al., Relaxed operator fusion, VLDB 2017, and docs/decisions/0006-strips.md).
+// Eight queries are a strip: columns in a ring, without query or result objects. The stages overlap. Over a cuckoo
+// index strip k is parsed in one turn, strip k-1 is hashed and its buckets are prefetched, strip k-2 has its first
+// buckets searched, strip k-3 its second ones, and strip k-4 is answered. Other kinds have other stages, further apart.
+// So a stage's prefetches arrive while other stages work (interleaving after P. Menon et al., Relaxed operator fusion,
+// VLDB 2017, and docs/decisions/0006-strips.md).
 //
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once

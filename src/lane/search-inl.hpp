@@ -36,17 +36,18 @@ TD_NOINLINE inline void search_tags(Strip& strip) noexcept {
   strip.left = left;
 }
 
-// The entry of a candidate counts as accessed now. That the way gets another key meanwhile is of no account:
-// BasicSetIndex::note_access().
-TD_INLINE const Item* search_entries(const State& s, const EntrySet<set_ways>* set, std::uint32_t signature) noexcept {
+// The candidate among a set's entries, which counts as accessed now.
+TD_INLINE const Item* search_entries(const State& s, const Strip& strip, std::uint32_t i) noexcept {
   constexpr typename K::Tags l{};
+  const EntrySet<set_ways>* const set = strip.entries[i];
+  const std::uint32_t signature = strip.fingerprint[i].signature;
   std::uint32_t ways = l.match(set->tags, tag_of(signature));
   l.order_loads();
   for (; ways != 0; ways &= ways - 1) {
     const SetEntry& entry = set->entry[l.lowest(ways)];
     const Cell c{l.load64(&entry.cell)};
     if (TD_UNLIKELY(c.signature() != signature)) continue;
-    if (l.load32(&entry.stamp) != s.stamp) ScalarTagLanes::at(&entry.stamp).store(s.stamp, std::memory_order_relaxed);
+    stamp_entry(entry, s.stamp);
     return item_at(s.items, c);
   }
   return &no_item.header;
@@ -74,18 +75,14 @@ TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
   strip.left = (1u << strip_queries) - 1;
 }
 
-// A key is as likely in its second bucket as in its first.
-TD_NOINLINE inline void search_leaves(const State& s, Strip& strip) noexcept {
-  for (std::uint32_t i = 0; i < strip.count; ++i) {
-    const std::uint32_t signature = strip.fingerprint[i].signature;
-    const Cell a = K::cell_of(strip.first[i], signature), b = K::cell_of(strip.second[i], signature);
-    const Item *in_a = item_at(s.items, a), *item = item_at(s.items, b), *none = &no_item.header;
-    replace_unless_equal(b.signature(), signature, item, none, in_a, in_a);
-    replace_unless_equal(a.signature(), signature, in_a, item, none, none);
-    strip.item[i] = in_a;
-    for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(in_a->bytes() + more * cache_line_bytes);
-  }
-  strip.left = 0;
+// The candidate in a leaf. A key is as likely in its second bucket as in its first, so both are searched.
+TD_INLINE const Item* search_leaf(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t signature = strip.fingerprint[i].signature;
+  const Cell a = K::cell_of(strip.first[i], signature), b = K::cell_of(strip.second[i], signature);
+  const Item *item = item_at(s.items, a), *other = item_at(s.items, b), *none = &no_item.header;
+  replace_unless_equal(b.signature(), signature, other, &std::as_const(no_item.header), none, none);
+  replace_unless_equal(a.signature(), signature, item, other, none, none);
+  return item;
 }
 
 // --- all kinds
@@ -134,20 +131,19 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
 
+// The candidate in a table's second bucket.
+TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uint32_t i) noexcept {
+  const std::uint32_t signature = strip.fingerprint[i].signature;
+  const Cell c = K::cell_of(strip.second[i], signature);
+  return c.signature() == signature ? item_at(s.items, c) : &no_item.header;
+}
+
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
-  if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
-    if (strip.left != 0) search_leaves(s, strip);
-    return;
-  }
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const std::uint32_t signature = strip.fingerprint[i].signature;
-    const Item* item = &no_item.header;
-    if (TD_UNLIKELY(s.cells_in == CellsIn::set)) {
-      item = search_entries(s, strip.entries[i], signature);
-    } else if (const Cell c = K::cell_of(strip.second[i], signature); c.signature() == signature) {
-      item = item_at(s.items, c);
-    }
+    const Item* const item = TD_LIKELY(s.cells_in == CellsIn::table) ? search_bucket(s, strip, i)
+                             : s.cells_in == CellsIn::leaf           ? search_leaf(s, strip, i)
+                                                                     : search_entries(s, strip, i);
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }

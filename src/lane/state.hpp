@@ -93,7 +93,7 @@ struct alignas(cache_line_bytes) Strip {
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
   std::uint32_t count = 0;  // columns from here on hold earlier queries
-  std::uint32_t left = 0;   // bit i: query i is searched for once more, in its second bucket or its set's entries
+  std::uint32_t left = 0;   // bit i: query i is left to search_second()
   std::uint32_t sets = 0;   // bit i: query i is a set
   bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;

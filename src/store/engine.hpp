@@ -50,8 +50,9 @@ struct EngineOptions {
   unsigned recover_threads = 0;           // threads that read the file at start; 0: one for each processor, at most 16
   // The kind of index (index_kinds.hpp). Which of them devices follow: FollowedIndex.
   std::string_view index_kind = "cuckoo";
-  bool ordered = false;            // keeps the keys in order, too, for scans
-  std::uint32_t leaf_cells = 512;  // of the tree that keeps the order (HashTreeOptions); tests use small ones
+  bool ordered = false;  // keeps the keys in order, too, for scans
+  std::uint32_t leaf_cells =
+      leaf_cells_default;  // of the tree that keeps the order (HashTreeOptions); tests use small ones
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. The store survives the loss of devices. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};

@@ -24,12 +24,13 @@
 #include "index/hash_tree/inner_node.hpp"
 #include "index/hash_tree/leaf.hpp"
 #include "index/hash_tree/leaf_pool.hpp"
+#include "index/index.hpp"
 #include "index/scan.hpp"
 
 namespace tandem {
 
 struct HashTreeOptions {
-  std::uint32_t leaf_cells = 512;  // a power of two, from leaf_cells_min to leaf_cells_max
+  std::uint32_t leaf_cells = leaf_cells_default;  // a power of two, from leaf_cells_min to leaf_cells_max
   bool huge_pages = true;
   std::string_view lanes = {};  // CuckooOps::name; empty: the widest of this processor
 };

@@ -24,9 +24,7 @@ std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noe
     const int order = key.substr(0, prefix_bytes).compare(separator(0).substr(0, prefix_bytes));
     if (order != 0) return order < 0 ? 0 : count;
   }
-  const std::uint64_t head = head_of(key, prefix_bytes);
-  const std::uint32_t below = heads_below(head);
-  return below < count && heads()[below] == head ? child_among(below, head, key, is_below) : below;
+  return child_by(head_of(key, prefix_bytes), key, is_below);
 }
 
 std::uint32_t InnerNode::child_among(std::uint32_t at, std::uint64_t head, std::string_view key,

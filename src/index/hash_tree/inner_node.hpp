@@ -87,12 +87,18 @@ struct alignas(cache_line_bytes) InnerNode {
   static constexpr std::uint32_t children_max = 64;
   static_assert(children_max == 64, "probes of heads_below()");
   // At least, so that no probe is outside.
-  static constexpr std::size_t bytes_min = 64 + (children_max - 1) * sizeof(std::uint64_t);
+  static constexpr std::size_t bytes_min = cache_line_bytes + (children_max - 1) * sizeof(std::uint64_t);
 
  private:
+  // The child with the key, whose bytes behind the prefix begin with `head`.
+  TD_INLINE std::uint32_t child_by(std::uint64_t head, std::string_view key, bool is_below) const noexcept {
+    const std::uint32_t below = heads_below(head);
+    return TD_LIKELY(below == count || heads()[below] != head) ? below : child_among(below, head, key, is_below);
+  }
   // From separator `at` on, whose head is the key's, by the separators' bytes.
   std::uint32_t child_among(std::uint32_t at, std::uint64_t head, std::string_view key, bool is_below) const noexcept;
 };
+static_assert(sizeof(InnerNode) == cache_line_bytes);
 
 TD_INLINE std::uint32_t InnerNode::child_of(const KeyStart& start, std::string_view key) const noexcept {
   const bool is_short = key.size() <= KeyStart::bytes_max;
@@ -102,10 +108,7 @@ TD_INLINE std::uint32_t InnerNode::child_of(const KeyStart& start, std::string_v
     if (const KeyStart front = start.front(prefix_bytes); TD_UNLIKELY(front != prefix))
       return front < prefix ? 0 : count;
   }
-  const std::uint64_t head = start.head(prefix_bytes);
-  const std::uint32_t below = heads_below(head);
-  if (TD_LIKELY(below == count || heads()[below] != head)) return below;
-  return child_among(below, head, key, false);
+  return child_by(start.head(prefix_bytes), key, false);
 }
 
 class InnerTree {

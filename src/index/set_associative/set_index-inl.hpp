@@ -133,10 +133,7 @@ void BasicSetIndex<Ways, Reading>::note_access(Fingerprint f, Location l, std::u
   for (std::uint32_t ways = ops_.tagged(&set, f.signature); ways != 0; ways &= ways - 1) {
     SetEntry& entry = set.entry[std::countr_zero(ways)];
     if (Cell{sets_on_host::lanes.load64(&entry.cell)} != Cell::of(f.signature, l)) continue;
-    // The way may get another key just now: then that one is taken for a little younger than it is.
-    if (sets_on_host::lanes.load32(&entry.stamp) != now)
-      ScalarTagLanes::at(&entry.stamp).store(now, std::memory_order_relaxed);
-    return;
+    return stamp_entry(entry, now);
   }
 }
 

@@ -52,6 +52,13 @@ class SetStamps {
   const std::atomic<std::uint32_t>* given_ = nullptr;
 };
 
+// The entry was accessed at `now`. It may get another key just now: then that one is taken for a little younger than it
+// is.
+TD_INLINE void stamp_entry(const SetEntry& entry, std::uint32_t now) noexcept {
+  const std::atomic_ref<std::uint32_t> stamp(const_cast<std::uint32_t&>(entry.stamp));
+  if (stamp.load(std::memory_order_relaxed) != now) stamp.store(now, std::memory_order_relaxed);
+}
+
 template <unsigned Ways, SetReading Reading = SetReading::validated>
 class BasicSetIndex final : public FollowedIndex {
   using Set = EntrySet<Ways>;

@@ -169,13 +169,7 @@ class EngineClient final : public Client, private ResponseWriter {
   }
 
   void run(std::span<Operation> burst) override {
-    for_each_part(burst, [this](std::span<Operation> part) {
-      if (part[0].kind == Kind::scan) {
-        scan(part[0]);
-      } else {
-        run_part(part);
-      }
-    });
+    for_each_part(burst, [this](Operation& o) { scan(o); }, [this](std::span<Operation> part) { run_part(part); });
   }
   bool abandon(std::span<Operation> /*burst*/) override { return false; }
 

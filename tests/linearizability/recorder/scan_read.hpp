@@ -43,15 +43,18 @@ class ScanRead {
   std::string before_;
 };
 
-// Calls run(part) for the parts of a burst: each scan alone, and what lies between scans together.
-template <class Run>
-void for_each_part(std::span<Operation> burst, Run run) {
+// Calls scan(operation) for each scan of a burst, and others(part) for what lies between scans, together.
+template <class Scan, class Others>
+void for_each_part(std::span<Operation> burst, Scan scan, Others others) {
   const auto is_scan = [](const Operation& o) { return o.kind == Kind::scan; };
   while (!burst.empty()) {
-    const auto next = std::ranges::find_if(burst, is_scan);
-    const auto before = static_cast<std::size_t>(next - burst.begin());
-    const std::size_t count = std::max<std::size_t>(before, 1);
-    run(burst.first(count));
+    if (is_scan(burst[0])) {
+      scan(burst[0]);
+      burst = burst.subspan(1);
+      continue;
+    }
+    const auto count = static_cast<std::size_t>(std::ranges::find_if(burst, is_scan) - burst.begin());
+    others(burst.first(count));
     burst = burst.subspan(count);
   }
 }

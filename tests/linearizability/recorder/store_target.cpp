@@ -72,13 +72,7 @@ class StoreClient final : public Client {
       : store_(store), session_(store.session()), pause_(pause_us, seed) {}
 
   void run(std::span<Operation> burst) override {
-    for_each_part(burst, [this](std::span<Operation> part) {
-      if (part[0].kind == Kind::scan) {
-        scan(part[0]);
-      } else {
-        execute(part);
-      }
-    });
+    for_each_part(burst, [this](Operation& o) { scan(o); }, [this](std::span<Operation> part) { execute(part); });
   }
   bool abandon(std::span<Operation> /*burst*/) override { return false; }
 
