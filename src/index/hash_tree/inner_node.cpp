@@ -89,7 +89,7 @@ void InnerTree::leaves_of(std::span<const std::string_view> keys, const char (*k
   void* const* child[together_max];
   for (std::size_t i = 0; i < keys.size(); ++i) {
     child[i] = node[i]->children() + node[i]->child_of(KeyStart::of(key16[i]), keys[i]);
-    prefetch_read(child[i]);
+    prefetch_read(static_cast<const void*>(child[i]));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) leaf[i] = static_cast<const Leaf*>(*child[i]);
 }
@@ -145,7 +145,7 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   if (count != 0) {
     node->prefix_bytes = static_cast<std::uint32_t>(common_bytes(entries[1].low, entries[count].low));
     char front[KeyStart::bytes_max] = {};
-    std::copy_n(entries[1].low.data(), std::min<std::size_t>(node->prefix_bytes, sizeof front), front);
+    entries[1].low.copy(front, std::min<std::size_t>(node->prefix_bytes, sizeof front));
     node->prefix = KeyStart::of(front);
   }
   std::uint32_t end = 0;
