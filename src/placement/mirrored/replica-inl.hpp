@@ -95,6 +95,9 @@ bool BasicReplica<Rules, Log>::check(DeviceStatus status) noexcept {
     become_absent(ReplicaAbsence::failures);
   } else {
     begin_copy();
+    // The upload writes cells that searches on other streams may still read.
+    stamp_ = epochs_.retire_stamp();
+    waits_ = true;
   }
   return false;
 }

@@ -41,7 +41,7 @@ struct ReplicaOptions {
 
 // Rules that make it correct. Tests disable them one at a time and observe wrong answers.
 struct ReplicaRules {
-  // An upload reads nothing until the batches that began before the log was on have ended.
+  // An upload reads nothing until the batches that began before the log was on, or before work failed, have ended.
   static constexpr bool waits_for_batches = true;
   // The images that writers put into the log before an upload's first cell is read are forgotten.
   static constexpr bool forgets_images = true;
@@ -163,7 +163,7 @@ class BasicReplica final : public DeviceSide {
   TableShape shape_{};                      // of the shard in that table, like the next
   std::uint64_t cells_ = 0, position_ = 0;  // all; of them, read by this upload
   bool restart_log_ = false;                // the log is off: no upload before it is on again
-  bool waits_ = false;                      // for the batches that began before stamp_
+  bool waits_ = false;                      // the upload, for the batches that began before stamp_
   bool zeroed_ = false;                     // the winners of this upload's table are
   std::uint64_t stamp_ = 0;
   std::uint32_t copy_ = 0, broken_copy_ = 0;  // the upload's number; the last one that had a failure

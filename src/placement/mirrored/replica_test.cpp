@@ -277,6 +277,24 @@ TEST(Replica, WorkThatFailsIsDoneAgain) {
   }
 }
 
+// A search on another stream may still read the cells that an upload writes, until its batch ends.
+TEST(Replica, AfterAFailureItUploadsWhenTheBatchesBeforeHaveEnded) {
+  ReplicaRig rig;
+  ASSERT_EQ(rig.upload(), ReplicaState::current);
+  EpochDomain::Participant batch(rig.store.epochs);
+  batch.enter();
+  ASSERT_TRUE(rig.drain().ready());
+  rig.set("k");
+  rig.device->refuse();
+  EXPECT_EQ(rig.replica.drain().status, ReplicaLaunch::Status::not_current);
+  const std::uint64_t before = rig.replica.stats().uploaded_bytes;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(rig.replica.step(1 << 20), ReplicaState::uploading);
+  EXPECT_EQ(rig.replica.stats().uploaded_bytes, before);
+  batch.exit();
+  EXPECT_EQ(rig.finish_upload(), ReplicaState::current);
+  EXPECT_EQ(rig.compare(rig.drain()), "");
+}
+
 TEST(Replica, GivesUpAfterSeveralFailures) {
   ReplicaRig rig;
   ASSERT_EQ(rig.upload(), ReplicaState::current);
