@@ -65,6 +65,16 @@ void LeafPool::reclaim(std::uint32_t wanted) noexcept {
   }
 }
 
+bool LeafPool::has(For what) const noexcept {
+  const std::uint32_t wanted = what == For::split ? split_leaves + 1 : 1;
+  const std::lock_guard lock(mutex_);
+  std::uint32_t count = free_count_;
+  const std::uint64_t safe = epochs_.safe_stamp();
+  for (const Leaf* leaf = retired_first_; count < wanted && leaf != nullptr && leaf->stamp < safe; leaf = leaf->next)
+    ++count;
+  return count >= wanted;
+}
+
 bool LeafPool::take(For what, Leaf** out, std::uint32_t count) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint32_t wanted = count + (what == For::split ? 1 : 0);

@@ -30,6 +30,9 @@ bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
       pool_.retire(leaf);
       leaf_count_.fetch_add(1, std::memory_order_relaxed);
       splits_.fetch_add(1, std::memory_order_relaxed);
+      if (pool_.is_low()) unpaid_.fetch_add(1, std::memory_order_relaxed);
+      if (TD_UNLIKELY(room_failed_.load(std::memory_order_relaxed)))
+        room_failed_.store(false, std::memory_order_relaxed);
       return true;
     }
   }
@@ -86,12 +89,25 @@ bool HashTree::merge_pair(const InnerTree::Path& path, std::uint32_t first) noex
   return true;
 }
 
-// Merges the leaf of the key with a neighbour below the same node.
-bool HashTree::merge_at(std::string_view key) noexcept {
-  const std::unique_lock lock(inner_.mutex(), std::try_to_lock);
-  if (!lock.owns_lock()) return false;
+// Merges the leaf of the key with a neighbour below the same node. REQUIRES: the mutex.
+bool HashTree::merge_beside(std::string_view key) noexcept {
   const InnerTree::Path path = inner_.path_to(key);
   return merge_pair(path, path.at()) || (path.at() != 0 && merge_pair(path, path.at() - 1));
+}
+
+bool HashTree::merge_at(std::string_view key) noexcept {
+  const std::unique_lock lock(inner_.mutex(), std::try_to_lock);
+  return lock.owns_lock() && merge_beside(key);
+}
+
+std::uint32_t HashTree::merge_fallen() noexcept {
+  std::uint32_t merged = 0;
+  FallenLeaves::Fence low;
+  while (pool_.is_low() && pool_.has(LeafPool::For::merge) && fallen_leaves_.take(low)) {
+    const std::lock_guard lock(inner_.mutex());
+    while (merge_beside(low.view())) ++merged;
+  }
+  return merged;
 }
 
 // From the first leaf to the last. The mutex is given back after each, so that splits go on.
