@@ -63,6 +63,10 @@ class Index {
   // Holds the key. REQUIRES: the caller is in an epoch until the hold's end. Throws std::bad_alloc.
   virtual std::unique_ptr<KeyHold> hold(Fingerprint f) = 0;
 
+  // Gives the keys from `key` on leaves of their own, so that keys that ascend below it fill theirs, too. A hint.
+  // REQUIRES: the index has no items, and nothing else uses it.
+  virtual void cut_order(std::string_view key) noexcept { static_cast<void>(key); }
+
   // Leaves at hand for the keys' order.
   struct LeafSupply {
     enum class State : std::uint8_t {

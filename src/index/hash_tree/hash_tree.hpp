@@ -140,6 +140,7 @@ class HashTree {
   // The merges alone, which cost no memory: of many leaves, or of some when leaves are short. As grow().
   void merge_sparse() noexcept;
   // As Index says.
+  void cut(std::string_view key) noexcept;
   Index::LeafSupply leaf_supply() noexcept;
   std::uint32_t take_unpaid_leaves() noexcept {
     return unpaid_.load(std::memory_order_relaxed) == 0 ? 0 : unpaid_.exchange(0, std::memory_order_relaxed);

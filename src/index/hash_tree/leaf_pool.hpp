@@ -41,9 +41,10 @@ class LeafPool {
  private:
   static constexpr std::uint32_t split_leaves = 2;
 
-  bool add_chunk(bool* unmapped) noexcept;      // REQUIRES: the lock
-  void reclaim(std::uint32_t wanted) noexcept;  // likewise
-  void push_free(Leaf* leaf) noexcept;          // likewise
+  bool add_chunk(bool* unmapped) noexcept;                       // REQUIRES: the lock
+  bool add_chunk(std::uint64_t bytes, bool* unmapped) noexcept;  // likewise
+  void reclaim(std::uint32_t wanted) noexcept;                   // likewise
+  void push_free(Leaf* leaf) noexcept;                           // likewise
 
   const std::uint32_t leaf_bytes_;
   const bool huge_pages_;

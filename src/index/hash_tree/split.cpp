@@ -44,6 +44,23 @@ bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
   return false;
 }
 
+void HashTree::cut(std::string_view key) noexcept {
+  const auto [leaf, before] = latch(key);
+  TD_ASSERT(leaf->live.load(std::memory_order_relaxed) == 0);
+  Leaf* fresh[2];
+  if (leaf->low() == key || !pool_.take(LeafPool::For::split, fresh, 2)) return leaf->unlatch(before, false);
+  leaves_.make_empty(*fresh[0], {leaf->low(), key, true});
+  leaves_.make_empty(*fresh[1], {key, leaf->high(), leaf->has_high});
+  if (put_in_place_of(*leaf, *fresh[0], *fresh[1])) {
+    leaf->retire(before);
+    pool_.retire(leaf);
+    leaf_count_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  leaf->unlatch(before, false);
+  for (Leaf* const unused : fresh) pool_.give_back(unused);
+}
+
 bool HashTree::put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept {
   const InnerTree::Entry both[2] = {{left.low(), &left}, {right.low(), &right}};
   const std::lock_guard lock(inner_.mutex());
