@@ -136,8 +136,7 @@ void ClassPages::leave(PageId page) noexcept {
 // Items of the page that were used since CLOCK last looked, and slots that are being filled. Only of large slots: of a
 // page with many small ones about the same share is in use everywhere.
 std::uint32_t ClassPages::count_used(PageId page) const noexcept {
-  constexpr std::uint32_t slots_max = 8;
-  if (shape_.slots_per_page > slots_max) return 0;
+  if (!has_large_slots()) return 0;
   std::uint32_t used = 0;
   for (std::uint32_t slot = 0; slot < shape_.slots_per_page; ++slot) {
     const std::uint64_t state = table_.item(shape_.location(page, slot))->state_word.load(std::memory_order_relaxed);
@@ -148,7 +147,7 @@ std::uint32_t ClassPages::count_used(PageId page) const noexcept {
 }
 
 PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
-  constexpr int looks = 64;
+  constexpr std::uint64_t looks = 64;
   const std::lock_guard lock(mutex_);
   if (hand_page_ == 0 || pages_open() <= keep) return 0;
   // Starts where the last call stopped, so that a page that could not be closed is not picked again at once. Otherwise
@@ -156,7 +155,9 @@ PageId ClassPages::pick_donor(std::uint64_t keep) noexcept {
   const PageId first = donor_cursor_ != 0 ? donor_cursor_ : hand_page_;
   PageId page = first, best = 0;
   std::uint32_t used_of_best = 0;
-  for (int i = 0; i < looks; ++i) {
+  // Of small slots the newest are in the other half of the ring.
+  const std::uint64_t enough = has_large_slots() ? looks : pages_open() / 2 + 1;
+  for (std::uint64_t i = 0; i < looks && (i < enough || best == 0); ++i) {
     const PageInfo& info = table_.info(page);
     // Slots that output points to are not reusable before that is sent.
     const bool pinned = info.pins.load(std::memory_order_relaxed) != 0;
@@ -202,6 +203,7 @@ ClassPages::Range ClassPages::claim(std::uint32_t slots_max) noexcept {
   if (hand_slot_ == shape_.slots_per_page) {
     hand_slot_ = 0;
     hand_page_ = table_.info(hand_page_).ring_next;
+    donor_cursor_ = 0;  // else the hand overtakes it, and it names the newest items
   }
   return range;
 }

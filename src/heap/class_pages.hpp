@@ -69,6 +69,7 @@ class alignas(cache_line_bytes) ClassPages {
 
  private:
   // These REQUIRE the lock.
+  bool has_large_slots() const noexcept { return shape_.slots_per_page <= 8; }
   std::uint32_t count_used(PageId page) const noexcept;
   void put_one(Location l) noexcept;
   void avail_push(PageId p) noexcept;

@@ -46,6 +46,7 @@ class HeapRecovery {
   // Calls f(Location, const Item*) for every remaining item of the page; their lines are prefetched.
   template <class F>
   void visit(PageId page, F f) const;
+  const Item* at(Location l) const noexcept { return heap_.at(l); }
   Location location_of(const Item* item) const noexcept { return heap_.location_of(item); }
   // Drops a visited item that is not wanted, or was replaced by another of its key: marks it dead.
   void drop(Location l);

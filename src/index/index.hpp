@@ -66,6 +66,29 @@ class Index {
   // Holds the key. REQUIRES: the caller is in an epoch until the hold's end. Throws std::bad_alloc.
   virtual std::unique_ptr<KeyHold> hold(Fingerprint f) = 0;
 
+  // Gives the keys from `key` on leaves of their own, so that keys that ascend below it fill theirs, too. A hint.
+  // REQUIRES: the index has no items, and nothing else uses it.
+  virtual void cut_order(std::string_view key) noexcept { static_cast<void>(key); }
+
+  // Leaves at hand for the keys' order.
+  struct LeafSupply {
+    enum class State : std::uint8_t {
+      enough,
+      few,     // fewer than should be
+      coming,  // no memory for a split, until the epochs in flight have ended
+      none,
+    };
+    State state = State::enough;
+    std::uint32_t leaf_items = 0;  // of a leaf, on average
+  };
+  // Any thread, in an epoch or not; the caller holds no guard.
+  virtual LeafSupply leaf_supply() noexcept { return {}; }
+  // How many leaves splits have taken of what was too few since the last call: each has to be paid for with evictions.
+  virtual std::uint32_t take_unpaid_leaves() noexcept { return 0; }
+  // Merges leaves that have lately become nearly empty, as long as leaves are few. Returns how many leaves that gives,
+  // once the epochs in flight have ended. Any thread, in an epoch or not; the caller holds no guard.
+  virtual std::uint32_t merge_fallen() noexcept { return 0; }
+
   // Makes room for a new key. False: evict one of candidates(), or leave the epoch so that a growth can continue, and
   // try again. REQUIRES: the caller is in an epoch and holds no Guard.
   virtual bool make_room(Fingerprint f, std::string_view key) noexcept = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "task/index_room.hpp"
 #include "task/memory.hpp"
 
 namespace tandem {

@@ -15,14 +15,20 @@ class Indexer final : public PageIndexer {
 
   void operator()(PageId page) override {
     epoch_.enter();
-    heap_.visit(page, [this](Location l, const Item* item) {
-      const Fingerprint f = fingerprint_of(item->key(), seed_);
-      index_.prefetch_guard(f);
-      strip_[count_++] = {l, item, f};
-      if (count_ == strip_items) flush();
-    });
+    heap_.visit(page, [this](Location l, const Item* item) { add(l, item); });
     flush();
     epoch_.exit();
+  }
+  void operator()(std::span<const Location> items) override {
+    constexpr std::size_t ahead = 16, per_epoch = 4096;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i % per_epoch == 0) epoch_.enter();
+      if (i + ahead < items.size()) prefetch_read(heap_.at(items[i + ahead]));
+      add(items[i], heap_.at(items[i]));
+      if (i % per_epoch != per_epoch - 1 && i + 1 != items.size()) continue;
+      flush();
+      epoch_.exit();
+    }
   }
 
  private:
@@ -33,6 +39,12 @@ class Indexer final : public PageIndexer {
     const Item* item;
     Fingerprint fingerprint;
   };
+  void add(Location l, const Item* item) {
+    const Fingerprint f = fingerprint_of(item->key(), seed_);
+    index_.prefetch_guard(f);
+    strip_[count_++] = {l, item, f};
+    if (count_ == strip_items) flush();
+  }
   void flush() {
     for (std::uint32_t i = 0; i < count_; ++i) put(strip_[i]);
     count_ = 0;

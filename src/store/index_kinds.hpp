@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/epoch.hpp"
@@ -15,7 +16,7 @@
 
 namespace tandem {
 
-// Inserts recovered items into an index, page by page. Used by one thread.
+// Inserts recovered items into an index, page by page or in a given order. Used by one thread.
 class PageIndexer {
  public:
   PageIndexer() = default;
@@ -24,6 +25,7 @@ class PageIndexer {
   virtual ~PageIndexer() = default;
   // REQUIRES: the thread is in no epoch.
   virtual void operator()(PageId page) = 0;
+  virtual void operator()(std::span<const Location> items) = 0;
 };
 
 // A kind. kind_row() makes it (store/index_kinds-inl.hpp).

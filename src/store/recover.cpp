@@ -5,9 +5,14 @@
 #include <bit>
 #include <chrono>
 #include <cstdio>
+#include <memory>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "index/hash_tree/hash_tree_index.hpp"
+#include "store/key_order.hpp"
 
 namespace tandem {
 namespace {
@@ -25,16 +30,18 @@ unsigned thread_count(unsigned wanted, PageId pages) {
   return std::clamp(wanted, 1u, std::max(pages / chunk_pages, 1u));
 }
 
-// Runs work(page) for all pages on `threads` threads. The calling thread is one of them and reports the progress.
+// Runs work(n) for all numbers of a range on `threads` threads, `chunk` at once. The calling thread is one of them and
+// reports the progress.
 template <class Worker>
-void for_all_pages(PageId end, unsigned threads, const std::function<void(double share)>& tell, Worker make_worker) {
+void for_all(std::uint32_t begin, std::uint32_t end, std::uint32_t chunk, unsigned threads,
+             const std::function<void(double share)>& tell, Worker make_worker) {
   constexpr auto between_words = std::chrono::seconds(1);
-  std::atomic<PageId> next{1};
+  std::atomic<std::uint32_t> next{begin};
   const auto run = [&](bool tells) {
     auto work = make_worker();
     auto told = Steady::now();
-    for (PageId first = 0; (first = next.fetch_add(chunk_pages, std::memory_order_relaxed)) < end;) {
-      for (PageId p = first; p < std::min(first + chunk_pages, end); ++p) work(p);
+    for (std::uint32_t first = 0; (first = next.fetch_add(chunk, std::memory_order_relaxed)) < end;) {
+      for (std::uint32_t p = first; p < std::min(first + chunk, end); ++p) work(p);
       if (tells && tell && Steady::now() - told > between_words) {
         told = Steady::now();
         tell(static_cast<double>(first) / static_cast<double>(end));
@@ -52,9 +59,20 @@ void for_all_pages(PageId end, unsigned threads, const std::function<void(double
   run(true);
 }
 
+// False: there is no memory for it.
+bool sort_by_key(KeyOrder& order, const HeapRecovery& found, unsigned threads) {
+  for_all(1, found.page_end(), chunk_pages, threads, nullptr, [&] { return [&](PageId p) { order.sample(p); }; });
+  if (!order.cut()) return false;
+  for_all(1, found.page_end(), chunk_pages, threads, nullptr,
+          [&] { return [collector = std::make_unique<KeyOrder::Collector>(order)](PageId p) { (*collector)(p); }; });
+  return !order.has_failed();
+}
+
 // Cells for the items at a load below growth, or as many as the limit has room for.
-std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, const MemoryBudget& budget) {
+std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, std::uint64_t order_bytes,
+                        const MemoryBudget& budget) {
   constexpr std::uint64_t cell_bytes = sizeof(std::uint64_t);
+  constexpr double load_max = 0.95;  // up to which displacement finds room
   // A small table's shards are too uneven for that load.
   const std::uint64_t cells_min = options.shard_bits == 0 ? 64 : 1 << 16;
   const auto fit = [&](std::uint64_t items) {
@@ -63,14 +81,18 @@ std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, 
   };
   std::uint64_t items = found.items_found();
   const std::uint64_t limit = budget.limit_bytes();
-  const std::uint64_t total = found.bytes_found() + fit(items) * cell_bytes;
+  const std::uint64_t heap = found.bytes_found() + order_bytes;
+  // Half of that may have been all that the order left room for.
+  const double load_of_half = 2 * static_cast<double>(items) / static_cast<double>(fit(items));
+  if (order_bytes != 0 && heap + fit(items) * cell_bytes > limit && load_of_half <= load_max) return fit(items) / 2;
+  const std::uint64_t total = heap + fit(items) * cell_bytes;
   if (total > limit) {
     const double share = static_cast<double>(limit) / static_cast<double>(total);
     items = static_cast<std::uint64_t>(share * static_cast<double>(items));
   }
   const std::uint64_t most = std::bit_floor(std::max<std::uint64_t>(limit / index_share / cell_bytes, 64));
   const std::uint64_t least = std::min(fit(items), most);
-  const bool has_room = found.bytes_found() + options.cells_initial * cell_bytes <= limit;
+  const bool has_room = heap + options.cells_initial * cell_bytes <= limit;
   return has_room ? std::max(least, options.cells_initial) : least;
 }
 
@@ -98,24 +120,44 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
       options.log(std::string(what) + " " + std::to_string(static_cast<int>(100 * share)) + " %");
     };
   };
-  for_all_pages(recovery.page_end(), threads, teller("reading the memory file:"),
-                [&] { return [&](PageId p) { recovery.scan(p); }; });
+  for_all(1, recovery.page_end(), chunk_pages, threads, teller("reading the memory file:"),
+          [&] { return [&](PageId p) { recovery.scan(p); }; });
 
-  // The process before had a table of the same size, in which all items had room.
-  if (options.kind->fixed_entry_bytes == 0) index_options.cells_initial = cells_for(recovery, index_options, budget);
-  index = options.kind->make(index_options, budget, epochs, heap);
   // The order grows while items are put into it. What it will need is not given to pages, so that the oldest pages go,
   // and not what happens to come last.
-  constexpr std::uint64_t order_bytes = 34;  // of an item, of keys in a random order (docs/sizing.md)
+  constexpr std::uint64_t order_bytes_of_ten = 250;  // of items whose keys ascend (docs/sizing.md)
+  const bool is_ordered = index_options.ordered || options.kind->code->kind == HashTreeIndex::kind;
   const std::uint64_t order =
-      index->is_ordered() ? std::min(recovery.items_found() * order_bytes, budget.limit_bytes() / 2) : 0;
+      is_ordered ? std::min(recovery.items_found() * order_bytes_of_ten / 10, budget.limit_bytes() / 2) : 0;
+  // The process before had a table of the same size, in which all items had room.
+  if (options.kind->fixed_entry_bytes == 0)
+    index_options.cells_initial = cells_for(recovery, index_options, order, budget);
+  index = options.kind->make(index_options, budget, epochs, heap);
   const bool has_claimed = budget.claim(order);
   recovery.choose();
   if (has_claimed) budget.give_back(order);
-  for_all_pages(recovery.page_end(), threads, teller("indexing the items of the memory file:"), [&] {
-    auto indexer = options.kind->make_indexer(recovery, *index, epochs, index_options.hash_seed);
-    return [indexer = std::move(indexer)](PageId p) { (*indexer)(p); };
-  });
+  const auto make_indexer = [&] {
+    return options.kind->make_indexer(recovery, *index, epochs, index_options.hash_seed);
+  };
+  const auto indexing = teller("indexing the items of the memory file:");
+  KeyOrder by_key(recovery);
+  if (index->is_ordered() && sort_by_key(by_key, recovery, threads)) {
+    // Threads in neighbouring parts would wait for each other's leaves, and those in one leaf would leave half-full
+    // ones behind.
+    for (std::size_t block = 1; block < threads; ++block) {
+      const std::size_t first = by_key.parts() * block / threads;
+      if (first != 0) index->cut_order(by_key.low(first));
+    }
+    for_all(0, threads, 1, threads, indexing, [&] {
+      return [&, indexer = make_indexer()](std::uint32_t block) {
+        for (std::size_t part = by_key.parts() * block / threads; part < by_key.parts() * (block + 1) / threads; ++part)
+          by_key.take(part, [&](std::span<const Location> items) { (*indexer)(items); });
+      };
+    });
+  } else {
+    for_all(1, recovery.page_end(), chunk_pages, threads, indexing,
+            [&] { return [indexer = make_indexer()](PageId p) { (*indexer)(p); }; });
+  }
   recovery.finish();
 
   const HeapRecovery::Dropped dropped = recovery.dropped();

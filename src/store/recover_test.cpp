@@ -295,5 +295,44 @@ TEST_F(RestartTest, ALargerLimitIsUsed) {
   EXPECT_EQ(store.stats().items, 8000u);
 }
 
+// The new process makes the order of the keys again, which may take no more memory than the old one's did.
+void fill_and_restart_ordered(const RestartTest& test, bool ascends, const char* preset) {
+  constexpr std::uint64_t stored = 2'000'000, batch = 100;
+  Options o = test.options(32 * mib);
+  o.item_bytes_expected = 64;
+  o.preset = preset;
+  o.ordered = o.preset == "cpu";
+  std::uint64_t items = 0;
+  {
+    Store store(o);
+    Session session = store.session();
+    std::vector<std::string> keys(batch);
+    std::vector<Request> requests(batch);
+    for (std::uint64_t i = 0; i < stored; i += batch) {
+      for (std::uint64_t n = 0; n < batch; ++n) {
+        const std::uint64_t number = ascends ? i + n : (i + n) * 0x9e3779b97f4a7c15u % 1'000'000'000'000u;
+        const std::string digits = std::to_string(number);
+        keys[n] = "k" + std::string(12 - digits.size(), '0') + digits;
+        requests[n] = {.action = Action::set, .key = keys[n], .value = "v"};
+      }
+      session.execute(requests, [](std::size_t, const Reply&) {});
+    }
+    items = store.stats().items;
+  }
+  ASSERT_LT(items, stored / 2) << "then it was never full";
+  const Store store(o);
+  EXPECT_GE(store.stats().items, items - items / 50);
+}
+
+TEST_F(RestartTest, AFullOrderedStoreIsKept) {
+  for (const char* const preset : {"cpu", "heterokv"}) {
+    for (const bool ascends : {true, false}) {
+      SCOPED_TRACE(std::string(preset) + (ascends ? ", ascending" : ", random"));
+      std::filesystem::remove(file.path());
+      fill_and_restart_ordered(*this, ascends, preset);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem

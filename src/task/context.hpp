@@ -153,6 +153,7 @@ struct Context {
   std::array<ItemCopy, strip_queries_max> copies;
   std::uint64_t waited_ticks = 0;   // for devices' searches
   std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last notified
+  std::uint32_t relief_turn = 0;    // of classes that give items for the order of the keys
   // The item that the current query builds on. Eviction for that query spares it, as in memcached.
   Location spared = no_location;
 

@@ -159,32 +159,6 @@ std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
 }
 
-// Evicts one item from the buckets of `f`: room for an insertion in an index that cannot grow. REQUIRES: inside an
-// epoch, no Guard held.
-bool evict_candidate(Context& context, Fingerprint f, std::string_view key) noexcept {
-  Shared& shared = context.shared;
-  Location candidates[Index::candidates_max];
-  const std::uint32_t count = shared.index.candidates(f, key, candidates);
-  // An unread item first, then any.
-  for (const Spare spare : {Spare::used, Spare::none}) {
-    for (std::uint32_t i = 0; i < count; ++i) {
-      if (unlink(context, {candidates + i, 1}, spare) != 0) return true;
-    }
-  }
-  return false;
-}
-
-// Evicts any one item, while the tables are on devices that are full or have not caught up.
-void make_room_elsewhere(Context& context) noexcept {
-  Shared& shared = context.shared;
-  shared.placement.settle_changes(context.cache, Overlay::Settle::all);
-  if (!shared.placement.is_full() || !shared.policy.evict) return;
-  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
-    if (evict(context, static_cast<SizeClass>(c), victims_per_sweep_max, false) != 0) return;
-  }
-  evict(context, huge_class, 1, false);
-}
-
 // Empties a page that moves: items for which their class has free slots are copied there, the others are evicted.
 // False: items remain that the policy does not allow to evict.
 bool empty_out(Context& context, std::span<Location> items) noexcept {
@@ -494,17 +468,6 @@ void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) n
   state.strip.end = end;
 }
 
-// An ordered index had no room for a key, for which a neighbour went. Neighbours in order may all be new: items that
-// CLOCK chooses, wherever they are, empty other leaves in the end, and maintenance merges those.
-static TD_NOINLINE void evict_for_order(Context& context) noexcept {
-  constexpr std::size_t victims = 16;
-  Shared& shared = context.shared;
-  for (std::uint32_t c = 0; c < shared.heap.class_count(); ++c) {
-    if (evict(context, static_cast<SizeClass>(c), victims, false) != 0) break;
-  }
-  shared.maintenance.notify();
-}
-
 std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   Heap& heap = context.shared.heap;
   const Heap::Cache::Lock lock(context.cache);
@@ -517,26 +480,6 @@ std::uint64_t settle_writes(Context& context, StripState& state) noexcept {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < state.displaced_count; ++i) bytes += heap.retire(context.cache, state.displaced[i]);
   return bytes;
-}
-
-bool make_index_room(Context& context, Fingerprint f, std::string_view key) noexcept {
-  Shared& shared = context.shared;
-  context.let_go();
-  const auto start = std::chrono::steady_clock::now();
-  do {
-    context.enter();
-    const bool refused = !shared.index.grows() || shared.growth_refused.load(std::memory_order_relaxed);
-    const bool evicts = refused && shared.policy.evict;
-    const bool room = shared.index.make_room(f, key) || (evicts && evict_candidate(context, f, key));
-    context.epoch.exit();
-    if (TD_UNLIKELY(!room && refused && !evicts)) return false;
-    if (evicts && shared.index.is_ordered()) evict_for_order(context);
-    if (!room) make_room_elsewhere(context);
-    if (room) return true;
-    shared.maintenance.notify();
-    yield_processor();
-  } while (std::chrono::steady_clock::now() - start < epoch_wait_max);
-  return false;
 }
 
 }  // namespace tandem::task

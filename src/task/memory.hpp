@@ -67,9 +67,4 @@ inline constexpr std::uint64_t retired_bytes_per_epoch_max = 1 << 20;
 // Stores between two checks whether the index should grow, each of which sums counters.
 inline constexpr std::uint64_t stores_per_growth_check = 256;
 
-// Room in the buckets of `f` after an insertion found none and no displacement path: waits for the index to grow, or,
-// if it cannot, evicts one of the items there. False: neither worked in time, or the policy forbids it. REQUIRES: no
-// epoch, no Guard held.
-bool make_index_room(Context& context, Fingerprint f, std::string_view key) noexcept;
-
 }  // namespace tandem::task

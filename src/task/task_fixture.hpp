@@ -28,11 +28,13 @@ class TaskTest : public testing::Test {
  protected:
   static constexpr std::uint32_t now_s = 1000;
 
-  explicit TaskTest(StorePolicy policy = {}, std::uint64_t memory_bytes = std::uint64_t{8} << 20)
+  explicit TaskTest(StorePolicy policy = {}, std::uint64_t memory_bytes = std::uint64_t{8} << 20, bool ordered = false)
       : budget_(memory_bytes),
         epochs_(8),
         heap_({.item_bytes_max = policy.item_bytes_max, .huge_pages = false}, budget_, epochs_),
-        index_({.cells_initial = 1 << 12, .hash_seed = 7, .huge_pages = false}, budget_, epochs_, heap_),
+        index_(
+            {.cells_initial = ordered ? 1u << 18 : 1u << 12, .hash_seed = 7, .huge_pages = false, .ordered = ordered},
+            budget_, epochs_, heap_),
         placement_(index_, heap_),
         shared_{.heap = heap_,
                 .index = index_,

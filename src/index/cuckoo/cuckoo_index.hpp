@@ -208,6 +208,12 @@ class CuckooIndex final : public FollowedIndex {
   // than two buckets hold share both buckets of the doubled table, which is nearly impossible with a seeded hash: the
   // growth stays open, the index stays usable, and the next call finishes it if some of these keys are gone.
   bool grow(EpochDomain::Participant& self) override;
+  void cut_order(std::string_view key) noexcept override {
+    if (order_ != nullptr) order_->cut(key);
+  }
+  LeafSupply leaf_supply() noexcept override { return order_ != nullptr ? order_->leaf_supply() : LeafSupply{}; }
+  std::uint32_t take_unpaid_leaves() noexcept override { return order_ != nullptr ? order_->take_unpaid_leaves() : 0; }
+  std::uint32_t merge_fallen() noexcept override { return order_ != nullptr ? order_->merge_fallen() : 0; }
   void tidy() override {
     if (order_ != nullptr) order_->merge_sparse();
   }

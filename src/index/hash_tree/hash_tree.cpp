@@ -73,8 +73,10 @@ void HashTree::Hold::remove(Fingerprint f, Location l) noexcept {
   TD_ASSERT(removed);
   changed_ = true;
   tree_->count(-1);
-  if (TD_UNLIKELY(leaf_->live.load(std::memory_order_relaxed) + 1 == tree_->sparse_cells()))
+  if (TD_UNLIKELY(leaf_->live.load(std::memory_order_relaxed) + 1 == tree_->sparse_cells())) {
     tree_->fallen_.fetch_add(1, std::memory_order_relaxed);
+    tree_->fallen_leaves_.add(leaf_->low());
+  }
 }
 
 std::uint32_t HashTree::candidates(Fingerprint f, std::string_view key, Location out[candidates_max]) const noexcept {
@@ -107,9 +109,23 @@ std::uint64_t HashTree::growth_bytes() const noexcept {
   return is_short() ? pool_.chunk_bytes() + InnerTree::reserve_bytes_max : 0;
 }
 
+Index::LeafSupply HashTree::leaf_supply() noexcept {
+  using enum Index::LeafSupply::State;
+  const auto items = static_cast<std::uint32_t>(item_count() / leaf_count()) + 1;
+  if (!pool_.has(LeafPool::For::split)) return {pool_.is_due_for_split() ? coming : none, items};
+  if (room_failed_.load(std::memory_order_relaxed)) {
+    // Nodes that were replaced hold the memory of those to come.
+    const std::lock_guard lock(inner_.mutex());
+    if (inner_.has_retired()) return {coming, items};
+  }
+  return {pool_.is_low() ? few : enough, items};
+}
+
+// A walk of the whole tree while leaves are short is worth it once some have fallen that merge_fallen() has not merged.
 void HashTree::merge_sparse() noexcept {
+  merge_fallen();
   const std::uint64_t fallen = fallen_.load(std::memory_order_relaxed);
-  if (fallen <= fallen_max() && (fallen == 0 || !is_short())) return;
+  if (fallen <= (is_short() ? leaf_count() / 32 : fallen_max())) return;
   merge_all();
   if (!pool_.is_low()) room_failed_.store(false, std::memory_order_relaxed);
 }
@@ -123,6 +139,7 @@ bool HashTree::grow(bool* unmapped) noexcept {
     if (!inner_.fill_reserve()) return false;
   }
   if (is_short() && !pool_.grow(unmapped)) return false;
+  unpaid_.store(0, std::memory_order_relaxed);
   room_failed_.store(false, std::memory_order_relaxed);
   return true;
 }

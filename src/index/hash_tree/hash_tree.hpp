@@ -21,6 +21,7 @@
 #include "base/memory_budget.hpp"
 #include "base/spin_wait.hpp"
 #include "heap/heap.hpp"
+#include "index/hash_tree/fallen_leaves.hpp"
 #include "index/hash_tree/inner_node.hpp"
 #include "index/hash_tree/leaf.hpp"
 #include "index/hash_tree/leaf_pool.hpp"
@@ -147,6 +148,13 @@ class HashTree {
   std::uint64_t growth_bytes() const noexcept;
   // The merges alone, which cost no memory: of many leaves, or of some when leaves are short. As grow().
   void merge_sparse() noexcept;
+  // As Index says.
+  void cut(std::string_view key) noexcept;
+  Index::LeafSupply leaf_supply() noexcept;
+  std::uint32_t take_unpaid_leaves() noexcept {
+    return unpaid_.load(std::memory_order_relaxed) == 0 ? 0 : unpaid_.exchange(0, std::memory_order_relaxed);
+  }
+  std::uint32_t merge_fallen() noexcept;
 
   // The live items of the range in order (reverse: from its end downwards), at most hits.size(). `stamp` is cleared,
   // and gets the version of each leaf that was read. Each leaf is read as it was at one moment; all together are a
@@ -194,6 +202,7 @@ class HashTree {
   }
   std::uint32_t sparse_cells() const noexcept { return leaves_.cells() / 4; }
   bool merge_pair(const InnerTree::Path& path, std::uint32_t first) noexcept;
+  bool merge_beside(std::string_view key) noexcept;
   bool merge_at(std::string_view key) noexcept;
   void merge_all() noexcept;
 
@@ -207,6 +216,8 @@ class HashTree {
   std::unique_ptr<Counter[]> counters_;
   std::atomic<std::uint64_t> leaf_count_{1}, splits_{0}, merges_{0}, sorts_{0};
   std::atomic<std::uint64_t> fallen_{0};  // leaves that became nearly empty since merge_all()
+  FallenLeaves fallen_leaves_;
+  std::atomic<std::uint32_t> unpaid_{0};
   std::atomic<bool> room_failed_{false};
 };
 

@@ -93,6 +93,10 @@ class HashTreeIndex final : public Index {
   bool wants_growth() const noexcept override { return tree_.wants_growth(); }
   bool grow(EpochDomain::Participant&) override { return tree_.grow(&memory_refused_); }
   bool is_memory_refused() const noexcept override { return memory_refused_; }
+  void cut_order(std::string_view key) noexcept override { tree_.cut(key); }
+  LeafSupply leaf_supply() noexcept override { return tree_.leaf_supply(); }
+  std::uint32_t take_unpaid_leaves() noexcept override { return tree_.take_unpaid_leaves(); }
+  std::uint32_t merge_fallen() noexcept override { return tree_.merge_fallen(); }
   void tidy() override { tree_.merge_sparse(); }
   std::uint64_t growth_bytes() const noexcept override { return tree_.growth_bytes(); }
   bool growing() const noexcept override { return false; }

@@ -221,6 +221,34 @@ TEST(HashTree, GrowsByMergingWhatHasBecomeEmpty) {
   EXPECT_LE(store.tree.bytes(), 2 * bytes) << "ascending keys were packed, and these fill gaps";
 }
 
+TEST(HashTree, LeavesThatAreShortComeFromThoseThatFell) {
+  using State = Index::LeafSupply::State;
+  TreeStore store(16, std::uint64_t{8} << 20);
+  TreeWorker worker(store);
+  int n = 0;
+  for (; n < 1000; ++n) ASSERT_TRUE(worker.set(sharing_key(n), 1));
+  worker.reserve_items(5100, sharing_key(0));
+  while (store.tree.wants_growth()) ASSERT_TRUE(store.tree.grow());
+  EXPECT_EQ(store.tree.leaf_supply().state, State::enough);
+  EXPECT_EQ(store.tree.merge_fallen(), 0u);
+  store.budget.set_limit(store.budget.used_bytes());
+  while (n < 5000 && worker.set(sharing_key(n), 1)) ++n;
+  ASSERT_LT(n, 5000);
+  EXPECT_EQ(store.tree.leaf_supply().state, State::none);
+  EXPECT_GE(store.tree.leaf_supply().leaf_items, 8u);
+  EXPECT_GT(store.tree.take_unpaid_leaves(), 0u);
+  EXPECT_EQ(store.tree.take_unpaid_leaves(), 0u);
+  EXPECT_EQ(store.tree.merge_fallen(), 0u) << "all are full";
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(worker.erase(sharing_key(i)));
+  std::uint32_t merged = 0;
+  // Each merge takes the last leaf; two come back when the epoch has ended.
+  for (int turn = 0; turn < 100; ++turn) merged += store.tree.merge_fallen();
+  EXPECT_GE(merged, 2u);
+  EXPECT_NE(store.tree.leaf_supply().state, State::none);
+  EXPECT_TRUE(worker.set(sharing_key(n), 1));
+  EXPECT_TRUE(worker.is_correct());
+}
+
 TEST(HashTree, SaysWhenThereIsNoMemoryAndGoesOnOnceThereIs) {
   TreeStore store(16, std::uint64_t{8} << 20);
   TreeWorker worker(store);

@@ -155,6 +155,7 @@ class InnerTree {
   // has changed.
   bool replace(const Path& path, std::uint32_t first, std::uint32_t count, std::span<const Entry> now) noexcept;
   void reclaim() noexcept;
+  bool has_retired() const noexcept { return retired_first_ != nullptr; }
   // Takes memory ahead from the budget, for nodes made when it is exhausted.
   bool fill_reserve() noexcept;
 

@@ -29,7 +29,13 @@ std::uint64_t LeafPool::chunk_bytes() const noexcept {
 }
 
 bool LeafPool::add_chunk(bool* unmapped) noexcept {
-  const std::uint64_t have = bytes(), bytes = chunk_bytes(), leaves = bytes / leaf_bytes_;
+  const std::uint64_t least = std::uint64_t{chunk_leaves_min} * leaf_bytes_, wanted = chunk_bytes();
+  // The end of the budget may have room for a smaller one.
+  return add_chunk(wanted, unmapped) || (wanted != least && add_chunk(least, unmapped));
+}
+
+bool LeafPool::add_chunk(std::uint64_t bytes, bool* unmapped) noexcept {
+  const std::uint64_t have = this->bytes(), leaves = bytes / leaf_bytes_;
   try {
     chunks_.reserve(chunks_.size() + 1);
   } catch (const std::bad_alloc&) {
@@ -63,6 +69,16 @@ void LeafPool::reclaim(std::uint32_t wanted) noexcept {
     if (retired_first_ == nullptr) retired_last_ = nullptr;
     push_free(leaf);
   }
+}
+
+bool LeafPool::has(For what) const noexcept {
+  const std::uint32_t wanted = what == For::split ? split_leaves + 1 : 1;
+  const std::lock_guard lock(mutex_);
+  std::uint32_t count = free_count_;
+  const std::uint64_t safe = epochs_.safe_stamp();
+  for (const Leaf* leaf = retired_first_; count < wanted && leaf != nullptr && leaf->stamp < safe; leaf = leaf->next)
+    ++count;
+  return count >= wanted;
 }
 
 bool LeafPool::take(For what, Leaf** out, std::uint32_t count) noexcept {

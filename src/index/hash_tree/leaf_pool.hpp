@@ -30,22 +30,28 @@ class LeafPool {
   bool is_low() const noexcept {
     return at_hand_.load(std::memory_order_relaxed) < ahead_.load(std::memory_order_relaxed);
   }
+  // Whether take() succeeds without a new chunk: now, or once the epochs in flight have ended.
+  bool has(For what) const noexcept;
+  bool is_due_for_split() const noexcept { return at_hand_.load(std::memory_order_relaxed) >= split_leaves + 1; }
   // Takes a chunk. False: the budget, or the system, has no memory.
   bool grow(bool* unmapped = nullptr) noexcept;  // unmapped: set to whether the system had no memory
   std::uint64_t chunk_bytes() const noexcept;    // of the next one
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  bool add_chunk(bool* unmapped) noexcept;      // REQUIRES: the lock
-  void reclaim(std::uint32_t wanted) noexcept;  // likewise
-  void push_free(Leaf* leaf) noexcept;          // likewise
+  static constexpr std::uint32_t split_leaves = 2;
+
+  bool add_chunk(bool* unmapped) noexcept;                       // REQUIRES: the lock
+  bool add_chunk(std::uint64_t bytes, bool* unmapped) noexcept;  // likewise
+  void reclaim(std::uint32_t wanted) noexcept;                   // likewise
+  void push_free(Leaf* leaf) noexcept;                           // likewise
 
   const std::uint32_t leaf_bytes_;
   const bool huge_pages_;
   MemoryBudget& budget_;
   EpochDomain& epochs_;
 
-  std::mutex mutex_;  // for all below
+  mutable std::mutex mutex_;  // for all below
   std::vector<TableMemory> chunks_;
   Leaf* free_ = nullptr;
   std::uint32_t free_count_ = 0;

@@ -30,6 +30,9 @@ bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
       pool_.retire(leaf);
       leaf_count_.fetch_add(1, std::memory_order_relaxed);
       splits_.fetch_add(1, std::memory_order_relaxed);
+      if (pool_.is_low()) unpaid_.fetch_add(1, std::memory_order_relaxed);
+      if (TD_UNLIKELY(room_failed_.load(std::memory_order_relaxed)))
+        room_failed_.store(false, std::memory_order_relaxed);
       return true;
     }
   }
@@ -39,6 +42,23 @@ bool HashTree::make_room(Fingerprint f, std::string_view key) noexcept {
   }
   room_failed_.store(true, std::memory_order_relaxed);
   return false;
+}
+
+void HashTree::cut(std::string_view key) noexcept {
+  const auto [leaf, before] = latch(key);
+  TD_ASSERT(leaf->live.load(std::memory_order_relaxed) == 0);
+  Leaf* fresh[2];
+  if (leaf->low() == key || !pool_.take(LeafPool::For::split, fresh, 2)) return leaf->unlatch(before, false);
+  leaves_.make_empty(*fresh[0], {leaf->low(), key, true});
+  leaves_.make_empty(*fresh[1], {key, leaf->high(), leaf->has_high});
+  if (put_in_place_of(*leaf, *fresh[0], *fresh[1])) {
+    leaf->retire(before);
+    pool_.retire(leaf);
+    leaf_count_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  leaf->unlatch(before, false);
+  for (Leaf* const unused : fresh) pool_.give_back(unused);
 }
 
 bool HashTree::put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept {
@@ -86,12 +106,25 @@ bool HashTree::merge_pair(const InnerTree::Path& path, std::uint32_t first) noex
   return true;
 }
 
-// Merges the leaf of the key with a neighbour below the same node.
-bool HashTree::merge_at(std::string_view key) noexcept {
-  const std::unique_lock lock(inner_.mutex(), std::try_to_lock);
-  if (!lock.owns_lock()) return false;
+// Merges the leaf of the key with a neighbour below the same node. REQUIRES: the mutex.
+bool HashTree::merge_beside(std::string_view key) noexcept {
   const InnerTree::Path path = inner_.path_to(key);
   return merge_pair(path, path.at()) || (path.at() != 0 && merge_pair(path, path.at() - 1));
+}
+
+bool HashTree::merge_at(std::string_view key) noexcept {
+  const std::unique_lock lock(inner_.mutex(), std::try_to_lock);
+  return lock.owns_lock() && merge_beside(key);
+}
+
+std::uint32_t HashTree::merge_fallen() noexcept {
+  std::uint32_t merged = 0;
+  FallenLeaves::Fence low;
+  while (pool_.is_low() && pool_.has(LeafPool::For::merge) && fallen_leaves_.take(low)) {
+    const std::lock_guard lock(inner_.mutex());
+    while (merge_beside(low.view())) ++merged;
+  }
+  return merged;
 }
 
 // From the first leaf to the last. The mutex is given back after each, so that splits go on.
