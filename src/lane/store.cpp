@@ -118,9 +118,10 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
       }
     }
     if (settled == Settled::changed) continue;
-    // A full leaf is divided; elsewhere the general path looks for room.
+    // A full leaf is divided. Elsewhere, and where a leaf has to be paid for, the general path looks for room.
     if constexpr (SearchesByKey<I>) {
-      if (settled == Settled::needs_room && index.make_room(beside.f, set.key)) continue;
+      const bool is_free = !context.shared.growth_refused.load(std::memory_order_relaxed);
+      if (settled == Settled::needs_room && is_free && index.make_room(beside.f, set.key)) continue;
     }
     return settled;
   }
