@@ -59,6 +59,9 @@ void put_commands(Families& f, const StoreTotals& c) {
   put("cas", "badval", c.cas_badval);
   f.counter("tandem_stores_total", "Commands that store: set, add, replace, append, prepend, cas, ms.");
   f.put(c.cmd_set);
+  f.counter("tandem_sets_overwritten_total",
+            "Of these, sets that another one of their key overwrote before they wrote.");
+  f.put(c.set_overwritten);
   f.counter("tandem_store_errors_total", "Stores that were refused.");
   f.put(c.store_too_large, {{"reason", "too_large"}});
   f.put(c.store_no_memory, {{"reason", "no_memory"}});

@@ -2,6 +2,7 @@
 // devices have copies of items (docs/decisions/0026).
 #pragma once
 #include <string_view>
+#include <type_traits>
 
 #include "base/bytes_equal.hpp"
 #include "base/racing_copy.hpp"
@@ -65,10 +66,42 @@ enum class Rewritten : std::uint8_t {
 
 // What a set in place does beside the item, before its new version can be read: nothing.
 inline constexpr auto tell_nobody = [](const ItemVersion&) noexcept {};
+template <class Tell>
+inline constexpr bool tells_nobody = std::is_same_v<std::remove_cv_t<Tell>, std::remove_cv_t<decltype(tell_nobody)>>;
+
+// Whether another set has rewritten the item since seen.fixed was read: nothing else changes that word while the item's
+// epoch lasts. Then a set whose execution began before that takes effect just before the other one, which nobody can
+// tell from being overwritten at once: it need not write anything (publishing elimination: Srivastava and Brown,
+// "Elimination (a,b)-trees with fast, durable updates", PPoPP 2022; theirs finds the other by a record in the leaf).
+// The other one may still hold the item's lock; it succeeds, as all that can refuse it comes before, and readers wait
+// for it.
+TD_INLINE bool is_overwritten(const Item* item, const ItemVersion& seen) noexcept {
+  return item->fixed_word.load(std::memory_order_acquire) != seen.fixed;
+}
+
+// The state word of a version that a set writes in place over `seen`.
+TD_INLINE std::uint64_t state_of_set(const ItemVersion& seen, std::uint64_t cas, const PlainSet& set,
+                                     const StripTime& time) noexcept {
+  return static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
+         word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
+         word::ExpiryS::put(0, set.expiry_s);
+}
+
+// The version that an overwritten set had, with an id of its own. False: no id can be had.
+TD_NOINLINE inline bool be_overwritten(Context& context, const ItemVersion& seen, const PlainSet& set,
+                                       const StripTime& time, ItemVersion& stored) noexcept {
+  const std::uint64_t cas = context.cas.next(context.shared, seen.cas());
+  if (TD_UNLIKELY(cas == 0)) return false;
+  context.counters.set_overwritten.add();
+  stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
+  stored.state = state_of_set(seen, cas, set, time);
+  return true;
+}
 
 // Rewrites `item`, which is_rewritable() has judged by its words `seen`; `stored` receives the new version. changed:
-// `seen` receives the present state word. tell(version): called under the item's lock, when all but its state word is
-// written. REQUIRES: as try_store_in_place().
+// `seen.state` receives the present state word. tell(version): called under the item's lock, when all but its state
+// word is written. REQUIRES: as try_store_in_place(); seen.fixed was read when all earlier queries of the strip had
+// taken effect.
 template <class Tell>
 TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen, const PlainSet& set,
                                  const StripTime& time, ItemVersion& stored, Tell tell) noexcept {
@@ -79,6 +112,9 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   if (TD_UNLIKELY(!item->state_word.compare_exchange_strong(now, rewriting_state(now), std::memory_order_acquire,
                                                             std::memory_order_acquire))) {
     seen.state = now;
+    if constexpr (tells_nobody<Tell>) {
+      if (is_overwritten(item, seen) && be_overwritten(context, seen, set, time, stored)) return Rewritten::done;
+    }
     return Rewritten::changed;
   }
   fence_release();  // a reader that sees a later store sees the lock
@@ -94,9 +130,7 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
     return Rewritten::refused;
   }
   stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
-  stored.state = static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
-                 word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
-                 word::ExpiryS::put(0, set.expiry_s);
+  stored.state = state_of_set(seen, cas, set, time);
   auto* const redo = context.redo;
 #if defined(TANDEM_CANARY)
   if (!canary_bites("no_redo"))
@@ -112,16 +146,38 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   return Rewritten::done;
 }
 
+// Whether the item is the set's, alive or not, and would be rewritten by the set.
+TD_INLINE bool has_layout_of(const Item* item, const ItemVersion& seen, const PlainSet& set) noexcept {
+  return (seen.fixed & ~word::CasLow::mask) == layout_of(set) && item->has_key(set.key);
+}
+
+// Waits until the item is not locked, or the set is overwritten. Returns which, and updates `seen.state`.
+TD_NOINLINE inline bool wait_or_be_overwritten(const Item* item, ItemVersion& seen) noexcept {
+  for (SpinWait waiting;; waiting.once()) {
+    if (is_overwritten(item, seen)) return true;
+    seen.state = item->state_acquire();
+    if (!is_rewriting(seen.state)) return is_overwritten(item, seen);
+  }
+}
+
 // Rewrites `item`, the candidate of the set's key, if possible; `stored` receives the new version. False: nothing has
-// changed, and the set must go beside. Waits for another thread that rewrites the item. REQUIRES: inside the epoch in
-// which `item` was found; may_store_in_place(); at most rewritten_value_bytes_max bytes of value; no earlier query of
-// the strip has a hit on `item` whose value is not copied yet.
+// changed, and the set must go beside. Waits for another thread that rewrites the item, and writes nothing if that was
+// a set which began later. REQUIRES: inside the epoch in which `item` was found; may_store_in_place(); at most
+// rewritten_value_bytes_max bytes of value; no earlier query of the strip has a hit on `item` whose value is not copied
+// yet.
 template <class Tell = decltype(tell_nobody)>
 TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& set, const StripTime& time,
                                   ItemVersion& stored, Tell tell = tell_nobody) noexcept {
   ItemVersion seen = ItemVersion::of(item);
   for (;;) {
-    if (TD_UNLIKELY(is_rewriting(seen.state))) seen.state = wait_while_rewriting(item);
+    if (TD_UNLIKELY(is_rewriting(seen.state))) {
+      if (!has_layout_of(item, seen, set)) return false;
+      if constexpr (tells_nobody<Tell>) {
+        if (wait_or_be_overwritten(item, seen)) return be_overwritten(context, seen, set, time, stored);
+      } else {
+        seen.state = wait_while_rewriting(item);
+      }
+    }
     if (!is_rewritable(item, seen, set, time)) return false;
     const Rewritten r = rewrite_item(context, item, seen, set, time, stored, tell);
     if (TD_LIKELY(r != Rewritten::changed)) return r == Rewritten::done;

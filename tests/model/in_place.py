@@ -8,7 +8,8 @@ the fixed word: the CAS id. N is a new item of a writer that goes the other way.
 step            code
 --------------  ---------------------------------------------------------------------------------------------------
 fixed, state    ItemVersion::of; settled_version where a stripe is held (src/heap/item_rewrite.hpp)
-lock            the compare-and-swap of try_store_in_place (src/task/store_in_place.hpp), or lock_item
+lock            the compare-and-swap of try_store_in_place (src/task/store_in_place.hpp), or lock_item; or the set is
+                overwritten (is_overwritten), whether its writer is done or not
 reread, id      the fixed word under the lock; CasIds::next: of the worker's chunk, or of a new one
 mark            the flush mark, looked at again when the id is there
 record          RedoRecord::write; clear: RedoRecord::clear (src/heap/redo.hpp)
@@ -94,6 +95,9 @@ def set_in_place(t: str, value: int, faults: tuple[str, ...] = (), file: bool = 
         s[f"{t}.fixed"] = s["fixed"]
 
     def lock(s: State) -> "int | str | None":
+        if s["A"] != "live" and s["fixed"] != s[f"{t}.fixed"]:
+            s[f"{t}.result"] = 1
+            return at["answer"]
         if s["A"] == "filling":
             return WAIT
         if s["A"] != "live" or s["fixed"] < s[f"{t}.flush"]:
@@ -318,6 +322,39 @@ def get_and_set_in_one_strip(t: str, value: int, faults: tuple[str, ...] = ()) -
         return None
 
     return program(t, [("compare", compare), ("store", store), ("copy", copy)])
+
+
+def get_then_set(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A client's get, then its set of the same key, which is overwritten or stands for ever without an answer."""
+    set_name = t + "'"
+
+    def fixed(s: State) -> None:
+        s[f"{t}.fixed"] = s["fixed"]
+
+    def copy(s: State) -> "str | None":
+        if s["A"] == "filling":
+            return WAIT
+        s[f"{t}.result"] = s["v1"] if s["A"] == "live" else 0
+        return None
+
+    def begin_set(s: State) -> None:
+        s["history"] += (("i", set_name),)
+
+    def store(s: State) -> None:
+        if s["fixed"] != s[f"{t}.fixed"]:  # a mark may have failed its compare-and-swap
+            s["history"] += (("r", set_name, 1),)
+
+    early = [("fixed", fixed)] if "early_fixed" in faults else []
+    late = [] if early else [("fixed", fixed)]
+    steps = [
+        *early,
+        ("copy", copy),
+        ("answer", answer(t, f"{t}.result")),
+        ("begin", begin_set),
+        *late,
+        ("store", store),
+    ]
+    return program(t, steps, ends=False)
 
 
 def crash(t: str, workers: Iterable[str], faults: tuple[str, ...] = ()) -> list[Step]:

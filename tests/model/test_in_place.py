@@ -3,7 +3,7 @@
 import pytest
 
 from model.checker import Outcome, Step, explore, history_check
-from model.in_place import change, crash, flush, get, get_and_set_in_one_strip, initial, set_in_place
+from model.in_place import change, crash, flush, get, get_and_set_in_one_strip, get_then_set, initial, set_in_place
 
 OPERATIONS = {
     "w": ("set", 2),
@@ -18,6 +18,8 @@ OPERATIONS = {
     "z": ("get", 0),
     "s": ("get", 0),
     "s'": ("set", 6),
+    "c": ("get", 0),
+    "c'": ("set", 8),
 }
 
 
@@ -48,6 +50,8 @@ CLEAN = {
     "two sets, a delete": lambda: dict(w=w(), x=x(), d=change("d", "delete")),
     "a set, a flush, a get": lambda: dict(w=w(), f=flush("f"), g=get("g")),
     "get and set in one strip, another's set": lambda: dict(s=get_and_set_in_one_strip("s", 6), w=w()),
+    "get then set, another's set, a get": lambda: dict(c=get_then_set("c", 8), w=w(), g=get("g")),
+    "get then set, another's set, a delete": lambda: dict(c=get_then_set("c", 8), w=w(), d=change("d", "delete")),
     "a set and a kill": lambda: dict(w=w(file=True), z=crash("z", "w")),
     "two sets and a kill": lambda: dict(w=w(file=True), x=x(file=True), z=crash("z", "wx")),
     "three sets and a kill": lambda: dict(w=w(file=True), x=x(file=True), v=v(), z=crash("z", "wxv")),
@@ -72,6 +76,10 @@ NEEDED = {
     "a set does not rewrite what an earlier get of its strip has found": (
         lambda: dict(s=get_and_set_in_one_strip("s", 6, ("get_after_set",)), w=w()),
         "later set of its strip",
+    ),
+    "an overwritten set has looked at the item after the client's earlier queries": (
+        lambda: dict(c=get_then_set("c", 8, ("early_fixed",)), w=w(), g=get("g")),
+        "not linearizable",
     ),
     "a redo record stands before the item changes": (
         lambda: dict(w=w("no_redo", file=True), z=crash("z", "w")),
