@@ -11,7 +11,7 @@ template <IndexKind I>
 class Indexer final : public PageIndexer {
  public:
   Indexer(HeapRecovery& heap, I& index, EpochDomain& epochs, std::uint64_t seed)
-      : heap_(heap), index_(index), epoch_(epochs), seed_(seed) {}
+      : heap_(heap), index_(index), epochs_(epochs), epoch_(epochs), seed_(seed) {}
 
   void operator()(PageId page) override {
     epoch_.enter();
@@ -34,6 +34,7 @@ class Indexer final : public PageIndexer {
  private:
   // Items whose places in the index are prefetched together.
   static constexpr std::uint32_t strip_items = 16;
+  static constexpr std::uint32_t waits_max = 2;
   struct Entry {
     Location location;
     const Item* item;
@@ -65,18 +66,35 @@ class Indexer final : public PageIndexer {
         }
       }
       if (loser != no_location) return heap_.drop(loser);
-      if (index_.make_room(e.fingerprint, e.item->key())) continue;
+      if (index_.make_room(e.fingerprint, e.item->key())) {
+        waits_ = waits_max;
+        continue;
+      }
+      if (waits_ != 0) {
+        --waits_;
+        wait_for_memory();
+        continue;
+      }
       heap_.count_no_room();
       return heap_.drop(e.location);
     }
+  }
+  // Memory that the index replaced is there again when the epochs have ended. In a full index only the first item that
+  // finds no room waits.
+  void wait_for_memory() {
+    epoch_.exit();
+    epochs_.synchronize();
+    epoch_.enter();
   }
   // Ids wrap at 44 bits.
   static bool is_older(std::uint64_t a, std::uint64_t b) { return ((a - b) & cas_limit) > cas_limit / 2; }
 
   HeapRecovery& heap_;
   I& index_;
+  EpochDomain& epochs_;
   EpochDomain::Participant epoch_;
   const std::uint64_t seed_;
+  std::uint32_t waits_ = waits_max;  // left
   std::uint32_t count_ = 0;
   Entry strip_[strip_items];
 };

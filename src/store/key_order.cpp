@@ -72,6 +72,7 @@ std::size_t KeyOrder::part_of(std::string_view key) const noexcept {
 void KeyOrder::Collector::operator()(PageId page) noexcept {
   order_.heap_.visit(page, [this](Location l, const Item* item) {
     try {
+      if (parts_.empty()) parts_.resize(order_.parts_.size());
       parts_[order_.part_of(item->key())].push_back(l);
     } catch (const std::bad_alloc&) {
       order_.failed_.store(true, std::memory_order_relaxed);

@@ -28,7 +28,7 @@ class KeyOrder {
   // --- then, page by page: one Collector for each thread, which hands over at its end
   class Collector {
    public:
-    explicit Collector(KeyOrder& order) : order_(order), parts_(order.parts_.size()) {}
+    explicit Collector(KeyOrder& order) : order_(order) {}
     Collector(const Collector&) = delete;
     Collector& operator=(const Collector&) = delete;
     ~Collector();

@@ -84,7 +84,9 @@ std::uint64_t cells_for(const HeapRecovery& found, const IndexOptions& options, 
   const std::uint64_t heap = found.bytes_found() + order_bytes;
   // Half of that may have been all that the order left room for.
   const double load_of_half = 2 * static_cast<double>(items) / static_cast<double>(fit(items));
-  if (order_bytes != 0 && heap + fit(items) * cell_bytes > limit && load_of_half <= load_max) return fit(items) / 2;
+  if (order_bytes != 0 && heap + fit(items) * cell_bytes > limit && load_of_half <= load_max &&
+      fit(items) / 2 >= cells_min)
+    return fit(items) / 2;
   const std::uint64_t total = heap + fit(items) * cell_bytes;
   if (total > limit) {
     const double share = static_cast<double>(limit) / static_cast<double>(total);
@@ -159,6 +161,7 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
             [&] { return [indexer = make_indexer()](PageId p) { (*indexer)(p); }; });
   }
   recovery.finish();
+  static_cast<void>(index->take_unpaid_leaves());  // what is left of the limit is for the leaves to come
 
   const HeapRecovery::Dropped dropped = recovery.dropped();
   return {.items = index->item_count(),

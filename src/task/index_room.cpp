@@ -14,6 +14,8 @@ using Leaves = Index::LeafSupply::State;
 
 // How long an insertion waits for room before the store counts as full.
 constexpr auto wait_max = std::chrono::seconds(2);
+// After which a growth that is not refused does not come in time.
+constexpr auto patience = std::chrono::milliseconds(100);
 // Turns, each of a sweep's victims, in which CLOCK's choice has to empty leaves.
 constexpr unsigned relief_turns_max = 32;
 // Turns in which leaves are there, or are coming, and other threads may take them.
@@ -100,7 +102,9 @@ bool make_index_room(Context& context, Fingerprint f, std::string_view key) noex
   const auto start = Steady::now();
   do {
     context.enter();
-    const bool refused = !shared.index.grows() || shared.growth_refused.load(std::memory_order_relaxed);
+    // Maintenance may be busy, or a leaf's memory not be there by the time that it looks.
+    const bool is_late = shared.index.is_ordered() && Steady::now() - start > patience;
+    const bool refused = !shared.index.grows() || shared.growth_refused.load(std::memory_order_relaxed) || is_late;
     const bool evicts = refused && shared.policy.evict;
     const bool has_room = shared.index.make_room(f, key);
     const std::uint32_t unpaid = evicts ? shared.index.take_unpaid_leaves() : 0;
@@ -116,7 +120,7 @@ bool make_index_room(Context& context, Fingerprint f, std::string_view key) noex
     context.epoch.exit();
     if (TD_UNLIKELY(!has_room && refused && !evicts)) return false;
     // A leaf is paid for with as many items as one has, before leaves have run out.
-    if (unpaid != 0) relieve_order(context, std::size_t{unpaid} * leaves.leaf_items);
+    if (unpaid != 0 && leaves.state != Leaves::enough) relieve_order(context, std::size_t{unpaid} * leaves.leaf_items);
     if (evicted && shared.index.is_ordered()) relieve_order(context, victims_per_sweep_max);
     if (has_room || evicted) return true;
     if (next == Next::relieve) relieve_order(context, victims_per_sweep_max);
@@ -125,7 +129,10 @@ bool make_index_room(Context& context, Fingerprint f, std::string_view key) noex
     if (next == Next::evict_any) shared.maintenance.notify();
     yield_processor();
   } while (Steady::now() - start < wait_max);
-  return false;
+  context.enter();
+  const bool done = shared.index.make_room(f, key) || (shared.policy.evict && evict_candidate(context, f, key, false));
+  context.epoch.exit();
+  return done;
 }
 
 }  // namespace tandem::task

@@ -111,7 +111,7 @@ std::uint64_t HashTree::growth_bytes() const noexcept {
 
 Index::LeafSupply HashTree::leaf_supply() noexcept {
   using enum Index::LeafSupply::State;
-  const auto items = static_cast<std::uint32_t>(item_count() / leaf_count()) + 1;
+  const auto items = static_cast<std::uint32_t>(item_count() / std::max<std::uint64_t>(leaf_count(), 1)) + 1;
   if (!pool_.has(LeafPool::For::split)) return {pool_.is_due_for_split() ? coming : none, items};
   if (room_failed_.load(std::memory_order_relaxed)) {
     // Nodes that were replaced hold the memory of those to come.

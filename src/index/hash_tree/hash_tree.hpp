@@ -151,8 +151,11 @@ class HashTree {
   // As Index says.
   void cut(std::string_view key) noexcept;
   Index::LeafSupply leaf_supply() noexcept;
+  // No more than one call's sets can pay for: splits while the index may grow are counted, too.
   std::uint32_t take_unpaid_leaves() noexcept {
-    return unpaid_.load(std::memory_order_relaxed) == 0 ? 0 : unpaid_.exchange(0, std::memory_order_relaxed);
+    constexpr std::uint32_t taken_max = 32;
+    if (unpaid_.load(std::memory_order_relaxed) == 0) return 0;
+    return std::min(unpaid_.exchange(0, std::memory_order_relaxed), taken_max);
   }
   std::uint32_t merge_fallen() noexcept;
 
