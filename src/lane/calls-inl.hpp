@@ -93,8 +93,8 @@ TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept
   Reply& reply = s.replies[i];
   if (strip.is_set(i)) {
     ItemVersion stored;
-    if (TD_UNLIKELY(!store_usually(s, strip, i, stored) &&
-                    !store_slowly(s, strip, i, cell_of_candidate(s, strip, i), stored)))
+    if (TD_UNLIKELY(!store_usually(s, strip, i, true, stored) &&
+                    !store_slowly(s, strip, i, true, cell_of_candidate(s, strip, i), stored)))
       return false;
     reply = {.code = Code::stored, .cas = stored.cas()};
     ++s.sets;

@@ -159,13 +159,14 @@ TD_INLINE char* put_stored(const State& s, const Strip& strip, std::uint32_t i, 
 // --- Insert
 
 // The usual set in place: the key is short, the old item does not expire and its layout is the new one's.
-TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, ItemVersion& stored) noexcept {
+TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, bool shows_id,
+                             ItemVersion& stored) noexcept {
   const std::uint32_t layout = strip.layout[i];
   if (TD_UNLIKELY(layout == no_layout)) return false;
   const SetPart& part = strip.set[i];
   const std::uint64_t key_bytes = word::KeyBytes::get(layout);
   const task::PlainSet set{
-      {strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false};
+      {strip.key[i], key_bytes}, {part.value, word::ValueBytes::get(layout)}, 0, part.expiry_s, false, shows_id};
   auto* const item = const_cast<Item*>(strip.item[i]);
   ItemVersion seen;
   if (TD_UNLIKELY(!ItemKernel::is_rewritable(item, strip.key16[i], key_bytes, layout, seen.state, seen.fixed) ||
@@ -188,9 +189,10 @@ TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& st
 // Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
 TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
-  if (TD_UNLIKELY(!store_usually(s, strip, i, stored))) {
+  const bool shows_id = (strip.kind(i) & kind::command_mask) == kind::binary_store;
+  if (TD_UNLIKELY(!store_usually(s, strip, i, shows_id, stored))) {
     ItemVersion slowly;  // a variable of its own keeps `stored` in registers
-    if (TD_UNLIKELY(!store_slowly(s, strip, i, cell_of_candidate(s, strip, i), slowly))) return nullptr;
+    if (TD_UNLIKELY(!store_slowly(s, strip, i, shows_id, cell_of_candidate(s, strip, i), slowly))) return nullptr;
     stored = {opaque(slowly.state), opaque(slowly.fixed)};
   }
   const std::uint8_t kind = strip.kind(i);

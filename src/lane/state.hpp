@@ -112,8 +112,8 @@ struct alignas(cache_line_bytes) Strip {
   Location candidate(std::uint32_t i, const Heap& heap) const noexcept {
     return item[i] == &no_item.header ? no_location : heap.location_of(item[i]);
   }
-  task::PlainSet set_of(std::uint32_t i) const noexcept {
-    return {key_of(i), {set[i].value, set[i].value_bytes}, set[i].client_flags, set[i].expiry_s, false};
+  task::PlainSet set_of(std::uint32_t i, bool shows_id) const noexcept {
+    return {key_of(i), {set[i].value, set[i].value_bytes}, set[i].client_flags, set[i].expiry_s, false, shows_id};
   }
 };
 
@@ -349,9 +349,9 @@ void run_in_epoch(State& s, Body body) {
 TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) noexcept;
 // Executes a set that is not the usual one in place: in place under wider conditions, or beside the old item. False: no
 // slot or no cell is at hand, and nothing has changed. hint: as for CuckooIndex::Guard::find(). stored: receives the
-// new version. REQUIRES: inside the epoch.
-TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
-                              ItemVersion& stored) noexcept;
+// new version if the reply shows its id. REQUIRES: inside the epoch.
+TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id,
+                              const std::uint64_t* hint, ItemVersion& stored) noexcept;
 // Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);

@@ -129,11 +129,11 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
 
 }  // namespace
 
-bool store_slowly(State& state, const Strip& strip, std::uint32_t i, const std::uint64_t* hint,
+bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id, const std::uint64_t* hint,
                   ItemVersion& stored) noexcept {
   Context& context = state.context;
   Heap& heap = context.shared.heap;
-  const task::PlainSet set = strip.set_of(i);
+  const task::PlainSet set = strip.set_of(i, shows_id);
   const Fingerprint f = strip.fingerprint[i];
   const Location candidate = strip.candidate(i, heap);
   if (store_in_place(state, f, set, candidate, hint, stored)) {

@@ -19,6 +19,7 @@ struct PlainSet {
   std::string_view key, value;
   std::uint32_t client_flags, expiry_s;
   bool binary_key;
+  bool shows_id = true;  // its reply has its CAS id
 };
 
 TD_INLINE bool is_plain_set(const Query& q) noexcept {
@@ -74,34 +75,15 @@ inline constexpr bool tells_nobody = std::is_same_v<std::remove_cv_t<Tell>, std:
 // tell from being overwritten at once: it need not write anything (publishing elimination: Srivastava and Brown,
 // "Elimination (a,b)-trees with fast, durable updates", PPoPP 2022; theirs finds the other by a record in the leaf).
 // The other one may still hold the item's lock; it succeeds, as all that can refuse it comes before, and readers wait
-// for it.
+// for it. Only of a set that shows no id: an item's ids grow, and a new one could be higher than the other set's.
 TD_INLINE bool is_overwritten(const Item* item, const ItemVersion& seen) noexcept {
   return item->fixed_word.load(std::memory_order_acquire) != seen.fixed;
 }
 
-// The state word of a version that a set writes in place over `seen`.
-TD_INLINE std::uint64_t state_of_set(const ItemVersion& seen, std::uint64_t cas, const PlainSet& set,
-                                     const StripTime& time) noexcept {
-  return static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
-         word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
-         word::ExpiryS::put(0, set.expiry_s);
-}
-
-// The version that an overwritten set had, with an id of its own. False: no id can be had.
-TD_NOINLINE inline bool be_overwritten(Context& context, const ItemVersion& seen, const PlainSet& set,
-                                       const StripTime& time, ItemVersion& stored) noexcept {
-  const std::uint64_t cas = context.cas.next(context.shared, seen.cas());
-  if (TD_UNLIKELY(cas == 0)) return false;
-  context.counters.set_overwritten.add();
-  stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
-  stored.state = state_of_set(seen, cas, set, time);
-  return true;
-}
-
-// Rewrites `item`, which is_rewritable() has judged by its words `seen`; `stored` receives the new version. changed:
-// `seen.state` receives the present state word. tell(version): called under the item's lock, when all but its state
-// word is written. REQUIRES: as try_store_in_place(); seen.fixed was read when all earlier queries of the strip had
-// taken effect.
+// Rewrites `item`, which is_rewritable() has judged by its words `seen`; `stored` receives the new version, unless
+// another set has overwritten it. changed: `seen.state` receives the present state word. tell(version): called under
+// the item's lock, when all but its state word is written. REQUIRES: as try_store_in_place(); seen.fixed was read when
+// all earlier queries of the strip had taken effect.
 template <class Tell>
 TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen, const PlainSet& set,
                                  const StripTime& time, ItemVersion& stored, Tell tell) noexcept {
@@ -111,10 +93,13 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
   std::uint64_t now = seen.state;
   if (TD_UNLIKELY(!item->state_word.compare_exchange_strong(now, rewriting_state(now), std::memory_order_acquire,
                                                             std::memory_order_acquire))) {
-    seen.state = now;
     if constexpr (tells_nobody<Tell>) {
-      if (is_overwritten(item, seen) && be_overwritten(context, seen, set, time, stored)) return Rewritten::done;
+      if (!set.shows_id && is_overwritten(item, seen)) {
+        context.counters.set_overwritten.add();
+        return Rewritten::done;
+      }
     }
+    seen.state = now;
     return Rewritten::changed;
   }
   fence_release();  // a reader that sees a later store sees the lock
@@ -130,7 +115,9 @@ TD_INLINE Rewritten rewrite_item(Context& context, Item* item, ItemVersion& seen
     return Rewritten::refused;
   }
   stored.fixed = word::CasLow::put(seen.fixed, cas & word::CasLow::limit);
-  stored.state = state_of_set(seen, cas, set, time);
+  stored.state = static_cast<std::uint64_t>(ItemState::live) | (seen.state & word::Accessed::mask) |
+                 word::CasHigh::put(0, cas >> word::CasLow::width) | word::AccessS::put(0, time.now_s) |
+                 word::ExpiryS::put(0, set.expiry_s);
   auto* const redo = context.redo;
 #if defined(TANDEM_CANARY)
   if (!canary_bites("no_redo"))
@@ -172,10 +159,11 @@ TD_INLINE bool try_store_in_place(Context& context, Item* item, const PlainSet& 
   for (;;) {
     if (TD_UNLIKELY(is_rewriting(seen.state))) {
       if (!has_layout_of(item, seen, set)) return false;
-      if constexpr (tells_nobody<Tell>) {
-        if (wait_or_be_overwritten(item, seen)) return be_overwritten(context, seen, set, time, stored);
-      } else {
+      if (!tells_nobody<Tell> || set.shows_id) {
         seen.state = wait_while_rewriting(item);
+      } else if (wait_or_be_overwritten(item, seen)) {
+        context.counters.set_overwritten.add();
+        return true;
       }
     }
     if (!is_rewritable(item, seen, set, time)) return false;
