@@ -30,7 +30,7 @@ class LeafPool {
   bool is_low() const noexcept {
     return at_hand_.load(std::memory_order_relaxed) < ahead_.load(std::memory_order_relaxed);
   }
-  // Whether take() succeeds without a new chunk: now, or once the epochs in flight have ended.
+  // Whether take() succeeds without a new chunk: now; and for a split, once the epochs in flight have ended.
   bool has(For what) const noexcept;
   bool is_due_for_split() const noexcept { return at_hand_.load(std::memory_order_relaxed) >= split_leaves + 1; }
   // Takes a chunk. False: the budget, or the system, has no memory.
