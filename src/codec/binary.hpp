@@ -29,8 +29,14 @@ static_assert(opcode == magic + 1 && key_bytes == opcode + 1 && extras_bytes == 
 inline constexpr std::size_t header_bytes = at::end;
 // Extras: the item's client flags in a reply to a hit; the fields of a touch, a store and an incr in requests.
 inline constexpr std::size_t flags_bytes = 4, expiry_bytes = 4, store_extras_bytes = 8, arithmetic_extras_bytes = 20;
+// Of a range request, before the range's end: |bytes of the end, 2|reserved, 1|range_flag, 1|items at most, 4|.
+inline constexpr std::size_t range_extras_bytes = 8;
 inline constexpr std::size_t extras_bytes_max = arithmetic_extras_bytes;
 inline constexpr std::size_t number_bytes = 8;  // an incr's answer
+
+namespace range_flag {
+inline constexpr std::uint8_t begin_inclusive = 1 << 0, end_inclusive = 1 << 1;
+}  // namespace range_flag
 
 template <class T>
 TD_INLINE T read(const char* p) noexcept {
@@ -72,6 +78,8 @@ inline constexpr std::string_view not_stored = "Not stored.";
 inline constexpr std::string_view not_a_number = "Non-numeric server-side value for incr or decr";
 inline constexpr std::string_view auth_error = "Auth failure.";
 inline constexpr std::string_view unknown_command = "Unknown command";
+inline constexpr std::string_view unordered = "ranges need an ordered index (option ordered)";
+inline constexpr std::string_view no_memory = "Out of memory";
 inline constexpr std::string_view no_memory_store = "Out of memory allocating item";
 inline constexpr std::string_view no_memory_new = "Out of memory allocating new item";
 inline constexpr std::string_view no_memory_number = "Out of memory incrementing value";
@@ -82,6 +90,7 @@ inline constexpr std::string_view mechanisms = "PLAIN";
 // Form of the body behind an opcode's header, each read by a function of PacketParser.
 enum class Form : std::uint8_t {
   unknown,
+  range,
   get,
   touch,
   store,
@@ -119,10 +128,10 @@ inline constexpr std::uint8_t get = 0x00, set = 0x01, add = 0x02, replace = 0x03
                               addq = 0x12, replaceq = 0x13, removeq = 0x14, incrementq = 0x15, decrementq = 0x16,
                               quitq = 0x17, flushq = 0x18, appendq = 0x19, prependq = 0x1a, verbosity = 0x1b,
                               touch = 0x1c, gat = 0x1d, gatq = 0x1e, sasl_list = 0x20, sasl_auth = 0x21,
-                              sasl_step = 0x22, gatk = 0x23, gatkq = 0x24;
+                              sasl_step = 0x22, gatk = 0x23, gatkq = 0x24, rget = 0x30, rdelete = 0x37, rdeleteq = 0x38;
 }  // namespace opcode
 
-inline constexpr std::size_t rule_count = opcode::gatkq + 1;
+inline constexpr std::size_t rule_count = opcode::rdeleteq + 1;
 inline constexpr std::array<Rule, rule_count> rules = [] {
   std::array<Rule, rule_count> all{};
   namespace o = opcode;
@@ -165,6 +174,9 @@ inline constexpr std::array<Rule, rule_count> rules = [] {
   all[o::noop] = {.form = Form::noop};
   all[o::version] = {.form = Form::version, .open = true};
   all[o::stat] = {.form = Form::stat, .key = Key::optional};
+  const Rule range{.form = Form::range, .key = Key::optional, .extras_bytes = range_extras_bytes};  // extras: at least
+  all[o::rget] = range;
+  put(o::rdelete, o::rdeleteq, range);
   all[o::sasl_list] = {.form = Form::sasl_list, .open = true};
   all[o::sasl_auth] = {.form = Form::sasl_auth, .key = Key::one, .has_value = true, .open = true};
   all[o::sasl_step] = {.form = Form::sasl_step, .key = Key::one, .has_value = true, .open = true};
@@ -189,7 +201,8 @@ struct Request {
   std::uint32_t value_bytes() const noexcept { return body_bytes - before_value_bytes(); }
   bool fits(const Rule& rule) const noexcept {
     const bool good_key = key_bytes == 0 ? rule.key != Key::one : rule.key != Key::none;
-    const bool good_extras = extras_bytes == rule.extras_bytes || (rule.form == Form::flush && extras_bytes == 0);
+    const bool good_extras = extras_bytes == rule.extras_bytes || (rule.form == Form::flush && extras_bytes == 0) ||
+                             (rule.form == Form::range && extras_bytes > rule.extras_bytes);
     return good_key && good_extras && (rule.has_value || body_bytes == before_value_bytes());
   }
 };

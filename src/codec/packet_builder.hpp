@@ -55,6 +55,12 @@ inline std::string store_extras(std::uint32_t flags = 0, std::uint32_t expiry = 
 inline std::string arithmetic_extras(std::uint64_t delta, std::uint64_t initial = 0, std::uint32_t expiry = 0) {
   return number_text(delta) + number_text(initial) + number_text(expiry);
 }
+inline std::string range_extras(std::string_view end, std::uint8_t flags, std::uint32_t limit = 0) {
+  std::string text = number_text(static_cast<std::uint16_t>(end.size()));
+  text += '\0';
+  text += static_cast<char>(flags);
+  return (text + number_text(limit)).append(end);
+}
 inline std::string plain(std::string_view user, std::string_view password, std::string_view identity = {}) {
   std::string text(identity);
   text += '\0';

@@ -57,8 +57,8 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
   if (TD_UNLIKELY(options_.sasl != nullptr) && (parser_.session_ & session::authenticated) == 0 && !rule.open)
     return answer_and_close(text::auth_error, binary::Status::auth_error);
   if (TD_UNLIKELY(r.key_bytes > key_bytes_max)) return answer_and_close(text::invalid, binary::Status::invalid);
-  if (TD_UNLIKELY(rule.form == Form::unknown)) {
-    answer(text::unknown_command, binary::Status::unknown_command);
+  if (TD_UNLIKELY(rule.form == Form::unknown || (rule.form == Form::range && !options_.ordered))) {
+    answer(rule.form == Form::range ? text::unordered : text::unknown_command, binary::Status::unknown_command);
     return skip(r);
   }
   if (TD_UNLIKELY(!r.fits(rule))) return answer_and_close(text::invalid, binary::Status::invalid);
@@ -90,6 +90,8 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
       set_key(start(Opcode::control, Reply::binary_stats, 0), r);
       return commit(r);
     }
+    case Form::range:
+      return range(r, rule);
     case Form::sasl_list:
     case Form::sasl_auth:
     case Form::sasl_step:
@@ -288,6 +290,21 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
   q.key = p_;
   q.key_bytes = 0;
   q.expiry_s = at_s;
+  return commit(r);
+}
+
+// Read when it is executed (codec/range_packets.hpp).
+PacketParser::Step PacketParser::range(const Request& r, const Rule& rule) {
+  if (range_extras_bytes + read<std::uint16_t>(extras()) != r.extras_bytes)
+    return answer_and_close(text::invalid, binary::Status::invalid);
+  constexpr std::uint16_t known = range_flag::begin_inclusive | range_flag::end_inclusive;
+  if ((read<std::uint16_t>(extras() + 2) & ~known) != 0) {
+    answer(text::invalid, binary::Status::invalid);
+    return skip(r);
+  }
+  Query& q = start(Opcode::control, Reply::binary_range, quiet(rule));
+  q.wire_bytes += r.extras_bytes;
+  set_key(q, r);
   return commit(r);
 }
 

@@ -37,6 +37,7 @@ class PacketParser {
   Step remove(const binary::Request& r, const binary::Rule& rule);
   Step arithmetic(const binary::Request& r, const binary::Rule& rule);
   Step flush(const binary::Request& r, const binary::Rule& rule);
+  Step range(const binary::Request& r, const binary::Rule& rule);
   Step sasl(const binary::Request& r, binary::Form form);
 
   // The packet's query with its common fields set; the caller fills in the rest and commits.

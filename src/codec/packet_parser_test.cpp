@@ -16,6 +16,7 @@ using Queries = std::vector<string>;
 
 ProtocolOptions small_options() {
   ProtocolOptions options;
+  options.ordered = true;
   options.item_bytes_max = 4096;
   options.large_value_bytes = 16;
   return options;
@@ -29,7 +30,7 @@ Queries parse(std::string_view input, const ProtocolOptions& options = small_opt
 
 const string large_value(100, 'L');
 const string too_large_value(5000, 'X');
-const string longest_binary_key(250, 'k');
+const string longest_binary_key(250, 'k'), longest_end(247, 'm');
 
 // One request of every opcode, good and bad, none of which closes the connection.
 const std::vector<string>& pieces() {
@@ -69,6 +70,12 @@ const std::vector<string>& pieces() {
     for (const std::uint8_t i : {o::verbosity, std::uint8_t{0x1f}, std::uint8_t{0x25}, std::uint8_t{0xff}}) {
       list.push_back(packet(i));
       list.push_back(packet(i, {.key = "key", .extras = "four", .value = "a value that is nobody's"}));
+    }
+    for (const std::uint8_t i : {o::rget, o::rdelete, o::rdeleteq}) {
+      list.push_back(packet(i, {.extras = range_extras({}, 0)}));
+      list.push_back(packet(i, {.key = "k", .extras = range_extras("m", 3, 100)}));
+      list.push_back(packet(i, {.key = longest_binary_key, .extras = range_extras(longest_end, 2)}));
+      list.push_back(packet(i, {.key = "k", .extras = range_extras("m", 4)}));
     }
     list.push_back(packet(o::sasl_list));
     list.push_back(packet(o::sasl_auth, {.key = "PLAIN", .value = plain("u", "p")}));
@@ -183,6 +190,12 @@ TEST(PacketParser, MalformedHeadersAreAnsweredWithoutTheirBodies) {
       {"mechanisms with a key", head(opcode::sasl_list, {.key = "k"}), Status::invalid},
       {"sasl without a mechanism", head(opcode::sasl_auth, {.value = "v"}), Status::invalid},
       {"sasl with extras", head(opcode::sasl_step, {.key = "PLAIN", .extras = "1234"}), Status::invalid},
+      {"range without extras", head(opcode::rget, {.key = "k"}), Status::invalid},
+      {"range with too few extras", head(opcode::rdelete, {.extras = "1234567"}), Status::invalid},
+      {"range with a value", head(opcode::rdeleteq, {.extras = range_extras({}, 0), .value = "v"}), Status::invalid},
+      {"range's end missing", packet(opcode::rget, {.extras = range_extras("m", 0).substr(0, 8)}), Status::invalid},
+      {"range's end too long", packet(opcode::rget, {.key = "k", .extras = range_extras("m", 0) + "m"}),
+       Status::invalid},
   };
   for (const Bad& bad : all) {
     const Queries queries = parse(bad.header);
@@ -210,6 +223,20 @@ TEST(PacketParser, UnknownOpcodeTakesItsBodyOnce) {
   const Queries queries = parse(unknown + packet(opcode::get, {.key = "k"}));
   ASSERT_EQ(queries.size(), 2u);
   EXPECT_NE(queries[1].find("key[k]"), string::npos);
+}
+
+TEST(PacketParser, WithoutAnOrderRangesAreUnknown) {
+  ProtocolOptions options = small_options();
+  options.ordered = false;
+  for (const std::uint8_t code : {opcode::rget, opcode::rdelete, opcode::rdeleteq}) {
+    const string range = packet(code, {.key = "k", .extras = range_extras("m", 0)});
+    const string none = packet(code, {.key = "key", .extras = "four", .value = large_value});
+    const Queries queries = parse(range + none + packet(opcode::get, {.key = "k"}), options);
+    ASSERT_EQ(queries.size(), 3u);
+    EXPECT_NE(queries[0].find("ordered index (option ordered)] status129 "), string::npos) << queries[0];
+    EXPECT_EQ(queries[1].substr(0, queries[1].find(" wire")), queries[0].substr(0, queries[0].find(" wire")));
+    EXPECT_NE(queries[2].find("key[k]"), string::npos);
+  }
 }
 
 TEST(PacketParser, RefusedLargeValueIsSwallowed) {

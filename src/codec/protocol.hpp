@@ -27,6 +27,7 @@ struct ProtocolOptions {
   std::uint32_t large_value_bytes = 8 * 1024;  // larger values that have not arrived whole are received straight into
                                                // the heap
   bool cas = true, flush_enabled = true;
+  bool ordered = false;                            // the index is: there are ranges
   bool dump_enabled = true, watch_enabled = true;  // memcached's -X and -W turn them off
   bool shutdown_enabled = false;                   // -A
   bool lru_maintainer = true;                      // -o no_lru_maintainer turns `lru mode` and `temp_ttl` off

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "codec/binary.hpp"
+#include "codec/packet_writer.hpp"
 #include "codec/reply.hpp"
 #include "codec/reply_writer.hpp"
 #include "codec/scan.hpp"
@@ -11,34 +12,6 @@ namespace tandem::codec {
 namespace {
 
 using binary::header_bytes;
-namespace at = binary::at;
-
-TD_INLINE char* write_header(char* p, const Query& q, binary::Status status, std::uint32_t extras_bytes,
-                             std::uint32_t key_bytes, std::uint32_t value_bytes, std::uint64_t cas) noexcept {
-  p[at::magic] = static_cast<char>(binary::response_magic);
-  p[at::opcode] = q.wire[at::opcode];
-  binary::write(p + at::key_bytes, static_cast<std::uint16_t>(key_bytes));
-  p[at::extras_bytes] = static_cast<char>(extras_bytes);
-  p[at::data_type] = 0;
-  binary::write(p + at::status, static_cast<std::uint16_t>(status));
-  binary::write(p + at::body_bytes, extras_bytes + key_bytes + value_bytes);
-  std::memcpy(p + at::opaque, q.wire + at::opaque, sizeof(std::uint32_t));
-  binary::write(p + at::cas, cas);
-  return p + header_bytes;
-}
-
-void write_packet(const Query& q, binary::Status status, std::string_view key, std::string_view value,
-                  std::uint64_t cas, Output& out) {
-  write_header(out.reserve(header_bytes), q, status, 0, static_cast<std::uint32_t>(key.size()),
-               static_cast<std::uint32_t>(value.size()), cas);
-  out.commit(header_bytes);
-  out.append(key);
-  out.append(value);
-}
-
-void write_status(const Query& q, binary::Status status, std::string_view text, Output& out) {
-  write_packet(q, status, {}, text, 0, out);
-}
 
 // The CAS id of a hit.
 std::uint64_t cas_of(const Result& r, const ReplyContext& context) noexcept {

@@ -28,7 +28,7 @@ enum class Reply : std::uint8_t {
   verbosity,   // delta
   stats,       // the rest of the line
   administer,  // the whole line
-  meta_range,  // the whole line (codec/range.hpp)
+  meta_range,  // the whole line (codec/range_lines.hpp)
   refresh_certs,
   // The answer to a set with user and password: Query::value is the line, Query::delta an Attempt.
   authenticate,
@@ -44,6 +44,7 @@ enum class Reply : std::uint8_t {
   // Opcode::control.
   binary_flush,  // expiry_s
   binary_stats,  // the key
+  binary_range,  // the extras, and the key (codec/range_packets.hpp)
 };
 
 // Whether an answer to a request for authentication counts as an attempt.

@@ -4,7 +4,8 @@
 #include <new>
 
 #include "codec/command.hpp"
-#include "codec/range.hpp"
+#include "codec/range_lines.hpp"
+#include "codec/range_packets.hpp"
 #include "codec/reply.hpp"
 #include "codec/udp.hpp"
 #include "pipeline/executor.hpp"
@@ -115,8 +116,12 @@ StreamRequest Responder::execute(Connection* c, const Query& query) {
   ConnectionState before = ConnectionState::reading;
   if (c != nullptr) before = c->state.exchange(ConnectionState::executing, std::memory_order_relaxed);
   StreamRequest request;
-  if (TD_UNLIKELY(codec::reply_of(query) == codec::Reply::meta_range)) {
-    read_range(query);
+  const codec::Reply reply = codec::reply_of(query);
+  if (TD_UNLIKELY(reply == codec::Reply::meta_range)) {
+    range_lines(query);
+  } else if (TD_UNLIKELY(reply == codec::Reply::binary_range)) {
+    codec::RangePackets packets(query, reply_context_);
+    answer_range(packets);
   } else {
     request = execute_control(query, worker_.server.protocol, control_, output_);
   }
@@ -131,54 +136,66 @@ StreamRequest Responder::execute(Connection* c, const Query& query) {
   return request;
 }
 
-void Responder::read_range(const Query& query) {
+void Responder::range_lines(const Query& query) {
   worker_.counters.cmd_meta.add();
-  codec::RangeReply reply(query, reply_context_);
+  codec::RangeLines lines(query, reply_context_);
   if (!worker_.context->shared.index.is_ordered()) {
     output_.append("CLIENT_ERROR ranges need an ordered index (option ordered)\r\n");
-  } else if (!reply.error().empty()) {
-    output_.append(reply.error());
+  } else if (!lines.error().empty()) {
+    output_.append(lines.error());
   } else {
-    output_.reserve(codec::line::no_memory.size());
-    try {
-      const ScanEnd end = task::scan(*worker_.context, reply.range(), reply.limit(), reply);
-      if (reply.removes()) {
-        const std::uint64_t removed = remove_keys(reply);
-        reply.finish(end, removed);
-        worker_.counters.range_removes.add();
-        worker_.counters.range_removed.add(removed);
-      } else {
-        reply.finish(end, end.count);
-        worker_.counters.range_reads.add();
-        worker_.counters.range_items.add(end.count);
-      }
-    } catch (const std::bad_alloc&) {
-      reply.restart();
-      output_.append(codec::line::no_memory);
+    answer_range(lines);
+  }
+}
+
+void Responder::answer_range(codec::RangeReply& reply) {
+  output_.reserve(codec::RangeReply::failure_bytes_max);
+  try {
+    const ScanEnd end = task::scan(*worker_.context, reply.range(), reply.limit(), reply);
+    if (reply.removes()) {
+      const std::uint64_t removed = remove_keys(reply);
+      reply.finish(end, removed);
+      worker_.counters.range_removes.add();
+      worker_.counters.range_removed.add(removed);
+    } else {
+      reply.finish(end, end.count);
+      worker_.counters.range_reads.add();
+      worker_.counters.range_items.add(end.count);
     }
+  } catch (const std::bad_alloc&) {
+    reply.restart();
+    reply.fail_for_memory();
   }
 }
 
 namespace {
-// Counts what queries did.
+// Counts the keys that were removed, and tells the reply.
 class RemovedKeys final : public ResponseWriter {
  public:
+  explicit RemovedKeys(codec::RangeReply& reply) noexcept : reply_(reply) {}
   bool write(Batch& batch, Strip strip) override {
-    for (std::uint32_t i = strip.begin; i < strip.end; ++i)
-      count += batch.result(i).status == Status::removed ? 1u : 0u;
+    for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
+      if (batch.result(i).status != Status::removed) continue;
+      ++count;
+      reply_.removed(batch.query(i).key_view());
+    }
     return true;
   }
   void control(Batch&, std::uint32_t) override {}
   std::uint64_t count = 0;
+
+ private:
+  codec::RangeReply& reply_;
 };
 }  // namespace
 
 // Each as a delete does. No epoch has begun.
-std::uint64_t Responder::remove_keys(const codec::RangeReply& range) {
+std::uint64_t Responder::remove_keys(codec::RangeReply& range) {
   constexpr std::uint32_t at_once = 128;
   Batch batch(at_once);
-  RemovedKeys removed;
+  RemovedKeys removed(range);
   Executor executor(*worker_.context);
+  range.begin_removal();
   std::size_t at = 0;
   for (std::size_t left = range.key_count(); left != 0;) {
     for (; left != 0 && !batch.full(); --left) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "codec/protocol.hpp"
-#include "codec/range.hpp"
+#include "codec/range_reply.hpp"
 #include "codec/reply_writer.hpp"
 #include "net/connection_limits.hpp"
 #include "net/intake.hpp"
@@ -56,8 +56,9 @@ class Responder final : public ResponseWriter {
 
  private:
   StreamRequest execute(Connection* c, const Query& query);
-  void read_range(const Query& query);
-  std::uint64_t remove_keys(const codec::RangeReply& range);
+  void range_lines(const Query& query);
+  void answer_range(codec::RangeReply& reply);
+  std::uint64_t remove_keys(codec::RangeReply& range);
   void write_run(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_run_with_pins(Batch& batch, std::uint32_t begin, std::uint32_t end);
   void write_datagram(Batch& batch, std::uint32_t begin, std::uint32_t end);

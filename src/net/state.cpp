@@ -11,11 +11,12 @@
 namespace tandem::net {
 namespace {
 
-ProtocolOptions protocol_options(const ServerOptions& server, const EngineOptions& engine, Credentials* sasl,
+ProtocolOptions protocol_options(const ServerOptions& server, Engine& engine, Credentials* sasl,
                                  Credentials* auth_file) {
   ProtocolOptions options;
-  options.item_bytes_max = engine.item_bytes_max;
-  options.cas = engine.cas;
+  options.item_bytes_max = engine.options().item_bytes_max;
+  options.cas = engine.options().cas;
+  options.ordered = engine.shared().index.is_ordered();
   options.flush_enabled = server.flush_enabled;
   options.dump_enabled = server.dump_enabled;
   options.watch_enabled = server.watch_enabled;
@@ -44,7 +45,7 @@ State::State(const ServerOptions& o, Engine& e)
       engine(e),
       sasl(credentials(o.sasl, o.sasl_file, Credentials::Format::sasl_file)),
       auth_file(credentials(!o.auth_file.empty(), o.auth_file, Credentials::Format::auth_file)),
-      protocol(protocol_options(o, e.options(), sasl.get(), auth_file.get())),
+      protocol(protocol_options(o, e, sasl.get(), auth_file.get())),
       tls(o.tls.enabled ? std::make_unique<TlsContext>(o.tls) : nullptr),
       verbosity(o.verbosity),
       track_sizes(o.track_sizes),

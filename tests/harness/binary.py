@@ -20,6 +20,7 @@ OPCODES = dict(
     replaceq=0x13, deleteq=0x14, incrq=0x15, decrq=0x16, quitq=0x17, flushq=0x18, appendq=0x19, prependq=0x1A,
     touch=0x1C, gat=0x1D, gatq=0x1E, sasl_list=0x20, sasl_auth=0x21, sasl_step=0x22, gatk=0x23, gatkq=0x24,
 )  # fmt: skip
+RANGE_OPCODES = dict(rget=0x30, rdelete=0x37, rdeleteq=0x38)  # which memcached does not execute
 _fences = itertools.count(0xF0000000)
 
 

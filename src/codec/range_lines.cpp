@@ -1,4 +1,4 @@
-#include "codec/range.hpp"
+#include "codec/range_lines.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +15,9 @@ constexpr std::string_view bad_limit = "CLIENT_ERROR the limit of a range is a n
 constexpr std::uint64_t range_flags = MetaFlags::bits("EPLArabO"),
                         read_flags = range_flags | MetaFlags::bits("vftscnp"),
                         flags_with_text = MetaFlags::bits("ELAO");
+// Of the lines around packed items, and of the last one.
+constexpr std::size_t end_bytes_max = 4 + 2 * digits_max + 8 + base64_bytes(key_bytes_max) + 2 + opaque_bytes_max + 8;
+static_assert(line::no_memory.size() <= RangeReply::failure_bytes_max);
 
 // A key that a line may have as it is.
 bool is_printable(std::string_view key) noexcept {
@@ -32,16 +35,12 @@ char* put(char* to, T value) noexcept {
 
 }  // namespace
 
-RangeReply::RangeReply(const Query& query, const ReplyContext& context)
-    : context_(context),
-      out_(context.out),
-      begin_(out_.size()),
-      externals_begin_(out_.externals().size()),
-      pinned_begin_(out_.pinned_bytes()) {
+RangeLines::RangeLines(const Query& query, const ReplyContext& context) : RangeReply(context) {
+  limit_ = 100;
   read(query);
 }
 
-void RangeReply::read(const Query& query) {
+void RangeLines::read(const Query& query) {
   Tokens tokens(query.wire, query.wire + query.wire_bytes);
   std::string_view command, key, flag;
   tokens.next(command);
@@ -68,7 +67,7 @@ void RangeReply::read(const Query& query) {
   if (error_.empty()) set_range(low_.view());
 }
 
-void RangeReply::read_flag(std::string_view flag) {
+void RangeLines::read_flag(std::string_view flag) {
   const char letter = flag[0];
   const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
   if (!is_letter || ((removes_ ? range_flags : read_flags) & MetaFlags::bit(letter)) == 0)
@@ -106,7 +105,7 @@ void RangeReply::read_flag(std::string_view flag) {
   }
 }
 
-bool RangeReply::read_key(std::string_view text, Key& to) {
+bool RangeLines::read_key(std::string_view text, Key& to) {
   // A reply may have any key in base64.
   if (text.empty() || text.size() > (has('b') ? base64_bytes(key_bytes_max) : key_bytes_max)) {
     fail(line::bad_format);
@@ -123,7 +122,7 @@ bool RangeReply::read_key(std::string_view text, Key& to) {
   return error_.empty();
 }
 
-void RangeReply::set_range(std::string_view key) {
+void RangeLines::set_range(std::string_view key) {
   if (has('a') && has('P')) return fail(line::invalid_flag);
   range_.reverse = has('r');
   if (!has('a')) range_.begin = key;
@@ -145,20 +144,10 @@ void RangeReply::set_range(std::string_view key) {
   }
 }
 
-void RangeReply::restart() {
-  for (std::size_t i = externals_begin_; i < out_.externals().size(); ++i) context_.heap.unpin(out_.externals()[i].pin);
-  out_.truncate(begin_, externals_begin_);
-  block_.clear();
-  count_ = 0;
-}
-
-bool RangeReply::item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
+bool RangeLines::item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
   const bool pins = has('v') && !has('p') && value_bytes > copied_value_bytes_max;
   const std::size_t bytes = item.key().size() + (has('v') && !pins ? value_bytes : 0);
-  if (count_ != 0 && !has('n')) {
-    const std::uint64_t pinned = out_.pinned_bytes() - pinned_begin_ + (pins ? value_bytes : 0);
-    if (out_.size() - begin_ + block_.size() + bytes + pinned > range_reply_bytes_max) return false;
-  }
+  if (count_ != 0 && !has('n') && !has_room(bytes, pins ? value_bytes : 0)) return false;
   ++count_;
   if (has('n')) return true;
   if (removes_) {
@@ -182,20 +171,7 @@ bool RangeReply::item(const Item& item, const ItemVersion& seen, std::uint64_t v
   return true;
 }
 
-void RangeReply::keep_key(std::string_view key) {
-  char* const to = block_.reserve(1 + key_bytes_max);
-  std::memcpy(put(to, static_cast<std::uint8_t>(key.size())), key.data(), key.size());
-  block_.commit(1 + key.size());
-}
-
-std::string_view RangeReply::next_key(std::size_t& at) const noexcept {
-  const char* const key = block_.data() + at + 1;
-  const std::size_t bytes = static_cast<unsigned char>(block_.data()[at]);
-  at += 1 + bytes;
-  return {key, bytes};
-}
-
-char* RangeReply::write_key(char* p, std::string_view key, bool binary) const noexcept {
+char* RangeLines::write_key(char* p, std::string_view key, bool binary) const noexcept {
   p = write_text(p, " k");
   if (!binary && !has('b') && is_printable(key)) {
     std::memcpy(p, key.data(), key.size());
@@ -204,7 +180,7 @@ char* RangeReply::write_key(char* p, std::string_view key, bool binary) const no
   return write_text(base64_encode(p, key.data(), key.size()), " b");
 }
 
-char* RangeReply::write_line(char* p, const Item& item, const ItemVersion& seen,
+char* RangeLines::write_line(char* p, const Item& item, const ItemVersion& seen,
                              std::uint64_t value_bytes) const noexcept {
   if (has('v')) {
     p = write_digits(write_text(p, "VA "), value_bytes);
@@ -226,35 +202,32 @@ char* RangeReply::write_line(char* p, const Item& item, const ItemVersion& seen,
 }
 
 // |key bytes, 2|value bytes, 4|client flags, 4|CAS id, 8|key|value|, numbers with the least byte first.
-void RangeReply::write_packed(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
+void RangeLines::write_packed(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
   const std::string_view key = item.key();
   if (!has('v')) value_bytes = 0;
   constexpr std::size_t header_bytes = 2 + 4 + 4 + 8;
-  char* const begin = block_.reserve(header_bytes + key.size() + value_bytes);
+  char* const begin = kept_.reserve(header_bytes + key.size() + value_bytes);
   char* p = put(begin, static_cast<std::uint16_t>(key.size()));
   p = put(p, static_cast<std::uint32_t>(value_bytes));
   p = put(p, item.client_flags());
   p = put(p, context_.options.cas ? seen.cas() : std::uint64_t{0});
   std::memcpy(p, key.data(), key.size());
   p = copy_value(p + key.size(), item.value(), value_bytes);
-  block_.commit(static_cast<std::size_t>(p - begin));
+  kept_.commit(static_cast<std::size_t>(p - begin));
 }
 
-void RangeReply::finish(const ScanEnd& end, std::uint64_t count) {
-  if (end.failed) {
-    out_.append(line::no_memory);
-    return;
-  }
-  constexpr std::size_t line_bytes_max =
-      4 + 2 * digits_max + 8 + base64_bytes(key_bytes_max) + 2 + opaque_bytes_max + 8;
-  if (!block_.empty() && !removes_) {
-    char* const begin = out_.reserve(line_bytes_max + block_.size());
-    char* p = write_text(write_digits(write_text(begin, "VA "), block_.size()), " p\r\n");
-    std::memcpy(p, block_.data(), block_.size());
-    p = write_line_end(p + block_.size());
+void RangeLines::begin_removal() { out_.reserve(end_bytes_max); }
+
+void RangeLines::finish(const ScanEnd& end, std::uint64_t count) {
+  if (end.failed) return fail_for_memory();
+  if (!kept_.empty() && !removes_) {
+    char* const begin = out_.reserve(end_bytes_max + kept_.size());
+    char* p = write_text(write_digits(write_text(begin, "VA "), kept_.size()), " p\r\n");
+    std::memcpy(p, kept_.data(), kept_.size());
+    p = write_line_end(p + kept_.size());
     out_.commit(static_cast<std::size_t>(p - begin));
   }
-  char* const begin = out_.reserve(line_bytes_max);
+  char* const begin = out_.reserve(end_bytes_max);
   char* p = write_digits(write_text(begin, "EN n"), count);
   if (!end.done) p = write_key(write_text(p, " m"), end.last_key(), false);
   if (!opaque_.empty()) {
@@ -264,5 +237,7 @@ void RangeReply::finish(const ScanEnd& end, std::uint64_t count) {
   }
   out_.commit(static_cast<std::size_t>(write_line_end(p) - begin));
 }
+
+void RangeLines::fail_for_memory() { out_.append(line::no_memory); }
 
 }  // namespace tandem::codec
