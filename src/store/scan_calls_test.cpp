@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "index/writers_rest.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem {
@@ -22,11 +22,6 @@ constexpr int scans_max = 40'000, whole_wanted = 2000;
 #endif
 
 using Items = std::vector<std::pair<std::string, std::string>>;
-
-/** A writer's pause, now and then: without one, no scan of all keys might meet a moment without a change. */
-void rest_after(std::uint32_t changes) {
-  if (changes % 1024 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-}
 
 class EmbeddedScan : public testing::TestWithParam<const char*> {
  public:
@@ -128,18 +123,21 @@ TEST_P(EmbeddedScan, ValuesAreOfOneMoment) {
   ASSERT_EQ(session.set("a", "00000000"), Code::stored);
   ASSERT_EQ(session.set("z", "00000000"), Code::stored);
   std::atomic<bool> is_over{false};
+  WritersRest rest;
   std::thread writer([&] {
     Session writes = store.session();
     for (std::uint32_t n = 1; !is_over; ++n) {
       const std::string value = std::to_string(10'000'000 + n);
       writes.set("z", value);
+      rest.rest_if_wanted();
       writes.set("a", value);
-      rest_after(n);
+      rest.rest_if_wanted();
     }
   });
   int whole = 0;
   for (int i = 0; i < scans_max && whole < whole_wanted; ++i) {
     Scanned end;
+    rest.want(i % 4 >= 2);
     const Items items = scan({}, 1024, &end);
     if (!end.done) continue;
     ++whole;
@@ -148,6 +146,7 @@ TEST_P(EmbeddedScan, ValuesAreOfOneMoment) {
     ASSERT_TRUE(z == a || z == a + 1 || a == 0) << a << " " << z;
   }
   is_over = true;
+  rest.want(false);
   writer.join();
   EXPECT_GT(whole, 0);
 }
@@ -157,19 +156,22 @@ TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
   for (int i = 0; i < 900; ++i) ASSERT_EQ(session.set("m" + std::to_string(i), "fill"), Code::stored);
   ASSERT_EQ(session.set("a", "here"), Code::stored);
   std::atomic<bool> is_over{false};
+  WritersRest rest;
   std::thread mover([&] {
     Session moves = store.session();
-    for (std::uint32_t n = 1; !is_over; ++n) {
+    while (!is_over) {
       moves.set("z", "there");
+      rest.rest_if_wanted();
       moves.remove("a");
       moves.set("a", "here");
+      rest.rest_if_wanted();
       moves.remove("z");
-      rest_after(n);
     }
   });
   int whole = 0;
   for (int i = 0; i < scans_max && whole < whole_wanted; ++i) {
     Scanned end;
+    rest.want(i % 4 >= 2);
     const Items items = scan({.reverse = i % 2 == 1}, 1024, &end);
     if (!end.done) continue;
     ++whole;
@@ -179,6 +181,7 @@ TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
     ASSERT_EQ(items.size(), 900u + tokens);
   }
   is_over = true;
+  rest.want(false);
   mover.join();
   EXPECT_GT(whole, 0);
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <random>
 #include <set>
@@ -14,6 +13,7 @@
 
 #include "index/cuckoo/index_test_support.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
+#include "index/writers_rest.hpp"
 
 namespace tandem {
 namespace {
@@ -164,16 +164,16 @@ TYPED_TEST(OrderedIndex, AStampProvesASnapshot) {
                 Worker::Outcome::done);
   }
   std::atomic<bool> is_over{false};
+  WritersRest rest;
   std::vector<std::thread> movers;
   for (int token = 0; token < tokens; ++token) {
     movers.emplace_back([&, token] {
       Worker worker(this->store);
-      bool other = true;
-      for (std::uint64_t n = 1; !is_over; ++n, other = !other) {
+      for (bool other = true; !is_over; other = !other) {
         EXPECT_EQ(worker.set(name(token, other), 1), Worker::Outcome::done);
+        rest.rest_if_wanted();
         EXPECT_TRUE(worker.erase(name(token, !other)));
-        // With a processor for each mover no scan would meet a time without a change.
-        if (n % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        rest.rest_if_wanted();
       }
     });
   }
@@ -181,6 +181,7 @@ TYPED_TEST(OrderedIndex, AStampProvesASnapshot) {
   std::vector<ScanHit> hits(4096);
   std::uint64_t proven = 0;
   for (int round = 0; round < 2000 && proven < 50u * effort; ++round) {
+    rest.want(round % 4 >= 2);
     const typename Worker::Batch batch(worker);
     ScanStamp stamp;
     const ScanResult result = this->store.index.scan({.reverse = round % 2 == 1}, hits, stamp);
@@ -198,6 +199,7 @@ TYPED_TEST(OrderedIndex, AStampProvesASnapshot) {
       ASSERT_TRUE(keys.contains(name(token, false)) || keys.contains(name(token, true))) << token;
   }
   is_over = true;
+  rest.want(false);
   for (std::thread& mover : movers) mover.join();
   EXPECT_GT(proven, 0u);
 }
