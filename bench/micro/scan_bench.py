@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a range read costs a worker: `mr` of 100 and 10 items, in text, packed, and counted only, over loopback.
+"""What a range read costs a worker: `mr` of 100 and 10 items, in text, packed, and counted only, and RGET of the binary
+protocol, over loopback.
 
     build/venv/bin/python bench/micro/scan_bench.py [--items 500000] [--rounds 5]
 
@@ -13,46 +14,51 @@ import argparse
 import random
 import socket
 import statistics
+import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from harness.binary import RANGE_OPCODES, BinaryStream, Packet  # noqa: E402
 from harness.server import Server  # noqa: E402
+from harness.wire import Stream  # noqa: E402
 
 REQUESTS = 1000
-LINES = {"v L100": b"v L100", "p v L100": b"p v L100", "n L100": b"n L100", "v L10": b"v L10"}
+LINES = (b"v L100", b"p v L100", b"n L100", b"v L10")
+LIMITS = (100, 10)
 KINDS = {"--ordered": "ordered,preset=0", "--preset heterokv": "preset=5"}
 
 
-def fill(connection: socket.socket, items: int) -> None:
+def fill(stream: Stream, items: int) -> None:
     keys = list(range(items))
     random.Random(1).shuffle(keys)
     for first in range(0, items, 2000):
-        connection.sendall(
-            b"".join(b"set %08d 0 0 8 noreply\r\n12345678\r\n" % key for key in keys[first : first + 2000])
-        )
-    reply_bytes(connection, b"")
+        stream.exchange(b"".join(b"set %08d 0 0 8 noreply\r\n12345678\r\n" % key for key in keys[first : first + 2000]))
 
 
-def reply_bytes(connection: socket.socket, request: bytes) -> int:
-    connection.sendall(request + b"mn\r\n")
-    reply = b""
-    while not reply.endswith(b"MN\r\n"):
-        reply += connection.recv(1 << 20)
-    return len(reply) - 4
+def line(flags: bytes) -> Callable[[int], bytes]:
+    return lambda key: b"mr %08d %s\r\n" % (key, flags)
 
 
-def microseconds(connection: socket.socket, flags: bytes, items: int, reply: int, rng: random.Random) -> float:
-    request = b"".join(b"mr %08d %s\r\n" % (rng.randrange(items - 200), flags) for _ in range(REQUESTS))
-    left = reply * REQUESTS
+def packet(limit: int) -> Callable[[int], bytes]:
+    extras = struct.pack(">HBBI", 0, 0, 1, limit)
+    return lambda key: Packet(RANGE_OPCODES["rget"], b"%08d" % key, extras).pack()
+
+
+def microseconds(
+    connection: socket.socket, request: Callable[[int], bytes], keys: list[int], reply_bytes: int
+) -> float:
+    requests = b"".join(map(request, keys))
+    left = reply_bytes * len(keys)
     start = time.perf_counter()
-    connection.sendall(request)
+    connection.sendall(requests)
     while left:
         left -= len(connection.recv(min(left, 1 << 20)))
-    return (time.perf_counter() - start) / REQUESTS * 1e6
+    return (time.perf_counter() - start) / len(keys) * 1e6
 
 
 def main() -> None:
@@ -63,16 +69,24 @@ def main() -> None:
     print("| server | request | us a request (lowest to highest) |\n|---|---|---:|")
     for kind, options in KINDS.items():
         server = Server([str(ROOT / "build/bin/tandem"), "memcached"], "-t", "1", "-o", options, memory_mib=1024)
-        connection = socket.create_connection(server.address())
-        fill(connection, arguments.items)
         rng = random.Random(2)
-        for name, flags in LINES.items():
-            reply = reply_bytes(connection, b"mr 00001000 " + flags + b"\r\n")
-            microseconds(connection, flags, arguments.items, reply, rng)
-            rounds = [microseconds(connection, flags, arguments.items, reply, rng) for _ in range(arguments.rounds)]
-            spread = f"{statistics.median(rounds):.1f} ({min(rounds):.1f}-{max(rounds):.1f})"
-            print(f"| `{kind}` | `mr KEY {name}` | {spread} |")
-        connection.close()
+        with Stream(server.connect()) as text, BinaryStream(server.connect()) as binary:
+            fill(text, arguments.items)
+            requests = [(text, f"mr KEY {flags.decode()}", line(flags)) for flags in LINES]
+            requests += [(binary, f"RGET of {limit}", packet(limit)) for limit in LIMITS]
+            for stream, name, request in requests:
+                reply_bytes = len(stream.exchange(request(1000)).data)
+                rounds = [
+                    microseconds(
+                        stream.socket,
+                        request,
+                        [rng.randrange(arguments.items - 200) for _ in range(REQUESTS)],
+                        reply_bytes,
+                    )
+                    for _ in range(arguments.rounds + 1)
+                ][1:]
+                spread = f"{statistics.median(rounds):.1f} ({min(rounds):.1f}-{max(rounds):.1f})"
+                print(f"| `{kind}` | `{name}` | {spread} |")
         server.close()
 
 
