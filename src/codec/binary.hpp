@@ -78,7 +78,6 @@ inline constexpr std::string_view not_stored = "Not stored.";
 inline constexpr std::string_view not_a_number = "Non-numeric server-side value for incr or decr";
 inline constexpr std::string_view auth_error = "Auth failure.";
 inline constexpr std::string_view unknown_command = "Unknown command";
-inline constexpr std::string_view unordered = "ranges need an ordered index (option ordered)";
 inline constexpr std::string_view no_memory = "Out of memory";
 inline constexpr std::string_view no_memory_store = "Out of memory allocating item";
 inline constexpr std::string_view no_memory_new = "Out of memory allocating new item";

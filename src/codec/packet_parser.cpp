@@ -58,7 +58,7 @@ TD_INLINE PacketParser::Step PacketParser::packet() {
     return answer_and_close(text::auth_error, binary::Status::auth_error);
   if (TD_UNLIKELY(r.key_bytes > key_bytes_max)) return answer_and_close(text::invalid, binary::Status::invalid);
   if (TD_UNLIKELY(rule.form == Form::unknown || (rule.form == Form::range && !options_.ordered))) {
-    answer(rule.form == Form::range ? text::unordered : text::unknown_command, binary::Status::unknown_command);
+    answer(text::unknown_command, binary::Status::unknown_command);
     return skip(r);
   }
   if (TD_UNLIKELY(!r.fits(rule))) return answer_and_close(text::invalid, binary::Status::invalid);

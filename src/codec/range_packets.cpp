@@ -28,15 +28,16 @@ RangePackets::RangePackets(const Query& query, const ReplyContext& context) noex
 
 bool RangePackets::item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) {
   const std::string_view key = item.key();
-  const bool pins = !removes_ && value_bytes > copied_value_bytes_max;
-  const std::size_t bytes =
-      header_bytes + binary::flags_bytes + key.size() + (pins || removes_ ? 0 : static_cast<std::size_t>(value_bytes));
-  if (count_ != 0 && !has_room(bytes, pins ? value_bytes : 0)) return false;
-  ++count_;
-  if (removes_) {
+  if (removes_) {  // packets of a thousand keys are no large reply
+    ++count_;
     keep_key(key);
     return true;
   }
+  const bool pins = value_bytes > copied_value_bytes_max;
+  const std::size_t bytes =
+      header_bytes + binary::flags_bytes + key.size() + (pins ? 0 : static_cast<std::size_t>(value_bytes));
+  if (count_ != 0 && !has_room(bytes, pins ? value_bytes : 0)) return false;
+  ++count_;
   char* p = write_header(out_.reserve(bytes), query_, binary::Status::ok, binary::flags_bytes,
                          static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value_bytes),
                          context_.options.cas ? seen.cas() : 0);

@@ -139,7 +139,7 @@ StreamRequest Responder::execute(Connection* c, const Query& query) {
 void Responder::range_lines(const Query& query) {
   worker_.counters.cmd_meta.add();
   codec::RangeLines lines(query, reply_context_);
-  if (!worker_.context->shared.index.is_ordered()) {
+  if (!worker_.server.protocol.ordered) {
     output_.append("CLIENT_ERROR ranges need an ordered index (option ordered)\r\n");
   } else if (!lines.error().empty()) {
     output_.append(lines.error());
