@@ -51,7 +51,7 @@ bool RangePackets::item(const Item& item, const ItemVersion& seen, std::uint64_t
 }
 
 void RangePackets::begin_removal() {
-  out_.reserve((is_quiet() ? 0 : count_ * header_bytes + kept_bytes()) + header_bytes + key_bytes_max);
+  out_.reserve((is_quiet() ? 0 : count_ * header_bytes + kept_.size()) + header_bytes + key_bytes_max);
 }
 
 void RangePackets::removed(std::string_view key) {

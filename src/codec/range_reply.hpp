@@ -42,7 +42,6 @@ class RangeReply : public ScanSink {
   // Whether the reply may have so many bytes more, copied ones and those of a value that is pinned.
   bool has_room(std::size_t copied, std::uint64_t pinned) const noexcept;
   void keep_key(std::string_view key);
-  std::size_t kept_bytes() const noexcept { return kept_.size(); }
 
   const ReplyContext& context_;
   Output& out_;

@@ -12,26 +12,16 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import start_tandem
 from harness.binary import RANGE_OPCODES, Answer, BinaryStream, Packet, answers, request
 from harness.server import Server
 from harness.wire import UdpClient
 from integration.conftest import stats
+from ordered.conftest import KINDS, LIMIT_MAX, REPLY_BYTES_MAX
 
-KINDS = {"ordered": ("-o", "ordered,preset=0"), "heterokv": ("-o", "preset=5")}
 RGET, RDELETE, RDELETEQ = RANGE_OPCODES.values()
 OK, TOO_LARGE, INVALID, UNKNOWN = 0x00, 0x03, 0x04, 0x81
 FROM, TO = 1, 2  # flags: begin and end are of the range
-LIMIT_MAX = 1024
-REPLY_BYTES_MAX = 256 << 10
 END_BYTES_MAX = 247
-
-
-@pytest.fixture(scope="module", params=list(KINDS))
-def shared(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = start_tandem("-t", "2", *KINDS[request.param])
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -21,19 +21,10 @@ from conftest import ROOT, start_tandem
 from harness.server import Server
 from harness.wire import Stream, UdpClient
 from integration.conftest import stats
+from ordered.conftest import KINDS, LIMIT_MAX, REPLY_BYTES_MAX
 
-KINDS = {"ordered": ("-o", "ordered,preset=0"), "heterokv": ("-o", "preset=5")}
 # What differs by design: the tree's memory is in the index's, and leaves the items of a small store less.
 DIFFERS = "not test_full_store and not test_the_hash_table_begins_as_large_as_it_is_told"
-LIMIT_MAX = 1024
-REPLY_BYTES_MAX = 256 << 10
-
-
-@pytest.fixture(scope="module", params=list(KINDS))
-def shared(request: pytest.FixtureRequest) -> Iterator[Server]:
-    server = start_tandem("-t", "2", *KINDS[request.param])
-    yield server
-    server.close()
 
 
 @pytest.fixture
