@@ -14,7 +14,6 @@ import argparse
 import random
 import socket
 import statistics
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from harness.binary import RANGE_OPCODES, BinaryStream, Packet  # noqa: E402
+from harness.binary import BinaryStream, range_request  # noqa: E402
 from harness.server import Server  # noqa: E402
 from harness.wire import Stream  # noqa: E402
 
@@ -45,8 +44,7 @@ def line(flags: bytes) -> Callable[[int], bytes]:
 
 
 def packet(limit: int) -> Callable[[int], bytes]:
-    extras = struct.pack(">HBBI", 0, 0, 1, limit)
-    return lambda key: Packet(RANGE_OPCODES["rget"], b"%08d" % key, extras).pack()
+    return lambda key: range_request(b"%08d" % key, b"", 1, limit).pack()
 
 
 def microseconds(

@@ -21,45 +21,87 @@ bool has_still(const ScanHit& hit) noexcept {
          ((hit.item->state_acquire() ^ hit.version.state) & word::ExpiryS::mask) == 0;
 }
 
-// One attempt. False: something has changed meanwhile.
-bool try_scan(Context& context, const ScanRange& range, std::span<ScanHit> hits, ScanSink& sink, ScanEnd& end) {
-  const Shared& shared = context.shared;
-  const std::uint64_t flush_cas = shared.flush_cas.load(std::memory_order_acquire);
-  const std::uint32_t now_s = shared.clock.now_s();
-  ScanStamp stamp;
-  const ScanResult found = shared.index.scan(range, hits, stamp);
-  end.count = 0;
-  end.done = found.done;
-  end.failed = found.count == 0 && !found.done;
-  std::uint32_t looked = 0;
-  for (; looked < found.count; ++looked) {
-    const ScanHit& hit = hits[looked];
-    if (TD_UNLIKELY(is_over(hit.version, now_s, flush_cas))) continue;
-    if (TD_UNLIKELY(!sink.item(*hit.item, hit.version, shared.heap.value_bytes(hit.item)))) {
-      end.done = false;
-      break;
-    }
-    ++end.count;
+// One attempt. Expired items take places of `hits`, not of the limit: what they leave missing is read behind them, in a
+// part with a stamp of its own.
+class Attempt {
+ public:
+  static constexpr std::uint32_t parts_max = 4;
+
+  Attempt(Context& context, std::span<ScanHit, scan_items_max> hits, ScanSink& sink, ScanEnd& end) noexcept
+      : shared_(context.shared),
+        hits_(hits),
+        sink_(sink),
+        end_(end),
+        flush_cas_(shared_.flush_cas.load(std::memory_order_acquire)),
+        now_s_(shared_.clock.now_s()) {}
+
+  // False: something has changed meanwhile.
+  bool run(const ScanRange& range, std::uint32_t limit, std::uint32_t parts) {
+    end_.count = 0;
+    ScanRange rest = range;
+    while (read_part(rest, limit) && parts_ != parts) go_on(rest);
+    end_.failed = looked_ == 0 && !end_.done;
+    if (!is_of_one_moment()) return false;
+    if (!end_.done && looked_ != 0) keep_last(end_, hits_[looked_ - 1].item);
+    sink_.complete();
+    return true;
   }
-#if defined(TANDEM_CANARY)
-  if (!canary_bites("scan_items_once"))
-#endif
-    for (std::uint32_t i = 0; i < looked; ++i) {
-      if (TD_UNLIKELY(!has_still(hits[i]))) return false;
+
+ private:
+  // False: the range or the limit has been reached, or the attempt ends before them.
+  bool read_part(const ScanRange& rest, std::uint32_t limit) {
+    // Where some items have expired, others have, too: the next part looks further.
+    const std::uint32_t missing = limit - end_.count, ahead = parts_ == 0 ? missing : 16u << 2 * parts_;
+    const std::uint32_t begin = looked_, wanted = std::min(std::max(missing, ahead), scan_items_max - begin);
+    const ScanResult found = shared_.index.scan(rest, hits_.subspan(begin, wanted), stamps_[parts_++]);
+    end_.done = found.done;
+    for (; looked_ < begin + found.count; ++looked_) {
+      const ScanHit& hit = hits_[looked_];
+      if (TD_UNLIKELY(is_over(hit.version, now_s_, flush_cas_))) continue;
+      if (TD_UNLIKELY(end_.count == limit || !sink_.item(*hit.item, hit.version, shared_.heap.value_bytes(hit.item)))) {
+        end_.done = false;
+        return false;
+      }
+      ++end_.count;
     }
+    return found.count == wanted && !found.done && end_.count < limit && looked_ < scan_items_max;
+  }
+
+  void go_on(ScanRange& rest) const noexcept {
+    const std::string_view last = hits_[looked_ - 1].item->key();
+    (rest.reverse ? rest.end : rest.begin) = last;
+    rest.after_begin |= !rest.reverse;
+  }
+
+  bool is_of_one_moment() const noexcept {
 #if defined(TANDEM_CANARY)
-  if (!canary_bites("scan_leaves_once"))
+    if (!canary_bites("scan_items_once"))
 #endif
-    if (TD_UNLIKELY(!stamp.is_unchanged())) return false;
+      for (const ScanHit& hit : hits_.first(looked_)) {
+        if (TD_UNLIKELY(!has_still(hit))) return false;
+      }
 #if defined(TANDEM_CANARY)
-  if (!canary_bites("scan_mark_once"))
+    if (!canary_bites("scan_leaves_once"))
 #endif
-    if (TD_UNLIKELY(shared.flush_cas.load(std::memory_order_acquire) != flush_cas || shared.clock.now_s() != now_s))
-      return false;
-  if (!end.done && looked != 0) keep_last(end, hits[looked - 1].item);
-  sink.complete();
-  return true;
-}
+      for (std::uint32_t i = 0; i < parts_; ++i) {
+        if (TD_UNLIKELY(!stamps_[i].is_unchanged())) return false;
+      }
+#if defined(TANDEM_CANARY)
+    if (canary_bites("scan_mark_once")) return true;
+#endif
+    return TD_LIKELY(shared_.flush_cas.load(std::memory_order_acquire) == flush_cas_ &&
+                     shared_.clock.now_s() == now_s_);
+  }
+
+  const Shared& shared_;
+  const std::span<ScanHit, scan_items_max> hits_;
+  ScanSink& sink_;
+  ScanEnd& end_;
+  const std::uint64_t flush_cas_;
+  const std::uint32_t now_s_;
+  std::uint32_t parts_ = 0, looked_ = 0;  // parts that were begun, hits that were looked at
+  std::array<ScanStamp, parts_max> stamps_;
+};
 
 }  // namespace
 
@@ -67,12 +109,12 @@ ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, Scan
   constexpr std::uint32_t whole_attempts = 3, empty_attempts_max = 256;
   std::array<ScanHit, scan_items_max> hits;
   ScanEnd end;
-  std::uint32_t items = std::min(limit, scan_items_max), empty_attempts = 0;
+  std::uint32_t items = std::min(limit, scan_items_max), parts = Attempt::parts_max, empty_attempts = 0;
   for (std::uint32_t attempt = 1;; ++attempt) {
     context.enter();
     bool is_snapshot = false;
     try {
-      is_snapshot = try_scan(context, range, {hits.data(), items}, sink, end);
+      is_snapshot = Attempt(context, hits, sink, end).run(range, items, parts);
     } catch (...) {
       context.epoch.exit();
       throw;
@@ -89,6 +131,7 @@ ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, Scan
     sink.restart();
     if (attempt < whole_attempts) continue;
     items = std::max(items / 2, 1u);
+    parts = 1;
     if (items == 1) yield_processor();
   }
 }

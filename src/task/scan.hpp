@@ -16,7 +16,8 @@ inline constexpr std::uint32_t scan_items_max = 1024;
 // fewer items, one at least, so that it ends beside any writers. What is read does not count as accessed: a scan must
 // not displace what clients ask for by key.
 //
-// Expired and flushed items are left out, but count as looked at: a result may have no item and not be done.
+// Expired and flushed items are left out. At most scan_items_max items are looked at, these among them: a result may
+// have fewer items than the limit, even none, and not be done.
 //
 // Thread safety: the context's thread. REQUIRES: the index is ordered; the context is in no epoch; limit != 0.
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink);

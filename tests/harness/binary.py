@@ -76,6 +76,13 @@ def request(name: str, key: bytes = b"", extras: bytes = b"", value: bytes = b""
     return Packet(OPCODES[name], key, extras, value, **more)
 
 
+def range_request(
+    begin: bytes, end: bytes, flags: int, limit: int, opcode: int = RANGE_OPCODES["rget"], **more: object
+) -> Packet:
+    """flags: 1 and 2 have the range include `begin` and `end`; limit 0: none (docs/protocol.md)."""
+    return Packet(opcode, begin, struct.pack(">HBBI", len(end), 0, flags, limit) + end, **more)
+
+
 @dataclass(frozen=True)
 class Answer:
     opcode: int
