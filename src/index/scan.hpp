@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
+#include "heap/heap.hpp"
 #include "heap/item.hpp"
 #include "heap/item_rewrite.hpp"
 
@@ -84,6 +86,13 @@ class ScanSink {
   // The item at version `seen`, in order. A short value may be rewritten while it is copied, and is void then. False:
   // the item was not taken, and the snapshot ends before it. REQUIRES of the sink: it takes the first one.
   virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
+  // The same for several: one call where each item takes a few nanoseconds. Returns how many were taken.
+  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) {
+    for (std::uint32_t i = 0; i < hits.size(); ++i) {
+      if (!item(*hits[i].item, hits[i].version, heap.value_bytes(hits[i].item))) return i;
+    }
+    return static_cast<std::uint32_t>(hits.size());
+  }
   // What was given is one moment's. Values of more than rewritten_value_bytes_max bytes never change: they may be
   // copied here, where no writer voids the copy. In the epoch of the items.
   virtual void complete() {}

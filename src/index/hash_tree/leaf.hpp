@@ -118,8 +118,13 @@ class LeafTable {
     }
     return false;
   }
-  // Index of the first of `n` sorted ids whose key is not below `key`. Ids of empty cells may stand before it.
-  std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key) const noexcept;
+  // Index of the first of `n` sorted ids whose key is not below `key`. Ids of empty cells may stand before it. Fetches
+  // `ahead` items from about there.
+  std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,
+                            std::uint32_t ahead) const noexcept;
+  void prefetch_items(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
+    for (std::uint32_t i = begin; i < end; ++i) prefetch_read(item(location_at(leaf, i)));
+  }
   // 4 bytes of the key behind the leaf's prefix: of two keys the lower one's are not higher.
   std::uint32_t tail_of(const Leaf& leaf, std::string_view key) const noexcept;
 

@@ -1,6 +1,8 @@
 // Scans, leaf by leaf. Within a leaf a scan is the reader of a sequence lock: it loads the version, collects items in
 // the order of their keys, and loads the version again. What it follows meanwhile is bounded by the leaf, and items
 // stay readable during the epoch.
+#include <algorithm>
+
 #include "index/hash_tree/hash_tree.hpp"
 
 namespace tandem {
@@ -109,8 +111,12 @@ class HashTree::Scan {
     // A merge may have put the leaf in the place of one that was read: what is below at_ is not read again.
     bool may_be_below = at_ > leaf.low() || (range_.after_begin && range_.begin == leaf.low());
     const bool may_be_above = !range_.end.empty() && (!leaf.has_high || leaf.high() > range_.end);
-    std::uint32_t i = may_be_below ? leaves.lower_bound(leaf, n, at_) : 0;
-    prefetch_items(leaf, i, i + items_ahead < n ? i + items_ahead : n);
+    std::uint32_t i = 0;
+    if (may_be_below) {
+      i = leaves.lower_bound(leaf, n, at_, items_ahead + 1);  // which may be the key behind the first fetched
+    } else {
+      leaves.prefetch_items(leaf, 0, std::min(items_ahead, n));
+    }
     for (; i < n; ++i) {
       if (i + items_ahead < n) prefetch_item(leaf, i + items_ahead);
       Item* const item = item_at(leaf, i);
@@ -130,8 +136,8 @@ class HashTree::Scan {
     const std::uint32_t n = leaves.sorted(leaf);
     const bool has_end = !is_open_ && (!leaf.has_high || at_ < leaf.high());
     const bool may_be_below = !range_.begin.empty() && range_.begin >= leaf.low();
-    std::uint32_t i = has_end ? leaves.lower_bound(leaf, n, at_) : n;
-    prefetch_items(leaf, i > items_ahead ? i - items_ahead : 0, i);
+    std::uint32_t i = has_end ? leaves.lower_bound(leaf, n, at_, 0) : n;
+    leaves.prefetch_items(leaf, i > items_ahead ? i - items_ahead : 0, i);
     while (i-- != 0) {
       if (i >= items_ahead) prefetch_item(leaf, i - items_ahead);
       Item* const item = item_at(leaf, i);
@@ -148,9 +154,6 @@ class HashTree::Scan {
   }
   void prefetch_item(const Leaf& leaf, std::uint32_t i) const noexcept {
     prefetch_read(tree_.leaves_.item(tree_.leaves_.location_at(leaf, i)));
-  }
-  void prefetch_items(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
-    for (std::uint32_t i = begin; i < end; ++i) prefetch_item(leaf, i);
   }
 
   // False: it is live, and there is no place for it.
