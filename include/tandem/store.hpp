@@ -44,6 +44,8 @@ struct Options {
   bool evict = true;                // off: a full store answers out_of_memory
   bool huge_pages = true;           // ask the kernel for transparent huge pages
   bool ordered = false;             // keep the keys in order, too, for scans; some 30 bytes of memory a key
+  bool arrange = true;              // of an ordered store: rewrite small items that are scanned often next to each
+                                    // other, in the background, with at most 2 % of a processor
   std::string memory_file = {};     // items lie in this file and outlive the process, also one that is killed
                                     // (docs/restart.md of the source tree); empty: in memory alone
   std::uint64_t hash_seed = 0;  // 0: random. A fixed one makes runs alike, and lets whoever chooses keys choose ones
@@ -276,6 +278,12 @@ class Session {
   // Removes all keys of the range, each as remove() does, and not all at one moment: a key that is set meanwhile may
   // stay. Returns how many were removed. Throws as scan().
   std::uint64_t remove_range(const KeyRange& range);
+  // Rewrites small items next to each other in the order of their keys, so that scans are faster: all of the store,
+  // now, as after loading it (Options::arrange does it for what is scanned often). Items with key, value and header in
+  // more than 128 bytes stay where they are. Needs free memory for a mebibyte or two; without any it evicts as much of
+  // a size class that has 64 pages or more, or stops. Others may use the store meanwhile. Returns how many items it has
+  // rewritten: those that lie in order stay. Throws std::logic_error: the store is not ordered; std::bad_alloc.
+  std::uint64_t arrange();
 
  private:
   friend class Store;

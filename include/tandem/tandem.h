@@ -78,7 +78,8 @@ typedef struct tandem_options {
   uint32_t evict;               /* 0: a full store answers TANDEM_OUT_OF_MEMORY; 1 */
   uint32_t huge_pages;          /* ask the kernel for huge pages; 1 */
   uint32_t ordered;             /* keep the keys in order, too, for scans; some 30 bytes of memory a key; 0 */
-  uint32_t reserved;            /* 0 */
+  uint32_t arrange;             /* with ordered: rewrite small items that are scanned often next to each other, in the
+                                   background; 1 */
 } tandem_options;
 
 /* A value read. Zero it before the first use; later reads reuse its memory. Free it with tandem_value_free(). */
@@ -234,6 +235,12 @@ TANDEM_API tandem_code tandem_scan(tandem_store* store, const tandem_range* rang
 /* Removes all keys of the range, each as tandem_remove() does, and not all at one moment: a key that is set meanwhile may
  * stay. removed: NULL, or how many there were. As tandem_scan(). */
 TANDEM_API tandem_code tandem_remove_range(tandem_store* store, const tandem_range* range, uint64_t* removed);
+
+/* Rewrites small items (key, value and header in at most 128 bytes) next to each other in the order of their keys, so
+ * that scans are faster: all of the store, now, as after loading it. Needs free memory for a mebibyte or two, else it
+ * may evict as much, or stop. Others may use the store meanwhile. moved: NULL, or how many items it has rewritten. As
+ * tandem_scan(). */
+TANDEM_API tandem_code tandem_arrange(tandem_store* store, uint64_t* moved);
 
 /* Removes every item that is in the store now. */
 TANDEM_API void tandem_clear(tandem_store* store);

@@ -161,6 +161,13 @@ constexpr std::array store_table{
            .help = "keep the keys in order, too, for range reads (`mr`); costs some 30 bytes of memory a key",
            .field = engine<&EngineOptions::ordered>,
            .extended = "ordered"},
+    Option{.name = "arrange",
+           .group = "Store",
+           .kind = Kind::flag,
+           .help = "with keys in order: rewrite small items that are scanned often next to each other, in the "
+                   "background, with at most 2 % of a processor",
+           .field = engine<&EngineOptions::arrange>,
+           .extended = "arrange"},
 
     Option{.name = "memory-file",
            .group = "Store",

@@ -47,6 +47,46 @@ std::uint32_t ClassPages::take(std::span<Location> out) noexcept {
   return taken;
 }
 
+bool ClassPages::take_row(std::span<Location, row_slots> out) noexcept {
+  constexpr int pages_passed_max = 64, looks_max = 4;
+  const std::lock_guard lock(mutex_);
+  const bool may_have = row_page_ != 0 && table_.tag(row_page_) == tag::make(PageState::open, class_);
+  if (may_have && take_row_of(row_page_, out)) return true;
+  PageId page = avail_tail_;
+  for (int passed = 0, looks = 0; page != 0 && passed < pages_passed_max && looks < looks_max; ++passed) {
+    const PageInfo& info = table_.info(page);
+    if (info.free_count >= row_slots) {
+      ++looks;
+      if (take_row_of(page, out)) return true;
+    }
+    page = info.avail_prev;
+  }
+  return false;
+}
+
+bool ClassPages::take_row_of(PageId page, std::span<Location, row_slots> out) noexcept {
+  PageInfo& info = table_.info(page);
+  std::uint64_t* const bitmap = table_.bitmap(page);
+  for (std::uint64_t groups = info.summary; groups != 0; groups &= groups - 1) {
+    const auto group = static_cast<std::uint32_t>(std::countr_zero(groups));
+    std::uint64_t* const first = bitmap + group * bitmap_group_words;
+    std::uint64_t* const end = first + bitmap_group_words;
+    std::uint64_t* const row = std::find(first, end, ~std::uint64_t{0});
+    if (row == end) continue;
+    *row = 0;
+    if (std::all_of(first, end, [](std::uint64_t word) { return word == 0; }))
+      info.summary &= ~(std::uint64_t{1} << group);
+    const auto slot = static_cast<std::uint32_t>(row - bitmap) * row_slots;
+    for (std::uint32_t i = 0; i < row_slots; ++i) out[i] = shape_.location(page, slot + i);
+    info.free_count -= row_slots;
+    if (info.free_count == 0) avail_remove(page);
+    subtract(slots_free_, row_slots);
+    row_page_ = page;
+    return true;
+  }
+  return false;
+}
+
 void ClassPages::put(std::span<const Location> slots) noexcept {
   const std::lock_guard lock(mutex_);
   for (const Location l : slots) put_one(l);
@@ -81,6 +121,7 @@ void ClassPages::add_page(PageId page, bool moved) noexcept {
   table_.set_tag(page, PageState::open, class_);
   ring_insert(page);
   avail_push(page);
+  row_page_ = page;
   add(pages_, 1);
   add(slots_free_, slots);
   if (moved) ++moved_in_;

@@ -31,6 +31,10 @@ class alignas(cache_line_bytes) ClassPages {
   // Up to out.size() free slots, in falling order so that taking them from the end walks memory upwards. Returns how
   // many.
   std::uint32_t take(std::span<Location> out) noexcept;
+  // A row of free slots, in rising order. False: the few pages that it looks at have none: the one that it found
+  // the last row in, the newest one, and those that got free slots last first. A class without whole rows in a page has
+  // none.
+  bool take_row(std::span<Location, row_slots> out) noexcept;
   // Slots of this class, of open or closed pages.
   void put(std::span<const Location> slots) noexcept;
   // An empty page joins the class. REQUIRES: it is all zeros, and belongs to the caller.
@@ -71,6 +75,7 @@ class alignas(cache_line_bytes) ClassPages {
   // These REQUIRE the lock.
   bool has_large_slots() const noexcept { return shape_.slots_per_page <= 8; }
   std::uint32_t count_used(PageId page) const noexcept;
+  bool take_row_of(PageId page, std::span<Location, row_slots> out) noexcept;
   void put_one(Location l) noexcept;
   void avail_push(PageId p) noexcept;
   void avail_remove(PageId p) noexcept;
@@ -86,6 +91,7 @@ class alignas(cache_line_bytes) ClassPages {
   PageId hand_page_ = 0;         // 0: the ring is empty
   std::uint32_t hand_slot_ = 0;  // the next slot to look at
   PageId donor_cursor_ = 0;
+  PageId row_page_ = 0;  // where to look for a row first
   std::uint64_t moved_in_ = 0, moved_out_ = 0;
   // Written under the lock, read anywhere.
   std::atomic<std::uint64_t> pages_{0}, pages_closed_{0};

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "heap/page_pool.hpp"
@@ -73,6 +75,51 @@ TEST_F(ClassPagesTest, SingleFreeSlotsAreFoundAnywhere) {
     pages.put({&all[i], 1});
     EXPECT_EQ(take(64), std::vector<Location>{all[i]});
   }
+}
+
+// 520 slots are 8 rows and 8 slots that are none.
+TEST_F(ClassPagesTest, RowsAreSideBySideAndGivenOnce) {
+  Location row[row_slots];
+  EXPECT_FALSE(pages.take_row(row));
+  const PageId old = add_page(), page = add_page();
+  std::set<Location> seen;
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_TRUE(pages.take_row(row)) << i;
+    EXPECT_EQ(page_of(row[0]), i < 8 ? page : old) << "the newest page first";
+    for (std::uint32_t k = 0; k < row_slots; ++k) {
+      EXPECT_EQ(row[k], row[0] + k * sizes[c].slot_granules);
+      EXPECT_TRUE(seen.insert(row[k]).second);
+    }
+    EXPECT_EQ(pages.slots_free(), 2 * sizes[c].slots_per_page - seen.size());
+  }
+  EXPECT_FALSE(pages.take_row(row));
+  EXPECT_EQ(take(100).size(), 16u) << "the slots behind the rows";
+  EXPECT_FALSE(pages.take_row(row));
+  pages.put(std::vector<Location>(seen.begin(), seen.end()));
+  EXPECT_EQ(take(2 * sizes[c].slots_per_page).size(), seen.size());
+}
+
+TEST_F(ClassPagesTest, ARowHasToBeWhole) {
+  add_page();
+  std::vector<Location> all = take(sizes[c].slots_per_page);
+  std::sort(all.begin(), all.end());
+  // A row but for one slot; then that one, too.
+  pages.put(std::span(all).subspan(row_slots, row_slots - 1));
+  Location row[row_slots];
+  EXPECT_FALSE(pages.take_row(row));
+  pages.put(std::span(all).subspan(2 * row_slots - 1, 1));
+  ASSERT_TRUE(pages.take_row(row));
+  EXPECT_TRUE(std::equal(std::begin(row), std::end(row), all.begin() + row_slots));
+  EXPECT_TRUE(take(1).empty());
+}
+
+TEST_F(ClassPagesTest, AClosedPageGivesNoRow) {
+  const PageId page = add_page();
+  EXPECT_TRUE(pages.close(page));
+  Location row[row_slots];
+  EXPECT_FALSE(pages.take_row(row));
+  pages.reopen(page);
+  EXPECT_TRUE(pages.take_row(row));
 }
 
 TEST_F(ClassPagesTest, GivingBackTwiceIsCaught) {

@@ -40,7 +40,8 @@ constexpr PageState state_of(std::uint16_t tag) noexcept { return static_cast<Pa
 // Which slots of a page are free: a bit each, found through a summary (one bit per group of 512 slots). A bitmap beside
 // the page instead of a list through its slots: taking 64 free slots touches no slot (docs/decisions/0003-heap.md has
 // the measurement).
-inline constexpr std::uint32_t bitmap_words = page_granules / 64;
+inline constexpr std::uint32_t row_slots = 64;  // a row: the slots of one word, which lie side by side
+inline constexpr std::uint32_t bitmap_words = page_granules / row_slots;
 inline constexpr std::uint32_t bitmap_group_words = 8;
 inline constexpr std::uint64_t bitmap_bytes = bitmap_words * sizeof(std::uint64_t);
 static_assert(bitmap_words / bitmap_group_words <= 64);

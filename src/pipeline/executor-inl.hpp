@@ -296,7 +296,8 @@ constexpr KindCode code_of() noexcept {
   return {.kind = I::kind,
           .run = [](Executor& e, Batch& batch, ResponseWriter& writer) { e.run_as<I>(batch, writer); },
           .unlink = task::unlink<I>,
-          .rescue = task::rescue<I>};
+          .rescue = task::rescue<I>,
+          .move_to = task::move_to<I>};
 }
 
 }  // namespace tandem

@@ -116,7 +116,7 @@ tandem_options defaults() noexcept {
           .evict = o.evict,
           .huge_pages = o.huge_pages,
           .ordered = o.ordered,
-          .reserved = 0};
+          .arrange = o.arrange};
 }
 
 tandem_options known_part(const tandem_options& given) {
@@ -189,6 +189,7 @@ tandem_store* tandem_open(const tandem_options* options, char* error, size_t err
                              .evict = o.evict != 0,
                              .huge_pages = o.huge_pages != 0,
                              .ordered = o.ordered != 0,
+                             .arrange = o.arrange != 0,
                              .memory_file = o.memory_file != nullptr ? o.memory_file : "",
                              .hash_seed = o.hash_seed});
   } catch (const std::exception& failure) {
@@ -365,6 +366,13 @@ tandem_code tandem_remove_range(tandem_store* store, const tandem_range* range, 
   return scan_range(range, [&](const KeyRange& r) {
     const std::uint64_t count = store->store.here().remove_range(r);
     if (removed != nullptr) *removed = count;
+  });
+}
+
+tandem_code tandem_arrange(tandem_store* store, uint64_t* moved) {
+  return scan_range(nullptr, [&](const KeyRange&) {
+    const std::uint64_t count = store->store.here().arrange();
+    if (moved != nullptr) *moved = count;
   });
 }
 

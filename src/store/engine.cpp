@@ -27,7 +27,7 @@ std::uint64_t random_seed() {
 
 // Number of epoch participants: each context, its batches on devices, and the engine's own.
 std::uint32_t epochs_for(const EngineOptions& o) {
-  constexpr std::uint32_t own = 2;             // of maintenance and crawler
+  constexpr std::uint32_t own = 3;             // of maintenance, crawler and arranger
   constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
   const std::uint32_t searches = o.devices.empty() ? 0 : Runner::flights_default + (o.index_on_device ? 1 : 0);
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
@@ -65,6 +65,7 @@ EngineOptions checked(EngineOptions o) {
   if (o.item_bytes_max > o.memory_bytes / 2)
     throw std::invalid_argument("the largest item must not exceed half of the memory limit");
   if (o.eviction != "clock" && o.eviction != "s3-fifo") throw std::invalid_argument("eviction is by clock or s3-fifo");
+  if (o.scans_per_look == 0) throw std::invalid_argument("scans_per_look must be at least 1");
   if (o.contexts_max == 0) throw std::invalid_argument("contexts_max must be at least 1");
   if (!o.devices.empty() && (!std::has_single_bit(o.devices.size()) || o.devices.size() > shards_max))
     throw std::invalid_argument("there must be 1, 2, 4 or 8 devices, or none");
@@ -125,6 +126,11 @@ Engine::Engine(const EngineOptions& options)
   crawler_.emplace(*crawler_context_, CrawlerOptions{.enabled = options_.crawl,
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
+  if (options_.arrange && index_->is_ordered()) {
+    shared_->scattered = &scattered_.emplace(options_.scans_per_look);
+    arranger_context_ = make_context();
+    arranger_.emplace(*arranger_context_, *scattered_);
+  }
   maintenance_thread_ = std::thread([this] { maintenance_loop(); });
 }
 
@@ -163,6 +169,8 @@ void Engine::stop_maintenance() noexcept {
   maintenance_thread_.join();
   crawler_.reset();
   crawler_context_.reset();
+  arranger_.reset();
+  arranger_context_.reset();
   maintenance_context_.reset();
 }
 
@@ -216,8 +224,9 @@ Engine::ContextPtr Engine::make_context() {
 
 bool Engine::has_contexts() const {
   const std::lock_guard lock(contexts_mutex_);
-  return std::ranges::any_of(
-      contexts_, [&](const Context* c) { return c != maintenance_context_.get() && c != crawler_context_.get(); });
+  return std::ranges::any_of(contexts_, [&](const Context* c) {
+    return c != maintenance_context_.get() && c != crawler_context_.get() && c != arranger_context_.get();
+  });
 }
 
 void Engine::retire_context(Context* context) noexcept {

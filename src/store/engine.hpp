@@ -20,6 +20,7 @@
 #include "pipeline/schedulers.hpp"
 #include "placement/mirrored/replica.hpp"
 #include "planner/planner.hpp"
+#include "store/arranger.hpp"
 #include "store/crawler.hpp"
 #include "store/index_kinds.hpp"
 #include "store/recover.hpp"
@@ -51,6 +52,8 @@ struct EngineOptions {
   // The kind of index (index_kinds.hpp). Which of them devices follow: FollowedIndex.
   std::string_view index_kind = "cuckoo";
   bool ordered = false;  // keeps the keys in order, too, for scans
+  bool arrange = true;   // rewrite small items of ranges that are scanned often next to each other, in the background
+  std::uint32_t scans_per_look = ScatteredRanges::scans_per_look_default;  // tests have it look at each scan
   std::uint32_t leaf_cells =
       leaf_cells_default;  // of the tree that keeps the order (HashTreeOptions); tests use small ones
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
@@ -253,6 +256,9 @@ class Engine {
   std::thread maintenance_thread_;
   ContextPtr crawler_context_{nullptr, {this}};
   std::optional<Crawler> crawler_;
+  std::optional<ScatteredRanges> scattered_;
+  ContextPtr arranger_context_{nullptr, {this}};
+  std::optional<Arranger> arranger_;
 };
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ namespace tandem {
 namespace {
 
 constexpr std::uint32_t threads = 4, keys_per_thread = 400, counter_keys = 4;
-constexpr std::uint32_t keys = threads * keys_per_thread;
+constexpr std::uint32_t key_count = threads * keys_per_thread;
 
 // Content of a key: |63 0 40|39 appends 32|31 sequence 0|; sequence 0: absent.
 using Content = std::uint64_t;
@@ -49,7 +49,7 @@ struct Journal {
   struct Count {
     std::atomic<std::uint64_t> done{0}, begun{0};
   };
-  Key key[keys];
+  Key key[key_count];
   Count count[counter_keys];
   std::atomic<std::uint64_t> cas_max{0};
   std::atomic<bool> flushing{false};
@@ -153,7 +153,7 @@ class Child {
     const bool flushing = journal_.flushing.load();
     std::uint64_t found = 0, missing = 0;
     std::uint64_t cas_max = journal_.cas_max.load();
-    for (std::uint32_t k = 0; k < keys; ++k) {
+    for (std::uint32_t k = 0; k < key_count; ++k) {
       Journal::Key& entry = journal_.key[k];
       const Content done = entry.done.load(), way = entry.on_its_way.load();
       Value value;
@@ -352,7 +352,7 @@ class Child {
   Store store_;
   std::shared_mutex flush_mutex_;
   std::atomic<bool> flush_wanted_{false};
-  std::uint32_t sequence_[keys] = {};
+  std::uint32_t sequence_[key_count] = {};
 };
 
 struct RestartCrash : testing::TestWithParam<Setting> {

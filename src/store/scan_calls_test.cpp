@@ -42,6 +42,7 @@ class EmbeddedScan : public testing::TestWithParam<const char*> {
     if (end != nullptr) *end = scanned;
     return items;
   }
+  void move_a_key(std::size_t limit);
   Store store{options()};
   Session session = store.session();
 };
@@ -151,8 +152,9 @@ TEST_P(EmbeddedScan, ValuesAreOfOneMoment) {
   EXPECT_GT(whole, 0);
 }
 
-// A key that is added under one name and then removed under the other is never in neither place.
-TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
+// A key that is added under one name and then removed under the other is never in neither place. `limit`: of the scans,
+// which read the rest behind it if expired items have taken places.
+void EmbeddedScan::move_a_key(std::size_t limit) {
   for (int i = 0; i < 900; ++i) ASSERT_EQ(session.set("m" + std::to_string(i), "fill"), Code::stored);
   ASSERT_EQ(session.set("a", "here"), Code::stored);
   std::atomic<bool> is_over{false};
@@ -172,7 +174,7 @@ TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
   for (int i = 0; i < scans_max && whole < whole_wanted; ++i) {
     Scanned end;
     rest.want(i % 4 >= 2);
-    const Items items = scan({.reverse = i % 2 == 1}, 1024, &end);
+    const Items items = scan({.reverse = i % 2 == 1}, limit, &end);
     if (!end.done) continue;
     ++whole;
     std::size_t tokens = 0;
@@ -186,6 +188,28 @@ TEST_P(EmbeddedScan, KeysAreOfOneMoment) {
   EXPECT_GT(whole, 0);
 }
 
+TEST_P(EmbeddedScan, KeysAreOfOneMoment) { move_a_key(1024); }
+
+// Hits that have expired lie between the two names, so that these are read in two parts.
+TEST_P(EmbeddedScan, KeysBehindExpiredOnesAreOfThatMoment) {
+  for (const char* key : {"b1", "b2", "b3", "y1", "y2", "y3"})
+    ASSERT_EQ(session.set(key, "expired", {.ttl_s = -1}), Code::stored);
+  move_a_key(902);
+}
+
+TEST_P(EmbeddedScan, ExpiredItemsDoNotCountTowardsTheLimit) {
+  for (int i = 1000; i < 1400; ++i) ASSERT_EQ(session.set(std::to_string(i), "v", {.ttl_s = -1}), Code::stored);
+  ASSERT_EQ(session.set("1399", "last"), Code::stored);
+  ASSERT_EQ(session.set("1500", "next"), Code::stored);
+  Scanned end;
+  EXPECT_EQ(scan({}, 1, &end), (Items{{"1399", "last"}}));
+  EXPECT_FALSE(end.done);
+  EXPECT_EQ(end.last, "1399");
+  EXPECT_EQ(scan({.reverse = true}, 2), (Items{{"1500", "next"}, {"1399", "last"}}));
+  EXPECT_EQ(scan({}, 3, &end).size(), 2u);
+  EXPECT_TRUE(end.done);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, EmbeddedScan, testing::Values("ordered", "heterokv"),
                          [](const auto& kind) { return kind.param; });
 
@@ -194,6 +218,7 @@ TEST(EmbeddedScans, NeedAnOrder) {
   Session session = store.session();
   EXPECT_THROW(session.scan({}, 1, [](const ScannedItem&) {}), std::logic_error);
   EXPECT_THROW(session.remove_range({}), std::logic_error);
+  EXPECT_THROW(session.arrange(), std::logic_error);
 }
 
 }  // namespace

@@ -211,6 +211,7 @@ struct Store::Core {
                 .memory_file = o.memory_file,
                 .index_kind = row_of(preset_of(o)).index_kind,
                 .ordered = o.ordered,
+                .arrange = o.arrange,
                 .devices = devices_of(o),
                 .index_on_device = o.gpus != 0 && row_of(preset_of(o)).index_on_device(),
                 .device_values = {.bytes = row_of(preset_of(o)).value_bytes(o.gpu_value_bytes, o.memory_bytes)}}),
@@ -327,6 +328,7 @@ struct Session::Impl final : ResponseWriter {
 
   Engine& engine;
   Engine::ContextPtr context;
+  ScanBuffers scanned;
   Planner planner;
   std::unique_ptr<Runner> runner;
   Batch* batch;  // being filled
@@ -390,8 +392,10 @@ Code Session::run(const Request& request, Reply* reply) {
 }
 
 Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor) {
-  return scan_copied(*impl_->context, range, limit, visit, visitor);
+  return scan_copied(*impl_->context, impl_->scanned, range, limit, visit, visitor);
 }
+
+std::uint64_t Session::arrange() { return arrange_all(*impl_->context); }
 
 std::optional<std::string> Session::get(std::string_view key) {
   std::optional<std::string> value;

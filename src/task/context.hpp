@@ -20,6 +20,7 @@
 #include "query/batch.hpp"
 #include "task/kind_code.hpp"
 #include "task/observer.hpp"
+#include "task/scattered_ranges.hpp"
 
 namespace tandem {
 
@@ -50,7 +51,8 @@ struct Shared {
   // evicts.
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
-  SavedState* saved = nullptr;  // in the memory file, if there is one
+  ScatteredRanges* scattered = nullptr;  // nullptr: nothing arranges them; constant once the store is open
+  SavedState* saved = nullptr;           // in the memory file, if there is one
   // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true where a
   // replica has copies of the values. Constant once the store is open.
   bool announces_rewrites = false;
@@ -133,9 +135,17 @@ struct alignas(granule_bytes) ItemCopy {
   char bytes[Item::total_bytes(1, key_bytes_max, value_bytes_max)];
 };
 
+// The most items that one scan looks at.
+inline constexpr std::uint32_t scan_items_max = 1024;
+using ScanHits = std::array<ScanHit, scan_items_max>;
+
 // State of one worker: a server worker thread, or a thread that uses the embedded store. One thread at a time.
 struct Context {
-  explicit Context(Shared& s) : shared(s), epoch(s.epochs), cache(s.heap) {}
+  explicit Context(Shared& s)
+      : shared(s),
+        epoch(s.epochs),
+        cache(s.heap),
+        scan_hits(s.index.is_ordered() ? std::make_unique<ScanHits>() : nullptr) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -151,9 +161,11 @@ struct Context {
   RedoRecord* redo = nullptr;            // in the memory file; nullptr: no file, or no free record
   // By position in the strip: items as they were when the strip's queries changed them, for the replies.
   std::array<ItemCopy, strip_queries_max> copies;
-  std::uint64_t waited_ticks = 0;   // for devices' searches
-  std::uint64_t evicted_bytes = 0;  // since the maintenance thread was last notified
-  std::uint32_t relief_turn = 0;    // of classes that give items for the order of the keys
+  const std::unique_ptr<ScanHits> scan_hits;  // of the scan that runs; nullptr: the index is not ordered
+  std::uint64_t waited_ticks = 0;             // for devices' searches
+  std::uint64_t evicted_bytes = 0;            // since the maintenance thread was last notified
+  std::uint32_t scans_until_look = 1;         // at whether their items are scattered
+  std::uint32_t relief_turn = 0;              // of classes that give items for the order of the keys
   // The item that the current query builds on. Eviction for that query spares it, as in memcached.
   Location spared = no_location;
 

@@ -30,6 +30,8 @@ struct KindCode {
                         bool probation_failed) noexcept;
   // task::rescue().
   std::size_t (*rescue)(Context& context, std::span<Location>& items) noexcept;
+  // task::move_to().
+  bool (*move_to)(Context& context, Location from, Location to) noexcept;
 };
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// Copies the items of a page that changes class to free slots of their own class.
+// Moves items to other slots of their class: those of a page that changes class, and those that are arranged by key
+// order.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -36,6 +37,26 @@ bool move_item(Context& context, Location from, Location to) noexcept {
   return guard.put(to, seen.state) == IndexPut::done;
 }
 
+// The same for an item that a look at the heap has found, and retires what it leaves. The slot `to`, of the same class,
+// is given back if the item is not moved. REQUIRES: inside an epoch in which `from` was a slot of that class, no Guard
+// held.
+template <IndexKind I>
+bool move_to(Context& context, Location from, Location to) noexcept {
+  Shared& shared = context.shared;
+  // A look-up by location does not tell which keys must stay out of a device's table.
+  const bool may_move =
+      Item::state_of(settled_state(shared.heap.at(from))) == ItemState::live && !shared.placement.retires_displaced();
+  if (TD_UNLIKELY(!may_move || !move_item<I>(context, from, to))) {
+    const Heap::Cache::Lock lock(context.cache);
+    shared.heap.release(context.cache, to);
+    return false;
+  }
+  if (from == context.spared) context.spared = to;
+  if (TD_UNLIKELY(shared.heap.probation() != nullptr)) shared.heap.probation()->release(to);
+  shared.placement.retire(context.cache, {&from, 1});
+  return true;
+}
+
 // Moves good items to other slots of their class, as long as the class has free ones without a new page. Key, value,
 // times, marks and CAS id stay. Removes the moved items from `items`; the remaining ones found no slot, have expired,
 // or are being rewritten. Returns the number of moved items. REQUIRES: inside the epoch in which they were found, no
@@ -56,17 +77,11 @@ std::size_t rescue(Context& context, std::span<Location>& items) noexcept {
     const Location to =
         has_slots ? free_slot(context, shared.heap.class_of(from), shared.heap.total_bytes(item)) : no_location;
     has_slots = to != no_location;
-    if (to == no_location || !move_item<I>(context, from, to)) {
+    if (has_slots && move_to<I>(context, from, to)) {
+      ++rescued;
+    } else {
       ++left;
-      if (to == no_location) continue;
-      const Heap::Cache::Lock lock(context.cache);
-      shared.heap.release(context.cache, to);
-      continue;
     }
-    ++rescued;
-    if (from == context.spared) context.spared = to;
-    if (TD_UNLIKELY(shared.heap.probation() != nullptr)) shared.heap.probation()->release(to);
-    shared.placement.retire(context.cache, {&from, 1});
   }
   items = items.first(left);
   context.counters.slab_reassign_rescues.add(rescued);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/yield.hpp"
+#include "task/arrange.hpp"
 
 namespace tandem::task {
 namespace {
@@ -28,7 +29,8 @@ class Attempt {
   static constexpr std::uint32_t parts_max = 4;
 
   Attempt(Context& context, std::span<ScanHit, scan_items_max> hits, ScanSink& sink, ScanEnd& end) noexcept
-      : shared_(context.shared),
+      : context_(context),
+        shared_(context.shared),
         hits_(hits),
         sink_(sink),
         end_(end),
@@ -43,6 +45,7 @@ class Attempt {
     end_.failed = looked_ == 0 && !end_.done;
     if (!is_of_one_moment()) return false;
     if (!end_.done && looked_ != 0) keep_last(end_, hits_[looked_ - 1].item);
+    if (shared_.scattered != nullptr && TD_UNLIKELY(--context_.scans_until_look == 0)) look_at_places(range.reverse);
     sink_.complete();
     return true;
   }
@@ -55,22 +58,41 @@ class Attempt {
     const std::uint32_t begin = looked_, wanted = std::min(std::max(missing, ahead), scan_items_max - begin);
     const ScanResult found = shared_.index.scan(rest, hits_.subspan(begin, wanted), stamps_[parts_++]);
     end_.done = found.done;
-    for (; looked_ < begin + found.count; ++looked_) {
-      const ScanHit& hit = hits_[looked_];
-      if (TD_UNLIKELY(is_over(hit.version, now_s_, flush_cas_))) continue;
-      if (TD_UNLIKELY(end_.count == limit || !sink_.item(*hit.item, hit.version, shared_.heap.value_bytes(hit.item)))) {
+    const std::uint32_t end = begin + found.count;
+    while (looked_ != end) {
+      if (TD_UNLIKELY(is_over(hits_[looked_].version, now_s_, flush_cas_))) {
+        ++looked_;
+        continue;
+      }
+      const std::uint32_t good = count_good(looked_, std::min(end, looked_ + limit - end_.count));
+      const std::uint32_t taken = good == 0 ? 0 : sink_.items(shared_.heap, hits_.subspan(looked_, good));
+      looked_ += taken;
+      end_.count += taken;
+      if (TD_UNLIKELY(taken != good || (end_.count == limit && looked_ != end))) {
         end_.done = false;
         return false;
       }
-      ++end_.count;
     }
     return found.count == wanted && !found.done && end_.count < limit && looked_ < scan_items_max;
+  }
+
+  std::uint32_t count_good(std::uint32_t begin, std::uint32_t end) const noexcept {
+    std::uint32_t i = begin;
+    while (i != end && !is_over(hits_[i].version, now_s_, flush_cas_)) ++i;
+    return i - begin;
   }
 
   void go_on(ScanRange& rest) const noexcept {
     const std::string_view last = hits_[looked_ - 1].item->key();
     (rest.reverse ? rest.end : rest.begin) = last;
     rest.after_begin |= !rest.reverse;
+  }
+
+  // Scans between two looks are a random number, so that no pattern of requests hides from them.
+  TD_NOINLINE void look_at_places(bool reverse) noexcept {
+    context_.scans_until_look =
+        1 + static_cast<std::uint32_t>(cycles_now() % (2 * shared_.scattered->scans_per_look - 1));
+    note_if_scattered(context_, hits_.first(looked_), reverse);
   }
 
   bool is_of_one_moment() const noexcept {
@@ -93,6 +115,7 @@ class Attempt {
                      shared_.clock.now_s() == now_s_);
   }
 
+  Context& context_;
   const Shared& shared_;
   const std::span<ScanHit, scan_items_max> hits_;
   ScanSink& sink_;
@@ -107,14 +130,13 @@ class Attempt {
 
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink) {
   constexpr std::uint32_t whole_attempts = 3, empty_attempts_max = 256;
-  std::array<ScanHit, scan_items_max> hits;
   ScanEnd end;
   std::uint32_t items = std::min(limit, scan_items_max), parts = Attempt::parts_max, empty_attempts = 0;
   for (std::uint32_t attempt = 1;; ++attempt) {
     context.enter();
     bool is_snapshot = false;
     try {
-      is_snapshot = Attempt(context, hits, sink, end).run(range, items, parts);
+      is_snapshot = Attempt(context, *context.scan_hits, sink, end).run(range, items, parts);
     } catch (...) {
       context.epoch.exit();
       throw;

@@ -8,8 +8,6 @@
 
 namespace tandem::task {
 
-inline constexpr std::uint32_t scan_items_max = 1024;
-
 // Gives `sink` the range's first good items, at most `limit` of them and scan_items_max. They and the gaps between them
 // are one moment's: no key of the part of the range up to the end was added, removed or changed while they were copied,
 // nor was a flush made, and all are judged by one clock reading. Else it starts over; after some attempts it asks for

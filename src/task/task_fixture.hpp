@@ -22,7 +22,8 @@ namespace tandem {
 inline constexpr KindCode task_code{.kind = CuckooIndex::kind,
                                     .run = nullptr,
                                     .unlink = task::unlink<CuckooIndex>,
-                                    .rescue = task::rescue<CuckooIndex>};
+                                    .rescue = task::rescue<CuckooIndex>,
+                                    .move_to = task::move_to<CuckooIndex>};
 
 class TaskTest : public testing::Test {
  protected:

@@ -21,11 +21,11 @@
 #include "base/memory_budget.hpp"
 #include "base/spin_wait.hpp"
 #include "heap/heap.hpp"
-#include "index/hash_tree/fallen_leaves.hpp"
 #include "index/hash_tree/inner_node.hpp"
 #include "index/hash_tree/leaf.hpp"
 #include "index/hash_tree/leaf_pool.hpp"
 #include "index/index.hpp"
+#include "index/recent_keys.hpp"
 #include "index/scan.hpp"
 
 namespace tandem {
@@ -219,7 +219,7 @@ class HashTree {
   std::unique_ptr<Counter[]> counters_;
   std::atomic<std::uint64_t> leaf_count_{1}, splits_{0}, merges_{0}, sorts_{0};
   std::atomic<std::uint64_t> fallen_{0};  // leaves that became nearly empty since merge_all()
-  FallenLeaves fallen_leaves_;
+  RecentKeys fallen_leaves_;              // their lower fences
   std::atomic<std::uint32_t> unpaid_{0};
   std::atomic<bool> room_failed_{false};
 };

@@ -119,10 +119,10 @@ bool HashTree::merge_at(std::string_view key) noexcept {
 
 std::uint32_t HashTree::merge_fallen() noexcept {
   std::uint32_t merged = 0;
-  FallenLeaves::Fence low;
+  RecentKeys::Noted low;
   while (pool_.is_low() && pool_.has(LeafPool::For::merge) && fallen_leaves_.take(low)) {
     const std::lock_guard lock(inner_.mutex());
-    while (merge_beside(low.view())) ++merged;
+    while (merge_beside(low.key())) ++merged;
   }
   return merged;
 }

@@ -1,0 +1,210 @@
+#include "task/arrange.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "task/memory.hpp"
+#include "task/scan.hpp"
+
+namespace tandem::task {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+// Whether the slot at `l` lies just behind the one at `before`: holes of removed items do not matter.
+bool lies_behind(Location before, Location l, std::uint32_t slot_granules) noexcept {
+  constexpr std::uint32_t slots_max = 4;
+  return l > before && l - before <= slots_max * slot_granules;
+}
+
+bool is_small(const Heap& heap, SizeClass c) noexcept {
+  return c != huge_class && heap.slot_bytes(c) <= arranged_slot_bytes_max;
+}
+
+}  // namespace
+
+void note_if_scattered(Context& context, std::span<const ScanHit> hits, bool reverse) noexcept {
+  constexpr std::uint32_t looked_min = 8;
+  const Heap& heap = context.shared.heap;
+  std::array<Location, SizeClasses::classes_max> before{};
+  std::uint32_t looked = 0, breaks = 0;
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    const Location l = heap.location_of(hits[reverse ? hits.size() - 1 - i : i].item);
+    const SizeClass c = heap.class_of(l);
+    if (!is_small(heap, c)) continue;
+    ++looked;
+    if (!lies_behind(before[c], l, heap.classes()[c].slot_granules)) ++breaks;
+    before[c] = l;
+  }
+  if (looked < looked_min || breaks * 4 < looked) return;
+  ScatteredRanges& scattered = *context.shared.scattered;
+  scattered.ranges.add(hits[reverse ? hits.size() - 1 : 0].item->key(), static_cast<std::uint32_t>(hits.size()));
+  scattered.added.notify();
+}
+
+RangeArranger::RangeArranger(Context& context) : context_(context) {
+  small_.reserve(scan_items_max);
+  places_.reserve(scan_items_max);
+}
+
+std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std::uint32_t items) {
+  give_row_back();
+  places_.clear();
+  next_ = 0;
+  no_row_ = false;
+  const std::uint32_t wanted = std::clamp((items + row_slots - 1) / row_slots * row_slots, row_slots, scan_items_max);
+  ScanStamp stamp;
+  context_.enter();
+  const ScanResult found = context_.shared.index.scan(range, std::span(*context_.scan_hits).first(wanted), stamp);
+  choose(found.count);
+  if (found.count != 0) {
+    const std::string_view last = (*context_.scan_hits)[found.count - 1].item->key();
+    last_bytes_ = static_cast<std::uint8_t>(last.size());
+    std::memcpy(last_.data(), last.data(), last.size());
+  }
+  context_.epoch.exit();
+  if (found.done || found.count == 0) return std::nullopt;
+  return std::string_view(last_.data(), last_bytes_);
+}
+
+// The items' places may be others' by the time that they are moved. Then these are moved, which does no harm.
+void RangeArranger::choose(std::uint32_t hits) {
+  const Heap& heap = context_.shared.heap;
+  small_.clear();
+  for (const ScanHit& hit : std::span(*context_.scan_hits).first(hits)) {
+    const Location l = heap.location_of(hit.item);
+    if (const SizeClass c = heap.class_of(l); is_small(heap, c)) small_.push_back({c, l});
+  }
+  std::ranges::stable_sort(small_, {}, &Place::size_class);
+  for (auto at = small_.begin(); at != small_.end();) {
+    const auto end = std::find_if(at, small_.end(), [&](const Place& p) { return p.size_class != at->size_class; });
+    choose_of_class({at, end});
+    at = end;
+  }
+}
+
+// Those that are in no run. A run that the range's begin or end cuts may be longer than it seems.
+void RangeArranger::choose_of_class(std::span<const Place> of) {
+  constexpr std::size_t cut_run_min = 4;
+  const std::uint32_t granules = context_.shared.heap.classes()[of.front().size_class].slot_granules;
+  const std::size_t chosen_before = places_.size();
+  for (std::size_t at = 0; at < of.size();) {
+    std::size_t end = at + 1;
+    while (end < of.size() && lies_behind(of[end - 1].location, of[end].location, granules)) ++end;
+    const bool is_cut = at == 0 || end == of.size();
+    if (end - at < (is_cut ? cut_run_min : arranged_run_min))
+      places_.insert(places_.end(), of.begin() + static_cast<std::ptrdiff_t>(at),
+                     of.begin() + static_cast<std::ptrdiff_t>(end));
+    at = end;
+  }
+  if (places_.size() - chosen_before < arranged_run_min) places_.resize(chosen_before);
+}
+
+bool RangeArranger::go_on(std::uint64_t ns) noexcept {
+  if (row_next_ == row_end_ && !take_row()) return false;
+  const auto end = Steady::now() + std::chrono::nanoseconds(ns);
+  context_.enter();
+  do {
+    move_next();
+  } while (row_next_ != row_end_ && Steady::now() < end);
+  context_.epoch.exit();
+  const Heap::Cache::Lock lock(context_.cache);
+  context_.shared.heap.reclaim(context_.cache);
+  return row_next_ != row_end_ || next_ != places_.size();
+}
+
+// A row for the next items of one class; slots that they do not need are given back.
+bool RangeArranger::take_row() noexcept {
+  Heap& heap = context_.shared.heap;
+  if (next_ == places_.size()) return false;
+  const SizeClass c = places_[next_].size_class;
+  if (!find_row(c)) {
+    no_row_ = true;
+    next_ = places_.size();
+    return false;
+  }
+  row_next_ = row_end_ = 0;
+  while (row_end_ < row_slots && next_ + row_end_ < places_.size() && places_[next_ + row_end_].size_class == c)
+    ++row_end_;
+  const Heap::Cache::Lock lock(context_.cache);
+  for (std::uint32_t i = row_end_; i < row_slots; ++i) heap.release(context_.cache, row_[i]);
+  return true;
+}
+
+bool RangeArranger::find_row(SizeClass c) noexcept {
+  const auto allocate = [&](bool may_add_page) {
+    const Heap::Cache::Lock lock(context_.cache);
+    return context_.shared.heap.allocate_row(context_.cache, c, row_, may_add_page);
+  };
+  if (allocate(false)) return true;
+  if (has_many_free(c) && move_page(context_, c, c) && allocate(false)) return true;
+  return allocate(true) || (empty_page(c) && allocate(false));
+}
+
+// Then a page of it is emptied rather than another one taken.
+bool RangeArranger::has_many_free(SizeClass c) const noexcept {
+  constexpr std::uint64_t pages_min = 2, share = 4;
+  const Heap& heap = context_.shared.heap;
+  const std::uint64_t slots = heap.classes()[c].slots_per_page, free = heap.slots_free(c);
+  return free >= pages_min * slots && free * share >= heap.pages_open(c) * slots;
+}
+
+bool RangeArranger::empty_page(SizeClass c) noexcept {
+  constexpr std::uint64_t evicting_pages_min = 64;
+  constexpr int turns = 4;  // CLOCK's first may only clear marks
+  Shared& shared = context_.shared;
+  Heap& heap = shared.heap;
+  const std::uint64_t slots = heap.classes()[c].slots_per_page;
+  for (int turn = 0; turn < turns; ++turn) {
+    shared.epochs.synchronize();
+    {
+      const Heap::Cache::Lock lock(context_.cache);
+      heap.reclaim_all(context_.cache);
+    }
+    const std::uint64_t free = heap.slots_free(c);
+    if (free >= slots) return move_page(context_, c, c);
+    if (!shared.policy.evict || heap.pages_open(c) < evicting_pages_min) return false;
+    std::uint64_t evicted = 0;
+    for (std::uint64_t sweeps = slots / victims_per_sweep_max + 1; sweeps != 0 && evicted < slots - free; --sweeps)
+      evicted += evict(context_, c, victims_per_sweep_max, false);
+  }
+  return false;
+}
+
+void RangeArranger::move_next() noexcept {
+  const Shared& shared = context_.shared;
+  const Place& from = places_[next_++];
+  const Location to = row_[row_next_++];
+  // The page may have gone to another class, whose slots begin elsewhere.
+  if (shared.heap.items_of_page(page_of(from.location)) == from.size_class) {
+    if (!shared.code.move_to(context_, from.location, to)) return;
+    ++moved_;
+    context_.counters.items_arranged.add();
+    return;
+  }
+  const Heap::Cache::Lock lock(context_.cache);
+  context_.shared.heap.release(context_.cache, to);
+}
+
+void RangeArranger::give_row_back() noexcept {
+  const Heap::Cache::Lock lock(context_.cache);
+  while (row_next_ != row_end_) context_.shared.heap.release(context_.cache, row_[row_next_++]);
+}
+
+std::uint64_t arrange_all(Context& context) {
+  constexpr std::uint64_t ns_at_a_time = 100'000;
+  RangeArranger arranger(context);
+  std::string behind;
+  ScanRange range;
+  for (;;) {
+    const std::optional<std::string_view> last = arranger.begin(range, scan_items_max);
+    while (arranger.go_on(ns_at_a_time)) {
+    }
+    if (!last || arranger.is_out_of_rows()) return arranger.moved();
+    behind = *last;
+    range = {.begin = behind, .after_begin = true};
+  }
+}
+
+}  // namespace tandem::task
