@@ -122,6 +122,8 @@ void put_range_reads(Families& f, const net::ServerSnapshot& s) {
   f.put(s.net.range_removes);
   f.counter("tandem_range_removed_items_total", "Items that these removed.");
   f.put(s.net.range_removed);
+  f.counter("tandem_items_arranged_total", "Small items that were rewritten in the order of their keys.");
+  f.put(s.engine.counters.items_arranged);
 }
 
 void put_datagrams(Families& f, const net::ServerSnapshot& s) {

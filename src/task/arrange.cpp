@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "task/memory.hpp"
 #include "task/scan.hpp"
@@ -105,9 +106,12 @@ bool RangeArranger::go_on(std::uint64_t ns) noexcept {
   if (row_next_ == row_end_ && !take_row()) return false;
   const auto end = Steady::now() + std::chrono::nanoseconds(ns);
   context_.enter();
-  do {
-    move_next();
-  } while (row_next_ != row_end_ && Steady::now() < end);
+  {
+    const ItemMoves::Burst burst(context_.shared.moves);
+    do {
+      move_next();
+    } while (row_next_ != row_end_ && Steady::now() < end);
+  }
   context_.epoch.exit();
   const Heap::Cache::Lock lock(context_.cache);
   context_.shared.heap.reclaim(context_.cache);
@@ -193,13 +197,15 @@ void RangeArranger::give_row_back() noexcept {
 }
 
 std::uint64_t arrange_all(Context& context) {
-  constexpr std::uint64_t ns_at_a_time = 100'000;
+  constexpr std::uint64_t ns_at_a_time = 10'000;
+  constexpr auto rest_for_scans = std::chrono::microseconds(50);
   RangeArranger arranger(context);
   std::string behind;
   ScanRange range;
   for (;;) {
     const std::optional<std::string_view> last = arranger.begin(range, scan_items_max);
     while (arranger.go_on(ns_at_a_time)) {
+      if (context.shared.moves.take_waited()) std::this_thread::sleep_for(rest_for_scans);
     }
     if (!last || arranger.is_out_of_rows()) return arranger.moved();
     behind = *last;

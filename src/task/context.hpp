@@ -18,6 +18,7 @@
 #include "observe/task_counters.hpp"
 #include "placement/index_placement.hpp"
 #include "query/batch.hpp"
+#include "task/item_moves.hpp"
 #include "task/kind_code.hpp"
 #include "task/observer.hpp"
 #include "task/scattered_ranges.hpp"
@@ -51,6 +52,7 @@ struct Shared {
   // evicts.
   std::atomic<bool> growth_refused{false};
   WakeUp maintenance{};
+  ItemMoves moves{};
   ScatteredRanges* scattered = nullptr;  // nullptr: nothing arranges them; constant once the store is open
   SavedState* saved = nullptr;           // in the memory file, if there is one
   // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true where a

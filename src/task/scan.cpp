@@ -129,9 +129,10 @@ class Attempt {
 }  // namespace
 
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink) {
-  constexpr std::uint32_t whole_attempts = 3, empty_attempts_max = 256;
+  constexpr std::uint32_t whole_attempts = 3, empty_attempts_max = 256, waits_max = 8;
   ScanEnd end;
-  std::uint32_t items = std::min(limit, scan_items_max), parts = Attempt::parts_max, empty_attempts = 0;
+  std::uint32_t items = std::min(limit, scan_items_max), parts = Attempt::parts_max;
+  std::uint32_t empty_attempts = 0, waits = 0;
   for (std::uint32_t attempt = 1;; ++attempt) {
     context.enter();
     bool is_snapshot = false;
@@ -151,6 +152,11 @@ ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, Scan
     }
     if (TD_LIKELY(is_snapshot)) return end;
     sink.restart();
+    if (waits < waits_max && context.shared.moves.wait_for_end()) {
+      ++waits;
+      --attempt;
+      continue;
+    }
     if (attempt < whole_attempts) continue;
     items = std::max(items / 2, 1u);
     parts = 1;

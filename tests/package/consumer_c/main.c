@@ -142,13 +142,14 @@ static void scans(void) {
   tandem_range range;
   tandem_scanned end;
   char key[8], above[8];
-  uint64_t removed = 0;
+  uint64_t removed = 0, moved = 0;
   int i;
   tandem_options_init(&options, sizeof options);
   options.memory_bytes = 64u << 20;
   store = tandem_open(&options, NULL, 0);
   CHECK(tandem_scan(store, NULL, 1, see_scanned, &scan, &end) == TANDEM_NOT_ORDERED && scan.count == 0);
   CHECK(tandem_remove_range(store, NULL, &removed) == TANDEM_NOT_ORDERED);
+  CHECK(tandem_arrange(store, &removed) == TANDEM_NOT_ORDERED);
   tandem_close(store);
 
   options.ordered = 1;
@@ -163,6 +164,11 @@ static void scans(void) {
   range.reserved[5] = 1;
   CHECK(tandem_scan(store, &range, 1, see_scanned, &scan, &end) == TANDEM_BAD_REQUEST && scan.count == 0);
   CHECK(tandem_remove_range(store, &range, NULL) == TANDEM_BAD_REQUEST);
+
+  /* They were set in falling order. */
+  CHECK(options.arrange == 1);
+  CHECK(tandem_arrange(store, &moved) == TANDEM_HIT && moved > 1900 && moved <= 2000);
+  CHECK(tandem_arrange(store, NULL) == TANDEM_HIT);
 
   /* The range goes on in the structure that the next scan fills. */
   memset(&range, 0, sizeof range);
