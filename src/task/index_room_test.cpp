@@ -18,17 +18,7 @@ class OrderRoom : public TaskTest {
     std::snprintf(text, sizeof text, "k%012llu", static_cast<unsigned long long>(i));
     return text;
   }
-  void put(const std::string& key) {
-    for (;;) {
-      clear();
-      add(Opcode::store, key, "v");
-      const task::Settled settled = write();
-      if (settled == task::Settled::done) break;
-      ASSERT_EQ(settled, task::Settled::needs_room);
-      ASSERT_TRUE(task::make_index_room(context_, fingerprint_of(key, shared_.hash_seed), key));
-    }
-    ASSERT_EQ(batch_.result(0).status, Status::stored);
-  }
+  void put(const std::string& key) { ASSERT_EQ(store(key, "v"), Status::stored); }
 };
 
 TEST_F(OrderRoom, KeysThatAscendDisplaceTheOldest) {

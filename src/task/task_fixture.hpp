@@ -11,6 +11,7 @@
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "task/evict-inl.hpp"
 #include "task/index_operation-inl.hpp"
+#include "task/index_room.hpp"
 #include "task/key_compare-inl.hpp"
 #include "task/memory.hpp"
 #include "task/rescue-inl.hpp"
@@ -103,6 +104,23 @@ class TaskTest : public testing::Test {
     const Status status = batch_.result(0).status;
     clear();
     return status;
+  }
+
+  // A set that makes room in the index where it needs some, as the executor and, unless growth is refused, maintenance
+  // do.
+  Status store(const std::string& key, std::string_view value, std::uint32_t client_flags = 0,
+               std::uint32_t expiry_s = Clock::never) {
+    for (;;) {
+      clear();
+      Query& q = add(Opcode::store, key, value);
+      q.client_flags = client_flags;
+      q.expiry_s = expiry_s;
+      const task::Settled settled = write();
+      if (settled == task::Settled::done) return batch_.result(0).status;
+      if (!shared_.growth_refused && index_.wants_growth()) index_.grow(context_.epoch);
+      const bool has_room = task::make_index_room(context_, fingerprint_of(key, shared_.hash_seed), key);
+      if (settled != task::Settled::needs_room || !has_room) return Status::out_of_memory;
+    }
   }
 
   // The key's item, and its value; nullptr: there is none. REQUIRES: no other thread uses the store.
