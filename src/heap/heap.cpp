@@ -56,13 +56,13 @@ Location Heap::allocate_slot(Cache& cache, SizeClass c, std::uint64_t item_bytes
   return l;
 }
 
-bool Heap::allocate_row(Cache& cache, SizeClass c, std::span<Location, row_slots> out, bool may_add_page) noexcept {
+bool Heap::allocate_row([[maybe_unused]] Cache& cache, SizeClass c, std::span<Location, row_slots> out,
+                        bool may_add_page) noexcept {
   TD_DEBUG_ASSERT(cache.lock_.is_locked());
   const SlotShape& shape = classes_[c];
   if (shape.slots_per_page < row_slots) return false;
   // Other workers may take what a new page has.
   if (!pages_[c].take_row(out) && (!may_add_page || !add_page(c) || !pages_[c].take_row(out))) return false;
-  Cache::count_allocated(cache.shelves_[c], row_slots);
   for (const Location l : out) hand_out(l, shape.slot_bytes);
   return true;
 }

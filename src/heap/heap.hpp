@@ -103,9 +103,9 @@ class Heap {
   Location allocate(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
   // The same of what the class has free without a new page.
   Location allocate_spare(Cache& cache, SizeClass c, std::uint64_t item_bytes) noexcept;
-  // A row of slots (page.hpp) in state `filling`, in rising order, for items that are to lie side by side. False: the
-  // class has none at hand, and the budget no page, or it may not add one. REQUIRES: the cache is locked, and c is not
-  // huge_class.
+  // A row of slots (page.hpp) in state `filling`, in rising order, for items that move to lie side by side, and so do
+  // not count as allocated. False: the class has none at hand, and the budget no page, or it may not add one. REQUIRES:
+  // the cache is locked, and c is not huge_class.
   bool allocate_row(Cache& cache, SizeClass c, std::span<Location, row_slots> out, bool may_add_page) noexcept;
   // Gives back a slot that no reader ever saw (an add that found the key). REQUIRES: state filling.
   void release(Cache& cache, Location l) noexcept;
@@ -126,6 +126,8 @@ class Heap {
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
   // caches). A hint, to evict ahead.
   std::uint64_t slots_at_hand(const Cache& cache, SizeClass c) const noexcept;
+  // Whether a quarter of the budget is free, or more.
+  bool is_roomy() const noexcept { return budget_.used_bytes() < budget_.limit_bytes() / 4 * 3; }
   // Those in the class's pages alone.
   std::uint64_t slots_free(SizeClass c) const noexcept { return pages_[index_of(c)].slots_free(); }
 

@@ -96,6 +96,40 @@ TEST_P(ArrangedStore, WritersLoseNothing) {
   for (const auto& [key, value] : all) EXPECT_EQ(session.get(key), value);
 }
 
+// Pages are emptied for rows, and the items on them that are rewritten just then are not evicted: there is memory.
+TEST_P(ArrangedStore, WhatIsRewrittenAllTheTimeStays) {
+  constexpr unsigned count = 400'000;
+  Store store(options(std::uint64_t{256} << 20));
+  Session session = store.session();
+  const std::string value(96, 'v');
+  const std::vector<unsigned> order = shuffled(count);
+  for (const unsigned i : order) ASSERT_EQ(session.set(key_of(i), value), Code::stored);
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    Session writes = store.session();
+    for (unsigned i = 0; !is_over; ++i) writes.set(key_of(i % 64 * (count / 64)), value);
+  });
+  // Each time another third of the keys leaves its slots and gets others.
+  std::uint64_t moved = 0;
+  for (unsigned round = 0; round < 3; ++round) {
+    moved += session.arrange();
+    for (const unsigned i : order) {
+      if (i % 3 == round && i % (count / 64) != 0) session.remove(key_of(i));
+    }
+    moved += session.arrange();
+    for (const unsigned i : order) {
+      if (i % 3 == round) {
+        ASSERT_EQ(session.set(key_of(i), value), Code::stored);
+      }
+    }
+  }
+  is_over = true;
+  writer.join();
+  EXPECT_GT(moved, count);
+  EXPECT_EQ(store.stats().evictions, 0u);
+  EXPECT_EQ(store.stats().items, count);
+}
+
 // 64 pages and more of one class: it evicts a page's worth of items, and what moves makes the room for what follows.
 TEST_P(ArrangedStore, AFullStoreEvictsLittle) {
   constexpr std::uint64_t slots_per_page = 8192;  // of 128 bytes

@@ -12,6 +12,7 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::uint64_t work_ns = 4000;  // at a time
 constexpr int rest_of_work = 64;
+constexpr auto rest_max = std::chrono::milliseconds(100);   // a page that holds slots for what moves cannot itself move
 constexpr auto rest_slice = std::chrono::milliseconds(10);  // between two looks whether to stop
 constexpr auto idle_period = std::chrono::milliseconds(1000);
 constexpr auto rest_without_rows = std::chrono::seconds(1);
@@ -50,11 +51,14 @@ void Arranger::loop() {
     }
     auto begin = Steady::now();
     arranger_.begin({.begin = noted.key()}, noted.count);
+    const auto rest_for_work = [&] {
+      return rest(std::min<std::chrono::nanoseconds>(rest_of_work * (Steady::now() - begin), rest_max));
+    };
     while (arranger_.go_on(work_ns)) {
-      if (!rest(rest_of_work * (Steady::now() - begin))) return;
+      if (!rest_for_work()) return;
       begin = Steady::now();
     }
-    if (!rest(arranger_.is_out_of_rows() ? rest_without_rows : rest_of_work * (Steady::now() - begin))) return;
+    if (!(arranger_.is_out_of_rows() ? rest(rest_without_rows) : rest_for_work())) return;
   }
 }
 

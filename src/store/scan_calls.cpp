@@ -88,7 +88,7 @@ Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& rang
       static_cast<std::uint32_t>(std::min<std::size_t>(limit, scan_items_max)), copies);
   if (end.failed) throw std::bad_alloc();
   copies.for_each([&](const ScannedItem& item) { visit(visitor, item); });
-  if (mine.size() <= scanned_bytes_max) buffers = std::move(mine);
+  if (mine.capacity() <= 2 * scanned_bytes_max) buffers = std::move(mine);
   return {.count = end.count, .done = end.done, .last = end.done ? std::string() : std::string(end.last_key())};
 }
 

@@ -25,6 +25,7 @@ class ScanBuffers {
     count_ = 0;
   }
   std::size_t size() const noexcept { return size_; }
+  std::size_t capacity() const noexcept { return capacity_; }
   std::size_t count() const noexcept { return count_; }
   char* bytes() const noexcept { return bytes_.get(); }
   const Place& place(std::size_t i) const noexcept { return places_[i]; }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/yield.hpp"
 #include "task/memory.hpp"
 #include "task/scan.hpp"
 
@@ -50,14 +51,23 @@ RangeArranger::RangeArranger(Context& context) : context_(context) {
 }
 
 std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std::uint32_t items) {
+  constexpr std::uint32_t empty_attempts_max = 256;
   give_row_back();
   places_.clear();
   next_ = 0;
   no_row_ = false;
   const std::uint32_t wanted = std::clamp((items + row_slots - 1) / row_slots * row_slots, row_slots, scan_items_max);
   ScanStamp stamp;
-  context_.enter();
-  const ScanResult found = context_.shared.index.scan(range, std::span(*context_.scan_hits).first(wanted), stamp);
+  ScanResult found;
+  for (std::uint32_t attempt = 0; attempt < empty_attempts_max; ++attempt) {
+    context_.enter();
+    found = context_.shared.index.scan(range, std::span(*context_.scan_hits).first(wanted), stamp);
+    if (found.done || found.count != 0) break;
+    context_.epoch.exit();  // so many leaves without an item: as task::scan()
+    context_.shared.maintenance.notify();
+    yield_processor();
+  }
+  if (!context_.epoch.active()) return std::nullopt;
   choose(found.count);
   if (found.count != 0) {
     const std::string_view last = (*context_.scan_hits)[found.count - 1].item->key();
@@ -65,7 +75,7 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
     std::memcpy(last_.data(), last.data(), last.size());
   }
   context_.epoch.exit();
-  if (found.done || found.count == 0) return std::nullopt;
+  if (found.done) return std::nullopt;
   return std::string_view(last_.data(), last_bytes_);
 }
 
@@ -120,20 +130,22 @@ bool RangeArranger::go_on(std::uint64_t ns) noexcept {
 
 // A row for the next items of one class; slots that they do not need are given back.
 bool RangeArranger::take_row() noexcept {
-  Heap& heap = context_.shared.heap;
-  if (next_ == places_.size()) return false;
-  const SizeClass c = places_[next_].size_class;
-  if (!find_row(c)) {
-    no_row_ = true;
-    next_ = places_.size();
-    return false;
+  while (next_ != places_.size()) {
+    const SizeClass c = places_[next_].size_class;
+    std::uint32_t count = 0;
+    while (next_ + count < places_.size() && places_[next_ + count].size_class == c) ++count;
+    if (!find_row(c)) {
+      no_row_ = true;
+      next_ += count;
+      continue;
+    }
+    row_next_ = 0;
+    row_end_ = std::min(count, row_slots);
+    const Heap::Cache::Lock lock(context_.cache);
+    for (std::uint32_t i = row_end_; i < row_slots; ++i) context_.shared.heap.release(context_.cache, row_[i]);
+    return true;
   }
-  row_next_ = row_end_ = 0;
-  while (row_end_ < row_slots && next_ + row_end_ < places_.size() && places_[next_ + row_end_].size_class == c)
-    ++row_end_;
-  const Heap::Cache::Lock lock(context_.cache);
-  for (std::uint32_t i = row_end_; i < row_slots; ++i) heap.release(context_.cache, row_[i]);
-  return true;
+  return false;
 }
 
 bool RangeArranger::find_row(SizeClass c) noexcept {
@@ -142,8 +154,10 @@ bool RangeArranger::find_row(SizeClass c) noexcept {
     return context_.shared.heap.allocate_row(context_.cache, c, row_, may_add_page);
   };
   if (allocate(false)) return true;
-  if (has_many_free(c) && move_page(context_, c, c) && allocate(false)) return true;
-  return allocate(true) || (empty_page(c) && allocate(false));
+  if (has_many_free(c) && empty_page(context_, c) && allocate(false)) return true;
+  // Where nothing is evicted, the last pages are for what is stored.
+  const bool may_add_page = context_.shared.policy.evict || context_.shared.heap.is_roomy();
+  return (may_add_page && allocate(true)) || (has_page_free(c) && empty_page(context_, c) && allocate(false));
 }
 
 // Then a page of it is emptied rather than another one taken.
@@ -154,34 +168,36 @@ bool RangeArranger::has_many_free(SizeClass c) const noexcept {
   return free >= pages_min * slots && free * share >= heap.pages_open(c) * slots;
 }
 
-bool RangeArranger::empty_page(SizeClass c) noexcept {
+// Whether the class has a page's worth of free slots, after evicting if need be.
+bool RangeArranger::has_page_free(SizeClass c) noexcept {
   constexpr std::uint64_t evicting_pages_min = 64;
-  constexpr int turns = 4;  // CLOCK's first may only clear marks
+  constexpr int turns_max = 4;  // CLOCK's first may only clear marks
   Shared& shared = context_.shared;
   Heap& heap = shared.heap;
   const std::uint64_t slots = heap.classes()[c].slots_per_page;
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int turn = 0;; ++turn) {
     shared.epochs.synchronize();
     {
       const Heap::Cache::Lock lock(context_.cache);
       heap.reclaim_all(context_.cache);
     }
     const std::uint64_t free = heap.slots_free(c);
-    if (free >= slots) return move_page(context_, c, c);
-    if (!shared.policy.evict || heap.pages_open(c) < evicting_pages_min) return false;
+    if (free >= slots) return true;
+    if (turn == turns_max || !shared.policy.evict || heap.pages_open(c) < evicting_pages_min) return false;
     std::uint64_t evicted = 0;
     for (std::uint64_t sweeps = slots / victims_per_sweep_max + 1; sweeps != 0 && evicted < slots - free; --sweeps)
       evicted += evict(context_, c, victims_per_sweep_max, false);
   }
-  return false;
 }
 
 void RangeArranger::move_next() noexcept {
   const Shared& shared = context_.shared;
   const Place& from = places_[next_++];
   const Location to = row_[row_next_++];
-  // The page may have gone to another class, whose slots begin elsewhere.
-  if (shared.heap.items_of_page(page_of(from.location)) == from.size_class) {
+  // The page may have gone to another class, whose slots begin elsewhere. A scan does not end an item's probation.
+  const Probation* const probation = shared.heap.probation();
+  if (shared.heap.items_of_page(page_of(from.location)) == from.size_class &&
+      (probation == nullptr || !probation->is_on(from.location))) {
     if (!shared.code.move_to(context_, from.location, to)) return;
     ++moved_;
     context_.counters.items_arranged.add();

@@ -58,7 +58,7 @@ class RangeArranger {
   void choose_of_class(std::span<const Place> of);
   bool take_row() noexcept;
   bool find_row(SizeClass c) noexcept;
-  bool empty_page(SizeClass c) noexcept;
+  bool has_page_free(SizeClass c) noexcept;
   bool has_many_free(SizeClass c) const noexcept;
   void move_next() noexcept;
   void give_row_back() noexcept;

@@ -159,11 +159,13 @@ std::size_t victims_wanted(const Heap& heap, SizeClass c) noexcept {
   return std::clamp<std::size_t>(victim_bytes_per_sweep / heap.slot_bytes(c), 1, victims_per_sweep_max);
 }
 
-// Empties a page that moves: items for which their class has free slots are copied there, the others are evicted.
-// False: items remain that the policy does not allow to evict.
-bool empty_out(Context& context, std::span<Location> items) noexcept {
-  context.shared.code.rescue(context, items);
-  const bool evicts = context.shared.policy.evict;
+// Empties a page that moves: items for which their class has free slots are copied there, the others are evicted, if
+// that is allowed. False: items remain.
+bool empty_out(Context& context, std::span<Location> items, bool evicts) noexcept {
+  {
+    const ItemMoves::Burst burst(context.shared.moves);
+    context.shared.code.rescue(context, items);
+  }
   const std::uint64_t before = context.counters.evictions.get();
   const std::size_t unlinked = unlink(context, items, evicts ? Spare::none : Spare::good);
   context.counters.slab_reassign_evictions_nomem.add(context.counters.evictions.get() - before);
@@ -173,7 +175,7 @@ bool empty_out(Context& context, std::span<Location> items) noexcept {
 }
 
 // Empties the page and gives it to class `to`.
-bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
+bool move_this_page(Context& context, PageId page, SizeClass to, bool evicts) noexcept {
   Shared& shared = context.shared;
   context.let_go();
   const SizeClass from = shared.heap.class_of(page_location(page));
@@ -185,7 +187,7 @@ bool move_this_page(Context& context, PageId page, SizeClass to) noexcept {
   int full_passes = 0;
   bool empties = true;
   const auto give_up = [&] {
-    empties &= empty_out(context, {batch, count});
+    empties &= empty_out(context, {batch, count}, evicts);
     count = 0;
   };
   const auto start = std::chrono::steady_clock::now();
@@ -236,7 +238,7 @@ std::uint64_t evict_huge_item(Context& context) noexcept {
 
 std::uint64_t move_from(Context& context, const Heap::Donor& donor, SizeClass to) noexcept {
   if (donor.huge_item) return evict_huge_item(context);
-  return donor.page != 0 && move_this_page(context, donor.page, to) ? 1 : 0;
+  return donor.page != 0 && move_this_page(context, donor.page, to, context.shared.policy.evict) ? 1 : 0;
 }
 
 // Takes a page from a class whose items live longer, before a class of large items evicts: with few items per class
@@ -411,6 +413,11 @@ std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) no
 
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept {
   return move_from(context, {.page = context.shared.heap.pick_donor_from(from)}, to) != 0;
+}
+
+bool empty_page(Context& context, SizeClass c) noexcept {
+  const PageId page = context.shared.heap.pick_donor_from(c);
+  return page != 0 && move_this_page(context, page, c, false);
 }
 
 Location allocate(Context& context, std::uint64_t item_bytes, bool wait) noexcept {

@@ -40,6 +40,9 @@ Reclaimed reclaim_garbage(Context& context, PageId page, std::uint32_t first_slo
 std::uint64_t move_page(Context& context, SizeClass to, Heap::DonorRule rule) noexcept;
 // The same with a page of class `from`, however much that class needs its pages, if it has more than one.
 bool move_page(Context& context, SizeClass from, SizeClass to) noexcept;
+// Empties a page of the class, whose good items all go to other free slots of it; the page stays in the class. False:
+// they did not find enough, and some have moved.
+bool empty_page(Context& context, SizeClass c) noexcept;
 
 // Shortens the strip to end before query `end`, giving back the slots prepared for the rest.
 void cut(Context& context, Batch& batch, StripState& state, std::uint32_t end) noexcept;

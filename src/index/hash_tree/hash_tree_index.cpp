@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/hash.hpp"
 #include "index/index_kind.hpp"
 
 namespace tandem {
@@ -11,6 +12,7 @@ static_assert(SearchesByKey<HashTreeIndex> && !DeviceSearches<HashTreeIndex>);
 
 HashTreeIndex::HashTreeIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : heap_(heap),
+      hash_seed_(options.hash_seed),
       tree_({.leaf_cells = options.leaf_cells, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget,
             epochs, heap) {
   if (options.log != nullptr || options.shard_bits != 0)
@@ -54,10 +56,13 @@ Item* HashTreeIndex::Guard::find(std::string_view key, Location candidate) noexc
   return item_;
 }
 
-// At most one item of a key is live, so a live one at a location is the key's current item.
+// At most one item of a key is live, so a live one at a location is its key's current item. It need not be this
+// guard's: an item is live for a moment before its leaf takes it, and if that has no place another key may get the
+// slot.
 Item* HashTreeIndex::Guard::find(Location l) noexcept {
-  version_ = settled_version(index_.heap_.at(l));
-  return item_ = version_.is_live() ? index_.heap_.at(l) : nullptr;
+  Item* const item = index_.heap_.at(l);
+  version_ = settled_version(item);
+  return item_ = version_.is_live() && fingerprint_of(item->key(), index_.hash_seed_) == f_ ? item : nullptr;
 }
 
 // REQUIRES: the item is locked. A plain store: the only other writer of a locked item's word is CLOCK, which clears a

@@ -112,6 +112,7 @@ class HashTreeIndex final : public Index {
 
  private:
   Heap& heap_;
+  const std::uint64_t hash_seed_;
   Stripes stripes_;
   HashTree tree_;
   bool memory_refused_ = false;  // only grow()'s caller uses it
