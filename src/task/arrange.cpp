@@ -83,11 +83,12 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
 void RangeArranger::choose(std::uint32_t hits) {
   const Heap& heap = context_.shared.heap;
   small_.clear();
-  for (const ScanHit& hit : std::span(*context_.scan_hits).first(hits)) {
-    const Location l = heap.location_of(hit.item);
-    if (const SizeClass c = heap.class_of(l); is_small(heap, c)) small_.push_back({c, l});
+  for (std::uint32_t i = 0; i < hits; ++i) {
+    const Location l = heap.location_of((*context_.scan_hits)[i].item);
+    if (const SizeClass c = heap.class_of(l); is_small(heap, c))
+      small_.push_back({c, static_cast<std::uint16_t>(i), l});
   }
-  std::ranges::stable_sort(small_, {}, &Place::size_class);
+  std::ranges::sort(small_);
   for (auto at = small_.begin(); at != small_.end();) {
     const auto end = std::find_if(at, small_.end(), [&](const Place& p) { return p.size_class != at->size_class; });
     choose_of_class({at, end});

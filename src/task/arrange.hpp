@@ -6,6 +6,7 @@
 // HeteroKV's values have 4 bytes and lie in the leaves (III-D), so the paper has nothing of the kind.
 #pragma once
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -51,7 +52,9 @@ class RangeArranger {
  private:
   struct Place {
     SizeClass size_class;
+    std::uint16_t number;  // of the key in the range
     Location location;
+    auto operator<=>(const Place&) const = default;
   };
 
   void choose(std::uint32_t hits);
