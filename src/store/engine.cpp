@@ -25,10 +25,15 @@ std::uint64_t random_seed() {
   return std::uint64_t{device()} << 32 | device();
 }
 
+// Whether small items of scanned ranges are rewritten in the background.
+bool arranges(const EngineOptions& o) {
+  return o.arrange && (o.ordered || index_kind_named(o.index_kind).is_always_ordered);
+}
+
 // Number of epoch participants: each context, its batches on devices, and the engine's own.
 std::uint32_t epochs_for(const EngineOptions& o) {
-  constexpr std::uint32_t own = 3;             // of maintenance, crawler and arranger
-  constexpr std::uint32_t of_each_device = 2;  // of its replica and its round trips
+  const std::uint32_t own = arranges(o) ? 3 : 2;  // of maintenance, crawler and arranger
+  constexpr std::uint32_t of_each_device = 2;     // of its replica and its round trips
   const std::uint32_t searches = o.devices.empty() ? 0 : Runner::flights_default + (o.index_on_device ? 1 : 0);
   return (o.contexts_max + own) * (1 + searches) + of_each_device * static_cast<std::uint32_t>(o.devices.size());
 }
@@ -126,7 +131,7 @@ Engine::Engine(const EngineOptions& options)
   crawler_.emplace(*crawler_context_, CrawlerOptions{.enabled = options_.crawl,
                                                      .sleep_us = options_.crawl_sleep_us,
                                                      .items_per_run = options_.crawl_items_per_run});
-  if (options_.arrange && index_->is_ordered()) {
+  if (arranges(options_)) {
     shared_->scattered = &scattered_.emplace(options_.scans_per_look);
     arranger_context_ = make_context();
     arranger_.emplace(*arranger_context_, *scattered_);

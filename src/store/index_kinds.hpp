@@ -33,6 +33,7 @@ struct IndexKindRow {
   const KindCode* code;
   std::uint32_t fixed_entry_bytes;  // of a table that keeps its size (HasFixedSize); 0: it grows
   bool can_be_ordered;              // IndexOptions::ordered
+  bool is_always_ordered;           // without it, too
   std::uint32_t devices_max;        // that can follow it; 0: none
   // Throws std::bad_alloc past the budget, std::invalid_argument for options that the kind does not support.
   std::unique_ptr<Index> (*make)(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap);

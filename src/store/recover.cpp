@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "index/hash_tree/hash_tree_index.hpp"
 #include "store/key_order.hpp"
 
 namespace tandem {
@@ -128,7 +127,7 @@ RestartReport recover(Heap& heap, std::unique_ptr<Index>& index, IndexOptions in
   // The order grows while items are put into it. What it will need is not given to pages, so that the oldest pages go,
   // and not what happens to come last.
   constexpr std::uint64_t order_bytes_of_ten = 250;  // of items whose keys ascend (docs/sizing.md)
-  const bool is_ordered = index_options.ordered || options.kind->code->kind == HashTreeIndex::kind;
+  const bool is_ordered = index_options.ordered || options.kind->is_always_ordered;
   const std::uint64_t order =
       is_ordered ? std::min(recovery.items_found() * order_bytes_of_ten / 10, budget.limit_bytes() / 2) : 0;
   // The process before had a table of the same size, in which all items had room.

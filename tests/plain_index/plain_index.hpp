@@ -27,7 +27,7 @@ class PlainIndex : public Index {
 
  public:
   static constexpr std::string_view kind = "plain";
-  static constexpr bool can_be_ordered = true;  // always is
+  static constexpr bool can_be_ordered = true, is_always_ordered = true;
   using Put = IndexPut;
   struct Prefetcher {
     void operator()(Fingerprint) const noexcept {}

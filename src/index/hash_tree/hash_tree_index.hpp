@@ -22,7 +22,7 @@ namespace tandem {
 class HashTreeIndex final : public Index {
  public:
   static constexpr std::string_view kind = "hash_tree";
-  static constexpr bool can_be_ordered = true;  // always is
+  static constexpr bool can_be_ordered = true, is_always_ordered = true;
 
   // Throws std::bad_alloc past the budget, std::invalid_argument for options that a device
   // needs.
