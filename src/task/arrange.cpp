@@ -56,6 +56,7 @@ std::optional<std::string_view> RangeArranger::begin(const ScanRange& range, std
   places_.clear();
   next_ = 0;
   no_row_ = false;
+  moved_before_ = moved_;
   const std::uint32_t wanted = std::clamp((items + row_slots - 1) / row_slots * row_slots, row_slots, scan_items_max);
   ScanStamp stamp;
   ScanResult found;

@@ -46,8 +46,9 @@ class RangeArranger {
   // budget has no page, a page is emptied: its items go to other slots. A class of 64 pages or more then evicts as many
   // items as it has slots too few for that.
   bool go_on(std::uint64_t ns) noexcept;
-  std::uint64_t moved() const noexcept { return moved_; }   // items, since the start
-  bool is_out_of_rows() const noexcept { return no_row_; }  // the last range found no slots
+  std::uint64_t moved() const noexcept { return moved_; }  // items, since the start
+  // Whether no class of the last range has found a row.
+  bool is_out_of_rows() const noexcept { return no_row_ && moved_ == moved_before_; }
 
  private:
   struct Place {
@@ -72,7 +73,7 @@ class RangeArranger {
   std::size_t next_ = 0;       // of places_
   std::array<Location, row_slots> row_;
   std::uint32_t row_next_ = 0, row_end_ = 0;
-  std::uint64_t moved_ = 0;
+  std::uint64_t moved_ = 0, moved_before_ = 0;  // the last range
   bool no_row_ = false;
   std::uint8_t last_bytes_ = 0;
   std::array<char, key_bytes_max> last_;

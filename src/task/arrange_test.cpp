@@ -238,6 +238,33 @@ TEST_F(ArrangeFull, StopsWithoutARow) {
   for (std::size_t i = 0; i < stored; ++i) ASSERT_EQ(value_of(name(order[i])).size(), 8u);
 }
 
+// A class without a row does not keep others from theirs.
+TEST_F(ArrangeFull, AClassWithFreeSlotsIsArranged) {
+  constexpr unsigned keys_max = 100'000;
+  std::vector<unsigned> order(keys_max);
+  for (unsigned i = 0; i < keys_max; ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  std::vector<unsigned> odd;  // of 128 bytes, the others of 64
+  std::size_t stored = 0;
+  for (; stored < keys_max; ++stored) {
+    const unsigned i = order[stored];
+    if (store_number(i, i % 2 == 0 ? 8 : 90) != Status::stored) break;
+    if (i % 2 == 1) odd.push_back(i);
+  }
+  ASSERT_LT(stored, keys_max) << "then it was never full";
+  const std::size_t kept = odd.size() / 3;
+  for (std::size_t k = kept; k < odd.size(); ++k) remove(odd[k]);
+  odd.resize(kept);
+  std::sort(odd.begin(), odd.end());
+  EXPECT_GT(task::arrange_all(context_), kept * 8 / 10);
+  unsigned breaks = 0;
+  for (std::size_t k = 1; k < kept; ++k) {
+    const Location before = heap_.location_of(find(name(odd[k - 1]))), l = heap_.location_of(find(name(odd[k])));
+    if (l <= before || l - before > 4 * 128 / granule_bytes) ++breaks;
+  }
+  EXPECT_LT(breaks, kept / 10);
+}
+
 // The class has the budget to itself, of which half is used: pages are emptied for rows rather than all others taken.
 TEST_F(Arrange, AQuarterOfTheClassIsTakenAtMost) {
   constexpr unsigned count = 160'000;
