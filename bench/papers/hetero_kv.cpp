@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/shuffled.hpp"
 #include "bench/engine/store.hpp"
 #include "bench/engine/threads.hpp"
 #include "bench/papers/paper.hpp"
@@ -49,9 +48,7 @@ class ScanHeavy {
         zipf_(keys_, spec_.theta),
         store_(
             {.memory_bytes = keys_ * bytes_a_key + (std::uint64_t{64} << 20), .arrange = false, .preset = "heterokv"}) {
-    std::vector<std::uint64_t> order(keys_);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
+    const std::vector<std::uint64_t> order = shuffled(keys_);
     const std::uint64_t threads = allowed_processors().size();  // of these, each of which has one
     on_each_thread(static_cast<unsigned>(threads), [&](unsigned t) {
       Session session = store_.session();

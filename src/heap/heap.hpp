@@ -126,10 +126,10 @@ class Heap {
   // Free slots of the class that need no new page: this cache's and those in the class's pages (not those in other
   // caches). A hint, to evict ahead.
   std::uint64_t slots_at_hand(const Cache& cache, SizeClass c) const noexcept;
-  // Whether a quarter of the budget is free, or more.
-  bool is_roomy() const noexcept { return budget_.used_bytes() < budget_.limit_bytes() / 4 * 3; }
   // Those in the class's pages alone.
   std::uint64_t slots_free(SizeClass c) const noexcept { return pages_[index_of(c)].slots_free(); }
+  // Whether a quarter of the budget is free, or more.
+  bool is_roomy() const noexcept { return budget_.used_bytes() < budget_.limit_bytes() / 4 * 3; }
 
   // Writes header, flags, key (value bytes are the caller's: item->value()) with state `filling`, expiry and access
   // second; cas stays 0.

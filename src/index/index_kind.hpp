@@ -125,6 +125,12 @@ concept StampsAccesses = IndexKind<I> && requires(const I& index, Fingerprint f,
 template <class I>
 concept HasFixedSize = IndexKind<I> && requires { requires I::fixed_entry_bytes != 0; };
 
+// A kind that keeps its keys in order, too, if IndexOptions::ordered says so; or in any case.
+template <class I>
+concept CanBeOrdered = IndexKind<I> && requires { requires I::can_be_ordered; };
+template <class I>
+concept AlwaysOrdered = CanBeOrdered<I> && requires { requires I::is_always_ordered; };
+
 // --- optional: operations of a device. Each is a static member that names the kernel; its arguments are the kind's
 // own. They are launched with a copy of the kind's table in device memory.
 

@@ -87,15 +87,20 @@ class ScanSink {
   // the item was not taken, and the snapshot ends before it. REQUIRES of the sink: it takes the first one.
   virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
   // The same for several: one call where each item takes a few nanoseconds. Returns how many were taken.
-  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) {
-    for (std::uint32_t i = 0; i < hits.size(); ++i) {
-      if (!item(*hits[i].item, hits[i].version, heap.value_bytes(hits[i].item))) return i;
-    }
-    return static_cast<std::uint32_t>(hits.size());
-  }
+  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) { return take_each(*this, heap, hits); }
   // What was given is one moment's. Values of more than rewritten_value_bytes_max bytes never change: they may be
   // copied here, where no writer voids the copy. In the epoch of the items.
   virtual void complete() {}
+
+ protected:
+  // items() by calls of item(), which are direct ones of a final Sink.
+  template <class Sink>
+  TD_INLINE static std::uint32_t take_each(Sink& sink, const Heap& heap, std::span<const ScanHit> hits) {
+    for (std::uint32_t i = 0; i < hits.size(); ++i) {
+      if (!sink.item(*hits[i].item, hits[i].version, heap.value_bytes(hits[i].item))) return i;
+    }
+    return static_cast<std::uint32_t>(hits.size());
+  }
 };
 
 // How a snapshot ended.

@@ -389,7 +389,7 @@ void Control::own(StatSink& sink) const {
   put(sink, "range_items", now.net.range_items);
   put(sink, "range_removes", now.net.range_removes);
   put(sink, "range_removed", now.net.range_removed);
-  put(sink, "items_arranged", state_.engine.stats().counters.items_arranged);
+  put(sink, "items_arranged", state_.engine.counters().items_arranged);
   if (state_.options.xdp == nullptr) return;
   const Xdp::Facts& xdp = state_.options.xdp->facts();
   put(sink, "xdp_interface", xdp.interface);

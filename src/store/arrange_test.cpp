@@ -1,7 +1,6 @@
 // Items that are arranged by key order beside writers, in the background, and in a full store.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/shuffled.hpp"
 #include "store/engine_fixture.hpp"
 #include "tandem/store.hpp"
 #include "task/scan.hpp"
@@ -18,13 +18,6 @@ namespace tandem {
 namespace {
 
 std::string key_of(unsigned i) { return "key" + std::to_string(1'000'000 + i); }
-
-std::vector<unsigned> shuffled(unsigned count) {
-  std::vector<unsigned> order(count);
-  for (unsigned i = 0; i < count; ++i) order[i] = i;
-  std::shuffle(order.begin(), order.end(), std::mt19937(1));
-  return order;
-}
 
 class ArrangedStore : public testing::TestWithParam<const char*> {
  protected:
@@ -141,7 +134,7 @@ TEST_P(ArrangedStore, AFullStoreEvictsLittle) {
   Store store(options(std::uint64_t{112} << 20));
   Session session = store.session();
   const std::string value(96, 'v');
-  for (const unsigned i : shuffled(1'200'000)) ASSERT_EQ(session.set(key_of(i), value), Code::stored);
+  for (const unsigned i : shuffled(1'200'000u)) ASSERT_EQ(session.set(key_of(i), value), Code::stored);
   const Stats before = store.stats();
   ASSERT_GT(before.evictions, 100'000u);
   ASSERT_GT(before.items, 66 * slots_per_page);

@@ -301,14 +301,17 @@ void Engine::abandon_fill(Context& context, Location l) noexcept {
   heap_->release(context.cache, l);
 }
 
+StoreTotals Engine::counters() const {
+  const std::lock_guard lock(contexts_mutex_);
+  StoreTotals totals = gone_counters_;
+  for (const Context* c : contexts_) totals.add(c->counters);
+  totals.subtract(reset_base_);
+  return totals;
+}
+
 EngineStats Engine::stats() const {
   EngineStats s;
-  {
-    const std::lock_guard lock(contexts_mutex_);
-    s.counters = gone_counters_;
-    for (const Context* c : contexts_) s.counters.add(c->counters);
-    s.counters.subtract(reset_base_);
-  }
+  s.counters = counters();
   s.items = index_->item_count();
   s.memory_limit_bytes = budget_.limit_bytes();
   s.memory_used_bytes = budget_.used_bytes();

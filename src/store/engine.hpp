@@ -160,6 +160,8 @@ class Engine {
   Crawler& crawler() noexcept { return *crawler_; }
   const Crawler& crawler() const noexcept { return *crawler_; }
 
+  // Summed over all contexts, as in stats().
+  StoreTotals counters() const;
   EngineStats stats() const;
   std::array<TaskCost, task_count> task_costs() const;
   TaskTotals task_latencies() const;

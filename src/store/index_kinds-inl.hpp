@@ -100,35 +100,27 @@ class Indexer final : public PageIndexer {
 };
 
 template <IndexKind I>
-constexpr bool can_be_ordered() noexcept {
-  if constexpr (requires { I::can_be_ordered; }) return I::can_be_ordered;
-  return false;
-}
-
-template <IndexKind I>
 constexpr IndexKindRow kind_row(const KindCode& code) noexcept {
-  return {.code = &code,
-          .fixed_entry_bytes =
-              [] {
-                if constexpr (HasFixedSize<I>) return I::fixed_entry_bytes;
-                return std::uint32_t{0};
-              }(),
-          .can_be_ordered = can_be_ordered<I>(),
-          .is_always_ordered = requires {requires I::is_always_ordered;
-}
-,
-    .devices_max =
-        [] {
-          if constexpr (DeviceSearches<I>) return I::devices_max;
-          return std::uint32_t{0};
-        }(),
-    .make = [](const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs,
-               Heap& heap) -> std::unique_ptr<Index> { return std::make_unique<I>(options, budget, epochs, heap); },
-    .make_indexer = [](HeapRecovery& heap, Index& index, EpochDomain& epochs,
-                       std::uint64_t hash_seed) -> std::unique_ptr<PageIndexer> {
-      return std::make_unique<Indexer<I>>(heap, static_cast<I&>(index), epochs, hash_seed);
-    }
-};  // namespace tandem
+  return {
+      .code = &code,
+      .fixed_entry_bytes =
+          [] {
+            if constexpr (HasFixedSize<I>) return I::fixed_entry_bytes;
+            return std::uint32_t{0};
+          }(),
+      .can_be_ordered = CanBeOrdered<I>,
+      .is_always_ordered = AlwaysOrdered<I>,
+      .devices_max =
+          [] {
+            if constexpr (DeviceSearches<I>) return I::devices_max;
+            return std::uint32_t{0};
+          }(),
+      .make = [](const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs,
+                 Heap& heap) -> std::unique_ptr<Index> { return std::make_unique<I>(options, budget, epochs, heap); },
+      .make_indexer = [](HeapRecovery& heap, Index& index, EpochDomain& epochs,
+                         std::uint64_t hash_seed) -> std::unique_ptr<PageIndexer> {
+        return std::make_unique<Indexer<I>>(heap, static_cast<I&>(index), epochs, hash_seed);
+      }};
 }
 
 }  // namespace tandem

@@ -4,14 +4,12 @@
 //   build/bench/store_bench --benchmark_filter=BM_scan
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <random>
-#include <vector>
 
 #include "base/platform.hpp"
+#include "base/shuffled.hpp"
 #include "base/ticks.hpp"
 #include "tandem/store.hpp"
 
@@ -26,11 +24,8 @@ std::string_view bytes_of(const std::uint64_t& number) { return {reinterpret_cas
 std::unique_ptr<Store> filled(bool arranged) {
   auto store = std::make_unique<Store>(
       Options{.memory_bytes = std::uint64_t{512} << 20, .arrange = false, .preset = "heterokv"});
-  std::vector<std::uint64_t> order(scan_bench_keys);
-  std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
   Session session = store->session();
-  for (const std::uint64_t number : order) {
+  for (const std::uint64_t number : shuffled(scan_bench_keys)) {
     if (session.set(bytes_of(__builtin_bswap64(number)), bytes_of(number)) != Code::stored) std::abort();
   }
   if (arranged) session.arrange();

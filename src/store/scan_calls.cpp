@@ -33,12 +33,7 @@ class Copies final : public ScanSink {
     racing_copy(copy, key.data(), is_long ? key.size() : bytes);  // the value lies behind the key
     return true;
   }
-  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override {
-    for (std::uint32_t i = 0; i < hits.size(); ++i) {
-      if (!Copies::item(*hits[i].item, hits[i].version, heap.value_bytes(hits[i].item))) return i;
-    }
-    return static_cast<std::uint32_t>(hits.size());
-  }
+  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return take_each(*this, heap, hits); }
   void complete() override {
     for (std::size_t i = 0; i < to_.count(); ++i) {
       const ScanBuffers::Place& p = to_.place(i);

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <random>
 #include <vector>
 
+#include "base/shuffled.hpp"
 #include "task/scan.hpp"
 #include "task/task_fixture.hpp"
 
@@ -33,10 +33,7 @@ class Arrange : public TaskTest {
 
   // Keys 0 to count - 1 in a random order.
   void fill(unsigned count, std::size_t value_bytes = 8) {
-    std::vector<unsigned> order(count);
-    for (unsigned i = 0; i < count; ++i) order[i] = i;
-    std::shuffle(order.begin(), order.end(), std::mt19937(1));
-    for (const unsigned i : order) put(i, value_bytes);
+    for (const unsigned i : shuffled(count)) put(i, value_bytes);
   }
   void put(unsigned i, std::size_t value_bytes = 8) { ASSERT_EQ(store_number(i, value_bytes), Status::stored); }
   Status store_number(unsigned i, std::size_t value_bytes) {
@@ -109,10 +106,7 @@ TEST_F(Arrange, OnlyWhatIsOutOfOrderMoves) {
 
 TEST_F(Arrange, EachClassHasAnOrderOfItsOwn) {
   constexpr unsigned count = 4000;
-  std::vector<unsigned> order(count);
-  for (unsigned i = 0; i < count; ++i) order[i] = i;
-  std::shuffle(order.begin(), order.end(), std::mt19937(2));
-  for (const unsigned i : order) put(i, i % 2 == 0 ? 8 : 60);
+  for (const unsigned i : shuffled(count)) put(i, i % 2 == 0 ? 8 : 60);
   ASSERT_NE(heap_.class_of(heap_.location_of(find(name(0)))), heap_.class_of(heap_.location_of(find(name(1)))));
   task::arrange_all(context_);
   EXPECT_LT(breaks(count, 2, 0), count / 40);
@@ -225,9 +219,7 @@ class ArrangeFull : public Arrange {
 };
 
 TEST_F(ArrangeFull, StopsWithoutARow) {
-  std::vector<unsigned> order(100'000);
-  for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
-  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  const std::vector<unsigned> order = shuffled(100'000u);
   std::size_t stored = 0;
   for (; stored < order.size(); ++stored) {
     if (store_number(order[stored], 8) != Status::stored) break;
@@ -241,9 +233,7 @@ TEST_F(ArrangeFull, StopsWithoutARow) {
 // A class without a row does not keep others from theirs.
 TEST_F(ArrangeFull, AClassWithFreeSlotsIsArranged) {
   constexpr unsigned keys_max = 100'000;
-  std::vector<unsigned> order(keys_max);
-  for (unsigned i = 0; i < keys_max; ++i) order[i] = i;
-  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  const std::vector<unsigned> order = shuffled(keys_max);
   std::vector<unsigned> odd;  // of 128 bytes, the others of 64
   std::size_t stored = 0;
   for (; stored < keys_max; ++stored) {

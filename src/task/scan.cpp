@@ -60,10 +60,6 @@ class Attempt {
     end_.done = found.done;
     const std::uint32_t end = begin + found.count;
     while (looked_ != end) {
-      if (TD_UNLIKELY(is_over(hits_[looked_].version, now_s_, flush_cas_))) {
-        ++looked_;
-        continue;
-      }
       const std::uint32_t good = count_good(looked_, std::min(end, looked_ + limit - end_.count));
       const std::uint32_t taken = good == 0 ? 0 : sink_.items(shared_.heap, hits_.subspan(looked_, good));
       looked_ += taken;
@@ -72,6 +68,7 @@ class Attempt {
         end_.done = false;
         return false;
       }
+      if (looked_ != end) ++looked_;  // past one that is over
     }
     return found.count == wanted && !found.done && end_.count < limit && looked_ < scan_items_max;
   }
