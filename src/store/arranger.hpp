@@ -1,8 +1,8 @@
 // The arranger: rewrites small items of ranges that are scanned often next to each other, in the background
 // (task/arrange.hpp says why and how).
 //
-// It moves items for some microseconds, then rests 64 times as long: 1.6 % of one processor at most, some 30,000 items
-// a second, and a scan of what it works on meets a change only now and then.
+// It moves items for some microseconds, then rests 64 times as long: 1.6 % of one processor at most, and a scan of what
+// it works on meets a change only now and then.
 //
 // Thread safety: all members from any thread.
 #pragma once
