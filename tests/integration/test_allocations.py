@@ -31,7 +31,7 @@ from harness.tls import Identity, client_context, make_identity
 MULTIPLE = int(os.environ.get("TANDEM_FAULTS", "1"))
 # Of where allocations fail: the same each time in `make test`.
 SEED = int(os.environ.get("TANDEM_FAULTS_SEED", "1" if MULTIPLE == 1 else str(random.randrange(10_000))))
-TURNS, ATTEMPTS = 5, 4
+TURNS, ATTEMPTS = 5, 24
 WARM_UPS = 12  # without faults: each worker has served each kind of conversation
 RESIDENT_SLACK_BYTES = 1 << 20  # pages that the allocator, or a device in software, touches only now
 EX_OK, EX_USAGE, EX_OSERR = 0, 64, 71
@@ -248,7 +248,8 @@ SUBJECTS = {
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_each_allocation_may_fail_and_nothing_is_kept(kind: str, tmp_path: Path) -> None:
     """Each turn fails the same ones: what a failure leaves behind is left again in each, however many there are. What a
-    worker makes at its busiest time may come late: then the turns are taken once more."""
+    worker makes at its busiest time may come late, with several workers in the fortieth turn: then the turns are taken
+    once more. What is left in each turn grows in all of them."""
     with SUBJECTS[kind](tmp_path) as subject:
         subject.store_kept()
         with subject.plain.talk() as quiet:
