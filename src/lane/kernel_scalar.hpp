@@ -6,6 +6,7 @@
 #include "base/hash.hpp"
 #include "codec/scan.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
+#include "index/hash_tree/inner_node.hpp"
 #include "index/set_associative/lanes_scalar.hpp"
 #include "lane/state.hpp"
 
@@ -72,6 +73,10 @@ struct ScalarKernel {
       strip.first[i] = view.buckets + view.first(f);
       strip.second[i] = view.buckets + view.second(f);
     }
+  }
+  // Of a node of the tree, how many of its heads are below this one.
+  TD_INLINE static std::uint32_t heads_below(const InnerNode& node, std::int32_t head) noexcept {
+    return node.heads_below(head);
   }
   // Bit i: query i has no candidate.
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {

@@ -410,14 +410,14 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // Turns from a strip's parsing to its other stages; it is hashed one turn later.
 struct Schedule {
-  std::uint32_t first, second, answer;
+  std::uint32_t children, leaves, first, second, answer;
 };
 // A hit in a table is mostly found by the first search, so its item has two turns to arrive.
-inline constexpr Schedule of_table{2, 3, 4};
-// Elsewhere each stage waits for what the last one has prefetched.
-inline constexpr Schedule of_others{3, 5, 7};
+inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
+// A set's entries are all found by the second search.
+inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
 TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
-  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : of_others;
+  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
 }
 
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
@@ -441,7 +441,8 @@ template <bool Timed, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   for (Strip& strip : s.ring) strip.count = 0;
   s.retired_bytes = 0;
-  static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_others.answer);
+  static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
+                State::ring_strips > of_sets.answer);
   const Schedule turns = schedule_of(s);
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
@@ -455,6 +456,10 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     }
     Strip& hashed = strip(k - 1);
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
+    if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
+      find_children(strip(k - turns.children));
+      if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);
+    }
     Strip& searched = strip(k - turns.first);
     searched.left = 0;
     Strip& answered = strip(k - turns.answer);

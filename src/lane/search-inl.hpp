@@ -55,34 +55,50 @@ TD_INLINE const Item* search_entries(const State& s, const Strip& strip, std::ui
 
 // --- a tree of leaves
 
-// A strip's keys. Its columns behind its count hold earlier queries, whose keys and leaves may be gone.
-struct StripKeys {
-  TD_INLINE explicit StripKeys(const Strip& strip) noexcept : count(strip.count) {
-    for (std::uint32_t i = 0; i < count; ++i) key[i] = strip.key_of(i);
-  }
-  TD_INLINE operator std::span<const std::string_view>() const noexcept { return {key, count}; }
+// InnerNode::child_of(), by the key's first bytes where they decide.
+TD_INLINE std::uint32_t child_of(const InnerNode& node, const Strip& strip, std::uint32_t i) noexcept {
+  const std::string_view key = strip.key_of(i);
+  if (TD_UNLIKELY(!node.is_decided_by_start(key.size()))) return node.child_of(key, false);
+  const KeyStart start = KeyStart::of(strip.key16[i]), front = start & node.mask;
+  if (TD_UNLIKELY(front != node.prefix)) return front < node.prefix ? 0 : node.count;
+  const std::int32_t head = start.head(node.prefix_bytes);
+  return node.child_at(K::heads_below(node, head), head, key, false);
+}
 
-  std::string_view key[strip_queries];
-  std::uint32_t count;
-};
-
+// Finds the nodes above the keys' leaves, level by level.
 TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
-  s.tree->descend(StripKeys(strip), strip.key16, strip.node);
+  const InnerNode* const root = s.tree->root();
+  for (std::uint32_t i = 0; i < strip.count; ++i) strip.node[i] = root;
+  for (std::uint32_t level = root->level; level != 0; --level) {
+    for (std::uint32_t i = 0; i < strip.count; ++i) {
+      const InnerNode& node = *strip.node[i];
+      const auto* const next = static_cast<const InnerNode*>(node.children()[child_of(node, strip, i)]);
+      strip.node[i] = next;
+      prefetch_read(next);
+      for (std::uint32_t at = 0; at < InnerNode::children_max; at += cache_line_bytes / sizeof next->heads[0])
+        prefetch_read(next->heads + at);
+    }
+  }
 }
 
+TD_NOINLINE inline void find_children(Strip& strip) noexcept {
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const InnerNode& node = *strip.node[i];
+    strip.child[i] = node.children() + child_of(node, strip, i);
+    prefetch_read(static_cast<const void*>(strip.child[i]));
+  }
+}
+
+// Columns behind the strip's count hold earlier queries, whose leaves may be gone.
 TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
-  s.tree->locate(StripKeys(strip), strip.key16, strip.node, strip.fingerprint, strip.first, strip.second);
-  strip.left = (1u << strip_queries) - 1;
-}
-
-// The candidate in a leaf. A key is as likely in its second bucket as in its first, so both are searched.
-TD_INLINE const Item* search_leaf(const State& s, const Strip& strip, std::uint32_t i) noexcept {
-  const std::uint32_t signature = strip.fingerprint[i].signature;
-  const Cell a = K::cell_of(strip.first[i], signature), b = K::cell_of(strip.second[i], signature);
-  const Item *item = item_at(s.items, a), *other = item_at(s.items, b), *none = &no_item.header;
-  replace_unless_equal(b.signature(), signature, other, &std::as_const(no_item.header), none, none);
-  replace_unless_equal(a.signature(), signature, item, other, none, none);
-  return item;
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const IndexView view = s.tree->buckets_of(*static_cast<const Leaf*>(*strip.child[i]));
+    strip.first[i] = view.buckets + view.first(strip.fingerprint[i]);
+    strip.second[i] = view.buckets + view.second(strip.fingerprint[i]);
+    prefetch_read(strip.first[i]);
+  }
+  std::fill(strip.first + strip.count, std::end(strip.first), strip.first[0]);
+  std::fill(strip.second + strip.count, std::end(strip.second), strip.second[0]);
 }
 
 // --- all kinds
@@ -114,8 +130,7 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
 }
 
 TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
-  if (TD_UNLIKELY(s.cells_in != CellsIn::table))
-    return s.cells_in == CellsIn::set ? search_tags(strip) : find_leaves(s, strip);
+  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) return search_tags(strip);
   const char* const items = s.items;
   for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
     const std::uint32_t signature = strip.fingerprint[i].signature;
@@ -131,7 +146,7 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }
 
-// The candidate in a table's second bucket.
+// The candidate in the second bucket.
 TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uint32_t i) noexcept {
   const std::uint32_t signature = strip.fingerprint[i].signature;
   const Cell c = K::cell_of(strip.second[i], signature);
@@ -141,9 +156,8 @@ TD_INLINE const Item* search_bucket(const State& s, const Strip& strip, std::uin
 TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
   for (std::uint32_t left = strip.left & ((1u << strip.count) - 1); left != 0; left &= left - 1) {
     const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
-    const Item* const item = TD_LIKELY(s.cells_in == CellsIn::table) ? search_bucket(s, strip, i)
-                             : s.cells_in == CellsIn::leaf           ? search_leaf(s, strip, i)
-                                                                     : search_entries(s, strip, i);
+    const Item* const item =
+        TD_UNLIKELY(s.cells_in == CellsIn::set) ? search_entries(s, strip, i) : search_bucket(s, strip, i);
     strip.item[i] = item;
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }

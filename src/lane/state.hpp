@@ -86,6 +86,7 @@ struct alignas(cache_line_bytes) Strip {
   const Bucket* second[strip_queries];
   const EntrySet<set_ways>* entries[strip_queries];  // in their place, the key's set
   const InnerNode* node[strip_queries];              // above the key's leaf
+  void* const* child[strip_queries];                 // where that node names the leaf
   const Item* item[strip_queries];                   // the candidate; no_item: none
   std::uint32_t info[strip_queries];
   const char* key[strip_queries];

@@ -28,20 +28,6 @@ Leaf* HashTree::first_leaf() {
   return leaf;
 }
 
-void HashTree::locate(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-                      const InnerNode* const* node, const Fingerprint* f, const Bucket** first,
-                      const Bucket** second) const noexcept {
-  const Leaf* leaf[InnerTree::together_max];
-  InnerTree::leaves_of(keys, key16, node, leaf);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const IndexView view = leaves_.view(*leaf[i]);
-    first[i] = view.buckets + view.first(f[i]);
-    second[i] = view.buckets + view.second(f[i]);
-    prefetch_read(first[i]);
-    prefetch_read(second[i]);
-  }
-}
-
 // The acquire load of a retired version makes the root that has the leaf's replacement visible.
 HashTree::Latched HashTree::latch(std::string_view key) noexcept {
   SpinWait waiting;

@@ -103,7 +103,10 @@ class HashTree {
   template <class F>
   bool find(Fingerprint f, std::string_view key, F visit) const noexcept;
 
-  // The same for many keys, in two steps: the leaf, whose buckets are fetched, and the first cell there with f's
+  // For descents of many keys together, which find() their keys' leaves for themselves. REQUIRES: an epoch.
+  const InnerNode* root() const noexcept { return inner_.root(); }
+  TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept { return leaves_.view(leaf); }
+  // find() for many keys, in two steps: the leaf, whose buckets are fetched, and the first cell there with f's
   // signature, or no_location. Hints: a miss is not final. REQUIRES: both in one epoch.
   const Leaf* locate(Fingerprint f, std::string_view key) const noexcept {
     const Leaf* const leaf = inner_.leaf_of(key);
@@ -112,15 +115,6 @@ class HashTree {
     prefetch_read(view.buckets + view.second(f));
     return leaf;
   }
-  // The same for a strip: the nodes above the keys' leaves, then their buckets, which are fetched. As
-  // InnerTree::lowest_nodes_of() and leaves_of().
-  void descend(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-               const InnerNode** node) const noexcept {
-    inner_.lowest_nodes_of(keys, key16, node);
-  }
-  void locate(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-              const InnerNode* const* node, const Fingerprint* f, const Bucket** first,
-              const Bucket** second) const noexcept;
   Location candidate_in(const Leaf* leaf, Fingerprint f) const noexcept {
     Location found = no_location;
     leaves_.visit(*leaf, f, [&found](Location l) {

@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <new>
 
 namespace tandem {
 
 namespace {
 
-// 8 bytes from `at` on, the first one highest: of two keys the lower one's head is not higher.
-std::uint64_t head_of(std::string_view key, std::size_t at) noexcept {
-  std::uint64_t bytes = 0;
+// As KeyStart::head().
+std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
+  std::uint32_t bytes = 0;
   if (key.size() > at) std::memcpy(&bytes, key.data() + at, std::min(key.size() - at, sizeof bytes));
-  return std::endian::native == std::endian::little ? __builtin_bswap64(bytes) : bytes;
+  if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap32(bytes);
+  return static_cast<std::int32_t>(bytes ^ 0x80000000u);
 }
 
 }  // namespace
@@ -24,12 +27,13 @@ std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noe
     const int order = key.substr(0, prefix_bytes).compare(separator(0).substr(0, prefix_bytes));
     if (order != 0) return order < 0 ? 0 : count;
   }
-  return child_by(head_of(key, prefix_bytes), key, is_below);
+  const std::int32_t head = head_of(key, prefix_bytes);
+  return child_at(heads_below(head), head, key, is_below);
 }
 
-std::uint32_t InnerNode::child_among(std::uint32_t at, std::uint64_t head, std::string_view key,
+std::uint32_t InnerNode::child_among(std::uint32_t at, std::int32_t head, std::string_view key,
                                      bool is_below) const noexcept {
-  while (at < count && heads()[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
+  while (at < count && heads[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
   return at;
 }
 
@@ -64,34 +68,8 @@ Leaf* InnerTree::find(std::string_view key, bool is_below) const noexcept {
     void* const child = node->children()[node->child_of(key, is_below)];
     if (node->level == 0) return static_cast<Leaf*>(child);
     node = static_cast<const InnerNode*>(child);
-    prefetch_read(node->heads());
+    prefetch_read(node->heads);
   }
-}
-
-void InnerTree::lowest_nodes_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-                                const InnerNode** node) const noexcept {
-  constexpr std::uint32_t lines = (sizeof(InnerNode) + 48 * sizeof(std::uint64_t)) / cache_line_bytes;
-  const InnerNode* const root = root_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; i < keys.size(); ++i) node[i] = root;
-  for (std::uint32_t level = root->level; level != 0; --level) {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      const std::uint32_t child = node[i]->child_of(KeyStart::of(key16[i]), keys[i]);
-      const auto* const next = static_cast<const char*>(node[i]->children()[child]);
-      node[i] = reinterpret_cast<const InnerNode*>(next);
-      for (std::uint32_t line = 0; line < lines; ++line) prefetch_read(next + line * cache_line_bytes);
-    }
-  }
-}
-
-void InnerTree::leaves_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-                          const InnerNode* const* node, const Leaf** leaf) noexcept {
-  TD_DEBUG_ASSERT(keys.size() <= together_max);
-  void* const* child[together_max];
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    child[i] = node[i]->children() + node[i]->child_of(KeyStart::of(key16[i]), keys[i]);
-    prefetch_read(static_cast<const void*>(child[i]));
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i) leaf[i] = static_cast<const Leaf*>(*child[i]);
 }
 
 Leaf* InnerTree::last_leaf() const noexcept {
@@ -126,9 +104,8 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   const auto count = static_cast<std::uint32_t>(entries.size() - 1);
   std::size_t text_bytes = 0;
   for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
-  const auto bytes = static_cast<std::uint32_t>(
-      std::max(sizeof(InnerNode) + count * (sizeof(std::uint64_t) + 2) + entries.size() * sizeof(void*) + text_bytes,
-               InnerNode::bytes_min));
+  const auto bytes = static_cast<std::uint32_t>(sizeof(InnerNode) + entries.size() * sizeof(void*) +
+                                                count * sizeof(std::uint16_t) + text_bytes);
   if (reserve_bytes_ >= bytes) {
     reserve_bytes_ -= bytes;
   } else if (budget_.take(bytes)) {
@@ -141,18 +118,23 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     reserve_bytes_ += bytes;
     return nullptr;
   }
-  auto* const node = new (memory) InnerNode{count, level, bytes, 0, {}, nullptr, 0};
+  auto* const node = new (memory) InnerNode;
+  node->count = count;
+  node->level = level;
+  node->bytes = bytes;
   if (count != 0) {
     node->prefix_bytes = static_cast<std::uint32_t>(common_bytes(entries[1].low, entries[count].low));
     char front[KeyStart::bytes_max] = {};
     entries[1].low.copy(front, std::min<std::size_t>(node->prefix_bytes, sizeof front));
     node->prefix = KeyStart::of(front);
+    node->mask = KeyStart::ones(node->prefix_bytes);
   }
+  std::fill(std::begin(node->heads) + count, std::end(node->heads), std::numeric_limits<std::int32_t>::max());
   std::uint32_t end = 0;
   for (std::uint32_t i = 0; i <= count; ++i) const_cast<void**>(node->children())[i] = entries[i].child;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view low = entries[i + 1].low;
-    const_cast<std::uint64_t*>(node->heads())[i] = head_of(low, node->prefix_bytes);
+    node->heads[i] = head_of(low, node->prefix_bytes);
     std::copy(low.begin(), low.end(), const_cast<char*>(node->text()) + end);
     end += static_cast<std::uint32_t>(low.size());
     const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);

@@ -29,33 +29,36 @@ struct KeyStart {
     if constexpr (std::endian::native == std::endian::little) k = {__builtin_bswap64(k.high), __builtin_bswap64(k.low)};
     return k;
   }
-  // Eight bytes from the `at`-th one on.
-  TD_INLINE std::uint64_t head(std::uint32_t at) const noexcept {
-    if (TD_LIKELY(at < 8)) return high << 8 * at | low >> 1 >> (63 - 8 * at);
-    return at < 16 ? low << 8 * (at - 8) : 0;
+  // The four bytes from the `at`-th one on, ordered as signed numbers. REQUIRES: at < bytes_max.
+  TD_INLINE std::int32_t head(std::uint32_t at) const noexcept {
+    __extension__ using Wide = unsigned __int128;
+    const Wide all = Wide{high} << 64 | low;
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(all << 8 * at >> 96) ^ 0x80000000u);
   }
-  // The first `bytes` bytes, at most all.
-  TD_INLINE KeyStart front(std::uint32_t bytes) const noexcept {
-    const auto keep = [](std::uint64_t word, std::uint32_t n) {
-      return n < 8 ? word & ~(~std::uint64_t{0} >> 8 * n) : word;
-    };
-    return {keep(high, bytes), bytes > 8 ? keep(low, bytes - 8) : 0};
+  // Ones in the first `bytes` bytes, at most all.
+  static KeyStart ones(std::uint32_t bytes) noexcept {
+    const auto word = [](std::uint32_t n) { return n < 8 ? ~(~std::uint64_t{0} >> 8 * n) : ~std::uint64_t{0}; };
+    return {word(bytes), bytes > 8 ? word(bytes - 8) : 0};
   }
+  TD_INLINE KeyStart operator&(const KeyStart& other) const noexcept { return {high & other.high, low & other.low}; }
   friend auto operator<=>(const KeyStart&, const KeyStart&) = default;
 };
 
-// Behind it in memory: heads, children, ends of separators, separators. Separator i is the lowest key of child i + 1.
+// Behind it in memory: children, ends of separators, separators. Separator i is the lowest key of child i + 1.
 struct alignas(cache_line_bytes) InnerNode {
+  static constexpr std::uint32_t children_max = 64;
+
   std::uint32_t count;  // separators: one less than children
   std::uint32_t level;  // 0: the children are leaves
   std::uint32_t bytes;
-  std::uint32_t prefix_bytes;  // what all separators begin with
-  KeyStart prefix;             // its first bytes
-  InnerNode* next;             // of the retired ones
-  std::uint64_t stamp;
+  std::uint32_t prefix_bytes = 0;   // what all separators begin with
+  KeyStart prefix = {}, mask = {};  // its first bytes, and which bytes of a key they are
+  InnerNode* next = nullptr;  // of the retired ones
+  std::uint64_t stamp = 0;
+  // Four bytes of each separator behind the prefix, ordered as signed numbers; the highest number behind them.
+  alignas(cache_line_bytes) std::int32_t heads[children_max];
 
-  const std::uint64_t* heads() const noexcept { return reinterpret_cast<const std::uint64_t*>(this + 1); }
-  void* const* children() const noexcept { return reinterpret_cast<void* const*>(heads() + count); }
+  void* const* children() const noexcept { return reinterpret_cast<void* const*>(this + 1); }
   const std::uint16_t* ends() const noexcept { return reinterpret_cast<const std::uint16_t*>(children() + count + 1); }
   const char* text() const noexcept { return reinterpret_cast<const char*>(ends() + count); }
   std::string_view separator(std::uint32_t i) const noexcept {
@@ -64,52 +67,28 @@ struct alignas(cache_line_bytes) InnerNode {
   }
   // The child with the key; with is_below, the child with the keys right below it.
   std::uint32_t child_of(std::string_view key, bool is_below) const noexcept;
-  // The child with the key, by its first bytes where they decide.
-  std::uint32_t child_of(const KeyStart& start, std::string_view key) const noexcept;
-  // The number of heads below this one, without branches. Behind the heads a probe reads children, which are there.
-  TD_INLINE std::uint32_t heads_below(std::uint64_t head) const noexcept {
-    const std::uint64_t* const all = heads();
-    std::uint32_t below = 0;
-    const auto probe = [&](std::uint32_t half) __attribute__((always_inline)) {
-      const std::uint32_t at = below + half;
-      below += half * static_cast<std::uint32_t>(static_cast<unsigned>(at <= count) &
-                                                 static_cast<unsigned>(all[at - 1] < head));
-    };
-    probe(32);
-    probe(16);
-    probe(8);
-    probe(4);
-    probe(2);
-    probe(1);
-    return below;
+  // The number of heads below this one.
+  TD_INLINE std::uint32_t heads_below(std::int32_t head) const noexcept {
+    std::int32_t below = 0;
+    for (const std::int32_t h : heads) below += h < head ? 1 : 0;
+    return static_cast<std::uint32_t>(below);
   }
-
-  static constexpr std::uint32_t children_max = 64;
-  static_assert(children_max == 64, "probes of heads_below()");
-  // At least, so that no probe is outside.
-  static constexpr std::size_t bytes_min = cache_line_bytes + (children_max - 1) * sizeof(std::uint64_t);
+  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head).
+  TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
+                                   bool is_below) const noexcept {
+    return TD_LIKELY(below == count || heads[below] != head) ? below : child_among(below, head, key, is_below);
+  }
+  // Whether a key's first bytes are all that prefix and head are compared with.
+  TD_INLINE bool is_decided_by_start(std::size_t key_bytes) const noexcept {
+    constexpr std::uint32_t head_bytes = sizeof heads[0];
+    return prefix_bytes <= (key_bytes <= KeyStart::bytes_max ? KeyStart::bytes_max - 1 : KeyStart::bytes_max - head_bytes);
+  }
 
  private:
-  // The child with the key, whose bytes behind the prefix begin with `head`.
-  TD_INLINE std::uint32_t child_by(std::uint64_t head, std::string_view key, bool is_below) const noexcept {
-    const std::uint32_t below = heads_below(head);
-    return TD_LIKELY(below == count || heads()[below] != head) ? below : child_among(below, head, key, is_below);
-  }
   // From separator `at` on, whose head is the key's, by the separators' bytes.
-  std::uint32_t child_among(std::uint32_t at, std::uint64_t head, std::string_view key, bool is_below) const noexcept;
+  std::uint32_t child_among(std::uint32_t at, std::int32_t head, std::string_view key, bool is_below) const noexcept;
 };
-static_assert(sizeof(InnerNode) == cache_line_bytes);
-
-TD_INLINE std::uint32_t InnerNode::child_of(const KeyStart& start, std::string_view key) const noexcept {
-  const bool is_short = key.size() <= KeyStart::bytes_max;
-  if (TD_UNLIKELY(prefix_bytes > (is_short ? KeyStart::bytes_max : KeyStart::bytes_max - sizeof(std::uint64_t))))
-    return child_of(key, false);
-  if (prefix_bytes != 0) {
-    if (const KeyStart front = start.front(prefix_bytes); TD_UNLIKELY(front != prefix))
-      return front < prefix ? 0 : count;
-  }
-  return child_by(start.head(prefix_bytes), key, false);
-}
+static_assert(sizeof(InnerNode) == cache_line_bytes + InnerNode::children_max * sizeof(std::int32_t));
 
 class InnerTree {
  public:
@@ -124,14 +103,8 @@ class InnerTree {
 
   // --- any thread in an epoch. A leaf that is retired has been replaced: ask again.
   Leaf* leaf_of(std::string_view key) const noexcept { return find(key, false); }
-  // leaf_of() for many keys in two steps, each of which fetches what the next one reads: the node above a key's leaf,
-  // level by level, then the leaf. key16: the keys' first bytes, with zeros behind a shorter key. REQUIRES: at most
-  // together_max keys; both in one epoch.
-  static constexpr std::uint32_t together_max = 8;
-  void lowest_nodes_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-                       const InnerNode** node) const noexcept;
-  static void leaves_of(std::span<const std::string_view> keys, const char (*key16)[KeyStart::bytes_max],
-                        const InnerNode* const* node, const Leaf** leaf) noexcept;
+  // For descents of many keys together.
+  const InnerNode* root() const noexcept { return root_.load(std::memory_order_acquire); }
   Leaf* leaf_below(std::string_view key) const noexcept { return find(key, true); }
   Leaf* last_leaf() const noexcept;
 

@@ -77,7 +77,7 @@ std::uint32_t LeafTable::free_slots(const Leaf& leaf, std::uint32_t bucket) cons
 std::uint32_t LeafTable::free_slot(const Leaf& leaf, std::uint32_t a, std::uint32_t b) const noexcept {
   const std::uint32_t in_a = free_slots(leaf, a), in_b = free_slots(leaf, b);
   if ((in_a | in_b) == 0) return no_slot;
-  return std::popcount(in_a) >= std::popcount(in_b)
+  return std::popcount(in_a) >= 2 || std::popcount(in_a) >= std::popcount(in_b)
              ? a * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(in_a))
              : b * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(in_b));
 }
