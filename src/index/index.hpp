@@ -18,7 +18,11 @@ namespace tandem {
 
 class ChangeLog;
 
-inline constexpr std::uint32_t leaf_cells_default = 512;
+// Of a HashTree. Tests use small ones.
+struct TreeShape {
+  std::uint32_t leaf_cells = 512;     // a power of two, from leaf_cells_min to leaf_cells_max
+  std::uint32_t node_children = 256;  // at most, of an inner node; from InnerTree::children_min to children_max
+};
 
 struct IndexOptions {
   std::uint64_t cells_initial = 1 << 16;  // rounded up as the kind needs it
@@ -28,7 +32,7 @@ struct IndexOptions {
   std::string_view lanes = {};  // CuckooOps::name, for tests; empty: $TANDEM_LANES, or the widest of this processor
   ChangeLog* log = nullptr;     // outlives the index; nullptr: no replica follows
   bool ordered = false;         // also keeps the keys in order, in a HashTree
-  std::uint32_t leaf_cells = leaf_cells_default;  // of a HashTree (HashTreeOptions)
+  TreeShape tree = {};
   std::uint32_t shard_bits = 0;  // log2 of the number of devices with a replica each; at most shard_bits_max
   // Makes fingerprints, for callers and again for growth, from the items' keys. Tests use a weaker one.
   Fingerprint (*fingerprint)(std::string_view key, std::uint64_t seed) = nullptr;  // nullptr: fingerprint_of

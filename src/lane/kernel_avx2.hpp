@@ -49,16 +49,12 @@ struct Avx2Kernel : ScalarKernel {
     return four(halves) | four(halves + 1) << 4;
   }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept { find_buckets_by<4>(strip, view); }
-  TD_INLINE static std::uint32_t heads_below(const InnerNode& node, std::int32_t head) noexcept {
-    const __m256i wanted = _mm256_set1_epi32(head);
-    __m256i below = _mm256_setzero_si256();  // counted downwards in each part
-    for (std::uint32_t at = 0; at < InnerNode::children_max; at += 8) {
-      const __m256i heads = _mm256_load_si256(reinterpret_cast<const __m256i*>(node.heads + at));
-      below = _mm256_add_epi32(below, _mm256_cmpgt_epi32(wanted, heads));
-    }
-    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(below), _mm256_extracti128_si256(below, 1));
-    const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-    return static_cast<std::uint32_t>(-(_mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 1)));
+  TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
+    const auto eight = [wanted = _mm256_set1_epi32(head)](const std::int32_t* at) {
+      const __m256i below = _mm256_cmpgt_epi32(wanted, _mm256_load_si256(reinterpret_cast<const __m256i*>(at)));
+      return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(below)));
+    };
+    return static_cast<std::uint32_t>(std::popcount(eight(block) | eight(block + 8) << 8));
   }
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
     const __m256i none = _mm256_set1_epi64x(reinterpret_cast<long long>(&no_item.header));

@@ -32,13 +32,9 @@ struct Avx512Kernel : Avx2Kernel {
     return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(bucket), wanted));
   }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept { find_buckets_by<8>(strip, view); }
-  TD_INLINE static std::uint32_t heads_below(const InnerNode& node, std::int32_t head) noexcept {
-    const __m512i wanted = _mm512_set1_epi32(head);
-    const auto sixteen = [&](std::uint32_t at) {
-      return _mm512_cmplt_epi32_mask(_mm512_load_si512(node.heads + at), wanted);
-    };
-    const __mmask32 low = _mm512_kunpackw(sixteen(16), sixteen(0)), high = _mm512_kunpackw(sixteen(48), sixteen(32));
-    return static_cast<std::uint32_t>(std::popcount(_cvtmask64_u64(_mm512_kunpackd(high, low))));
+  TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
+    const __mmask16 below = _mm512_cmplt_epi32_mask(_mm512_load_si512(block), _mm512_set1_epi32(head));
+    return static_cast<std::uint32_t>(std::popcount(_cvtmask16_u32(below)));
   }
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {
     const __m512i none = _mm512_set1_epi64(reinterpret_cast<long long>(&no_item.header));

@@ -74,9 +74,9 @@ struct ScalarKernel {
       strip.second[i] = view.buckets + view.second(f);
     }
   }
-  // Of a node of the tree, how many of its heads are below this one.
-  TD_INLINE static std::uint32_t heads_below(const InnerNode& node, std::int32_t head) noexcept {
-    return node.heads_below(head);
+  // As InnerNode::below_in().
+  TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
+    return InnerNode::below_in(block, head);
   }
   // Bit i: query i has no candidate.
   TD_INLINE static std::uint32_t without_item(const Strip& strip) noexcept {

@@ -62,7 +62,8 @@ TD_INLINE std::uint32_t child_of(const InnerNode& node, const Strip& strip, std:
   const KeyStart start = KeyStart::of(strip.key16[i]), front = start & node.mask;
   if (TD_UNLIKELY(front != node.prefix)) return front < node.prefix ? 0 : node.count;
   const std::int32_t head = start.head(node.prefix_bytes);
-  return node.child_at(K::heads_below(node, head), head, key, false);
+  const std::uint32_t before = K::below_in(node.last_heads, head) * InnerNode::block_heads;
+  return node.child_at(before + K::below_in(node.heads() + before, head), head, key, false);
 }
 
 // Finds the nodes above the keys' leaves, level by level.
@@ -75,8 +76,7 @@ TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
       const auto* const next = static_cast<const InnerNode*>(node.children()[child_of(node, strip, i)]);
       strip.node[i] = next;
       prefetch_read(next);
-      for (std::uint32_t at = 0; at < InnerNode::children_max; at += cache_line_bytes / sizeof next->heads[0])
-        prefetch_read(next->heads + at);
+      prefetch_read(next->last_heads);
     }
   }
 }

@@ -55,7 +55,7 @@ IndexOptions index_options(const EngineOptions& o, const IndexKindRow& kind, Rep
   index.hash_seed = o.hash_seed;
   index.huge_pages = o.huge_pages;
   index.ordered = o.ordered;
-  index.leaf_cells = o.leaf_cells;
+  index.tree = o.tree;
   index.log = o.index_on_device ? nullptr : log;
   index.shard_bits = shard_bits_of(o);
   return index;

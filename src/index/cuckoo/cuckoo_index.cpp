@@ -32,7 +32,7 @@ CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, Epoc
   publish({table_.get(), nullptr, table_.get()});
   if (options.ordered)
     order_ = std::make_unique<HashTree>(
-        HashTreeOptions{.leaf_cells = options.leaf_cells, .huge_pages = options.huge_pages, .lanes = options.lanes},
+        HashTreeOptions{.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes},
         budget, epochs, heap);
 }
 

@@ -16,9 +16,9 @@ std::uint32_t checked(std::uint32_t cells) {
 
 HashTree::HashTree(const HashTreeOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : ops_(cuckoo_ops_named(options.lanes)),
-      leaves_(checked(options.leaf_cells), ops_, heap),
+      leaves_(checked(options.shape.leaf_cells), ops_, heap),
       pool_(leaves_.leaf_bytes(), options.huge_pages, budget, epochs),
-      inner_(budget, epochs, first_leaf()),
+      inner_(options.shape.node_children, budget, epochs, first_leaf()),
       counters_(std::make_unique<Counter[]>(counter_count)) {}
 
 Leaf* HashTree::first_leaf() {

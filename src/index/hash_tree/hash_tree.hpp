@@ -31,7 +31,7 @@
 namespace tandem {
 
 struct HashTreeOptions {
-  std::uint32_t leaf_cells = leaf_cells_default;  // a power of two, from leaf_cells_min to leaf_cells_max
+  TreeShape shape = {};
   bool huge_pages = true;
   std::string_view lanes = {};  // CuckooOps::name; empty: the widest of this processor
 };

@@ -286,7 +286,7 @@ TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
   Heap heap({}, budget, epochs);
   const std::uint64_t without = budget.used_bytes();
   {
-    auto tree = std::make_unique<HashTree>(HashTreeOptions{.leaf_cells = 16}, budget, epochs, heap);
+    auto tree = std::make_unique<HashTree>(HashTreeOptions{.shape = {.leaf_cells = 16}}, budget, epochs, heap);
     EXPECT_EQ(budget.used_bytes(), without + tree->bytes());
     Heap::Cache cache(heap);
     EpochDomain::Participant epoch(epochs);
@@ -311,9 +311,9 @@ TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
     EXPECT_EQ(budget.used_bytes(), with - its);
   }
   MemoryBudget none(1000);
-  EXPECT_THROW(HashTree({.leaf_cells = 512}, none, epochs, heap), std::bad_alloc);
+  EXPECT_THROW(HashTree({.shape = {.leaf_cells = 512}}, none, epochs, heap), std::bad_alloc);
   EXPECT_EQ(none.used_bytes(), 0u);
-  EXPECT_THROW(HashTree({.leaf_cells = 24}, budget, epochs, heap), std::invalid_argument);
+  EXPECT_THROW(HashTree({.shape = {.leaf_cells = 24}}, budget, epochs, heap), std::invalid_argument);
 }
 
 TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {

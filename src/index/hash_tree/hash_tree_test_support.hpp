@@ -20,7 +20,7 @@ struct TreeStore {
       : epochs(32),
         budget(memory_bytes),
         heap({}, budget, epochs),
-        tree({.leaf_cells = leaf_cells, .huge_pages = false}, budget, epochs, heap),
+        tree({.shape = {.leaf_cells = leaf_cells, .node_children = 8}, .huge_pages = false}, budget, epochs, heap),
         collides_(collides) {}
 
   // collides: few different ones, so that buckets fill up long before their leaf does.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <new>
+#include <stdexcept>
 
 namespace tandem {
 
@@ -33,11 +34,14 @@ std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noe
 
 std::uint32_t InnerNode::child_among(std::uint32_t at, std::int32_t head, std::string_view key,
                                      bool is_below) const noexcept {
-  while (at < count && heads[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
+  while (at < count && heads()[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
   return at;
 }
 
-InnerTree::InnerTree(MemoryBudget& budget, EpochDomain& epochs, Leaf* only) : budget_(budget), epochs_(epochs) {
+InnerTree::InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDomain& epochs, Leaf* only)
+    : node_children_(node_children), budget_(budget), epochs_(epochs) {
+  if (node_children < children_min || node_children > children_max)
+    throw std::invalid_argument("a node of the tree has 8 to 256 children");
   const Entry entry{{}, only};
   InnerNode* const root = make(0, {&entry, 1});
   if (root == nullptr) throw std::bad_alloc();
@@ -68,7 +72,7 @@ Leaf* InnerTree::find(std::string_view key, bool is_below) const noexcept {
     void* const child = node->children()[node->child_of(key, is_below)];
     if (node->level == 0) return static_cast<Leaf*>(child);
     node = static_cast<const InnerNode*>(child);
-    prefetch_read(node->heads);
+    prefetch_read(node->last_heads);
   }
 }
 
@@ -104,8 +108,9 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   const auto count = static_cast<std::uint32_t>(entries.size() - 1);
   std::size_t text_bytes = 0;
   for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
-  const auto bytes = static_cast<std::uint32_t>(sizeof(InnerNode) + entries.size() * sizeof(void*) +
-                                                count * sizeof(std::uint16_t) + text_bytes);
+  const auto bytes = static_cast<std::uint32_t>(
+      sizeof(InnerNode) + InnerNode::blocks_of(count) * InnerNode::block_heads * sizeof(std::int32_t) +
+      entries.size() * sizeof(void*) + count * sizeof(std::uint16_t) + text_bytes);
   if (reserve_bytes_ >= bytes) {
     reserve_bytes_ -= bytes;
   } else if (budget_.take(bytes)) {
@@ -129,16 +134,21 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     node->prefix = KeyStart::of(front);
     node->mask = KeyStart::ones(node->prefix_bytes);
   }
-  std::fill(std::begin(node->heads) + count, std::end(node->heads), std::numeric_limits<std::int32_t>::max());
+  auto* const heads = const_cast<std::int32_t*>(node->heads());
   std::uint32_t end = 0;
   for (std::uint32_t i = 0; i <= count; ++i) const_cast<void**>(node->children())[i] = entries[i].child;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view low = entries[i + 1].low;
-    node->heads[i] = head_of(low, node->prefix_bytes);
+    heads[i] = head_of(low, node->prefix_bytes);
     std::copy(low.begin(), low.end(), const_cast<char*>(node->text()) + end);
     end += static_cast<std::uint32_t>(low.size());
     const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);
   }
+  constexpr std::int32_t highest = std::numeric_limits<std::int32_t>::max();
+  const std::uint32_t blocks = InnerNode::blocks_of(count);
+  std::fill(heads + count, heads + blocks * InnerNode::block_heads, highest);
+  std::fill(std::begin(node->last_heads), std::end(node->last_heads), highest);
+  for (std::uint32_t i = 0; i < blocks; ++i) node->last_heads[i] = heads[(i + 1) * InnerNode::block_heads - 1];
   return node;
 }
 
@@ -211,7 +221,7 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     const InnerNode& node = *path.node[depth];
     const InnerNode* const parent = depth != 0 ? path.node[depth - 1] : nullptr;
     std::uint32_t at = depth != 0 ? path.child[depth - 1] : 0, width = 1;
-    const bool joins = parent != nullptr && parent->count != 0 && node.count + 1 + now.size() - count < children_min;
+    const bool joins = parent != nullptr && parent->count != 0 && node.count + 1 + now.size() - count < node_children_ / 4;
     if (joins && at == parent->count) {
       const auto& left = *static_cast<const InnerNode*>(parent->children()[at - 1]);
       add_children(left, 0, left.count + 1, {});
@@ -234,7 +244,7 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     }
     change.displaced[change.displaced_count++] = &node;
     change.up_count = 0;
-    const std::uint32_t in_first = n <= children_max ? n : n / 2;
+    const std::uint32_t in_first = n <= node_children_ ? n : n / 2;
     if (!add_node(change, node.level, {all, in_first})) return false;
     if (in_first != n && !add_node(change, node.level, {all + in_first, n - in_first})) return false;
     std::copy_n(change.up, change.up_count, above);

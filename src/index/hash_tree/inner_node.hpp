@@ -44,9 +44,11 @@ struct KeyStart {
   friend auto operator<=>(const KeyStart&, const KeyStart&) = default;
 };
 
-// Behind it in memory: children, ends of separators, separators. Separator i is the lowest key of child i + 1.
-struct alignas(cache_line_bytes) InnerNode {
-  static constexpr std::uint32_t children_max = 64;
+// Behind it in memory: heads, children, ends of separators, separators. Separator i is the lowest key of child i + 1. A
+// head is the four bytes of a separator behind the prefix, ordered as a signed number. Heads are searched in blocks, of
+// which each is a cache line, and the last one is filled up with the highest number.
+struct alignas(2 * cache_line_bytes) InnerNode {
+  static constexpr std::uint32_t block_heads = 16, children_max = block_heads * block_heads;
 
   std::uint32_t count;  // separators: one less than children
   std::uint32_t level;  // 0: the children are leaves
@@ -55,10 +57,13 @@ struct alignas(cache_line_bytes) InnerNode {
   KeyStart prefix = {}, mask = {};  // its first bytes, and which bytes of a key they are
   InnerNode* next = nullptr;  // of the retired ones
   std::uint64_t stamp = 0;
-  // Four bytes of each separator behind the prefix, ordered as signed numbers; the highest number behind them.
-  alignas(cache_line_bytes) std::int32_t heads[children_max];
+  alignas(cache_line_bytes) std::int32_t last_heads[block_heads];  // of each block; the highest number behind them
 
-  void* const* children() const noexcept { return reinterpret_cast<void* const*>(this + 1); }
+  static constexpr std::uint32_t blocks_of(std::uint32_t count) noexcept { return count / block_heads + 1; }
+  const std::int32_t* heads() const noexcept { return reinterpret_cast<const std::int32_t*>(this + 1); }
+  void* const* children() const noexcept {
+    return reinterpret_cast<void* const*>(heads() + blocks_of(count) * block_heads);
+  }
   const std::uint16_t* ends() const noexcept { return reinterpret_cast<const std::uint16_t*>(children() + count + 1); }
   const char* text() const noexcept { return reinterpret_cast<const char*>(ends() + count); }
   std::string_view separator(std::uint32_t i) const noexcept {
@@ -67,20 +72,25 @@ struct alignas(cache_line_bytes) InnerNode {
   }
   // The child with the key; with is_below, the child with the keys right below it.
   std::uint32_t child_of(std::string_view key, bool is_below) const noexcept;
-  // The number of heads below this one.
-  TD_INLINE std::uint32_t heads_below(std::int32_t head) const noexcept {
+  // The number of a block's heads below this one.
+  TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
     std::int32_t below = 0;
-    for (const std::int32_t h : heads) below += h < head ? 1 : 0;
+    for (std::uint32_t i = 0; i < block_heads; ++i) below += block[i] < head ? 1 : 0;
     return static_cast<std::uint32_t>(below);
+  }
+  // The same of all heads: those of the blocks that end below it, and some of the next one.
+  TD_INLINE std::uint32_t heads_below(std::int32_t head) const noexcept {
+    const std::uint32_t before = below_in(last_heads, head) * block_heads;
+    return before + below_in(heads() + before, head);
   }
   // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head).
   TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
                                    bool is_below) const noexcept {
-    return TD_LIKELY(below == count || heads[below] != head) ? below : child_among(below, head, key, is_below);
+    return TD_LIKELY(below == count || heads()[below] != head) ? below : child_among(below, head, key, is_below);
   }
   // Whether a key's first bytes are all that prefix and head are compared with.
   TD_INLINE bool is_decided_by_start(std::size_t key_bytes) const noexcept {
-    constexpr std::uint32_t head_bytes = sizeof heads[0];
+    constexpr std::uint32_t head_bytes = sizeof(std::int32_t);
     return prefix_bytes <= (key_bytes <= KeyStart::bytes_max ? KeyStart::bytes_max - 1 : KeyStart::bytes_max - head_bytes);
   }
 
@@ -88,15 +98,15 @@ struct alignas(cache_line_bytes) InnerNode {
   // From separator `at` on, whose head is the key's, by the separators' bytes.
   std::uint32_t child_among(std::uint32_t at, std::int32_t head, std::string_view key, bool is_below) const noexcept;
 };
-static_assert(sizeof(InnerNode) == cache_line_bytes + InnerNode::children_max * sizeof(std::int32_t));
+static_assert(sizeof(InnerNode) == 2 * cache_line_bytes);
 
 class InnerTree {
  public:
-  static constexpr std::uint32_t children_max = InnerNode::children_max, children_min = 16, levels_max = 16;
+  static constexpr std::uint32_t children_max = InnerNode::children_max, children_min = 8, levels_max = 16;
   static constexpr std::uint64_t reserve_bytes_max = std::uint64_t{32} << 10;  // taken ahead, for nodes
 
-  // Throws std::bad_alloc past the budget.
-  InnerTree(MemoryBudget& budget, EpochDomain& epochs, Leaf* only);
+  // node_children: at most, of a node. Throws std::bad_alloc past the budget, std::invalid_argument.
+  InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDomain& epochs, Leaf* only);
   ~InnerTree();
   InnerTree(const InnerTree&) = delete;
   InnerTree& operator=(const InnerTree&) = delete;
@@ -143,6 +153,7 @@ class InnerTree {
   bool add_node(Change& change, std::uint32_t level, std::span<const Entry> entries) noexcept;
   void publish(Change& change, InnerNode* root) noexcept;
 
+  const std::uint32_t node_children_;
   MemoryBudget& budget_;
   EpochDomain& epochs_;
   std::mutex mutex_;
