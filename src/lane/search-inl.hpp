@@ -55,15 +55,31 @@ TD_INLINE const Item* search_entries(const State& s, const Strip& strip, std::ui
 
 // --- a tree of leaves
 
-// InnerNode::child_of(), by the key's first bytes where they decide.
-TD_INLINE std::uint32_t child_of(const InnerNode& node, const Strip& strip, std::uint32_t i) noexcept {
-  const std::string_view key = strip.key_of(i);
-  if (TD_UNLIKELY(!node.is_decided_by_start(key.size()))) return node.child_of(key, false);
-  const KeyStart start = KeyStart::of(strip.key16[i]), front = start & node.mask;
-  if (TD_UNLIKELY(front != node.prefix)) return front < node.prefix ? 0 : node.count;
-  const std::int32_t head = start.head(node.prefix_bytes);
-  const std::uint32_t before = K::below_in(node.last_heads, head) * InnerNode::block_heads;
-  return node.child_at(before + K::below_in(node.heads() + before, head), head, key, false);
+// Finds where nodes name the children with the strip's keys. Each node's first step is done before any second one, so
+// that what the second one reads has time to arrive.
+TD_INLINE void find_in_nodes(Strip& strip) noexcept {
+  const std::int32_t* block[strip_queries];  // nullptr: the child is found already
+  std::int32_t head[strip_queries];
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    const InnerNode& node = *strip.node[i];
+    const char* const key16 = strip.key16[i];
+    block[i] = nullptr;
+    if (TD_UNLIKELY(!node.has_prefix(key16))) {
+      strip.child[i] = node.children() + node.child_without_prefix(key16);
+    } else if (TD_UNLIKELY(!node.has_head_in_start())) {
+      strip.child[i] = node.children() + node.child_of(strip.key_of(i), false);
+    } else {
+      head[i] = node.head_in(key16);
+      block[i] = node.heads() + K::below_in(node.last_heads, head[i]) * InnerNode::block_heads;
+      prefetch_read(block[i]);
+    }
+  }
+  for (std::uint32_t i = 0; i < strip.count; ++i) {
+    if (TD_UNLIKELY(block[i] == nullptr)) continue;
+    const InnerNode& node = *strip.node[i];
+    const auto below = static_cast<std::uint32_t>(block[i] - node.heads()) + K::below_in(block[i], head[i]);
+    strip.child[i] = node.children() + node.child_at(below, head[i], strip.key_of(i), false);
+  }
 }
 
 // Finds the nodes above the keys' leaves, level by level.
@@ -71,9 +87,9 @@ TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
   const InnerNode* const root = s.tree->root();
   for (std::uint32_t i = 0; i < strip.count; ++i) strip.node[i] = root;
   for (std::uint32_t level = root->level; level != 0; --level) {
+    find_in_nodes(strip);
     for (std::uint32_t i = 0; i < strip.count; ++i) {
-      const InnerNode& node = *strip.node[i];
-      const auto* const next = static_cast<const InnerNode*>(node.children()[child_of(node, strip, i)]);
+      const auto* const next = static_cast<const InnerNode*>(*strip.child[i]);
       strip.node[i] = next;
       prefetch_read(next);
       prefetch_read(next->last_heads);
@@ -82,11 +98,8 @@ TD_NOINLINE inline void descend(const State& s, Strip& strip) noexcept {
 }
 
 TD_NOINLINE inline void find_children(Strip& strip) noexcept {
-  for (std::uint32_t i = 0; i < strip.count; ++i) {
-    const InnerNode& node = *strip.node[i];
-    strip.child[i] = node.children() + child_of(node, strip, i);
-    prefetch_read(static_cast<const void*>(strip.child[i]));
-  }
+  find_in_nodes(strip);
+  for (std::uint32_t i = 0; i < strip.count; ++i) prefetch_read(static_cast<const void*>(strip.child[i]));
 }
 
 // Columns behind the strip's count hold earlier queries, whose leaves may be gone.

@@ -12,12 +12,11 @@ namespace tandem {
 
 namespace {
 
-// As KeyStart::head().
+// Of a key, the four bytes from `at` on, with zeros behind its end.
 std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
-  std::uint32_t bytes = 0;
-  if (key.size() > at) std::memcpy(&bytes, key.data() + at, std::min(key.size() - at, sizeof bytes));
-  if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap32(bytes);
-  return static_cast<std::int32_t>(bytes ^ 0x80000000u);
+  std::uint32_t four = 0;
+  if (key.size() > at) std::memcpy(&four, key.data() + at, std::min(key.size() - at, sizeof four));
+  return InnerNode::as_head(four);
 }
 
 }  // namespace
@@ -108,9 +107,10 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   const auto count = static_cast<std::uint32_t>(entries.size() - 1);
   std::size_t text_bytes = 0;
   for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
-  const auto bytes = static_cast<std::uint32_t>(
-      sizeof(InnerNode) + InnerNode::blocks_of(count) * InnerNode::block_heads * sizeof(std::int32_t) +
-      entries.size() * sizeof(void*) + count * sizeof(std::uint16_t) + text_bytes);
+  const std::uint32_t blocks = InnerNode::blocks_of(count);
+  const std::size_t children_at = sizeof(InnerNode) + blocks * InnerNode::block_heads * sizeof(std::int32_t);
+  const auto bytes = static_cast<std::uint32_t>(children_at + entries.size() * sizeof(void*) +
+                                                count * sizeof(std::uint16_t) + text_bytes);
   if (reserve_bytes_ >= bytes) {
     reserve_bytes_ -= bytes;
   } else if (budget_.take(bytes)) {
@@ -124,15 +124,23 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     return nullptr;
   }
   auto* const node = new (memory) InnerNode;
-  node->count = count;
-  node->level = level;
+  node->count = static_cast<std::uint16_t>(count);
+  node->level = static_cast<std::uint16_t>(level);
+  node->children_at = static_cast<std::uint16_t>(children_at);
   node->bytes = bytes;
   if (count != 0) {
-    node->prefix_bytes = static_cast<std::uint32_t>(common_bytes(entries[1].low, entries[count].low));
-    char front[KeyStart::bytes_max] = {};
-    entries[1].low.copy(front, std::min<std::size_t>(node->prefix_bytes, sizeof front));
-    node->prefix = KeyStart::of(front);
-    node->mask = KeyStart::ones(node->prefix_bytes);
+    // Keys outside the first and the last separator may lack what these have in common. A new root has few, so those of
+    // its children are asked.
+    const auto outermost = [&](const Entry& own, const Entry& end, bool is_last) {
+      const InnerNode* const child = level != 0 ? static_cast<const InnerNode*>(end.child) : nullptr;
+      return child != nullptr && child->count != 0 ? child->separator(is_last ? child->count - 1u : 0) : own.low;
+    };
+    node->prefix_bytes = static_cast<std::uint16_t>(
+        common_bytes(outermost(entries[1], entries[0], false), outermost(entries[count], entries[count], true)));
+    char prefix[KeyStart::bytes_max] = {}, mask[KeyStart::bytes_max] = {};
+    std::memset(mask, 0xff, entries[1].low.copy(prefix, std::min<std::size_t>(node->prefix_bytes, sizeof prefix)));
+    node->prefix = KeyStart::of(prefix);
+    node->mask = KeyStart::of(mask);
   }
   auto* const heads = const_cast<std::int32_t*>(node->heads());
   std::uint32_t end = 0;
@@ -145,7 +153,6 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);
   }
   constexpr std::int32_t highest = std::numeric_limits<std::int32_t>::max();
-  const std::uint32_t blocks = InnerNode::blocks_of(count);
   std::fill(heads + count, heads + blocks * InnerNode::block_heads, highest);
   std::fill(std::begin(node->last_heads), std::end(node->last_heads), highest);
   for (std::uint32_t i = 0; i < blocks; ++i) node->last_heads[i] = heads[(i + 1) * InnerNode::block_heads - 1];

@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <bit>
-#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -16,32 +15,16 @@
 
 namespace tandem {
 
-// A key's first 16 bytes as a number, the first one highest, with zeros behind a shorter key: of two keys the lower
-// one's is not higher.
+// A key's first 16 bytes, with zeros behind a shorter key.
 struct KeyStart {
   static constexpr std::uint32_t bytes_max = 16;
-  std::uint64_t high, low;
+  std::uint64_t word[2];
 
   TD_INLINE static KeyStart of(const char* padded) noexcept {
     KeyStart k;
-    std::memcpy(&k.high, padded, sizeof k.high);
-    std::memcpy(&k.low, padded + sizeof k.high, sizeof k.low);
-    if constexpr (std::endian::native == std::endian::little) k = {__builtin_bswap64(k.high), __builtin_bswap64(k.low)};
+    std::memcpy(&k, padded, sizeof k);
     return k;
   }
-  // The four bytes from the `at`-th one on, ordered as signed numbers. REQUIRES: at < bytes_max.
-  TD_INLINE std::int32_t head(std::uint32_t at) const noexcept {
-    __extension__ using Wide = unsigned __int128;
-    const Wide all = Wide{high} << 64 | low;
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(all << 8 * at >> 96) ^ 0x80000000u);
-  }
-  // Ones in the first `bytes` bytes, at most all.
-  static KeyStart ones(std::uint32_t bytes) noexcept {
-    const auto word = [](std::uint32_t n) { return n < 8 ? ~(~std::uint64_t{0} >> 8 * n) : ~std::uint64_t{0}; };
-    return {word(bytes), bytes > 8 ? word(bytes - 8) : 0};
-  }
-  TD_INLINE KeyStart operator&(const KeyStart& other) const noexcept { return {high & other.high, low & other.low}; }
-  friend auto operator<=>(const KeyStart&, const KeyStart&) = default;
 };
 
 // Behind it in memory: heads, children, ends of separators, separators. Separator i is the lowest key of child i + 1. A
@@ -50,19 +33,20 @@ struct KeyStart {
 struct alignas(2 * cache_line_bytes) InnerNode {
   static constexpr std::uint32_t block_heads = 16, children_max = block_heads * block_heads;
 
-  std::uint32_t count;  // separators: one less than children
-  std::uint32_t level;  // 0: the children are leaves
+  std::uint16_t count;             // separators: one less than children
+  std::uint16_t level;             // 0: the children are leaves
+  std::uint16_t prefix_bytes = 0;  // what all separators begin with
+  std::uint16_t children_at;       // bytes from here
   std::uint32_t bytes;
-  std::uint32_t prefix_bytes = 0;   // what all separators begin with
-  KeyStart prefix = {}, mask = {};  // its first bytes, and which bytes of a key they are
-  InnerNode* next = nullptr;  // of the retired ones
+  KeyStart prefix = {}, mask = {};  // its first bytes, and ones in their places
+  InnerNode* next = nullptr;        // of the retired ones
   std::uint64_t stamp = 0;
   alignas(cache_line_bytes) std::int32_t last_heads[block_heads];  // of each block; the highest number behind them
 
   static constexpr std::uint32_t blocks_of(std::uint32_t count) noexcept { return count / block_heads + 1; }
   const std::int32_t* heads() const noexcept { return reinterpret_cast<const std::int32_t*>(this + 1); }
-  void* const* children() const noexcept {
-    return reinterpret_cast<void* const*>(heads() + blocks_of(count) * block_heads);
+  TD_INLINE void* const* children() const noexcept {
+    return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(this) + children_at);
   }
   const std::uint16_t* ends() const noexcept { return reinterpret_cast<const std::uint16_t*>(children() + count + 1); }
   const char* text() const noexcept { return reinterpret_cast<const char*>(ends() + count); }
@@ -83,18 +67,51 @@ struct alignas(2 * cache_line_bytes) InnerNode {
     const std::uint32_t before = below_in(last_heads, head) * block_heads;
     return before + below_in(heads() + before, head);
   }
-  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head).
+  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head), so that
+  // there is a head at it, if only one that fills up.
   TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
                                    bool is_below) const noexcept {
-    return TD_LIKELY(below == count || heads()[below] != head) ? below : child_among(below, head, key, is_below);
+    return TD_LIKELY(heads()[below] != head) ? below : child_among(below, head, key, is_below);
   }
-  // Whether a key's first bytes are all that prefix and head are compared with.
-  TD_INLINE bool is_decided_by_start(std::size_t key_bytes) const noexcept {
-    constexpr std::uint32_t head_bytes = sizeof(std::int32_t);
-    return prefix_bytes <= (key_bytes <= KeyStart::bytes_max ? KeyStart::bytes_max - 1 : KeyStart::bytes_max - head_bytes);
+  // By a key's first bytes: whether they are the prefix's. A key that is shorter than the prefix, and has zeros in its
+  // place, is below all separators, as its head is.
+  TD_INLINE bool has_prefix(const char* key16) const noexcept {
+    const KeyStart key = KeyStart::of(key16);
+    return (((key.word[0] & mask.word[0]) ^ prefix.word[0]) | ((key.word[1] & mask.word[1]) ^ prefix.word[1])) == 0;
+  }
+  // REQUIRES: not has_prefix(key16).
+  TD_INLINE std::uint32_t child_without_prefix(const char* key16) const noexcept {
+    const KeyStart key = KeyStart::of(key16);
+    const std::uint32_t at = (key.word[0] & mask.word[0]) == prefix.word[0] ? 1 : 0;
+    return in_order(key.word[at] & mask.word[at]) < in_order(prefix.word[at]) ? 0 : count;
+  }
+  // Whether its head is among a key's first bytes, too.
+  TD_INLINE bool has_head_in_start() const noexcept {
+    return prefix_bytes <= KeyStart::bytes_max - sizeof(std::int32_t);
+  }
+  // REQUIRES: has_prefix(key16) and has_head_in_start().
+  TD_INLINE std::int32_t head_in(const char* key16) const noexcept {
+    std::uint32_t four;
+    std::memcpy(&four, key16 + prefix_bytes, sizeof four);
+    return as_head(four);
+  }
+  // As a signed number, of four bytes in a key's order.
+  TD_INLINE static std::int32_t as_head(std::uint32_t four) noexcept {
+    return static_cast<std::int32_t>(in_order(four) ^ 0x80000000u);
   }
 
  private:
+  // Of bytes in a key's order, the number whose order is theirs.
+  template <class Word>
+  TD_INLINE static Word in_order(Word bytes) noexcept {
+    if constexpr (std::endian::native != std::endian::little) {
+      return bytes;
+    } else if constexpr (sizeof bytes == sizeof(std::uint32_t)) {
+      return __builtin_bswap32(bytes);
+    } else {
+      return __builtin_bswap64(bytes);
+    }
+  }
   // From separator `at` on, whose head is the key's, by the separators' bytes.
   std::uint32_t child_among(std::uint32_t at, std::int32_t head, std::string_view key, bool is_below) const noexcept;
 };
