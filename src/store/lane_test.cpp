@@ -109,6 +109,49 @@ TEST_P(LaneTest, NoMatterWhereSetsAreCut) {
   }
 }
 
+// Keys of each form that a tree's nodes tell apart in another way: random ones, such as share more bytes than the lane
+// has at hand, long ones, and such as begin with each other.
+std::vector<string> keys_of_each_form(Random& random) {
+  std::vector<string> keys;
+  const auto digits = [&random](std::size_t bytes) {
+    string key;
+    while (key.size() < bytes) key += static_cast<char>('!' + random.below(94));
+    return key;
+  };
+  for (int i = 0; i < 500; ++i) {
+    keys.push_back(digits(1 + random.below(3)));
+    keys.push_back(digits(8));
+    keys.push_back("twelve-bytes" + digits(random.below(5)));
+    keys.push_back("thirteenbytes" + digits(random.below(4)));
+    keys.push_back("longer-than-16-bytes" + digits(random.below(30)));
+    keys.push_back(digits(1) + "-longer-than-16-bytes" + digits(random.below(30)));
+    keys.push_back("row:" + std::to_string(i));
+    keys.push_back("row:" + std::to_string(i) + string(random.below(30), '!'));
+  }
+  return keys;
+}
+
+// No key is looked up once more because the search has led elsewhere.
+TEST_P(LaneTest, FindsEachKeyByItsFirstSearch) {
+  EngineOptions engine = engine_options();
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    engine.tree = {.leaf_cells = 16, .node_children = seed % 2 == 0 ? 8u : 64u};  // many levels, or several blocks
+    LaneHarness harness(instructions(), {}, engine);
+    Random random(seed);
+    const std::vector<string> keys = keys_of_each_form(random);
+    for (const string& key : keys) harness.exchange("set " + key + " 0 0 1\r\nv\r\n");
+    const std::uint64_t retries = harness.counters_with().index_retries.get(), reads = harness.queries_of_lane;
+    for (int round = 0; round < 3; ++round) {
+      string input;
+      for (int i = 0; i < 2000; ++i) input += "get " + keys[random.below(keys.size())] + "\r\n";
+      const auto [with, without] = harness.exchange(input);
+      ASSERT_EQ(with, without);
+    }
+    EXPECT_EQ(harness.queries_of_lane - reads, 6000u);
+    EXPECT_EQ(harness.counters_with().index_retries.get(), retries);
+  }
+}
+
 // Whatever order: within a strip, and as far behind a set as strips that were searched before it.
 TEST_P(LaneTest, GetsSeeTheSetsBeforeThem) {
   for (const string& second : {string("second"), string("of another length, and another class of slots")}) {

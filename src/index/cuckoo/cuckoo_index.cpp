@@ -32,8 +32,8 @@ CuckooIndex::CuckooIndex(const IndexOptions& options, MemoryBudget& budget, Epoc
   publish({table_.get(), nullptr, table_.get()});
   if (options.ordered)
     order_ = std::make_unique<HashTree>(
-        HashTreeOptions{.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes},
-        budget, epochs, heap);
+        HashTreeOptions{.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget,
+        epochs, heap);
 }
 
 CuckooIndex::~CuckooIndex() = default;

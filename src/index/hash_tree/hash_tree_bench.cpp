@@ -63,7 +63,8 @@ Items& items(bool placed) {
 }
 
 std::unique_ptr<HashTree> make_tree(Items& all, std::uint32_t leaf_cells) {
-  return std::make_unique<HashTree>(HashTreeOptions{.shape = {.leaf_cells = leaf_cells}}, all.budget, all.epochs, all.heap);
+  return std::make_unique<HashTree>(HashTreeOptions{.shape = {.leaf_cells = leaf_cells}}, all.budget, all.epochs,
+                                    all.heap);
 }
 
 // Returns the longest split's ticks.

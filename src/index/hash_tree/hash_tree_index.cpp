@@ -13,8 +13,7 @@ static_assert(SearchesByKey<HashTreeIndex> && !DeviceSearches<HashTreeIndex>);
 HashTreeIndex::HashTreeIndex(const IndexOptions& options, MemoryBudget& budget, EpochDomain& epochs, Heap& heap)
     : heap_(heap),
       hash_seed_(options.hash_seed),
-      tree_({.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget,
-            epochs, heap) {
+      tree_({.shape = options.tree, .huge_pages = options.huge_pages, .lanes = options.lanes}, budget, epochs, heap) {
   if (options.log != nullptr || options.shard_bits != 0)
     throw std::invalid_argument("devices cannot follow a hash tree");
 }

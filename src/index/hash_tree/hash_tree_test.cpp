@@ -314,6 +314,9 @@ TEST(HashTree, IsChargedToTheBudgetAndReturnsAllOfIt) {
   EXPECT_THROW(HashTree({.shape = {.leaf_cells = 512}}, none, epochs, heap), std::bad_alloc);
   EXPECT_EQ(none.used_bytes(), 0u);
   EXPECT_THROW(HashTree({.shape = {.leaf_cells = 24}}, budget, epochs, heap), std::invalid_argument);
+  for (const std::uint32_t children : {InnerTree::children_min - 1, InnerTree::children_max + 1}) {
+    EXPECT_THROW(HashTree({.shape = {.node_children = children}}, budget, epochs, heap), std::invalid_argument);
+  }
 }
 
 TEST(HashTree, AKeyThatIsTakenBackWasNeverThere) {

@@ -1,5 +1,6 @@
 // For the tests of the tree: a heap and a tree, and one thread's operations on them. Values are numbers.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -20,7 +21,9 @@ struct TreeStore {
       : epochs(32),
         budget(memory_bytes),
         heap({}, budget, epochs),
-        tree({.shape = {.leaf_cells = leaf_cells, .node_children = 8}, .huge_pages = false}, budget, epochs, heap),
+        tree({.shape = {.leaf_cells = leaf_cells, .node_children = std::min(leaf_cells, InnerTree::children_max)},
+              .huge_pages = false},
+             budget, epochs, heap),
         collides_(collides) {}
 
   // collides: few different ones, so that buckets fill up long before their leaf does.

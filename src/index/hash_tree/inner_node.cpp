@@ -213,6 +213,14 @@ void InnerTree::publish(Change& change, InnerNode* root) noexcept {
   }
 }
 
+// Its memory must be had before that of the nodes it replaces is free.
+bool InnerTree::is_too_large(std::span<const Entry> entries) const noexcept {
+  if (entries.size() > node_children_) return true;
+  std::size_t text_bytes = 0;
+  for (const Entry& entry : entries.subspan(1)) text_bytes += entry.low.size();
+  return text_bytes > text_bytes_max && entries.size() >= 2 * joining_children;
+}
+
 // Level by level upwards. A node that has become too small joins a neighbour; one that is too large becomes two.
 bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t count,
                         std::span<const Entry> now) noexcept {
@@ -228,7 +236,8 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     const InnerNode& node = *path.node[depth];
     const InnerNode* const parent = depth != 0 ? path.node[depth - 1] : nullptr;
     std::uint32_t at = depth != 0 ? path.child[depth - 1] : 0, width = 1;
-    const bool joins = parent != nullptr && parent->count != 0 && node.count + 1 + now.size() - count < node_children_ / 4;
+    const bool joins = parent != nullptr && parent->count != 0 &&
+                       node.count + 1 + now.size() - count < std::min(node_children_ / 4, joining_children);
     if (joins && at == parent->count) {
       const auto& left = *static_cast<const InnerNode*>(parent->children()[at - 1]);
       add_children(left, 0, left.count + 1, {});
@@ -251,7 +260,7 @@ bool InnerTree::replace(const Path& path, std::uint32_t first, std::uint32_t cou
     }
     change.displaced[change.displaced_count++] = &node;
     change.up_count = 0;
-    const std::uint32_t in_first = n <= node_children_ ? n : n / 2;
+    const std::uint32_t in_first = is_too_large({all, n}) ? n / 2 : n;
     if (!add_node(change, node.level, {all, in_first})) return false;
     if (in_first != n && !add_node(change, node.level, {all + in_first, n - in_first})) return false;
     std::copy_n(change.up, change.up_count, above);

@@ -67,8 +67,8 @@ struct alignas(2 * cache_line_bytes) InnerNode {
     const std::uint32_t before = below_in(last_heads, head) * block_heads;
     return before + below_in(heads() + before, head);
   }
-  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head), so that
-  // there is a head at it, if only one that fills up.
+  // The child with the key, whose four bytes behind the prefix are `head`. REQUIRES: below == heads_below(head), so
+  // that there is a head at it, if only one that fills up.
   TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
                                    bool is_below) const noexcept {
     return TD_LIKELY(heads()[below] != head) ? below : child_among(below, head, key, is_below);
@@ -120,7 +120,9 @@ static_assert(sizeof(InnerNode) == 2 * cache_line_bytes);
 class InnerTree {
  public:
   static constexpr std::uint32_t children_max = InnerNode::children_max, children_min = 8, levels_max = 16;
+  static constexpr std::uint32_t joining_children = 16;                        // a node with fewer joins a neighbour
   static constexpr std::uint64_t reserve_bytes_max = std::uint64_t{32} << 10;  // taken ahead, for nodes
+  static constexpr std::size_t text_bytes_max = reserve_bytes_max / 4;         // of a node's separators
 
   // node_children: at most, of a node. Throws std::bad_alloc past the budget, std::invalid_argument.
   InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDomain& epochs, Leaf* only);
@@ -167,6 +169,7 @@ class InnerTree {
   InnerNode* make(std::uint32_t level, std::span<const Entry> entries) noexcept;
   void free(InnerNode* node) noexcept;
   void free_all(InnerNode* node) noexcept;
+  bool is_too_large(std::span<const Entry> entries) const noexcept;
   bool add_node(Change& change, std::uint32_t level, std::span<const Entry> entries) noexcept;
   void publish(Change& change, InnerNode* root) noexcept;
 
