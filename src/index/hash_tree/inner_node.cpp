@@ -15,7 +15,11 @@ namespace {
 // Of a key, the four bytes from `at` on, with zeros behind its end.
 std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
   std::uint32_t four = 0;
-  if (key.size() > at) std::memcpy(&four, key.data() + at, std::min(key.size() - at, sizeof four));
+  if (TD_LIKELY(key.size() >= at + sizeof four)) {
+    std::memcpy(&four, key.data() + at, sizeof four);
+  } else if (key.size() > at) {
+    std::memcpy(&four, key.data() + at, key.size() - at);
+  }
   return InnerNode::as_head(four);
 }
 

@@ -30,13 +30,13 @@ struct KeyStart {
 // Behind it in memory: heads, children, ends of separators, separators. Separator i is the lowest key of child i + 1. A
 // head is the four bytes of a separator behind the prefix, ordered as a signed number. Heads are searched in blocks, of
 // which each is a cache line, and the last one is filled up with the highest number.
-struct alignas(2 * cache_line_bytes) InnerNode {
+struct InnerNode {
   static constexpr std::uint32_t block_heads = 16, children_max = block_heads * block_heads;
 
-  std::uint16_t count;             // separators: one less than children
-  std::uint16_t level;             // 0: the children are leaves
-  std::uint16_t prefix_bytes = 0;  // what all separators begin with
-  std::uint16_t children_at;       // bytes from here
+  alignas(2 * cache_line_bytes) std::uint16_t count;  // separators: one less than children
+  std::uint16_t level;                                // 0: the children are leaves
+  std::uint16_t prefix_bytes = 0;                     // what all separators begin with
+  std::uint16_t children_at;                          // bytes from here
   std::uint32_t bytes;
   KeyStart prefix = {}, mask = {};  // its first bytes, and ones in their places
   InnerNode* next = nullptr;        // of the retired ones

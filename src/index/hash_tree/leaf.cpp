@@ -73,13 +73,17 @@ std::uint32_t LeafTable::free_slots(const Leaf& leaf, std::uint32_t bucket) cons
   return ~used & ((1u << bucket_cells) - 1);
 }
 
-// In the emptier one of two buckets.
+// In the first bucket while that has two, so that reads seldom look into the second one; then in the emptier one, so
+// that leaves are fuller when they are split.
 std::uint32_t LeafTable::free_slot(const Leaf& leaf, std::uint32_t a, std::uint32_t b) const noexcept {
-  const std::uint32_t in_a = free_slots(leaf, a), in_b = free_slots(leaf, b);
+  const auto first_of = [](std::uint32_t bucket, std::uint32_t slots) {
+    return bucket * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(slots));
+  };
+  const std::uint32_t in_a = free_slots(leaf, a);
+  if (std::popcount(in_a) >= 2) return first_of(a, in_a);
+  const std::uint32_t in_b = free_slots(leaf, b);
   if ((in_a | in_b) == 0) return no_slot;
-  return std::popcount(in_a) >= 2 || std::popcount(in_a) >= std::popcount(in_b)
-             ? a * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(in_a))
-             : b * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(in_b));
+  return std::popcount(in_a) >= std::popcount(in_b) ? first_of(a, in_a) : first_of(b, in_b);
 }
 
 std::uint32_t LeafTable::slot_of(const Leaf& leaf, Fingerprint f, Location l) const noexcept {
