@@ -58,6 +58,7 @@ TD_INLINE const Item* search_entries(const State& s, const Strip& strip, std::ui
 // Finds where nodes name the children with the strip's keys. Each node's first step is done before any second one, so
 // that what the second one reads has time to arrive.
 TD_INLINE void find_in_nodes(Strip& strip) noexcept {
+  static_assert(short_key_bytes_max == KeyStart::bytes_max);
   const std::int32_t* block[strip_queries];  // nullptr: the child is found already
   std::int32_t head[strip_queries];
   for (std::uint32_t i = 0; i < strip.count; ++i) {

@@ -54,7 +54,8 @@ struct EngineOptions {
   bool ordered = false;  // keeps the keys in order, too, for scans
   bool arrange = true;   // rewrite small items of ranges that are scanned often next to each other, in the background
   std::uint32_t scans_per_look = ScatteredRanges::scans_per_look_default;  // tests have it look at each scan
-  TreeShape tree = {};                                                     // of the keys' order
+  // Of the keys' order, or of index_kind hash_tree.
+  TreeShape tree = {};
   // Each holds a replica of the index, or of its shard if there are several, and searches it (placement `mirrored`);
   // none: the host does everything. The store survives the loss of devices. A power of two, at most shards_max.
   std::vector<std::shared_ptr<Device>> devices = {};

@@ -103,7 +103,7 @@ class HashTree {
   template <class F>
   bool find(Fingerprint f, std::string_view key, F visit) const noexcept;
 
-  // For descents of many keys together, which find() their keys' leaves for themselves. REQUIRES: an epoch.
+  // For those who look for many keys' leaves together. REQUIRES: an epoch.
   const InnerNode* root() const noexcept { return inner_.root(); }
   TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept { return leaves_.view(leaf); }
   // find() for many keys, in two steps: the leaf, whose buckets are fetched, and the first cell there with f's

@@ -1,5 +1,6 @@
 // Any sequence of operations on a tree of tiny leaves and on a sorted map: answers and order must stay the same.
-// Input: a byte whose lowest bit makes fingerprints collide, then operations: a kind, the key's length, its bytes.
+// Input: a byte whose lowest bit makes fingerprints collide and whose next one makes nodes large, then operations: a
+// kind, the key's length, its bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -51,7 +52,8 @@ void check_scan(tandem::TreeWorker& worker, const Model& model, Input& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2 || size > 4096) return 0;
   Input input(data, size);
-  tandem::TreeStore store(16, std::uint64_t{64} << 20, (input.byte() & 1) != 0);
+  const std::uint8_t form = input.byte();
+  tandem::TreeStore store(16, std::uint64_t{64} << 20, (form & 1) != 0, (form & 2) != 0 ? 256 : 8);
   tandem::TreeWorker worker(store);
   Model model;
   std::uint64_t value = 0;

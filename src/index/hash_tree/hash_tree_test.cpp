@@ -65,16 +65,18 @@ void expect_scan(TreeWorker& worker, const Model& model, const ScanRange& range,
 struct Shape {
   std::uint32_t leaf_cells;
   bool collides;
+  std::uint32_t node_children;
 };
 class HashTreeModel : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(Leaves, HashTreeModel,
-                         testing::Values(Shape{16, false}, Shape{32, false}, Shape{16, true}, Shape{512, false}));
+                         testing::Values(Shape{16, false, 8}, Shape{32, false, 32}, Shape{16, true, 256},
+                                         Shape{16, false, 256}, Shape{512, false, 256}));
 
 TEST_P(HashTreeModel, IsASortedMap) {
-  TreeStore store(GetParam().leaf_cells, std::uint64_t{256} << 20, GetParam().collides);
+  TreeStore store(GetParam().leaf_cells, std::uint64_t{256} << 20, GetParam().collides, GetParam().node_children);
   TreeWorker worker(store);
   Model model;
-  std::mt19937_64 random(GetParam().leaf_cells + GetParam().collides);
+  std::mt19937_64 random(GetParam().leaf_cells + GetParam().collides + GetParam().node_children);
   std::vector<std::string> known;
   const auto any_key = [&] {
     return known.empty() || random() % 3 == 0 ? random_key(random) : known[random() % known.size()];
@@ -163,7 +165,7 @@ std::string sharing_key(int i) {
 // Of keys that differ in their last two bytes only, and in any order of insertion, no leaf stays as good as empty.
 TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
   for (const int order : {0, 1, 2}) {
-    TreeStore store(32);
+    TreeStore store(32, std::uint64_t{256} << 20, false, 256);
     TreeWorker worker(store);
     constexpr int keys = 2000;
     std::vector<int> numbers(keys);
@@ -175,6 +177,35 @@ TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
     ASSERT_EQ(all.size(), static_cast<std::size_t>(keys));
     for (int i = 0; i < keys; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)].first, sharing_key(i));
     EXPECT_LT(store.tree.leaf_count(), keys / 8u) << order;
+  }
+}
+
+// Kinds of keys that have nothing in common, and within one kind two that share what its heads and tails hold.
+TEST(HashTree, TellsKindsOfKeysApart) {
+  for (const std::uint32_t node_children : {8u, 64u, 256u}) {
+    TreeStore store(16, std::uint64_t{256} << 20, false, node_children);
+    TreeWorker worker(store);
+    std::map<std::string, std::uint64_t> model;
+    std::mt19937 random(node_children);
+    const char* const kinds[] = {"user:", "users:", "user:name:", "item:", "it", "\xff\xff\xff\xff\xff", "user"};
+    for (int i = 0; i < 6000; ++i) {
+      std::string key = kinds[random() % std::size(kinds)] + std::to_string(random() % 100'000);
+      if (random() % 4 == 0) key.insert(4, std::string(random() % 6, '\0'));
+      if (random() % 16 == 0) key.append(230 - random() % 9, 'x');
+      ASSERT_TRUE(worker.set(key, static_cast<std::uint64_t>(i)));
+      model[key] = static_cast<std::uint64_t>(i);
+    }
+    EXPECT_TRUE(worker.is_correct());
+    EXPECT_EQ(worker.scan_all({}, 100), TreeWorker::Pairs(model.begin(), model.end()));
+    for (const auto& [key, value] : model) {
+      ASSERT_EQ(worker.get(key), value);
+      ASSERT_EQ(worker.get(key + '\0'), std::nullopt);
+    }
+    while (!model.empty()) {
+      ASSERT_TRUE(worker.erase(model.begin()->first));
+      model.erase(model.begin());
+    }
+    EXPECT_EQ(store.tree.item_count(), 0u);
   }
 }
 

@@ -1,6 +1,5 @@
 // For the tests of the tree: a heap and a tree, and one thread's operations on them. Values are numbers.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -17,13 +16,12 @@ namespace tandem {
 
 struct TreeStore {
   explicit TreeStore(std::uint32_t leaf_cells = 16, std::uint64_t memory_bytes = std::uint64_t{256} << 20,
-                     bool collides = false)
+                     bool collides = false, std::uint32_t node_children = 16)
       : epochs(32),
         budget(memory_bytes),
         heap({}, budget, epochs),
-        tree({.shape = {.leaf_cells = leaf_cells, .node_children = std::min(leaf_cells, InnerTree::children_max)},
-              .huge_pages = false},
-             budget, epochs, heap),
+        tree({.shape = {.leaf_cells = leaf_cells, .node_children = node_children}, .huge_pages = false}, budget, epochs,
+             heap),
         collides_(collides) {}
 
   // collides: few different ones, so that buckets fill up long before their leaf does.

@@ -23,6 +23,17 @@ std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
   return InnerNode::as_head(four);
 }
 
+void fill_runs(InnerNode& node) noexcept {
+  auto* const runs = const_cast<InnerNode::Run*>(node.runs());
+  auto* const tails = const_cast<std::int32_t*>(node.tails());
+  for (std::uint32_t at = 0, end = 0; at < node.count; at = end) {
+    while (end < node.count && node.heads()[end] == node.heads()[at]) ++end;
+    const std::size_t common = common_bytes(node.separator(at), node.separator(end - 1));
+    runs[at] = {static_cast<std::uint8_t>(end - at), static_cast<std::uint8_t>(common)};
+    for (std::uint32_t i = at; i < end; ++i) tails[i] = head_of(node.separator(i), common);
+  }
+}
+
 }  // namespace
 
 std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noexcept {
@@ -35,10 +46,20 @@ std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noe
   return child_at(heads_below(head), head, key, is_below);
 }
 
-std::uint32_t InnerNode::child_among(std::uint32_t at, std::int32_t head, std::string_view key,
-                                     bool is_below) const noexcept {
-  while (at < count && heads()[at] == head && (is_below ? separator(at) < key : separator(at) <= key)) ++at;
-  return at;
+std::uint32_t InnerNode::child_in_run(std::uint32_t at, std::string_view key, bool is_below) const noexcept {
+  if (at == count) return count;  // what fills up the heads
+  const Run run = runs()[at];
+  const std::uint32_t end = at + run.length;
+  const int order = key.substr(0, run.common_bytes).compare(separator(at).substr(0, run.common_bytes));
+  if (order != 0) return order < 0 ? at : end;
+  const auto [first, last] = std::equal_range(tails() + at, tails() + end, head_of(key, run.common_bytes));
+  std::uint32_t below = static_cast<std::uint32_t>(first - tails()), above = static_cast<std::uint32_t>(last - tails());
+  while (below != above) {
+    const std::uint32_t middle = below + (above - below) / 2;
+    const bool goes_on = is_below ? separator(middle) < key : separator(middle) <= key;
+    (goes_on ? below : above) = middle + (goes_on ? 1 : 0);
+  }
+  return below;
 }
 
 InnerTree::InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDomain& epochs, Leaf* only)
@@ -47,7 +68,10 @@ InnerTree::InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDom
     throw std::invalid_argument("a node of the tree has 8 to 256 children");
   const Entry entry{{}, only};
   InnerNode* const root = make(0, {&entry, 1});
-  if (root == nullptr) throw std::bad_alloc();
+  if (root == nullptr) {
+    budget_.give_back(reserve_bytes_);
+    throw std::bad_alloc();
+  }
   root_.store(root, std::memory_order_release);
   fill_reserve();  // if there is no memory for it, the first split takes what it needs
 }
@@ -113,8 +137,9 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   for (std::uint32_t i = 1; i <= count; ++i) text_bytes += entries[i].low.size();
   const std::uint32_t blocks = InnerNode::blocks_of(count);
   const std::size_t children_at = sizeof(InnerNode) + blocks * InnerNode::block_heads * sizeof(std::int32_t);
-  const auto bytes = static_cast<std::uint32_t>(children_at + entries.size() * sizeof(void*) +
-                                                count * sizeof(std::uint16_t) + text_bytes);
+  constexpr std::size_t separator_bytes = sizeof(std::int32_t) + sizeof(InnerNode::Run) + sizeof(std::uint16_t);
+  const auto bytes =
+      static_cast<std::uint32_t>(children_at + entries.size() * sizeof(void*) + count * separator_bytes + text_bytes);
   if (reserve_bytes_ >= bytes) {
     reserve_bytes_ -= bytes;
   } else if (budget_.take(bytes)) {
@@ -156,6 +181,7 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
     end += static_cast<std::uint32_t>(low.size());
     const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);
   }
+  fill_runs(*node);
   constexpr std::int32_t highest = std::numeric_limits<std::int32_t>::max();
   std::fill(heads + count, heads + blocks * InnerNode::block_heads, highest);
   std::fill(std::begin(node->last_heads), std::end(node->last_heads), highest);
@@ -222,7 +248,7 @@ bool InnerTree::is_too_large(std::span<const Entry> entries) const noexcept {
   if (entries.size() > node_children_) return true;
   std::size_t text_bytes = 0;
   for (const Entry& entry : entries.subspan(1)) text_bytes += entry.low.size();
-  return text_bytes > text_bytes_max && entries.size() >= 2 * joining_children;
+  return text_bytes > text_bytes_large;
 }
 
 // Level by level upwards. A node that has become too small joins a neighbour; one that is too large becomes two.

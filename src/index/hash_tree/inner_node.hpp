@@ -27,9 +27,11 @@ struct KeyStart {
   }
 };
 
-// Behind it in memory: heads, children, ends of separators, separators. Separator i is the lowest key of child i + 1. A
-// head is the four bytes of a separator behind the prefix, ordered as a signed number. Heads are searched in blocks, of
-// which each is a cache line, and the last one is filled up with the highest number.
+// Behind it in memory: heads, children, tails, runs, ends of separators, separators. Separator i is the lowest key of
+// child i + 1. A head is the four bytes of a separator behind the prefix, ordered as a signed number. Heads are
+// searched in blocks, of which each is a cache line, and the last one is filled up with the highest number. Separators
+// with equal heads are a run, in which tails are to what these have in common as heads are to the prefix: keys of
+// several kinds, each with a prefix of its own, are told apart by both.
 struct InnerNode {
   static constexpr std::uint32_t block_heads = 16, children_max = block_heads * block_heads;
 
@@ -48,7 +50,13 @@ struct InnerNode {
   TD_INLINE void* const* children() const noexcept {
     return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(this) + children_at);
   }
-  const std::uint16_t* ends() const noexcept { return reinterpret_cast<const std::uint16_t*>(children() + count + 1); }
+  const std::int32_t* tails() const noexcept { return reinterpret_cast<const std::int32_t*>(children() + count + 1); }
+  struct Run {
+    std::uint8_t length, common_bytes;
+  };
+  // Of the first separator of each run.
+  const Run* runs() const noexcept { return reinterpret_cast<const Run*>(tails() + count); }
+  const std::uint16_t* ends() const noexcept { return reinterpret_cast<const std::uint16_t*>(runs() + count); }
   const char* text() const noexcept { return reinterpret_cast<const char*>(ends() + count); }
   std::string_view separator(std::uint32_t i) const noexcept {
     const std::uint32_t begin = i == 0 ? 0 : ends()[i - 1];
@@ -71,7 +79,7 @@ struct InnerNode {
   // that there is a head at it, if only one that fills up.
   TD_INLINE std::uint32_t child_at(std::uint32_t below, std::int32_t head, std::string_view key,
                                    bool is_below) const noexcept {
-    return TD_LIKELY(heads()[below] != head) ? below : child_among(below, head, key, is_below);
+    return TD_LIKELY(heads()[below] != head) ? below : child_in_run(below, key, is_below);
   }
   // By a key's first bytes: whether they are the prefix's. A key that is shorter than the prefix, and has zeros in its
   // place, is below all separators, as its head is.
@@ -112,8 +120,8 @@ struct InnerNode {
       return __builtin_bswap64(bytes);
     }
   }
-  // From separator `at` on, whose head is the key's, by the separators' bytes.
-  std::uint32_t child_among(std::uint32_t at, std::int32_t head, std::string_view key, bool is_below) const noexcept;
+  // In the run that begins with separator `at`, whose head is the key's.
+  std::uint32_t child_in_run(std::uint32_t at, std::string_view key, bool is_below) const noexcept;
 };
 static_assert(sizeof(InnerNode) == 2 * cache_line_bytes);
 
@@ -121,8 +129,10 @@ class InnerTree {
  public:
   static constexpr std::uint32_t children_max = InnerNode::children_max, children_min = 8, levels_max = 16;
   static constexpr std::uint32_t joining_children = 16;                        // a node with fewer joins a neighbour
-  static constexpr std::uint64_t reserve_bytes_max = std::uint64_t{32} << 10;  // taken ahead, for nodes
-  static constexpr std::size_t text_bytes_max = reserve_bytes_max / 4;         // of a node's separators
+  static constexpr std::uint64_t reserve_bytes_max = std::uint64_t{64} << 10;  // taken ahead, for nodes
+  // A node whose separators take more is cut. By number, so a half may have more until it is replaced.
+  static constexpr std::size_t text_bytes_large = 8 << 10;
+  static_assert(text_bytes_large / 250 >= 2 * joining_children, "halves do not join again");
 
   // node_children: at most, of a node. Throws std::bad_alloc past the budget, std::invalid_argument.
   InnerTree(std::uint32_t node_children, MemoryBudget& budget, EpochDomain& epochs, Leaf* only);

@@ -363,7 +363,7 @@ EngineOptions engine_options(const TargetOptions& o, const Devices& devices) {
   e.memory_file = o.memory_file;
   e.index_kind = o.index_kind;
   e.ordered = o.ordered != 0;
-  e.tree.leaf_cells = o.leaf_cells;
+  e.tree = {.leaf_cells = o.leaf_cells, .node_children = std::clamp(o.leaf_cells, 8u, 256u)};
   e.scans_per_look = 1;
   e.devices = devices.all;
   e.index_on_device = o.plan == "device";
