@@ -85,7 +85,7 @@ void descend(const HashTree& tree, const Request* request, Place* place) {
   }
 }
 
-// Buckets and items of later requests are fetched meanwhile. leaf_of(i) names the leaves of requests i to i + 7.
+// Buckets and items of later requests are fetched meanwhile. leaves_of(i) finds the leaves of requests i to i + 7.
 template <class LeavesOf>
 std::uint64_t answer(Items& all, const HashTree& tree, Requests requests, std::vector<Place>& places,
                      LeavesOf leaves_of) {

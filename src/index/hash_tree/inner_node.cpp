@@ -1,7 +1,6 @@
 #include "index/hash_tree/inner_node.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -160,12 +159,14 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   if (count != 0) {
     // Keys outside the first and the last separator may lack what these have in common. A new root has few, so those of
     // its children are asked.
-    const auto outermost = [&](const Entry& own, const Entry& end, bool is_last) {
-      const InnerNode* const child = level != 0 ? static_cast<const InnerNode*>(end.child) : nullptr;
-      return child != nullptr && child->count != 0 ? child->separator(is_last ? child->count - 1u : 0) : own.low;
-    };
-    node->prefix_bytes = static_cast<std::uint16_t>(
-        common_bytes(outermost(entries[1], entries[0], false), outermost(entries[count], entries[count], true)));
+    std::string_view first = entries[1].low, last = entries[count].low;
+    if (level != 0) {
+      const auto& left = *static_cast<const InnerNode*>(entries[0].child);
+      const auto& right = *static_cast<const InnerNode*>(entries[count].child);
+      if (left.count != 0) first = left.separator(0);
+      if (right.count != 0) last = right.separator(right.count - 1u);
+    }
+    node->prefix_bytes = static_cast<std::uint16_t>(common_bytes(first, last));
     char prefix[KeyStart::bytes_max] = {}, mask[KeyStart::bytes_max] = {};
     std::memset(mask, 0xff, entries[1].low.copy(prefix, std::min<std::size_t>(node->prefix_bytes, sizeof prefix)));
     node->prefix = KeyStart::of(prefix);
