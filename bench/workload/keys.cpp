@@ -30,9 +30,13 @@ std::uint64_t hex_digits(std::uint32_t number) noexcept {
 
 char* write_key_of(std::uint64_t key, std::uint32_t bytes, char* out) noexcept {
   char digits[16];
-  const std::uint64_t high = hex_digits(static_cast<std::uint32_t>(key >> 32));
   const std::uint64_t low = hex_digits(static_cast<std::uint32_t>(key));
   char* const end = out + bytes;
+  if (bytes == 8) {
+    std::memcpy(out, &low, 8);
+    return end;
+  }
+  const std::uint64_t high = hex_digits(static_cast<std::uint32_t>(key >> 32));
   if (bytes >= 16) {
     std::memset(out, 'k', bytes - 16);
     std::memcpy(end - 16, &high, 8);
@@ -72,6 +76,10 @@ char* KeySpace::write_value(std::uint64_t key, char* out) const noexcept {
 bool KeySpace::is_key(std::uint64_t key, std::string_view bytes) const noexcept {
   char expected[key_bytes_max];
   if (bytes.size() != key_bytes(key)) return false;
+  if (bytes.size() == 8) {
+    const std::uint64_t low = hex_digits(static_cast<std::uint32_t>(key));
+    return std::memcmp(&low, bytes.data(), 8) == 0;
+  }
   write_key(key, expected);
   return std::memcmp(expected, bytes.data(), bytes.size()) == 0;
 }

@@ -92,13 +92,7 @@ TD_INLINE char* copy_small_value(char* to, const char* from, std::uint32_t bytes
 TD_INLINE char* put_key_without_flags(char* to, const Item* item, std::uint32_t key_bytes) noexcept {
   const char* const from = item->bytes() + sizeof(Item);
   static_assert(sizeof(Item) == 16 && granule_bytes == 32);
-#if TD_ADDRESS_SANITIZER
-  return copy_short(to, from, key_bytes);  // the slot is poisoned behind the item
-#else
-  racing_copy16(to, from);  // may copy a part of the value, too
-  for (std::uint32_t i = 16; TD_UNLIKELY(i < key_bytes); i += 16) racing_copy16(to + i, from + i);
-  return to + key_bytes;
-#endif
+  return racing_copy_pieces(to, from, key_bytes);  // may copy a part of the value, too
 }
 TD_INLINE char* put_key(char* to, const SmallHit& hit) noexcept {
   if (TD_UNLIKELY(hit.has_flags)) return copy_short(to, hit.key, hit.key_bytes);

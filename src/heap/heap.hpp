@@ -61,9 +61,15 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  TD_INLINE Item* at(Location l) const noexcept {
-    return reinterpret_cast<Item*>(base_ + std::uint64_t{l} * granule_bytes);
-  }
+  // Items by location, a copy for loops in which atomic loads keep compilers from keeping the heap's own.
+  struct Items {
+    char* base;
+    TD_INLINE Item* at(Location l) const noexcept {
+      return reinterpret_cast<Item*>(base + std::uint64_t{l} * granule_bytes);
+    }
+  };
+  TD_INLINE Items items() const noexcept { return {base_}; }
+  TD_INLINE Item* at(Location l) const noexcept { return items().at(l); }
   TD_INLINE Location location_of(const Item* item) const noexcept {
     return static_cast<Location>(static_cast<std::uint64_t>(reinterpret_cast<const char*>(item) - base_) /
                                  granule_bytes);

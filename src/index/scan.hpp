@@ -31,7 +31,7 @@ constexpr std::size_t end_of_prefix(char* bytes, std::size_t count) noexcept {
   return count;
 }
 
-// A live item of the range. `version`: the words that said live.
+// A live item of the range. `version`: the words that said live, not necessarily of one version.
 struct ScanHit {
   Item* item;
   ItemVersion version;
@@ -97,7 +97,11 @@ class ScanSink {
   template <class Sink>
   TD_INLINE static std::uint32_t take_each(Sink& sink, const Heap& heap, std::span<const ScanHit> hits) {
     for (std::uint32_t i = 0; i < hits.size(); ++i) {
-      if (!sink.item(*hits[i].item, hits[i].version, heap.value_bytes(hits[i].item))) return i;
+      const Item& item = *hits[i].item;
+      const std::uint64_t fixed = hits[i].version.fixed;  // whose lengths are constant while the item is live
+      const std::uint64_t value_bytes =
+          TD_LIKELY(word::Huge::get(fixed) == 0) ? word::ValueBytes::get(fixed) : heap.value_bytes(&item);
+      if (!sink.item(item, hits[i].version, value_bytes)) return i;
     }
     return static_cast<std::uint32_t>(hits.size());
   }

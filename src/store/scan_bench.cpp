@@ -1,5 +1,6 @@
 // Scans of 100 small items by the embedded store, of two stores in turns: items where stores in a random order put
-// them, and arranged in the order of their keys. `gain`: the first one's time by the second one's.
+// them, and arranged in the order of their keys. `gain`: the first one's time by the second one's. The small stores
+// stay in the processor's caches.
 //
 //   build/bench/store_bench --benchmark_filter=BM_scan
 #include <benchmark/benchmark.h>
@@ -16,27 +17,39 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t scan_bench_keys = 2'000'000;
 constexpr std::size_t scan_bench_items = 100;
 
 std::string_view bytes_of(const std::uint64_t& number) { return {reinterpret_cast<const char*>(&number), 8}; }
 
-std::unique_ptr<Store> filled(bool arranged) {
-  auto store = std::make_unique<Store>(
-      Options{.memory_bytes = std::uint64_t{512} << 20, .arrange = false, .preset = "heterokv"});
-  Session session = store->session();
-  for (const std::uint64_t number : shuffled(scan_bench_keys)) {
-    if (session.set(bytes_of(__builtin_bswap64(number)), bytes_of(number)) != Code::stored) std::abort();
+// Of one number of keys at a time, for all threads.
+struct ScannedStores {
+  std::uint64_t keys = 0;
+  std::unique_ptr<Store> scattered, arranged;
+
+  static std::unique_ptr<Store> filled(std::uint64_t keys) {
+    auto store = std::make_unique<Store>(
+        Options{.memory_bytes = (std::uint64_t{64} << 20) + 192 * keys, .arrange = false, .preset = "heterokv"});
+    Session session = store->session();
+    for (const std::uint64_t number : shuffled(keys)) {
+      if (session.set(bytes_of(__builtin_bswap64(number)), bytes_of(number)) != Code::stored) std::abort();
+    }
+    return store;
   }
-  if (arranged) session.arrange();
-  return store;
-}
+  void fill(std::uint64_t wanted) {
+    if (keys == wanted) return;
+    keys = wanted;
+    scattered = filled(keys);
+    arranged = filled(keys);
+    arranged->session().arrange();
+  }
+};
+ScannedStores scanned_stores;
 
 // Returns the ticks.
-std::uint64_t scan_some(Session& session, std::mt19937_64& random, std::uint64_t& sum) {
+std::uint64_t scan_some(Session& session, std::uint64_t keys, std::mt19937_64& random, std::uint64_t& sum) {
   const std::uint64_t begin = cycles_now();
   for (int i = 0; i < 100; ++i) {
-    const std::uint64_t first = __builtin_bswap64(random() % (scan_bench_keys - scan_bench_items));
+    const std::uint64_t first = __builtin_bswap64(random() % (keys - scan_bench_items));
     const Scanned scanned = session.scan({.begin = bytes_of(first)}, scan_bench_items, [&sum](const ScannedItem& item) {
       std::uint64_t value = 0;
       std::memcpy(&value, item.value.data(), sizeof value);
@@ -48,23 +61,33 @@ std::uint64_t scan_some(Session& session, std::mt19937_64& random, std::uint64_t
 }
 
 void BM_scan(benchmark::State& state) {
-  const auto scattered = filled(false), arranged = filled(true);
-  Session of_scattered = scattered->session(), of_arranged = arranged->session();
-  std::mt19937_64 random(2);
+  const ScannedStores& stores = scanned_stores;
+  Session of_scattered = stores.scattered->session(), of_arranged = stores.arranged->session();
+  std::mt19937_64 random(static_cast<std::uint64_t>(state.thread_index()) + 2);
   std::uint64_t sum = 0, ticks_scattered = 0, ticks_arranged = 0;
   for (auto _ : state) {
-    ticks_scattered += scan_some(of_scattered, random, sum);
-    ticks_arranged += scan_some(of_arranged, random, sum);
+    ticks_scattered += scan_some(of_scattered, stores.keys, random, sum);
+    ticks_arranged += scan_some(of_arranged, stores.keys, random, sum);
   }
   benchmark::DoNotOptimize(sum);
   const auto us = [&state](std::uint64_t ticks) {
-    return static_cast<double>(ticks) * ns_per_tick() / 1000 / (100.0 * static_cast<double>(state.iterations()));
+    return benchmark::Counter(
+        static_cast<double>(ticks) * ns_per_tick() / 1000 / (100.0 * static_cast<double>(state.iterations())),
+        benchmark::Counter::kAvgThreads);
   };
   state.counters["scattered_us"] = us(ticks_scattered);
   state.counters["arranged_us"] = us(ticks_arranged);
-  state.counters["gain"] = static_cast<double>(ticks_scattered) / static_cast<double>(ticks_arranged);
+  state.counters["gain"] = benchmark::Counter(
+      static_cast<double>(ticks_scattered) / static_cast<double>(ticks_arranged), benchmark::Counter::kAvgThreads);
 }
-BENCHMARK(BM_scan)->Unit(benchmark::kMillisecond)->MinTime(2);
+BENCHMARK(BM_scan)
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(2)
+    ->ArgName("keys")
+    ->Arg(10'000)
+    ->Arg(2'000'000)
+    ->Setup([](const benchmark::State& state) { scanned_stores.fill(static_cast<std::uint64_t>(state.range(0))); })
+    ->ThreadRange(1, 16);
 
 }  // namespace
 }  // namespace tandem

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "base/racing_copy.hpp"
 #include "task/arrange.hpp"
 #include "task/scan.hpp"
 
@@ -14,41 +13,15 @@ namespace {
 
 constexpr std::size_t scanned_bytes_max = 256 * 1024;  // of one snapshot; one item may be larger
 
-// Copies of a snapshot's items.
 class Copies final : public ScanSink {
  public:
   Copies(ScanBuffers& buffers, bool cas) noexcept : to_(buffers), cas_(cas) { to_.clear(); }
   void restart() override { to_.clear(); }
   TD_INLINE bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override {
-    const std::string_view key = item.key();
-    const std::size_t bytes = key.size() + value_bytes;
-    if (TD_UNLIKELY(to_.size() + bytes > scanned_bytes_max) && to_.count() != 0) return false;
-    const bool is_long = value_bytes > rewritten_value_bytes_max;
-    const auto [place, copy] = to_.add(bytes);
-    place.value_bytes = static_cast<std::uint32_t>(value_bytes);
-    place.flags = item.client_flags();
-    place.key_bytes = static_cast<std::uint32_t>(key.size());
-    place.cas = cas_ ? seen.cas() : 0;
-    place.long_value = is_long ? item.value() : nullptr;
-    racing_copy(copy, key.data(), is_long ? key.size() : bytes);  // the value lies behind the key
-    return true;
+    return to_.add(item, seen, value_bytes, cas_, scanned_bytes_max);
   }
   std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return take_each(*this, heap, hits); }
-  void complete() override {
-    for (std::size_t i = 0; i < to_.count(); ++i) {
-      const ScanBuffers::Place& p = to_.place(i);
-      if (TD_UNLIKELY(p.long_value != nullptr))
-        std::copy_n(p.long_value, p.value_bytes, to_.bytes() + p.begin + p.key_bytes);
-    }
-  }
-  template <class Visit>
-  void for_each(Visit visit) const {
-    for (std::size_t i = 0; i < to_.count(); ++i) {
-      const ScanBuffers::Place& p = to_.place(i);
-      const char* const at = to_.bytes() + p.begin;
-      visit(ScannedItem{{at, p.key_bytes}, {at + p.key_bytes, p.value_bytes}, p.flags, p.cas});
-    }
-  }
+  void complete() override { to_.copy_long_values(); }
 
  private:
   ScanBuffers& to_;
@@ -62,13 +35,38 @@ void require_order(const Context& context) {
 
 }  // namespace
 
-void ScanBuffers::grow(std::size_t bytes) {
+void ScanBuffers::clear() noexcept {
+  size_ = 0;
+  count_ = 0;
+  long_values_ = 0;
+}
+
+bool ScanBuffers::make_room(std::size_t bytes, std::size_t bytes_max) {
   constexpr std::size_t least = 4096;
-  const std::size_t capacity = std::max({bytes, 2 * capacity_, least});
+  if (count_ != 0 && size_ + bytes > bytes_max) return false;
+  if (items_ == nullptr) items_ = std::make_unique_for_overwrite<ScannedItem[]>(scan_items_max);
+  if (size_ + bytes + slack <= capacity_) return true;
+  const std::size_t capacity = std::max({size_ + bytes + slack, 2 * capacity_, least});
   auto more = std::make_unique_for_overwrite<char[]>(capacity);
   std::copy_n(bytes_.get(), size_, more.get());
+  for (ScannedItem& item : std::span(items_.get(), count_)) {
+    const char* const key = more.get() + (item.key.data() - bytes_.get());
+    if (item.value.data() == item.key.data() + item.key.size()) item.value = {key + item.key.size(), item.value.size()};
+    item.key = {key, item.key.size()};
+  }
   bytes_ = std::move(more);
   capacity_ = capacity;
+  return true;
+}
+
+void ScanBuffers::copy_long_values() noexcept {
+  if (TD_LIKELY(long_values_ == 0)) return;
+  for (ScannedItem& item : std::span(items_.get(), count_)) {
+    char* const to = bytes_.get() + (item.key.data() - bytes_.get()) + item.key.size();
+    if (item.value.data() == to) continue;
+    std::copy_n(item.value.data(), item.value.size(), to);
+    item.value = {to, item.value.size()};
+  }
 }
 
 Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& range, std::size_t limit,
@@ -82,7 +80,7 @@ Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& rang
       context, {.begin = range.begin, .end = range.end, .after_begin = range.after_begin, .reverse = range.reverse},
       static_cast<std::uint32_t>(std::min<std::size_t>(limit, scan_items_max)), copies);
   if (end.failed) throw std::bad_alloc();
-  copies.for_each([&](const ScannedItem& item) { visit(visitor, item); });
+  for (const ScannedItem& item : mine.items()) visit(visitor, item);
   if (mine.capacity() <= 2 * scanned_bytes_max) buffers = std::move(mine);
   return {.count = end.count, .done = end.done, .last = end.done ? std::string() : std::string(end.last_key())};
 }

@@ -16,10 +16,17 @@ void keep_last(ScanEnd& end, const Item* item) noexcept {
   std::memcpy(end.last, key.data(), key.size());
 }
 
-// Whether the item has what `hit` says: its version, and its expiry, which touching changes within a version.
-bool has_still(const ScanHit& hit) noexcept {
-  return is_still(hit.item, hit.version) &&
-         ((hit.item->state_acquire() ^ hit.version.state) & word::ExpiryS::mask) == 0;
+// Whether all items have what the hits say: the version, and the expiry, which touching changes within a version. What
+// says so when nothing has changed has no branches; marks of accesses change all the time.
+bool have_still(std::span<const ScanHit> hits) noexcept {
+  constexpr std::uint64_t compared = word::State::mask | word::ExpiryS::mask;
+  fence_acquire();
+  std::uint64_t changed = 0;
+  for (const ScanHit& hit : hits) {
+    changed |= (hit.item->state_acquire() ^ hit.version.state) & compared;
+    changed |= hit.item->fixed() ^ hit.version.fixed;
+  }
+  return changed == 0;
 }
 
 // One attempt. Expired items take places of `hits`, not of the limit: what they leave missing is read behind them, in a
@@ -96,9 +103,7 @@ class Attempt {
 #if defined(TANDEM_CANARY)
     if (!canary_bites("scan_items_once"))
 #endif
-      for (const ScanHit& hit : hits_.first(looked_)) {
-        if (TD_UNLIKELY(!has_still(hit))) return false;
-      }
+      if (TD_UNLIKELY(!have_still(hits_.first(looked_)))) return false;
 #if defined(TANDEM_CANARY)
     if (!canary_bites("scan_leaves_once"))
 #endif

@@ -20,11 +20,11 @@ std::uint32_t LeafTable::tail_of(const Leaf& leaf, std::string_view key) const n
 }
 
 namespace {
-// How many of `n` ascending tails are below `tail`. Sixteen ways at a time: their loads do not wait for each other, as
-// those of a binary search do.
-std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t n, std::uint32_t tail) noexcept {
+// How many of the ascending tails [begin, end) are below `tail`, and `begin`. Sixteen ways at a time: their loads do
+// not wait for each other, as those of a binary search do.
+std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t begin, std::uint32_t end,
+                          std::uint32_t tail) noexcept {
   constexpr std::uint32_t ways = 16, few = 32;
-  std::uint32_t begin = 0, end = n;
   while (end - begin > few) {
     const std::uint32_t step = (end - begin + ways - 1) / ways;
     std::uint32_t below = 0;
@@ -39,16 +39,25 @@ std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t n, std::uint
 }
 }  // namespace
 
+// How many of the leaf's `n` sorted tails are below `tail`. The samples are one cache line; behind them the lines of
+// tails and locations come at once.
+std::uint32_t LeafTable::count_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept {
+  std::uint32_t below = 0;
+  for (std::uint32_t i = 0; i < n >> sample_shift_; ++i) below += racing_load(leaf.samples[i]) < tail ? 1u : 0u;
+  const std::uint32_t begin = below << sample_shift_, end = std::min(begin + sample_step(), n);
+  prefetch_read(locations(leaf) + begin);
+  return tandem::count_below(tails(leaf), begin, end, tail);
+}
+
 std::uint32_t LeafTable::lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,
                                      std::uint32_t ahead) const noexcept {
   const std::uint32_t tail = tail_of(leaf, key);
   const std::uint32_t* const all = tails(leaf);
-  std::uint32_t begin = count_below(all, n, tail);
+  std::uint32_t begin = count_below(leaf, n, tail);
   prefetch_items(leaf, begin, std::min(begin + ahead, n));
   const auto has_tail = [&](std::uint32_t i) { return i < n && racing_load(all[i]) == tail; };
   std::uint32_t end = has_tail(begin) ? begin + 1 : begin;
-  if (end != begin && has_tail(end))
-    end = tail == ~std::uint32_t{0} ? n : begin + count_below(all + begin, n - begin, tail + 1);
+  if (end != begin && has_tail(end)) end = tail == ~std::uint32_t{0} ? n : tandem::count_below(all, begin, n, tail + 1);
   // Equal tails: the keys themselves decide. A removed one is gone; the next one that is there stands for it.
   while (begin < end) {
     const std::uint32_t middle = begin + (end - begin) / 2;
@@ -361,6 +370,7 @@ bool LeafTable::is_correct(const Leaf& leaf) const {
     if ((listed(leaf)[slot / bucket_cells] >> slot % bucket_cells & 1) == 0) return false;
     if (in_order && tail < last_tail) return false;
     if (in_order) last_tail = tail;
+    if (in_order && (i + 1) % sample_step() == 0 && leaf.samples[i >> sample_shift_] != tail) return false;
     const Cell c = cell(leaf, slot);
     if (places(leaf)[slot] != (in_order ? i : unsorted_place)) return false;
     if (in_order && location_at(leaf, i) != c.location()) return false;

@@ -25,6 +25,7 @@ namespace tandem {
 inline constexpr std::uint64_t leaf_latched = 1, leaf_retired = 2, leaf_change = 4;
 
 inline constexpr std::uint32_t leaf_unsorted_max = 32;
+inline constexpr std::uint32_t leaf_samples = 16;
 inline constexpr std::uint32_t leaf_cells_min = 16, leaf_cells_max = 1 << 15;
 
 struct alignas(cache_line_bytes) Leaf {
@@ -41,7 +42,9 @@ struct alignas(cache_line_bytes) Leaf {
   Leaf* next = nullptr;
   std::uint64_t stamp = 0;
 
-  alignas(cache_line_bytes) std::uint16_t unsorted_id[leaf_unsorted_max];
+  // Every so many tails of the order (LeafTable::sample_step()), in one cache line.
+  alignas(cache_line_bytes) std::uint32_t samples[leaf_samples];
+  std::uint16_t unsorted_id[leaf_unsorted_max];
   std::uint32_t unsorted_tail[leaf_unsorted_max];
   char low_key[256], high_key[256], prefix_key[256];
 
@@ -81,7 +84,8 @@ TD_INLINE void racing_store(T& word, T value) noexcept {
 // each slot its place in that order; and for each bucket a byte whose bits are the slots with an id.
 class LeafTable {
  public:
-  LeafTable(std::uint32_t cells, const CuckooOps& ops, Heap& heap) noexcept : cells_(cells), ops_(ops), heap_(heap) {}
+  LeafTable(std::uint32_t cells, const CuckooOps& ops, Heap& heap) noexcept
+      : cells_(cells), sample_shift_(std::countr_zero(cells / leaf_samples)), ops_(ops), heap_(heap) {}
 
   std::uint32_t cells() const noexcept { return cells_; }
   std::uint32_t leaf_bytes() const noexcept {
@@ -96,7 +100,8 @@ class LeafTable {
   TD_INLINE Cell cell(const Leaf& leaf, std::uint32_t slot) const noexcept {
     return {ScalarLanes::at(buckets(leaf)->cell + slot).load(std::memory_order_acquire)};
   }
-  TD_INLINE Item* item(Location l) const noexcept { return heap_.at(l); }
+  TD_INLINE Heap::Items items() const noexcept { return heap_.items(); }
+  TD_INLINE Item* item(Location l) const noexcept { return items().at(l); }
   // Of the i-th key in order, or no_location: it has been removed.
   TD_INLINE Location location_at(const Leaf& leaf, std::uint32_t i) const noexcept {
     return std::atomic_ref<std::uint32_t>(locations(leaf)[i]).load(std::memory_order_acquire);
@@ -179,6 +184,8 @@ class LeafTable {
   std::string_view key_at(const Leaf& leaf, std::uint32_t slot) const noexcept {
     return heap_.at(cell(leaf, slot).location())->key();
   }
+  std::uint32_t sample_step() const noexcept { return 1u << sample_shift_; }
+  std::uint32_t count_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept;
   std::uint32_t unsorted_max() const noexcept { return cells_ < leaf_unsorted_max ? cells_ : leaf_unsorted_max; }
   std::uint32_t free_slots(const Leaf& leaf, std::uint32_t bucket) const noexcept;
   std::uint32_t free_slot(const Leaf& leaf, std::uint32_t a, std::uint32_t b) const noexcept;
@@ -194,6 +201,7 @@ class LeafTable {
     ids(leaf)[i] = slot;
     places(leaf)[slot] = static_cast<std::uint16_t>(i);
     racing_store(tails(leaf)[i], tail);
+    if ((i + 1) % sample_step() == 0) racing_store(const_cast<Leaf&>(leaf).samples[i >> sample_shift_], tail);
     set_location(leaf, i, cell(leaf, slot).location());
   }
   void list(Leaf& leaf, std::uint32_t slot) const noexcept {
@@ -211,6 +219,7 @@ class LeafTable {
   static constexpr std::uint16_t unsorted_place = 0xffff;
 
   std::uint32_t cells_;
+  int sample_shift_;
   const CuckooOps& ops_;
   Heap& heap_;
 };

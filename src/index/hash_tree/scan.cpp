@@ -14,6 +14,11 @@ class HashTree::Scan {
 
   ScanResult run() noexcept {
     if (hits_.empty()) return {};
+    // Bounds are searched for in leaves between whose fences they lie.
+    if (!range_.end.empty() && range_.begin >= range_.end) {
+      stamp_.clear();
+      return {0, true};
+    }
     for (int in_vain = 0;;) {
       stamp_.clear();
       count_ = 0;
@@ -37,7 +42,7 @@ class HashTree::Scan {
   enum class Step : std::uint8_t { next, done, full, again };
   static constexpr std::uint32_t no_leaf = ~0u;
   static constexpr std::uint32_t merges_max = 4;    // of one scan, while it finds items
-  static constexpr std::uint32_t items_ahead = 12;  // prefetched before they are read
+  static constexpr std::uint32_t items_ahead = 32;  // prefetched before they are read
 
   Leaf* next_leaf() const noexcept {
     if (!range_.reverse) return tree_.inner_.leaf_of(at_);
@@ -66,12 +71,13 @@ class HashTree::Scan {
     constexpr int attempts_max = 4;
     for (int attempt = 0;; ++attempt) {
       Leaf& leaf = *next_leaf();
+      prefetch_read(&leaf.samples);
       std::uint64_t version = 0;
       if (!settle(leaf, version)) continue;
       // Writers keep changing it: it is read under its latch, which is bounded.
       const bool latched = attempt >= attempts_max && leaf.try_latch(version);
       const std::uint32_t live = leaf.live.load(std::memory_order_relaxed);
-      if (last_live_ != no_leaf && merges_ < merges_max && tree_.should_merge(last_live_, live)) {
+      if (!is_first() && merges_ < merges_max && tree_.should_merge(last_live_, live)) {
         ++merges_;
         if (!latched && tree_.merge_at(leaf.low())) return Step::again;
       }
@@ -105,65 +111,106 @@ class HashTree::Scan {
   // leaf_end: the leaf has no further item; full: it has, but hits_ has no place.
   enum class Read : std::uint8_t { leaf_end, past_range, full };
 
+  // at_ bounds both: a merge may have put the leaf in the place of one that was read.
   Read read_up(const Leaf& leaf) noexcept {
-    const LeafTable& leaves = tree_.leaves_;
-    const std::uint32_t n = leaves.sorted(leaf);
-    // A merge may have put the leaf in the place of one that was read: what is below at_ is not read again.
-    bool may_be_below = at_ > leaf.low() || (range_.after_begin && range_.begin == leaf.low());
-    const bool may_be_above = !range_.end.empty() && (!leaf.has_high || leaf.high() > range_.end);
-    std::uint32_t i = 0;
-    if (may_be_below) {
-      i = leaves.lower_bound(leaf, n, at_, items_ahead + 1);  // which may be the key behind the first fetched
-    } else {
-      leaves.prefetch_items(leaf, 0, std::min(items_ahead, n));
-    }
-    for (; i < n; ++i) {
-      if (i + items_ahead < n) prefetch_item(leaf, i + items_ahead);
-      Item* const item = item_at(leaf, i);
-      if (item == nullptr) continue;
-      if (TD_UNLIKELY(may_be_below)) {
-        if (range_.is_below(item->key()) || item->key() < at_) continue;
-        may_be_below = false;
-      }
-      if (may_be_above && range_.is_above(item->key())) return Read::past_range;
-      if (!take(item)) return Read::full;
-    }
-    return Read::leaf_end;
+    // Of the first leaf at_ is no fence, and what its fences are is seldom asked.
+    const bool has_begin = is_first() ? !at_.empty() : at_ > leaf.low();
+    const bool has_end = !range_.end.empty() && (!leaf.has_high || leaf.high() > range_.end);
+    const std::uint32_t n = tree_.leaves_.sorted(leaf);
+    const std::uint32_t begin = has_begin ? lower_bound(leaf, n, at_, ahead()) : 0;
+    const std::uint32_t end = has_end ? lower_bound(leaf, n, range_.end, 0) : n;
+    if (!has_begin) tree_.leaves_.prefetch_items(leaf, 0, std::min(ahead(), end));
+    if (!take_up(leaf, begin, end)) return Read::full;
+    return has_end ? Read::past_range : Read::leaf_end;
   }
 
   Read read_down(const Leaf& leaf) noexcept {
-    const LeafTable& leaves = tree_.leaves_;
-    const std::uint32_t n = leaves.sorted(leaf);
+    const bool has_begin = !range_.begin.empty() && range_.begin >= leaf.low();
     const bool has_end = !is_open_ && (!leaf.has_high || at_ < leaf.high());
-    const bool may_be_below = !range_.begin.empty() && range_.begin >= leaf.low();
-    std::uint32_t i = has_end ? leaves.lower_bound(leaf, n, at_, 0) : n;
-    leaves.prefetch_items(leaf, i > items_ahead ? i - items_ahead : 0, i);
-    while (i-- != 0) {
-      if (i >= items_ahead) prefetch_item(leaf, i - items_ahead);
-      Item* const item = item_at(leaf, i);
-      if (item == nullptr) continue;
-      if (may_be_below && range_.is_below(item->key())) return Read::past_range;
-      if (!take(item)) return Read::full;
+    const std::uint32_t n = tree_.leaves_.sorted(leaf);
+    const std::uint32_t end = has_end ? lower_bound(leaf, n, at_, 0) : n;
+    tree_.leaves_.prefetch_items(leaf, end > ahead() ? end - ahead() : 0, end);
+    const std::uint32_t begin = has_begin ? lower_bound(leaf, n, range_.begin, 0) : 0;
+    if (!take_down(leaf, begin, end)) return Read::full;
+    return has_begin ? Read::past_range : Read::leaf_end;
+  }
+
+  // Of the first id whose key is not below `key` and, if that is where the range begins, lies in it; n: there is none.
+  std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key, std::uint32_t ahead) noexcept {
+    const LeafTable& leaves = tree_.leaves_;
+    const bool is_after = range_.after_begin && key == range_.begin;
+    std::uint32_t i = leaves.lower_bound(leaf, n, key, ahead == 0 ? 0 : ahead + 1);  // which may be one behind `i`
+    for (; i < n; ++i) {
+      const Location l = leaves.location_at(leaf, i);
+      if (l == no_location) continue;
+      const std::string_view found = leaves.item(l)->key();
+      if (found > key || (found == key && !is_after)) break;
     }
-    return Read::leaf_end;
+    return i;
   }
 
-  Item* item_at(const Leaf& leaf, std::uint32_t i) const noexcept {
-    const Location l = tree_.leaves_.location_at(leaf, i);
-    return l == no_location ? nullptr : tree_.leaves_.item(l);
-  }
-  void prefetch_item(const Leaf& leaf, std::uint32_t i) const noexcept {
-    prefetch_read(tree_.leaves_.item(tree_.leaves_.location_at(leaf, i)));
-  }
-
-  // False: it is live, and there is no place for it.
-  TD_INLINE bool take(Item* item) noexcept {
-    const ItemVersion version = settled_version(item);
-    if (TD_UNLIKELY(!version.is_live())) return true;
-    if (count_ == hits_.size()) return false;
-    hits_[count_++] = {item, version};
+  // Take the live items of the ids [begin, end). False: there are more of them than places.
+  bool take_up(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
+    Taker taker(*this, leaf);
+    const std::uint32_t needed = std::min(end, begin + places());
+    for (std::uint32_t i = begin; i < end; ++i) {
+      if (i + items_ahead < needed) taker.prefetch(i + items_ahead);
+      if (!taker.take(i)) return false;
+    }
     return true;
   }
+  bool take_down(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
+    Taker taker(*this, leaf);
+    const std::uint32_t needed = end - std::min(end - std::min(begin, end), places());
+    for (std::uint32_t i = end; i-- > begin;) {
+      if (i >= needed + items_ahead) taker.prefetch(i - items_ahead);
+      if (!taker.take(i)) return false;
+    }
+    return true;
+  }
+
+  bool is_first() const noexcept { return last_live_ == no_leaf; }
+  std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(hits_.size()) - count_; }
+  std::uint32_t ahead() const noexcept { return std::min(items_ahead, places()); }
+
+  // Writes hits, with all that it reads for each of them in registers.
+  class Taker {
+   public:
+    TD_INLINE Taker(Scan& scan, const Leaf& leaf) noexcept
+        : scan_(scan),
+          leaf_(leaf),
+          leaves_(scan.tree_.leaves_),
+          items_(leaves_.items()),
+          next_(scan.hits_.data() + scan.count_),
+          end_(scan.hits_.data() + scan.hits_.size()) {}
+    Taker(const Taker&) = delete;
+    Taker& operator=(const Taker&) = delete;
+    TD_INLINE ~Taker() { scan_.count_ = static_cast<std::uint32_t>(next_ - scan_.hits_.data()); }
+
+    TD_INLINE void prefetch(std::uint32_t i) const noexcept { prefetch_read(items_.at(leaves_.location_at(leaf_, i))); }
+    // False: it is live, and there is no place for it. Words of two versions are found by who looks at the item again.
+    TD_INLINE bool take(std::uint32_t i) noexcept {
+      const Location l = leaves_.location_at(leaf_, i);
+      if (TD_UNLIKELY(l == no_location)) return true;
+      Item* const item = items_.at(l);
+      ItemVersion version = ItemVersion::of(item);
+      if (TD_UNLIKELY(!version.is_live())) {
+        version = settled_version(item);
+        if (!version.is_live()) return true;
+      }
+      if (TD_UNLIKELY(next_ == end_)) return false;
+      *next_++ = {item, version};
+      return true;
+    }
+
+   private:
+    Scan& scan_;
+    const Leaf& leaf_;
+    const LeafTable& leaves_;
+    const Heap::Items items_;
+    ScanHit* next_;
+    ScanHit* const end_;
+  };
 
   // Merges what it can of the leaves that were read in vain.
   void merge_empty() noexcept {
