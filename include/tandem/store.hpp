@@ -258,7 +258,7 @@ class Session {
   // std::invalid_argument: limit is 0; std::bad_alloc.
   template <class Visitor>
   Scanned scan(const KeyRange& range, std::size_t limit, Visitor&& visit) {
-    return scan_erased(range, limit, visit_item<std::remove_reference_t<Visitor>>,
+    return scan_erased(range, limit, visit_items<std::remove_reference_t<Visitor>>,
                        const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
   // Calls visit(ScannedItem) for all items of the range, one snapshot of up to `page` items after the other: sorted,
@@ -287,14 +287,15 @@ class Session {
 
  private:
   friend class Store;
-  using ErasedItemVisitor = void (*)(void* visitor, const ScannedItem& item);
+  // Called with several items, or replies to neighbouring queries, at once, so that the visitor is inlined into the
+  // loop over them.
+  using ErasedItemVisitor = void (*)(void* visitor, std::span<const ScannedItem> items);
   template <class Visitor>
-  static void visit_item(void* visitor, const ScannedItem& item) {
-    (*static_cast<Visitor*>(visitor))(item);
+  static void visit_items(void* visitor, std::span<const ScannedItem> items) {
+    Visitor& visit = *static_cast<Visitor*>(visitor);
+    for (const ScannedItem& item : items) visit(item);
   }
   Scanned scan_erased(const KeyRange& range, std::size_t limit, ErasedItemVisitor visit, void* visitor);
-  // Called with the replies to some neighbouring queries at once, so that the visitor is inlined into the loop over
-  // them.
   using ErasedVisitor = void (*)(void* visitor, std::size_t first, std::span<const Reply> replies);
   template <class Visitor>
   static void visit_all(void* visitor, std::size_t first, std::span<const Reply> replies) {

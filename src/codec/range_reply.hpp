@@ -15,7 +15,7 @@ namespace tandem::codec {
 // Bytes of a reply's items, from which on it ends early. One item may be larger.
 inline constexpr std::size_t range_reply_bytes_max = 256 * 1024;
 
-class RangeReply : public ScanSink {
+class RangeReply : public ItemSink {
  public:
   const ScanRange& range() const noexcept { return range_; }
   std::uint32_t limit() const noexcept { return limit_; }

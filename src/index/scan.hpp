@@ -83,25 +83,24 @@ class ScanSink {
   virtual ~ScanSink() = default;
   // What was given so far is void: it did not belong to one moment.
   virtual void restart() = 0;
-  // The item at version `seen`, in order. A short value may be rewritten while it is copied, and is void then. False:
-  // the item was not taken, and the snapshot ends before it. REQUIRES of the sink: it takes the first one.
-  virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
-  // The same for several: one call where each item takes a few nanoseconds. Returns how many were taken.
-  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) { return take_each(*this, heap, hits); }
+  // Items in order, each at the version of its hit. Short values may be rewritten while they are copied, and are void
+  // then. Returns how many were taken; if that is not all, the snapshot ends before the next one. REQUIRES of the sink:
+  // it takes the snapshot's first one.
+  virtual std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) = 0;
   // What was given is one moment's. Values of more than rewritten_value_bytes_max bytes never change: they may be
   // copied here, where no writer voids the copy. In the epoch of the items.
   virtual void complete() {}
+};
 
- protected:
-  // items() by calls of item(), which are direct ones of a final Sink.
-  template <class Sink>
-  TD_INLINE static std::uint32_t take_each(Sink& sink, const Heap& heap, std::span<const ScanHit> hits) {
+// One whose items take longer than a call does.
+class ItemSink : public ScanSink {
+ public:
+  // An item at version `seen`. False: it was not taken, and the snapshot ends before it.
+  virtual bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) = 0;
+  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) final {
     for (std::uint32_t i = 0; i < hits.size(); ++i) {
-      const Item& item = *hits[i].item;
-      const std::uint64_t fixed = hits[i].version.fixed;  // whose lengths are constant while the item is live
-      const std::uint64_t value_bytes =
-          TD_LIKELY(word::Huge::get(fixed) == 0) ? word::ValueBytes::get(fixed) : heap.value_bytes(&item);
-      if (!sink.item(item, hits[i].version, value_bytes)) return i;
+      const ScanHit& hit = hits[i];
+      if (!item(*hit.item, hit.version, heap.value_bytes(hit.item))) return i;
     }
     return static_cast<std::uint32_t>(hits.size());
   }

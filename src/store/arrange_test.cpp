@@ -149,7 +149,7 @@ TEST_P(ArrangedStore, AFullStoreEvictsLittle) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ArrangedStore, testing::Values("ordered", "heterokv"),
                          [](const auto& kind) { return kind.param; });
 
-struct CountingSink final : ScanSink {
+struct CountingSink final : ItemSink {
   void restart() override {}
   bool item(const Item&, const ItemVersion&, std::uint64_t) override { return true; }
 };

@@ -1,4 +1,4 @@
-// Scans of 100 small items by the embedded store, of two stores in turns: items where stores in a random order put
+// Scans of small items by the embedded store, of two stores in turns: items where stores in a random order put
 // them, and arranged in the order of their keys. `gain`: the first one's time by the second one's. The small stores
 // stay in the processor's caches.
 //
@@ -16,8 +16,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr std::size_t scan_bench_items = 100;
 
 std::string_view bytes_of(const std::uint64_t& number) { return {reinterpret_cast<const char*>(&number), 8}; }
 
@@ -46,16 +44,17 @@ struct ScannedStores {
 ScannedStores scanned_stores;
 
 // Returns the ticks.
-std::uint64_t scan_some(Session& session, std::uint64_t keys, std::mt19937_64& random, std::uint64_t& sum) {
+std::uint64_t scan_some(Session& session, std::uint64_t keys, std::size_t items, std::mt19937_64& random,
+                        std::uint64_t& sum) {
   const std::uint64_t begin = cycles_now();
   for (int i = 0; i < 100; ++i) {
-    const std::uint64_t first = __builtin_bswap64(random() % (keys - scan_bench_items));
-    const Scanned scanned = session.scan({.begin = bytes_of(first)}, scan_bench_items, [&sum](const ScannedItem& item) {
+    const std::uint64_t first = __builtin_bswap64(random() % (keys - items));
+    const Scanned scanned = session.scan({.begin = bytes_of(first)}, items, [&sum](const ScannedItem& item) {
       std::uint64_t value = 0;
       std::memcpy(&value, item.value.data(), sizeof value);
       sum += value;
     });
-    if (scanned.count != scan_bench_items) std::abort();
+    if (scanned.count != items) std::abort();
   }
   return cycles_now() - begin;
 }
@@ -64,10 +63,11 @@ void BM_scan(benchmark::State& state) {
   const ScannedStores& stores = scanned_stores;
   Session of_scattered = stores.scattered->session(), of_arranged = stores.arranged->session();
   std::mt19937_64 random(static_cast<std::uint64_t>(state.thread_index()) + 2);
+  const auto items = static_cast<std::size_t>(state.range(1));
   std::uint64_t sum = 0, ticks_scattered = 0, ticks_arranged = 0;
   for (auto _ : state) {
-    ticks_scattered += scan_some(of_scattered, stores.keys, random, sum);
-    ticks_arranged += scan_some(of_arranged, stores.keys, random, sum);
+    ticks_scattered += scan_some(of_scattered, stores.keys, items, random, sum);
+    ticks_arranged += scan_some(of_arranged, stores.keys, items, random, sum);
   }
   benchmark::DoNotOptimize(sum);
   const auto us = [&state](std::uint64_t ticks) {
@@ -83,9 +83,8 @@ void BM_scan(benchmark::State& state) {
 BENCHMARK(BM_scan)
     ->Unit(benchmark::kMillisecond)
     ->MinTime(2)
-    ->ArgName("keys")
-    ->Arg(10'000)
-    ->Arg(2'000'000)
+    ->ArgNames({"keys", "items"})
+    ->ArgsProduct({{10'000, 2'000'000}, {1, 10, 100}})
     ->Setup([](const benchmark::State& state) { scanned_stores.fill(static_cast<std::uint64_t>(state.range(0))); })
     ->ThreadRange(1, 16);
 

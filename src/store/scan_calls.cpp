@@ -1,26 +1,24 @@
 #include "store/scan_calls.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "base/racing_copy.hpp"
 #include "task/arrange.hpp"
 #include "task/scan.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr std::size_t scanned_bytes_max = 256 * 1024;  // of one snapshot; one item may be larger
-
+// Copies of a snapshot's items.
 class Copies final : public ScanSink {
  public:
   Copies(ScanBuffers& buffers, bool cas) noexcept : to_(buffers), cas_(cas) { to_.clear(); }
   void restart() override { to_.clear(); }
-  TD_INLINE bool item(const Item& item, const ItemVersion& seen, std::uint64_t value_bytes) override {
-    return to_.add(item, seen, value_bytes, cas_, scanned_bytes_max);
-  }
-  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return take_each(*this, heap, hits); }
+  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return to_.add(heap, hits, cas_); }
   void complete() override { to_.copy_long_values(); }
 
  private:
@@ -41,13 +39,64 @@ void ScanBuffers::clear() noexcept {
   long_values_ = 0;
 }
 
-bool ScanBuffers::make_room(std::size_t bytes, std::size_t bytes_max) {
+// Kept in registers, since each item's place is behind the one before.
+struct ScanBuffers::Cursor {
+  explicit Cursor(const ScanBuffers& buffers) noexcept
+      : to(buffers.bytes_.get() + buffers.size_),
+        room(static_cast<std::ptrdiff_t>(std::min(buffers.capacity_, bytes_max)) -
+             static_cast<std::ptrdiff_t>(buffers.size_)),
+        copy(buffers.items_.get() + buffers.count_) {}
+  char* to;
+  std::ptrdiff_t room;
+  ScannedItem* copy;
+};
+
+std::uint32_t ScanBuffers::add(const Heap& heap, std::span<const ScanHit> hits, bool cas) {
+  if (TD_UNLIKELY(items_ == nullptr)) items_ = std::make_unique_for_overwrite<ScannedItem[]>(scan_items_max);
+  Cursor at(*this);
+  const auto keep = [&] {
+    size_ = static_cast<std::size_t>(at.to - bytes_.get());
+    count_ = static_cast<std::size_t>(at.copy - items_.get());
+  };
+  const std::size_t count_before = count_;
+  for (const ScanHit& hit : hits) {
+    // Lengths are constant while the item is live. Its flags, if it has any, are copied with its key.
+    const std::uint64_t fixed = hit.version.fixed;
+    const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
+    std::size_t value_bytes = word::ValueBytes::get(fixed);
+    if (TD_UNLIKELY(word::Huge::get(fixed) != 0)) value_bytes = heap.value_bytes(hit.item);
+    const std::size_t head_bytes = flag_bytes + key_bytes, bytes = head_bytes + value_bytes;
+    if (TD_UNLIKELY(at.room < static_cast<std::ptrdiff_t>(bytes))) {
+      keep();
+      if (count_ != 0 && size_ + bytes > bytes_max) break;
+      grow(size_ + bytes);
+      at = Cursor(*this);
+    }
+    const bool is_long = value_bytes > rewritten_value_bytes_max;
+    const char* const key = at.to + flag_bytes;
+    racing_copy_pieces(at.to, hit.item->bytes() + sizeof(Item), is_long ? head_bytes : bytes);
+    at.copy->key = {key, key_bytes};
+    at.copy->value = {key + key_bytes, value_bytes};
+    at.copy->flags = 0;
+    if (TD_UNLIKELY(flag_bytes != 0)) std::memcpy(&at.copy->flags, at.to, flag_bytes);
+    at.copy->cas = cas ? hit.version.cas() : 0;
+    if (TD_UNLIKELY(is_long)) {
+      at.copy->value = {hit.item->value(), value_bytes};
+      ++long_values_;
+    }
+    at.to += bytes;
+    at.room -= static_cast<std::ptrdiff_t>(bytes);
+    ++at.copy;
+  }
+  keep();
+  return static_cast<std::uint32_t>(count_ - count_before);
+}
+
+void ScanBuffers::grow(std::size_t bytes) {
   constexpr std::size_t least = 4096;
-  if (count_ != 0 && size_ + bytes > bytes_max) return false;
-  if (items_ == nullptr) items_ = std::make_unique_for_overwrite<ScannedItem[]>(scan_items_max);
-  if (size_ + bytes + slack <= capacity_) return true;
-  const std::size_t capacity = std::max({size_ + bytes + slack, 2 * capacity_, least});
-  auto more = std::make_unique_for_overwrite<char[]>(capacity);
+  if (bytes <= capacity_) return;
+  const std::size_t capacity = std::max({bytes, 2 * capacity_, least});
+  auto more = std::make_unique_for_overwrite<char[]>(capacity + slack);
   std::copy_n(bytes_.get(), size_, more.get());
   for (ScannedItem& item : std::span(items_.get(), count_)) {
     const char* const key = more.get() + (item.key.data() - bytes_.get());
@@ -56,7 +105,6 @@ bool ScanBuffers::make_room(std::size_t bytes, std::size_t bytes_max) {
   }
   bytes_ = std::move(more);
   capacity_ = capacity;
-  return true;
 }
 
 void ScanBuffers::copy_long_values() noexcept {
@@ -70,7 +118,7 @@ void ScanBuffers::copy_long_values() noexcept {
 }
 
 Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& range, std::size_t limit,
-                    void (*visit)(void* visitor, const ScannedItem& item), void* visitor) {
+                    void (*visit)(void* visitor, std::span<const ScannedItem> items), void* visitor) {
   require_order(context);
   if (limit == 0) throw std::invalid_argument("a scan of no items");
   context.let_go();
@@ -80,8 +128,8 @@ Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& rang
       context, {.begin = range.begin, .end = range.end, .after_begin = range.after_begin, .reverse = range.reverse},
       static_cast<std::uint32_t>(std::min<std::size_t>(limit, scan_items_max)), copies);
   if (end.failed) throw std::bad_alloc();
-  for (const ScannedItem& item : mine.items()) visit(visitor, item);
-  if (mine.capacity() <= 2 * scanned_bytes_max) buffers = std::move(mine);
+  visit(visitor, mine.items());
+  if (mine.capacity() <= 2 * ScanBuffers::bytes_max) buffers = std::move(mine);
   return {.count = end.count, .done = end.done, .last = end.done ? std::string() : std::string(end.last_key())};
 }
 

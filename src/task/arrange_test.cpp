@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-struct NoSink final : ScanSink {
+struct NoSink final : ItemSink {
   void restart() override {}
   bool item(const Item&, const ItemVersion&, std::uint64_t) override { return true; }
 };

@@ -13,7 +13,7 @@ namespace tandem {
 namespace {
 
 // Keys of a snapshot; has something happen when its first item comes the first time.
-struct KeySink final : ScanSink {
+struct KeySink final : ItemSink {
   explicit KeySink(std::function<void()> h) : happens(std::move(h)) {}
   void restart() override {
     keys.clear();

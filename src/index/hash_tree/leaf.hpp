@@ -103,9 +103,15 @@ class LeafTable {
   TD_INLINE Heap::Items items() const noexcept { return heap_.items(); }
   TD_INLINE Item* item(Location l) const noexcept { return items().at(l); }
   // Of the i-th key in order, or no_location: it has been removed.
-  TD_INLINE Location location_at(const Leaf& leaf, std::uint32_t i) const noexcept {
-    return std::atomic_ref<std::uint32_t>(locations(leaf)[i]).load(std::memory_order_acquire);
-  }
+  TD_INLINE Location location_at(const Leaf& leaf, std::uint32_t i) const noexcept { return order(leaf)[i]; }
+  // The same of all keys, for loops.
+  struct Order {
+    std::uint32_t* locations;
+    TD_INLINE Location operator[](std::uint32_t i) const noexcept {
+      return std::atomic_ref<std::uint32_t>(locations[i]).load(std::memory_order_acquire);
+    }
+  };
+  TD_INLINE Order order(const Leaf& leaf) const noexcept { return {locations(leaf)}; }
   std::uint32_t sorted(const Leaf& leaf) const noexcept {
     const std::uint32_t n = leaf.sorted.load(std::memory_order_acquire);
     return n < cells_ ? n : cells_;

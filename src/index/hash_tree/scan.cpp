@@ -149,22 +149,34 @@ class HashTree::Scan {
     return i;
   }
 
-  // Take the live items of the ids [begin, end). False: there are more of them than places.
+  // Take the live items of the ids [begin, end). False: there are more of them than places. Where no id is removed,
+  // those that are needed fill all places; the others are looked at for whether one is live.
   bool take_up(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
     Taker taker(*this, leaf);
     const std::uint32_t needed = std::min(end, begin + places());
-    for (std::uint32_t i = begin; i < end; ++i) {
-      if (i + items_ahead < needed) taker.prefetch(i + items_ahead);
-      if (!taker.take(i)) return false;
+    std::uint32_t i = begin;
+    for (; i + items_ahead < needed; ++i) {
+      taker.prefetch(i + items_ahead);
+      taker.take(i);
+    }
+    for (; i < needed; ++i) taker.take(i);
+    for (; i < end; ++i) {
+      if (!taker.take_if_room(i)) return false;
     }
     return true;
   }
   bool take_down(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
+    if (begin >= end) return true;
     Taker taker(*this, leaf);
-    const std::uint32_t needed = end - std::min(end - std::min(begin, end), places());
-    for (std::uint32_t i = end; i-- > begin;) {
-      if (i >= needed + items_ahead) taker.prefetch(i - items_ahead);
-      if (!taker.take(i)) return false;
+    const std::uint32_t needed = end - std::min(end - begin, places());
+    std::uint32_t i = end;
+    for (; i > needed + items_ahead; --i) {
+      taker.prefetch(i - 1 - items_ahead);
+      taker.take(i - 1);
+    }
+    for (; i > needed; --i) taker.take(i - 1);
+    for (; i > begin; --i) {
+      if (!taker.take_if_room(i - 1)) return false;
     }
     return true;
   }
@@ -178,38 +190,41 @@ class HashTree::Scan {
    public:
     TD_INLINE Taker(Scan& scan, const Leaf& leaf) noexcept
         : scan_(scan),
-          leaf_(leaf),
-          leaves_(scan.tree_.leaves_),
-          items_(leaves_.items()),
-          next_(scan.hits_.data() + scan.count_),
-          end_(scan.hits_.data() + scan.hits_.size()) {}
+          order_(scan.tree_.leaves_.order(leaf)),
+          items_(scan.tree_.leaves_.items()),
+          next_(scan.hits_.data() + scan.count_) {}
     Taker(const Taker&) = delete;
     Taker& operator=(const Taker&) = delete;
     TD_INLINE ~Taker() { scan_.count_ = static_cast<std::uint32_t>(next_ - scan_.hits_.data()); }
 
-    TD_INLINE void prefetch(std::uint32_t i) const noexcept { prefetch_read(items_.at(leaves_.location_at(leaf_, i))); }
-    // False: it is live, and there is no place for it. Words of two versions are found by who looks at the item again.
-    TD_INLINE bool take(std::uint32_t i) noexcept {
-      const Location l = leaves_.location_at(leaf_, i);
-      if (TD_UNLIKELY(l == no_location)) return true;
-      Item* const item = items_.at(l);
-      ItemVersion version = ItemVersion::of(item);
-      if (TD_UNLIKELY(!version.is_live())) {
-        version = settled_version(item);
-        if (!version.is_live()) return true;
-      }
-      if (TD_UNLIKELY(next_ == end_)) return false;
-      *next_++ = {item, version};
+    TD_INLINE void prefetch(std::uint32_t i) const noexcept { prefetch_read(items_.at(order_[i])); }
+    // Takes the item if it is live. REQUIRES: there is a place.
+    TD_INLINE void take(std::uint32_t i) noexcept { next_ += look_at(i, *next_) ? 1 : 0; }
+    // False: it is live, and there is no place.
+    TD_INLINE bool take_if_room(std::uint32_t i) noexcept {
+      ScanHit hit;
+      if (!look_at(i, hit)) return true;
+      if (next_ == scan_.hits_.data() + scan_.hits_.size()) return false;
+      *next_++ = hit;
       return true;
     }
 
    private:
+    // Whether the item is live. Words of two versions are found by who looks at the item again.
+    TD_INLINE bool look_at(std::uint32_t i, ScanHit& hit) const noexcept {
+      const Location l = order_[i];
+      if (TD_UNLIKELY(l == no_location)) return false;
+      hit.item = items_.at(l);
+      hit.version = ItemVersion::of(hit.item);
+      if (TD_LIKELY(hit.version.is_live())) return true;
+      hit.version = settled_version(hit.item);
+      return hit.version.is_live();
+    }
+
     Scan& scan_;
-    const Leaf& leaf_;
-    const LeafTable& leaves_;
+    const LeafTable::Order order_;
     const Heap::Items items_;
     ScanHit* next_;
-    ScanHit* const end_;
   };
 
   // Merges what it can of the leaves that were read in vain.

@@ -112,7 +112,7 @@ Outcome outcome_of(Kind kind, Status status) {
 }
 
 // Copies a snapshot's items as Session::scan() does, and takes its time between them.
-class PausingSink final : public ScanSink {
+class PausingSink final : public ItemSink {
  public:
   explicit PausingSink(Pause& pause) : pause_(pause) {}
   void restart() override {
