@@ -449,7 +449,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
     const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
     Strip& taken = strip(k);
-    taken.count = 0;
+    taken.count = taken.added = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
       take(taken);
       if (taken.count != strip_queries) last = k;
@@ -465,6 +465,9 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     Strip& answered = strip(k - turns.answer);
     if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
     search_second(s, strip(k - turns.second));
+    if (TD_UNLIKELY(s.tree != nullptr)) {
+      if (Strip& next = strip(k - turns.answer + 1); next.sets != 0) prefetch_leaves_of_new(s, next);
+    }
     if constexpr (Timed) s.laps->lap(Task::search);
     if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
   }

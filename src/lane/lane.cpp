@@ -300,7 +300,9 @@ CellsIn cells_in(const Index& index) noexcept {
 void look_at_index(State& s) noexcept {
   const Shared& shared = s.context.shared;
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
-    s.view = shared.index_as<CuckooIndex>().searched().view;
+    const auto& index = shared.index_as<CuckooIndex>();
+    s.view = index.searched().view;
+    s.tree = index.order();
   } else if (s.cells_in == CellsIn::leaf) {
     s.tree = &shared.index_as<HashTreeIndex>().tree();
   } else {

@@ -115,6 +115,22 @@ TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
   std::fill(strip.second + strip.count, std::end(strip.second), strip.second[0]);
 }
 
+// Fetches what sets of new keys will write to in their leaves: those of the index, or of the order beside a table.
+TD_NOINLINE inline void prefetch_leaves_of_new(const State& s, Strip& strip) noexcept {
+  std::uint32_t added = strip.sets & ((1u << strip.count) - 1);
+  for (std::uint32_t i = 0; i < strip.count; ++i) added &= ~((strip.item[i] != &no_item.header ? 1u : 0u) << i);
+  if (TD_LIKELY(added == 0)) return;
+  if (s.cells_in == CellsIn::table) {
+    descend(s, strip);
+    find_in_nodes(strip);
+  }
+  strip.added = added;
+  for (; added != 0; added &= added - 1) {
+    const auto i = static_cast<std::uint32_t>(std::countr_zero(added));
+    s.tree->prefetch_add(*static_cast<Leaf*>(*strip.child[i]), strip.fingerprint[i]);
+  }
+}
+
 // --- all kinds
 
 TD_INLINE void hash(const State& s, Strip& strip) noexcept {

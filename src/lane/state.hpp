@@ -96,6 +96,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t count = 0;  // columns from here on hold earlier queries
   std::uint32_t left = 0;   // bit i: query i is left to search_second()
   std::uint32_t sets = 0;   // bit i: query i is a set
+  std::uint32_t added = 0;  // bit i: query i is a set of a new key, whose leaf child[i] names
   bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
   std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
@@ -109,6 +110,9 @@ struct alignas(cache_line_bytes) Strip {
     const std::uint8_t k = kind(i);
     return (k & (kind::continues | kind::begins_many)) != 0 ? line[i]
                                                             : key[i] - bytes_before_key[k & kind::command_mask];
+  }
+  Leaf* leaf_of_added(std::uint32_t i) const noexcept {
+    return (added >> i & 1) != 0 ? static_cast<Leaf*>(*child[i]) : nullptr;
   }
   Location candidate(std::uint32_t i, const Heap& heap) const noexcept {
     return item[i] == &no_item.header ? no_location : heap.location_of(item[i]);
@@ -234,7 +238,7 @@ struct State {
   std::size_t output_bytes_max = 0;
   // By cells_in.
   IndexView view{};
-  const HashTree* tree = nullptr;
+  const HashTree* tree = nullptr;  // of the order beside a table, too
   SetView<set_ways> sets_view{};
   std::uint32_t stamp = 0;  // the time, for a set's entries that are found
   std::uint64_t seed = 0, flush_cas = 0;

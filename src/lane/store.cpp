@@ -79,6 +79,7 @@ struct Beside {
   Fingerprint f;
   const task::PlainSet& set;
   const std::uint64_t* hint;
+  Leaf* leaf;  // of a new key: as HashTree::hold() wants it
   Location slot;
   bool is_new_key = false;
   ItemVersion stored{};
@@ -100,6 +101,7 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
     {
       typename I::Guard guard = index.lock(beside.f);
       Item* const old = find(guard, set.key, no_location, beside.hint);
+      if constexpr (requires { guard.expect_in(beside.leaf); }) guard.expect_in(beside.leaf);
       if constexpr (EvictsFromSet<I>) {
         if (TD_UNLIKELY(old == nullptr && !guard.has_room())) {
           const Item* const victim = task::evict_from_set(context, guard, time);
@@ -119,10 +121,8 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
     }
     if (settled == Settled::changed) continue;
     // A full leaf is divided. Elsewhere, and where a leaf has to be paid for, the general path looks for room.
-    if constexpr (SearchesByKey<I>) {
-      const bool is_free = !context.shared.growth_refused.load(std::memory_order_relaxed);
-      if (settled == Settled::needs_room && is_free && index.make_room(beside.f, set.key)) continue;
-    }
+    const bool is_free = index.is_ordered() && !context.shared.growth_refused.load(std::memory_order_relaxed);
+    if (settled == Settled::needs_room && is_free && index.make_room(beside.f, set.key)) continue;
     return settled;
   }
 }
@@ -143,7 +143,7 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
   const Location slot = fill_slot(state, set);
   if (TD_UNLIKELY(slot == no_location)) return false;
-  Beside beside{f, set, hint, slot};
+  Beside beside{f, set, hint, strip.leaf_of_added(i), slot};
   const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
   if (TD_UNLIKELY(settled != Settled::done)) {
     const Heap::Cache::Lock lock(context.cache);

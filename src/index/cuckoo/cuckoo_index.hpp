@@ -107,6 +107,8 @@ class CuckooIndex final : public FollowedIndex {
     // in a free cell. needs_room: there is none and nothing changed; release the Guard, call make_room() and start
     // over. While the table is on devices, the index retires the slot of a replaced or erased item.
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
+    // The key's leaf in order(), as HashTree::hold() wants it, for put().
+    void expect_in(Leaf* leaf) noexcept { leaf_ = leaf; }
     // Removes the item that find() returned (live -> dead, then the cell). False: it has been rewritten since.
     // REQUIRES: find() returned an item.
     [[nodiscard]] bool erase() noexcept;
@@ -159,6 +161,7 @@ class CuckooIndex final : public FollowedIndex {
     std::uint64_t* cell_[2] = {};  // its cells, in phase_.read and in phase_.other; nullptr: no cell
     Elsewhere* const elsewhere_;   // has the key's pending writes; nullptr: the table is on the host
     Elsewhere::RecordId record_ = Elsewhere::no_record;  // of item_
+    Leaf* leaf_ = nullptr;                               // of expect_in()
     bool clash_ = false;  // the table elsewhere may have another key's cell of the same fingerprint
     bool changed_ = false;
   };

@@ -224,7 +224,7 @@ CuckooIndex::Put CuckooIndex::Guard::put_in_order(Location now, std::uint64_t li
     return early;
   }
 #endif
-  HashTree::Hold leaf = index_.order_->hold(key);
+  HashTree::Hold leaf = index_.order_->hold(key, leaf_);
   if (from == no_location && TD_UNLIKELY(!leaf.add(f_, key, now))) return Put::needs_room;
   const Put result = put_in_table(now, live_state);
   if (from == no_location) {

@@ -29,10 +29,10 @@ Leaf* HashTree::first_leaf() {
 }
 
 // The acquire load of a retired version makes the root that has the leaf's replacement visible.
-HashTree::Latched HashTree::latch(std::string_view key) noexcept {
+HashTree::Latched HashTree::latch(std::string_view key, Leaf* hint) noexcept {
   SpinWait waiting;
-  for (;;) {
-    Leaf* const leaf = inner_.leaf_of(key);
+  for (;; hint = nullptr) {
+    Leaf* const leaf = hint != nullptr ? hint : inner_.leaf_of(key);
     for (;; waiting.once()) {
       const std::uint64_t seen = leaf->version.load(std::memory_order_acquire);
       if (TD_UNLIKELY((seen & leaf_retired) != 0)) break;

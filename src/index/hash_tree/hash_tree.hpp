@@ -92,9 +92,10 @@ class HashTree {
     bool changed_ = false;
   };
   // Waits while another thread holds the leaf. REQUIRES: the caller is in an epoch until the hold's end, no other
-  // thread changes this key, and the caller has no other Hold. Keep it short: no allocation.
-  [[nodiscard]] Hold hold(std::string_view key) noexcept {
-    const Latched latched = latch(key);
+  // thread changes this key, and the caller has no other Hold. Keep it short: no allocation. hint: nullptr, or a leaf
+  // that was the key's in this epoch; fences never change, so it is as long as it is not retired.
+  [[nodiscard]] Hold hold(std::string_view key, Leaf* hint = nullptr) noexcept {
+    const Latched latched = latch(key, hint);
     return Hold(*this, *latched.leaf, latched.before);
   }
 
@@ -106,6 +107,8 @@ class HashTree {
   // For those who look for many keys' leaves together. REQUIRES: an epoch.
   const InnerNode* root() const noexcept { return inner_.root(); }
   TD_INLINE IndexView buckets_of(const Leaf& leaf) const noexcept { return leaves_.view(leaf); }
+  // Fetches what Hold::add() touches.
+  TD_INLINE void prefetch_add(Leaf& leaf, Fingerprint f) const noexcept { leaves_.prefetch_add(leaf, f); }
   // find() for many keys, in two steps: the leaf, whose buckets are fetched, and the first cell there with f's
   // signature, or no_location. Hints: a miss is not final. REQUIRES: both in one epoch.
   const Leaf* locate(Fingerprint f, std::string_view key) const noexcept {
@@ -189,7 +192,7 @@ class HashTree {
 
   bool is_short() const noexcept;
   std::uint64_t fallen_max() const noexcept { return leaf_count() / 4 + 16; }
-  Latched latch(std::string_view key) noexcept;
+  Latched latch(std::string_view key, Leaf* hint = nullptr) noexcept;
   void count(std::int64_t items) noexcept;
   Leaf* first_leaf();
   bool put_in_place_of(Leaf& old, Leaf& left, Leaf& right) noexcept;

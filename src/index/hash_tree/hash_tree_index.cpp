@@ -75,7 +75,7 @@ void HashTreeIndex::Guard::kill() noexcept {
 IndexPut HashTreeIndex::Guard::put(Location now, std::uint64_t live_state) noexcept {
   TD_DEBUG_ASSERT(Item::state_of(live_state) == ItemState::live);
   Item* const item = index_.heap_.at(now);
-  HashTree::Hold leaf = index_.tree_.hold(item->key());
+  HashTree::Hold leaf = index_.tree_.hold(item->key(), leaf_);
   if (item_ != nullptr) {
     if (TD_UNLIKELY(!lock_item(item_, version_))) return Put::changed;
     item->state_word.store(live_state, std::memory_order_release);

@@ -58,6 +58,8 @@ class HashTreeIndex final : public Index {
     Item* find(std::string_view key, Location candidate = no_location) noexcept;
     Item* find(Location l) noexcept;
     const ItemVersion& version() const noexcept { return version_; }
+    // The key's leaf, as HashTree::hold() wants it, for put().
+    void expect_in(Leaf* leaf) noexcept { leaf_ = leaf; }
     [[nodiscard]] Put put(Location now, std::uint64_t live_state) noexcept;
     [[nodiscard]] bool erase() noexcept;
     [[nodiscard]] bool update_state(std::uint64_t mask, std::uint64_t bits) noexcept;
@@ -70,6 +72,7 @@ class HashTreeIndex final : public Index {
     HashTreeIndex& index_;
     const Fingerprint f_;
     StripeLock lock_;
+    Leaf* leaf_ = nullptr;   // of expect_in()
     Item* item_ = nullptr;   // what was found
     ItemVersion version_{};  // of item_
   };

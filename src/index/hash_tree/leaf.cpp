@@ -89,7 +89,7 @@ std::uint32_t LeafTable::free_slot(const Leaf& leaf, std::uint32_t a, std::uint3
     return bucket * bucket_cells + static_cast<std::uint32_t>(std::countr_zero(slots));
   };
   const std::uint32_t in_a = free_slots(leaf, a);
-  if (std::popcount(in_a) >= 2) return first_of(a, in_a);
+  if ((in_a & (in_a - 1)) != 0) return first_of(a, in_a);
   const std::uint32_t in_b = free_slots(leaf, b);
   if ((in_a | in_b) == 0) return no_slot;
   return std::popcount(in_a) >= std::popcount(in_b) ? first_of(a, in_a) : first_of(b, in_b);
@@ -173,7 +173,7 @@ bool LeafTable::add(Leaf& leaf, Fingerprint f, std::string_view key, Location l)
   list(leaf, slot);
   ScalarLanes::at(buckets(leaf)->cell + slot).store(Cell::of(f.signature, l).bits, std::memory_order_release);
   if (behind == 0 && (n == 0 || tails(leaf)[n - 1] < tail)) {
-    set_place(leaf, n, static_cast<std::uint16_t>(slot), tail);
+    set_place(leaf, n, static_cast<std::uint16_t>(slot), tail, l);
     leaf.sorted.store(static_cast<std::uint16_t>(n + 1), std::memory_order_release);
   } else {
     leaf.unsorted_id[behind] = static_cast<std::uint16_t>(slot);
@@ -225,7 +225,7 @@ void LeafTable::purge(Leaf& leaf) noexcept {
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::uint16_t slot = ids(leaf)[i];
     if (!keep(slot)) continue;
-    if (kept != i) set_place(leaf, kept, slot, tails(leaf)[i]);
+    if (kept != i) set_place(leaf, kept, slot, tails(leaf)[i], location_at(leaf, i));
     ++kept;
   }
   leaf.sorted.store(static_cast<std::uint16_t>(kept), std::memory_order_relaxed);
@@ -276,8 +276,13 @@ void LeafTable::sort(Leaf& leaf) noexcept {
     const std::uint32_t its = leaf.unsorted_tail[behind - 1];
     const bool from_order = n != 0 && is_less(leaf, slot, its, id[n - 1], tail[n - 1]);
     const std::uint32_t to = n + behind - 1;
-    set_place(leaf, to, from_order ? id[n - 1] : slot, from_order ? tail[n - 1] : its);
-    --(from_order ? n : behind);
+    if (from_order) {
+      --n;
+      set_place(leaf, to, id[n], tail[n], location_at(leaf, n));
+    } else {
+      --behind;
+      set_place(leaf, to, slot, its, cell(leaf, slot).location());
+    }
   }
   // Behind the entries: a reader follows none that was written for another purpose.
   leaf.sorted.store(all, std::memory_order_release);
@@ -312,19 +317,19 @@ void LeafTable::choose_prefix(Leaf& leaf, std::string_view first, std::string_vi
   std::copy(prefix.begin(), prefix.end(), leaf.prefix_key);
 }
 
-void LeafTable::append(Leaf& leaf, std::uint32_t slot, Cell c) const noexcept {
+void LeafTable::append(Leaf& leaf, std::uint32_t slot, Cell c, std::uint32_t tail) const noexcept {
   const std::uint32_t n = sorted(leaf);
   ScalarLanes::at(buckets(leaf)->cell + slot).store(c.bits, std::memory_order_release);
   list(leaf, slot);
-  set_place(leaf, n, static_cast<std::uint16_t>(slot), tail_of(leaf, heap_.at(c.location())->key()));
+  set_place(leaf, n, static_cast<std::uint16_t>(slot), tail, static_cast<Location>(c.location()));
   leaf.sorted.store(static_cast<std::uint16_t>(n + 1), std::memory_order_relaxed);
   leaf.live.store(n + 1, std::memory_order_relaxed);
 }
 
-// A cell keeps its slot, so no key is hashed.
+// A cell keeps its slot, so no key is hashed. Where the prefix stays what it is, and it grows in one split of many, so
+// do the tails, and no item is read.
 void LeafTable::split(const Leaf& from, std::string_view above, Leaf& left, Leaf& right) const noexcept {
   const std::uint32_t n = sorted(from);
-  for (std::uint32_t i = 0; i < n; ++i) prefetch_read(heap_.at(location_at(from, i)));
   const auto key = [&](std::uint32_t i) { return heap_.at(location_at(from, i))->key(); };
   const bool ascends = n >= 16 && above > key(n - 1);
   const std::uint32_t middle = ascends ? n - n / 16 : n / 2;
@@ -334,10 +339,16 @@ void LeafTable::split(const Leaf& from, std::string_view above, Leaf& left, Leaf
   make_empty(right, {cut, from.high(), from.has_high});
   choose_prefix(left, key(0), key(middle - 1));
   choose_prefix(right, key(middle), key(n - 1));
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const std::uint32_t slot = ids(from)[i];
-    append(i < middle ? left : right, slot, cell(from, slot));
-  }
+  const auto fill = [&](Leaf& to, std::uint32_t begin, std::uint32_t end) {
+    const bool keeps_tails = to.prefix() == from.prefix();
+    for (std::uint32_t i = begin; i < end && !keeps_tails; ++i) prefetch_read(heap_.at(location_at(from, i)));
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const std::uint32_t slot = ids(from)[i];
+      append(to, slot, cell(from, slot), keeps_tails ? tails(from)[i] : tail_of(to, key(i)));
+    }
+  };
+  fill(left, 0, middle);
+  fill(right, middle, n);
 }
 
 bool LeafTable::merge(const Leaf& left, const Leaf& right, Leaf& to) const noexcept {
@@ -352,7 +363,7 @@ bool LeafTable::merge(const Leaf& left, const Leaf& right, Leaf& to) const noexc
       const Cell c = cell(*from, slot);
       const std::uint32_t place = free_slot(to, bucket, where.other(bucket, c.signature()));
       if (place == no_slot) return false;
-      append(to, place, c);
+      append(to, place, c, tail_of(to, heap_.at(c.location())->key()));
     }
   }
   return true;

@@ -129,6 +129,20 @@ class LeafTable {
     }
     return false;
   }
+  // Fetches what add() of a key with this fingerprint touches.
+  TD_INLINE void prefetch_add(Leaf& leaf, Fingerprint f) const noexcept {
+    const IndexView where = view(leaf);
+    const std::uint32_t bucket = where.first(f);
+    prefetch_write(&leaf);
+    prefetch_write(leaf.unsorted_id);
+    for (std::uint32_t i = 0; i < leaf_unsorted_max; i += cache_line_bytes / sizeof(std::uint32_t))
+      prefetch_write(leaf.unsorted_tail + i);
+    prefetch_read(leaf.prefix_key);
+    prefetch_write(where.buckets + bucket);
+    prefetch_write(where.buckets + where.second(f));
+    prefetch_write(listed(leaf) + bucket);
+    prefetch_write(places(leaf) + bucket * bucket_cells);
+  }
   // Index of the first of `n` sorted ids whose key is not below `key`. Ids of empty cells may stand before it. Fetches
   // `ahead` items from about there.
   std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,
@@ -202,13 +216,14 @@ class LeafTable {
   void set_location(const Leaf& leaf, std::uint32_t i, Location l) const noexcept {
     std::atomic_ref<std::uint32_t>(locations(leaf)[i]).store(l, std::memory_order_release);
   }
-  // Makes a slot's key the i-th in order.
-  void set_place(const Leaf& leaf, std::uint32_t i, std::uint16_t slot, std::uint32_t tail) const noexcept {
+  // Makes a slot's key the i-th in order. l: what the slot's cell has.
+  TD_INLINE void set_place(const Leaf& leaf, std::uint32_t i, std::uint16_t slot, std::uint32_t tail,
+                           Location l) const noexcept {
     ids(leaf)[i] = slot;
     places(leaf)[slot] = static_cast<std::uint16_t>(i);
     racing_store(tails(leaf)[i], tail);
     if ((i + 1) % sample_step() == 0) racing_store(const_cast<Leaf&>(leaf).samples[i >> sample_shift_], tail);
-    set_location(leaf, i, cell(leaf, slot).location());
+    set_location(leaf, i, l);
   }
   void list(Leaf& leaf, std::uint32_t slot) const noexcept {
     listed(leaf)[slot / bucket_cells] |= static_cast<std::uint8_t>(1u << slot % bucket_cells);
@@ -219,7 +234,7 @@ class LeafTable {
   void purge(Leaf& leaf) noexcept;
   void sort_unsorted(Leaf& leaf, std::uint32_t n) noexcept;
   void choose_prefix(Leaf& leaf, std::string_view first, std::string_view last) const noexcept;
-  void append(Leaf& leaf, std::uint32_t slot, Cell c) const noexcept;
+  void append(Leaf& leaf, std::uint32_t slot, Cell c, std::uint32_t tail) const noexcept;
 
   static constexpr std::uint32_t no_slot = ~0u;
   static constexpr std::uint16_t unsorted_place = 0xffff;
