@@ -122,8 +122,8 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
     if (settled == Settled::changed) continue;
     // A full leaf is divided. Elsewhere, and where a leaf has to be paid for, the general path looks for room.
     const bool is_free = index.is_ordered() && !context.shared.growth_refused.load(std::memory_order_relaxed);
-    if (settled == Settled::needs_room && is_free && index.make_room(beside.f, set.key)) continue;
-    return settled;
+    if (settled != Settled::needs_room || !is_free || !index.make_room(beside.f, set.key)) return settled;
+    beside.leaf = nullptr;
   }
 }
 

@@ -43,6 +43,8 @@ class LaneHarness {
   bool closed() const noexcept { return with_.closed(); }
   const StoreCounters& counters_with() noexcept { return with_.context().counters; }
   const StoreCounters& counters_without() noexcept { return without_.context().counters; }
+  Context& context_with() noexcept { return with_.context(); }
+  Context& context_without() noexcept { return without_.context(); }
   std::uint64_t queries_of_lane = 0, sets_of_lane = 0;
   std::size_t output_bytes_max = std::size_t{1} << 20;
 

@@ -14,6 +14,7 @@
 
 #include "lane/state.hpp"
 #include "store/lane_input_fixture.hpp"
+#include "task/scan.hpp"
 
 namespace tandem {
 namespace {
@@ -149,6 +150,57 @@ TEST_P(LaneTest, FindsEachKeyByItsFirstSearch) {
     }
     EXPECT_EQ(harness.queries_of_lane - reads, 6000u);
     EXPECT_EQ(harness.counters_with().index_retries.get(), retries);
+  }
+}
+
+// A snapshot of all keys, in order.
+std::vector<string> keys_in_order(Context& context) {
+  struct Keys final : ItemSink {
+    void restart() override { of_part.clear(); }
+    bool item(const Item& item, const ItemVersion&, std::uint64_t) override {
+      of_part.emplace_back(item.key());
+      return true;
+    }
+    std::vector<string> of_part;
+  };
+  std::vector<string> keys;
+  for (string last;;) {
+    Keys part;
+    const ScanEnd end = task::scan(context, {.begin = last, .after_begin = true}, 1000, part);
+    keys.insert(keys.end(), part.of_part.begin(), part.of_part.end());
+    if (end.done) return keys;
+    last = end.last_key();
+  }
+}
+
+// Leaves of 16 cells, which are full after every few sets: a key's leaf may have been divided since it was found.
+TEST_P(LaneTest, DividesTheLeavesOfNewKeys) {
+  EngineOptions engine = engine_options();
+  if (engine.index_kind == "set_associative") GTEST_SKIP() << "has no leaves";
+  engine.tree = {.leaf_cells = 16, .node_children = 8};
+  engine.ordered = true;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    LaneHarness harness(instructions(), {}, engine);
+    harness.exchange("mn\r\n");
+    Random random(seed);
+    const std::vector<string> keys = keys_of_each_form(random);
+    for (std::size_t i = 0; i < keys.size();) {
+      string input;
+      for (const std::size_t end = std::min(i + 1 + random.below(300), keys.size()); i < end; ++i) {
+        const std::size_t value_bytes = random.below(30);
+        input += "set " + keys[i] + " 0 0 " + std::to_string(value_bytes) + "\r\n" + string(value_bytes, 'v') + "\r\n";
+        if (random.one_in(8)) input += "set " + keys[random.below(i + 1)] + " 0 0 3\r\nnew\r\n";
+        if (random.one_in(8)) input += "get " + keys[random.below(i + 1)] + "\r\n";
+      }
+      const auto [with, without] = harness.exchange(input);
+      ASSERT_EQ(with, without);
+    }
+    EXPECT_GT(harness.sets_of_lane, keys.size() * 9 / 10);
+    string all;
+    for (const string& key : keys) all += "get " + key + "\r\n";
+    const auto [with, without] = harness.exchange(all);
+    ASSERT_EQ(with, without);
+    EXPECT_EQ(keys_in_order(harness.context_with()), keys_in_order(harness.context_without()));
   }
 }
 
