@@ -36,7 +36,9 @@ HashTree::Latched HashTree::latch(std::string_view key, Leaf* hint) noexcept {
     for (;; waiting.once()) {
       const std::uint64_t seen = leaf->version.load(std::memory_order_acquire);
       if (TD_UNLIKELY((seen & leaf_retired) != 0)) break;
-      if (TD_LIKELY((seen & leaf_latched) == 0 && leaf->try_latch(seen))) return {leaf, seen};
+      if (TD_UNLIKELY((seen & leaf_latched) != 0 || !leaf->try_latch(seen))) continue;
+      TD_DEBUG_ASSERT(key >= leaf->low() && (!leaf->has_high || key < leaf->high()));
+      return {leaf, seen};
     }
   }
 }
