@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/bytes_equal.hpp"
 #include "bench/workload/random.hpp"
 #include "bench/workload/value_bytes.hpp"
 
@@ -76,12 +77,8 @@ char* KeySpace::write_value(std::uint64_t key, char* out) const noexcept {
 bool KeySpace::is_key(std::uint64_t key, std::string_view bytes) const noexcept {
   char expected[key_bytes_max];
   if (bytes.size() != key_bytes(key)) return false;
-  if (bytes.size() == 8) {
-    const std::uint64_t low = hex_digits(static_cast<std::uint32_t>(key));
-    return std::memcmp(&low, bytes.data(), 8) == 0;
-  }
   write_key(key, expected);
-  return std::memcmp(expected, bytes.data(), bytes.size()) == 0;
+  return bytes_equal(expected, bytes.data(), bytes.size());
 }
 
 std::optional<std::uint64_t> KeySpace::number_of(std::string_view bytes) const noexcept {

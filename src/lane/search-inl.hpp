@@ -117,8 +117,7 @@ TD_NOINLINE inline void find_leaves(const State& s, Strip& strip) noexcept {
 
 // Fetches what sets of new keys will write to in their leaves: those of the index, or of the order beside a table.
 TD_NOINLINE inline void prefetch_leaves_of_new(const State& s, Strip& strip) noexcept {
-  std::uint32_t added = strip.sets & ((1u << strip.count) - 1);
-  for (std::uint32_t i = 0; i < strip.count; ++i) added &= ~((strip.item[i] != &no_item.header ? 1u : 0u) << i);
+  std::uint32_t added = strip.sets & K::without_item(strip) & ((1u << strip.count) - 1);
   if (TD_LIKELY(added == 0)) return;
   if (s.cells_in == CellsIn::table) {
     descend(s, strip);

@@ -101,7 +101,7 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
     {
       typename I::Guard guard = index.lock(beside.f);
       Item* const old = find(guard, set.key, no_location, beside.hint);
-      if constexpr (requires { guard.expect_in(beside.leaf); }) guard.expect_in(beside.leaf);
+      if constexpr (CanBeOrdered<I>) guard.expect_in(beside.leaf);
       if constexpr (EvictsFromSet<I>) {
         if (TD_UNLIKELY(old == nullptr && !guard.has_room())) {
           const Item* const victim = task::evict_from_set(context, guard, time);

@@ -13,7 +13,7 @@ namespace tandem {
 // Copies of scans' items, in memory that is kept from one call to the next.
 class ScanBuffers {
  public:
-  // Bytes of keys and values, from which on no item is added. One item may be larger.
+  // Bytes of client flags, keys and values, from which on no item is added. One item may be larger.
   static constexpr std::size_t bytes_max = 256 * 1024;
 
   void clear() noexcept;

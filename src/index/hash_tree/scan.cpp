@@ -120,7 +120,7 @@ class HashTree::Scan {
     const std::uint32_t begin = has_begin ? lower_bound(leaf, n, at_, ahead()) : 0;
     const std::uint32_t end = has_end ? lower_bound(leaf, n, range_.end, 0) : n;
     if (!has_begin) tree_.leaves_.prefetch_items(leaf, 0, std::min(ahead(), end));
-    if (!take_up(leaf, begin, end)) return Read::full;
+    if (!take(leaf, begin, end)) return Read::full;
     return has_end ? Read::past_range : Read::leaf_end;
   }
 
@@ -131,7 +131,7 @@ class HashTree::Scan {
     const std::uint32_t end = has_end ? lower_bound(leaf, n, at_, 0) : n;
     tree_.leaves_.prefetch_items(leaf, end > ahead() ? end - ahead() : 0, end);
     const std::uint32_t begin = has_begin ? lower_bound(leaf, n, range_.begin, 0) : 0;
-    if (!take_down(leaf, begin, end)) return Read::full;
+    if (!take(leaf, begin, end)) return Read::full;
     return has_begin ? Read::past_range : Read::leaf_end;
   }
 
@@ -149,34 +149,22 @@ class HashTree::Scan {
     return i;
   }
 
-  // Take the live items of the ids [begin, end). False: there are more of them than places. Where no id is removed,
-  // those that are needed fill all places; the others are looked at for whether one is live.
-  bool take_up(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
-    Taker taker(*this, leaf);
-    const std::uint32_t needed = std::min(end, begin + places());
-    std::uint32_t i = begin;
-    for (; i + items_ahead < needed; ++i) {
-      taker.prefetch(i + items_ahead);
-      taker.take(i);
-    }
-    for (; i < needed; ++i) taker.take(i);
-    for (; i < end; ++i) {
-      if (!taker.take_if_room(i)) return false;
-    }
-    return true;
-  }
-  bool take_down(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
+  // Takes the live items of the ids [begin, end), upwards or downwards. False: there are more of them than places.
+  // Where no id is removed, those that are needed fill all places; the others are looked at for whether one is live.
+  bool take(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
     if (begin >= end) return true;
     Taker taker(*this, leaf);
-    const std::uint32_t needed = end - std::min(end - begin, places());
-    std::uint32_t i = end;
-    for (; i > needed + items_ahead; --i) {
-      taker.prefetch(i - 1 - items_ahead);
-      taker.take(i - 1);
+    const std::uint32_t step = range_.reverse ? ~0u : 1u;  // modulo 2^32
+    const std::uint32_t count = end - begin, needed = std::min(count, places());
+    const std::uint32_t fetching = needed - std::min(needed, items_ahead);
+    std::uint32_t i = range_.reverse ? end - 1 : begin, n = 0;
+    for (; n < fetching; ++n, i += step) {
+      taker.prefetch(i + items_ahead * step);
+      taker.take(i);
     }
-    for (; i > needed; --i) taker.take(i - 1);
-    for (; i > begin; --i) {
-      if (!taker.take_if_room(i - 1)) return false;
+    for (; n < needed; ++n, i += step) taker.take(i);
+    for (; n < count; ++n, i += step) {
+      if (!taker.take_if_room(i)) return false;
     }
     return true;
   }
