@@ -32,30 +32,33 @@ endif()
 
 add_custom_target(tandem_cuda_programs)  # what can only be run beside a GPU, or is tested there, too
 
-# tandem_cuda(NAME TARGET): the layer's .cu files, whose objects it links, with the runtime; a program of each *_bench.cu.
-function(tandem_cuda name layer)
+# tandem_cuda(NAME DIR TARGET): the layer's .cu files, whose objects it links, with the runtime; a program of each
+# *_bench.cu.
+function(tandem_cuda name dir layer)
   if(name STREQUAL "device")
     tandem_cuda_runtime(${layer})
   endif()
-  tandem_sources(sources "src/${name}/*.cu")
+  tandem_sources(sources "${dir}/*.cu")
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "_bench\\.cu$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cu$")
   if(NOT sources)
     return()
   endif()
-  add_library(tandem_${name}_cuda OBJECT ${sources})
-  tandem_cuda_flags(tandem_${name}_cuda)
-  set_property(GLOBAL APPEND PROPERTY TANDEM_CUDA_OBJECTS $<TARGET_OBJECTS:tandem_${name}_cuda>)
+  add_library(${layer}_cuda OBJECT ${sources})
+  tandem_cuda_flags(${layer}_cuda)
+  if(NOT name MATCHES "^bench/")  # the library has them
+    set_property(GLOBAL APPEND PROPERTY TANDEM_CUDA_OBJECTS $<TARGET_OBJECTS:${layer}_cuda>)
+  endif()
   # Objects, not an archive of them: so CMake links with the C++ compiler.
-  target_link_libraries(${layer} PUBLIC $<TARGET_OBJECTS:tandem_${name}_cuda>)
+  target_link_libraries(${layer} PUBLIC $<TARGET_OBJECTS:${layer}_cuda>)
   foreach(source IN LISTS benches)
     cmake_path(GET source STEM bench)
     add_executable(${bench} EXCLUDE_FROM_ALL ${source})
     tandem_cuda_flags(${bench})
     set_target_properties(${bench} PROPERTIES
       LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
-    target_link_libraries(${bench} PRIVATE $<TARGET_OBJECTS:tandem_${name}_cuda>)
+    target_link_libraries(${bench} PRIVATE $<TARGET_OBJECTS:${layer}_cuda>)
     target_link_options(${bench} PRIVATE $<TARGET_PROPERTY:tandem_flags,INTERFACE_LINK_OPTIONS>)
     tandem_cuda_link(${bench} PRIVATE)
     add_dependencies(tandem_cuda_programs ${bench})
@@ -63,7 +66,8 @@ function(tandem_cuda name layer)
 endfunction()
 
 function(tandem_cuda_flags target)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_include_directories(${target} PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${target} PRIVATE TANDEM_CUDA=1)
   target_compile_options(${target} PRIVATE
     --expt-relaxed-constexpr -Werror=all-warnings -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra,-Werror)

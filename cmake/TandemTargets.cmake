@@ -149,7 +149,7 @@ function(tandem_layer line)
   tandem_libraries_of(${name} ${layer})
 
   if(TANDEM_CUDA)
-    tandem_cuda(${name} ${layer})
+    tandem_cuda(${name} ${dir} ${layer})
     if(name STREQUAL "device")  # whoever defines a kernel gives it its CUDA entry
       target_compile_definitions(${layer} PUBLIC TANDEM_CUDA=1)
     endif()

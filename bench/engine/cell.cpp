@@ -23,8 +23,9 @@ std::string name_of(const EngineSettings& settings) {
 }
 
 std::string cell_of(const EngineSettings& settings) {
-  const std::string cell =
-      fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  std::string cell = fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  if (settings.miss_share != 0) cell += fmt::format(" m{:g}", settings.miss_share);
+  if (const double rate = settings.rates.front(); rate != 0) cell += fmt::format(" r{:g}", rate);
   return settings.cycles_us.front() == 0 ? cell : fmt::format("{} c{}", cell, settings.cycles_us.front());
 }
 
@@ -44,6 +45,8 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
   if (on_wire && settings.steal) json["steal"] = true;
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
+  if (on_wire && settings.rates.front() != 0) json["rate"] = settings.rates.front();
+  if (on_wire && settings.miss_share != 0) json["miss_share"] = settings.miss_share;
   json["keys"] = spec.keys;
   json["key_bytes"] = sizes_text(spec.key_bytes);
   json["value_bytes"] = sizes_text(spec.value_bytes);
@@ -70,7 +73,8 @@ Json errors_json(const ReplyErrors& errors) {
 
 Json latency_json(const HistogramTotals& ticks) {
   const double us = ns_per_tick() / 1e3;
-  Json json{{"count", ticks.count()}};
+  Json json{{"count", ticks.count()},
+            {"mean", static_cast<double>(ticks.sum()) * us / static_cast<double>(ticks.count())}};
   for (const auto& [name, share] :
        {std::pair{"p50", 0.5}, std::pair{"p90", 0.9}, std::pair{"p95", 0.95}, std::pair{"p99", 0.99}})
     json[name] = ticks.quantile(share) * us;
@@ -113,6 +117,22 @@ Json timeline_json(const Measured& m) {
   return timeline;
 }
 
+// Stretches in which requests were received.
+Json latency_timeline_json(const Measured& m, double every_s) {
+  const double us = ns_per_tick() / 1e3;
+  Json timeline = Json::array();
+  for (std::size_t i = 0; i < m.latency_timeline.size(); ++i) {
+    const LatencyTimeline::Stretch& s = m.latency_timeline[i];
+    Json one{{"t", static_cast<double>(i + 1) * every_s}, {"ops_per_s", static_cast<double>(s.requests) / every_s}};
+    if (s.requests != 0) {
+      one["mean"] = static_cast<double>(s.ticks) * us / static_cast<double>(s.requests);
+      one["max"] = static_cast<double>(s.ticks_max) * us;
+    }
+    timeline.push_back(std::move(one));
+  }
+  return timeline;
+}
+
 CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload::Spec>& specs, const LoadedStore& store,
                      bool getk) {
   const unsigned threads = settings.threads.front();
@@ -128,6 +148,7 @@ CellTapes make_tapes(const EngineSettings& settings, const std::vector<workload:
   if (settings.ops != 0) limits.ops = std::min(limits.ops, settings.ops);
   limits.bytes /= specs.size();
   limits.connection_queries = settings.in_flight;
+  limits.miss_share = settings.miss_share;
   on_each_thread(threads, [&](unsigned t) {
     for (const workload::Spec& spec : specs) {
       tapes.of_thread[t].push_back(std::make_unique<Tape>(spec, store.keys_of(spec).space, settings.protocol, t,
@@ -217,6 +238,20 @@ Json median_tasks(const Json& document, const std::vector<std::size_t>& runs) {
   return tasks;
 }
 
+// Of each round's percentile.
+Json latency_spreads(const Json& document, const std::vector<std::size_t>& runs) {
+  Json spreads = Json::object();
+  for (const char* const percentile : {"mean", "p50", "p95", "p99"}) {
+    std::vector<double> us;
+    for (const std::size_t run : runs) {
+      if (const Json& result = document["runs"][run]["result"]; result.contains("latency_us"))
+        us.push_back(result["latency_us"][percentile]);
+    }
+    if (!us.empty()) spreads[percentile] = spread_json(us);
+  }
+  return spreads;
+}
+
 }  // namespace
 
 Json load_run(const EngineSettings& settings, const workload::Spec& spec, const LoadedStore::Load& load,
@@ -258,7 +293,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   if (settings.getk) getk_tapes = make_tapes(settings, specs, store, true);
   const std::vector<std::unique_ptr<Subject>> subjects =
       make_subjects(settings, specs, store, tapes, getk_tapes ? &*getk_tapes : nullptr);
-  const TurnLength length{settings.seconds, settings.ops};
+  const TurnLength length{settings.seconds, settings.ops, settings.rates.front(), settings.timeline_every_s};
   store.wait_until_settled();
   Rounds rounds;
   // Each subject's wrong answers in the full verification before the first round and after the last one. They count in
@@ -285,7 +320,10 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     say(fmt::format("round {} of {}", round + 1, settings.rounds));
     for (const auto& subject : subjects) {
       const std::string name(subject->name());
+      const bool has_hook = name == subject_wire && hooks.turn;
+      const auto turn_ended = has_hook ? hooks.turn(store.engine(), round) : nullptr;
       Measured m = subject->take(length);
+      const Json beside = turn_ended ? turn_ended() : Json();
       if (round == 0) m.errors.add(first_errors[name]);
       const bool last = round + 1 == settings.rounds;
       const bool on_wire = name == subject_wire || name == subject_wire_getk;
@@ -327,6 +365,8 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
                               {"us", static_cast<double>(m.device->device_ns) / 1e3}};
         }
         if (name == subject_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
+        if (on_wire && !m.latency_timeline.empty())
+          result["timeline"] = latency_timeline_json(m, settings.timeline_every_s);
       }
       if (on_wire && settings.alternates) {
         Json phases = Json::array();
@@ -335,6 +375,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
         result["phases"] = std::move(phases);
         result["timeline"] = timeline_json(m);
       }
+      if (beside.is_object()) result.update(beside);
       rounds.ops_per_s[name].push_back(m.turn.ops_per_s);
       rounds.runs[name].push_back(document["runs"].size());
       document["runs"].push_back({{"kind", "engine"},
@@ -350,6 +391,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   Json summary{{"cell", cell},
                {"workload", name_of(settings)},
                {"threads", settings.threads.front()},
+               {"rate", settings.rates.front()},
                {"batch", settings.batches.front()},
                {"subjects", Json::array()},
                {"comparisons", Json::array()}};
@@ -358,6 +400,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     Json subject{{"subject", name}, {"ops_per_s", spread_json(rounds.ops_per_s[name])}, {"runs", rounds.runs[name]}};
     if (name == subject_wire || name == subject_wire_getk) {
       subject["tasks"] = median_tasks(document, rounds.runs[name]);
+      subject["latency_us"] = latency_spreads(document, rounds.runs[name]);
       double ns = 0;
       for (const Json& task : subject["tasks"]) ns += task["ns_per_query"].get<double>();
       const double ns_by_rate = settings.threads.front() * 1e9 / subject["ops_per_s"]["median"].get<double>();

@@ -73,6 +73,32 @@ void check_together(const workload::Spec& a, const workload::Spec& b) {
   refuse(fmt::format("{} and {} cannot alternate: they give the same keys other values", a.name, b.name));
 }
 
+void check_load(const EngineSettings& settings, const std::vector<workload::Spec>& specs) {
+  const bool is_wire_alone = settings.subjects == std::vector<std::string>{"wire"} && !settings.getk;
+  if (!(settings.miss_share >= 0 && settings.miss_share <= 1)) refuse("the share of misses must be 0 to 1");
+  if (settings.miss_share != 0) {
+    if (!is_wire_alone) refuse("misses are for the subject \"wire\" alone: --subjects wire, without --getk");
+    if (std::ranges::any_of(specs, [](const workload::Spec& s) { return s.mix[workload::OpKind::insert] > 0; }))
+      refuse("a workload with inserts has no keys of which is known that they are never stored");
+  }
+  if (settings.rates.empty()) refuse("no rate was named");
+  if (settings.rates == EngineSettings{}.rates) return;
+  if (!is_wire_alone) refuse("a rate is for the subject \"wire\" alone: --subjects wire, without --getk");
+  if (settings.alternates) refuse("workloads that alternate have no rate");
+  constexpr double rate_max = 1e12, seconds_between_batches = 1;
+  std::uint32_t batch_max = 0;
+  for (const unsigned cycle_us : settings.cycles_us)
+    batch_max = std::max(batch_max, std::ranges::max(batches_of(settings, cycle_us)));
+  const double rate_min =
+      static_cast<double>(batch_max) * std::ranges::max(threads_of(settings)) / seconds_between_batches;
+  for (const double rate : settings.rates) {
+    if (rate == 0) continue;
+    if (!(rate >= rate_min && rate <= rate_max))
+      refuse(fmt::format("a rate of {:g}: at least {:g} operations a second, for a batch of each thread a second", rate,
+                         rate_min));
+  }
+}
+
 struct Cells {
   const EngineSettings& settings;
   Json& document;
@@ -176,6 +202,7 @@ void validate(const EngineSettings& settings) {
       if (batch == 0 || batch > batch_limit) refuse(fmt::format("batch sizes: 1 to {}", batch_limit));
     }
   }
+  check_load(settings, specs);
   if (settings.rounds == 0) refuse("rounds: at least 1");
   if (settings.tape.ops == 0) refuse("requests: at least 1");
   if (!(settings.seconds > 0 && settings.seconds <= 3600)) refuse("seconds of a turn: above 0, at most 3600");
@@ -210,6 +237,8 @@ std::string command_line(const EngineSettings& settings) {
   if (settings.steal) line.append(" --steal");
   if (settings.cycles_us != EngineSettings{}.cycles_us)
     add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
+  if (settings.miss_share != 0) add("misses", fmt::format("{:g}", settings.miss_share));
+  if (settings.rates != EngineSettings{}.rates) add("rate", fmt::format("{}", fmt::join(settings.rates, ",")));
   if (!settings.subjects.empty()) add("subjects", fmt::format("{}", fmt::join(settings.subjects, ",")));
   add("rounds", std::to_string(settings.rounds));
   if (settings.ops != 0) {
@@ -240,16 +269,19 @@ Json run_engine(const EngineSettings& settings, Json& document, const EngineHook
     for (const unsigned t : threads) {
       for (const unsigned cycle_us : settings.cycles_us) {
         for (const std::uint32_t batch : batches_of(settings, cycle_us)) {
-          EngineSettings one = settings;
-          one.workloads.clear();
-          for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
-          one.threads = {t};
-          one.batches = {batch};
-          one.batches_per_us.clear();
-          one.cycles_us = {cycle_us};
-          cells.store->engine().set_cycle(std::chrono::microseconds(cycle_us));
-          summary.push_back(run_cell(one, together, *cells.store, document, hooks));
-          if (hooks.cell) hooks.cell(summary.back());
+          for (const double rate : settings.rates) {
+            EngineSettings one = settings;
+            one.workloads.clear();
+            for (const workload::Spec& spec : together) one.workloads.push_back(spec.name);
+            one.threads = {t};
+            one.batches = {batch};
+            one.batches_per_us.clear();
+            one.cycles_us = {cycle_us};
+            one.rates = {rate};
+            cells.store->engine().set_cycle(std::chrono::microseconds(cycle_us));
+            summary.push_back(run_cell(one, together, *cells.store, document, hooks));
+            if (hooks.cell) hooks.cell(summary.back());
+          }
         }
       }
     }

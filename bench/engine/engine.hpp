@@ -37,7 +37,12 @@ struct EngineSettings {
   unsigned devices = 1;                   // of the plan, each with a shard of the index
   bool steal = false;                     // SchedulerOptions::steal
   std::vector<unsigned> cycles_us = {0};  // minimum between two launches of the plan's device
-  std::vector<std::string> subjects;      // empty: all that apply
+  // Operations a second of all threads together, in an open loop: each batch has a time at which it is received, where
+  // its latency begins. 0: a closed loop. Several make a cell each.
+  std::vector<double> rates = {0};
+  double timeline_every_s = 0;        // of latencies, in the runs; 0: none
+  double miss_share = 0;              // of the GETs: of keys that were never stored
+  std::vector<std::string> subjects;  // empty: all that apply
   unsigned rounds = 5;
   double seconds = 0.2;   // of a turn
   std::uint64_t ops = 0;  // of a turn and thread, instead of the seconds
@@ -63,6 +68,9 @@ struct EngineHooks {
   std::function<void(std::string_view)> progress;  // receives what is measured now
   std::function<void(const Json& cell)> cell;      // receives each cell's summary, as in summary()
   std::function<void(Engine&)> loaded;             // called when the keys are stored, before any run
+  // Called when a turn of the wire subject begins. What it returns is called when the turn has ended, and returns
+  // members for the run's result.
+  std::function<std::function<Json()>(Engine&, unsigned round)> turn;
 };
 
 // Runs all cells: adds runs, comparisons and notes to the document, and returns a summary of the cells. Wrong values,
@@ -76,6 +84,8 @@ std::string errors_of(const Json& document);
 std::string engine_heading();
 std::string engine_row(const Json& cell);
 std::string engine_scaling(const Json& cells);
+// Latencies of the cells with a rate.
+std::string engine_rates(const Json& cells);
 // The gain by getk, if measured.
 std::string engine_getk(const Json& cells);
 

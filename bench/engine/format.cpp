@@ -226,6 +226,10 @@ std::uint64_t WireFormat::request_bytes(WireOp op) const noexcept {
 }
 
 std::uint64_t WireFormat::reply_bytes(WireOp op) const noexcept {
+  if (op.is_miss()) {
+    if (protocol_ == WireProtocol::binary) return binary::header_bytes + binary::text::not_found.size();
+    return protocol_ == WireProtocol::meta ? en.size() : header_bytes() + line::end.size();
+  }
   const std::uint64_t value = keys_.value_bytes(op.key());
   switch (protocol_) {
     case WireProtocol::text:
@@ -348,10 +352,16 @@ bool WireFormat::check_get(WireOp op, std::string_view& replies, std::string& sc
   const auto say = [&](std::string_view what) {
     if (errors.count() == 0) errors.first = fmt::format("GET of key {}: {}", op.key(), what);
   };
+  if (op.is_miss() && hit.kind == Hit::Kind::hit) {
+    say("a value, though the key was never stored");
+    ++errors.wrong_values;
+    return true;
+  }
   switch (hit.kind) {
     case Hit::Kind::other:
       return false;
     case Hit::Kind::miss:
+      if (op.is_miss()) return true;
       say("a miss, though the key was stored");
       ++errors.unexpected_misses;
       return true;

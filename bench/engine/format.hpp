@@ -19,12 +19,18 @@ std::string_view to_string(WireProtocol protocol);
 // Throws std::invalid_argument.
 WireProtocol parse_wire_protocol(std::string_view name);
 
-// One request: a GET or a SET of a key.
+// One request: a GET or a SET of a key, or a GET of a key that was never stored.
 class WireOp {
  public:
-  WireOp(std::uint64_t key, bool is_set) noexcept : word_(key << 1 | (is_set ? 1 : 0)) {}
-  std::uint64_t key() const noexcept { return word_ >> 1; }
+  WireOp(std::uint64_t key, bool is_set) noexcept : word_(key << 2 | (is_set ? 1 : 0)) {}
+  static WireOp miss(std::uint64_t key) noexcept {
+    WireOp op(key, false);
+    op.word_ |= 2;
+    return op;
+  }
+  std::uint64_t key() const noexcept { return word_ >> 2; }
   bool is_set() const noexcept { return (word_ & 1) != 0; }
+  bool is_miss() const noexcept { return (word_ & 2) != 0; }
 
  private:
   std::uint64_t word_;

@@ -14,6 +14,7 @@
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
+#include "bench/engine/timeline.hpp"
 #include "store/engine.hpp"
 #include "tandem/store.hpp"
 
@@ -22,6 +23,7 @@ namespace tandem::bench {
 // One turn of one subject.
 struct Measured {
   Turn turn;
+  std::uint64_t misses_expected = 0;  // GETs of keys that were never stored
   std::uint64_t gets = 0, hits = 0, sets = 0, batches = 0, request_bytes = 0, reply_bytes = 0;
   ReplyErrors errors;                        // by counters and sizes; verify() compares values
   std::array<TaskCost, task_count> tasks{};  // of the wire format only ...
@@ -34,13 +36,18 @@ struct Measured {
   };
   HistogramTotals
       latency;  // ticks, of each request: from the receipt of its batch until the hand-over of its batch's replies
+  std::vector<LatencyTimeline::Stretch> latency_timeline;
   std::optional<OnDevice> device;  // its scheduler's work, if the plan has a device
 };
 
-// Length of a turn: `seconds`, or a number of operations of each thread.
+// Length of a turn: `seconds`, or a number of operations of each thread. And how a turn of the wire format is driven.
 struct TurnLength {
   double seconds = 0.2;
   std::uint64_t ops = 0;  // 0: by time
+  // Of all threads together, in an open loop: batches are received when they are due, whatever has been answered. 0: a
+  // closed loop, each batch as soon as there is room for it.
+  double ops_per_s = 0;
+  double timeline_every_s = 0;  // 0: no timeline of latencies
 };
 
 // The operations of a cell: for each thread one tape, or two that alternate.
@@ -88,6 +95,8 @@ class WireSubject final : public Subject {
  private:
   struct Thread;
   std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
+  void begin_turn(Thread& thread, const TurnLength& length, std::uint64_t start_ticks, unsigned number);
+  std::uint64_t answer_until_due(Thread& thread);
 
   Measured::OnDevice on_device() const;
 

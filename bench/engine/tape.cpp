@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/platform.hpp"
+#include "bench/workload/random.hpp"
 #include "bench/workload/stream.hpp"
 
 namespace tandem::bench {
@@ -15,8 +16,11 @@ Tape::Tape(const workload::Spec& spec, const workload::KeySpace& keys, WireProto
     : format_(protocol, keys, getk) {
   workload::Stream stream(spec, index, count);
   std::uint64_t bytes = 0;
+  workload::Random misses(workload::mix64(spec.seed) + index);
+  const auto miss_limit = static_cast<std::uint64_t>(limits.miss_share * 0x1p53);
   const auto add = [&](std::uint64_t key, bool is_set) {
-    ops_.emplace_back(key, is_set);
+    const bool is_miss = !is_set && miss_limit != 0 && misses.next() >> 11 < miss_limit;
+    ops_.push_back(is_miss ? WireOp::miss(spec.keys + key) : WireOp(key, is_set));
     bytes += format_.request_bytes(ops_.back());
   };
   while (ops_.size() < limits.ops && bytes < limits.bytes) {
@@ -70,7 +74,7 @@ void Tape::write(std::uint32_t batch_queries, std::uint32_t connection_queries) 
     reply_bytes_ += format_.reply_bytes(ops_[i]);
   }
   bytes_ = static_cast<std::uint64_t>(at - data_.get());
-  for (const WireOp op : ops_) (op.is_set() ? whole_.sets : whole_.gets) += 1;
+  for (const WireOp op : ops_) count(op, whole_);
   whole_.request_bytes = bytes_;
   whole_.reply_bytes = reply_bytes_;
   for (std::size_t i = 0; i < batches_.size(); ++i) {
@@ -82,9 +86,14 @@ void Tape::write(std::uint32_t batch_queries, std::uint32_t connection_queries) 
   }
 }
 
+void Tape::count(WireOp op, Sums& sums) noexcept {
+  (op.is_set() ? sums.sets : sums.gets) += 1;
+  if (op.is_miss()) ++sums.misses;
+}
+
 void Tape::add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept {
   for (std::uint64_t i = first; i < end; ++i) {
-    (ops_[i].is_set() ? sums.sets : sums.gets) += 1;
+    count(ops_[i], sums);
     sums.request_bytes += format_.request_bytes(ops_[i]);
     sums.reply_bytes += format_.reply_bytes(ops_[i]);
   }
@@ -92,7 +101,8 @@ void Tape::add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcep
 
 Tape::Sums Tape::sums(std::uint64_t first, std::uint64_t count) const noexcept {
   const std::uint64_t times = count / ops_.size(), rest = count % ops_.size(), from = first % ops_.size();
-  Sums sums{times * whole_.gets, times * whole_.sets, times * whole_.request_bytes, times * whole_.reply_bytes};
+  Sums sums{times * whole_.gets, times * whole_.sets, times * whole_.request_bytes, times * whole_.reply_bytes,
+            times * whole_.misses};
   add(from, std::min<std::uint64_t>(ops_.size(), from + rest), sums);
   if (from + rest > ops_.size()) add(0, from + rest - ops_.size(), sums);
   return sums;

@@ -20,6 +20,7 @@ class Tape {
     // Enough requests to touch far more memory than the caches hold; for large values fewer suffice.
     std::uint64_t ops = std::uint64_t{1} << 21;
     std::uint64_t bytes = std::uint64_t{256} << 20;
+    double miss_share = 0;                 // of the GETs: their keys were never stored
     std::uint32_t connection_queries = 0;  // neighbouring requests of a batch that are one client's; 0: all of them
   };
 
@@ -53,6 +54,7 @@ class Tape {
   // Totals of `count` requests from the first one on, with the tape replayed as often as necessary.
   struct Sums {
     std::uint64_t gets = 0, sets = 0, request_bytes = 0, reply_bytes = 0;
+    std::uint64_t misses = 0;  // of the GETs
   };
   Sums sums(std::uint64_t first, std::uint64_t count) const noexcept;
 
@@ -69,6 +71,7 @@ class Tape {
   };
   void write(std::uint32_t batch_queries, std::uint32_t connection_queries);
   void add(std::uint64_t first, std::uint64_t end, Sums& sums) const noexcept;
+  static void count(WireOp op, Sums& sums) noexcept;
 
   WireFormat format_;
   std::vector<WireOp> ops_;

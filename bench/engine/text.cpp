@@ -94,6 +94,24 @@ std::string engine_scaling(const Json& cells) {
   return text;
 }
 
+std::string engine_rates(const Json& cells) {
+  std::string text;
+  for (const Json& cell : cells) {
+    const double offered = cell["rate"];
+    if (offered == 0) continue;
+    text +=
+        fmt::format("{:.6g} M ops/s offered, {}, batches of {}, {} threads: {} answered; latency, us:", offered / 1e6,
+                    cell["workload"].get<std::string>(), cell["batch"].get<unsigned>(), cell["threads"].get<unsigned>(),
+                    rate(cell, subject_wire, true));
+    const Json& latency = (*find(cell.at("subjects"), "subject", subject_wire))["latency_us"];
+    for (const auto& [name, us] : latency.items())
+      text += fmt::format(" {} {:.1f} ({:.1f}-{:.1f}),", name, us["median"].get<double>(), us["low"].get<double>(),
+                          us["high"].get<double>());
+    text.back() = '\n';
+  }
+  return text;
+}
+
 std::string engine_getk(const Json& cells) {
   std::string text;
   for (const Json& cell : cells) {

@@ -47,10 +47,10 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(task);
 }
 
-WireDriver::Answered WireDriver::run(const Tape::Slice& batch) {
+WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t received_ticks) {
   answered_ = {};
   sampled_ = sampler_.next();
-  received_[runner_->next()] = cycles_now();
+  received_[runner_->next()] = received_ticks;
   Batch& filling = runner_->filling();
   Segments& segments = segments_[runner_->next()];
   receive(batch, filling, segments);
@@ -62,7 +62,7 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch) {
   if (plan_ == plan_cpu || plan_ == plan_frames) run_lane(filling, segments);
   if (segments.empty()) {
     hand_over();
-    latency_.record(cycles_now() - received_[runner_->next()], answered_.queries);
+    record_latency(received_ticks, answered_.queries);
     sampled_ = false;
     return answered_;
   }
@@ -153,10 +153,30 @@ void WireDriver::run_lane() {
   }
 }
 
+WireDriver::Answered WireDriver::answer_done() {
+  answered_ = {};
+  while (runner_->in_flight() != 0 && runner_->oldest_is_done()) answer_oldest();
+  return answered_;
+}
+
 WireDriver::Answered WireDriver::finish() {
   answered_ = {};
   while (runner_->in_flight() != 0) answer_oldest();
   return answered_;
+}
+
+WireDriver::Answered WireDriver::finish_untimed() {
+  timed_ = false;
+  const Answered answered = finish();
+  timed_ = true;
+  return answered;
+}
+
+void WireDriver::record_latency(std::uint64_t received_ticks, std::uint64_t queries) {
+  if (TD_UNLIKELY(!timed_)) return;
+  const std::uint64_t ticks = cycles_now() - received_ticks;
+  latency_.record(ticks, queries);
+  if (TD_UNLIKELY(timeline_ != nullptr)) timeline_->add(received_ticks, ticks, queries);
 }
 
 void WireDriver::answer_oldest() {
@@ -171,7 +191,7 @@ void WireDriver::answer_oldest() {
   }
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   hand_over();
-  latency_.record(cycles_now() - received, answered_.queries - queries_before);
+  record_latency(received, answered_.queries - queries_before);
   TD_ASSERT(answered_.queries != queries_before);
 }
 

@@ -17,6 +17,7 @@
 
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
+#include "bench/engine/timeline.hpp"
 #include "codec/protocol.hpp"
 #include "codec/reply_writer.hpp"
 #include "lane/divide.hpp"
@@ -52,10 +53,14 @@ class WireDriver final : private ResponseWriter {
     std::uint64_t queries = 0, reply_bytes = 0;
   };
   // Submits one batch, and answers batches until there is room for the next: this one or earlier ones, or none. Returns
-  // the totals of the answered ones.
-  Answered run(const Tape::Slice& batch);
+  // the totals of the answered ones. received_ticks: where its latency begins.
+  Answered run(const Tape::Slice& batch, std::uint64_t received_ticks = cycles_now());
+  // Answers the batches in flight that devices are done with.
+  Answered answer_done();
   // Answers all batches in flight.
   Answered finish();
+  // The same; their latencies are not recorded.
+  Answered finish_untimed();
   // Appends replies also to `*replies`; nullptr: does not.
   void keep_replies(std::string* replies) noexcept { replies_ = replies; }
   void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
@@ -63,6 +68,8 @@ class WireDriver final : private ResponseWriter {
   const Context& context() const noexcept { return *context_; }
   // Ticks from a batch's receipt until its replies were handed over, once for each of its requests.
   const Histogram& latency() const noexcept { return latency_; }
+  // Records latencies also in `*timeline`; nullptr: does not.
+  void set_timeline(LatencyTimeline* timeline) noexcept { timeline_ = timeline; }
 
  private:
   bool write(Batch& batch, Strip strip) override;
@@ -84,6 +91,7 @@ class WireDriver final : private ResponseWriter {
   void finish_streams(Batch& batch);
   void finish(Batch& batch, const Segments& segments);
   void hand_over();
+  void record_latency(std::uint64_t received_ticks, std::uint64_t queries);
   void write_with_pins(const Batch& batch, Strip strip);
   void write_datagrams(const Batch& batch, Strip strip);
   void end_task(Task task, std::uint64_t& begin) noexcept;
@@ -113,6 +121,8 @@ class WireDriver final : private ResponseWriter {
   const codec::ReplyContext reply_context_;
   Answered answered_;
   Histogram latency_;
+  LatencyTimeline* timeline_ = nullptr;
+  bool timed_ = true;  // latencies are recorded
   std::string* replies_ = nullptr;
   TaskProbe* probe_ = nullptr;
   bool sampled_ = false;

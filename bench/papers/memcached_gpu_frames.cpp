@@ -1,4 +1,4 @@
-// MemcachedGPU's table 3, figure 3, and tables 4, 5 and 6: requests that the GPU answers whole, in process, beside the
+// MemcachedGPU's tables 3 to 6: requests that the GPU answers whole, in process, beside the
 // CPU plan. Frames lie one behind the other in memory, from the Ethernet header to the last byte; there is no network.
 #include <fmt/format.h>
 
@@ -13,8 +13,13 @@
 namespace tandem::bench::memcached_gpu_paper {
 namespace {
 
-constexpr std::uint32_t paper_batch = 512;     // section 5.3
 constexpr std::uint32_t large_batch = 16'384;  // of requests: as many as a worker of the server may submit
+
+std::vector<std::uint32_t> batches_of(const PaperRun& run, std::vector<std::uint32_t> all) {
+  return run.options().quick ? std::vector<std::uint32_t>{paper_batch} : std::move(all);
+}
+
+}  // namespace
 
 std::string gpu_plan_name(const PaperRun& run) { return run.options().gpu == "sim" ? "frames, simulated" : "frames"; }
 
@@ -24,21 +29,15 @@ EngineSettings cpu_settings(const PaperRun& run, std::vector<std::string> worklo
   settings.batches = {paper_batch};
   return settings;
 }
-// The preset: requests are answered whole, from its set-associative table. The CPU plan beside it has the host's
-// fastest index.
+
 EngineSettings gpu_settings(const PaperRun& run, std::vector<std::string> workloads) {
   EngineSettings settings = cpu_settings(run, std::move(workloads));
   mega_kv_paper::use_device(run, "frames", settings);
   settings.index = "set_associative";
   return settings;
 }
-std::vector<std::uint32_t> batches_of(const PaperRun& run, std::vector<std::uint32_t> all) {
-  return run.options().quick ? std::vector<std::uint32_t>{paper_batch} : std::move(all);
-}
 
 bool has_gpu(PaperRun& run) { return mega_kv_paper::has_gpu(run, "the GPU's side"); }
-
-}  // namespace
 
 void table_3(PaperRun& run) {
   constexpr std::array<std::string_view, 4> keys = {"16", "32", "64", "128"};
@@ -64,26 +63,6 @@ void table_3(PaperRun& run) {
             {{"16", 12.92}, {"32", 11.14}, {"64", 8.66}, {"128", 6.01}});
   run.given("paper: GTX 750Ti, online at 10 GbE", "table 3",
             {{"16", 12.86}, {"32", 11.06}, {"64", 8.68}, {"128", 6.01}});
-}
-
-void figure_3(PaperRun& run) {
-  run.axes("requests of a batch", "latency of a batch, and throughput beside it", "us, Mops/s", true);
-  if (!has_gpu(run)) return;
-  EngineSettings settings = gpu_settings(run, {"K16-V2-G100-U"});
-  settings.batches = batches_of(run, {128, 256, paper_batch, 1024, 2048, 4096, 8192, large_batch});
-  const Json cells = run.engine(settings);
-  std::vector<PaperRun::Point> p50, p95, rate;
-  for (std::size_t i = 0; i < settings.batches.size(); ++i) {
-    const std::string x = std::to_string(settings.batches[i]);
-    p50.push_back(run.latency(cells[i], "p50", x));
-    p95.push_back(run.latency(cells[i], "p95", x));
-    rate.push_back(PaperRun::throughput(cells[i], x));
-  }
-  run.measured(gpu_plan_name(run) + ", median latency, us", std::move(p50));
-  run.measured(gpu_plan_name(run) + ", p95, us", std::move(p95));
-  run.measured(gpu_plan_name(run) + ", throughput, Mops/s", std::move(rate));
-  run.given("paper: Tesla K20c, GNoM, p95 at 8 MRPS, less than", "section 5.3 and abstract", {{"512", 300}});
-  run.given("paper: Tesla K20c, GNoM, p95 at line rate (13 MRPS)", "section 5.3, text", {{"512", 1100}});
 }
 
 void table_4(PaperRun& run) {

@@ -134,8 +134,7 @@ EngineSettings PaperRun::engine_settings(std::vector<std::string> workloads) con
   return settings;
 }
 
-Json PaperRun::engine(const EngineSettings& settings) {
-  EngineHooks hooks;
+Json PaperRun::engine(const EngineSettings& settings, EngineHooks hooks) {
   hooks.progress = options_.progress;
   return run_engine(settings, document_, hooks);
 }

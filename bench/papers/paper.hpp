@@ -97,7 +97,7 @@ class PaperRun {
 
   // Settings with the options applied, and cells of the in-process mode with them. Only the wire format takes turns.
   EngineSettings engine_settings(std::vector<std::string> workloads) const;
-  Json engine(const EngineSettings& settings);
+  Json engine(const EngineSettings& settings, EngineHooks hooks = {});
   // Throughput in Mops/s of one cell of a summary, for the subject that is the store.
   static Point throughput(const Json& cell, std::string x, std::string_view subject = "tandem");
   // Latency of a batch's replies in us over the rounds of a cell; percentile: "p50", "p95", "p99".

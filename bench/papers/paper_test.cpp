@@ -63,6 +63,7 @@ TEST(Papers, TheOnesThatRunOnAProcessorDo) {
                                           "dido 21",
                                           "memcachedgpu 2",
                                           "memcachedgpu table-3",
+                                          "memcachedgpu 3",
                                           "memcachedgpu table-4",
                                           "memcachedgpu table-5",
                                           "memcachedgpu table-6",

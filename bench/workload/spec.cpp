@@ -90,7 +90,18 @@ std::optional<std::uint32_t> number_after(char letter, std::string_view part) {
   return n;
 }
 
-// "k8-g95-u", of one of DIDO's sizes, or "k32-v512-g95-s", of any.
+// "k16", and "k16..128": all lengths of a range.
+std::optional<Sizes> key_sizes_of(std::string_view part) {
+  const std::size_t dots = part.find("..");
+  const auto low = number_after('k', part.substr(0, dots));
+  if (!low) return std::nullopt;
+  if (dots == std::string_view::npos) return Sizes::fixed(*low);
+  const std::string high_part = "k" + std::string(part.substr(dots + 2));
+  const auto high = number_after('k', high_part);
+  return high && *high > *low ? std::optional(Sizes{SizeModel::uniform, *low, *high}) : std::nullopt;
+}
+
+// "k8-g95-u", of one of DIDO's sizes, or "k32-v512-g95-s" and "k16..128-v2-g100-u", of any.
 std::optional<Spec> dido_preset(std::string_view name) {
   std::vector<std::string_view> parts;
   for (std::size_t at = 0; at <= name.size() && parts.size() < 5;) {
@@ -99,21 +110,22 @@ std::optional<Spec> dido_preset(std::string_view name) {
     at = dash + 1;
   }
   if (parts.size() != 3 && parts.size() != 4) return std::nullopt;
-  const auto key_bytes = number_after('k', parts.front());
+  const auto key_bytes = key_sizes_of(parts.front());
   const auto get_percent = number_after('g', parts[parts.size() - 2]);
   std::optional<std::uint32_t> value_bytes;
   if (parts.size() == 4) {
     value_bytes = number_after('v', parts[1]);
-  } else if (const auto* const size = std::ranges::find(dido_sizes, key_bytes.value_or(0), &KeyValue::key_bytes);
-             size != dido_sizes.end()) {
+  } else if (const auto* const size =
+                 std::ranges::find(dido_sizes, key_bytes ? key_bytes->high : 0, &KeyValue::key_bytes);
+             size != dido_sizes.end() && key_bytes->model == SizeModel::fixed) {
     value_bytes = size->value_bytes;
   }
-  const std::uint32_t bytes = key_bytes.value_or(0);
-  if (bytes < key_bytes_min || bytes > key_bytes_max || get_percent.value_or(101) > 100) return std::nullopt;
+  if (!key_bytes || key_bytes->low < key_bytes_min || key_bytes->high > key_bytes_max) return std::nullopt;
+  if (get_percent.value_or(101) > 100) return std::nullopt;
   if (value_bytes.value_or(value_bytes_limit + 1) > value_bytes_limit) return std::nullopt;
   if (parts.back() != "u" && parts.back() != "s") return std::nullopt;
   Spec spec;
-  spec.key_bytes = Sizes::fixed(bytes);
+  spec.key_bytes = *key_bytes;
   spec.value_bytes = Sizes::fixed(*value_bytes);
   spec.mix = Mix::get_set(*get_percent / 100.0);
   spec.popularity = parts.back() == "u" ? Popularity::uniform : Popularity::zipf;

@@ -88,6 +88,13 @@ void add_options(CLI::App& app, EngineArguments& g) {
                  "microseconds from one launch of the plan's device to the next at least; 0: as soon as one ends")
       ->delimiter(',')
       ->capture_default_str();
+  app.add_option(
+         "--rate", s.rates,
+         "operations a second of all threads together, in an open loop: latencies begin when a batch was due; 0: "
+         "as many as possible")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--misses", s.miss_share, "share of the GETs whose keys were never stored")->capture_default_str();
   app.add_option("--subjects", s.subjects,
                  "what takes turns: wire, embedded, two-lines, copy (default: all that the workload allows)")
       ->delimiter(',');
@@ -151,7 +158,7 @@ int run_bench_engine(std::span<const std::string> arguments) {
   bench::Json document = bench::make_document(bench::command_line(g.settings));
   const bench::Json cells = bench::run_engine(g.settings, document, hooks);
   if (!g.quiet) {
-    fmt::print(out, "{}{}", bench::engine_scaling(cells), bench::engine_getk(cells));
+    fmt::print(out, "{}{}{}", bench::engine_scaling(cells), bench::engine_rates(cells), bench::engine_getk(cells));
     for (const bench::Json& note : document["notes"]) fmt::print(out, "note: {}\n", note.get<std::string>());
   }
   if (!g.json.empty()) bench::write_document(document, g.json);

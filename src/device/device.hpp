@@ -111,7 +111,14 @@ class Device {
   virtual std::uint64_t memory_free_bytes() noexcept = 0;
   // The board's present power draw; none: unknown.
   virtual std::optional<std::uint32_t> power_mw() noexcept { return std::nullopt; }
-  virtual std::unique_ptr<Stream> make_stream() = 0;  // throws DeviceError
+  // Kernels of this stream begin before those of background streams, and of other streams of the process, which have
+  // CUDA's default priority unless they ask for another. Throws DeviceError.
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  // A stream for work that may wait: its thread blocks begin where no others are to. Blocks that run are not stopped,
+  // so a kernel delays others by the time that its blocks take, not by its own (MemcachedGPU 5.4 cuts it into kernels
+  // of few blocks, since its GPU had no priorities). A device in software has no blocks: there a kernel runs to its
+  // end. Throws DeviceError.
+  virtual std::unique_ptr<Stream> make_background_stream() = 0;
 
   // Memory of the device, aligned to 256 bytes, contents undefined. Throws DeviceError.
   virtual DevicePtr<std::byte> allocate(std::uint64_t bytes) = 0;

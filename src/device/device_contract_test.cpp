@@ -179,6 +179,21 @@ TEST_P(DeviceContract, StreamsWaitForEachOther) {
   }
 }
 
+TEST_P(DeviceContract, BackgroundStreamsWorkAsOthersDo) {
+  constexpr std::uint64_t count = 1 << 16;
+  const std::unique_ptr<Stream> background = device->make_background_stream();
+  const DeviceArray<std::uint64_t> array(*device, count);
+  const PinnedArray<std::uint64_t> from(*device, count);
+  std::fill_n(from.data(), count, 5);
+  ASSERT_EQ(background->copy_to_device(array.bytes_at(), from.data(), from.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(stream->after(*background, background->mark()), DeviceStatus::ok);
+  EXPECT_EQ(download(array.at(), count), std::vector<std::uint64_t>(count, 5));
+  ASSERT_EQ(background->after(*stream, stream->mark()), DeviceStatus::ok);
+  ASSERT_EQ(background->zero(array.bytes_at(), array.bytes()), DeviceStatus::ok);
+  ASSERT_EQ(finish(*background), DeviceStatus::ok);
+  EXPECT_EQ(download(array.at(), count), std::vector<std::uint64_t>(count, 0));
+}
+
 TEST_P(DeviceContract, AStreamMayGoBeforeThoseThatWaitForIt) {
   constexpr std::uint64_t count = 1 << 20;
   const DeviceArray<std::uint64_t> array(*device, count);

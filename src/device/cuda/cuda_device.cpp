@@ -26,7 +26,12 @@ class CudaDevice final : public Device {
   std::optional<std::uint32_t> power_mw() noexcept override {
     return gpu_ && !core_->lost() ? nvml_.power_mw(*gpu_) : std::nullopt;
   }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<cuda::CudaStream>(core_); }
+  std::unique_ptr<Stream> make_stream() override {
+    return std::make_unique<cuda::CudaStream>(core_, cuda::StreamPriority::greatest);
+  }
+  std::unique_ptr<Stream> make_background_stream() override {
+    return std::make_unique<cuda::CudaStream>(core_, cuda::StreamPriority::least);
+  }
   DevicePtr<std::byte> allocate(std::uint64_t bytes) override;
   void release(DevicePtr<std::byte> at) noexcept override;
   PinnedBlock allocate_pinned(std::uint64_t bytes) override;

@@ -22,9 +22,14 @@ T* pointer(DevicePtr<T> at) noexcept {
 
 }  // namespace
 
-CudaStream::CudaStream(std::shared_ptr<Core> core) : core_(std::move(core)), events_(events_first) {
+CudaStream::CudaStream(std::shared_ptr<Core> core, StreamPriority priority)
+    : core_(std::move(core)), events_(events_first) {
   core_->require_bound();
-  core_->require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "no stream");
+  int least = 0, greatest = 0;  // the greatest priority is the lowest number
+  core_->require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "no range of priorities");
+  core_->require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                              priority == StreamPriority::greatest ? greatest : least),
+                 "no stream");
   for (cudaEvent_t& event : events_) {
     const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDefault);
     if (error == cudaSuccess) continue;

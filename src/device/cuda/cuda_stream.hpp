@@ -11,9 +11,11 @@
 
 namespace tandem::cuda {
 
+enum class StreamPriority : std::uint8_t { least, greatest };  // of those that the GPU has
+
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(std::shared_ptr<Core> core);  // throws DeviceError
+  CudaStream(std::shared_ptr<Core> core, StreamPriority priority);  // throws DeviceError
   ~CudaStream() override;
 
   DeviceStatus copy_to_device(DevicePtr<std::byte> to, const void* from, std::uint64_t bytes) noexcept override;

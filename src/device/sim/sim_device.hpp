@@ -39,6 +39,7 @@ class SimDevice final : public Device {
   const DeviceInfo& info() const noexcept override;
   std::uint64_t memory_free_bytes() noexcept override;
   std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Stream> make_background_stream() override { return make_stream(); }
   DevicePtr<std::byte> allocate(std::uint64_t bytes) override;
   void release(DevicePtr<std::byte> at) noexcept override;
   PinnedBlock allocate_pinned(std::uint64_t bytes) override;

@@ -199,7 +199,7 @@ RESULT = record(
         "latency_by_op": table_of(latency),
         "histogram": histogram,
         "send_lag_us": latency,
-        "timeline": list_of(record({"t": amount}, dict.fromkeys(("ops_per_s", *PERCENTILES, "max"), amount))),
+        "timeline": list_of(record({"t": amount}, dict.fromkeys(("ops_per_s", "mean", *PERCENTILES, "max"), amount))),
         "server": SERVER,
         "client_cpu_us_per_op": amount,
         "energy": energy,
@@ -208,6 +208,7 @@ RESULT = record(
         "device": record(
             {"searched": count}, {**dict.fromkeys(("launches", "batches", "refused_batches"), count), "us": amount}
         ),
+        "background": record({"kernels": count, "priority": text, "began_s": amount, "seconds": amount}, {}),
         "cpu_share": amount,
         "batches": count,
         "batch_us": amount,
