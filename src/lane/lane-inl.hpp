@@ -13,6 +13,7 @@ using ItemKernel = ScalarKernel;  // vector loads read past the item, where its 
 using ItemKernel = K;
 #endif
 
+#include "lane/defer-inl.hpp"
 #include "lane/parse-inl.hpp"
 #include "lane/search-inl.hpp"
 
@@ -163,6 +164,7 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, bool
                              ItemVersion& stored) noexcept {
   const std::uint32_t layout = strip.layout[i];
   if (TD_UNLIKELY(layout == no_layout)) return false;
+  if (TD_UNLIKELY((strip.overwritten >> i & 1) != 0) && defer(s, strip, i)) return true;
   const SetPart& part = strip.set[i];
   const std::uint64_t key_bytes = word::KeyBytes::get(layout);
   const task::PlainSet set{
@@ -186,8 +188,7 @@ TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& st
   return same != 0 ? &strip.second[i]->cell[std::countr_zero(same)] : nullptr;
 }
 
-// Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
-TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
+TD_INLINE char* store_and_reply(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
   const bool shows_id = (strip.kind(i) & kind::command_mask) == kind::binary_store;
   if (TD_UNLIKELY(!store_usually(s, strip, i, shows_id, stored))) {
@@ -198,6 +199,21 @@ TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::u
   const std::uint8_t kind = strip.kind(i);
   ++segment.commands[kind & kind::command_mask];
   return put_stored(s, strip, i, kind, stored, p);
+}
+
+// The same of a set that overwrites a deferred one, which is executed after all if this one is not.
+TD_NOINLINE inline char* store_for_two(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i,
+                                       char* p) noexcept {
+  const Deferred deferred = take_deferred(s, strip, i);
+  char* const end = store_and_reply(s, segment, strip, i, p);
+  if (TD_UNLIKELY(end == nullptr)) execute_deferred(s, deferred);
+  return end;
+}
+
+// Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
+TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
+  if (TD_UNLIKELY((strip.overwrites >> i & 1) != 0)) return store_for_two(s, segment, strip, i, p);
+  return store_and_reply(s, segment, strip, i, p);
 }
 
 // --- answers
@@ -439,23 +455,25 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
 // answers strip k; false ends the run.
 template <bool Timed, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
-  for (Strip& strip : s.ring) strip.count = 0;
+  for (Strip& strip : s.ring) strip.count = strip.overwrites = strip.overwritten = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
   const Schedule turns = schedule_of(s);
+  s.hashed_ahead = turns.answer - 1;
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
     const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
     Strip& taken = strip(k);
-    taken.count = taken.added = 0;
+    taken.count = taken.added = taken.overwrites = taken.overwritten = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
       take(taken);
       if (taken.count != strip_queries) last = k;
     }
     Strip& hashed = strip(k - 1);
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
+    if (TD_UNLIKELY(s.defers)) link_sets(s, k - 1);
     if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
       find_children(strip(k - turns.children));
       if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);

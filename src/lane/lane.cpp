@@ -342,6 +342,8 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
+void Lane::always_defer() noexcept { state_->always_defers = true; }
+
 bool Lane::may_run() const noexcept { return lane::may_run(*state_); }
 
 std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t output_bytes_max, bool time_parse,
@@ -357,6 +359,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.item_bytes_max = state_->options.item_bytes_max;
   s.keys = keys;
   s.laps = &laps;
+  s.defers = lane::may_defer(s);
   s.parsing = 0;
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;

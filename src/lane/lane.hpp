@@ -94,6 +94,9 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
+  // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
+  void always_defer() noexcept;
+
   // Whether a run may begin: the index is on the host and of a kind that the lane searches, and no observer follows
   // single look-ups.
   bool may_run() const noexcept;

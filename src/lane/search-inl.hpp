@@ -158,8 +158,9 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
   }
 }
 
-TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
-  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) return search_tags(strip);
+// Skips: no item is prefetched of sets that others overwrite, which would take its line from who writes it.
+template <bool Skips>
+TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   const char* const items = s.items;
   for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
     const std::uint32_t signature = strip.fingerprint[i].signature;
@@ -169,8 +170,20 @@ TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
     replace_unless_equal(c.signature(), signature, item, &std::as_const(no_item.header), next,
                          reinterpret_cast<const char*>(strip.second[i]));
     strip.item[i] = item;
-    prefetch_read(next);
+    if (!Skips || (strip.overwritten >> i & 1) == 0) prefetch_read(next);
   });
+}
+TD_NOINLINE inline void search_first_skipping(const State& s, Strip& strip) noexcept {
+  search_first_buckets<true>(s, strip);
+}
+
+TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
+  if (TD_UNLIKELY(s.cells_in == CellsIn::set)) return search_tags(strip);
+  if (TD_LIKELY(strip.overwritten == 0)) {
+    search_first_buckets<false>(s, strip);
+  } else {
+    search_first_skipping(s, strip);
+  }
   strip.left = K::without_item(strip);
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }

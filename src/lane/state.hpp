@@ -93,10 +93,13 @@ struct alignas(cache_line_bytes) Strip {
   const char* line[strip_queries];  // where the line begins, if it has several keys
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
-  std::uint32_t count = 0;  // columns from here on hold earlier queries
-  std::uint32_t left = 0;   // bit i: query i is left to search_second()
-  std::uint32_t sets = 0;   // bit i: query i is a set
-  std::uint32_t added = 0;  // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t count = 0;        // columns from here on hold earlier queries
+  std::uint32_t left = 0;         // bit i: query i is left to search_second()
+  std::uint32_t sets = 0;         // bit i: query i is a set
+  std::uint32_t added = 0;        // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t overwrites = 0;   // bit i: query i is a set that overwrites a deferred one
+  std::uint32_t overwritten = 0;  // bit i: query i is a set that query successor[i] of the ring overwrites
+  std::uint8_t successor[strip_queries];
   bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
   std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
@@ -221,6 +224,15 @@ enum class CellsIn : std::uint8_t {
 };
 CellsIn cells_in(const Index& index) noexcept;
 
+// A set that was answered and not executed, since a later query of the ring is a set of the same key and layout.
+struct Deferred {
+  const Strip* strip;  // of that query
+  std::uint32_t query;
+  Fingerprint f;
+  const Item* candidate;
+  task::PlainSet set;
+};
+
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
@@ -265,6 +277,14 @@ struct State {
   std::uint64_t retired_bytes = 0;
   // The item that the last set replaced: retired when the next set takes a slot, or at the run's end.
   Location displaced = no_location;
+  // Deferred sets whose successors have not been executed. The run executes them at its end.
+  static constexpr std::uint32_t deferred_max = 16;
+  std::array<Deferred, deferred_max> deferred;
+  std::uint32_t deferred_count = 0;
+  std::uint32_t hashed_ahead = 0;                         // strips behind the one that is answered
+  bool defers = false;                                    // in this run: may_defer()
+  bool always_defers = false;                             // Lane::always_defer()
+  std::uint64_t sets_before = 0, overwritten_before = 0;  // the counters when may_defer() last judged
   // Counts at the beginning of the last line with several keys, to take back its replies.
   struct Mark {
     std::size_t output = 0;
@@ -314,6 +334,13 @@ const Ops* ops_named(std::string_view name) noexcept;
 
 // Retires State::displaced.
 TD_NOINLINE void retire_displaced(State& state) noexcept;
+// Takes the deferred set that query i overwrites off the list. REQUIRES: Strip::overwrites says that there is one.
+Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept;
+// Executes a deferred set whose successor was not. Where no slot or no cell is at hand its item is evicted at once.
+// REQUIRES: inside the run's epoch.
+TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexcept;
+// Whether the run that begins defers sets: in the last ones, workers have set the same keys at once.
+bool may_defer(State& state) noexcept;
 // As Lane::may_run() and CallLane::may_run().
 bool may_run(const State& state) noexcept;
 // Adds a run's queries to the counters. REQUIRES: its epoch has ended.
@@ -337,6 +364,7 @@ void run_in_epoch(State& s, Body body) {
   struct Exit {
     State& state;
     ~Exit() {
+      while (TD_UNLIKELY(state.deferred_count != 0)) execute_deferred(state, state.deferred[--state.deferred_count]);
       if (state.displaced != no_location) retire_displaced(state);
       state.context.epoch.exit();
     }

@@ -155,6 +155,58 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
   return true;
 }
 
+Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept {
+  // The last one: an earlier one may wait for a query that was not executed when the ring's strip was another.
+  std::uint32_t n = state.deferred_count - 1;
+  while (state.deferred[n].strip != &strip || state.deferred[n].query != i) --n;
+  const Deferred taken = state.deferred[n];
+  state.deferred[n] = state.deferred[--state.deferred_count];
+  state.ring[static_cast<std::size_t>(&strip - state.ring.data())].overwrites &= ~(1u << i);
+  return taken;
+}
+
+void execute_deferred(State& state, const Deferred& d) noexcept {
+  Context& context = state.context;
+  Heap& heap = context.shared.heap;
+  ItemVersion stored;
+  if (store_in_place(state, d.f, d.set, heap.location_of(d.candidate), nullptr, stored)) return;
+  if (const Location slot = fill_slot(state, d.set); slot != no_location) {
+    Beside beside{d.f, d.set, nullptr, nullptr, slot};
+    const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
+    if (settled == Settled::done) return;
+    {
+      const Heap::Cache::Lock lock(context.cache);
+      heap.release(context.cache, slot);
+    }
+    if (settled == Settled::flushed) return;  // the flush came after the set
+  }
+  with_index(state, [&]<class I>(I& index) {
+    typename I::Guard guard = index.lock(d.f);
+    for (;;) {
+      const Item* const item = find(guard, d.set.key, no_location, nullptr);
+      if (item == nullptr) return;
+      const std::uint64_t last = guard.version().state;
+      if (!guard.erase()) continue;
+      if (TD_UNLIKELY(state.displaced != no_location)) retire_displaced(state);
+      state.displaced = heap.location_of(item);
+      return task::count_eviction(context, state.displaced, last, false);
+    }
+  });
+}
+
+bool may_defer(State& state) noexcept {
+  constexpr std::uint64_t sets_judged = 256, overwritten_one_in = 64;
+  if (state.always_defers) return state.context.shared.policy.evict;
+  const StoreCounters& counters = state.context.counters;
+  const std::uint64_t sets = counters.cmd_set.get(), overwritten = counters.set_overwritten.get();
+  if (sets - state.sets_before < sets_judged) return state.defers;
+  state.defers = state.context.shared.policy.evict &&
+                 (overwritten - state.overwritten_before) * overwritten_one_in >= sets - state.sets_before;
+  state.sets_before = sets;
+  state.overwritten_before = overwritten;
+  return state.defers;
+}
+
 void retire_displaced(State& state) noexcept {
   const Heap::Cache::Lock lock(state.context.cache);
   state.retired_bytes += state.context.shared.heap.retire(state.context.cache, state.displaced);

@@ -44,6 +44,7 @@ class LaneHarness {
   const StoreCounters& counters_with() noexcept { return with_.context().counters; }
   const StoreCounters& counters_without() noexcept { return without_.context().counters; }
   Context& context_with() noexcept { return with_.context(); }
+  Lane& lane() noexcept { return lane_; }
   Context& context_without() noexcept { return without_.context(); }
   std::uint64_t queries_of_lane = 0, sets_of_lane = 0;
   std::size_t output_bytes_max = std::size_t{1} << 20;
