@@ -64,14 +64,6 @@ struct Avx2Kernel : ScalarKernel {
     };
     return four(0) | four(4) << 4;
   }
-  TD_INLINE static std::uint32_t same_fingerprints(const Strip& strip, Fingerprint f) noexcept {
-    const __m256i wanted = _mm256_set1_epi64x(std::bit_cast<long long>(f));
-    const auto four = [&](std::uint32_t i) {
-      const __m256i all = _mm256_load_si256(reinterpret_cast<const __m256i*>(strip.fingerprint + i));
-      return static_cast<std::uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(all, wanted))));
-    };
-    return four(0) | four(4) << 4;
-  }
   TD_INLINE static bool is_usual(const Item* item, const char* key16, std::size_t key_bytes, std::uint64_t& state,
                                  std::uint64_t& fixed) noexcept {
     const ItemCheck& check = item_checks[key_bytes];

@@ -31,11 +31,6 @@ struct Avx512Kernel : Avx2Kernel {
     const __m512i wanted = _mm512_set1_epi64(static_cast<long long>(cell.bits));
     return _cvtmask8_u32(_mm512_cmpeq_epi64_mask(_mm512_load_si512(bucket), wanted));
   }
-  TD_INLINE static std::uint32_t same_fingerprints(const Strip& strip, Fingerprint f) noexcept {
-    const __m512i wanted = _mm512_set1_epi64(std::bit_cast<long long>(f));
-    return _cvtmask8_u32(
-        _mm512_cmpeq_epi64_mask(_mm512_load_si512(static_cast<const void*>(strip.fingerprint)), wanted));
-  }
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept { find_buckets_by<8>(strip, view); }
   TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
     const __mmask16 below = _mm512_cmplt_epi32_mask(_mm512_load_si512(block), _mm512_set1_epi32(head));

@@ -66,12 +66,6 @@ struct ScalarKernel {
     }
     return same;
   }
-  // Bit i: query i has this fingerprint.
-  TD_INLINE static std::uint32_t same_fingerprints(const Strip& strip, Fingerprint f) noexcept {
-    std::uint32_t same = 0;
-    for (std::uint32_t i = 0; i < strip_queries; ++i) same |= (strip.fingerprint[i] == f ? std::uint32_t{1} : 0) << i;
-    return same;
-  }
   // The buckets of the strip's queries.
   TD_INLINE static void find_buckets(Strip& strip, const IndexView& view) noexcept {
     for (std::uint32_t i = 0; i < strip_queries; ++i) {

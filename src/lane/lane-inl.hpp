@@ -426,12 +426,16 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // Turns from a strip's parsing to its other stages; it is hashed one turn later.
 struct Schedule {
-  std::uint32_t children, leaves, first, second, answer;
+  std::uint32_t locate, children, leaves, first, second, answer;
+
+  constexpr Schedule after(std::uint32_t turns) const noexcept {
+    return {locate + turns, children + turns, leaves + turns, first + turns, second + turns, answer + turns};
+  }
 };
 // A hit in a table is mostly found by the first search, so its item has two turns to arrive.
-inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
+inline constexpr Schedule of_table{1, 0, 0, 2, 3, 4}, of_leaves{1, 2, 3, 4, 5, 6};
 // A set's entries are all found by the second search.
-inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
+inline constexpr Schedule of_sets{1, 0, 0, 3, 5, 7};
 TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
   return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
 }
@@ -439,8 +443,8 @@ TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
 // all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  for (const std::uint32_t end = k + schedule_of(s).answer; k != end; ++k) {
-    const Strip& strip = s.ring[k % s.ring.size()];
+  for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
+    const Strip& strip = s.ring[k & s.ring_mask];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
       if (s.segments[strip.segment(i)].stopped) continue;
       leave(s, strip, i);
@@ -455,16 +459,17 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
 // answers strip k; false ends the run.
 template <bool Timed, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
-  for (Strip& strip : s.ring) strip.count = strip.overwrites = strip.overwritten = 0;
+  for (std::uint32_t i = 0; i <= s.ring_mask; ++i) s.ring[i].count = s.ring[i].overwrites = s.ring[i].overwritten = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
-  const Schedule turns = schedule_of(s);
+  const Schedule turns = schedule_of(s).after(s.delay);
   s.hashed_ahead = turns.answer - 1;
+  TD_DEBUG_ASSERT(turns.answer <= s.ring_mask);
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
-    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number % s.ring.size()]); };
+    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number & s.ring_mask]); };
     Strip& taken = strip(k);
     taken.count = taken.added = taken.overwrites = taken.overwritten = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
@@ -474,6 +479,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     Strip& hashed = strip(k - 1);
     if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
     if (TD_UNLIKELY(s.defers)) link_sets(s, k - 1);
+    if (Strip& located = strip(k - turns.locate); TD_LIKELY(located.count != 0)) locate(s, located);
     if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
       find_children(strip(k - turns.children));
       if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);
@@ -488,6 +494,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     }
     if constexpr (Timed) s.laps->lap(Task::search);
     if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
+    if (TD_UNLIKELY(answered.overwrites != 0)) execute_deferred_before(s, answered);
   }
 }
 

@@ -360,6 +360,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.keys = keys;
   s.laps = &laps;
   s.defers = lane::may_defer(s);
+  lane::set_ring(s);
   s.parsing = 0;
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
@@ -378,6 +379,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   });
   std::uint64_t queries = 0;
   for (const LaneSegment& segment : segments) queries += segment.queries;
+  s.last_queries = queries;
   lane::count_run(s, queries);
   if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
   return done;

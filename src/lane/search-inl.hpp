@@ -140,6 +140,10 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
       if (key.size() > short_key_bytes_max) strip.fingerprint[i] = long_fingerprint_of(key.data(), key.size(), s.seed);
     }
   }
+}
+
+// Finds and fetches where the keys' cells are, or the first node on the way there.
+TD_INLINE void locate(const State& s, Strip& strip) noexcept {
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
     K::find_buckets(strip, s.view);
     for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });

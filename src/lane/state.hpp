@@ -93,14 +93,15 @@ struct alignas(cache_line_bytes) Strip {
   const char* line[strip_queries];  // where the line begins, if it has several keys
   SetPart set[strip_queries];       // of sets
   std::uint32_t layout[strip_queries];
-  std::uint32_t count = 0;        // columns from here on hold earlier queries
-  std::uint32_t left = 0;         // bit i: query i is left to search_second()
-  std::uint32_t sets = 0;         // bit i: query i is a set
-  std::uint32_t added = 0;        // bit i: query i is a set of a new key, whose leaf child[i] names
-  std::uint32_t overwrites = 0;   // bit i: query i is a set that overwrites a deferred one
-  std::uint32_t overwritten = 0;  // bit i: query i is a set that query successor[i] of the ring overwrites
-  std::uint8_t successor[strip_queries];
-  bool is_uniform = false;  // full, one segment, gets of one kind, one key a line, no long key
+  std::uint32_t count = 0;                // columns from here on hold earlier queries
+  std::uint32_t left = 0;                 // bit i: query i is left to search_second()
+  std::uint32_t sets = 0;                 // bit i: query i is a set
+  std::uint32_t added = 0;                // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
+  std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
+  std::uint8_t successor[strip_queries];  // in the ring's order of queries
+  std::uint8_t deferred[strip_queries];   // of a set that overwrites one: its place in State::deferred
+  bool is_uniform = false;                // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
   std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
 
@@ -226,7 +227,7 @@ CellsIn cells_in(const Index& index) noexcept;
 
 // A set that was answered and not executed, since a later query of the ring is a set of the same key and layout.
 struct Deferred {
-  const Strip* strip;  // of that query
+  Strip* strip;  // of that query
   std::uint32_t query;
   Fingerprint f;
   const Item* candidate;
@@ -237,8 +238,12 @@ struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
 
-  static constexpr std::uint32_t ring_strips = 8;  // a power of two, larger than the number of strips in progress
-  std::array<Strip, ring_strips> ring{};
+  // Powers of two, larger than the number of strips in progress. A run that defers sets has more of them, whose keys
+  // are known and nothing else.
+  static constexpr std::uint32_t ring_strips = 8, long_ring_strips = 32, long_ring_delay = 20;
+  std::array<Strip, long_ring_strips> ring{};
+  std::uint32_t ring_mask = ring_strips - 1;
+  std::uint32_t delay = 0;  // turns more between hashing and the other stages
 
   Context& context;
   const CellsIn cells_in;
@@ -278,12 +283,15 @@ struct State {
   // The item that the last set replaced: retired when the next set takes a slot, or at the run's end.
   Location displaced = no_location;
   // Deferred sets whose successors have not been executed. The run executes them at its end.
-  static constexpr std::uint32_t deferred_max = 16;
+  static constexpr std::uint32_t deferred_max = 64;
   std::array<Deferred, deferred_max> deferred;
   std::uint32_t deferred_count = 0;
-  std::uint32_t hashed_ahead = 0;                         // strips behind the one that is answered
-  bool defers = false;                                    // in this run: may_defer()
-  bool always_defers = false;                             // Lane::always_defer()
+  std::uint32_t hashed_ahead = 0;  // strips behind the one that is answered
+  bool defers = false;             // in this run: may_defer()
+  bool always_defers = false;      // Lane::always_defer()
+  std::uint64_t last_queries = 0;  // of the last run
+  // By the lowest bits of signatures: the last hashed query in the ring's order.
+  std::array<std::uint8_t, 1024> recent{};
   std::uint64_t sets_before = 0, overwritten_before = 0;  // the counters when may_defer() last judged
   // Counts at the beginning of the last line with several keys, to take back its replies.
   struct Mark {
@@ -341,6 +349,8 @@ Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexce
 TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexcept;
 // Whether the run that begins defers sets: in the last ones, workers have set the same keys at once.
 bool may_defer(State& state) noexcept;
+// Gives the ring the length for it.
+void set_ring(State& state) noexcept;
 // As Lane::may_run() and CallLane::may_run().
 bool may_run(const State& state) noexcept;
 // Adds a run's queries to the counters. REQUIRES: its epoch has ended.

@@ -156,12 +156,13 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
 }
 
 Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept {
-  // The last one: an earlier one may wait for a query that was not executed when the ring's strip was another.
-  std::uint32_t n = state.deferred_count - 1;
-  while (state.deferred[n].strip != &strip || state.deferred[n].query != i) --n;
-  const Deferred taken = state.deferred[n];
-  state.deferred[n] = state.deferred[--state.deferred_count];
-  state.ring[static_cast<std::size_t>(&strip - state.ring.data())].overwrites &= ~(1u << i);
+  const std::uint8_t place = strip.deferred[i];
+  const Deferred taken = state.deferred[place];
+  TD_DEBUG_ASSERT(taken.strip == &strip && taken.query == i);
+  taken.strip->overwrites &= ~(1u << i);
+  const Deferred& last = state.deferred[--state.deferred_count];
+  last.strip->deferred[last.query] = place;
+  state.deferred[place] = last;
   return taken;
 }
 
@@ -205,6 +206,13 @@ bool may_defer(State& state) noexcept {
   state.sets_before = sets;
   state.overwritten_before = overwritten;
   return state.defers;
+}
+
+void set_ring(State& state) noexcept {
+  // A short run would only wait for its end.
+  const bool is_long = state.defers && state.last_queries >= State::long_ring_strips * strip_queries;
+  state.ring_mask = (is_long ? State::long_ring_strips : State::ring_strips) - 1;
+  state.delay = is_long ? State::long_ring_delay : 0;
 }
 
 void retire_displaced(State& state) noexcept {
