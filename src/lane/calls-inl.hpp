@@ -128,7 +128,7 @@ TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
 
 template <bool Timed, class From>
 inline void run_calls_from(CallState& s, std::span<const From> from) noexcept {
-  run_strips<Timed>(
+  run_strips<Mode{.timed = Timed}>(
       s, [&s, from](Strip& strip) __attribute__((always_inline)) { take_strip(s, strip, from); },
       [&s](Strip& strip, std::uint32_t) __attribute__((always_inline)) {
         answer_calls<Timed>(s, strip);

@@ -164,7 +164,6 @@ TD_INLINE bool store_usually(State& s, const Strip& strip, std::uint32_t i, bool
                              ItemVersion& stored) noexcept {
   const std::uint32_t layout = strip.layout[i];
   if (TD_UNLIKELY(layout == no_layout)) return false;
-  if (TD_UNLIKELY((strip.overwritten >> i & 1) != 0) && defer(s, strip, i)) return true;
   const SetPart& part = strip.set[i];
   const std::uint64_t key_bytes = word::KeyBytes::get(layout);
   const task::PlainSet set{
@@ -201,18 +200,25 @@ TD_INLINE char* store_and_reply(State& s, LaneSegment& segment, const Strip& str
   return put_stored(s, strip, i, kind, stored, p);
 }
 
-// The same of a set that overwrites a deferred one, which is executed after all if this one is not.
-TD_NOINLINE inline char* store_for_two(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i,
-                                       char* p) noexcept {
-  const Deferred deferred = take_deferred(s, strip, i);
+// The same of a set that overwrites a deferred one, or is overwritten.
+TD_NOINLINE inline char* store_linked(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i,
+                                      char* p) noexcept {
+  std::optional<Deferred> deferred;
+  if ((strip.overwrites >> i & 1) != 0) deferred = take_deferred(s, strip, i);
+  if ((strip.overwritten >> i & 1) != 0 && defer(s, strip, i)) {
+    const std::uint8_t kind = strip.kind(i);
+    ++segment.commands[kind & kind::command_mask];
+    return put_stored(s, strip, i, kind, {}, p);
+  }
   char* const end = store_and_reply(s, segment, strip, i, p);
-  if (TD_UNLIKELY(end == nullptr)) execute_deferred(s, deferred);
+  if (TD_UNLIKELY(end == nullptr && deferred)) execute_deferred(s, *deferred);
   return end;
 }
 
 // Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
+template <bool Defers>
 TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
-  if (TD_UNLIKELY((strip.overwrites >> i & 1) != 0)) return store_for_two(s, segment, strip, i, p);
+  if (Defers && TD_UNLIKELY((strip.linked >> i & 1) != 0)) return store_linked(s, segment, strip, i, p);
   return store_and_reply(s, segment, strip, i, p);
 }
 
@@ -295,7 +301,7 @@ TD_INLINE std::uint32_t answer_usual_timed(State& s, const Strip& strip, Replies
 
 // Answers a uniform strip up to the first query that is neither a usual small hit nor a set that the lane can do.
 // Returns how many were answered. Kind: of the gets. Sets: the strip may have sets.
-template <std::uint8_t Kind, bool Sets>
+template <std::uint8_t Kind, bool Sets, bool Defers = false>
 TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& replies) noexcept {
   LaneSegment& segment = s.segments[s.answering];
   char* p = replies.p;
@@ -304,7 +310,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
     const auto n = static_cast<std::uint32_t>(i);
     if constexpr (Sets) {
       if (strip.is_set(n)) {
-        char* const end = store(s, segment, strip, n, p);
+        char* const end = store<Defers>(s, segment, strip, n, p);
         if (TD_UNLIKELY(end == nullptr)) break;
         p = end;
         continue;
@@ -325,24 +331,25 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
 }
 
 // Returns how many queries of the uniform strip were answered.
-template <bool Timed, std::uint8_t Kind>
+template <Mode M, std::uint8_t Kind>
 TD_INLINE std::uint32_t answer_kind(State& s, const Strip& strip, Replies& replies) noexcept {
-  if constexpr (Timed) return answer_usual_timed<Kind>(s, strip, replies);
-  return strip.sets == 0 ? answer_usual<Kind, false>(s, strip, replies) : answer_usual<Kind, true>(s, strip, replies);
+  if constexpr (M.timed) return answer_usual_timed<Kind>(s, strip, replies);
+  return strip.sets == 0 ? answer_usual<Kind, false>(s, strip, replies)
+                         : answer_usual<Kind, true, M.defers>(s, strip, replies);
 }
 // REQUIRES: a timed strip has no sets.
-template <bool Timed>
+template <Mode M>
 TD_INLINE std::uint32_t answer_uniform(State& s, const Strip& strip, Replies& replies) {
   if (TD_UNLIKELY(!enter(s, strip, 0, replies))) return strip_queries;
   switch (strip.gets & kind::command_mask) {
     case kind::get:
-      return answer_kind<Timed, kind::get>(s, strip, replies);
+      return answer_kind<M, kind::get>(s, strip, replies);
     case kind::meta_read:
-      return answer_kind<Timed, kind::meta_read>(s, strip, replies);
+      return answer_kind<M, kind::meta_read>(s, strip, replies);
     case kind::meta_read_key:
-      return answer_kind<Timed, kind::meta_read_key>(s, strip, replies);
+      return answer_kind<M, kind::meta_read_key>(s, strip, replies);
     case kind::binary_read:
-      return answer_kind<Timed, kind::binary_read>(s, strip, replies);
+      return answer_kind<M, kind::binary_read>(s, strip, replies);
     default:
       return 0;
   }
@@ -373,9 +380,9 @@ TD_INLINE void answer_timed(State& s, Strip& strip, Replies& replies) {
   }
 }
 
-template <bool Timed>
+template <Mode M>
 TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i, Replies& replies) {
-  Laps* const laps = Timed ? s.laps : nullptr;
+  Laps* const laps = M.timed ? s.laps : nullptr;
   const auto lap = [laps](Task task) {
     if (laps != nullptr) laps->lap(task);
   };
@@ -384,7 +391,7 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
     bool done = false;
     if (strip.is_set(i)) {
       LaneSegment& segment = s.segments[s.answering];
-      char* const end = store(s, segment, strip, i, replies.p);
+      char* const end = store<M.defers>(s, segment, strip, i, replies.p);
       done = end != nullptr;
       if (TD_LIKELY(done)) {
         replies.p = end;
@@ -406,36 +413,36 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
   }
 }
 
-template <bool Timed>
+template <Mode M>
 TD_INLINE void answer(State& s, Strip& strip) {
   Replies replies(*s.out);
-  const bool uniform = TD_LIKELY(strip.is_uniform) && (!Timed || strip.sets == 0);
-  const std::uint32_t done = uniform ? answer_uniform<Timed>(s, strip, replies) : 0;
+  const bool uniform = TD_LIKELY(strip.is_uniform) && (!M.timed || strip.sets == 0);
+  const std::uint32_t done = uniform ? answer_uniform<M>(s, strip, replies) : 0;
   if (TD_UNLIKELY(done != strip.count)) {
-    if (Timed && strip.sets == 0) {
+    if (M.timed && strip.sets == 0) {
       answer_timed(s, strip, replies);
     } else {
-      answer_in_order<Timed>(s, strip, done, replies);
+      answer_in_order<M>(s, strip, done, replies);
     }
   }
   replies.pause();
-  if constexpr (Timed) s.laps->lap(Task::write_response);
+  if constexpr (M.timed) s.laps->lap(Task::write_response);
 }
 
 // --- the schedule
 
 // Turns from a strip's parsing to its other stages; it is hashed one turn later.
 struct Schedule {
-  std::uint32_t locate, children, leaves, first, second, answer;
+  std::uint32_t children, leaves, first, second, answer;
 
   constexpr Schedule after(std::uint32_t turns) const noexcept {
-    return {locate + turns, children + turns, leaves + turns, first + turns, second + turns, answer + turns};
+    return {children + turns, leaves + turns, first + turns, second + turns, answer + turns};
   }
 };
 // A hit in a table is mostly found by the first search, so its item has two turns to arrive.
-inline constexpr Schedule of_table{1, 0, 0, 2, 3, 4}, of_leaves{1, 2, 3, 4, 5, 6};
+inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
 // A set's entries are all found by the second search.
-inline constexpr Schedule of_sets{1, 0, 0, 3, 5, 7};
+inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
 TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
   return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
 }
@@ -457,29 +464,35 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
 
 // Takes strips through the stages. take(strip) fills an empty strip; one that is not full is the last. answer(strip, k)
 // answers strip k; false ends the run.
-template <bool Timed, class Take, class Answer>
+template <Mode M, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
-  for (std::uint32_t i = 0; i <= s.ring_mask; ++i) s.ring[i].count = s.ring[i].overwrites = s.ring[i].overwritten = 0;
+  const std::uint32_t mask = M.defers ? s.ring_mask : State::ring_strips - 1, delay = M.defers ? s.delay : 0;
+  for (std::uint32_t i = 0; i <= mask; ++i) s.ring[i].count = s.ring[i].linked = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
-  const Schedule turns = schedule_of(s).after(s.delay);
+  const Schedule turns = schedule_of(s).after(delay);
   s.hashed_ahead = turns.answer - 1;
-  TD_DEBUG_ASSERT(turns.answer <= s.ring_mask);
+  TD_DEBUG_ASSERT(turns.answer <= mask);
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
-    const auto strip = [&s](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number & s.ring_mask]); };
+    const auto strip = [&s, mask](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number & mask]); };
     Strip& taken = strip(k);
-    taken.count = taken.added = taken.overwrites = taken.overwritten = 0;
+    taken.count = taken.added = taken.linked = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
       take(taken);
       if (taken.count != strip_queries) last = k;
     }
     Strip& hashed = strip(k - 1);
-    if (TD_LIKELY(hashed.count != 0)) hash(s, hashed);
-    if (TD_UNLIKELY(s.defers)) link_sets(s, k - 1);
-    if (Strip& located = strip(k - turns.locate); TD_LIKELY(located.count != 0)) locate(s, located);
+    if (TD_LIKELY(hashed.count != 0)) {
+      hash(s, hashed);
+      if constexpr (M.defers) link_sets(s, hashed, k - 1);
+      if (delay == 0) locate(s, hashed);
+    }
+    if (delay != 0) {
+      if (Strip& located = strip(k - 1 - delay); located.count != 0) locate(s, located);
+    }
     if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
       find_children(strip(k - turns.children));
       if (Strip& found = strip(k - turns.leaves); TD_LIKELY(found.count != 0)) find_leaves(s, found);
@@ -487,31 +500,36 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     Strip& searched = strip(k - turns.first);
     searched.left = 0;
     Strip& answered = strip(k - turns.answer);
-    if (TD_LIKELY(searched.count != 0)) search_first(s, searched);
+    if (TD_LIKELY(searched.count != 0)) search_first<M.defers>(s, searched);
     search_second(s, strip(k - turns.second));
     if (TD_UNLIKELY(s.tree != nullptr)) {
       if (Strip& next = strip(k - turns.answer + 1); next.sets != 0) prefetch_leaves_of_new(s, next);
     }
-    if constexpr (Timed) s.laps->lap(Task::search);
+    if constexpr (M.timed) s.laps->lap(Task::search);
     if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
-    if (TD_UNLIKELY(answered.overwrites != 0)) execute_deferred_before(s, answered);
+    if (M.defers && answered.linked != 0) execute_deferred_before(s, answered);
   }
 }
 
-template <bool Timed>
-inline void run(State& s) {
-  run_strips<Timed>(
+template <Mode M>
+TD_NOINLINE inline void run_as(State& s) {
+  run_strips<M>(
       s,
       [&s](Strip& strip) __attribute__((always_inline)) {
         parse(s, strip);
-        if constexpr (Timed) s.laps->lap(Task::parse);
+        if constexpr (M.timed) s.laps->lap(Task::parse);
       },
       [&s](Strip& strip, std::uint32_t k) __attribute__((always_inline)) {
-        answer<Timed>(s, strip);
+        answer<M>(s, strip);
         const bool is_full =
             s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
         return TD_LIKELY(!is_full) || !leave_before(s, k + 1);
       });
+}
+template <bool Timed>
+inline void run(State& s) {
+  if (TD_UNLIKELY(s.defers)) return run_as<Mode{.timed = Timed, .defers = true}>(s);
+  run_as<Mode{.timed = Timed}>(s);
 }
 
 #include "lane/calls-inl.hpp"

@@ -16,6 +16,9 @@
 // another set may have replaced the item since. The stage that uses it checks the item's state and key, and asks the
 // index if they do not match.
 //
+// While workers meet at popular keys, a set that a later query of the ring overwrites is answered and not executed
+// (defer-inl.hpp): it takes effect just before that one.
+//
 // Eight queries are a strip: columns in a ring, without query or result objects. The stages overlap. Over a cuckoo
 // index strip k is parsed in one turn, strip k-1 is hashed and its buckets are prefetched, strip k-2 has its first
 // buckets searched, strip k-3 its second ones, and strip k-4 is answered. Other kinds have other stages, further apart.

@@ -177,17 +177,11 @@ TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
     if (!Skips || (strip.overwritten >> i & 1) == 0) prefetch_read(next);
   });
 }
-TD_NOINLINE inline void search_first_skipping(const State& s, Strip& strip) noexcept {
-  search_first_buckets<true>(s, strip);
-}
 
+template <bool Defers>
 TD_INLINE void search_first(const State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.cells_in == CellsIn::set)) return search_tags(strip);
-  if (TD_LIKELY(strip.overwritten == 0)) {
-    search_first_buckets<false>(s, strip);
-  } else {
-    search_first_skipping(s, strip);
-  }
+  search_first_buckets<Defers>(s, strip);
   strip.left = K::without_item(strip);
   if (TD_UNLIKELY(s.more_lines != 0)) prefetch_more(s, strip);
 }

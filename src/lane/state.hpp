@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -97,6 +98,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t left = 0;                 // bit i: query i is left to search_second()
   std::uint32_t sets = 0;                 // bit i: query i is a set
   std::uint32_t added = 0;                // bit i: query i is a set of a new key, whose leaf child[i] names
+  std::uint32_t linked = 0;               // bit i: of the next two; their other bits mean nothing where it is 0
   std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
   std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
@@ -214,6 +216,12 @@ class Laps {
   bool parse_;
   std::uint64_t last_ = 0, own_ticks_ = 0;
   std::array<std::uint64_t, task_count> spent_{};
+};
+
+// How a run's strips are taken through the stages.
+struct Mode {
+  bool timed = false;   // with State::laps
+  bool defers = false;  // sets that later ones overwrite: State::defers
 };
 
 // Where a key's cells are, by the index's kind.

@@ -22,8 +22,8 @@ Item* find(G& guard, std::string_view key, Location candidate, const std::uint64
 
 // The set in place with any key length, client flags, and expiry of the old item; under the key's stripe where devices
 // have copies of items.
-bool store_in_place(State& state, Fingerprint f, const task::PlainSet& set, Location candidate,
-                    const std::uint64_t* hint, ItemVersion& stored) noexcept {
+TD_INLINE bool store_in_place(State& state, Fingerprint f, const task::PlainSet& set, Location candidate,
+                              const std::uint64_t* hint, ItemVersion& stored) noexcept {
   Context& context = state.context;
   if (candidate == no_location) return false;
   Item* const item = context.shared.heap.at(candidate);
@@ -47,7 +47,7 @@ bool store_in_place(State& state, Fingerprint f, const task::PlainSet& set, Loca
 
 // A slot that holds the set's new item; no_location: none is at hand. Also retires the last set's displaced item, so
 // that a set takes the cache's lock once.
-Location fill_slot(State& state, const task::PlainSet& set) noexcept {
+TD_INLINE Location fill_slot(State& state, const task::PlainSet& set) noexcept {
   Context& context = state.context;
   Heap& heap = context.shared.heap;
   const std::uint64_t bytes = Item::total_bytes(set.client_flags, set.key.size(), set.value.size());
@@ -87,7 +87,7 @@ struct Beside {
 
 // Publishes the new item in place of the old one, as task::store() does.
 template <IndexKind I>
-Settled store_beside(State& state, I& index, Beside& beside) noexcept {
+TD_INLINE Settled store_beside(State& state, I& index, Beside& beside) noexcept {
   const task::PlainSet& set = beside.set;
   Context& context = state.context;
   const task::StripTime time{state.now_s, state.flush_cas};
@@ -127,6 +127,21 @@ Settled store_beside(State& state, I& index, Beside& beside) noexcept {
   }
 }
 
+// Executes the set by an item beside the old one. needs_room: no slot, or no cell, is at hand.
+TD_INLINE Settled store_aside(State& state, Beside& beside) noexcept {
+  Heap& heap = state.context.shared.heap;
+  beside.slot = fill_slot(state, beside.set);
+  if (TD_UNLIKELY(beside.slot == no_location)) return Settled::needs_room;
+  const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
+  if (TD_UNLIKELY(settled != Settled::done)) {
+    const Heap::Cache::Lock lock(state.context.cache);
+    heap.release(state.context.cache, beside.slot);
+    return settled;
+  }
+  if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {beside.f, beside.slot, beside.is_new_key});
+  return settled;
+}
+
 }  // namespace
 
 bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id, const std::uint64_t* hint,
@@ -141,16 +156,8 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
     return true;
   }
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
-  const Location slot = fill_slot(state, set);
-  if (TD_UNLIKELY(slot == no_location)) return false;
-  Beside beside{f, set, hint, strip.leaf_of_added(i), slot};
-  const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
-  if (TD_UNLIKELY(settled != Settled::done)) {
-    const Heap::Cache::Lock lock(context.cache);
-    heap.release(context.cache, slot);
-    return false;
-  }
-  if (TD_UNLIKELY(heap.probation() != nullptr)) task::admit(heap, {f, slot, beside.is_new_key});
+  Beside beside{f, set, hint, strip.leaf_of_added(i), no_location};
+  if (TD_UNLIKELY(store_aside(state, beside) != Settled::done)) return false;
   stored = beside.stored;
   return true;
 }
@@ -171,16 +178,10 @@ void execute_deferred(State& state, const Deferred& d) noexcept {
   Heap& heap = context.shared.heap;
   ItemVersion stored;
   if (store_in_place(state, d.f, d.set, heap.location_of(d.candidate), nullptr, stored)) return;
-  if (const Location slot = fill_slot(state, d.set); slot != no_location) {
-    Beside beside{d.f, d.set, nullptr, nullptr, slot};
-    const Settled settled = with_index(state, [&](auto& index) { return store_beside(state, index, beside); });
-    if (settled == Settled::done) return;
-    {
-      const Heap::Cache::Lock lock(context.cache);
-      heap.release(context.cache, slot);
-    }
-    if (settled == Settled::flushed) return;  // the flush came after the set
-  }
+  Beside beside{d.f, d.set, nullptr, nullptr, no_location};
+  // Flushed: the flush came after the set.
+  if (const Settled settled = store_aside(state, beside); settled == Settled::done || settled == Settled::flushed)
+    return;
   with_index(state, [&]<class I>(I& index) {
     typename I::Guard guard = index.lock(d.f);
     for (;;) {
