@@ -6,17 +6,18 @@
 // the same fingerprint is a usual set of their key and layout. So there is no other query of the key between the two.
 TD_NOINLINE inline void link_sets(State& s, Strip& strip, std::uint32_t number) noexcept {
   const std::uint32_t at = number & s.ring_mask, back_max = std::min(s.hashed_ahead, number);
+  auto& recent = s.deferring->recent;
   strip.overwrites = strip.overwritten = 0;
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     const Fingerprint f = strip.fingerprint[i];
     const std::uint32_t before =
-        std::exchange(s.recent[f.signature % s.recent.size()], static_cast<std::uint8_t>(at * strip_queries + i));
+        std::exchange(recent[f.signature % recent.size()], static_cast<std::uint8_t>(at * strip_queries + i));
     const std::uint32_t earlier_at = before / strip_queries, earlier = before % strip_queries;
     if (!strip.is_set(i) || strip.layout[i] == no_layout || earlier_at > s.ring_mask) continue;
     // Of another lap of the ring, or another run, if it is not one of the unanswered queries before this one.
     const std::uint32_t back = (at - earlier_at) & s.ring_mask;
     if (back > back_max || (back == 0 && earlier >= i)) continue;
-    Strip& other = s.ring[earlier_at];
+    Strip& other = s.ring_begin[earlier_at];
     if (earlier >= other.count || other.fingerprint[earlier] != f || !other.is_set(earlier) ||
         other.layout[earlier] != strip.layout[i] ||
         (other.kind(earlier) & kind::command_mask) == kind::binary_store ||  // its reply has a CAS id
@@ -30,16 +31,15 @@ TD_NOINLINE inline void link_sets(State& s, Strip& strip, std::uint32_t number) 
 
 // Takes the set, which is marked as overwritten, as executed. False: it has to be executed.
 TD_NOINLINE inline bool defer(State& s, const Strip& strip, std::uint32_t i) noexcept {
-  Strip& next = s.ring[strip.successor[i] / strip_queries];
+  Strip& next = s.ring_begin[strip.successor[i] / strip_queries];
   const std::uint32_t query = strip.successor[i] % strip_queries;
-  if (s.deferred_count == State::deferred_max || strip.item[i] == &no_item.header ||
+  if (s.deferred_count == Deferring::sets_max || strip.item[i] == &no_item.header ||
       s.segments[next.segment(query)].stopped || is_expired(word::ExpiryS::put(0, strip.set[i].expiry_s), s.now_s))
     return false;
   next.overwrites |= 1u << query;
   next.linked |= 1u << query;
   next.deferred[query] = static_cast<std::uint8_t>(s.deferred_count);
-  s.deferred[s.deferred_count++] = {&next, query, strip.fingerprint[i], strip.item[i], strip.set_of(i, false)};
-  s.context.counters.set_overwritten.add();
+  s.deferring->sets[s.deferred_count++] = {&next, query, strip.fingerprint[i], strip.item[i], strip.set_of(i, false)};
   return true;
 }
 

@@ -208,10 +208,16 @@ TD_NOINLINE inline char* store_linked(State& s, LaneSegment& segment, const Stri
   if ((strip.overwritten >> i & 1) != 0 && defer(s, strip, i)) {
     const std::uint8_t kind = strip.kind(i);
     ++segment.commands[kind & kind::command_mask];
+    if (deferred) s.context.counters.set_overwritten.add();
     return put_stored(s, strip, i, kind, {}, p);
   }
   char* const end = store_and_reply(s, segment, strip, i, p);
-  if (TD_UNLIKELY(end == nullptr && deferred)) execute_deferred(s, *deferred);
+  if (!deferred) return end;
+  if (TD_UNLIKELY(end == nullptr)) {
+    execute_deferred(s, *deferred);
+  } else {
+    s.context.counters.set_overwritten.add();
+  }
   return end;
 }
 
@@ -451,7 +457,7 @@ TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
 // all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
   for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
-    const Strip& strip = s.ring[k & s.ring_mask];
+    const Strip& strip = s.ring_begin[k & s.ring_mask];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
       if (s.segments[strip.segment(i)].stopped) continue;
       leave(s, strip, i);
@@ -466,8 +472,9 @@ TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
 // answers strip k; false ends the run.
 template <Mode M, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
+  Strip* const ring = M.defers ? s.ring_begin : s.ring.data();
   const std::uint32_t mask = M.defers ? s.ring_mask : State::ring_strips - 1, delay = M.defers ? s.delay : 0;
-  for (std::uint32_t i = 0; i <= mask; ++i) s.ring[i].count = s.ring[i].linked = 0;
+  for (std::uint32_t i = 0; i <= mask; ++i) ring[i].count = ring[i].linked = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
@@ -477,7 +484,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   std::uint32_t last = ~std::uint32_t{0};
   for (std::uint32_t k = 0; k <= last + turns.answer || last == ~std::uint32_t{0}; ++k) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
-    const auto strip = [&s, mask](std::uint32_t number) -> Strip& { return *opaque(&s.ring[number & mask]); };
+    const auto strip = [ring, wrap = mask](std::uint32_t number) -> Strip& { return *opaque(&ring[number & wrap]); };
     Strip& taken = strip(k);
     taken.count = taken.added = taken.linked = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {

@@ -17,7 +17,8 @@
 // index if they do not match.
 //
 // While workers meet at popular keys, a set that a later query of the ring overwrites is answered and not executed
-// (defer-inl.hpp): it takes effect just before that one.
+// (defer-inl.hpp): it takes effect just before that one, perhaps behind what its client has sent in between for other
+// keys. When run() returns, all that it has answered has taken effect.
 //
 // Eight queries are a strip: columns in a ring, without query or result objects. The stages overlap. Over a cuckoo
 // index strip k is parsed in one turn, strip k-1 is hashed and its buckets are prefetched, strip k-2 has its first

@@ -1,8 +1,9 @@
-// State of the lane's runs. A strip's columns are arrays of eight; the ring of strips stays in the L1 cache.
+// State of the lane's runs. A strip's columns are arrays of eight; the usual ring of strips stays in the L1 cache.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -102,7 +103,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
   std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
-  std::uint8_t deferred[strip_queries];   // of a set that overwrites one: its place in State::deferred
+  std::uint8_t deferred[strip_queries];   // of a set that overwrites one: its place in Deferring::sets
   bool is_uniform = false;                // full, one segment, gets of one kind, one key a line, no long key
   bool has_long_key = false;
   std::uint8_t gets = 0;  // the kind of the gets of a uniform strip
@@ -242,14 +243,25 @@ struct Deferred {
   task::PlainSet set;
 };
 
+// What runs that defer sets need.
+struct Deferring {
+  // A longer ring: of more strips the keys are known, and nothing else.
+  static constexpr std::uint32_t ring_strips = 32, delay = 20;
+  std::array<Strip, ring_strips> ring{};
+  static constexpr std::uint32_t sets_max = 64;
+  std::array<Deferred, sets_max> sets;
+  // By the lowest bits of signatures: the last hashed query, in the ring's order.
+  std::array<std::uint8_t, 1024> recent{};
+};
+
 struct State {
   State(Context& c, const ProtocolOptions& o) noexcept
       : context(c), cells_in(lane::cells_in(c.shared.index)), options(o) {}
 
-  // Powers of two, larger than the number of strips in progress. A run that defers sets has more of them, whose keys
-  // are known and nothing else.
-  static constexpr std::uint32_t ring_strips = 8, long_ring_strips = 32, long_ring_delay = 20;
-  std::array<Strip, long_ring_strips> ring{};
+  static constexpr std::uint32_t ring_strips = 8;  // a power of two, larger than the number of strips in progress
+  std::array<Strip, ring_strips> ring{};
+  // The run's: this one, or that of a run that defers sets.
+  Strip* ring_begin = ring.data();
   std::uint32_t ring_mask = ring_strips - 1;
   std::uint32_t delay = 0;  // turns more between hashing and the other stages
 
@@ -291,15 +303,12 @@ struct State {
   // The item that the last set replaced: retired when the next set takes a slot, or at the run's end.
   Location displaced = no_location;
   // Deferred sets whose successors have not been executed. The run executes them at its end.
-  static constexpr std::uint32_t deferred_max = 64;
-  std::array<Deferred, deferred_max> deferred;
   std::uint32_t deferred_count = 0;
-  std::uint32_t hashed_ahead = 0;  // strips behind the one that is answered
-  bool defers = false;             // in this run: may_defer()
-  bool always_defers = false;      // Lane::always_defer()
-  std::uint64_t last_queries = 0;  // of the last run
-  // By the lowest bits of signatures: the last hashed query in the ring's order.
-  std::array<std::uint8_t, 1024> recent{};
+  std::unique_ptr<Deferring> deferring;                   // nullptr: no run has deferred sets
+  std::uint32_t hashed_ahead = 0;                         // strips behind the one that is answered
+  bool defers = false;                                    // in this run: may_defer()
+  bool always_defers = false;                             // Lane::always_defer()
+  std::uint64_t last_queries = 0;                         // of the last run
   std::uint64_t sets_before = 0, overwritten_before = 0;  // the counters when may_defer() last judged
   // Counts at the beginning of the last line with several keys, to take back its replies.
   struct Mark {
@@ -357,7 +366,7 @@ Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexce
 TD_NOINLINE void execute_deferred(State& state, const Deferred& deferred) noexcept;
 // Whether the run that begins defers sets: in the last ones, workers have set the same keys at once.
 bool may_defer(State& state) noexcept;
-// Gives the ring the length for it.
+// Gives the run its ring.
 void set_ring(State& state) noexcept;
 // As Lane::may_run() and CallLane::may_run().
 bool may_run(const State& state) noexcept;
@@ -382,7 +391,8 @@ void run_in_epoch(State& s, Body body) {
   struct Exit {
     State& state;
     ~Exit() {
-      while (TD_UNLIKELY(state.deferred_count != 0)) execute_deferred(state, state.deferred[--state.deferred_count]);
+      while (TD_UNLIKELY(state.deferred_count != 0))
+        execute_deferred(state, state.deferring->sets[--state.deferred_count]);
       if (state.displaced != no_location) retire_displaced(state);
       state.context.epoch.exit();
     }

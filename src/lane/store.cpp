@@ -1,5 +1,6 @@
 // Sets of the lane that are not the usual sets in place.
 #include <cstring>
+#include <new>
 
 #include "lane/state.hpp"
 #include "task/evict-inl.hpp"
@@ -164,34 +165,34 @@ bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_
 
 Deferred take_deferred(State& state, const Strip& strip, std::uint32_t i) noexcept {
   const std::uint8_t place = strip.deferred[i];
-  const Deferred taken = state.deferred[place];
+  const Deferred taken = state.deferring->sets[place];
   TD_DEBUG_ASSERT(taken.strip == &strip && taken.query == i);
   taken.strip->overwrites &= ~(1u << i);
-  const Deferred& last = state.deferred[--state.deferred_count];
+  const Deferred& last = state.deferring->sets[--state.deferred_count];
   last.strip->deferred[last.query] = place;
-  state.deferred[place] = last;
+  state.deferring->sets[place] = last;
   return taken;
 }
 
 void execute_deferred(State& state, const Deferred& d) noexcept {
   Context& context = state.context;
   Heap& heap = context.shared.heap;
+  TD_DEBUG_ASSERT(!context.shared.placement.wants_search());
   ItemVersion stored;
   if (store_in_place(state, d.f, d.set, heap.location_of(d.candidate), nullptr, stored)) return;
   Beside beside{d.f, d.set, nullptr, nullptr, no_location};
-  // Flushed: the flush came after the set.
-  if (const Settled settled = store_aside(state, beside); settled == Settled::done || settled == Settled::flushed)
-    return;
+  if (store_aside(state, beside) == Settled::done) return;
+  // Also if a flush takes its mark, or has taken it: others may have set the key since.
   with_index(state, [&]<class I>(I& index) {
     typename I::Guard guard = index.lock(d.f);
     for (;;) {
       const Item* const item = find(guard, d.set.key, no_location, nullptr);
       if (item == nullptr) return;
-      const std::uint64_t last = guard.version().state;
+      const ItemVersion last = guard.version();
       if (!guard.erase()) continue;
       if (TD_UNLIKELY(state.displaced != no_location)) retire_displaced(state);
       state.displaced = heap.location_of(item);
-      return task::count_eviction(context, state.displaced, last, false);
+      return task::count_eviction(context, state.displaced, last.state, is_over(last, state.now_s, state.flush_cas));
     }
   });
 }
@@ -210,10 +211,15 @@ bool may_defer(State& state) noexcept {
 }
 
 void set_ring(State& state) noexcept {
+  if (TD_UNLIKELY(state.defers && state.deferring == nullptr)) {
+    state.deferring.reset(new (std::nothrow) Deferring);
+    state.defers = state.deferring != nullptr;
+  }
   // A short run would only wait for its end.
-  const bool is_long = state.defers && state.last_queries >= State::long_ring_strips * strip_queries;
-  state.ring_mask = (is_long ? State::long_ring_strips : State::ring_strips) - 1;
-  state.delay = is_long ? State::long_ring_delay : 0;
+  const bool is_long = state.defers && state.last_queries >= Deferring::ring_strips * strip_queries;
+  state.ring_begin = state.defers ? state.deferring->ring.data() : state.ring.data();
+  state.ring_mask = (is_long ? Deferring::ring_strips : State::ring_strips) - 1;
+  state.delay = is_long ? Deferring::delay : 0;
 }
 
 void retire_displaced(State& state) noexcept {

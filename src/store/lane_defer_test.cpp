@@ -167,11 +167,32 @@ TEST_P(LaneDeferTest, ASetWhoseSuccessorIsLeftIsExecuted) {
     }
     Output out;
     lane.run(segments, out, is_full ? 1 : 1 << 20);
-    EXPECT_EQ(store.context().counters.set_overwritten.get(), 1U);
+    EXPECT_EQ(store.context().counters.set_overwritten.get(), 0U);
     EXPECT_EQ(segments[0].rest, segments[0].end);
     EXPECT_EQ(segments[2].rest, segments[2].begin);
     EXPECT_EQ(store.exchange("get k\r\n"), "VALUE k 0 1\r\n1\r\nEND\r\n");
   }
+}
+
+// A flush that takes its mark refuses the later set, and would refuse the first one: that has been answered, so its key
+// is evicted at once. The value before it must not come back.
+TEST_P(LaneDeferTest, ASetBeforeARefusedOneIsNotForgotten) {
+  codec::ReplyHarness store({}, engine_options());
+  store.exchange(plain_set("k", "0"));
+  const auto context = store.engine().make_context();  // it has no CAS ids yet
+  Lane lane(*context, store.options(), instructions());
+  lane.always_defer();
+  const string first = plain_set("k", "1"), input = first + plain_set("k", "2");
+  const auto copy = padded(input);
+  LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
+  Output out;
+  store.engine().shared().flush_begins.store(true);
+  lane.run({&segment, 1}, out, 1 << 20);
+  store.engine().shared().flush_begins.store(false);
+  EXPECT_TRUE(segment.stopped);
+  EXPECT_EQ(string(out.data(), out.size()), "STORED\r\n");
+  EXPECT_EQ(segment.rest, segment.begin + first.size());
+  EXPECT_EQ(store.exchange("get k\r\n"), "END\r\n");
 }
 
 class DeferredSet : public testing::TestWithParam<string> {
@@ -222,7 +243,8 @@ class DeferredSet : public testing::TestWithParam<string> {
   std::uint64_t evictions_ = 0;  // by the context that executed the set
 };
 
-// Whatever others did meanwhile was before it, but a flush.
+// Whatever others did meanwhile was before it. If a flush is among it the set cannot be executed, and is evicted at
+// once, with what others set since.
 TEST_P(DeferredSet, IsExecutedAsAnyOther) {
   const string others[] = {"",
                            "get n\r\n",
@@ -236,6 +258,13 @@ TEST_P(DeferredSet, IsExecutedAsAnyOther) {
                            "delete n\r\n" + plain_set("n", "1")};
   for (const string& other : others) EXPECT_EQ(after(other), "VA 2\r\n77") << other;
   EXPECT_EQ(after("flush_all\r\n"), "EN");
+  EXPECT_EQ(after("flush_all\r\n" + plain_set("n", "55")), "EN");
+  // A flush that takes its mark refuses ids to those who need new ones.
+  store_.exchange(plain_set("n", "10"));
+  store_.engine().shared().flush_begins.store(true);
+  const string taking = after("", "get n\r\n");
+  store_.engine().shared().flush_begins.store(false);
+  EXPECT_EQ(taking, "EN");
 }
 
 // No slot is at hand for an item beside: the key is gone, as if it had been evicted behind the set.

@@ -171,6 +171,10 @@ def test_a_store_in_a_file(tmp_path: Path) -> None:
         (["--batch", "0"], "batch sizes"),
         (["--threads", "0"], "threads"),
         (["--items", "much"], "size"),
+        (["--rate", "1e6"], "--subjects wire"),
+        (["--rate", "5", "--subjects", "wire"], "at least"),
+        (["--misses", "2", "--subjects", "wire"], "0 to 1"),
+        (["--workloads", "K32..16-V2-G50-U"], "K32..16"),
         (["--speed", "high"], "--speed"),
     ],
 )
@@ -192,6 +196,37 @@ def test_workloads_that_alternate(tmp_path: Path) -> None:
     assert all(phase["ops"] > 0 for phase in run["result"]["phases"])
     assert run["result"]["timeline"]
     assert run["settings"]["alternate_every_us"] == 2000
+
+
+def test_an_open_loop_with_misses(tmp_path: Path) -> None:
+    path = tmp_path / "e.json"
+    run = bench(
+        *[
+            "engine",
+            "--keys",
+            500,
+            "--threads",
+            1,
+            "--batch",
+            16,
+            "--rounds",
+            1,
+            "--seconds",
+            0.1,
+            "--subjects",
+            "wire",
+        ],
+        *["--workloads", "K16..64-V2-G100-U", "--rate", "0,20000", "--misses", 0.25, "--json", path],
+    )
+    assert run.returncode == 0, run.stderr
+    assert "0.02 M ops/s offered, K16..64-V2-G100-U, batches of 16, 1 threads" in run.stdout
+    closed, paced = measured(json.loads(path.read_text()))
+    assert "rate" not in closed["settings"]
+    assert paced["settings"]["rate"] == 20000
+    assert paced["result"]["ops_per_s"] <= 22000 < closed["result"]["ops_per_s"]
+    for result in (closed["result"], paced["result"]):
+        assert 0.1 < result["misses"] / result["gets"] < 0.4
+    assert "--misses 0.25" in paced["command"]
 
 
 def test_the_papers_are_listed() -> None:
