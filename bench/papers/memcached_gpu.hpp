@@ -12,6 +12,7 @@
 namespace tandem::bench::memcached_gpu_paper {
 
 inline constexpr std::uint32_t paper_batch = 512;  // of requests; section 5.3
+inline constexpr double paper_rate = 4e6;          // requests a second; figure 5, and section 5.4
 inline constexpr std::string_view missing_fill =
     "the time in which the requests of a batch arrive: a batch is received whole, when its last request is due";
 

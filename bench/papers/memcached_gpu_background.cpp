@@ -20,7 +20,6 @@
 namespace tandem::bench::memcached_gpu_paper {
 namespace {
 
-constexpr double paper_rate = 4e6;      // section 5.4
 constexpr double stretch_s = 0.5e-3;    // of the timeline; the paper's windows of 256 requests are 64 us
 constexpr double task_begins_s = 0.03;  // after the turn
 constexpr double shown_before_s = 2e-3, shown_after_s = 50e-3;
