@@ -20,18 +20,8 @@ string plain_set(const string& key, const string& value) {
   return "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
 }
 
-// Index kind and instructions.
-class LaneDeferTest : public testing::TestWithParam<std::tuple<string, string>> {
+class LaneDeferTest : public OnEachLane {
  protected:
-  void SetUp() override {
-    if (lane::ops_named(instructions()) == nullptr) GTEST_SKIP() << "not on this processor";
-  }
-  static const string& instructions() { return std::get<1>(GetParam()); }
-  static EngineOptions engine_options() {
-    EngineOptions options = codec::ReplyHarness::small_engine();
-    options.index_kind = std::get<0>(GetParam());
-    return options;
-  }
   // Of the last exchange, which was answered as the general path does.
   static std::uint64_t deferred_by(LaneHarness& harness, const string& input) {
     harness.lane().always_defer();
@@ -374,14 +364,7 @@ TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
   EXPECT_GT(deferred.load(), std::uint64_t{threads} * rounds * 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LaneDeferTest,
-                         testing::Combine(testing::Values("cuckoo", "set_associative", "hash_tree"),
-                                          testing::Values("scalar", "avx2", "avx512", "avx512-vaes", "neon")),
-                         [](const auto& i) {
-                           string name = std::get<0>(i.param) + "_" + std::get<1>(i.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, LaneDeferTest, every_lane(), lane_name);
 
 }  // namespace
 }  // namespace tandem

@@ -5,11 +5,39 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <tuple>
 
 #include "codec/packet_builder.hpp"
+#include "lane/state.hpp"
 #include "store/lane_harness.hpp"
 
 namespace tandem::lane_test {
+
+// A kind of index and the name of an instruction set.
+using LaneKind = std::tuple<std::string, std::string>;
+
+inline auto every_lane() {
+  return testing::Combine(testing::Values("cuckoo", "set_associative", "hash_tree"),
+                          testing::Values("scalar", "avx2", "avx512", "avx512-vaes", "neon"));
+}
+inline std::string lane_name(const testing::TestParamInfo<LaneKind>& lane) {
+  std::string name = std::get<0>(lane.param) + "_" + std::get<1>(lane.param);
+  std::erase(name, '-');
+  return name;
+}
+
+class OnEachLane : public testing::TestWithParam<LaneKind> {
+ protected:
+  void SetUp() override {
+    if (lane::ops_named(instructions()) == nullptr) GTEST_SKIP() << "not on this processor";
+  }
+  static const std::string& instructions() { return std::get<1>(GetParam()); }
+  static EngineOptions engine_options() {
+    EngineOptions options = codec::ReplyHarness::small_engine();
+    options.index_kind = std::get<0>(GetParam());
+    return options;
+  }
+};
 
 class Random {
  public:

@@ -22,19 +22,7 @@ namespace {
 using std::string;
 using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's own
 
-// Index kind and instructions.
-class LaneTest : public testing::TestWithParam<std::tuple<string, string>> {
- protected:
-  void SetUp() override {
-    if (lane::ops_named(instructions()) == nullptr) GTEST_SKIP() << "not on this processor";
-  }
-  static const string& instructions() { return std::get<1>(GetParam()); }
-  static EngineOptions engine_options() {
-    EngineOptions options = codec::ReplyHarness::small_engine();
-    options.index_kind = std::get<0>(GetParam());
-    return options;
-  }
-};
+class LaneTest : public OnEachLane {};
 
 // Generated input in random parts; `mutations` of its bytes are changed.
 void compare(LaneHarness& harness, Random& random, bool binary, const Mix& mix, std::size_t mutations) {
@@ -448,14 +436,7 @@ TEST_P(LaneTest, TimesItsTasksInASampleOfTheRuns) {
   EXPECT_GT(tasks.cycles[insert].get(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LaneTest,
-                         testing::Combine(testing::Values("cuckoo", "set_associative", "hash_tree"),
-                                          testing::Values("scalar", "avx2", "avx512", "avx512-vaes", "neon")),
-                         [](const auto& i) {
-                           string name = std::get<0>(i.param) + "_" + std::get<1>(i.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, LaneTest, every_lane(), lane_name);
 
 TEST(Lane, KnowsWhatNeedsAMarkAsTheGeneralPathDoes) {
   Random random(1);
