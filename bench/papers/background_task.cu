@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(multiply_block_threads)
     multiply_kernel(const volatile float* left, const volatile float* right, volatile float* product,
                     const __grid_constant__ MultiplyArguments a) {
   const std::uint32_t block = a.first_block + blockIdx.x;
-  const std::uint64_t begin = a.elements * block / a.blocks, end = a.elements * (block + 1) / a.blocks;
+  const std::uint64_t begin = a.begin_of(block), end = a.begin_of(block + 1);
   for (std::uint32_t pass = 0; pass < a.passes; ++pass) {
     for (std::uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) product[i] = left[i] * right[i];
   }

@@ -18,7 +18,7 @@ struct MultiplyArguments {
   std::uint32_t first_block = 0, end_block = 0;
   std::uint32_t passes = 0;  // of each block over its elements
 
-  std::uint64_t begin_of(std::uint32_t block) const noexcept { return elements * block / blocks; }
+  constexpr std::uint64_t begin_of(std::uint32_t block) const noexcept { return elements * block / blocks; }
   std::uint64_t queries() const noexcept { return std::uint64_t{end_block - first_block} * multiply_block_threads; }
   void memory(MemoryUse& use) const;
 };
@@ -46,7 +46,6 @@ class BackgroundTask {
   // Clears the product, so that is_right() is about later runs.
   void clear();
   bool is_right();
-  const Size& size() const noexcept { return size_; }
 
  private:
   void finish(Stream& stream, DeviceStatus queued);

@@ -1,5 +1,5 @@
-// MemcachedGPU's tables 3 to 6: requests that the GPU answers whole, in process, beside the
-// CPU plan. Frames lie one behind the other in memory, from the Ethernet header to the last byte; there is no network.
+// MemcachedGPU's tables 3 to 6: requests that the GPU answers whole, in process, beside the CPU plan. Frames lie one
+// behind the other in memory, from the Ethernet header to the last byte; there is no network.
 #include <fmt/format.h>
 
 #include <array>

@@ -7,7 +7,6 @@
 TD_NOINLINE inline void link_sets(State& s, Strip& strip, std::uint32_t number) noexcept {
   const std::uint32_t at = number & s.ring_mask, back_max = std::min(s.hashed_ahead, number);
   auto& recent = s.deferring->recent;
-  strip.overwrites = strip.overwritten = 0;
   for (std::uint32_t i = 0; i < strip.count; ++i) {
     const Fingerprint f = strip.fingerprint[i];
     const std::uint32_t before =
@@ -24,7 +23,6 @@ TD_NOINLINE inline void link_sets(State& s, Strip& strip, std::uint32_t number) 
         std::memcmp(other.key16[earlier], strip.key16[i], short_key_bytes_max) != 0)
       continue;
     other.overwritten |= 1u << earlier;
-    other.linked |= 1u << earlier;
     other.successor[earlier] = static_cast<std::uint8_t>(at * strip_queries + i);
   }
 }
@@ -37,7 +35,6 @@ TD_NOINLINE inline bool defer(State& s, const Strip& strip, std::uint32_t i) noe
       s.segments[next.segment(query)].stopped || is_expired(word::ExpiryS::put(0, strip.set[i].expiry_s), s.now_s))
     return false;
   next.overwrites |= 1u << query;
-  next.linked |= 1u << query;
   next.deferred[query] = static_cast<std::uint8_t>(s.deferred_count);
   s.deferring->sets[s.deferred_count++] = {&next, query, strip.fingerprint[i], strip.item[i], strip.set_of(i, false)};
   return true;

@@ -187,6 +187,7 @@ TD_INLINE const std::uint64_t* cell_of_candidate(const State& s, const Strip& st
   return same != 0 ? &strip.second[i]->cell[std::countr_zero(same)] : nullptr;
 }
 
+// Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
 TD_INLINE char* store_and_reply(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
   ItemVersion stored;
   const bool shows_id = (strip.kind(i) & kind::command_mask) == kind::binary_store;
@@ -221,10 +222,11 @@ TD_NOINLINE inline char* store_linked(State& s, LaneSegment& segment, const Stri
   return end;
 }
 
-// Executes the set and writes its reply at `p`. nullptr: the lane does not take it, and nothing has changed.
+// The same of any set. Defers: as Mode::defers.
 template <bool Defers>
 TD_INLINE char* store(State& s, LaneSegment& segment, const Strip& strip, std::uint32_t i, char* p) noexcept {
-  if (Defers && TD_UNLIKELY((strip.linked >> i & 1) != 0)) return store_linked(s, segment, strip, i, p);
+  if (Defers && TD_UNLIKELY(((strip.overwrites | strip.overwritten) >> i & 1) != 0))
+    return store_linked(s, segment, strip, i, p);
   return store_and_reply(s, segment, strip, i, p);
 }
 
@@ -474,7 +476,7 @@ template <Mode M, class Take, class Answer>
 TD_INLINE void run_strips(State& s, Take take, Answer answer) {
   Strip* const ring = M.defers ? s.ring_begin : s.ring.data();
   const std::uint32_t mask = M.defers ? s.ring_mask : State::ring_strips - 1, delay = M.defers ? s.delay : 0;
-  for (std::uint32_t i = 0; i <= mask; ++i) ring[i].count = ring[i].linked = 0;
+  for (std::uint32_t i = 0; i <= mask; ++i) ring[i].count = ring[i].overwrites = ring[i].overwritten = 0;
   s.retired_bytes = 0;
   static_assert(State::ring_strips > of_table.answer && State::ring_strips > of_leaves.answer &&
                 State::ring_strips > of_sets.answer);
@@ -486,7 +488,8 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     // opaque() keeps the compiler from computing a strip's address again for each column.
     const auto strip = [ring, wrap = mask](std::uint32_t number) -> Strip& { return *opaque(&ring[number & wrap]); };
     Strip& taken = strip(k);
-    taken.count = taken.added = taken.linked = 0;
+    taken.count = taken.added = 0;
+    if constexpr (M.defers) taken.overwrites = taken.overwritten = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
       take(taken);
       if (taken.count != strip_queries) last = k;
@@ -514,7 +517,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     }
     if constexpr (M.timed) s.laps->lap(Task::search);
     if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
-    if (M.defers && answered.linked != 0) execute_deferred_before(s, answered);
+    if (M.defers && answered.overwrites != 0) execute_deferred_before(s, answered);
   }
 }
 

@@ -99,7 +99,6 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t left = 0;                 // bit i: query i is left to search_second()
   std::uint32_t sets = 0;                 // bit i: query i is a set
   std::uint32_t added = 0;                // bit i: query i is a set of a new key, whose leaf child[i] names
-  std::uint32_t linked = 0;               // bit i: of the next two; their other bits mean nothing where it is 0
   std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
   std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
   std::uint8_t successor[strip_queries];  // in the ring's order of queries
