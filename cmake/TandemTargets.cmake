@@ -51,6 +51,19 @@ function(tandem_gtest target)
   set_tests_properties(${target} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()
 
+# store_test in two parts side by side, as it takes longer than all others together.
+function(tandem_store_parts)
+  foreach(part RANGE 1)
+    set(test store_test)
+    if(part EQUAL 1)
+      set(test store_test_second_part)
+      add_test(NAME ${test} COMMAND store_test --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
+    endif()
+    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${part}")
+  endforeach()
+endfunction()
+
 # net_test again, every batch through a (simulated) device, and with the index on two of them alone. Of the three
 # AddressSanitizer has the first and the last, ThreadSanitizer the second.
 function(tandem_net_variants)
@@ -186,13 +199,12 @@ function(tandem_layer line)
     tandem_gtest(${stem}_test)
     tandem_unity(${stem}_test)
     # The longest begin first: how long tests take ctest learns only when it has run them.
-    if(name MATCHES "^(bench/engine|bench/compare|net|store)$")
+    if(name MATCHES "^(bench/engine|bench/compare|net)$")
       set_tests_properties(${stem}_test PROPERTIES COST 60)
     endif()
-    # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers
-    # tests of fewer rounds are some of them, too.)
-    if(name MATCHES "^(codec|net|bench/load|monitor|cli|${measuring})$" OR
-       (TANDEM_SANITIZE STREQUAL "address" AND name MATCHES "^(base|heap|device|index|placement|planner)$"))
+    # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers all
+    # are some of them, as tests have fewer rounds.)
+    if(TANDEM_SANITIZE OR name MATCHES "^(codec|net|bench/load|monitor|cli|${measuring})$")
       target_compile_options(${stem}_test PRIVATE -O0)
     elseif(name MATCHES "^(heap|device|index|placement|pipeline|store|bench/workload)$")
       target_compile_options(${stem}_test PRIVATE -O1)
@@ -202,6 +214,8 @@ function(tandem_layer line)
     endif()
     if(name STREQUAL "net")
       tandem_net_variants()
+    elseif(name STREQUAL "store")
+      tandem_store_parts()
     endif()
     if(TANDEM_CUDA AND name MATCHES "^(device|index|placement)$")
       add_dependencies(tandem_cuda_programs ${name}_test)

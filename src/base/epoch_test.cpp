@@ -112,11 +112,7 @@ TEST(Epoch, SynchronizeWaitsForBatchesInFlight) {
 // Writers replace nodes in a table, overwrite each old one and reuse it as soon as its stamp is safe. A reader must
 // never see an overwritten one. ThreadSanitizer would see it as a data race on `value`.
 TEST(Epoch, ReusedMemoryIsNeverSeenByReaders) {
-#if defined(TANDEM_SANITIZED)
-  constexpr int replacements = 20'000;
-#else
-  constexpr int replacements = 60'000;
-#endif
+  constexpr int replacements = is_sanitized ? 20'000 : 60'000;
   constexpr std::size_t places = 8;
   constexpr std::uint64_t spoiled = 0xdeaddeaddeaddead;
   struct Node {

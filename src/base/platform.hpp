@@ -30,7 +30,21 @@ namespace tandem {
 
 inline constexpr std::size_t cache_line_bytes = 64;
 
+#if defined(TANDEM_SANITIZED)
+inline constexpr bool is_sanitized = true;  // long tests do less
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+
+// What AddressSanitizer instruments takes minutes to compile where all of it is one function. (ThreadSanitizer must not
+// see what is inlined into a function that it leaves out.)
+#if TD_ADDRESS_SANITIZER
+#define TD_INLINE inline
+#define TD_INLINE_LAMBDA
+#else
 #define TD_INLINE inline __attribute__((always_inline))
+#define TD_INLINE_LAMBDA __attribute__((always_inline))
+#endif
 #define TD_NOINLINE __attribute__((noinline))
 #define TD_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TD_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -14,11 +14,7 @@
 namespace tandem {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int steps = 20'000;
-#else
-constexpr int steps = 100'000;
-#endif
+constexpr int steps = is_sanitized ? 20'000 : 100'000;
 
 struct Owned {
   std::uint64_t bytes = 0, seed = 0;

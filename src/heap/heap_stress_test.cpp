@@ -14,11 +14,7 @@
 namespace tandem {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int operations = 15'000;
-#else
-constexpr int operations = 150'000;
-#endif
+constexpr int operations = is_sanitized ? 15'000 : 150'000;
 
 // A stand-in for the index: places that name an item each. Writers of a place hold its lock, readers do not.
 class Table {

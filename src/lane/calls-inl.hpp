@@ -129,8 +129,8 @@ TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
 template <bool Timed, class From>
 inline void run_calls_from(CallState& s, std::span<const From> from) noexcept {
   run_strips<Mode{.timed = Timed}>(
-      s, [&s, from](Strip& strip) __attribute__((always_inline)) { take_strip(s, strip, from); },
-      [&s](Strip& strip, std::uint32_t) __attribute__((always_inline)) {
+      s, [&s, from](Strip& strip) TD_INLINE_LAMBDA { take_strip(s, strip, from); },
+      [&s](Strip& strip, std::uint32_t) TD_INLINE_LAMBDA {
         answer_calls<Timed>(s, strip);
         return TD_LIKELY(!s.stopped && s.retired_bytes < task::retired_bytes_per_epoch_max);
       });

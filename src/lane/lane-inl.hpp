@@ -525,11 +525,11 @@ template <Mode M>
 TD_NOINLINE inline void run_as(State& s) {
   run_strips<M>(
       s,
-      [&s](Strip& strip) __attribute__((always_inline)) {
+      [&s](Strip& strip) TD_INLINE_LAMBDA {
         parse(s, strip);
         if constexpr (M.timed) s.laps->lap(Task::parse);
       },
-      [&s](Strip& strip, std::uint32_t k) __attribute__((always_inline)) {
+      [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {
         answer<M>(s, strip);
         const bool is_full =
             s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;

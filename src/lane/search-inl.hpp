@@ -4,7 +4,7 @@
 template <class F>
 TD_INLINE void for_each_query(F f) noexcept {
   [&]<std::uint32_t... I>(std::integer_sequence<std::uint32_t, I...>)
-      __attribute__((always_inline)) { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
+      TD_INLINE_LAMBDA { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
 // The item that a cell names.
@@ -15,7 +15,7 @@ TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
 // --- a set-associative index
 
 TD_NOINLINE inline void find_sets(const State& s, Strip& strip) noexcept {
-  for_each_query([&](std::uint32_t i) __attribute__((always_inline)) {
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA {
     const EntrySet<set_ways>* const set = s.sets_view.of(strip.fingerprint[i]);
     strip.entries[i] = set;
     prefetch_read(set);
@@ -26,7 +26,7 @@ TD_NOINLINE inline void find_sets(const State& s, Strip& strip) noexcept {
 TD_NOINLINE inline void search_tags(Strip& strip) noexcept {
   constexpr typename K::Tags l{};
   std::uint32_t left = 0;
-  for_each_query([&](std::uint32_t i) __attribute__((always_inline)) {
+  for_each_query([&](std::uint32_t i) TD_INLINE_LAMBDA {
     const EntrySet<set_ways>* const set = strip.entries[i];
     const std::uint32_t ways = l.match(set->tags, tag_of(strip.fingerprint[i].signature));
     strip.item[i] = &no_item.header;
@@ -146,7 +146,7 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
 TD_INLINE void locate(const State& s, Strip& strip) noexcept {
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
     K::find_buckets(strip, s.view);
-    for_each_query([&strip](std::uint32_t i) __attribute__((always_inline)) { prefetch_read(strip.first[i]); });
+    for_each_query([&strip](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(strip.first[i]); });
   } else if (s.cells_in == CellsIn::leaf) {
     descend(s, strip);
   } else {
@@ -166,7 +166,7 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
 template <bool Skips>
 TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   const char* const items = s.items;
-  for_each_query([&strip, items](std::uint32_t i) __attribute__((always_inline)) {
+  for_each_query([&strip, items](std::uint32_t i) TD_INLINE_LAMBDA {
     const std::uint32_t signature = strip.fingerprint[i].signature;
     const Cell c = K::cell_of(strip.first[i], signature);
     const Item* item = item_at(items, c);

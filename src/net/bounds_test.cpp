@@ -13,11 +13,7 @@
 namespace tandem::net::test {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr std::size_t divisor = 8;
-#else
-constexpr std::size_t divisor = 1;
-#endif
+constexpr std::size_t divisor = is_sanitized ? 8 : 1;
 constexpr int small_window = 16 * 1024;  // receive buffer of clients that do not read
 
 std::string value_reply(std::string_view key, std::string_view value) {

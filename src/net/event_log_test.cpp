@@ -50,11 +50,7 @@ TEST(EventRing, KeepsOrderOverItsEndAndDropsWhatDoesNotFit) {
 }
 
 TEST(EventRing, OneThreadWritesWhileAnotherReads) {
-#if defined(TANDEM_SANITIZED)
-  constexpr std::uint64_t events = 20'000;
-#else
-  constexpr std::uint64_t events = 200'000;
-#endif
+  constexpr std::uint64_t events = is_sanitized ? 20'000 : 200'000;
   EventRing ring(4096);
   std::thread writer([&ring] {
     for (std::uint64_t i = 0; i < events;) {

@@ -13,11 +13,7 @@
 namespace tandem::net::test {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int scale = 10;
-#else
-constexpr int scale = 1;
-#endif
+constexpr int scale = is_sanitized ? 10 : 1;
 
 int open_descriptors() {
   int count = 0;

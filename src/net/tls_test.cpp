@@ -14,11 +14,7 @@
 namespace tandem::net::test {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int tls_scale = 10;
-#else
-constexpr int tls_scale = 1;
-#endif
+constexpr int tls_scale = is_sanitized ? 10 : 1;
 
 class Tls : public testing::Test {
  protected:

@@ -91,11 +91,7 @@ TEST_P(ArrangedStore, WritersLoseNothing) {
 
 // Pages are emptied for rows, and the items on them that are rewritten just then are not evicted: there is memory.
 TEST_P(ArrangedStore, WhatIsRewrittenAllTheTimeStays) {
-#if defined(TANDEM_SANITIZED)
-  constexpr unsigned count = 60'000, rounds = 1;
-#else
-  constexpr unsigned count = 400'000, rounds = 3;
-#endif
+  constexpr unsigned count = is_sanitized ? 60'000 : 400'000, rounds = is_sanitized ? 1 : 3;
   Store store(options(std::uint64_t{256} << 20));
   Session session = store.session();
   const std::string value(96, 'v');

@@ -62,8 +62,9 @@ void compare_frames(FramesHarness& harness, Random& random, const Mix& mix, std:
 
 TEST(Frames, AnswerAsTheGeneralPathDoes) {
   constexpr std::size_t sets_percent[] = {2, 5, 50};
+  constexpr unsigned seeds = is_sanitized ? 16 : 40;
   std::uint64_t keys = 0, hits = 0;
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     EngineOptions engine = codec::ReplyHarness::small_engine();
@@ -78,14 +79,14 @@ TEST(Frames, AnswerAsTheGeneralPathDoes) {
     hits += harness.hits_of_device;
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(keys, 500u);  // most streams soon have one that is left
-  EXPECT_GT(hits, 300u);
+  EXPECT_GT(keys, seeds * 12);  // most streams soon have one that is left
+  EXPECT_GT(hits, seeds * 7);
 }
 
 // Streams of several tiles, and what the device says about the requests behind others that it leaves.
 TEST(Frames, AnswerReadsBehindThoseThatAreLeft) {
   std::uint64_t keys = 0, all = 0;
-  for (unsigned seed = 0; seed < 24; ++seed) {
+  for (unsigned seed = 0; seed < (is_sanitized ? 9u : 24u); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     ProtocolOptions options;

@@ -20,11 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#if defined(TANDEM_SANITIZED)
-constexpr int effort = 1;
-#else
-constexpr int effort = 10;
-#endif
+constexpr int effort = is_sanitized ? 1 : 10;
 
 constexpr std::uint64_t test_mib = std::uint64_t{1} << 20;
 

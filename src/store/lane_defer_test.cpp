@@ -103,7 +103,7 @@ TEST_P(LaneDeferTest, SetsAreDeferredWhileWorkersMeet) {
 // What a client can see but CAS ids, of which there are fewer.
 TEST_P(LaneDeferTest, AnswersAsTheGeneralPathDoes) {
   std::uint64_t deferred = 0;
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  for (unsigned seed = 0; seed < (is_sanitized ? 20u : 60u); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
     EngineOptions engine = engine_options();
@@ -275,11 +275,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeferredSet, testing::Values("cuckoo", "set_asso
 // Each thread sets a few keys again and again, in batches. Nobody sees a thread's values go back, and what a key has in
 // the end is the last value of one of them.
 TEST_P(LaneDeferTest, NoSetIsLostBesideOthers) {
-#if defined(TANDEM_SANITIZED)
-  constexpr int rounds = 60;
-#else
-  constexpr int rounds = 600;
-#endif
+  constexpr int rounds = is_sanitized ? 60 : 600;
   constexpr std::size_t threads = 4, keys = 3;
   Engine engine(engine_options());
   const ProtocolOptions options;

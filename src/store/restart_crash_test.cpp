@@ -390,11 +390,7 @@ struct RestartCrash : testing::TestWithParam<Setting> {
 
 TEST_P(RestartCrash, EveryKeyHoldsWhatWasAcknowledged) {
   const char* const told = std::getenv("TANDEM_CRASHES");  // NOLINT(concurrency-mt-unsafe): before any thread
-#if defined(TANDEM_SANITIZED)
-  constexpr int crashes_default = 15;
-#else
-  constexpr int crashes_default = 180;
-#endif
+  constexpr int crashes_default = is_sanitized ? 15 : 180;
   const int crashes = told != nullptr ? std::atoi(told) : crashes_default;
   TestRandom random(std::random_device{}());
   // On a machine so busy that most processes end before they change anything, more kills.

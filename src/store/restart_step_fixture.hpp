@@ -107,11 +107,7 @@ class FileObserver {
 // child ends or stops by itself. Returns the number of instructions.
 template <class Look>
 std::uint64_t step_through(pid_t pid, int& status, Look look) {
-#if defined(TANDEM_SANITIZED)
-  constexpr std::uint64_t look_every = 32;  // most instructions are the sanitizer's
-#else
-  constexpr std::uint64_t look_every = 1;
-#endif
+  constexpr std::uint64_t look_every = is_sanitized ? 128 : 1;  // most instructions are the sanitizer's
   for (std::uint64_t steps = 1;; ++steps) {
     const bool stepped = ptrace(PTRACE_SINGLESTEP, pid, nullptr, nullptr) == 0 && waitpid(pid, &status, 0) == pid;
     EXPECT_TRUE(stepped) << "at instruction " << steps;

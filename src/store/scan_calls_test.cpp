@@ -15,11 +15,7 @@
 namespace tandem {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int scans_max = 600, whole_wanted = 60;
-#else
-constexpr int scans_max = 40'000, whole_wanted = 2000;
-#endif
+constexpr int scans_max = is_sanitized ? 600 : 40'000, whole_wanted = is_sanitized ? 60 : 2000;
 
 using Items = std::vector<std::pair<std::string, std::string>>;
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from conftest import ROOT, start_tandem
 from harness.server import Server
+from harness.shares import share_of_today
 from harness.wire import Stream, UdpClient
 from integration.conftest import stats
 from ordered.conftest import KINDS, LIMIT_MAX, REPLY_BYTES_MAX
@@ -556,7 +557,7 @@ def test_other_replies_are_memcacheds(kind: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", DIFFERS],
         cwd=ROOT,
-        env={**os.environ, "TANDEM_OPTIONS": " ".join(KINDS[kind]), "TANDEM_SHARE": "1/4"},
+        env={**os.environ, "TANDEM_OPTIONS": " ".join(KINDS[kind]), "TANDEM_SHARE": share_of_today(4)},
         capture_output=True,
         text=True,
     )

@@ -17,11 +17,7 @@
 namespace tandem {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr std::uint64_t checks = 1;
-#else
-constexpr std::uint64_t checks = 10;
-#endif
+constexpr std::uint64_t checks = is_sanitized ? 1 : 10;
 
 // A shard is a table like any other: bucket numbers without their low bits, which both buckets of a key share.
 TEST(IndexView, BothBucketsOfAKeyAreOfOneShard) {

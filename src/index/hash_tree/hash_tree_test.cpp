@@ -17,11 +17,7 @@ namespace {
 
 using Model = std::map<std::string, std::uint64_t>;
 
-#if defined(TANDEM_SANITIZED)
-constexpr int steps = 8'000;
-#else
-constexpr int steps = 40'000;
-#endif
+constexpr int steps = is_sanitized ? 8'000 : 40'000;
 
 // Any bytes, 0 and 0xff often; many share long beginnings or are beginnings of others.
 std::string random_key(std::mt19937_64& random) {
@@ -141,8 +137,10 @@ TEST(HashTree, ScansFromEveryKeyToEveryKey) {
     borders.push_back(key);
     borders.push_back(key + std::string(1, '\0'));
   }
-  for (const std::string& begin : borders) {
-    for (const std::string& end : borders) {
+  constexpr std::size_t step = is_sanitized ? 3 : 1;
+  for (std::size_t i = 0; i < borders.size(); i += step) {
+    for (std::size_t k = 0; k < borders.size(); k += step) {
+      const std::string &begin = borders[i], &end = borders[k];
       for (unsigned form = 0; form < 4; ++form) {
         const ScanRange range{.begin = begin, .end = end, .after_begin = form % 2 == 1, .reverse = form / 2 == 1};
         ASSERT_NO_FATAL_FAILURE(expect_scan(worker, model, range, 1000));

@@ -11,11 +11,7 @@
 namespace tandem {
 namespace {
 
-#if defined(TANDEM_SANITIZED)
-constexpr int turns = 1500, rounds = 2;
-#else
-constexpr int turns = 20'000, rounds = 30;
-#endif
+constexpr int turns = is_sanitized ? 1500 : 20'000, rounds = is_sanitized ? 2 : 30;
 
 std::string number_key(std::uint64_t n) {
   std::string key = std::to_string(n);
