@@ -362,7 +362,13 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
                               {"launches", m.device->launches},
                               {"batches", m.device->batches},
                               {"refused_batches", m.device->refused_batches},
-                              {"us", static_cast<double>(m.device->device_ns) / 1e3}};
+                              {"us", static_cast<double>(m.device->device_ns) / 1e3},
+                              {"answered", m.device->answered},
+                              {"left",
+                               {{"item", m.device->left_item},
+                                {"length", m.device->left_length},
+                                {"room", m.device->left_room},
+                                {"other", m.device->left_other}}}};
         }
         if (name == subject_wire && !misses.groups.empty()) result["cache_misses"] = misses.groups;
         if (on_wire && !m.latency_timeline.empty())

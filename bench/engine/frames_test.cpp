@@ -33,6 +33,22 @@ TEST(BenchFrames, AnswersConnectionsAndDatagrams) {
   }
 }
 
+// Keys of mixed lengths have copies, too.
+TEST(BenchFrames, LeaveNoItemThatMayHaveACopy) {
+  EngineSettings settings = quick({"K16..128-V2-G100-U"});
+  settings.plan = "frames-sim";
+  settings.batches = {256};
+  Json document = new_document();
+  run_engine(settings, document);
+  const std::vector<Json> runs = runs_of(document, "tandem");
+  ASSERT_FALSE(runs.empty());
+  for (const Json& run : runs) {
+    const Json& device = run["result"]["device"];
+    EXPECT_EQ(device["answered"], run["result"]["ops"]);
+    EXPECT_EQ(device["left"]["item"], 0);
+  }
+}
+
 // Any bit of a frame that is wrong is a wrong reply: its checksums and addresses are a part of what is compared.
 TEST(BenchFrames, HeadersOfRawFramesAreCompared) {
   const workload::Spec spec = workload::preset("K16-V2-G100-U");

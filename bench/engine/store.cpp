@@ -23,6 +23,12 @@ std::uint32_t mean_slot_bytes(const workload::Spec& spec) {
   return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes * granule_bytes);
 }
 
+// Of the largest item.
+std::uint32_t slot_bytes_max(const workload::Spec& spec) {
+  const std::uint64_t bytes = Item::total_bytes(0, spec.key_bytes.high, spec.value_bytes.high);
+  return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes * granule_bytes);
+}
+
 bool same(const workload::Sizes& a, const workload::Sizes& b) {
   return a.model == b.model && a.low == b.low && a.high == b.high;
 }
@@ -47,7 +53,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
     keys_.push_back(std::make_unique<Keys>(spec));
     item_bytes += spec.keys * mean_slot_bytes(spec);
     items += spec.keys;
-    copies.item_bytes = std::max(copies.item_bytes, mean_slot_bytes(spec));
+    copies.item_bytes = std::max(copies.item_bytes, slot_bytes_max(spec));
   }
   // Twice the items' memory: SETs write beside the old item, and workloads may insert.
   constexpr std::uint64_t spare_bytes = std::uint64_t{64} << 20;

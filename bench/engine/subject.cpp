@@ -240,10 +240,8 @@ Measured WireSubject::take(const TurnLength& length) {
   expect_hits(m, tapes_);
   expect_count(m.sets, stored, "SETs stored", m.errors.wrong_replies, m.errors);
   if (engine_.schedulers() != nullptr) {
-    const Measured::OnDevice now = on_device();
-    m.device = {now.launches - device_before.launches, now.searched - device_before.searched,
-                now.batches - device_before.batches, now.refused_batches - device_before.refused_batches,
-                now.device_ns - device_before.device_ns};
+    m.device = on_device();
+    *m.device -= device_before;
   }
   return m;
 }
@@ -259,7 +257,21 @@ Measured::OnDevice WireSubject::on_device() const {
     sum.refused_batches += c.refused_batches.get();
     sum.device_ns += c.device_ns.get();
   }
+  const StoreTotals store = engine_.stats().counters;
+  sum.answered = store.device_requests;
+  sum.left_item = store.device_left_item;
+  sum.left_length = store.device_left_length;
+  sum.left_room = store.device_left_room;
+  sum.left_other = store.device_left_other + store.device_left_headers + store.device_left_checksum;
   return sum;
+}
+
+Measured::OnDevice& Measured::OnDevice::operator-=(const OnDevice& other) noexcept {
+  for (std::uint64_t OnDevice::* const n :
+       {&OnDevice::launches, &OnDevice::searched, &OnDevice::batches, &OnDevice::refused_batches, &OnDevice::device_ns,
+        &OnDevice::answered, &OnDevice::left_item, &OnDevice::left_length, &OnDevice::left_room, &OnDevice::left_other})
+    this->*n -= other.*n;
+  return *this;
 }
 
 ReplyErrors WireSubject::verify() {

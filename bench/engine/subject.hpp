@@ -33,6 +33,9 @@ struct Measured {
   std::array<std::uint64_t, 2> ops_of_workload{};
   struct OnDevice {
     std::uint64_t launches = 0, searched = 0, batches = 0, refused_batches = 0, device_ns = 0;
+    // Requests that it has answered whole, and lines that it has left, by their reason.
+    std::uint64_t answered = 0, left_item = 0, left_length = 0, left_room = 0, left_other = 0;
+    OnDevice& operator-=(const OnDevice& other) noexcept;
   };
   HistogramTotals
       latency;  // ticks, of each request: from the receipt of its batch until the hand-over of its batch's replies

@@ -206,7 +206,12 @@ RESULT = record(
         "tasks": list_of(TASK),
         "memory": MEMORY,
         "device": record(
-            {"searched": count}, {**dict.fromkeys(("launches", "batches", "refused_batches"), count), "us": amount}
+            {"searched": count},
+            {
+                **dict.fromkeys(("launches", "batches", "refused_batches", "answered"), count),
+                "us": amount,
+                "left": record({}, dict.fromkeys(("item", "length", "room", "other"), count)),
+            },
         ),
         "background": record({"kernels": count, "priority": text, "began_s": amount, "seconds": amount}, {}),
         "cpu_share": amount,
