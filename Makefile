@@ -25,7 +25,7 @@ build: ## install what building needs; leaves the program at build/bin/tandem, f
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
 
-test: ## every check; on two cores 20 minutes in a fresh clone, 8 after a change (TANDEM_ALL=1: what has passed with the same inputs, too)
+test: ## every check; on two cores 45 minutes in a fresh clone (TANDEM_ALL=1: what has passed with the same inputs, too)
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py
 

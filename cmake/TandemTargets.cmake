@@ -202,9 +202,9 @@ function(tandem_layer line)
     if(name MATCHES "^(bench/engine|bench/compare|net)$")
       set_tests_properties(${stem}_test PROPERTIES COST 60)
     endif()
-    # These take longer to compile than to run; what they test is in the layer, which is optimised. (With sanitizers all
-    # are some of them, as tests have fewer rounds.)
-    if(TANDEM_SANITIZE OR name MATCHES "^(codec|net|bench/load|monitor|cli|${measuring})$")
+    # These take longer to compile than to run; what they test is in the layer, which is optimised. (With
+    # AddressSanitizer all are some of them, as tests have fewer rounds.)
+    if(TANDEM_SANITIZE STREQUAL "address" OR name MATCHES "^(codec|net|bench/load|monitor|cli|${measuring})$")
       target_compile_options(${stem}_test PRIVATE -O0)
     elseif(name MATCHES "^(heap|device|index|placement|pipeline|store|bench/workload)$")
       target_compile_options(${stem}_test PRIVATE -O1)
