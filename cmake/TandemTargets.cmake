@@ -41,27 +41,26 @@ function(tandem_program source kind)
   endif()
 endfunction()
 
+# tandem_run(TEST PROGRAM SETTINGS...): a GoogleTest program as the ctest test of that name, with these in its environment.
+function(tandem_run test program)
+  add_test(NAME ${test} COMMAND ${program} --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${ARGN}")
+endfunction()
+
 # tandem_gtest(TARGET): a GoogleTest program as one ctest test.
 function(tandem_gtest target)
   target_link_libraries(${target} PRIVATE GTest::gtest_main)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${target} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test
     TANDEM_UNFUZZED ON)
   add_dependencies(tandem_tests ${target})
-  add_test(NAME ${target} COMMAND ${target} --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${target}.xml)
-  set_tests_properties(${target} PROPERTIES TIMEOUT 600 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  tandem_run(${target} ${target})
 endfunction()
 
 # store_test in two parts side by side, as it takes longer than all others together.
 function(tandem_store_parts)
-  foreach(part RANGE 1)
-    set(test store_test)
-    if(part EQUAL 1)
-      set(test store_test_second_part)
-      add_test(NAME ${test} COMMAND store_test --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
-    endif()
-    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${part}")
-  endforeach()
+  set_tests_properties(store_test PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=0")
+  tandem_run(store_test_second_part store_test GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1)
+  set_tests_properties(store_test_second_part PROPERTIES COST 60)
 endfunction()
 
 # net_test again, every batch through a (simulated) device, and with the index on two of them alone. Of the three
@@ -79,9 +78,8 @@ function(tandem_net_variants)
     if(gpu MATCHES "index$")
       set(test net_test_index_on_device)
     endif()
-    add_test(NAME ${test} COMMAND net_test --gtest_output=xml:${PROJECT_BINARY_DIR}/test/${test}.xml)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-      ENVIRONMENT TANDEM_TEST_GPU=${gpu})
+    tandem_run(${test} net_test TANDEM_TEST_GPU=${gpu})
+    set_tests_properties(${test} PROPERTIES COST 60)
   endforeach()
 endfunction()
 
@@ -199,7 +197,7 @@ function(tandem_layer line)
     tandem_gtest(${stem}_test)
     tandem_unity(${stem}_test)
     # The longest begin first: how long tests take ctest learns only when it has run them.
-    if(name MATCHES "^(bench/engine|bench/compare|net)$")
+    if(name MATCHES "^(bench/engine|bench/compare|net|store)$")
       set_tests_properties(${stem}_test PROPERTIES COST 60)
     endif()
     # These take longer to compile than to run; what they test is in the layer, which is optimised. (With

@@ -17,16 +17,16 @@ using workload::SizeModel;
 constexpr std::uint32_t load_batch = 1024;
 constexpr std::uint64_t load_piece_bytes = std::uint64_t{16} << 20;  // of requests, prepared before the clock starts
 
-std::uint32_t mean_slot_bytes(const workload::Spec& spec) {
-  const auto bytes = Item::total_bytes(0, static_cast<std::uint64_t>(spec.key_bytes.mean()),
-                                       static_cast<std::uint64_t>(spec.value_bytes.mean()));
+std::uint32_t slot_bytes(std::uint64_t key_bytes, std::uint64_t value_bytes) {
+  const std::uint64_t bytes = Item::total_bytes(0, key_bytes, value_bytes);
   return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes * granule_bytes);
 }
-
-// Of the largest item.
+std::uint32_t mean_slot_bytes(const workload::Spec& spec) {
+  return slot_bytes(static_cast<std::uint64_t>(spec.key_bytes.mean()),
+                    static_cast<std::uint64_t>(spec.value_bytes.mean()));
+}
 std::uint32_t slot_bytes_max(const workload::Spec& spec) {
-  const std::uint64_t bytes = Item::total_bytes(0, spec.key_bytes.high, spec.value_bytes.high);
-  return static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes * granule_bytes);
+  return slot_bytes(spec.key_bytes.most(), spec.value_bytes.most());
 }
 
 bool same(const workload::Sizes& a, const workload::Sizes& b) {

@@ -50,8 +50,8 @@ TEST_P(LaneTest, AnswersAsTheGeneralPathDoes) {
     sets_in_lane += harness.sets_of_lane;
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(in_lane, seeds * 160);
-  EXPECT_GT(sets_in_lane, seeds * 80);
+  EXPECT_GT(in_lane, 20'000u * seeds / 120);
+  EXPECT_GT(sets_in_lane, 10'000u * seeds / 120);
 }
 
 TEST_P(LaneTest, NoMatterWhereTheInputIsCut) {
