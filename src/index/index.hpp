@@ -116,6 +116,11 @@ class Index {
     TD_ASSERT(false);
     return {.done = true};
   }
+  // Hint: fetches what these scans, ScansAhead::scans_max at most, read first, for all of them at once, but for their
+  // items. REQUIRES: is_ordered(); an epoch.
+  virtual void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {
+    for (std::size_t i = 0; i < starts.size(); ++i) ahead.clear(i);
+  }
 
   // False: the table keeps its size, and what has no room in it evicts.
   virtual bool grows() const noexcept { return true; }

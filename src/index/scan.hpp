@@ -1,5 +1,6 @@
 // What an ordered index returns of a range of keys (Index::scan()), and how its caller checks that it was a snapshot.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,25 @@ constexpr std::size_t end_of_prefix(char* bytes, std::size_t count) noexcept {
   if (count != 0) ++bytes[count - 1];
   return count;
 }
+
+// A scan to come: Index::prefetch_scans().
+struct ScanStart {
+  ScanRange range;
+  std::uint32_t limit;  // of items
+};
+
+// Where the first items of scans to come were: hints, which need no epoch.
+class ScansAhead {
+ public:
+  static constexpr std::size_t scans_max = 16, items_max = 128;
+  std::span<const Location> items(std::size_t scan) const noexcept { return {items_[scan].data(), counts_[scan]}; }
+  void clear(std::size_t scan) noexcept { counts_[scan] = 0; }
+  void add(std::size_t scan, Location l) noexcept { items_[scan][counts_[scan]++] = l; }
+
+ private:
+  std::array<std::uint32_t, scans_max> counts_;
+  std::array<std::array<Location, items_max>, scans_max> items_;
+};
 
 // A live item of the range. `version`: the words that said live, not necessarily of one version.
 struct ScanHit {

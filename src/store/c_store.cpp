@@ -8,8 +8,10 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 #include <tandem/store.hpp>
 
@@ -40,7 +42,7 @@ static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) =
 // The layouts that programs were compiled with. Changing them needs a new soname; the options may grow at their end.
 static_assert(offsetof(tandem_options, ordered) == 56 && sizeof(tandem_options) == 64 && sizeof(tandem_value) == 40 &&
               sizeof(tandem_request) == 64 && sizeof(tandem_reply) == 40 && sizeof(tandem_stats) == 96 &&
-              sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272);
+              sizeof(tandem_range) == 40 && sizeof(tandem_scanned) == 272 && sizeof(tandem_range_scan) == 320);
 
 #define TANDEM_TEXT_OF(number) #number
 #define TANDEM_TEXT(number) TANDEM_TEXT_OF(number)
@@ -82,23 +84,54 @@ tandem_reply reply_of(const Reply& r) noexcept {
           .number = r.number};
 }
 
-// Runs body(KeyRange) if the range is one that this version knows.
+// Whether the range is one that this version knows.
+bool is_known(const tandem_range& r) noexcept {
+  return std::all_of(std::begin(r.reserved), std::end(r.reserved), [](std::uint8_t byte) { return byte == 0; });
+}
+
+KeyRange range_of(const tandem_range& r) noexcept {
+  return {.begin = view(r.begin, r.begin_bytes),
+          .end = view(r.end, r.end_bytes),
+          .after_begin = r.after_begin != 0,
+          .reverse = r.reverse != 0};
+}
+
+// Runs body(), which throws std::logic_error without an order.
 template <class F>
-tandem_code scan_range(const tandem_range* range, F&& body) noexcept {
-  const tandem_range r = range != nullptr ? *range : tandem_range{};
-  if (std::any_of(std::begin(r.reserved), std::end(r.reserved), [](std::uint8_t byte) { return byte != 0; }))
-    return TANDEM_BAD_REQUEST;
+tandem_code guarded_scan(F&& body) noexcept {
   return guarded([&] {
     try {
-      body(KeyRange{.begin = view(r.begin, r.begin_bytes),
-                    .end = view(r.end, r.end_bytes),
-                    .after_begin = r.after_begin != 0,
-                    .reverse = r.reverse != 0});
+      body();
     } catch (const std::logic_error&) {
       return tandem_code{TANDEM_NOT_ORDERED};
     }
     return tandem_code{TANDEM_HIT};
   });
+}
+
+// The same of body(KeyRange).
+template <class F>
+tandem_code scan_range(const tandem_range* range, F&& body) noexcept {
+  const tandem_range r = range != nullptr ? *range : tandem_range{};
+  if (!is_known(r)) return TANDEM_BAD_REQUEST;
+  return guarded_scan([&] { body(range_of(r)); });
+}
+
+tandem_reply reply_of(const ScannedItem& item) noexcept {
+  return {.code = TANDEM_HIT,
+          .flags = item.flags,
+          .value = item.value.data(),
+          .value_bytes = item.value.size(),
+          .cas = item.cas,
+          .number = 0};
+}
+
+tandem_scanned scanned_of(const Scanned& end) noexcept {
+  tandem_scanned told{};
+  told.count = end.count;
+  told.done = end.done ? 1 : 0;
+  told.last_bytes = static_cast<std::uint32_t>(end.last.copy(told.last, sizeof told.last));
+  return told;
 }
 
 // The fields that both versions of a growing structure know, over the defaults.
@@ -345,20 +378,32 @@ tandem_code tandem_scan(tandem_store* store, const tandem_range* range, size_t l
   if (limit == 0) return TANDEM_BAD_REQUEST;
   return scan_range(range, [&](const KeyRange& r) {
     const Scanned end = store->store.here().scan(r, limit, [&](const ScannedItem& item) {
-      const tandem_reply told{.code = TANDEM_HIT,
-                              .flags = item.flags,
-                              .value = item.value.data(),
-                              .value_bytes = item.value.size(),
-                              .cas = item.cas,
-                              .number = 0};
+      const tandem_reply told = reply_of(item);
       visit(context, item.key.data(), item.key.size(), &told);
     });
-    if (scanned == nullptr) return;
-    tandem_scanned told{};
-    told.count = end.count;
-    told.done = end.done ? 1 : 0;
-    told.last_bytes = static_cast<std::uint32_t>(end.last.copy(told.last, sizeof told.last));
-    *scanned = told;
+    if (scanned != nullptr) *scanned = scanned_of(end);
+  });
+}
+
+tandem_code tandem_scan_batch(tandem_store* store, tandem_range_scan* scans, size_t scan_count,
+                              tandem_batch_item_visitor visit, void* context) {
+  const auto is_good = [](const tandem_range_scan& s) { return s.limit != 0 && is_known(s.range); };
+  if (!std::all_of(scans, scans + scan_count, is_good)) return TANDEM_BAD_REQUEST;
+  return guarded_scan([&] {
+    constexpr std::size_t at_once = 16;
+    std::vector<RangeScan> some;
+    Session& session = store->store.here();
+    for (std::size_t first = 0; first < scan_count; first += at_once) {
+      const std::span<tandem_range_scan> these(scans + first, std::min(at_once, scan_count - first));
+      some.clear();
+      for (const tandem_range_scan& s : these)
+        some.push_back({.range = range_of(s.range), .limit = static_cast<std::size_t>(s.limit)});
+      session.scan_batch(some, [&](std::size_t i, const ScannedItem& item) {
+        const tandem_reply told = reply_of(item);
+        visit(context, first + i, item.key.data(), item.key.size(), &told);
+      });
+      for (std::size_t i = 0; i < these.size(); ++i) these[i].scanned = scanned_of(some[i].scanned);
+    }
   });
 }
 

@@ -22,7 +22,7 @@ class ScanBuffers {
 
   // Adds items; returns how many. A value of more than rewritten_value_bytes_max bytes is only pointed at, until
   // copy_long_values(). Throws std::bad_alloc.
-  std::uint32_t add(const Heap& heap, std::span<const ScanHit> hits, bool cas);
+  std::uint32_t add(const Heap& heap, std::span<const ScanHit> hits, bool cas, std::span<const Location> next);
   void copy_long_values() noexcept;
 
  private:
@@ -39,6 +39,10 @@ class ScanBuffers {
 // Session::scan(). The buffers belong to the session; the visitor may scan, too. Thread safety: the context's thread.
 Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& range, std::size_t limit,
                     void (*visit)(void* visitor, std::span<const ScannedItem> items), void* visitor);
+// Session::scan_batch(). The same.
+void scan_batch_copied(Context& context, ScanBuffers& buffers, std::span<RangeScan> scans,
+                       void (*visit)(void* visitor, std::size_t index, std::span<const ScannedItem> items),
+                       void* visitor);
 // Session::arrange(). The same.
 std::uint64_t arrange_all(Context& context);
 

@@ -114,6 +114,64 @@ TEST_P(EmbeddedScan, TheVisitorMayUseTheStore) {
   EXPECT_EQ(scan({}, 10), Items());
 }
 
+// In batches of up to 40, of which each 16 are fetched together: what single scans find, and how they end.
+TEST_P(EmbeddedScan, ABatchIsItsScans) {
+  std::mt19937_64 random(5);
+  const auto key = [&](std::uint64_t number) { return "shared:" + std::to_string(number); };
+  EXPECT_NO_THROW(session.scan_batch({}, [](std::size_t, const ScannedItem&) {}));
+  for (int stored = 0; stored < 4; ++stored) {
+    for (int i = 0; i < stored * 2000; ++i) ASSERT_EQ(session.set(key(random() % 100'000), "value"), Code::stored);
+    for (int round = 0; round < 30; ++round) {
+      std::vector<std::string> keys;
+      for (int i = 0; i < 80; ++i) keys.push_back(i % 16 == 0 ? std::string() : key(random() % 110'000));
+      std::vector<RangeScan> scans;
+      for (std::size_t i = 0; i < 1 + random() % 40; ++i) {
+        const KeyRange range{.begin = keys[2 * i], .end = keys[2 * i + 1], .after_begin = i % 2 == 0, .reverse = i % 3 == 0};
+        scans.push_back({.range = range, .limit = 1 + random() % 400});
+      }
+      std::vector<Items> found(scans.size());
+      session.scan_batch(scans, [&](std::size_t i, const ScannedItem& item) { found[i].emplace_back(item.key, item.value); });
+      for (std::size_t i = 0; i < scans.size(); ++i) {
+        Scanned end;
+        ASSERT_EQ(found[i], scan(scans[i].range, scans[i].limit, &end));
+        EXPECT_EQ(scans[i].scanned.count, end.count);
+        EXPECT_EQ(scans[i].scanned.done, end.done);
+        EXPECT_EQ(scans[i].scanned.last, end.last);
+      }
+    }
+  }
+  std::vector<RangeScan> bad(3, {.range = {}, .limit = 1});
+  bad[2].limit = 0;
+  EXPECT_THROW(session.scan_batch(bad, [](std::size_t, const ScannedItem&) { FAIL(); }), std::invalid_argument);
+}
+
+// A scan of a batch may go on where the one of the batch before has ended; visitors may scan, too.
+TEST_P(EmbeddedScan, BatchesGoOn) {
+  for (int i = 0; i < 3000; ++i) ASSERT_EQ(session.set(std::to_string(10'000 + i), "v"), Code::stored);
+  std::vector<RangeScan> scans;
+  for (const char* begin : {"100", "110", "120"}) scans.push_back({.range = {.begin = begin}, .limit = 70});
+  std::vector<std::string> last(scans.size());
+  std::uint64_t count = 0, nested = 0;
+  for (bool is_over = false; !is_over;) {
+    session.scan_batch(scans, [&](std::size_t i, const ScannedItem& item) {
+      EXPECT_LT(last[i], item.key);
+      last[i] = item.key;
+      if (++count % 500 == 0) nested += scan({.begin = item.key}, 1).size();
+    });
+    is_over = true;
+    for (RangeScan& scan : scans) {
+      if (scan.scanned.done) {
+        scan.range = {.begin = "z"};
+      } else {
+        scan.range.go_on_behind(scan.scanned.last);
+        is_over = false;
+      }
+    }
+  }
+  EXPECT_EQ(count, 3000u + 2000 + 1000);
+  EXPECT_EQ(nested, 12u);
+}
+
 // Values that are rewritten in place in a fixed order: no scan shows the second one newer than the first.
 TEST_P(EmbeddedScan, ValuesAreOfOneMoment) {
   for (int i = 0; i < 500; ++i) ASSERT_EQ(session.set("m" + std::to_string(i), "fill"), Code::stored);
@@ -214,6 +272,8 @@ TEST(EmbeddedScans, NeedAnOrder) {
   Session session = store.session();
   EXPECT_THROW(session.scan({}, 1, [](const ScannedItem&) {}), std::logic_error);
   EXPECT_THROW(session.remove_range({}), std::logic_error);
+  std::vector<RangeScan> scans(2, {.range = {}, .limit = 1});
+  EXPECT_THROW(session.scan_batch(scans, [](std::size_t, const ScannedItem&) {}), std::logic_error);
   EXPECT_THROW(session.arrange(), std::logic_error);
 }
 

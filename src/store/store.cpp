@@ -395,6 +395,10 @@ Scanned Session::scan_erased(const KeyRange& range, std::size_t limit, ErasedIte
   return scan_copied(*impl_->context, impl_->scanned, range, limit, visit, visitor);
 }
 
+void Session::scan_batch_erased(std::span<RangeScan> scans, ErasedBatchVisitor visit, void* visitor) {
+  scan_batch_copied(*impl_->context, impl_->scanned, scans, visit, visitor);
+}
+
 std::uint64_t Session::arrange() { return arrange_all(*impl_->context); }
 
 std::optional<std::string> Session::get(std::string_view key) {

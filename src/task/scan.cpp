@@ -166,4 +166,10 @@ ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, Scan
   }
 }
 
+void prefetch_scans(Context& context, std::span<const ScanStart> starts, ScansAhead& ahead) noexcept {
+  context.enter();
+  context.shared.index.prefetch_scans(starts, ahead);
+  context.epoch.exit();
+}
+
 }  // namespace tandem::task

@@ -20,4 +20,7 @@ namespace tandem::task {
 // Thread safety: the context's thread. REQUIRES: the index is ordered; the context is in no epoch; limit != 0.
 ScanEnd scan(Context& context, const ScanRange& range, std::uint32_t limit, ScanSink& sink);
 
+// Index::prefetch_scans(). As scan().
+void prefetch_scans(Context& context, std::span<const ScanStart> starts, ScansAhead& ahead) noexcept;
+
 }  // namespace tandem::task

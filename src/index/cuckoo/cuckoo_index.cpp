@@ -143,6 +143,11 @@ ScanResult CuckooIndex::scan(const ScanRange& range, std::span<ScanHit> hits, Sc
   return order_->scan(range, hits, stamp);
 }
 
+void CuckooIndex::prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {
+  TD_ASSERT(order_ != nullptr);
+  order_->prefetch_scans(starts, ahead);
+}
+
 // Each thread counts on a line of its own, as long as there are no more than counter_count threads. Returns that line's
 // new value.
 std::int64_t CuckooIndex::count(std::int64_t items) noexcept {

@@ -197,6 +197,7 @@ class CuckooIndex final : public FollowedIndex {
 
   bool is_ordered() const noexcept override { return order_ != nullptr; }
   ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override;
+  void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept override;
   // nullptr: not ordered.
   const HashTree* order() const noexcept { return order_.get(); }
 

@@ -163,6 +163,8 @@ class HashTree {
   // ended: then it has none, and the caller tries again in another epoch. Sorts what was added to the leaves since
   // their last scan, and merges nearly empty ones. REQUIRES: an epoch until the hits are no longer used, and no Hold.
   ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept;
+  // As Index says: nodes, leaves and their order, a step of all scans at a time, so that their lines come together.
+  void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept;
 
   // Calls f(Location) for every cell. REQUIRES: an epoch.
   template <class F>
@@ -206,7 +208,7 @@ class HashTree {
   bool merge_at(std::string_view key) noexcept;
   void merge_all() noexcept;
 
-  // scan.cpp
+  // scan.cpp, prefetch_scans.cpp
   class Scan;
 
   const CuckooOps& ops_;

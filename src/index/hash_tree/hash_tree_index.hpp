@@ -87,6 +87,9 @@ class HashTreeIndex final : public Index {
   ScanResult scan(const ScanRange& range, std::span<ScanHit> hits, ScanStamp& stamp) noexcept override {
     return tree_.scan(range, hits, stamp);
   }
+  void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept override {
+    tree_.prefetch_scans(starts, ahead);
+  }
   HashTree& tree() noexcept { return tree_; }
 
   bool make_room(Fingerprint f, std::string_view key) noexcept override { return tree_.make_room(f, key); }

@@ -37,12 +37,24 @@ void fill_runs(InnerNode& node) noexcept {
 
 std::uint32_t InnerNode::child_of(std::string_view key, bool is_below) const noexcept {
   if (count == 0) return 0;
-  if (prefix_bytes != 0) {
+  if (prefix_bytes > KeyStart::bytes_max) {
     const int order = key.substr(0, prefix_bytes).compare(separator(0).substr(0, prefix_bytes));
     if (order != 0) return order < 0 ? 0 : count;
+  } else if (prefix_bytes != 0) {
+    // The node's first line has the prefix, and no separator is read.
+    char start[KeyStart::bytes_max] = {};
+    key.copy(start, sizeof start);
+    if (!has_prefix(start)) return child_without_prefix(start);
   }
   const std::int32_t head = head_of(key, prefix_bytes);
   return child_at(heads_below(head), head, key, is_below);
+}
+
+void InnerNode::prefetch_child_of(std::string_view key) const noexcept {
+  const std::uint32_t block = below_in(last_heads, head_of(key, prefix_bytes));
+  constexpr std::uint32_t entries_of_line = cache_line_bytes / sizeof(void*);
+  prefetch_read(heads() + block * block_heads);
+  for (std::uint32_t i = 0; i <= block_heads; i += entries_of_line) prefetch_read(children() + block * block_heads + i);
 }
 
 std::uint32_t InnerNode::child_in_run(std::uint32_t at, std::string_view key, bool is_below) const noexcept {

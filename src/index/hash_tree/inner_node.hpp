@@ -64,6 +64,8 @@ struct InnerNode {
   }
   // The child with the key; with is_below, the child with the keys right below it.
   std::uint32_t child_of(std::string_view key, bool is_below) const noexcept;
+  // Fetches what child_of() reads behind the node's first lines, and the child's entry.
+  void prefetch_child_of(std::string_view key) const noexcept;
   // The number of a block's heads below this one.
   TD_INLINE static std::uint32_t below_in(const std::int32_t* block, std::int32_t head) noexcept {
     std::int32_t below = 0;
@@ -144,6 +146,25 @@ class InnerTree {
   Leaf* leaf_of(std::string_view key) const noexcept { return find(key, false); }
   // For descents of many keys together.
   const InnerNode* root() const noexcept { return root_.load(std::memory_order_acquire); }
+  // What leads to a leaf: a key; the keys right below it; or the highest ones.
+  struct Bound {
+    std::string_view key;
+    bool is_below = false, is_highest = false;
+    std::uint32_t child_of(const InnerNode& node) const noexcept {
+      return is_highest ? node.count : node.child_of(key, is_below);
+    }
+  };
+  // A leaf as its parent's child.
+  struct Place {
+    const InnerNode* parent;
+    std::uint32_t child;
+    Leaf* leaf() const noexcept { return static_cast<Leaf*>(*entry()); }
+    void* const* entry() const noexcept { return parent->children() + child; }
+  };
+  // Finds several leaves, a level of all at a time, so that their nodes' lines come together. The places' entries are
+  // fetched. bound_of(i): the i-th one's key.
+  template <class BoundOf>
+  void descend(std::span<Place> places, BoundOf bound_of) const noexcept;
   Leaf* leaf_below(std::string_view key) const noexcept { return find(key, true); }
   Leaf* last_leaf() const noexcept;
 
@@ -192,5 +213,21 @@ class InnerTree {
   std::atomic<std::uint64_t> bytes_{0};  // of the budget, the reserve included
   alignas(cache_line_bytes) std::atomic<InnerNode*> root_{nullptr};
 };
+
+template <class BoundOf>
+void InnerTree::descend(std::span<Place> places, BoundOf bound_of) const noexcept {
+  const InnerNode* const first = root();
+  for (Place& place : places) place.parent = first;
+  for (std::uint32_t level = first->level;; --level) {
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].parent->prefetch_child_of(bound_of(i).key);
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].child = bound_of(i).child_of(*places[i].parent);
+    if (level == 0) return;
+    for (Place& place : places) {
+      place.parent = static_cast<const InnerNode*>(*place.entry());
+      prefetch_read(place.parent);
+      prefetch_read(place.parent->last_heads);
+    }
+  }
+}
 
 }  // namespace tandem

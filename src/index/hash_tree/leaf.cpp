@@ -39,14 +39,31 @@ std::uint32_t count_below(const std::uint32_t* tails, std::uint32_t begin, std::
 }
 }  // namespace
 
-// How many of the leaf's `n` sorted tails are below `tail`. The samples are one cache line; behind them the lines of
-// tails and locations come at once.
-std::uint32_t LeafTable::count_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept {
+// The first of the sample_step() tails, of `n` sorted ones, among which those below `tail` end. The samples are one
+// cache line.
+std::uint32_t LeafTable::step_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept {
   std::uint32_t below = 0;
   for (std::uint32_t i = 0; i < n >> sample_shift_; ++i) below += racing_load(leaf.samples[i]) < tail ? 1u : 0u;
-  const std::uint32_t begin = below << sample_shift_, end = std::min(begin + sample_step(), n);
+  return below << sample_shift_;
+}
+
+// How many of the leaf's `n` sorted tails are below `tail`. Lines of tails and locations come at once.
+std::uint32_t LeafTable::count_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept {
+  const std::uint32_t begin = step_below(leaf, n, tail);
   prefetch_read(locations(leaf) + begin);
-  return tandem::count_below(tails(leaf), begin, end, tail);
+  return tandem::count_below(tails(leaf), begin, std::min(begin + sample_step(), n), tail);
+}
+
+std::uint32_t LeafTable::step_of(const Leaf& leaf, std::string_view key) const noexcept {
+  const std::uint32_t step = step_below(leaf, sorted(leaf), tail_of(leaf, key));
+  constexpr std::uint32_t line = cache_line_bytes / sizeof(std::uint32_t);
+  for (std::uint32_t i = step; i < step + sample_step(); i += line) prefetch_read(tails(leaf) + i);
+  return step;
+}
+
+std::uint32_t LeafTable::find_in_step(const Leaf& leaf, std::uint32_t step, std::string_view key) const noexcept {
+  const std::uint32_t end = std::min(step + sample_step(), sorted(leaf));
+  return step < end ? tandem::count_below(tails(leaf), step, end, tail_of(leaf, key)) : end;
 }
 
 std::uint32_t LeafTable::lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,

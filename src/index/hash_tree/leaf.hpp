@@ -150,6 +150,15 @@ class LeafTable {
   void prefetch_items(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
     for (std::uint32_t i = begin; i < end; ++i) prefetch_read(item(location_at(leaf, i)));
   }
+  // lower_bound() in two steps, for hints: the first of the few ids among which it is, whose tails are fetched; then
+  // about which of them it is.
+  std::uint32_t step_of(const Leaf& leaf, std::string_view key) const noexcept;
+  std::uint32_t find_in_step(const Leaf& leaf, std::uint32_t step, std::string_view key) const noexcept;
+  // Fetches the locations of ids [begin, end).
+  TD_INLINE void prefetch_order(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
+    constexpr std::uint32_t line = cache_line_bytes / sizeof(Location);
+    for (std::uint32_t i = begin / line * line; i < end; i += line) prefetch_read(locations(leaf) + i);
+  }
   // 4 bytes of the key behind the leaf's prefix: of two keys the lower one's are not higher.
   std::uint32_t tail_of(const Leaf& leaf, std::string_view key) const noexcept;
 
@@ -205,6 +214,7 @@ class LeafTable {
     return heap_.at(cell(leaf, slot).location())->key();
   }
   std::uint32_t sample_step() const noexcept { return 1u << sample_shift_; }
+  std::uint32_t step_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept;
   std::uint32_t count_below(const Leaf& leaf, std::uint32_t n, std::uint32_t tail) const noexcept;
   std::uint32_t unsorted_max() const noexcept { return cells_ < leaf_unsorted_max ? cells_ : leaf_unsorted_max; }
   std::uint32_t free_slots(const Leaf& leaf, std::uint32_t bucket) const noexcept;
