@@ -84,6 +84,8 @@ TD_INLINE void replace_unless_equal(std::uint32_t a, std::uint32_t b, T*& x, T* 
 }
 
 TD_INLINE void prefetch_read(const void* p) noexcept { __builtin_prefetch(p, 0, 3); }
+// Into the second-level cache: many lines, which are read a little later.
+TD_INLINE void prefetch_read_later(const void* p) noexcept { __builtin_prefetch(p, 0, 2); }
 TD_INLINE void prefetch_write(const void* p) noexcept { __builtin_prefetch(p, 1, 3); }
 
 // One pause of a spin loop.

@@ -119,7 +119,7 @@ class Index {
   // Hint: fetches what these scans, ScansAhead::scans_max at most, read first, for all of them at once, but for their
   // items. REQUIRES: is_ordered(); an epoch.
   virtual void prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahead) const noexcept {
-    for (std::size_t i = 0; i < starts.size(); ++i) ahead.clear(i);
+    for (std::size_t i = 0; i < starts.size(); ++i) ahead.scans[i].count = 0;
   }
 
   // False: the table keeps its size, and what has no room in it evicts.

@@ -19,6 +19,7 @@ struct ScanRange {
   std::string_view end = {};    // the end, exclusive; empty: unbounded
   bool after_begin = false;     // excludes `begin`
   bool reverse = false;         // from the end downwards
+  std::uint32_t fetched = 0;    // hint: so many first items need not be fetched
 
   constexpr bool is_below(std::string_view key) const noexcept { return key < begin || (after_begin && key == begin); }
   constexpr bool is_above(std::string_view key) const noexcept { return !end.empty() && key >= end; }
@@ -39,16 +40,13 @@ struct ScanStart {
 };
 
 // Where the first items of scans to come were: hints, which need no epoch.
-class ScansAhead {
- public:
-  static constexpr std::size_t scans_max = 16, items_max = 128;
-  std::span<const Location> items(std::size_t scan) const noexcept { return {items_[scan].data(), counts_[scan]}; }
-  void clear(std::size_t scan) noexcept { counts_[scan] = 0; }
-  void add(std::size_t scan, Location l) noexcept { items_[scan][counts_[scan]++] = l; }
-
- private:
-  std::array<std::uint32_t, scans_max> counts_;
-  std::array<std::array<Location, items_max>, scans_max> items_;
+struct ScansAhead {
+  static constexpr std::uint32_t scans_max = 16, items_max = 128;
+  struct Scan {
+    std::uint32_t count;
+    std::array<Location, items_max> items;
+  };
+  std::array<Scan, scans_max> scans;
 };
 
 // A live item of the range. `version`: the words that said live, not necessarily of one version.

@@ -92,10 +92,9 @@ void BM_scan(benchmark::State& state) {
   }
   benchmark::DoNotOptimize(sum);
   const auto us = [&state](std::uint64_t ticks) {
-    return benchmark::Counter(
-        static_cast<double>(ticks) * ns_per_tick() / 1000 /
-            static_cast<double>(scans_of_turn * static_cast<std::uint64_t>(state.iterations())),
-        benchmark::Counter::kAvgThreads);
+    return benchmark::Counter(static_cast<double>(ticks) * ns_per_tick() / 1000 /
+                                  static_cast<double>(scans_of_turn * static_cast<std::uint64_t>(state.iterations())),
+                              benchmark::Counter::kAvgThreads);
   };
   state.counters["scattered_us"] = us(ticks_scattered);
   state.counters["arranged_us"] = us(ticks_arranged);

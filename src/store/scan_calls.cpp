@@ -18,20 +18,14 @@ namespace {
 // Copies of a snapshot's items.
 class Copies final : public ScanSink {
  public:
-  Copies(ScanBuffers& buffers, bool cas, std::span<const Location> next) noexcept
-      : to_(buffers), cas_(cas), next_(next) {
-    to_.clear();
-  }
+  Copies(ScanBuffers& buffers, bool cas) noexcept : to_(buffers), cas_(cas) { to_.clear(); }
   void restart() override { to_.clear(); }
-  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override {
-    return to_.add(heap, hits, cas_, next_);
-  }
+  std::uint32_t items(const Heap& heap, std::span<const ScanHit> hits) override { return to_.add(heap, hits, cas_); }
   void complete() override { to_.copy_long_values(); }
 
  private:
   ScanBuffers& to_;
   const bool cas_;
-  std::span<const Location> next_;
 };
 
 void require_order(const Context& context) {
@@ -44,25 +38,41 @@ void require_items(std::size_t limit) {
 }
 
 ScanStart start_of(const KeyRange& range, std::size_t limit) noexcept {
-  return {.range = {.begin = range.begin,
-                    .end = range.end,
-                    .after_begin = range.after_begin,
-                    .reverse = range.reverse},
+  return {.range = {.begin = range.begin, .end = range.end, .after_begin = range.after_begin, .reverse = range.reverse},
           .limit = static_cast<std::uint32_t>(std::min<std::size_t>(limit, scan_items_max))};
 }
 
 // The visitor may scan, too: it finds no buffers.
 template <class Visit>
-Scanned scan_one(Context& context, ScanBuffers& buffers, const ScanStart& start, std::span<const Location> next,
-                 Visit visit) {
+Scanned scan_one(Context& context, ScanBuffers& buffers, const ScanStart& start, Visit visit) {
   context.let_go();
   ScanBuffers mine = std::exchange(buffers, {});
-  Copies copies(mine, context.shared.policy.cas, next);
+  Copies copies(mine, context.shared.policy.cas);
   const ScanEnd end = task::scan(context, start.range, start.limit, copies);
   if (end.failed) throw std::bad_alloc();
   visit(mine.items());
   if (mine.capacity() <= 2 * ScanBuffers::bytes_max) buffers = std::move(mine);
   return {.count = end.count, .done = end.done, .last = end.done ? std::string() : std::string(end.last_key())};
+}
+
+// While one scan copies its items, those of the next one come from memory.
+template <class Visit>
+void scan_some(Context& context, ScanBuffers& buffers, std::span<RangeScan> scans, Visit visit) {
+  std::array<ScanStart, ScansAhead::scans_max> starts;
+  for (std::size_t i = 0; i < scans.size(); ++i) starts[i] = start_of(scans[i].range, scans[i].limit);
+  ScansAhead ahead;
+  context.let_go();
+  task::prefetch_scans(context, std::span(starts).first(scans.size()), ahead);
+  const Heap::Items items = context.shared.heap.items();
+  for (std::size_t i = 0; i < scans.size(); ++i) {
+    if (i + 1 < scans.size()) {
+      const ScansAhead::Scan& next = ahead.scans[i + 1];
+      for (std::uint32_t k = 0; k < next.count; ++k) prefetch_read_later(items.at(next.items[k]));
+      starts[i + 1].range.fetched = next.count;
+    }
+    scans[i].scanned =
+        scan_one(context, buffers, starts[i], [&](std::span<const ScannedItem> found) { visit(i, found); });
+  }
 }
 
 }  // namespace
@@ -73,61 +83,65 @@ void ScanBuffers::clear() noexcept {
   long_values_ = 0;
 }
 
-// Kept in registers, since each item's place is behind the one before.
-struct ScanBuffers::Cursor {
-  explicit Cursor(const ScanBuffers& buffers) noexcept
-      : to(buffers.bytes_.get() + buffers.size_),
-        room(static_cast<std::ptrdiff_t>(std::min(buffers.capacity_, bytes_max)) -
-             static_cast<std::ptrdiff_t>(buffers.size_)),
-        copy(buffers.items_.get() + buffers.count_) {}
-  char* to;
-  std::ptrdiff_t room;
-  ScannedItem* copy;
-};
-
-std::uint32_t ScanBuffers::add(const Heap& heap, std::span<const ScanHit> hits, bool cas,
-                               std::span<const Location> next) {
-  auto fetched = next.begin();
-  const Heap::Items all = heap.items();
+std::uint32_t ScanBuffers::add(const Heap& heap, std::span<const ScanHit> hits, bool cas) {
   if (TD_UNLIKELY(items_ == nullptr)) items_ = std::make_unique_for_overwrite<ScannedItem[]>(scan_items_max);
-  Cursor at(*this);
-  const auto keep = [&] {
-    size_ = static_cast<std::size_t>(at.to - bytes_.get());
-    count_ = static_cast<std::size_t>(at.copy - items_.get());
-  };
-  const std::size_t count_before = count_;
-  for (const ScanHit& hit : hits) {
-    // Lengths are constant while the item is live. Its flags, if it has any, are copied with its key.
-    const std::uint64_t fixed = hit.version.fixed;
-    const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
-    std::size_t value_bytes = word::ValueBytes::get(fixed);
-    if (TD_UNLIKELY(word::Huge::get(fixed) != 0)) value_bytes = heap.value_bytes(hit.item);
-    const std::size_t head_bytes = flag_bytes + key_bytes, bytes = head_bytes + value_bytes;
-    if (TD_UNLIKELY(at.room < static_cast<std::ptrdiff_t>(bytes))) {
-      keep();
-      if (count_ != 0 && size_ + bytes > bytes_max) break;
-      grow(size_ + bytes);
-      at = Cursor(*this);
-    }
-    if (fetched != next.end()) prefetch_read(all.at(*fetched++));
-    const bool is_long = value_bytes > rewritten_value_bytes_max;
-    const char* const key = at.to + flag_bytes;
-    racing_copy_pieces(at.to, hit.item->bytes() + sizeof(Item), is_long ? head_bytes : bytes);
-    at.copy->key = {key, key_bytes};
-    at.copy->value = {key + key_bytes, value_bytes};
-    at.copy->flags = 0;
-    if (TD_UNLIKELY(flag_bytes != 0)) std::memcpy(&at.copy->flags, at.to, flag_bytes);
-    at.copy->cas = cas ? hit.version.cas() : 0;
-    if (TD_UNLIKELY(is_long)) {
-      at.copy->value = {hit.item->value(), value_bytes};
-      ++long_values_;
-    }
-    at.to += bytes;
-    at.room -= static_cast<std::ptrdiff_t>(bytes);
-    ++at.copy;
+  for (std::uint32_t added = 0;; ++added) {
+    added += add_short(hits.subspan(added), cas);
+    if (TD_LIKELY(added == hits.size()) || !add_any(heap, hits[added], cas)) return added;
   }
-  keep();
-  return static_cast<std::uint32_t>(count_ - count_before);
+}
+
+// Up to the first item whose value is long, or that has no room.
+std::uint32_t ScanBuffers::add_short(std::span<const ScanHit> hits, bool cas) noexcept {
+  constexpr std::uint64_t long_or_huge = word::ValueBytes::mask | word::Huge::mask;
+  constexpr std::uint64_t longest = word::ValueBytes::put(0, rewritten_value_bytes_max);
+  // In registers, as each item's place is behind the one before.
+  char* to = bytes_.get() + size_;
+  std::size_t room = std::min(capacity_, bytes_max) - std::min({size_, capacity_, bytes_max});
+  ScannedItem* copy = items_.get() + count_;
+  const ScanHit* hit = hits.data();
+  for (const ScanHit* const end = hit + hits.size(); hit != end; ++hit, ++copy) {
+    // Lengths are constant while the item is live. Its flags, if it has any, are copied with its key.
+    const std::uint64_t fixed = hit->version.fixed;
+    const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
+    const std::size_t value_bytes = word::ValueBytes::get(fixed), bytes = flag_bytes + key_bytes + value_bytes;
+    if (TD_UNLIKELY((fixed & long_or_huge) > longest || bytes > room)) break;
+    racing_copy_pieces(to, hit->item->bytes() + sizeof(Item), bytes);
+    const char* const key = to + flag_bytes;
+    copy->key = {key, key_bytes};
+    copy->value = {key + key_bytes, value_bytes};
+    copy->flags = 0;
+    if (TD_UNLIKELY(flag_bytes != 0)) std::memcpy(&copy->flags, to, flag_bytes);
+    copy->cas = hit->version.cas();
+    to += bytes;
+    room -= bytes;
+  }
+  if (TD_UNLIKELY(!cas)) {
+    for (ScannedItem* of = items_.get() + count_; of != copy; ++of) of->cas = 0;
+  }
+  size_ = static_cast<std::size_t>(to - bytes_.get());
+  count_ = static_cast<std::size_t>(copy - items_.get());
+  return static_cast<std::uint32_t>(hit - hits.data());
+}
+
+// Makes room for it. A long value gets its place, and is pointed at until it is copied. False: the copies have as many
+// bytes as they may.
+bool ScanBuffers::add_any(const Heap& heap, const ScanHit& hit, bool cas) {
+  const std::uint64_t fixed = hit.version.fixed;
+  const std::size_t key_bytes = word::KeyBytes::get(fixed), flag_bytes = word::HasFlags::get(fixed) * 4;
+  const std::size_t value_bytes = heap.value_bytes(hit.item), bytes = flag_bytes + key_bytes + value_bytes;
+  if (count_ != 0 && size_ + bytes > bytes_max) return false;
+  grow(size_ + bytes);
+  if (value_bytes <= rewritten_value_bytes_max) return add_short({&hit, 1}, cas) == 1;
+  char* const to = bytes_.get() + size_;
+  racing_copy_pieces(to, hit.item->bytes() + sizeof(Item), flag_bytes + key_bytes);
+  ScannedItem& copy = items_[count_++];
+  copy = {.key = {to + flag_bytes, key_bytes}, .value = {hit.item->value(), value_bytes}, .flags = 0, .cas = 0};
+  if (flag_bytes != 0) std::memcpy(&copy.flags, to, flag_bytes);
+  if (cas) copy.cas = hit.version.cas();
+  size_ += bytes;
+  ++long_values_;
+  return true;
 }
 
 void ScanBuffers::grow(std::size_t bytes) {
@@ -159,7 +173,7 @@ Scanned scan_copied(Context& context, ScanBuffers& buffers, const KeyRange& rang
                     void (*visit)(void* visitor, std::span<const ScannedItem> items), void* visitor) {
   require_order(context);
   require_items(limit);
-  return scan_one(context, buffers, start_of(range, limit), {},
+  return scan_one(context, buffers, start_of(range, limit),
                   [&](std::span<const ScannedItem> items) { visit(visitor, items); });
 }
 
@@ -168,20 +182,10 @@ void scan_batch_copied(Context& context, ScanBuffers& buffers, std::span<RangeSc
                        void* visitor) {
   require_order(context);
   for (const RangeScan& scan : scans) require_items(scan.limit);
-  constexpr std::size_t ahead = ScansAhead::scans_max;
-  for (std::size_t first = 0; first < scans.size(); first += ahead) {
-    const std::span<RangeScan> some = scans.subspan(first, std::min(ahead, scans.size() - first));
-    std::array<ScanStart, ahead> starts;
-    context.let_go();
-    for (std::size_t i = 0; i < some.size(); ++i) starts[i] = start_of(some[i].range, some[i].limit);
-    ScansAhead found;
-    task::prefetch_scans(context, std::span(starts).first(some.size()), found);
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      const auto next = i + 1 < some.size() ? found.items(i + 1) : std::span<const Location>();
-      some[i].scanned = scan_one(context, buffers, starts[i], next,
-                                 [&](std::span<const ScannedItem> items) { visit(visitor, first + i, items); });
-    }
-  }
+  constexpr std::size_t together = ScansAhead::scans_max;
+  for (std::size_t first = 0; first < scans.size(); first += together)
+    scan_some(context, buffers, scans.subspan(first, std::min(together, scans.size() - first)),
+              [&](std::size_t i, std::span<const ScannedItem> items) { visit(visitor, first + i, items); });
 }
 
 std::uint64_t arrange_all(Context& context) {

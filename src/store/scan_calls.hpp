@@ -22,13 +22,14 @@ class ScanBuffers {
 
   // Adds items; returns how many. A value of more than rewritten_value_bytes_max bytes is only pointed at, until
   // copy_long_values(). Throws std::bad_alloc.
-  std::uint32_t add(const Heap& heap, std::span<const ScanHit> hits, bool cas, std::span<const Location> next);
+  std::uint32_t add(const Heap& heap, std::span<const ScanHit> hits, bool cas);
   void copy_long_values() noexcept;
 
  private:
   // What is copied in pieces of 16 bytes may end so far behind an item.
   static constexpr std::size_t slack = 16;
-  struct Cursor;
+  std::uint32_t add_short(std::span<const ScanHit> hits, bool cas) noexcept;
+  bool add_any(const Heap& heap, const ScanHit& hit, bool cas);
   void grow(std::size_t bytes);
 
   std::unique_ptr<char[]> bytes_;

@@ -126,11 +126,13 @@ TEST_P(EmbeddedScan, ABatchIsItsScans) {
       for (int i = 0; i < 80; ++i) keys.push_back(i % 16 == 0 ? std::string() : key(random() % 110'000));
       std::vector<RangeScan> scans;
       for (std::size_t i = 0; i < 1 + random() % 40; ++i) {
-        const KeyRange range{.begin = keys[2 * i], .end = keys[2 * i + 1], .after_begin = i % 2 == 0, .reverse = i % 3 == 0};
+        const KeyRange range{
+            .begin = keys[2 * i], .end = keys[2 * i + 1], .after_begin = i % 2 == 0, .reverse = i % 3 == 0};
         scans.push_back({.range = range, .limit = 1 + random() % 400});
       }
       std::vector<Items> found(scans.size());
-      session.scan_batch(scans, [&](std::size_t i, const ScannedItem& item) { found[i].emplace_back(item.key, item.value); });
+      session.scan_batch(scans,
+                         [&](std::size_t i, const ScannedItem& item) { found[i].emplace_back(item.key, item.value); });
       for (std::size_t i = 0; i < scans.size(); ++i) {
         Scanned end;
         ASSERT_EQ(found[i], scan(scans[i].range, scans[i].limit, &end));

@@ -21,12 +21,21 @@ void keep_last(ScanEnd& end, const Item* item) noexcept {
 bool have_still(std::span<const ScanHit> hits) noexcept {
   constexpr std::uint64_t compared = word::State::mask | word::ExpiryS::mask;
   fence_acquire();
-  std::uint64_t changed = 0;
+  std::uint64_t state = 0, fixed = 0;
   for (const ScanHit& hit : hits) {
-    changed |= (hit.item->state_acquire() ^ hit.version.state) & compared;
-    changed |= hit.item->fixed() ^ hit.version.fixed;
+    state |= hit.item->state_acquire() ^ hit.version.state;
+    fixed |= hit.item->fixed() ^ hit.version.fixed;
   }
-  return changed == 0;
+  return ((state & compared) | fixed) == 0;
+}
+
+// Whether none has expired or was flushed, as in most scans. Without branches, too.
+bool are_good(std::span<const ScanHit> hits, std::uint32_t now_s, std::uint64_t flush_cas) noexcept {
+  std::uint32_t over = 0;
+  for (const ScanHit& hit : hits) over |= is_expired(hit.version.state, now_s) ? 1u : 0u;
+  if (flush_cas == 0) return over == 0;
+  for (const ScanHit& hit : hits) over |= hit.version.cas() < flush_cas ? 1u : 0u;
+  return over == 0;
 }
 
 // One attempt. Expired items take places of `hits`, not of the limit: what they leave missing is read behind them, in a
@@ -81,6 +90,7 @@ class Attempt {
   }
 
   std::uint32_t count_good(std::uint32_t begin, std::uint32_t end) const noexcept {
+    if (TD_LIKELY(are_good(hits_.subspan(begin, end - begin), now_s_, flush_cas_))) return end - begin;
     std::uint32_t i = begin;
     while (i != end && !is_over(hits_[i].version, now_s_, flush_cas_)) ++i;
     return i - begin;

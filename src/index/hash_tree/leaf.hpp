@@ -103,13 +103,16 @@ class LeafTable {
   TD_INLINE Heap::Items items() const noexcept { return heap_.items(); }
   TD_INLINE Item* item(Location l) const noexcept { return items().at(l); }
   // Of the i-th key in order, or no_location: it has been removed.
-  TD_INLINE Location location_at(const Leaf& leaf, std::uint32_t i) const noexcept { return order(leaf)[i]; }
-  // The same of all keys, for loops.
+  TD_INLINE Location location_at(const Leaf& leaf, std::uint32_t i) const noexcept { return order(leaf).at(i); }
+  // The same of all keys, for loops: where one of them is.
   struct Order {
-    std::uint32_t* locations;
-    TD_INLINE Location operator[](std::uint32_t i) const noexcept {
-      return std::atomic_ref<std::uint32_t>(locations[i]).load(std::memory_order_acquire);
+    std::uint32_t* location;
+    TD_INLINE Location operator*() const noexcept {
+      return std::atomic_ref<std::uint32_t>(*location).load(std::memory_order_acquire);
     }
+    TD_INLINE Location at(std::ptrdiff_t further) const noexcept { return *(*this + further); }
+    TD_INLINE Order operator+(std::ptrdiff_t further) const noexcept { return {location + further}; }
+    friend bool operator==(Order, Order) = default;
   };
   TD_INLINE Order order(const Leaf& leaf) const noexcept { return {locations(leaf)}; }
   std::uint32_t sorted(const Leaf& leaf) const noexcept {
@@ -147,6 +150,11 @@ class LeafTable {
   // `ahead` items from about there.
   std::uint32_t lower_bound(const Leaf& leaf, std::uint32_t n, std::string_view key,
                             std::uint32_t ahead) const noexcept;
+  // The locations of `count` ids from `first` on, which a writer may change meanwhile.
+  void copy_order(const Leaf& leaf, std::uint32_t first, std::uint32_t count, Location* to) const noexcept {
+    racing_copy(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(locations(leaf) + first),
+                count * sizeof(Location));
+  }
   void prefetch_items(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) const noexcept {
     for (std::uint32_t i = begin; i < end; ++i) prefetch_read(item(location_at(leaf, i)));
   }

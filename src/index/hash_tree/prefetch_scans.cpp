@@ -53,9 +53,9 @@ void HashTree::prefetch_scans(std::span<const ScanStart> starts, ScansAhead& ahe
   for (std::uint32_t i = 0; i < n; ++i) {
     const auto [begin, end] = ids[i];
     const auto count = std::min<std::uint32_t>(end - begin, ScansAhead::items_max);
-    const bool reverse = starts[i].range.reverse;
-    ahead.clear(i);
-    for (std::uint32_t k = 0; k < count; ++k) ahead.add(i, leaves_.location_at(*places[i].leaf(), reverse ? end - 1 - k : begin + k));
+    const std::uint32_t first = starts[i].range.reverse ? end - count : begin;
+    ahead.scans[i].count = count;
+    leaves_.copy_order(*places[i].leaf(), first, count, ahead.scans[i].items.data());
   }
 }
 

@@ -153,45 +153,50 @@ class HashTree::Scan {
   // Where no id is removed, those that are needed fill all places; the others are looked at for whether one is live.
   bool take(const Leaf& leaf, std::uint32_t begin, std::uint32_t end) noexcept {
     if (begin >= end) return true;
-    Taker taker(*this, leaf);
-    const std::uint32_t step = range_.reverse ? ~0u : 1u;  // modulo 2^32
-    const std::uint32_t count = end - begin, needed = std::min(count, places());
-    const std::uint32_t fetching = needed - std::min(needed, items_ahead);
-    std::uint32_t i = range_.reverse ? end - 1 : begin, n = 0;
-    for (; n < fetching; ++n, i += step) {
-      taker.prefetch(i + items_ahead * step);
-      taker.take(i);
+    const LeafTable::Order order = tree_.leaves_.order(leaf);
+    return range_.reverse ? take_each<-1>(order + (end - 1), end - begin) : take_each<1>(order + begin, end - begin);
+  }
+  template <int step>
+  TD_INLINE bool take_each(LeafTable::Order at, std::uint32_t count) noexcept {
+    Taker taker(*this);
+    const std::ptrdiff_t needed = std::min(count, places()), ahead = items_ahead;
+    const bool are_fetched = count_ + needed <= range_.fetched;
+    const LeafTable::Order fetched = at + step * (are_fetched ? 0 : std::max<std::ptrdiff_t>(needed - ahead, 0));
+    const LeafTable::Order last_needed = at + step * needed, last = at + step * std::ptrdiff_t{count};
+    for (; at != fetched; at = at + step) {
+      taker.prefetch(at.at(step * ahead));
+      taker.take(*at);
     }
-    for (; n < needed; ++n, i += step) taker.take(i);
-    for (; n < count; ++n, i += step) {
-      if (!taker.take_if_room(i)) return false;
+    for (; at != last_needed; at = at + step) taker.take(*at);
+    for (; at != last; at = at + step) {
+      if (!taker.take_if_room(*at)) return false;
     }
     return true;
   }
 
   bool is_first() const noexcept { return last_live_ == no_leaf; }
   std::uint32_t places() const noexcept { return static_cast<std::uint32_t>(hits_.size()) - count_; }
-  std::uint32_t ahead() const noexcept { return std::min(items_ahead, places()); }
+  // Items to fetch before the first one of a leaf is read.
+  std::uint32_t ahead() const noexcept { return count_ < range_.fetched ? 0 : std::min(items_ahead, places()); }
 
   // Writes hits, with all that it reads for each of them in registers.
   class Taker {
    public:
-    TD_INLINE Taker(Scan& scan, const Leaf& leaf) noexcept
-        : scan_(scan),
-          order_(scan.tree_.leaves_.order(leaf)),
-          items_(scan.tree_.leaves_.items()),
-          next_(scan.hits_.data() + scan.count_) {}
+    TD_INLINE explicit Taker(Scan& scan) noexcept
+        : scan_(scan), items_(scan.tree_.leaves_.items()), next_(scan.hits_.data() + scan.count_) {}
     Taker(const Taker&) = delete;
     Taker& operator=(const Taker&) = delete;
     TD_INLINE ~Taker() { scan_.count_ = static_cast<std::uint32_t>(next_ - scan_.hits_.data()); }
 
-    TD_INLINE void prefetch(std::uint32_t i) const noexcept { prefetch_read(items_.at(order_[i])); }
+    TD_INLINE void prefetch(Location l) const noexcept { prefetch_read(items_.at(l)); }
     // Takes the item if it is live. REQUIRES: there is a place.
-    TD_INLINE void take(std::uint32_t i) noexcept { next_ += look_at(i, *next_) ? 1 : 0; }
+    TD_INLINE void take(Location l) noexcept {
+      if (TD_LIKELY(look_at(l, *next_))) ++next_;
+    }
     // False: it is live, and there is no place.
-    TD_INLINE bool take_if_room(std::uint32_t i) noexcept {
+    TD_INLINE bool take_if_room(Location l) noexcept {
       ScanHit hit;
-      if (!look_at(i, hit)) return true;
+      if (!look_at(l, hit)) return true;
       if (next_ == scan_.hits_.data() + scan_.hits_.size()) return false;
       *next_++ = hit;
       return true;
@@ -199,8 +204,7 @@ class HashTree::Scan {
 
    private:
     // Whether the item is live. Words of two versions are found by who looks at the item again.
-    TD_INLINE bool look_at(std::uint32_t i, ScanHit& hit) const noexcept {
-      const Location l = order_[i];
+    TD_INLINE bool look_at(Location l, ScanHit& hit) const noexcept {
       if (TD_UNLIKELY(l == no_location)) return false;
       hit.item = items_.at(l);
       hit.version = ItemVersion::of(hit.item);
@@ -210,7 +214,6 @@ class HashTree::Scan {
     }
 
     Scan& scan_;
-    const LeafTable::Order order_;
     const Heap::Items items_;
     ScanHit* next_;
   };
