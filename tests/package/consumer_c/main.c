@@ -135,11 +135,60 @@ static void see_scanned(void* context, const char* key, size_t key_bytes, const 
   scan->value_bytes += item->value_bytes;
 }
 
+struct batch {
+  size_t counts[20];
+  char last[20][8];
+};
+
+static void see_of_batch(void* context, size_t index, const char* key, size_t key_bytes, const tandem_reply* item) {
+  struct batch* batch = context;
+  if (!CHECK(index < 20 && key_bytes == 5 && item->code == TANDEM_HIT && item->value_bytes == 5)) return;
+  ++batch->counts[index];
+  memcpy(batch->last[index], key, key_bytes);
+}
+
+/* Of k0000 to k1999: 20 scans of 100 keys each, in steps of 30 items, which go on in the structures that they fill. */
+static void scan_batches(tandem_store* store) {
+  static struct batch batch;
+  static tandem_range_scan scans[20];
+  char begin[20][8], end[20][8];
+  int i, left = 20;
+  CHECK(tandem_scan_batch(store, NULL, 0, see_of_batch, &batch) == TANDEM_HIT);
+  for (i = 0; i < 20; ++i) {
+    sprintf(begin[i], "k%02d", i);
+    sprintf(end[i], "k%02d:", i);
+    scans[i].range.begin = begin[i];
+    scans[i].range.begin_bytes = 3;
+    scans[i].range.end = end[i];
+    scans[i].range.end_bytes = 4;
+    scans[i].limit = 30;
+  }
+  scans[19].limit = 0;
+  CHECK(tandem_scan_batch(store, scans, 20, see_of_batch, &batch) == TANDEM_BAD_REQUEST);
+  scans[19].limit = 30;
+  scans[7].range.reserved[0] = 1;
+  CHECK(tandem_scan_batch(store, scans, 20, see_of_batch, &batch) == TANDEM_BAD_REQUEST && batch.counts[0] == 0);
+  scans[7].range.reserved[0] = 0;
+  while (left == 20) {
+    CHECK(tandem_scan_batch(store, scans, 20, see_of_batch, &batch) == TANDEM_HIT);
+    for (i = 0, left = 0; i < 20; ++i) {
+      if (!CHECK(scans[i].scanned.count <= 30)) return;
+      left += !scans[i].scanned.done;
+      if (!scans[i].scanned.done) tandem_go_on_behind(&scans[i].range, &scans[i].scanned);
+    }
+  }
+  for (i = 0; i < 20; ++i) {
+    CHECK(left == 0 && batch.counts[i] == 100 && strncmp(batch.last[i], begin[i], 3) == 0);
+    CHECK(memcmp(batch.last[i] + 3, "99", 2) == 0);
+  }
+}
+
 static void scans(void) {
   static struct scan scan, all;
   tandem_options options;
   tandem_store* store;
   tandem_range range;
+  tandem_range_scan unordered;
   tandem_scanned end;
   char key[8], above[8];
   uint64_t removed = 0, moved = 0;
@@ -150,6 +199,9 @@ static void scans(void) {
   CHECK(tandem_scan(store, NULL, 1, see_scanned, &scan, &end) == TANDEM_NOT_ORDERED && scan.count == 0);
   CHECK(tandem_remove_range(store, NULL, &removed) == TANDEM_NOT_ORDERED);
   CHECK(tandem_arrange(store, &removed) == TANDEM_NOT_ORDERED);
+  memset(&unordered, 0, sizeof unordered);
+  unordered.limit = 1;
+  CHECK(tandem_scan_batch(store, &unordered, 1, see_of_batch, NULL) == TANDEM_NOT_ORDERED);
   tandem_close(store);
 
   options.ordered = 1;
@@ -195,6 +247,7 @@ static void scans(void) {
   CHECK(tandem_scan(store, &range, 100, see_scanned, &scan, NULL) == TANDEM_HIT);
   CHECK(scan.count == 6 && strcmp(scan.keys[0], "k0015") == 0 && strcmp(scan.keys[5], "k0010") == 0);
 
+  scan_batches(store);
   tandem_range_of_prefix(&range, "k19", 3, above);
   CHECK(range.end == above && range.end_bytes == 3 && memcmp(above, "k1:", 3) == 0);
   CHECK(tandem_remove_range(store, &range, &removed) == TANDEM_HIT && removed == 100);
