@@ -176,11 +176,12 @@ struct Scanned {
   std::string last = {};
 };
 
-// One of a batch of scans.
+// One of a batch of scans. Its range may refer to its own `scanned.last`, as range.go_on_behind(scanned.last) leaves
+// it, until the scan is made again or the structure is moved; not to that of another scan.
 struct RangeScan {
   KeyRange range;
   std::size_t limit;
-  Scanned scanned = {};  // how it ended; the range may refer to the one of the scan before
+  Scanned scanned = {};  // how it ended; `last` stays as it was if it is done
 };
 
 // One thread's entry to a store. Made by Store::session(); gone before the store is. Calls throw std::bad_alloc when
@@ -269,9 +270,8 @@ class Session {
                        const_cast<void*>(static_cast<const void*>(std::addressof(visit))));
   }
   // scan() of each, in order: visit(index, ScannedItem). Each is a snapshot of its own. What they read first is fetched
-  // for all of them together, so short scans of what is in memory, not in the processor's caches, take less time in
-  // batches of 16 and more. Throws as scan(), for a limit of 0 before any; std::bad_alloc and what the visitor throws
-  // end it behind the scans before.
+  // for 16 of them together, so scans of what lies in memory, not in the processor's caches, take less time. Throws as
+  // scan(), for a limit of 0 before any; std::bad_alloc and what the visitor throws end it behind the scans before.
   template <class Visitor>
   void scan_batch(std::span<RangeScan> scans, Visitor&& visit) {
     scan_batch_erased(scans, visit_batch_items<std::remove_reference_t<Visitor>>,

@@ -234,16 +234,17 @@ TANDEM_API tandem_code tandem_scan(tandem_store* store, const tandem_range* rang
                                    tandem_item_visitor visit, void* context, tandem_scanned* scanned);
 /* One of a batch of scans. Zero it before the first use. */
 typedef struct tandem_range_scan {
-  tandem_range range; /* may refer to `scanned`, as tandem_go_on_behind(&range, &scanned) leaves it */
+  tandem_range range; /* may refer to its own `scanned`, as tandem_go_on_behind(&range, &scanned) leaves it */
   uint64_t limit;
-  tandem_scanned scanned; /* how it ended */
+  tandem_scanned scanned; /* how it ended; `last` stays as it was if it is done */
 } tandem_range_scan;
 typedef void (*tandem_batch_item_visitor)(void* context, size_t index, const char* key, size_t key_bytes,
                                           const tandem_reply* item);
 
 /* tandem_scan() of each, in order; each is a snapshot of its own. What they read first is fetched for 16 of them
  * together, so short scans of what is in memory, not in the processor's caches, take less time. TANDEM_NOT_ORDERED,
- * TANDEM_BAD_REQUEST (of any), TANDEM_TOO_MANY_THREADS: none was run. TANDEM_OUT_OF_MEMORY: some were. */
+ * TANDEM_BAD_REQUEST (of any), TANDEM_TOO_MANY_THREADS: none was run. TANDEM_OUT_OF_MEMORY: some were, and the
+ * others' `scanned` is as before. */
 TANDEM_API tandem_code tandem_scan_batch(tandem_store* store, tandem_range_scan* scans, size_t count,
                                          tandem_batch_item_visitor visit, void* context);
 /* Removes all keys of the range, each as tandem_remove() does, and not all at one moment: a key that is set meanwhile may

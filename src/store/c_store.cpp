@@ -126,6 +126,30 @@ tandem_reply reply_of(const ScannedItem& item) noexcept {
           .number = 0};
 }
 
+// C++'s form of a batch, which tells C's of the scans that were made.
+struct ScanBatch {
+  static constexpr std::size_t not_made = ~std::size_t{0};
+  explicit ScanBatch(std::span<tandem_range_scan> batch) : told(batch) {
+    scans.reserve(batch.size());
+    for (const tandem_range_scan& s : batch)
+      scans.push_back(
+          {.range = range_of(s.range), .limit = static_cast<std::size_t>(s.limit), .scanned = {.count = not_made}});
+  }
+  ScanBatch(const ScanBatch&) = delete;
+  ScanBatch& operator=(const ScanBatch&) = delete;
+  ~ScanBatch() {
+    for (std::size_t i = 0; i < scans.size() && scans[i].scanned.count != not_made; ++i) {
+      const Scanned& end = scans[i].scanned;
+      tandem_scanned& to = told[i].scanned;
+      to.count = end.count;
+      to.done = end.done ? 1 : 0;
+      if (!end.done) to.last_bytes = static_cast<std::uint32_t>(end.last.copy(to.last, sizeof to.last));
+    }
+  }
+  std::span<tandem_range_scan> told;
+  std::vector<RangeScan> scans;
+};
+
 tandem_scanned scanned_of(const Scanned& end) noexcept {
   tandem_scanned told{};
   told.count = end.count;
@@ -390,20 +414,11 @@ tandem_code tandem_scan_batch(tandem_store* store, tandem_range_scan* scans, siz
   const auto is_good = [](const tandem_range_scan& s) { return s.limit != 0 && is_known(s.range); };
   if (!std::all_of(scans, scans + scan_count, is_good)) return TANDEM_BAD_REQUEST;
   return guarded_scan([&] {
-    constexpr std::size_t at_once = 16;
-    std::vector<RangeScan> some;
-    Session& session = store->store.here();
-    for (std::size_t first = 0; first < scan_count; first += at_once) {
-      const std::span<tandem_range_scan> these(scans + first, std::min(at_once, scan_count - first));
-      some.clear();
-      for (const tandem_range_scan& s : these)
-        some.push_back({.range = range_of(s.range), .limit = static_cast<std::size_t>(s.limit)});
-      session.scan_batch(some, [&](std::size_t i, const ScannedItem& item) {
-        const tandem_reply told = reply_of(item);
-        visit(context, first + i, item.key.data(), item.key.size(), &told);
-      });
-      for (std::size_t i = 0; i < these.size(); ++i) these[i].scanned = scanned_of(some[i].scanned);
-    }
+    ScanBatch batch(std::span(scans, scan_count));
+    store->store.here().scan_batch(batch.scans, [&](std::size_t i, const ScannedItem& item) {
+      const tandem_reply told = reply_of(item);
+      visit(context, i, item.key.data(), item.key.size(), &told);
+    });
   });
 }
 

@@ -61,8 +61,10 @@ void scan_some(Context& context, ScanBuffers& buffers, std::span<RangeScan> scan
   std::array<ScanStart, ScansAhead::scans_max> starts;
   for (std::size_t i = 0; i < scans.size(); ++i) starts[i] = start_of(scans[i].range, scans[i].limit);
   ScansAhead ahead;
-  context.let_go();
-  task::prefetch_scans(context, std::span(starts).first(scans.size()), ahead);
+  if (scans.size() > 1) {
+    context.let_go();
+    task::prefetch_scans(context, std::span(starts).first(scans.size()), ahead);
+  }
   const Heap::Items items = context.shared.heap.items();
   for (std::size_t i = 0; i < scans.size(); ++i) {
     if (i + 1 < scans.size()) {
@@ -70,8 +72,11 @@ void scan_some(Context& context, ScanBuffers& buffers, std::span<RangeScan> scan
       for (std::uint32_t k = 0; k < next.count; ++k) prefetch_read_later(items.at(next.items[k]));
       starts[i + 1].range.fetched = next.count;
     }
-    scans[i].scanned =
-        scan_one(context, buffers, starts[i], [&](std::span<const ScannedItem> found) { visit(i, found); });
+    Scanned end = scan_one(context, buffers, starts[i], [&](std::span<const ScannedItem> found) { visit(i, found); });
+    Scanned& told = scans[i].scanned;
+    told.count = end.count;
+    told.done = end.done;
+    if (!end.done) told.last = std::move(end.last);
   }
 }
 

@@ -75,8 +75,10 @@ class Attempt {
     const ScanResult found = shared_.index.scan(rest, hits_.subspan(begin, wanted), stamps_[parts_++]);
     end_.done = found.done;
     const std::uint32_t end = begin + found.count;
+    const bool all_good = are_good(hits_.subspan(begin, found.count), now_s_, flush_cas_);
     while (looked_ != end) {
-      const std::uint32_t good = count_good(looked_, std::min(end, looked_ + limit - end_.count));
+      const std::uint32_t most = std::min(end - looked_, limit - end_.count);
+      const std::uint32_t good = TD_LIKELY(all_good) ? most : count_good(looked_, looked_ + most);
       const std::uint32_t taken = good == 0 ? 0 : sink_.items(shared_.heap, hits_.subspan(looked_, good));
       looked_ += taken;
       end_.count += taken;
@@ -90,7 +92,6 @@ class Attempt {
   }
 
   std::uint32_t count_good(std::uint32_t begin, std::uint32_t end) const noexcept {
-    if (TD_LIKELY(are_good(hits_.subspan(begin, end - begin), now_s_, flush_cas_))) return end - begin;
     std::uint32_t i = begin;
     while (i != end && !is_over(hits_[i].version, now_s_, flush_cas_)) ++i;
     return i - begin;
@@ -100,6 +101,7 @@ class Attempt {
     const std::string_view last = hits_[looked_ - 1].item->key();
     (rest.reverse ? rest.end : rest.begin) = last;
     rest.after_begin |= !rest.reverse;
+    rest.fetched = 0;
   }
 
   // Scans between two looks are a random number, so that no pattern of requests hides from them.

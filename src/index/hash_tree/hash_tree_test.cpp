@@ -178,6 +178,41 @@ TEST(HashTree, SplitsKeysThatShareNearlyAllBytes) {
   }
 }
 
+// What all keys begin with is as long as what a node's first line has of it, or a little shorter or longer, and has
+// zeros; others are shorter than that, or beside it.
+TEST(HashTree, FindsKeysBesideAPrefixOfAnyLength) {
+  for (std::size_t length = 0; length <= 20; ++length) {
+    for (const char fill : {'\0', 'm'}) {
+      TreeStore store(16, std::uint64_t{64} << 20, false, 8);
+      TreeWorker worker(store);
+      std::map<std::string, std::uint64_t> model;
+      const std::string prefix(length, fill);
+      const auto set = [&](const std::string& key) {
+        ASSERT_TRUE(worker.set(key, model.size()));
+        model.emplace(key, model.size());
+      };
+      for (int i = 0; i < 600; ++i) set(prefix + static_cast<char>(i / 256) + static_cast<char>(i % 256));
+      EXPECT_TRUE(worker.is_correct());
+      for (std::size_t shorter = 1; shorter < length; ++shorter) set(prefix.substr(0, shorter));
+      for (std::size_t at = 0; at < length; ++at) {
+        for (const int beside : {-1, 1}) {
+          std::string key = prefix + 'x';
+          key[at] = static_cast<char>(key[at] + beside);
+          set(key);
+        }
+      }
+      EXPECT_TRUE(worker.is_correct());
+      EXPECT_EQ(worker.scan_all({}, 50), TreeWorker::Pairs(model.begin(), model.end()));
+      for (const auto& [key, value] : model) {
+        ASSERT_EQ(worker.get(key), value);
+        const auto above = worker.scan_all({.begin = key, .end = key + '\0'}, 10);
+        ASSERT_EQ(above, (TreeWorker::Pairs{{key, value}}));
+        worker.prefetch_scans(key, prefix);
+      }
+    }
+  }
+}
+
 // Kinds of keys that have nothing in common, and within one kind two that share what its heads and tails hold.
 TEST(HashTree, TellsKindsOfKeysApart) {
   for (const std::uint32_t node_children : {8u, 64u, 256u}) {

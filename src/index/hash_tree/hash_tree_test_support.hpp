@@ -136,6 +136,22 @@ class TreeWorker {
     return pairs;
   }
 
+  // For scans of all kinds from and to these keys.
+  void prefetch_scans(std::string_view begin, std::string_view end) {
+    const Batch batch(*this);
+    const ScanRange ranges[] = {
+        {.begin = begin, .end = end}, {.begin = begin, .end = end, .reverse = true}, {.reverse = true}, {}};
+    std::vector<ScanStart> starts;
+    for (const std::uint32_t limit : {1u, 40u, 1024u}) {
+      for (const ScanRange& range : ranges) starts.push_back({.range = range, .limit = limit});
+    }
+    ScansAhead ahead;
+    store.tree.prefetch_scans(starts, ahead);
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      EXPECT_LE(ahead.scans[i].count, std::min(starts[i].limit, ScansAhead::items_max));
+    }
+  }
+
   // Scans until the range has no further key.
   Pairs scan_all(ScanRange range, std::uint32_t limit, bool* is_snapshot = nullptr) {
     const Batch batch(*this);

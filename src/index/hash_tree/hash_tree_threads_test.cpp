@@ -58,6 +58,7 @@ void scan_beside_writers(std::uint32_t leaf_cells) {
         if (a > b) std::swap(a, b);
         const std::string begin = number_key(a), end = number_key(b);
         const bool reverse = random() % 2 == 0;
+        if (random() % 2 == 0) worker.prefetch_scans(begin, end);
         auto found = worker.scan_all({.begin = begin, .end = end, .reverse = reverse},
                                      static_cast<std::uint32_t>(1 + random() % 400), &is_snapshot);
         if (reverse) std::ranges::reverse(found);
