@@ -25,9 +25,9 @@ build: ## install what building needs; leaves the program at build/bin/tandem, f
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
 
-test: ## every check; on two cores 45 minutes in a fresh clone (TANDEM_ALL=1: what has passed with the same inputs, too)
+test: ## every test (DEEP=1, as CI: sanitizers, interleavings, fuzzing, planted bugs and mutants, too; TANDEM_ALL=1: what has passed with the same inputs, too)
 	@scripts/setup test
-	@build/venv/bin/python scripts/gates.py
+	@build/venv/bin/python scripts/gates.py $(if $(DEEP),--deep)
 
 test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
@@ -37,19 +37,19 @@ test-device: build ## all of conformance with every batch through a simulated de
 	@scripts/setup test
 	@TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges' build/venv/bin/python -m pytest -q tests/conformance
 
-test-debug: ## a server with debugtime and debugitem, left at build/debug/bin/tandem, and the tests that hold its clock; a part of `make test`
+test-debug: ## a server with debugtime and debugitem, left at build/debug/bin/tandem, and the tests that hold its clock; a part of `make test DEEP=1`
 	@scripts/setup test
 	@cmake -S . -B build/debug -G Ninja -DTANDEM_DEBUG_COMMANDS=ON -DTANDEM_TESTS=OFF -DTANDEM_UNITY=ON
 	@cmake --build build/debug -j $(JOBS) --target tandem
 	@TANDEM_BIN=build/debug/bin/tandem build/venv/bin/python -m pytest -q tests/debug
 
-test-canaries: ## the linearizability tests must find each of their planted bugs; a part of `make test`
+test-canaries: ## the linearizability tests must find each of their planted bugs; a part of `make test DEEP=1`
 	@scripts/setup test
 	@cmake -S . -B build -G Ninja -DTANDEM_TESTS=ON -DTANDEM_UNITY=ON
 	@cmake --build build -j $(JOBS) --target linearizability_recorder tandem_canaries
 	@TANDEM_CANARIES=1 build/venv/bin/python -m pytest -q -s tests/linearizability/canaries
 
-test-mutants: ## each small fault of tests/mutants put in, which its test must find (ONLY="NAME ..." for some); a sample is in `make test`
+test-mutants: ## each small fault of tests/mutants put in, which its test must find (ONLY="NAME ..." for some); a sample is in `make test DEEP=1`
 	@scripts/setup test
 	@build/venv/bin/python tests/mutants/run.py $(if $(ONLY),--only $(ONLY))
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the checks of `make test` one after another, clang-tidy and a soak beside them: a line with its time for each,
-its full output in build/log, the end of that output where it failed, and the number of tests at the end.
+its full output in build/log, the end of that output where it failed, and the number of tests at the end. Deep ones
+(`make test DEEP=1`, which CI runs) compile the store again: for sanitizers, fuzzing, planted bugs and mutants.
 
 What has passed with the same inputs is not run again: a step or a part of the Python tests by the text of the files
 that it is about (build/passed), a unit test by its program (unit_tests.py), a source that clang-tidy found clean by its
@@ -56,6 +57,7 @@ class Step:
     name: str
     script: str
     fast: bool = False
+    deep: bool = False
     beside: bool = False  # goes on beside those that follow: tests wait, and links use one processor
     needs: str = ""  # the step that must have passed
     after: str = ""  # the step beside the others that must have ended
@@ -188,8 +190,8 @@ def python_step(python: str) -> Step:
     )
 
 
-def all_steps(lint: str) -> list[Step]:
-    """lint: what clang-tidy is to look at (scripts/tidy.py)."""
+def all_steps(lint: str, deep: bool) -> list[Step]:
+    """lint: what clang-tidy is to look at (scripts/tidy.py). deep: the deep steps will run."""
     python = "build/venv/bin/python"
     clang = "-DCMAKE_CXX_COMPILER=clang++-$version"
     steps = [
@@ -227,7 +229,8 @@ def all_steps(lint: str) -> list[Step]:
         unit = f"{python} scripts/unit_tests.py build {2 * JOBS}"
         # What later steps compile for themselves; they do it again where this one has failed.
         builds = (f"scripts/sanitizer_build {kind} {SANITIZED[kind]}\n" for kind in SANITIZED)
-        objects = IDLE + "".join(builds) + (CUDA_BUILD if exists("src/**/*.cu") else "")
+        objects = "".join(builds) if deep else ""
+        objects = IDLE + objects + (CUDA_BUILD if exists("src/**/*.cu") else "")
         steps.append(Step("objects", objects, beside=True, needs="build", inputs=CODE))
         steps.append(Step("unit", unit, fast=True, needs="build", results="build/test/*.xml"))
     if exists("tests/**/*_test.py", "tests/**/test_*.py"):
@@ -241,10 +244,11 @@ def all_steps(lint: str) -> list[Step]:
         canaries = f"""cmake --build build -j {JOBS} --target tandem_canaries
             export TANDEM_CANARIES=1
             {python} -m pytest -q -s --junitxml=build/log/canaries.xml tests/linearizability/canaries"""
-        steps.append(Step("canaries", canaries, needs="build", inputs=histories, results="build/log/canaries.xml"))
+        found = "build/log/canaries.xml"
+        steps.append(Step("canaries", canaries, deep=True, needs="build", inputs=histories, results=found))
         # Some of `make test-mutants`, others each day.
         mutants = f"{python} tests/mutants/run.py --sample {MUTANTS}"
-        steps.append(Step("mutants", mutants, needs="build", count=count_lines))
+        steps.append(Step("mutants", mutants, deep=True, needs="build", count=count_lines))
     if exists("src/**/*.cu"):
         # Linked, too, and run as on a machine that has no GPU.
         cuda = f"""{CUDA_BUILD}
@@ -271,9 +275,11 @@ def all_steps(lint: str) -> list[Step]:
         ):
             script = sanitizer(kind, options, after)
             inputs = (*CODE, "tests/debug", "tests/linearizability", "docs/options.md", "deploy/tandem.toml", *HARNESS)
-            steps.append(Step(kind, script, after="objects", inputs=inputs, results=f"build/{kind}/test/*.xml"))
+            results = f"build/{kind}/test/*.xml"
+            steps.append(Step(kind, script, deep=True, after="objects", inputs=inputs, results=results))
     if exists("src/*/*_fuzz.cpp", "bench/*/*_fuzz.cpp"):
-        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", inputs=(*CODE, "scripts/fuzz"), count=count_lines))
+        inputs = (*CODE, "scripts/fuzz")
+        steps.append(Step("fuzz", f"scripts/fuzz {FUZZ_SECONDS}", deep=True, inputs=inputs, count=count_lines))
     return steps
 
 
@@ -334,7 +340,8 @@ def excerpt(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fast", action="store_true", help="leave out tidy, sanitizers, CUDA and fuzzing")
+    parser.add_argument("--fast", action="store_true", help="leave out tidy and CUDA")
+    parser.add_argument("--deep", action="store_true", help="also sanitizers, fuzzing, planted bugs, mutants")
     parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps, whatever has passed")
     parser.add_argument("--product", action="store_true", help="with --only tidy: without tests and benchmarks")
     options = parser.parse_args()
@@ -346,8 +353,12 @@ def main() -> int:
     beside: dict[str, Future[tuple[int, int]]] = {}
     with ThreadPoolExecutor() as pool:
         # Tests and benchmarks take clang-tidy minutes: they are linted when asked for (`make lint`).
-        for step in all_steps(lint="" if options.only and not options.product else "--product"):
-            if (options.fast and not step.fast) or (options.only and step.name not in options.only):
+        lint = "" if options.only and not options.product else "--product"
+        for step in all_steps(lint, options.deep or bool(options.only)):
+            if options.only:
+                if step.name not in options.only:
+                    continue
+            elif (options.fast and not step.fast) or (step.deep and not options.deep):
                 continue
             if step.name == "tidy" and not os.environ.get("TANDEM_ALL") and not (ROOT / "build/tidy-clean").is_dir():
                 print("none tidy     no source has been looked at yet: `make tidy` does so, later runs look at changes")

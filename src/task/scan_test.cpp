@@ -68,6 +68,24 @@ TEST_F(TaskScan, ExpiredItemsAreReadPast) {
   EXPECT_EQ(sink.restarts, 0);
 }
 
+// Runs of them before, between and behind others; and none in a scan that has no other ones.
+TEST_F(TaskScan, FlushedItemsAreReadPast) {
+  const auto scan = [&](const ScanRange& range, std::uint32_t limit) {
+    KeySink sink(nullptr);
+    task::scan(context_, range, limit, sink);
+    return sink.keys;
+  };
+  for (const char* key : {"a", "b", "d", "f", "g"}) store(key, "v");
+  shared_.flush_cas.store(shared_.take_cas_ids(1));
+  EXPECT_EQ(scan({}, 10), Keys());
+  for (const char* key : {"c", "e"}) store(key, "v");
+  EXPECT_EQ(scan({}, 10), (Keys{"c", "e"}));
+  EXPECT_EQ(scan({}, 1), Keys{"c"});
+  EXPECT_EQ(scan({.reverse = true}, 10), (Keys{"e", "c"}));
+  EXPECT_EQ(scan({.begin = "c", .end = "d"}, 10), Keys{"c"});
+  EXPECT_EQ(scan({.begin = "d", .end = "e"}, 10), Keys());
+}
+
 // Four parts of 1, 64, 256 and what is left of 1,024 hits.
 TEST_F(TaskScan, SoManyAreLookedAt) {
   for (int i = 1000; i < 2023; ++i) set_expired("k" + std::to_string(i));
