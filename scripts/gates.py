@@ -151,14 +151,14 @@ def python_parts() -> list[Part]:
     package = ("CMakeLists.txt", "cmake", "include", "deploy", "Dockerfile", "LICENSE", "scripts", "docs", "src/cli")
     return [
         Part("histories", "tests/linearizability"),
-        Part("bench", " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]), bench),
-        Part("package", "tests/package", (*package, "tests/package", *HARNESS)),
-        Part("report", " ".join(report), bench),
         Part("integration", "tests/integration"),
-        Part("model", "tests/model", ("tests/model", "src", "include", *HARNESS)),
-        Part("device", "tests/conformance"),
         Part("others", " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)])),
+        Part("bench", " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]), bench),
+        Part("model", "tests/model", ("tests/model", "src", "include", *HARNESS)),
+        Part("report", " ".join(report), bench),
+        Part("package", "tests/package", (*package, "tests/package", *HARNESS)),
         Part("conformance", "tests/conformance"),
+        Part("device", "tests/conformance"),
     ]
 
 

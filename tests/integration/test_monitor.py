@@ -197,12 +197,12 @@ def test_status(monitored: tuple[Server, int]) -> None:
             ask_often(stream, b"get a\r\n", 200)
             code, headers, text = get(port, "/api/status")
             status = json.loads(text)
-            if any(point["gets_per_s"] > 0 for point in status["points"]) and status["hot_keys"]["keys"]:
+            hottest = [key["key"] for key in status["hot_keys"]["keys"][:1]]  # of a sample, which may have others first
+            if any(point["gets_per_s"] > 0 for point in status["points"]) and hottest == ["a"]:
                 break
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, status["hot_keys"]
     assert code == 200 and headers["Content-Type"] == "application/json"
     assert [task["name"] for task in status["tasks"]] == TASKS
-    assert status["hot_keys"]["keys"][0]["key"] == "a"
     later = json.loads(get(port, f"/api/status?since={status['sequence']}")[2])
     assert len(later["points"]) == later["sequence"] - status["sequence"]
     assert get(port, "/api/status?since=x")[0] == 400
