@@ -152,9 +152,9 @@ def python_parts() -> list[Part]:
     return [
         Part("histories", "tests/linearizability"),
         Part("integration", "tests/integration"),
-        Part("others", " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)])),
         Part("bench", " ".join(["tests/bench", *(f"--ignore={file}" for file in report)]), bench),
         Part("model", "tests/model", ("tests/model", "src", "include", *HARNESS)),
+        Part("others", " ".join(["tests", *(f"--ignore={folder}" for folder in elsewhere)])),
         Part("report", " ".join(report), bench),
         Part("package", "tests/package", (*package, "tests/package", *HARNESS)),
         Part("conformance", "tests/conformance"),

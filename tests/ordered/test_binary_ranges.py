@@ -58,7 +58,7 @@ def read_all(stream: BinaryStream, begin: bytes, end: bytes, flags: int, limit: 
         if not last.value:
             assert last.status == OK
             return items
-        assert last.status == (OK if len(got) == limit else TOO_LARGE)
+        assert last.status == (OK if limit and len(got) == limit else TOO_LARGE)
         begin, flags = last.value, flags & ~FROM
     raise AssertionError("no end")
 
