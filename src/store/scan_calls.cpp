@@ -217,13 +217,13 @@ std::uint64_t Session::remove_range(const KeyRange& range) {
     for (const ScannedItem& item : items) requests.push_back({.action = Action::remove, .key = item.key});
     session.execute(requests, [&removed](std::size_t, const Reply& reply) { removed += reply.code == Code::removed; });
   };
-  KeyRange rest = range;
+  KeyRange left = range;
   for (std::string last;;) {
     constexpr std::size_t page = 256;
-    Scanned scanned = scan_erased(rest, page, remove_all, &removal);
+    Scanned scanned = scan_erased(left, page, remove_all, &removal);
     if (scanned.done) return removal.removed;
     last = std::move(scanned.last);
-    rest.go_on_behind(last);
+    left.go_on_behind(last);
   }
 }
 
