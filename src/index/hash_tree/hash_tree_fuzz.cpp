@@ -44,6 +44,7 @@ void check_scan(tandem::TreeWorker& worker, const Model& model, Input& input) {
     if (!range.is_below(pair.first) && !range.is_above(pair.first)) wanted.emplace_back(pair);
   }
   if (range.reverse) std::reverse(wanted.begin(), wanted.end());
+  worker.prefetch_scans(range.begin, range.end);
   if (worker.scan_all(range, form / 16u + 1) != wanted) std::abort();
 }
 

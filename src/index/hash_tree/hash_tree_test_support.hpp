@@ -1,6 +1,8 @@
 // For the tests of the tree: a heap and a tree, and one thread's operations on them. Values are numbers.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -148,7 +150,7 @@ class TreeWorker {
     ScansAhead ahead;
     store.tree.prefetch_scans(starts, ahead);
     for (std::size_t i = 0; i < starts.size(); ++i) {
-      EXPECT_LE(ahead.scans[i].count, std::min(starts[i].limit, ScansAhead::items_max));
+      if (ahead.scans[i].count > std::min(starts[i].limit, ScansAhead::items_max)) std::abort();
     }
   }
 
