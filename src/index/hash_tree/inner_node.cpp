@@ -54,7 +54,9 @@ void InnerNode::prefetch_child_of(std::string_view key) const noexcept {
   const std::uint32_t block = below_in(last_heads, head_of(key, prefix_bytes));
   constexpr std::uint32_t entries_of_line = cache_line_bytes / sizeof(void*);
   prefetch_read(heads() + block * block_heads);
-  for (std::uint32_t i = 0; i <= block_heads; i += entries_of_line) prefetch_read(children() + block * block_heads + i);
+  void* const* const entries = children() + block * block_heads;
+  for (std::uint32_t i = 0; i <= block_heads; i += entries_of_line)
+    prefetch_read(static_cast<const void*>(entries + i));
 }
 
 std::uint32_t InnerNode::child_in_run(std::uint32_t at, std::string_view key, bool is_below) const noexcept {
