@@ -126,6 +126,13 @@ tandem_reply reply_of(const ScannedItem& item) noexcept {
           .number = 0};
 }
 
+// Leaves `last` as it is if the scan is done.
+void tell(tandem_scanned& to, const Scanned& end) noexcept {
+  to.count = end.count;
+  to.done = end.done ? 1 : 0;
+  if (!end.done) to.last_bytes = static_cast<std::uint32_t>(end.last.copy(to.last, sizeof to.last));
+}
+
 // C++'s form of a batch, which tells C's of the scans that were made.
 struct ScanBatch {
   static constexpr std::size_t not_made = ~std::size_t{0};
@@ -139,24 +146,12 @@ struct ScanBatch {
   ScanBatch& operator=(const ScanBatch&) = delete;
   ~ScanBatch() {
     for (std::size_t i = 0; i < scans.size() && scans[i].scanned.count != not_made; ++i) {
-      const Scanned& end = scans[i].scanned;
-      tandem_scanned& to = told[i].scanned;
-      to.count = end.count;
-      to.done = end.done ? 1 : 0;
-      if (!end.done) to.last_bytes = static_cast<std::uint32_t>(end.last.copy(to.last, sizeof to.last));
+      tell(told[i].scanned, scans[i].scanned);
     }
   }
   std::span<tandem_range_scan> told;
   std::vector<RangeScan> scans;
 };
-
-tandem_scanned scanned_of(const Scanned& end) noexcept {
-  tandem_scanned told{};
-  told.count = end.count;
-  told.done = end.done ? 1 : 0;
-  told.last_bytes = static_cast<std::uint32_t>(end.last.copy(told.last, sizeof told.last));
-  return told;
-}
 
 // The fields that both versions of a growing structure know, over the defaults.
 tandem_options known_part(const tandem_options& given);
@@ -405,7 +400,9 @@ tandem_code tandem_scan(tandem_store* store, const tandem_range* range, size_t l
       const tandem_reply told = reply_of(item);
       visit(context, item.key.data(), item.key.size(), &told);
     });
-    if (scanned != nullptr) *scanned = scanned_of(end);
+    if (scanned == nullptr) return;
+    *scanned = {};
+    tell(*scanned, end);
   });
 }
 

@@ -35,14 +35,14 @@ DEVICE = ["--gpu", GPU, *(["--seccomp"] if GPU == "sim" else [])]  # a GPU's dri
 TWO = ["--gpus", "2", "--gpu-steal"] if GPU == "sim" else []
 # Where clients have few turns, as in a short soak beside other programs, workers need not be pressed.
 STOLEN = ["gpu:queries_stolen"] if TWO and SECONDS >= 60 and not GENTLE else []
-# Nor need small items that are asked for lie where copies of them are, in a quarter of the memory.
-COPIES = ["gpu:values_hits"] if SECONDS >= 60 else ["gpu:0:values_granules_sent"]
+# Of all memory in a short one: small items that are asked for may lie beyond a quarter of it for as long.
+COPIES = "16MiB" if SECONDS >= 60 else f"{MEMORY_MIB}MiB"
 PLANS = {
     "cpu": (["--gpu", "off", "--eviction", "s3-fifo"], []),
     "mirrored": ([*DEVICE, "--preset", "mirrored"], ["gpu:queries", "gpu:drains"]),
     "values": (
-        [*DEVICE, "--preset", "mirrored", *TWO, "--gpu-values", "16MiB"],
-        ["gpu:queries", *COPIES, *STOLEN],
+        [*DEVICE, "--preset", "mirrored", *TWO, "--gpu-values", COPIES],
+        ["gpu:queries", "gpu:values_hits", *STOLEN],
     ),
     # The device alone has the index, in a table that does not grow.
     "mega-kv": ([*DEVICE, "--preset", "mega-kv"], ["gpu:queries", "gpu:drains"]),
