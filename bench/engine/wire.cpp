@@ -29,7 +29,7 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       lane_(*context_, options_),
       received_(runner_->count()),
       segments_(runner_->count()),
-      divider_(*runner_),
+      divider_(*runner_, context_->shared.hash_seed),
       plan_(plan.plan),
       is_binary_(protocol == WireProtocol::binary),
       in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
@@ -225,7 +225,7 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
       continue;
     }
     streams_.push_back({first, parts_.size() - first, s.end});
-    if (in_order) finish_streams(batch);
+    if (in_order || parts_.size() > UINT16_MAX - StreamDivider::parts_max) finish_streams(batch);
   }
   if (!streams_.empty()) finish_streams(batch);
 }

@@ -9,36 +9,36 @@
 namespace tandem {
 
 void StreamDivider::divide(const char* begin, const char* end, std::vector<StreamPart>& parts) {
-  key_count_ = searched_bytes_ = 0;
+  keys_.clear();
+  refused_ = 0;
   next_.reset();
+  const std::size_t first = parts.size();
   for (const char* at = begin;;) {
     StreamPart part;
-    const bool goes_on = take(at, end, part);
+    take(at, end, part);
     part.begin = at;
-    const char* const next = goes_on && at != end ? resume(at, end) : nullptr;
+    const bool goes_on = at != end && parts.size() - first + 1 < parts_max;
+    const char* const next = goes_on ? resume(at, end) : nullptr;
     part.end = at = next != nullptr ? next : end;
     parts.push_back(part);
     if (next == nullptr) return;
   }
 }
 
-// The device's answers from `at` on, which passes them. False: no later ones count.
-bool StreamDivider::take(const char*& at, const char* end, StreamPart& part) {
+// The device's answers from `at` on, which passes them.
+void StreamDivider::take(const char*& at, const char* end, StreamPart& part) {
   const std::uint64_t end_offset = input_->offset_of(end);
   while (at != end) {
     FrameRun run;
     if (next_) {
       run = *next_;  // nothing was looked for since
       next_.reset();
-    } else if (!runner_.find_frames(input_->offset_of(at), end_offset, run)) {
-      return true;
-    } else if (!is_free(at, run.bytes)) {
-      return false;
+    } else if (!runner_.find_frames(input_->offset_of(at), end_offset, run) || !is_free(at, run.bytes)) {
+      return;
     }
     add(run, part);
     at += run.bytes;
   }
-  return true;
 }
 
 void StreamDivider::add(const FrameRun& run, StreamPart& part) {
@@ -76,9 +76,11 @@ const char* StreamDivider::resume(const char* at, const char* end) noexcept {
       if (at == nullptr) return nullptr;
       continue;
     }
-    if (!is_free(run_begin, run.bytes)) return nullptr;
-    next_ = run;
-    return run_begin;
+    if (is_free(run_begin, run.bytes)) {
+      next_ = run;
+      return run_begin;
+    }
+    if (refused_ == refused_max) return nullptr;
   }
 }
 
@@ -95,8 +97,7 @@ const char* StreamDivider::scan(const char* p, const char* end) noexcept {
   if (!is_set && !starts_with(p, "mg ") && !starts_with(p, "ms ")) return nullptr;
   const char* const key = p + (is_set ? 4 : 3);
   const char* const key_end = codec::find_delimiter(key, line_end, p);
-  if (key_count_ == keys_max || key_end == key) return nullptr;
-  keys_[key_count_++] = {key, static_cast<std::size_t>(key_end - key)};
+  if (key_end == key || !keys_.add({key, static_cast<std::size_t>(key_end - key)})) return nullptr;
   if (starts_with(p, "mg ")) return line_end + 1;
   std::uint32_t value_bytes = 0;
   const char* word = key_end;
@@ -113,22 +114,17 @@ const char* StreamDivider::scan(const char* p, const char* end) noexcept {
 bool StreamDivider::scan_keys(const char* p, const char* line_end) noexcept {
   for (;; ++p) {
     const char* const key_end = codec::find_delimiter(p, line_end, p);
-    if (key_count_ == keys_max || key_end == p) return false;
-    keys_[key_count_++] = {p, static_cast<std::size_t>(key_end - p)};
+    if (key_end == p || !keys_.add({p, static_cast<std::size_t>(key_end - p)})) return false;
     p = key_end;
     if (*p != ' ') return true;
   }
 }
 
-// Whether no key of a request that the device has left is among these requests, or a part of a key: that costs only
-// time.
+// Whether these answers have no key of what the lane is to execute ahead of them.
 bool StreamDivider::is_free(const char* begin, std::size_t bytes) noexcept {
-  searched_bytes_ += bytes * key_count_;
-  if (searched_bytes_ > searched_bytes_max) return false;
-  for (const std::string_view key : std::span(keys_).first(key_count_)) {
-    if (memmem(begin, bytes, key.data(), key.size()) != nullptr) return false;
-  }
-  return true;
+  const bool is_free = keys_.empty() || !keys_.may_have_any(begin, begin + bytes);
+  refused_ = is_free ? 0 : refused_ + 1;
+  return is_free;
 }
 
 void StreamDivider::append_segments(std::span<const StreamPart> parts, std::vector<LaneSegment>& segments) const {

@@ -5,9 +5,9 @@
 // if the lane executes all requests between: plain reads and sets, of other keys. Requests of one key take effect in
 // the connection's order; a read of another key may take effect before a set ahead of it, at its launch
 // (docs/decisions/0035-frames.md). What is between is scanned for its keys and ends; the lane parses it again, and
-// where it does not execute all of it, the answers behind are given back.
+// where it does not execute all of it, the answers behind are given back. Answers that may have one of these keys are
+// the lane's, and their keys count like those of what the device has left.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,6 +16,7 @@
 
 #include "codec/output.hpp"
 #include "lane/lane.hpp"
+#include "lane/left_keys.hpp"
 #include "pipeline/runner.hpp"
 #include "query/input_arena.hpp"
 
@@ -34,7 +35,10 @@ struct StreamPart {
 // Thread safety: one thread at a time, that of the runner.
 class StreamDivider {
  public:
-  explicit StreamDivider(Runner& runner) noexcept : runner_(runner) {}
+  static constexpr std::size_t parts_max = 4096;  // of one stream
+
+  // hash_seed: of the store.
+  StreamDivider(Runner& runner, std::uint64_t hash_seed) : runner_(runner), keys_(hash_seed) {}
 
   // Begins with the runner's oldest flight, whose input this is. REQUIRES: Runner::begin_frames() was true.
   void begin(const InputArena& input) noexcept {
@@ -61,10 +65,10 @@ class StreamDivider {
   Rest finish(std::span<const StreamPart> parts, std::span<const LaneSegment> segments) noexcept;
 
  private:
-  static constexpr std::size_t keys_max = 16;              // of requests that the device has left
-  static constexpr std::size_t searched_bytes_max = 4096;  // of answered requests, for these keys
+  // Answers with a left key in a row, behind which others are not looked for.
+  static constexpr unsigned refused_max = 8;
 
-  bool take(const char*& at, const char* end, StreamPart& part);
+  void take(const char*& at, const char* end, StreamPart& part);
   const char* resume(const char* at, const char* end) noexcept;
   const char* scan(const char* p, const char* end) noexcept;
   bool scan_keys(const char* p, const char* line_end) noexcept;
@@ -76,8 +80,8 @@ class StreamDivider {
   Output joined_;
   std::optional<FrameRun> next_;  // where resume() has found that the device's answers go on
   // Of the stream that is being divided.
-  std::array<std::string_view, keys_max> keys_;
-  std::size_t key_count_ = 0, searched_bytes_ = 0;
+  LeftKeys keys_;
+  unsigned refused_ = 0;  // runs in a row
 };
 
 // After a run that has ended before segments[next]: prepares the rest for another one. Returns the first segment to

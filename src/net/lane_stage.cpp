@@ -14,7 +14,7 @@ LaneStage::LaneStage(WorkerState& worker, Connections& connections, Sender& send
       batches_(batches),
       parser_(parser),
       lane_(*worker.context, worker.server.protocol),
-      divider_(*worker.runner) {}
+      divider_(*worker.runner, worker.context->shared.hash_seed) {}
 
 // Clients that watch, and the log, are told of single requests, which only the general path does.
 bool LaneStage::may_wait() const noexcept {

@@ -32,7 +32,7 @@ class FramesHarness {
       : with_(options, on_device(engine)),
         without_(options, engine),
         runner_(with_.context(), with_.engine().schedulers(), keys, arena_bytes, Runner::Frames::yes, 1),
-        divider_(runner_),
+        divider_(runner_, with_.context().shared.hash_seed),
         lane_(with_.context(), with_.options()) {
     // An answer that is let go leaves marks of items that it has read, which the host is never told.
     runner_.set_patience(std::chrono::hours(1));

@@ -369,7 +369,11 @@ TEST(Frames, AnswerBehindSetsOfOtherKeys) {
       {"two sets", set + "get y\r\n" + set_line("w", "new") + "get z\r\nget y\r\n", 3},
       {"a set of the same key", set + "get y\r\nget x\r\nget z\r\n", 0},
       {"ahead of it", "get x\r\n" + set + "get y\r\n", 2},
-      {"its key in another's", set + "get xy\r\nget y\r\n", 0},
+      {"its key in another's", set + "get xy\r\nget y\r\n", 2},
+      {"behind reads of the set's key", set + "get x\r\n" + set_line("w", "new") + "get z\r\n", 1},
+      {"a key that was read with the set's", set + "get x\r\nget y\r\n" + set_line("w", "new") + "get y\r\n", 0},
+      {"the set's key behind another one", set + "get y x\r\n" + set_line("w", "new") + "mg x v k\r\nget z\r\n", 0},
+      {"flags that are the set's key", set_line("k", "new") + "mg x v k\r\nget z\r\n", 2},
       {"a later set of the same key", "get y\r\n" + set + "get z\r\n" + set_line("y", "new") + "get y\r\nget z\r\n", 2},
       {"meta set", "ms x 3 T0\r\nnew\r\nget y\r\n", 1},
       {"no reply", "set x 0 0 3 noreply\r\nnew\r\nget y\r\n", 1},
@@ -383,10 +387,17 @@ TEST(Frames, AnswerBehindSetsOfOtherKeys) {
       {"many sets",
        [&] {
          string many;
-         for (int i = 0; i < 20; ++i) many += set + "get y\r\n";
+         for (int i = 0; i < 40; ++i) many += set_line("x" + std::to_string(i), "new") + "get y\r\n";
          return many;
        }(),
-       16},
+       40},
+      {"many reads of the set's key",
+       [&] {
+         string many = set;
+         for (int i = 0; i < 12; ++i) many += "get x\r\n" + set_line("w", "new");
+         return many + "get y\r\n";
+       }(),
+       0},
   };
   for (const Case& c : cases) {
     FramesHarness harness;
