@@ -44,6 +44,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   if (on_wire && settings.simulate) json["simulated"] = true;
   if (on_wire && settings.devices != 1) json["devices"] = settings.devices;
   if (on_wire && settings.steal) json["steal"] = true;
+  if (on_wire && settings.rest) json["rest"] = true;
   if (on_wire && settings.cycles_us.front() != 0) json["cycle_us"] = settings.cycles_us.front();
   if (on_wire && settings.rates.front() != 0) json["rate"] = settings.rates.front();
   if (on_wire && settings.miss_share != 0) json["miss_share"] = settings.miss_share;

@@ -150,7 +150,7 @@ void validate(const EngineSettings& settings) {
   const bool has_device = engine_plan(settings.plan).uses_devices();
   if (settings.devices == 0 || settings.devices > shards_max || !std::has_single_bit(settings.devices))
     refuse(fmt::format("{} devices: 1, 2, 4 or 8 share the index", settings.devices));
-  if ((settings.devices != 1 || settings.steal || settings.simulate) && !has_device)
+  if ((settings.devices != 1 || settings.steal || settings.rest || settings.simulate) && !has_device)
     refuse(fmt::format("plan {} has no devices", settings.plan));
   if (std::ranges::find(engine_indexes(), settings.index) == engine_indexes().end())
     refuse(fmt::format("unknown index \"{}\"; there are: {}", settings.index, fmt::join(engine_indexes(), ", ")));
@@ -235,6 +235,7 @@ std::string command_line(const EngineSettings& settings) {
   if (settings.simulate) line.append(" --simulate");
   if (settings.devices != 1) add("devices", std::to_string(settings.devices));
   if (settings.steal) line.append(" --steal");
+  if (settings.rest) line.append(" --rest");
   if (settings.cycles_us != EngineSettings{}.cycles_us)
     add("cycle", fmt::format("{}", fmt::join(settings.cycles_us, ",")));
   if (settings.miss_share != 0) add("misses", fmt::format("{:g}", settings.miss_share));

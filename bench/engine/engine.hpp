@@ -36,6 +36,7 @@ struct EngineSettings {
   bool simulate = false;                  // simulate the plan's devices in software
   unsigned devices = 1;                   // of the plan, each with a shard of the index
   bool steal = false;                     // SchedulerOptions::steal
+  bool rest = false;                      // EngineOptions::replicas_rest
   std::vector<unsigned> cycles_us = {0};  // minimum between two launches of the plan's device
   // Operations a second of all threads together, in an open loop: each batch has a time at which it is received, where
   // its latency begins. 0: a closed loop. Several make a cell each.

@@ -79,6 +79,7 @@ LoadedStore::LoadedStore(const std::vector<workload::Spec>& specs, const EngineS
                     .devices = plan.devices(settings.devices),
                     .index_on_device = plan.placement == tandem::Placement::on_device,
                     .scheduler = {.processor = allowed_processors().back(), .steal = settings.steal},
+                    .replicas_rest = settings.rest,
                     .device_values = copies});
   for (std::size_t i = 0; i < keys_.size(); ++i)
     loads_.push_back(load(i, engine_plan("cpu"), settings.protocol, threads));

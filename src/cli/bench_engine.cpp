@@ -84,6 +84,7 @@ void add_options(CLI::App& app, EngineArguments& g) {
   app.add_option("--devices", s.devices, "of the plan: 1, 2, 4 or 8, each with a share of the index")
       ->capture_default_str();
   app.add_flag("--steal", s.steal, "workers keep a share of their batches when the plan's device does not keep up");
+  app.add_flag("--rest", s.rest, "the device's replica rests while too much is written, as with preset auto");
   app.add_option("--cycle", s.cycles_us,
                  "microseconds from one launch of the plan's device to the next at least; 0: as soon as one ends")
       ->delimiter(',')

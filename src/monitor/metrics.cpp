@@ -268,6 +268,8 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
   of_each([](const DeviceStats& d) { return d.replica.cells; });
   f.counter("tandem_gpu_replica_uploads_total", "Times that the whole index was sent.");
   of_each([](const DeviceStats& d) { return d.replica.uploads; });
+  f.counter("tandem_gpu_replica_rests_total", "Times that the replica was let rest, as too much was written.");
+  of_each([](const DeviceStats& d) { return d.rests; });
   f.counter("tandem_gpu_replica_overflows_total", "Times that the log of changes overflowed.");
   of_each([](const DeviceStats& d) { return d.replica.overflows; });
   const auto has_power = [](const DeviceStats& d) { return d.power_mw.has_value(); };

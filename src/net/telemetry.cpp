@@ -61,6 +61,7 @@ void put_device(StatSink& sink, std::string_view prefix, const DeviceStats& d) {
   }
   stat("replica_state", name_of(d.replica.state));
   if (d.replica.state == ReplicaState::absent) stat("replica_absence", name_of(d.replica.absence));
+  stat("replica_rests", d.rests);
   stat("replica_lag", d.replica.lag);
   stat("uploads", d.replica.uploads);
   stat("uploaded_bytes", d.replica.uploaded_bytes);

@@ -34,6 +34,7 @@ Scheduler::Scheduler(Device& device, DeviceSide& replica, const SchedulerOptions
       replica_(replica),
       options_(options),
       round_trip_(round_trip),
+      upkeep_(options.upkeep),
       start_pause_(start_again),
       cycle_us_(options.cycle.count()),
       queries_min_(round_trip != nullptr ? RoundTrip::never : options.queries_min),
@@ -132,6 +133,7 @@ bool Scheduler::can_launch() const noexcept {
 // Lets the replica do its own work. True: there is more.
 bool Scheduler::follow() noexcept {
   state_ = replica_.step(upload_step_bytes);
+  if (options_.store_counts) judge_upkeep();
   go_with_others();
   if (state_ != ReplicaState::current) measure_after_ = {};
   watch_replica();
@@ -144,7 +146,7 @@ void Scheduler::go_with_others() noexcept {
     is_gone_ = false;
     gone.fetch_sub(1, std::memory_order_relaxed);
     current_since_ = Steady::now();
-  } else if (is_gone_ && state_ == ReplicaState::absent && Steady::now() >= start_again_after_) {
+  } else if (is_gone_ && state_ == ReplicaState::absent && !upkeep_.rests() && Steady::now() >= start_again_after_) {
     state_ = replica_.start();
     start_pause_ = std::min(2 * start_pause_, options_.start_again_max);
     start_again_after_ = Steady::now() + start_pause_;
@@ -162,7 +164,28 @@ void Scheduler::go_with_others() noexcept {
     start_again_after_ = Steady::now() + start_pause_;
   } else if (gone.load(std::memory_order_relaxed) != 0) {
     waits_for_others_ = true;
-    replica_.stop();
+    replica_.stop(ReplicaAbsence::stopped);
+    state_ = ReplicaState::absent;
+  }
+}
+
+// A replica that rests is absent, like one for which the device had no memory.
+void Scheduler::judge_upkeep() noexcept {
+  const bool rests = upkeep_.rests();
+  if (!rests && state_ != ReplicaState::current) return upkeep_.forget();
+  const TimePoint now = Steady::now();
+  if (!upkeep_.is_due(now)) return;
+  UpkeepCounts counts = options_.store_counts();
+  const ReplicaStats replica = replica_.stats();
+  counts.answers = counters_.queries.get();
+  counts.changes = replica.records + replica.rewrites;
+  const bool is_kept_up = upkeep_.judge(counts, now);
+  if (is_kept_up && rests) {
+    start_again_after_ = now;
+    start_pause_ = start_again;
+  } else if (!is_kept_up && !rests) {
+    counters_.rests.add();
+    replica_.stop(ReplicaAbsence::rests);
     state_ = ReplicaState::absent;
   }
 }

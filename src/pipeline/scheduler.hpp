@@ -23,6 +23,7 @@
 #include "observe/counters.hpp"
 #include "pipeline/flight.hpp"
 #include "pipeline/round_trip.hpp"
+#include "pipeline/upkeep.hpp"
 #include "pipeline/waiting.hpp"
 #include "placement/device_side.hpp"
 
@@ -47,6 +48,10 @@ struct SchedulerOptions {
   std::chrono::milliseconds start_again_max{60'000};
   // What the answers to frames depend on (frames.hpp), asked for at each launch; empty: no part asks for frames.
   std::function<FrameRules()> frame_rules = {};
+  // Whether the replica rests while too much is written (Upkeep), and by which counts: the store's reads and writes,
+  // asked for about once a window; empty: it never does.
+  std::function<UpkeepCounts()> store_counts = {};
+  UpkeepOptions upkeep{};
   // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the
   // other schedulers drop their replicas.
   std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
@@ -58,6 +63,7 @@ struct SchedulerCounters {
   Counter searched_batches;
   Counter refused_batches, failed_batches;
   Counter device_ns;  // of the launches: changes and search
+  Counter rests;      // times that the replica was let rest
   Counter cycle_ns;   // from submission of a launch's first batch to its end, summed over launches
 };
 
@@ -137,6 +143,7 @@ class Scheduler {
   void land() noexcept;
   bool follow() noexcept;
   void go_with_others() noexcept;
+  void judge_upkeep() noexcept;
   void watch_replica() noexcept;
   void measure() noexcept;
   bool is_measure_due() const noexcept;
@@ -156,6 +163,7 @@ class Scheduler {
   ReplicaState state_ = ReplicaState::absent;
   bool is_gone_ = false;           // it lost its replica by itself, and is counted in options_.gone
   bool waits_for_others_ = false;  // it dropped its replica because another scheduler has none
+  Upkeep upkeep_;
   TimePoint start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};

@@ -187,6 +187,35 @@ TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
   rig.run(random, 30 * Rig::batch_queries, 500, 20);
 }
 
+// All answers are right while the replica rests and comes back, and it does so for what is written and read.
+TEST(Scheduler, AReplicaRestsWhileTooMuchIsWritten) {
+  const auto device = make_sim_device({.latency = 10us});
+  std::atomic<std::uint64_t> reads{0}, writes{0};
+  SchedulerOptions options = Rig::patient();
+  options.store_counts = [&] { return UpkeepCounts{.reads = reads, .writes = writes}; };
+  options.upkeep = {.window = 10ms, .changes_per_second_min = 100, .pause = 20ms, .pause_max = 20ms};
+  Rig rig(*device, options);
+  std::mt19937_64 random(8);
+  const auto run_until = [&](bool serves, unsigned write_share) {
+    const auto end = std::chrono::steady_clock::now() + long_deadline;
+    while (rig.scheduler.serves() != serves && std::chrono::steady_clock::now() < end) {
+      rig.run(random, Rig::batch_queries, 500, write_share);
+      reads += Rig::batch_queries * (100 - write_share) / 100;
+      writes += Rig::batch_queries * write_share / 100;
+    }
+    EXPECT_EQ(rig.scheduler.serves(), serves);
+  };
+  for (std::uint64_t rests = 0; rests < 3; ++rests) {
+    run_until(true, 0);
+    EXPECT_EQ(rig.scheduler.counters().rests.get(), rests);
+    run_until(false, 60);
+    EXPECT_EQ(rig.scheduler.counters().rests.get(), rests + 1);
+    EXPECT_EQ(rig.replica.stats().absence, ReplicaAbsence::rests);
+  }
+  run_until(true, 0);
+  EXPECT_EQ(rig.replica.stats().overflows, 0u);
+}
+
 // Several workers, each with its own keys, so that each knows the values to read.
 TEST(Scheduler, WorkersShareADevice) {
   const auto device = make_sim_device({.latency = 10us});

@@ -17,7 +17,7 @@ namespace tandem {
 
 enum class ReplicaState : std::uint8_t { absent, uploading, current, lost };
 // Why it is absent.
-enum class ReplicaAbsence : std::uint8_t { not_started, stopped, out_of_memory, failures };
+enum class ReplicaAbsence : std::uint8_t { not_started, stopped, rests, out_of_memory, failures };
 std::string_view name_of(ReplicaState state) noexcept;
 std::string_view name_of(ReplicaAbsence absence) noexcept;
 
@@ -87,7 +87,7 @@ class DeviceSide {
 
   virtual ReplicaState start() noexcept = 0;
   // Frees the device's memory once the queued work is done.
-  virtual void stop() noexcept = 0;
+  virtual void stop(ReplicaAbsence why) noexcept = 0;
   // The part of the index that is on the device.
   virtual const Shard& shard() const noexcept = 0;
   // One step of its own work, at most `budget_bytes` of it. Writers and drains may run between two steps.

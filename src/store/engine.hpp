@@ -64,6 +64,7 @@ struct EngineOptions {
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
+  bool replicas_rest = false;            // while too much is written (Upkeep)
   ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
   // Receives messages about the file: from the constructor, and from a thread of the engine if it cannot be written.
   std::function<void(std::string_view)> log = nullptr;
@@ -92,7 +93,7 @@ struct DeviceStats {
   std::uint32_t queries_min = 0;
   RoundTrip::Costs costs;
   std::uint64_t launches = 0, batches = 0, searched_batches = 0, queries = 0, refused_batches = 0, failed_batches = 0,
-                device_ns = 0, cycle_ns = 0;
+                device_ns = 0, cycle_ns = 0, rests = 0;
   std::optional<std::uint32_t> power_mw;
   ReplicaStats replica;
   bool has_index = false;  // it has the index itself, not a replica

@@ -72,6 +72,7 @@ std::vector<DeviceStats> Engine::device_stats() {
     s.queries = c.queries.get();
     s.refused_batches = c.refused_batches.get();
     s.failed_batches = c.failed_batches.get();
+    s.rests = c.rests.get();
     s.device_ns = c.device_ns.get();
     s.cycle_ns = c.cycle_ns.get();
     s.replica = on->side->stats();

@@ -53,6 +53,12 @@ struct Engine::OnDevice {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
     if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
+    if (engine.options_.replicas_rest && !engine.options_.index_on_device) {
+      options.store_counts = [&engine] {
+        const StoreTotals totals = engine.counters();
+        return UpkeepCounts{.reads = totals.cmd_get, .writes = totals.total_items};
+      };
+    }
     if (engine.options_.device_values.bytes != 0 && shard_bits_of(engine.options_) == 0) {
       const Shared& shared = engine.shared();
       options.frame_rules = [&shared, rules = frame_rules(shared.hash_seed)]() mutable {

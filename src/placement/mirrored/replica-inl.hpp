@@ -54,9 +54,9 @@ ReplicaState BasicReplica<Rules, Log>::start() noexcept {
 }
 
 template <class Rules, class Log>
-void BasicReplica<Rules, Log>::stop() noexcept {
+void BasicReplica<Rules, Log>::stop(ReplicaAbsence why) noexcept {
   const std::lock_guard lock(mutex_);
-  if (stats_.state != ReplicaState::lost) become_absent(ReplicaAbsence::stopped);
+  if (stats_.state != ReplicaState::lost) become_absent(why);
   release_retired();
 }
 

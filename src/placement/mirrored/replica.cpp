@@ -22,6 +22,8 @@ std::string_view name_of(ReplicaAbsence absence) noexcept {
       return "not started";
     case ReplicaAbsence::stopped:
       return "stopped";
+    case ReplicaAbsence::rests:
+      return "rests: too much is written for what it answers";
     case ReplicaAbsence::out_of_memory:
       return "out of device memory";
     case ReplicaAbsence::failures:

@@ -63,7 +63,7 @@ class BasicReplica final : public DeviceSide {
   // Starts to follow the index, if it is absent. The returned state is the outcome.
   ReplicaState start() noexcept override;
   // Frees the device's memory once the queued work is done, and switches the log off.
-  void stop() noexcept override;
+  void stop(ReplicaAbsence why) noexcept override;
 
   const Shard& shard() const noexcept override { return shard_; }
 

@@ -104,7 +104,7 @@ TEST(Replica, StartsAndStops) {
   EXPECT_TRUE(rig.log.recording());
   EXPECT_LT(rig.device->memory_free_bytes(), free_bytes);
   EXPECT_EQ(rig.replica.stats().uploaded_bytes, (1u << 10) * sizeof(Cell));
-  rig.replica.stop();
+  rig.replica.stop(ReplicaAbsence::stopped);
   EXPECT_FALSE(rig.log.recording());
   EXPECT_EQ(rig.replica.stats().absence, ReplicaAbsence::stopped);
   ASSERT_EQ(rig.replica.stream().wait(rig.replica.stream().mark(), rig.long_enough), DeviceStatus::ok);
@@ -226,7 +226,7 @@ TEST(Replica, LostWithTheDeviceForEver) {
   EXPECT_EQ(rig.replica.stats().state, ReplicaState::lost);
   EXPECT_FALSE(rig.log.recording());
   EXPECT_TRUE(rig.set("l"));
-  rig.replica.stop();
+  rig.replica.stop(ReplicaAbsence::stopped);
   EXPECT_EQ(rig.replica.start(), ReplicaState::lost);
   EXPECT_EQ(rig.replica.step(1000), ReplicaState::lost);
 }
@@ -268,7 +268,7 @@ TEST(Replica, WorkThatFailsIsDoneAgain) {
     EXPECT_EQ(rig.compare(rig.drain()), "");
     EXPECT_EQ(rig.replica.stats().failures, 1u);
 
-    rig.replica.stop();
+    rig.replica.stop(ReplicaAbsence::stopped);
     rig.replica.start();
     rig.device->fail(3);
     while (rig.replica.stats().failures == 1) rig.replica.step(1 << 12);

@@ -80,7 +80,7 @@ ReplicaState DeviceTable::start() noexcept {
   return state_.load(std::memory_order_relaxed);
 }
 
-void DeviceTable::stop() noexcept { give_up(); }
+void DeviceTable::stop(ReplicaAbsence /*why*/) noexcept { give_up(); }
 
 void DeviceTable::give_up() noexcept {
   state_.store(ReplicaState::lost, std::memory_order_relaxed);

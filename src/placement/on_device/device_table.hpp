@@ -52,7 +52,7 @@ class DeviceTable final : public DeviceSide {
   }
 
   ReplicaState start() noexcept override;
-  void stop() noexcept override;
+  void stop(ReplicaAbsence why) noexcept override;
   const Shard& shard() const noexcept override { return shard_; }
   ReplicaState step(std::uint64_t budget_bytes) noexcept override;
   bool is_busy() const noexcept override;
