@@ -382,10 +382,6 @@ void run_in_epoch(State& s, Body body) {
   s.marked = marked_at(s.now_s);
   s.items = reinterpret_cast<const char*>(shared.heap.at(no_location));
   s.hits = s.sets = 0;
-  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices.
-  const bool in_place =
-      task::may_store_in_place(s.context) && shared.heap.probation() == nullptr && !shared.announces_rewrites;
-  s.unusual_layout = in_place ? 0 : no_layout;
   s.context.enter();
   struct Exit {
     State& state;
@@ -398,6 +394,10 @@ void run_in_epoch(State& s, Body body) {
   };
   const Exit exit{s};
   if (TD_UNLIKELY(shared.placement.wants_search())) return;
+  // The usual set neither reports a new item, as which S3-FIFO treats a set in place, nor announces one to devices.
+  const bool in_place = task::may_store_in_place(s.context) && shared.heap.probation() == nullptr &&
+                        !shared.announces_rewrites.load(std::memory_order_relaxed);
+  s.unusual_layout = in_place ? 0 : no_layout;
   s.flush_cas = shared.flush_cas.load(std::memory_order_acquire);
   s.flushed = s.flush_cas != 0;
   look_at_index(s);

@@ -33,7 +33,8 @@ TD_INLINE bool store_in_place(State& state, Fingerprint f, const task::PlainSet&
       !task::may_store_in_place(context))
     return false;
   const task::StripTime time{state.now_s, state.flush_cas};
-  if (TD_LIKELY(!context.shared.announces_rewrites)) return task::try_store_in_place(context, item, set, time, stored);
+  if (TD_LIKELY(!context.shared.announces_rewrites.load(std::memory_order_relaxed)))
+    return task::try_store_in_place(context, item, set, time, stored);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
   return with_index(state, [&]<class I>(I& index) {
     if constexpr (AnnouncingGuard<typename I::Guard>) {

@@ -172,6 +172,10 @@ void Scheduler::go_with_others() noexcept {
 // A replica that rests is absent, like one for which the device had no memory.
 void Scheduler::judge_upkeep() noexcept {
   const bool rests = upkeep_.rests();
+  if (rest_stamp_ && options_.epochs->is_safe(*rest_stamp_)) {
+    rest_stamp_.reset();
+    options_.announces_rewrites->store(false, std::memory_order_relaxed);
+  }
   if (!rests && state_ != ReplicaState::current) return upkeep_.forget();
   const TimePoint now = Steady::now();
   if (!upkeep_.is_due(now)) return;
@@ -183,11 +187,21 @@ void Scheduler::judge_upkeep() noexcept {
   if (is_kept_up && rests) {
     start_again_after_ = now;
     start_pause_ = start_again;
+    rest_stamp_.reset();
+    // Before the log is on: a batch that does not see this began before, and the upload waits for its end.
+    if (options_.announces_rewrites != nullptr) options_.announces_rewrites->store(true, std::memory_order_relaxed);
   } else if (!is_kept_up && !rests) {
-    counters_.rests.add();
-    replica_.stop(ReplicaAbsence::rests);
-    state_ = ReplicaState::absent;
+    let_rest();
   }
+}
+
+// Batches that the replica has answered know by the keys' stripes whether that is current: until they have ended, sets
+// in place are announced, with the log off.
+void Scheduler::let_rest() noexcept {
+  counters_.rests.add();
+  replica_.stop(ReplicaAbsence::rests);
+  state_ = ReplicaState::absent;
+  if (options_.announces_rewrites != nullptr) rest_stamp_ = options_.epochs->retire_stamp();
 }
 
 // The replica's own work has the same deadline as a launch.

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/epoch.hpp"
 #include "base/wakeup.hpp"
 #include "device/device.hpp"
 #include "frames/frames.hpp"
@@ -52,6 +53,9 @@ struct SchedulerOptions {
   // asked for about once a window; empty: it never does.
   std::function<UpkeepCounts()> store_counts = {};
   UpkeepOptions upkeep{};
+  // Shared::announces_rewrites, and the domain of those who read it; nullptr: it stays as it is.
+  std::atomic<bool>* announces_rewrites = nullptr;
+  EpochDomain* epochs = nullptr;
   // Schedulers of one index without a replica; shared by all of them. While non-zero, no batch is offloaded, and the
   // other schedulers drop their replicas.
   std::shared_ptr<std::atomic<unsigned>> gone = std::make_shared<std::atomic<unsigned>>(0);
@@ -144,6 +148,7 @@ class Scheduler {
   bool follow() noexcept;
   void go_with_others() noexcept;
   void judge_upkeep() noexcept;
+  void let_rest() noexcept;
   void watch_replica() noexcept;
   void measure() noexcept;
   bool is_measure_due() const noexcept;
@@ -164,6 +169,7 @@ class Scheduler {
   bool is_gone_ = false;           // it lost its replica by itself, and is counted in options_.gone
   bool waits_for_others_ = false;  // it dropped its replica because another scheduler has none
   Upkeep upkeep_;
+  std::optional<std::uint64_t> rest_stamp_;  // of batches that may have answers of the replica that rests
   TimePoint start_again_after_{}, current_since_{};
   std::chrono::milliseconds start_pause_;
   TimePoint ready_since_{}, last_launch_{}, last_work_{}, measure_after_{};

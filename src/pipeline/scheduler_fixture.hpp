@@ -206,8 +206,12 @@ struct SchedulerRig {
   std::uint64_t added = 0;
 
  private:
-  std::vector<std::unique_ptr<Part>> make_parts(const std::vector<Device*>& devices, const SchedulerOptions& options,
+  std::vector<std::unique_ptr<Part>> make_parts(const std::vector<Device*>& devices, SchedulerOptions options,
                                                 ReplicaOptions replicas) {
+    if (options.store_counts && replicas.images.bytes != 0) {
+      options.announces_rewrites = &shared.announces_rewrites;
+      options.epochs = &epochs;
+    }
     std::vector<std::unique_ptr<Part>> made;
     for (Device* device : devices) {
       replicas.shard = static_cast<std::uint32_t>(made.size());

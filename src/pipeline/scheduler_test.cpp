@@ -187,19 +187,25 @@ TEST(Scheduler, ASlowDeviceSlowsButAnswers) {
   rig.run(random, 30 * Rig::batch_queries, 500, 20);
 }
 
-// All answers are right while the replica rests and comes back, and it does so for what is written and read.
-TEST(Scheduler, AReplicaRestsWhileTooMuchIsWritten) {
+// All answers are right while the replica rests and comes back, and it does so for what is written and read. Sets in
+// place are announced while there is a replica with copies of the values, and not while it rests.
+void rest_and_come_back(const ReplicaOptions& replicas) {
   const auto device = make_sim_device({.latency = 10us});
   std::atomic<std::uint64_t> reads{0}, writes{0};
   SchedulerOptions options = Rig::patient();
   options.store_counts = [&] { return UpkeepCounts{.reads = reads, .writes = writes}; };
   options.upkeep = {.window = 10ms, .changes_per_second_min = 100, .pause = 20ms, .pause_max = 20ms};
-  Rig rig(*device, options);
+  Rig rig(*device, options, 1 << 14, std::uint64_t{32} << 20, replicas);
   std::mt19937_64 random(8);
+  const auto rewrite_all = [&] {
+    for (int i = 0; i < 500; ++i)
+      rig.add(Opcode::store, "key" + std::to_string(i), std::to_string(1000 + random() % 9000));
+  };
   const auto run_until = [&](bool serves, unsigned write_share) {
     const auto end = std::chrono::steady_clock::now() + long_deadline;
     while (rig.scheduler.serves() != serves && std::chrono::steady_clock::now() < end) {
       rig.run(random, Rig::batch_queries, 500, write_share);
+      if (write_share != 0) rewrite_all();
       reads += Rig::batch_queries * (100 - write_share) / 100;
       writes += Rig::batch_queries * write_share / 100;
     }
@@ -210,10 +216,20 @@ TEST(Scheduler, AReplicaRestsWhileTooMuchIsWritten) {
     EXPECT_EQ(rig.scheduler.counters().rests.get(), rests);
     run_until(false, 60);
     EXPECT_EQ(rig.scheduler.counters().rests.get(), rests + 1);
-    EXPECT_EQ(rig.replica.stats().absence, ReplicaAbsence::rests);
+    const auto is_told = [&] { return rig.replica.stats().absence == ReplicaAbsence::rests; };
+    for (const auto end = std::chrono::steady_clock::now() + long_deadline;
+         (rig.shared.announces_rewrites || !is_told()) && std::chrono::steady_clock::now() < end;)
+      rewrite_all();
+    EXPECT_FALSE(rig.shared.announces_rewrites);
+    rewrite_all();
   }
   run_until(true, 0);
+  EXPECT_EQ(rig.shared.announces_rewrites, replicas.images.bytes != 0);
   EXPECT_EQ(rig.replica.stats().overflows, 0u);
+}
+TEST(Scheduler, AReplicaRestsWhileTooMuchIsWritten) { rest_and_come_back({}); }
+TEST(Scheduler, AReplicaWithValuesRestsWhileTooMuchIsWritten) {
+  rest_and_come_back({.images = {.bytes = std::uint64_t{32} << 20}});
 }
 
 // Several workers, each with its own keys, so that each knows the values to read.

@@ -18,10 +18,10 @@
 namespace tandem {
 
 struct UpkeepOptions {
-  std::chrono::milliseconds window{1000};  // in which is counted; two windows in a row decide
-  double changes_per_second_min = 1e6;     // fewer do not matter
-  double answers_per_change_min = 10;      // with fewer it rests
-  double reads_per_write_min = 16;         // of the store, with which it is tried again
+  std::chrono::milliseconds window{1000};                      // in which is counted; two windows in a row decide
+  double changes_per_second_min = 1e6;                         // fewer do not matter
+  double answers_per_change_min = 10;                          // with fewer it rests
+  double reads_per_write_min = 16;                             // of the store, with which it is tried again
   std::chrono::milliseconds pause{5'000}, pause_max{300'000};  // of a rest, at least; twice that for the next one
 };
 

@@ -49,7 +49,7 @@ struct Engine::OnDevice {
         .shard = shard,
         .change_cycle = o.scheduler.cycle * o.change_cycles};
   }
-  static SchedulerOptions options_of(const Engine& engine, std::uint32_t shard) {
+  static SchedulerOptions options_of(Engine& engine, std::uint32_t shard) {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
     if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
@@ -58,6 +58,10 @@ struct Engine::OnDevice {
         const StoreTotals totals = engine.counters();
         return UpkeepCounts{.reads = totals.cmd_get, .writes = totals.total_items};
       };
+      if (engine.options_.device_values.bytes != 0 && shard_bits_of(engine.options_) == 0) {
+        options.announces_rewrites = &engine.shared_->announces_rewrites;
+        options.epochs = &engine.epochs_;
+      }
     }
     if (engine.options_.device_values.bytes != 0 && shard_bits_of(engine.options_) == 0) {
       const Shared& shared = engine.shared();

@@ -55,9 +55,10 @@ struct Shared {
   ItemMoves moves{};
   ScatteredRanges* scattered = nullptr;  // nullptr: nothing arranges them; constant once the store is open
   SavedState* saved = nullptr;           // in the memory file, if there is one
-  // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true where a
-  // replica has copies of the values. Constant once the store is open.
-  bool announces_rewrites = false;
+  // Whether a set that rewrites an item in place announces it in the index's log, under the key's stripe: true while a
+  // replica has copies of the values, or answers that are known by them to be current. Read inside an epoch. Stored by
+  // the scheduler (Scheduler::let_rest()).
+  std::atomic<bool> announces_rewrites{false};
 
   // The index as its own type. REQUIRES: it is of this kind.
   template <class I>

@@ -26,7 +26,7 @@ template <IndexKind I>
 bool rewrite(const Operation<I>& op, Item* item, const PlainSet& set, ItemVersion& stored) noexcept {
   const StripTime time{op.strip.now_s, op.strip.flush_cas};
   if constexpr (AnnouncingGuard<typename I::Guard>) {
-    if (TD_UNLIKELY(op.context.shared.announces_rewrites)) {
+    if (TD_UNLIKELY(op.context.shared.announces_rewrites.load(std::memory_order_relaxed))) {
       if (item->small_value_bytes() != set.value.size()) return false;
       typename I::Guard guard = op.index().lock(op.f);
       return guard.find(set.key, op.heap().location_of(item)) == item &&
