@@ -183,6 +183,7 @@ void Scheduler::judge_upkeep() noexcept {
   const ReplicaStats replica = replica_.stats();
   counts.answers = counters_.queries.get();
   counts.changes = replica.records + replica.rewrites;
+  counts.overflows = replica.overflows;
   const bool is_kept_up = upkeep_.judge(counts, now);
   if (is_kept_up && rests) {
     start_again_after_ = now;

@@ -50,7 +50,7 @@ struct SchedulerOptions {
   // What the answers to frames depend on (frames.hpp), asked for at each launch; empty: no part asks for frames.
   std::function<FrameRules()> frame_rules = {};
   // Whether the replica rests while too much is written (Upkeep), and by which counts: the store's reads and writes,
-  // asked for about once a window; empty: it never does.
+  // asked for about once a window; empty: it never does. Of the only device.
   std::function<UpkeepCounts()> store_counts = {};
   UpkeepOptions upkeep{};
   // Shared::announces_rewrites, and the domain of those who read it; nullptr: it stays as it is.

@@ -26,13 +26,10 @@ bool Upkeep::judge(const UpkeepCounts& counts, TimePoint now) noexcept {
   before_ = counts;
   window_begin_ = now;
   began_ = true;
-  if (!has_window) {
-    against_ = 0;
-    return !rests_;
-  }
   const UpkeepCounts of_window{counts.answers - before.answers, counts.changes - before.changes,
                                counts.reads - before.reads, counts.writes - before.writes};
-  against_ = is_against(of_window, seconds) ? against_ + 1 : 0;
+  const bool has_overflowed = !rests_ && counts.overflows > before.overflows;
+  against_ = has_overflowed || (has_window && is_against(of_window, seconds)) ? against_ + 1 : 0;
   constexpr unsigned windows_that_decide = 2;
   if (against_ < windows_that_decide || (rests_ && now - turned_at_ < pause_)) return !rests_;
   if (rests_) {

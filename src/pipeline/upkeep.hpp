@@ -29,6 +29,7 @@ struct UpkeepOptions {
 struct UpkeepCounts {
   std::uint64_t answers = 0, changes = 0;  // keys answered by the device; records and images that its log had
   std::uint64_t reads = 0, writes = 0;     // of the store
+  std::uint64_t overflows = 0;             // of the log
 };
 
 class Upkeep {
@@ -41,7 +42,8 @@ class Upkeep {
   bool is_due(TimePoint now) const noexcept { return !began_ || now - window_begin_ >= options_.window; }
   // Returns whether the replica is to be kept up. REQUIRES: it is current, or rests because this said so.
   bool judge(const UpkeepCounts& counts, TimePoint now) noexcept;
-  // The replica is not current for another reason: what is counted meanwhile tells nothing.
+  // The replica is not current for another reason: what is counted meanwhile tells nothing, unless that is an overflow
+  // of the log, which counts as a window with too many changes.
   void forget() noexcept { began_ = false; }
 
   bool rests() const noexcept { return rests_; }

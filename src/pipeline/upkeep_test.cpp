@@ -97,6 +97,28 @@ TEST_F(UpkeepTest, CountersThatAreResetTellNothing) {
   EXPECT_FALSE(second(50, 50));
 }
 
+// Each time before a window has ended: the replica is uploaded again, and again.
+TEST_F(UpkeepTest, RestsWhereItsLogOverflows) {
+  second(0, 0);
+  EXPECT_TRUE(second(100, 5));
+  ++counts_.overflows;
+  upkeep_.forget();
+  EXPECT_TRUE(second(0, 0));
+  ++counts_.overflows;
+  upkeep_.forget();
+  EXPECT_FALSE(second(0, 0));
+}
+
+TEST_F(UpkeepTest, OneOverflowDoesNotDecide) {
+  second(0, 0);
+  for (int i = 0; i < 5; ++i) {
+    ++counts_.overflows;
+    upkeep_.forget();
+    EXPECT_TRUE(second(0, 0));
+    EXPECT_TRUE(second(100, 5));
+  }
+}
+
 TEST_F(UpkeepTest, WhatHappensWhileItIsNotCurrentTellsNothing) {
   second(0, 0);
   for (int i = 0; i < 5; ++i) {

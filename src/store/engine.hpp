@@ -64,7 +64,7 @@ struct EngineOptions {
   bool index_on_device = false;
   std::uint32_t change_cycles = 2;
   SchedulerOptions scheduler{};
-  bool replicas_rest = false;            // while too much is written (Upkeep)
+  bool replicas_rest = false;            // one device's does, while too much is written (Upkeep)
   ReplicaImagesOptions device_values{};  // small items that are also kept in each device's memory
   // Receives messages about the file: from the constructor, and from a thread of the engine if it cannot be written.
   std::function<void(std::string_view)> log = nullptr;
@@ -226,9 +226,6 @@ class Engine {
   std::optional<ReplicaLog> replica_log_;
   std::unique_ptr<Index> index_;
   std::optional<IndexPlacement> placement_;
-  struct OnDevice;
-  std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
-  std::optional<Schedulers> schedulers_;
   std::unique_ptr<Shared> shared_;
 
   mutable std::mutex contexts_mutex_;  // guards the next six
@@ -238,6 +235,11 @@ class Engine {
   std::array<TaskCost, task_count> gone_costs_{};
   TaskTotals gone_latencies_{};
   TasksRan gone_ran_{};
+
+  // Behind all that their threads read.
+  struct OnDevice;
+  std::vector<std::unique_ptr<OnDevice>> on_devices_;  // in the order of the shards
+  std::optional<Schedulers> schedulers_;
 
   std::optional<RestartReport> restart_;
   std::uint64_t cas_first_ = 1, flush_cas_first_ = 0;  // initial values of Shared

@@ -36,6 +36,8 @@ class EngineImages : public testing::Test {
     o.huge_pages = false;
     o.devices = {make_sim_device({.memory_bytes = device_bytes})};
     o.device_values = {.bytes = values_bytes};
+    o.replicas_rest = rests_;
+    o.scheduler.upkeep = {.window = 10ms, .changes_per_second_min = 100, .pause = 20ms, .pause_max = 20ms};
     engine_ = std::make_unique<Engine>(o);
     context_ = engine_->make_context();
     batches_ = std::make_unique<Runner>(*context_, engine_->schedulers(), batch_queries);
@@ -140,6 +142,9 @@ class EngineImages : public testing::Test {
   StoreTotals counters() const { return engine_->stats().counters; }
   ReplicaStats replica() { return engine_->device_stats().front().replica; }
   Engine& engine() { return *engine_; }
+  bool serves() { return engine_->schedulers()->serves(); }
+
+  bool rests_ = false;
 
  private:
   std::unique_ptr<Engine> engine_;
@@ -246,6 +251,37 @@ TEST_F(EngineImages, FollowASetInPlace) {
   EXPECT_EQ(run(set("k", "longer than before")).status, Status::stored);
   EXPECT_NE(item("k"), before);
   EXPECT_EQ(run(get("k")).value, "longer than before");
+}
+
+TEST_F(EngineImages, RestWhileTooMuchIsWritten) {
+  rests_ = true;
+  ASSERT_NO_FATAL_FAILURE(open());
+  const std::vector<std::string> keys = keys_of_batch(0);
+  const std::atomic<bool>& announces = engine().shared().announces_rewrites;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(announces);
+    EXPECT_TRUE(soon([&] {
+      set_all(keys, "written");
+      return !announces;
+    }));
+    EXPECT_FALSE(serves());
+    const std::string last = std::to_string(1'000'000 + round);  // as long, so that it is written in place
+    set_all(keys, last);
+    EXPECT_EQ(run(get(keys[0])).value, last);
+    EXPECT_TRUE(soon([&] { return serves(); })) << "nothing is written now";
+    for (const std::string& key : keys) EXPECT_EQ(run(get(key)).value, last);
+    EXPECT_TRUE(soon_by_image(get(keys[0])));
+  }
+  EXPECT_GE(engine().device_stats().front().rests, 3u);
+}
+
+TEST_F(EngineImages, KeepUpUnlessTheyMayRest) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  const std::vector<std::string> keys = keys_of_batch(0);
+  const auto end = std::chrono::steady_clock::now() + 200ms;
+  while (std::chrono::steady_clock::now() < end) set_all(keys, "written");
+  EXPECT_TRUE(engine().shared().announces_rewrites);
+  EXPECT_EQ(engine().device_stats().front().rests, 0u);
 }
 
 TEST_F(EngineImages, KnowWhatIsOver) {

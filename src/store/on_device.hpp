@@ -53,12 +53,12 @@ struct Engine::OnDevice {
     SchedulerOptions options = engine.options_.scheduler;
     options.processor = std::max(options.processor - static_cast<int>(shard), -1);
     if (engine.options_.index_on_device) options.wakeup = engine.placement_->overlay(shard)->wakeup();
-    if (engine.options_.replicas_rest && !engine.options_.index_on_device) {
+    if (engine.options_.replicas_rest && !engine.options_.index_on_device && shard_bits_of(engine.options_) == 0) {
       options.store_counts = [&engine] {
         const StoreTotals totals = engine.counters();
         return UpkeepCounts{.reads = totals.cmd_get, .writes = totals.total_items};
       };
-      if (engine.options_.device_values.bytes != 0 && shard_bits_of(engine.options_) == 0) {
+      if (engine.options_.device_values.bytes != 0) {
         options.announces_rewrites = &engine.shared_->announces_rewrites;
         options.epochs = &engine.epochs_;
       }

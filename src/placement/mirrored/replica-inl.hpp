@@ -405,7 +405,9 @@ template <class Rules, class Log>
 void BasicReplica<Rules, Log>::relieve() noexcept {
   if (!wants_drain()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return;
+  if (!lock) return;
+  // The request may be of a writer that saw the log on just before.
+  if (stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return log_.stop(shard_.number);
   collect();
   ++stats_.relieved;
 }
