@@ -50,17 +50,22 @@ def page(stream: BinaryStream, packet: Packet) -> tuple[list[tuple[bytes, bytes]
     return [(a.key, a.value) for a in items], last
 
 
-def read_all(stream: BinaryStream, begin: bytes, end: bytes, flags: int, limit: int = 0) -> list[tuple[bytes, bytes]]:
-    items: list[tuple[bytes, bytes]] = []
+def read_pages(
+    stream: BinaryStream, begin: bytes, end: bytes, flags: int, limit: int = 0
+) -> Iterator[list[tuple[bytes, bytes]]]:
     for _ in range(100_000):
         got, last = page(stream, ask(begin, end, flags, limit))
-        items += got
+        yield got
         if not last.value:
             assert last.status == OK
-            return items
+            return
         assert last.status == (OK if limit and len(got) == limit else TOO_LARGE)
         begin, flags = last.value, flags & ~FROM
     raise AssertionError("no end")
+
+
+def read_all(stream: BinaryStream, begin: bytes, end: bytes, flags: int, limit: int = 0) -> list[tuple[bytes, bytes]]:
+    return [item for items in read_pages(stream, begin, end, flags, limit) for item in items]
 
 
 def in_range(key: bytes, begin: bytes, end: bytes, flags: int) -> bool:
@@ -157,11 +162,14 @@ def test_a_quiet_removal_tells_what_it_has_left(stream: BinaryStream, shared: Se
     answered = stream.ask(ask(b"d", b"d\xff", opcode=RDELETEQ))
     assert [(a.status, a.key, a.value) for a in answered] == [(TOO_LARGE, b"", b"d%05d" % (300 + LIMIT_MAX - 1))]
     assert stream.ask(ask(b"d", b"d\xff", opcode=RDELETEQ)) == []
-    assert read_all(stream, b"", b"", 0) == [(b"e", b"stays")]
+    # Pages may be empty: what an earlier test had is flushed, and 1,024 such items end a reply.
+    pages = list(read_pages(stream, b"", b"", 0))
+    assert [item for items in pages for item in items] == [(b"e", b"stays")]
     after = {name: int(value) for name, value in stats(shared, b"tandem").items() if name.startswith("range_")}
     assert after["range_removed"] - before["range_removed"] == 2000
     assert after["range_removes"] - before["range_removes"] == 3
-    assert after["range_reads"] - before["range_reads"] == 1 and after["range_items"] - before["range_items"] == 1
+    assert after["range_reads"] - before["range_reads"] == len(pages)
+    assert after["range_items"] - before["range_items"] == 1
 
 
 def test_requests_of_one_send_are_in_order(stream: BinaryStream) -> None:
