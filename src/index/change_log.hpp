@@ -32,11 +32,17 @@ struct Change {
   friend bool operator==(const Change&, const Change&) = default;
 };
 
+// What a thread has published of its images. Written by that thread.
+struct PublishedImages {
+  std::atomic<std::uint64_t> end{0};    // position behind the last one
+  std::atomic<std::uint64_t> count{0};  // of all since the beginning; may run ahead of `end`
+};
+
 // Where a writer puts an item's image. Without granules there is no room, or nobody follows: the cell is announced.
 struct ImageSlot {
   Granule* granules = nullptr;
-  std::atomic<std::uint64_t>* published = nullptr;  // position in the log, and what it is behind the image
-  std::uint64_t end = 0;
+  PublishedImages* published = nullptr;
+  std::uint64_t end = 0;  // published->end behind the image
 
   // Copies `item`, which gets this state word, and lets drains take the image. REQUIRES: granules; the caller
   // holds the item's lock, and has written the rest of its new version.
@@ -46,7 +52,8 @@ struct ImageSlot {
                 image_bytes(fixed) - sizeof(Item));
     granules->word[0] = state;
     granules->word[1] = fixed;
-    published->store(end, std::memory_order_release);
+    published->count.store(published->count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    published->end.store(end, std::memory_order_release);
   }
 };
 

@@ -1,5 +1,8 @@
 #include "placement/mirrored/image_kernels.hpp"
 
+#include <algorithm>
+#include <span>
+
 namespace tandem {
 namespace {
 
@@ -17,22 +20,25 @@ bool host_store_images(const StoreImagesArguments& a, const HostMemory& memory) 
   return true;
 }
 
-bool host_store_rewrites(const StoreRewritesArguments& arguments, const HostMemory& memory) noexcept {
-  const StoreImagesArguments& a = arguments.of;
-  if ((arguments.lock & word::State::mask) != static_cast<std::uint64_t>(ItemState::filling)) return false;
+bool host_store_rewrites(const StoreRewritesArguments& a, const HostMemory& memory) noexcept {
+  if ((a.lock & word::State::mask) != static_cast<std::uint64_t>(ItemState::filling)) return false;
   Granule* const granules = memory.at(a.images.granules);
   std::uint32_t* const marks = memory.at(a.images.marks);
+  const Granule* const all = memory.at(a.granules);
   const Location* const location = memory.at(a.location);
-  const Granule* const from = memory.at(a.granules);
-  for (std::uint32_t i = 0; i < a.count; ++i) {
-    const Location l = location[i];
-    if (l == no_location || l >= a.images.count) continue;
-    const std::uint64_t state = from[i].word[0], fixed = from[i].word[1];
-    const std::uint32_t count = image_granules(state, fixed);
-    if (count > a.count - i || count > a.images.count - l) continue;
-    if (!is_newer_image(state, fixed, granules[l].word[0], granules[l].word[1])) continue;
-    for (std::uint32_t g = 0; g < count; ++g) granules[l + g] = from[i + g];
-    marks[l / 32] &= ~(1u << l % 32);
+  for (const RingPiece& piece : std::span(memory.at(a.piece), a.count)) {
+    if (piece.first > a.places || piece.readable > a.places - piece.first || piece.count > piece.readable) return false;
+    for (std::uint32_t i = 0; i < piece.count; ++i) {
+      const Location l = location[piece.first + i];
+      if (l == no_location || l >= a.images.count) continue;
+      const Granule* const from = all + piece.first + i;
+      const std::uint64_t state = from->word[0], fixed = from->word[1];
+      const std::uint32_t count = image_granules(state, fixed);
+      if (count > std::min({a.images.item_granules, piece.readable - i, a.images.count - l})) continue;
+      if (!is_newer_image(state, fixed, granules[l].word[0], granules[l].word[1])) continue;
+      std::copy_n(from, count, granules + l);
+      marks[l / 32] &= ~(1u << l % 32);
+    }
   }
   return true;
 }
@@ -44,6 +50,14 @@ void StoreImagesArguments::memory(MemoryUse& use) const {
   use.add(images.marks, mark_words(images.count));
   use.add(location, count);
   use.add(granules, count);
+}
+
+void StoreRewritesArguments::memory(MemoryUse& use) const {
+  use.add(images.granules, images.count);
+  use.add(images.marks, mark_words(images.count));
+  use.add(granules, places);
+  use.add(location, places);
+  use.add(piece, count);
 }
 
 const Kernel<StoreImagesArguments> store_images{"store images", host_store_images,

@@ -21,18 +21,20 @@ __global__ void store_images_kernel(const ItemImages images, const std::uint32_t
   }
 }
 
-// One thread an image. The state word of the image that it replaces is the lock, with a value of the launch. Its holder
+// One block a piece, one thread an image. The state word of the image that it replaces is the lock, with a value of the launch. Its holder
 // waits for nobody, and what is older than the image there gives up without it, so that of many sets of one key
 // few wait.
-__global__ void store_rewrites_kernel(const ItemImages images, const std::uint32_t* location, const Granule* granules,
-                                      std::uint32_t count, std::uint64_t locked) {
-  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const std::uint32_t l = location[i];
+__global__ void store_rewrites_kernel(const ItemImages images, const Granule* all, const std::uint32_t* location,
+                                      const RingPiece* pieces, std::uint64_t locked) {
+  const auto piece = *reinterpret_cast<const uint3*>(pieces + blockIdx.x);  // first, count, readable
+  const std::uint32_t i = threadIdx.x;
+  if (i >= piece.y) return;
+  const std::uint32_t l = location[piece.x + i];
   if (l == 0 || l >= images.count) return;
-  const auto words = *reinterpret_cast<const ulonglong2*>(granules + i);
+  const Granule* const granules = all + piece.x + i;
+  const auto words = *reinterpret_cast<const ulonglong2*>(granules);
   const std::uint32_t n = image_granules(words.x, words.y);
-  if (n > count - i || n > images.count - l) return;
+  if (n > images.item_granules || n > piece.z - i || n > images.count - l) return;
   Granule* const to = images.granules + l;
   cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> state(to->word[0]), fixed(to->word[1]);
   std::uint64_t old = state.load(cuda::memory_order_acquire);
@@ -52,9 +54,9 @@ __global__ void store_rewrites_kernel(const ItemImages images, const std::uint32
     return;
   }
   fixed.store(words.y, cuda::memory_order_relaxed);
-  reinterpret_cast<uint4*>(to)[1] = *half_of(granules + i, 1);
+  reinterpret_cast<uint4*>(to)[1] = *half_of(granules, 1);
   for (std::uint32_t half = 2; half < 2 * n; ++half)
-    reinterpret_cast<uint4*>(to + half / 2)[half % 2] = *half_of(granules + i + half / 2, half % 2);
+    reinterpret_cast<uint4*>(to + half / 2)[half % 2] = *half_of(granules + half / 2, half % 2);
   cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> marks(images.marks[l / 32]);
   const std::uint32_t mine = 1u << l % 32;
   if ((marks.load(cuda::memory_order_relaxed) & mine) != 0) marks.fetch_and(~mine, cuda::memory_order_relaxed);
@@ -63,9 +65,9 @@ __global__ void store_rewrites_kernel(const ItemImages images, const std::uint32
 
 constexpr std::uint32_t block_threads = 256;
 
-ItemImages images_of(const StoreImagesArguments& a) {
-  return {reinterpret_cast<Granule*>(a.images.granules.address()),
-          reinterpret_cast<std::uint32_t*>(a.images.marks.address()), a.images.count, a.images.item_granules};
+ItemImages images_of(const DeviceImages& images) {
+  return {reinterpret_cast<Granule*>(images.granules.address()),
+          reinterpret_cast<std::uint32_t*>(images.marks.address()), images.count, images.item_granules};
 }
 
 }  // namespace
@@ -74,17 +76,17 @@ int cuda_store_images(const StoreImagesArguments& a, cudaStream_t stream) noexce
   if (a.count == 0) return cudaSuccess;
   const auto blocks = static_cast<std::uint32_t>((2 * std::uint64_t{a.count} + block_threads - 1) / block_threads);
   store_images_kernel<<<blocks, block_threads, 0, stream>>>(
-      images_of(a), reinterpret_cast<const std::uint32_t*>(a.location.address()),
+      images_of(a.images), reinterpret_cast<const std::uint32_t*>(a.location.address()),
       reinterpret_cast<const Granule*>(a.granules.address()), a.count);
   return cudaGetLastError();
 }
 
-int cuda_store_rewrites(const StoreRewritesArguments& arguments, cudaStream_t stream) noexcept {
-  const StoreImagesArguments& a = arguments.of;
+int cuda_store_rewrites(const StoreRewritesArguments& a, cudaStream_t stream) noexcept {
   if (a.count == 0) return cudaSuccess;
-  store_rewrites_kernel<<<(a.count + block_threads - 1) / block_threads, block_threads, 0, stream>>>(
-      images_of(a), reinterpret_cast<const std::uint32_t*>(a.location.address()),
-      reinterpret_cast<const Granule*>(a.granules.address()), a.count, arguments.lock);
+  store_rewrites_kernel<<<a.count, RingPiece::places_max, 0, stream>>>(
+      images_of(a.images), reinterpret_cast<const Granule*>(a.granules.address()),
+      reinterpret_cast<const std::uint32_t*>(a.location.address()),
+      reinterpret_cast<const RingPiece*>(a.piece.address()), a.lock);
   return cudaGetLastError();
 }
 

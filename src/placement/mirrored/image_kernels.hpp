@@ -22,19 +22,34 @@ struct StoreImagesArguments {
 // may win. Locations beyond the images are ignored.
 extern const Kernel<StoreImagesArguments> store_images;
 
+// A piece of a writer's ring of images, as the device is told of it. Has a granule's size: it is sent in a queue of them.
+struct alignas(granule_bytes) RingPiece {
+  static constexpr std::uint32_t places_max = 128;
+  std::uint32_t first = 0;     // place in the memory of the rings
+  std::uint32_t count = 0;     // places where images may begin, at most places_max
+  std::uint32_t readable = 0;  // places up to the end of the last image, which may lie behind them
+  std::uint32_t unused[5] = {};
+};
+static_assert(sizeof(RingPiece) == sizeof(Granule));
+
 struct StoreRewritesArguments {
-  StoreImagesArguments of;
+  DeviceImages images;
+  DevicePtr<const Granule> granules;    // `places` of them, as of `location`: all rings
+  DevicePtr<const Location> location;   // of the image that begins at this granule; no_location: none does
+  DevicePtr<const RingPiece> piece;     // `count` of them
+  std::uint32_t places = 0, count = 0;
+  std::uint32_t granules_read = 0;  // places of all pieces
   // What a thread that stores an image puts in place of its state word. Of no item, and nobody else can know it: where
   // the launch finds no image there may be any bytes that clients have sent.
   std::uint64_t lock = 0;
 
-  std::uint64_t queries() const noexcept { return of.count; }
-  void memory(MemoryUse& use) const { of.memory(use); }
+  std::uint64_t queries() const noexcept { return granules_read; }
+  void memory(MemoryUse& use) const;
 };
 
-// Stores whole images, one behind the other: location[i] is that of the image that begins at granules[i], and
-// no_location where none begins. An image is stored unless the device has one of a live item there with the same or a
-// larger CAS id; of several in one launch the largest wins. Clears the mark of what it stores.
+// Stores the whole images that begin in the pieces. An image is stored unless the device has one of a live item there
+// with the same or a larger CAS id; of several in one launch the largest wins. Clears the mark of what it stores. Images
+// of more granules than images.item_granules, and locations beyond the images, are ignored.
 extern const Kernel<StoreRewritesArguments> store_rewrites;
 
 // Their CUDA entries (image_kernels.cu).

@@ -56,20 +56,44 @@ class DeviceImagesContract : public DeviceContract {
     }
   }
 
+  // Pieces of a ring of so many places, in any order; its first and last ones belong to none.
+  static std::vector<RingPiece> pieces_of(Random& random, std::size_t places) {
+    std::vector<RingPiece> pieces;
+    const auto end = static_cast<std::uint32_t>(places - 1);
+    for (std::uint32_t at = 1, count = 0; at != end; at += count) {
+      count = std::min(1 + random.below(RingPiece::places_max), end - at);
+      pieces.push_back({.first = at, .count = count, .readable = end - at});
+    }
+    for (std::size_t n = pieces.size(); n > 1; --n)
+      std::swap(pieces[n - 1], pieces[random.below(static_cast<std::uint32_t>(n))]);
+    return pieces;
+  }
+
   // Writers' images: `locations` of each item's first granule, no_location at the others.
-  void apply_rewrites(const std::vector<Location>& location, const std::vector<Granule>& granules) {
+  void apply_rewrites(Random& random, std::vector<Location> location, std::vector<Granule> granules) {
+    for (const bool at_begin : {true, false}) {  // an image that no piece has
+      location.insert(at_begin ? location.begin() : location.end(), 1 + random.below(granule_count - 2));
+      granules.insert(at_begin ? granules.begin() : granules.end(), random_item(random, 1)[0]);
+    }
     const PinnedArray<Location> at = pinned(location);
     const PinnedArray<Granule> from = pinned(granules);
+    const PinnedArray<RingPiece> pieces = pinned(pieces_of(random, location.size()));
     lock_ = word::State::put(mix_bits(lock_ + 1), static_cast<std::uint64_t>(ItemState::filling));
-    ASSERT_EQ(stream->launch(store_rewrites,
-                             {{images_, at.at(), from.at(), static_cast<std::uint32_t>(location.size())}, lock_}),
+    ASSERT_EQ(stream->launch(store_rewrites, {.images = images_,
+                                              .granules = from.at(),
+                                              .location = at.at(),
+                                              .piece = pieces.at(),
+                                              .places = static_cast<std::uint32_t>(location.size()),
+                                              .count = static_cast<std::uint32_t>(pieces.count()),
+                                              .granules_read = static_cast<std::uint32_t>(location.size() - 2),
+                                              .lock = lock_}),
               DeviceStatus::ok);
     ASSERT_EQ(finish(*stream), DeviceStatus::ok);
-    for (std::size_t i = 0; i < location.size(); ++i) {
+    for (std::size_t i = 1; i + 1 < location.size(); ++i) {
       const Location l = location[i];
       if (l == no_location || l >= granule_count) continue;
       const std::uint32_t count = image_granules(granules[i].word[0], granules[i].word[1]);
-      if (count > granule_count - l) continue;
+      if (count > images_.item_granules || count > granule_count - l) continue;
       const Granule& old = model_[l];
       const ItemVersion was{old.word[0], old.word[1]}, now{granules[i].word[0], granules[i].word[1]};
       if (was.is_live() && was.cas() >= now.cas()) continue;
@@ -173,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceImagesContract, testing::ValuesIn(device_kin
 
 // Many threads store images of few items, in an order of their own: of each item the largest CAS id stays.
 TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
-  ASSERT_NO_FATAL_FAILURE(make(image_granules_limit));
+  ASSERT_NO_FATAL_FAILURE(make(image_granules_limit - 1));  // the longest have no image
   Random random(5);
   struct Place {
     Location at;
@@ -210,7 +234,7 @@ TEST_P(DeviceImagesContract, RewritesAreStoredOverOlderVersions) {
         granules.emplace_back();
       }
     }
-    ASSERT_NO_FATAL_FAILURE(apply_rewrites(location, granules));
+    ASSERT_NO_FATAL_FAILURE(apply_rewrites(random, location, granules));
     ASSERT_NO_FATAL_FAILURE(expect_model());
     if (launch % 10 == 9) {  // an item that is gone has no version
       ASSERT_NO_FATAL_FAILURE(apply({places[0].at}, {Granule{}}));

@@ -32,6 +32,7 @@ BasicReplica<Rules, Log>::~BasicReplica() {
   // A stream's destructor waits for its work; on a hung device, for ever.
   if (stream_ != nullptr && stream_->wait(stream_->mark(), options_.end_wait) == DeviceStatus::pending)
     device_.abandon();
+  log_.lend_images(shard_.number, {});
 }
 
 template <class Rules, class Log>
@@ -180,7 +181,9 @@ template <class Rules, class Log>
 void BasicReplica<Rules, Log>::make_images() {
   if (!images_.is_wanted()) return;
   try {
-    images_.make(device_, options_.queue_cells + options_.chunk_bytes / sizeof(std::uint64_t));
+    images_.make(device_, options_.queue_cells + options_.chunk_bytes / sizeof(std::uint64_t), log_.ring_granules());
+    if (!has_lent_) log_.lend_images(shard_.number, images_.ring_memory());
+    has_lent_ = true;
   } catch (const DeviceError& e) {
     if (e.status() == DeviceStatus::lost || !retired_.empty() || !before_.expired()) throw;
     images_.release(true);
@@ -225,7 +228,16 @@ void BasicReplica<Rules, Log>::poll_in_flight() noexcept {
     if (oldest.copy != copy_ || stats_.state == ReplicaState::absent) continue;  // it is of a retired copy
     if (check(status) && !oldest.upload) failures_in_a_row_ = 0;
   }
+  release_rings();
   if (stats_.state != ReplicaState::lost && !retired_.empty()) release_retired();
+}
+
+// In steps: what drains had taken at the last one is free once the device has read what was queued by then.
+template <class Rules, class Log>
+void BasicReplica<Rules, Log>::release_rings() noexcept {
+  rings_until_ = std::min(rings_until_, images_.appended());  // the rest was dropped
+  const std::uint64_t read = Rules::keeps_rings ? images_.released() : images_.appended();
+  while (read >= rings_until_ && log_.release_images(shard_.number)) rings_until_ = images_.appended();
 }
 
 template <class Rules, class Log>

@@ -47,6 +47,8 @@ struct ReplicaRules {
   static constexpr bool forgets_images = true;
   // Pinned memory is reused only after the device has read it.
   static constexpr bool waits_for_marks = true;
+  // So are the rings of images, which the device reads where writers have put them.
+  static constexpr bool keeps_rings = true;
 };
 
 // Thread safety: relieve(), wants_drain() and stats() from any thread; the rest, and stream(), from one thread at a
@@ -130,6 +132,7 @@ class BasicReplica final : public DeviceSide {
   bool send() noexcept;
   bool send_chunk(std::uint64_t& budget_bytes) noexcept;
   void poll_in_flight() noexcept;
+  void release_rings() noexcept;
   void release_retired() noexcept;
   // Handles the result of a call or a mark. False: it is not ok, and the state has changed.
   bool check(DeviceStatus status) noexcept;
@@ -154,6 +157,8 @@ class BasicReplica final : public DeviceSide {
   PinnedArray<std::uint64_t> chunk_memory_;
   DirtyQueue<> queue_;
   ReplicaImages images_;
+  bool has_lent_ = false;          // memory for images to the log
+  std::uint64_t rings_until_ = 0;  // position of images_ up to which it was appended when rings were released last
   std::uint64_t chunks_sent_ = 0, chunks_done_ = 0;
   std::shared_ptr<ReplicaTable> table_;
   std::vector<Retired> retired_;

@@ -23,7 +23,7 @@ ReplicaImages::ReplicaImages(const Heap* heap, const ReplicaImagesOptions& optio
   locks_.seed(std::uint64_t{random()} << 32 | random());
 }
 
-void ReplicaImages::make(Device& device, std::uint64_t cells) {
+void ReplicaImages::make(Device& device, std::uint64_t cells, std::uint32_t ring_granules) {
   if (!is_wanted()) return;
   std::uint64_t count = std::min<std::uint64_t>(
       {options_.bytes / granule_bytes, heap_->reserved_bytes() / granule_bytes, std::numeric_limits<Location>::max()});
@@ -31,8 +31,8 @@ void ReplicaImages::make(Device& device, std::uint64_t cells) {
   const std::uint64_t free_bytes = device.memory_free_bytes();
   const std::uint64_t fitting = (free_bytes - free_bytes / 16) / granule_bytes;
   if (fitting >= count / 4) count = std::min(count, fitting);
-  constexpr std::uint64_t rewritten = 1 << 16;  // at least, beside the images of so many cells
-  const std::uint64_t queue = std::bit_ceil(cells * item_granules_ + rewritten);
+  constexpr std::uint64_t pieces = 1 << 13;  // at least, beside the images of so many cells
+  const std::uint64_t queue = std::bit_ceil(cells * item_granules_ + pieces);
   const auto memory = std::make_shared<const Memory>(DeviceArray<Granule>(device, count),
                                                      DeviceArray<std::uint32_t>(device, mark_words(count)));
   if (queue_memory_.count() != queue) {
@@ -45,6 +45,11 @@ void ReplicaImages::make(Device& device, std::uint64_t cells) {
     queue_memory_ = std::move(queue_memory);
     at_ = std::move(at);
     queue_ = DirtyQueue<Granule>({queue_memory_.data(), queue_memory_.count()});
+  }
+  if (const std::uint64_t places = std::uint64_t{options_.writers} * ring_granules; ring_granules_.count() != places) {
+    PinnedArray<Granule> granules(device, places);
+    ring_locations_ = PinnedArray<Location>(device, places);
+    ring_granules_ = std::move(granules);
   }
   is_read_ = std::make_unique<std::uint64_t[]>(count / 64 + 1);
   memory_ = memory;
@@ -118,32 +123,22 @@ void ReplicaImages::end_part(bool rewrites) noexcept {
   rewrite_bits(last) = rewrites ? rewrite_bits(last) | bit : rewrite_bits(last) & ~bit;
 }
 
-std::uint64_t ReplicaImages::append_rewritten(const ImageRing& ring, std::uint64_t begin, std::uint64_t end,
-                                              std::uint64_t cells_room, std::uint64_t& count) noexcept {
-  if (!on()) return end;
+bool ReplicaImages::append_rewritten(const ImageRing& ring, std::uint64_t end, std::uint64_t cells_room) noexcept {
   const std::uint64_t reserved = cells_room * images_.item_granules;
-  std::uint64_t room = queue_.room() - std::min(queue_.room(), reserved);
-  for (std::uint64_t at = begin; at != end;) {
-    const Granule* const image = &ring.granules[at & ring.mask];
-    const Location l = ring.locations[at & ring.mask];
-    if (l == no_location) {
-      ++at;
-      continue;
-    }
-    const std::uint32_t granules = image_granules(image->word[0], image->word[1]);
-    if (l < images_.count && granules <= std::min(images_.item_granules, images_.count - l)) {
-      // The kernel finds an image's granules one behind the other.
-      const std::uint64_t to_end = queue_.capacity() - (queue_.appended() & (queue_.capacity() - 1));
-      const std::uint64_t skipped = granules > to_end ? to_end : 0;
-      if (skipped + granules > room) return at;
-      room -= skipped + granules;
-      for (std::uint64_t i = 0; i < skipped; ++i) push(no_location, Granule{});
-      for (std::uint32_t g = 0; g < granules; ++g) push(g == 0 ? l : no_location, image[g]);
-      ++count;
-    }
-    at += granules;
+  const std::uint64_t room = queue_.room() - std::min(queue_.room(), reserved);
+  if ((end - ring.taken) / RingPiece::places_max + 2 > room) return false;
+  for (std::uint64_t at = ring.taken; at != end;) {
+    const std::uint64_t place = at & ring.mask;
+    // No image wraps around.
+    const std::uint64_t readable = std::min(end - at, ring.capacity() - place);
+    const std::uint64_t count = std::min<std::uint64_t>(readable, RingPiece::places_max);
+    const RingPiece piece{.first = static_cast<std::uint32_t>(ring.first + place),
+                          .count = static_cast<std::uint32_t>(count),
+                          .readable = static_cast<std::uint32_t>(readable)};
+    push(no_location, std::bit_cast<Granule>(piece));
+    at += count;
   }
-  return end;
+  return true;
 }
 
 void ReplicaImages::end_rewritten() noexcept { end_part(true); }
@@ -193,15 +188,27 @@ DeviceStatus ReplicaImages::send(Stream& stream) noexcept {
     const std::uint64_t count = std::min<std::uint64_t>(queue_.unsent().size(), end - queue_.sent());
     const std::uint64_t at = queue_.offset();
     const bool rewrites = (rewrite_bits(end - 1) >> (end - 1) % 64 & 1) != 0;
-    const StoreImagesArguments part{images_, at_.at(at), queue_memory_.at(at), static_cast<std::uint32_t>(count)};
-    constexpr auto filling = static_cast<std::uint64_t>(ItemState::filling);
-    const DeviceStatus status = rewrites ? stream.launch(store_rewrites, {part, word::State::put(locks_(), filling)})
-                                         : stream.launch(store_images, part);
+    const DeviceStatus status = rewrites ? store_pieces(stream, at, static_cast<std::uint32_t>(count))
+                                         : stream.launch(store_images, {images_, at_.at(at), queue_memory_.at(at),
+                                                                        static_cast<std::uint32_t>(count)});
     if (status != DeviceStatus::ok) return status;
     queue_.send(count);
     if (queue_.sent() == end) end_bits(end - 1) &= ~(std::uint64_t{1} << (end - 1) % 64);
   }
   return DeviceStatus::ok;
+}
+
+DeviceStatus ReplicaImages::store_pieces(Stream& stream, std::uint64_t at, std::uint32_t count) noexcept {
+  constexpr auto filling = static_cast<std::uint64_t>(ItemState::filling);
+  StoreRewritesArguments of{.images = images_,
+                            .granules = ring_granules_.at(),
+                            .location = ring_locations_.at(),
+                            .piece = DevicePtr<const RingPiece>(queue_memory_.at(at).address()),
+                            .places = static_cast<std::uint32_t>(ring_granules_.count()),
+                            .count = count,
+                            .lock = word::State::put(locks_(), filling)};
+  for (const Granule& entry : std::span(queue_memory_.data() + at, count)) of.granules_read += std::bit_cast<RingPiece>(entry).count;
+  return stream.launch(store_rewrites, of);
 }
 
 bool ReplicaImages::are_marks_old() noexcept {

@@ -9,7 +9,8 @@
 // device would mix, and a set that put its image into the log has no record by which that would be mended.
 //
 // The images that writers have put into the log are parts of their own, stored only over older versions, each ahead of
-// the part of the cells of the same drain.
+// the part of the cells of the same drain. The device reads them in the writers' rings: the queue has the pieces of
+// these (RingPiece), one or two for each ring and drain, whatever lies in them.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -32,6 +33,7 @@ struct ReplicaImagesOptions {
   std::uint64_t bytes = 0;         // of device memory, for the items in as many first bytes of the heap; 0: no images
   std::uint32_t item_bytes = 128;  // header and key included, of an item with an image; at most granule_bytes *
                                    // image_granules_limit
+  std::uint32_t writers = 64;      // threads with a ring for the images of their sets; others announce cells
 };
 
 class ReplicaImages {
@@ -46,9 +48,12 @@ class ReplicaImages {
     std::uint64_t bytes() const noexcept { return granules.bytes() + marks.bytes(); }
   };
 
-  // Takes device memory for images, and pinned memory for the images of `cells` cells at once. Does nothing unless
-  // is_wanted(). Throws DeviceError, std::bad_alloc.
-  void make(Device& device, std::uint64_t cells);
+  // Takes device memory for images, and pinned memory for the images of `cells` cells at once and for writers' rings.
+  // Does nothing unless is_wanted(). Throws DeviceError, std::bad_alloc.
+  void make(Device& device, std::uint64_t cells, std::uint32_t ring_granules);
+  ImageMemory ring_memory() const noexcept {
+    return {ring_granules_.data(), ring_locations_.data(), ring_granules_.count() != 0 ? options_.writers : 0};
+  }
   // Queues the initialisation of new memory. Called before anything else is sent there.
   [[nodiscard]] DeviceStatus make_empty(Stream& stream) noexcept;
   // Frees the device's memory. gives_up: there will be none until try_again().
@@ -70,11 +75,10 @@ class ReplicaImages {
   // are no more than room_cells().
   void append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept;
   void append(std::span<const std::uint64_t> cells) noexcept;
-  // Copies the images at positions [begin, end) of a writer's ring, as far as there is room beside the images of
-  // `cells_room` cells. Returns the position behind; increments `count` for each. Several rings are one part, which
-  // end_rewritten() ends.
-  std::uint64_t append_rewritten(const ImageRing& ring, std::uint64_t begin, std::uint64_t end,
-                                 std::uint64_t cells_room, std::uint64_t& count) noexcept;
+  // Has the device read what a writer's ring has published up to position `end` and drains have not taken. Several rings
+  // are one part, which end_rewritten() ends. False: there is no room beside the images of `cells_room` cells. REQUIRES:
+  // on(); the ring is of ring_memory(), and keeps it until released() is what appended() is now.
+  [[nodiscard]] bool append_rewritten(const ImageRing& ring, std::uint64_t end, std::uint64_t cells_room) noexcept;
   void end_rewritten() noexcept;
   // Queues all waiting parts.
   [[nodiscard]] DeviceStatus send(Stream& stream) noexcept;
@@ -84,6 +88,8 @@ class ReplicaImages {
   bool are_marks_old() noexcept;
   [[nodiscard]] DeviceStatus clear_marks(Stream& stream) noexcept;
   std::uint64_t sent() const noexcept { return queue_.sent(); }
+  std::uint64_t appended() const noexcept { return queue_.appended(); }
+  std::uint64_t released() const noexcept { return queue_.sent() - queue_.in_flight(); }
   // The device has read everything sent before `position`.
   void release_until(std::uint64_t position) noexcept { queue_.release(position); }
   // Discards the waiting parts.
@@ -92,7 +98,9 @@ class ReplicaImages {
   bool has_unsent() const noexcept { return queue_.waiting() != 0; }
   std::uint64_t waiting() const noexcept { return queue_.waiting() + queue_.in_flight(); }
   std::uint64_t device_bytes() const noexcept { return memory_ != nullptr ? memory_->bytes() : 0; }
-  std::uint64_t pinned_bytes() const noexcept { return queue_memory_.bytes() + at_.bytes(); }
+  std::uint64_t pinned_bytes() const noexcept {
+    return queue_memory_.bytes() + at_.bytes() + ring_granules_.bytes() + ring_locations_.bytes();
+  }
 
  private:
   template <class CellAt>
@@ -108,6 +116,7 @@ class ReplicaImages {
     return part_rewrites_[(position & (queue_.capacity() - 1)) / 64];
   }
   void end_part(bool rewrites) noexcept;
+  DeviceStatus store_pieces(Stream& stream, std::uint64_t at, std::uint32_t count) noexcept;
   // End of the part to be sent next. REQUIRES: queue_.waiting() != 0.
   std::uint64_t part_end() noexcept;
 
@@ -120,9 +129,11 @@ class ReplicaImages {
   std::shared_ptr<const Memory> memory_;
   PinnedArray<Granule> queue_memory_;
   PinnedArray<Location> at_;  // of the granules in queue_memory_
+  PinnedArray<Granule> ring_granules_;
+  PinnedArray<Location> ring_locations_;
   DirtyQueue<Granule> queue_;
   std::uint64_t part_begin_ = 0;  // the position behind the last part
-  // Bits for each place of the queue: it is the last granule of a part, and of one of writers' images.
+  // Bits for each place of the queue: it is the last entry of a part, and of one of pieces of rings.
   std::unique_ptr<std::uint64_t[]> part_ends_, part_rewrites_;
   std::unique_ptr<std::uint64_t[]> is_read_;  // a bit for each location: the item was read for this part
   std::mt19937_64 locks_;                     // of store_rewrites, another one for each launch

@@ -11,6 +11,7 @@ namespace tandem {
 template <class Rules>
 BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
     : ring_records_(options.ring_records),
+      ring_granules_(options.ring_granules),
       shard_bits_(options.shard_bits),
       rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits, options.ring_granules)),
       word_(std::uint64_t{options.first_launch} << launch_shift) {
@@ -63,8 +64,8 @@ ImageSlot BasicReplicaLog<Rules>::image_slot(std::uint64_t cell_index, Location 
   WriterRing* const rings = rings_->mine();
   if (TD_UNLIKELY(rings == nullptr)) return {};
   ImageRing& ring = rings[shard].images;
-  if (TD_UNLIKELY(ring.granules == nullptr)) return {};
-  std::uint64_t begin = ring.published.load(std::memory_order_relaxed);
+  if (TD_UNLIKELY(ring.granules == nullptr) && !claim_images(ring, shard)) return {};
+  std::uint64_t begin = ring.published.end.load(std::memory_order_relaxed);
   const std::uint64_t to_end = ring.capacity() - (begin & ring.mask);
   const std::uint64_t skipped = granules > to_end ? to_end : 0;
   const std::uint64_t end = begin + skipped + granules;
@@ -76,7 +77,21 @@ ImageSlot BasicReplicaLog<Rules>::image_slot(std::uint64_t cell_index, Location 
     ring.locations[begin & ring.mask] = no_location;
   const std::uint64_t at = begin & ring.mask;
   ring.locations[at] = item;
+  for (std::uint32_t g = 1; g < granules; ++g) ring.locations[at + g] = no_location;
   return {&ring.granules[at], &ring.published, end};
+}
+
+template <class Rules>
+bool BasicReplicaLog<Rules>::claim_images(ImageRing& ring, std::uint32_t shard) noexcept {
+  Lent& lent = lent_[shard];
+  Granule* const granules = lent.granules.load(std::memory_order_acquire);
+  if (granules == nullptr || lent.claimed.load(std::memory_order_relaxed) >= lent.rings) return false;
+  const std::uint32_t mine = lent.claimed.fetch_add(1, std::memory_order_relaxed);
+  if (mine >= lent.rings) return false;
+  ring.first = std::uint64_t{mine} * ring_granules_;
+  ring.granules = granules + ring.first;
+  ring.locations = lent.locations + ring.first;
+  return true;
 }
 
 // With the fence, either this load sees the number that a drain has counted, or that drain sees the record and the
@@ -112,7 +127,14 @@ void BasicReplicaLog<Rules>::overflow(std::uint32_t shard) noexcept {
 }
 
 inline void forget_ring(ImageRing& ring) noexcept {
-  ring.head.store(ring.published.load(std::memory_order_acquire), std::memory_order_release);
+  ring.taken = ring.published.end.load(std::memory_order_acquire);
+  ring.counted = ring.published.count.load(std::memory_order_relaxed);
+}
+// The same, where no device reads it.
+inline void empty_ring(ImageRing& ring) noexcept {
+  forget_ring(ring);
+  ring.releasing = ring.taken;
+  ring.head.store(ring.taken, std::memory_order_release);
 }
 
 template <class Rules>
@@ -121,10 +143,38 @@ void BasicReplicaLog<Rules>::start(std::uint32_t shard) noexcept {
     const std::uint64_t end = ring->reserved.load(std::memory_order_acquire);
     ring->delivered = end;
     ring->head.store(end, std::memory_order_release);
-    forget_ring(ring->images);
+    empty_ring(ring->images);
   }
   wants_drain_[shard].store(false, std::memory_order_relaxed);
   word_.fetch_or(recording_bit(shard), std::memory_order_seq_cst);
+}
+
+template <class Rules>
+void BasicReplicaLog<Rules>::lend_images(std::uint32_t shard, ImageMemory memory) noexcept {
+  Lent& lent = lent_[shard];
+  if (memory.granules == nullptr) {
+    for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
+      empty_ring(ring->images);
+      ring->images.granules = nullptr;
+    }
+  }
+  lent.locations = memory.locations;
+  lent.rings = memory.rings;
+  lent.claimed.store(0, std::memory_order_relaxed);
+  lent.granules.store(memory.granules, std::memory_order_release);
+}
+
+template <class Rules>
+bool BasicReplicaLog<Rules>::release_images(std::uint32_t shard) noexcept {
+  bool has_taken = false;
+  for (WriterRing* r = rings_->first(shard); r != nullptr; r = r->next) {
+    ImageRing& ring = r->images;
+    if (ring.head.load(std::memory_order_relaxed) != ring.releasing)
+      ring.head.store(ring.releasing, std::memory_order_release);
+    has_taken |= ring.releasing != ring.taken;
+    ring.releasing = ring.taken;
+  }
+  return has_taken;
 }
 
 template <class Rules>
@@ -151,21 +201,23 @@ void BasicReplicaLog<Rules>::count(Drained& drained, std::uint32_t shard) noexce
 template <class Rules>
 bool BasicReplicaLog<Rules>::take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room,
                                          ReplicaImages* images) noexcept {
-  bool all = true;
-  for (WriterRing* r = rings_->first(shard); r != nullptr && all; r = r->next) {
-    ImageRing& ring = r->images;
-    if (ring.granules == nullptr) continue;
-    if (images == nullptr) {
-      forget_ring(ring);
-      continue;
-    }
-    const std::uint64_t head = ring.head.load(std::memory_order_relaxed);
-    const std::uint64_t published = ring.published.load(std::memory_order_acquire);
-    const std::uint64_t taken = images->append_rewritten(ring, head, published, cells_room, drained.images);
-    if (taken != head) ring.head.store(taken, std::memory_order_release);
-    all = taken == published;
+  if (images == nullptr || !images->on()) {
+    forget_images(shard);
+    return true;
   }
-  if (images != nullptr) images->end_rewritten();
+  bool all = true;
+  for (WriterRing* r = rings_->first(shard); r != nullptr; r = r->next) {
+    ImageRing& ring = r->images;
+    const std::uint64_t published = ring.published.end.load(std::memory_order_acquire);
+    if (published == ring.taken) continue;
+    all = images->append_rewritten(ring, published, cells_room);
+    if (!all) break;
+    const std::uint64_t count = ring.published.count.load(std::memory_order_relaxed);
+    drained.images += count - ring.counted;
+    ring.counted = count;
+    ring.taken = published;
+  }
+  images->end_rewritten();
   return all;
 }
 
@@ -247,7 +299,7 @@ std::uint64_t BasicReplicaLog<Rules>::records_waiting(std::uint32_t shard) const
     const std::uint64_t head = ring->head.load(std::memory_order_acquire);
     const std::uint64_t images_head = ring->images.head.load(std::memory_order_acquire);
     sum += ring->reserved.load(std::memory_order_relaxed) - head;
-    sum += ring->images.published.load(std::memory_order_relaxed) - images_head;
+    sum += ring->images.published.end.load(std::memory_order_relaxed) - images_head;
   }
   return sum;
 }
@@ -256,8 +308,7 @@ template <class Rules>
 std::uint64_t BasicReplicaLog<Rules>::memory_bytes(std::uint32_t shard) const noexcept {
   std::uint64_t sum = 0;
   for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
-    sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t) +
-           ring->images.capacity() * (sizeof(Granule) + sizeof(Location));
+    sum += sizeof(WriterRing) + ring->capacity() * sizeof(std::uint64_t);
   }
   return sum;
 }

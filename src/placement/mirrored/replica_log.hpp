@@ -10,8 +10,8 @@
 // launches is common, because keys of several shards share a stripe and so its stamp.
 //
 // Where a replica has images, a set in place puts the item's new image into a ring beside, before the new version can
-// be read, and no cell is announced. A drain takes what the rings have before it reads any cell or item, so what it
-// reads is no older. Two images of one item may lie in two rings, and be taken by two drains in either order: the
+// be read, and no cell is announced. The rings' memory is lent by the replica, and read by its device. A drain takes
+// what the rings have before it reads any cell or item, so what it reads is no older. Two images of one item may lie in two rings, and be taken by two drains in either order: the
 // larger CAS id counts (store_rewrites). An image of a slot's last item is taken by the drain that delivers its next
 // item, or before: a drain is an epoch, and the slot was not reused within the one that its item died in.
 //
@@ -104,6 +104,14 @@ class BasicReplicaLog final : public ChangeLog {
     return (word_.load(std::memory_order_acquire) & recording_bit(shard)) != 0;
   }
 
+  // Lends writers memory for images: ring_granules() for each of memory.rings threads, the first that ask. Others
+  // announce cells. Without memory: takes it back. REQUIRES: no memory was lent, or the log is off and no set goes on.
+  void lend_images(std::uint32_t shard, ImageMemory memory) noexcept;
+  std::uint32_t ring_granules() const noexcept { return ring_granules_; }  // 0: no images
+  // Gives rings back to their writers what was taken before the last call. REQUIRES: the device has read that. False:
+  // nothing has been taken since.
+  bool release_images(std::uint32_t shard) noexcept;
+
   // Forgets what writers have put into their rings of images. For an upload, which reads all items after that: an image
   // may be of a slot's last item, and what a growth has put there since is not announced for the table that is
   // followed. REQUIRES: the caller is in the epoch in which the upload reads its first cells.
@@ -111,8 +119,8 @@ class BasicReplicaLog final : public ChangeLog {
 
   // Counts a launch and appends the cells of `extent` that changed. If the result says recording and complete, a change
   // whose stripe says changed_at < launch is wholly in what this drain and earlier ones have appended. When the queue
-  // is full, stops and leaves the rest for the next drain. Images that writers have put into their rings are given to
-  // `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
+  // is full, stops and leaves the rest for the next drain. Where images lie that writers have put into their rings is
+  // given to `images`, as one part; nullptr: they are forgotten. REQUIRES: the caller is in an epoch.
   Drained drain(const FollowedIndex& index, ReplicaExtent extent, DirtyQueue<>& out,
                 ReplicaImages* images = nullptr) noexcept;
 
@@ -125,7 +133,7 @@ class BasicReplicaLog final : public ChangeLog {
     return overflows_[shard].load(std::memory_order_relaxed);
   }
   std::uint64_t records_waiting(std::uint32_t shard = 0) const noexcept;  // in all rings
-  std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;     // of all rings
+  std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;     // of all rings, without what is lent
 
  private:
   //   |63  launch  32|31..8 0|7  recording, a bit for each shard  0|
@@ -136,7 +144,16 @@ class BasicReplicaLog final : public ChangeLog {
   static constexpr std::uint64_t launch_one = std::uint64_t{1} << launch_shift;
   static_assert(recording_mask < launch_one);
 
+  // Of a shard's memory for images.
+  struct Lent {
+    std::atomic<Granule*> granules{nullptr};
+    Location* locations = nullptr;
+    std::uint32_t rings = 0;
+    std::atomic<std::uint32_t> claimed{0};  // of the rings; more, once there are too few
+  };
+
   void count(Drained& drained, std::uint32_t shard) noexcept;
+  TD_NOINLINE bool claim_images(ImageRing& ring, std::uint32_t shard) noexcept;
   bool take_images(Drained& drained, std::uint32_t shard, std::uint64_t cells_room, ReplicaImages* images) noexcept;
   std::uint64_t deliver(const WriterRing& ring, std::uint64_t begin, std::uint64_t end, const CellArray& cells,
                         ReplicaExtent extent, DirtyQueue<>& out) noexcept;
@@ -144,9 +161,11 @@ class BasicReplicaLog final : public ChangeLog {
   void overflow(std::uint32_t shard) noexcept;
 
   const std::uint64_t ring_records_;
+  const std::uint32_t ring_granules_;
   const std::uint32_t shard_bits_;
   const std::shared_ptr<WriterRings> rings_;
   std::array<std::atomic<std::uint64_t>, shards_max> overflows_{};
+  std::array<Lent, shards_max> lent_{};
   alignas(cache_line_bytes) std::atomic<std::uint64_t> word_;
   alignas(cache_line_bytes) std::array<std::atomic<bool>, shards_max> wants_drain_{};
 };

@@ -20,13 +20,14 @@ struct RewriteMix {
   std::uint32_t ring_granules = 1 << 10;
   std::uint64_t beside_one_in = 0;  // of the writes, 0: none
   std::uint64_t writers = 3;
+  std::uint32_t rings = 64;  // that writers find
 };
 
 // Returns what went wrong, or "".
 std::string run_rewrites(const RewriteMix& mix, int launches, ReplicaStats& stats) {
   ReplicaRig rig({.log = {.ring_granules = mix.ring_granules},
                   .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
-                  .replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .images = {.bytes = 64 << 20}}});
+                  .replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .images = {.bytes = 64 << 20, .writers = mix.rings}}});
   for (std::uint64_t k = 0; k < key_count; ++k) EXPECT_TRUE(rig.set(key_of(k), 1));
   EXPECT_EQ(rig.upload(), ReplicaState::current);
 
@@ -118,6 +119,71 @@ TEST(ReplicaRewrites, SomeByImageSomeByCell) {
   EXPECT_EQ(run_rewrites({.ring_granules = 16, .beside_one_in = 16}, 500 * effort, stats), "");
   EXPECT_GT(stats.rewrites, 0u);
   EXPECT_GT(stats.records, 0u);
+}
+
+TEST(ReplicaRewrites, WithARingForOneWriterOfThree) {
+  ReplicaStats stats;
+  EXPECT_EQ(run_rewrites({.rings = 1}, 500 * effort, stats), "");
+  EXPECT_GT(stats.rewrites, 0u);
+  EXPECT_GT(stats.records, 0u);
+}
+
+// While the device has not read the image of one item, sets of another one fill the ring, and go on to announce cells.
+struct ReusesRings : ReplicaRules {
+  static constexpr bool keeps_rings = false;
+};
+template <class Rules>
+std::string overtake_the_device(ReplicaStats& stats) {
+  ReplicaRig<Rules> rig({.log = {.ring_granules = 16},
+                         .replica = {.queue_cells = 1 << 12, .images = {.bytes = 64 << 20}}});
+  EXPECT_TRUE(rig.set("k"));
+  EXPECT_TRUE(rig.set("other"));
+  EXPECT_EQ(rig.upload(), ReplicaState::current);
+  EXPECT_EQ(rig.compare(rig.drain()), "");
+  const auto add_one = [](std::uint64_t value) { return value + 1; };
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_TRUE(rig.worker.rewrite("k", add_one));
+    rig.device->hang();
+    ReplicaLaunch launch = rig.replica.drain();
+    for (int i = 0; i < 40; ++i) {
+      EXPECT_TRUE(rig.worker.rewrite("other", add_one));
+      if (i % 8 == 0) launch = rig.replica.drain();
+    }
+    rig.device->resume();
+    if (const std::string problem = rig.compare(rig.drain()); !problem.empty()) return problem;
+  }
+  stats = rig.replica.stats();
+  return "";
+}
+
+TEST(ReplicaRewrites, ARingIsKeptUntilTheDeviceHasReadIt) {
+  ReplicaStats stats;
+  EXPECT_EQ(overtake_the_device<ReplicaRules>(stats), "");
+  EXPECT_GT(stats.rewrites, 20u);
+  EXPECT_GT(stats.records, 20u);
+  EXPECT_NE(overtake_the_device<ReusesRings>(stats), "") << "the test would not notice";
+}
+
+// Threads keep their rings from one replica to the next, not the memory that it lent.
+TEST(ReplicaRewrites, EachReplicaLendsItsOwnMemory) {
+  ReplicaLog log({.ring_granules = 16});
+  const auto device = make_sim_device({});
+  TestStore store({.cells = 1 << 10, .log = &log});
+  TestWorker worker(store);
+  ASSERT_EQ(worker.set("k", 1), TestWorker::Outcome::done);
+  const auto rewrite = [&] { ASSERT_TRUE(worker.rewrite("k", [](std::uint64_t value) { return value + 1; })); };
+  for (int turn = 0; turn < 3; ++turn) {
+    {
+      Replica replica(*device, store.index, log, store.epochs, {.images = {.bytes = 1 << 20}}, &store.heap);
+      replica.start();
+      for (int i = 0; i < 1000 && replica.step(1 << 20) != ReplicaState::current; ++i)
+        std::this_thread::sleep_for(1ms);
+      for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(rewrite());
+      ASSERT_TRUE(replica.drain().ready());
+      EXPECT_EQ(replica.stats().rewrites, 5u);
+    }
+    for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(rewrite());
+  }
 }
 
 // Two records of one item in a drain are one read of it: two might be of two versions, whose granules a device mixes.

@@ -69,10 +69,7 @@ WriterRing* WriterRings::take() {
   for (std::uint32_t s = 0; s < shards_; ++s) {
     made[s].mask = records_ - 1;
     made[s].records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
-    if (granules_ == 0) continue;
-    made[s].images.mask = granules_ - 1;
-    made[s].images.granules = std::make_unique_for_overwrite<Granule[]>(granules_);
-    made[s].images.locations = std::make_unique_for_overwrite<Location[]>(granules_);
+    if (granules_ != 0) made[s].images.mask = granules_ - 1;
   }
   WriterRing* head = first_.load(std::memory_order_relaxed);
   do {

@@ -25,19 +25,31 @@ struct LogRecord {
 static_assert(Table::buckets_max * bucket_cells - 1 <= LogRecord::index_mask);
 static_assert(LogRecord::of({7, 99}).table() == 7 && LogRecord::of({7, 99}).cell_index() == 99);
 
+// Memory that a device reads, for the images of some writers.
+struct ImageMemory {
+  Granule* granules = nullptr;    // nullptr: none
+  Location* locations = nullptr;  // as many
+  std::uint32_t rings = 0;        // writers that it is for
+};
+
 // Images of items that sets rewrite in place, each contiguous: what at the end of the memory is too short for one is
-// skipped. Positions count granules since the beginning and never wrap: head <= published.
+// skipped. The device reads them where they are. Positions count granules since the beginning and never wrap:
+// head <= releasing <= taken <= published.end.
 struct ImageRing {
   // Written by the ring's writer.
-  alignas(cache_line_bytes) std::atomic<std::uint64_t> published{0};
-  std::uint64_t head_seen = 0;            // the writer's last copy of head
-  std::uint64_t mask = 0;                 // constant, as are the next
-  std::unique_ptr<Granule[]> granules;    // nullptr: writers announce cells only
-  std::unique_ptr<Location[]> locations;  // of the item that begins at this granule; no_location: none does
+  alignas(cache_line_bytes) PublishedImages published;
+  std::uint64_t head_seen = 0;    // the writer's last copy of head
+  std::uint64_t mask = 0;         // constant
+  Granule* granules = nullptr;    // of ImageMemory, as are the next; nullptr: the writer announces cells only
+  Location* locations = nullptr;  // of the item that begins at this granule; no_location: none does
+  std::uint64_t first = 0;        // index of the ring's first granule in that memory
   // Written by drains.
-  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it is taken
+  alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it may be written again
+  std::uint64_t releasing = 0;                                   // what head becomes next
+  std::uint64_t taken = 0;                                       // by drains: for the device, or forgotten
+  std::uint64_t counted = 0;                                     // images, by drains
 
-  std::uint64_t capacity() const noexcept { return granules != nullptr ? mask + 1 : 0; }
+  std::uint64_t capacity() const noexcept { return mask + 1; }
 };
 
 // Positions count records since the beginning and never wrap: head <= reserved, committed <= reserved.
@@ -62,7 +74,7 @@ struct WriterRing {
 // The rings of one log. Thread safety: all calls from any thread.
 class WriterRings : public std::enable_shared_from_this<WriterRings> {
  public:
-  // records, and granules of images, of each ring: a power of two, granules or 0.
+  // records, and granules of images, of each ring: a power of two, granules or 0. Memory for images is lent later.
   explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1, std::uint64_t granules = 0) noexcept
       : records_(records), shards_(shards), granules_(granules) {}
   ~WriterRings();
