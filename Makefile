@@ -25,7 +25,7 @@ build: ## install what building needs; leaves the program at build/bin/tandem, f
 run: build ## build, then serve on 127.0.0.1:11211, with the GPU if there is one (ARGS="--memory 1GiB" ...)
 	@exec build/bin/tandem serve $(ARGS)
 
-test: ## every test (DEEP=1, as CI: sanitizers, interleavings, fuzzing, planted bugs and mutants, too; TANDEM_ALL=1: what has passed with the same inputs, too)
+test: ## every test (DEEP=1, as CI: sanitizers, interleavings, fuzzing, planted bugs, mutants, all histories, too; TANDEM_ALL=1: what has passed with the same inputs, too)
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py $(if $(DEEP),--deep)
 

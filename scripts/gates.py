@@ -141,9 +141,8 @@ class Part:
 
 
 def python_parts() -> list[Part]:
-    """Three at a time as servers and clients mostly wait; the longest begin first. `device` is conformance again with
-    every batch through a (simulated) device that has copies of the items, under seccomp: a third of it, another each
-    day (all of it: `make test-device`)."""
+    """The longest begin first. `device` is conformance again with every batch through a (simulated) device that has
+    copies of the items, under seccomp: a third of it, another each day (all of it: `make test-device`)."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
@@ -162,8 +161,11 @@ def python_parts() -> list[Part]:
     ]
 
 
-def python_step(python: str) -> Step:
-    """The Python tests, but for parts that have passed with the same inputs."""
+def python_step(python: str, deep: bool) -> Step:
+    """The Python tests, but for parts that have passed with the same inputs. Several at a time, as servers and clients
+    mostly wait; fewer beside the builds of deep steps, which also have all of the histories, not a third of them."""
+    at_once = 3 if deep else 4
+    histories = "" if deep or os.environ.get("TANDEM_ALL") else share_of_today(3)
     parts = python_parts()
     keys = {part.name: key_of(part.what, part.inputs) for part in parts if part.inputs}
     todo = [part for part in parts if part.name not in keys or not has_passed(f"python-{part.name}", keys[part.name])]
@@ -176,12 +178,13 @@ def python_step(python: str) -> Step:
             name=$1
             shift
             [[ $name != device ]] || export TANDEM_SHARE={share_of_today(3)}
+            [[ $name != histories ]] || export TANDEM_SHARE={histories}
             [[ $name != device ]] || export TANDEM_OPTIONS='{DEVICE_OPTIONS}'
             {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
         }}
         export -f part
         ok=0
-        printf '%s\\n' {calls} | xargs -P 3 -I{{}} bash -c 'part {{}}' || ok=$?
+        printf '%s\\n' {calls} | xargs -P {at_once} -I{{}} bash -c 'part {{}}' || ok=$?
         for name in {names}; do cat build/log/python-$name.log; done
         exit $ok"""
     marks = {f"python-{part.name}": keys[part.name] for part in todo if part.name in keys}
@@ -238,7 +241,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         soak = f"""export TANDEM_SOAK_SECONDS=300 TANDEM_SOAK_GENTLE=1 TANDEM_SOAK_PLANS=cpu
             {python} -m pytest -q -s --junitxml=build/log/soak.xml tests/soak/test_soak.py"""
         steps.append(Step("soak", soak, beside=True, needs="build", results="build/log/soak.xml"))
-        steps.append(python_step(python))
+        steps.append(python_step(python, deep))
         histories = (*CODE, "tests/linearizability", *HARNESS)
         # Bugs planted in the recorder of tests/linearizability, each of which it must find.
         canaries = f"""cmake --build build -j {JOBS} --target tandem_canaries

@@ -22,7 +22,8 @@ struct StoreImagesArguments {
 // may win. Locations beyond the images are ignored.
 extern const Kernel<StoreImagesArguments> store_images;
 
-// A piece of a writer's ring of images, as the device is told of it. Has a granule's size: it is sent in a queue of them.
+// A piece of a writer's ring of images, as the device is told of it. Has a granule's size: it is sent in a queue of
+// them.
 struct alignas(granule_bytes) RingPiece {
   static constexpr std::uint32_t places_max = 128;
   std::uint32_t first = 0;     // place in the memory of the rings
@@ -34,9 +35,9 @@ static_assert(sizeof(RingPiece) == sizeof(Granule));
 
 struct StoreRewritesArguments {
   DeviceImages images;
-  DevicePtr<const Granule> granules;    // `places` of them, as of `location`: all rings
-  DevicePtr<const Location> location;   // of the image that begins at this granule; no_location: none does
-  DevicePtr<const RingPiece> piece;     // `count` of them
+  DevicePtr<const Granule> granules;   // `places` of them, as of `location`: all rings
+  DevicePtr<const Location> location;  // of the image that begins at this granule; no_location: none does
+  DevicePtr<const RingPiece> piece;    // `count` of them
   std::uint32_t places = 0, count = 0;
   std::uint32_t granules_read = 0;  // places of all pieces
   // What a thread that stores an image puts in place of its state word. Of no item, and nobody else can know it: where
@@ -48,8 +49,8 @@ struct StoreRewritesArguments {
 };
 
 // Stores the whole images that begin in the pieces. An image is stored unless the device has one of a live item there
-// with the same or a larger CAS id; of several in one launch the largest wins. Clears the mark of what it stores. Images
-// of more granules than images.item_granules, and locations beyond the images, are ignored.
+// with the same or a larger CAS id; of several in one launch the largest wins. Clears the mark of what it stores.
+// Images of more granules than images.item_granules, and locations beyond the images, are ignored.
 extern const Kernel<StoreRewritesArguments> store_rewrites;
 
 // Their CUDA entries (image_kernels.cu).

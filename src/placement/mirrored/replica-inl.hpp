@@ -182,7 +182,8 @@ void BasicReplica<Rules, Log>::make_images() {
   if (!images_.is_wanted()) return;
   try {
     images_.make(device_, options_.queue_cells + options_.chunk_bytes / sizeof(std::uint64_t), log_.ring_granules());
-    if (!has_lent_) log_.lend_images(shard_.number, images_.ring_memory());
+    if (has_lent_ || images_.ring_memory().granules == nullptr) return;
+    log_.lend_images(shard_.number, images_.ring_memory());
     has_lent_ = true;
   } catch (const DeviceError& e) {
     if (e.status() == DeviceStatus::lost || !retired_.empty() || !before_.expired()) throw;
@@ -387,6 +388,7 @@ template <class Rules, class Log>
 ReplicaLaunch BasicReplica<Rules, Log>::drain() noexcept {
   const std::lock_guard lock(mutex_);
   ReplicaLaunch launch;
+  is_relieved_.store(false, std::memory_order_relaxed);
   if (stream_ != nullptr) poll_in_flight();
   if (stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return launch;
   const Drained drained = collect();
@@ -415,13 +417,14 @@ void BasicReplica<Rules, Log>::age_marks() noexcept {
 
 template <class Rules, class Log>
 void BasicReplica<Rules, Log>::relieve() noexcept {
-  if (!wants_drain()) return;
+  if (!wants_relief()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   // The request may be of a writer that saw the log on just before.
   if (stats_.state == ReplicaState::absent || stats_.state == ReplicaState::lost) return log_.stop(shard_.number);
   collect();
   ++stats_.relieved;
+  is_relieved_.store(true, std::memory_order_relaxed);
 }
 
 template <class Rules, class Log>
@@ -446,7 +449,7 @@ ReplicaStats BasicReplica<Rules, Log>::stats() noexcept {
   s.device_bytes += s.image_bytes;
   s.images_on = images_.on();
   s.images_given_up = images_.given_up();
-  s.granules = images_.sent();
+  s.granules = images_.granules_sent();
   s.pinned_bytes = queue_memory_.bytes() + chunk_memory_.bytes() + images_.pinned_bytes();
   s.log_bytes = log_.memory_bytes(shard_.number);
   const std::lock_guard told(told_mutex_);

@@ -92,8 +92,10 @@ class BasicReplica final : public DeviceSide {
 
   // For writers between two batches, outside any epoch and stripe. When wants_drain(), drains the log into pinned
   // memory, unless another thread is draining.
-  bool wants_drain() const noexcept override { return log_.wants_drain(shard_.number); }
-  bool wants_relief() const noexcept override { return wants_drain(); }
+  bool wants_drain() const noexcept override {
+    return wants_relief() || is_relieved_.load(std::memory_order_relaxed);
+  }
+  bool wants_relief() const noexcept override { return log_.wants_drain(shard_.number); }
   // The oldest of its own work that the device has not done yet; 0: none. For a scheduler that checks deadlines.
   DeviceMark waits_for() noexcept override;
   void relieve() noexcept override;
@@ -147,6 +149,7 @@ class BasicReplica final : public DeviceSide {
   const Shard shard_;
 
   std::atomic<bool> has_images_{false};
+  std::atomic<bool> is_relieved_{false};  // since the last drain(): what was read waits to be sent
   std::mutex told_mutex_;
   ReplicaStats told_;  // the last result of stats()
 

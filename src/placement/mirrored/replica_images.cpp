@@ -47,6 +47,7 @@ void ReplicaImages::make(Device& device, std::uint64_t cells, std::uint32_t ring
     queue_ = DirtyQueue<Granule>({queue_memory_.data(), queue_memory_.count()});
   }
   if (const std::uint64_t places = std::uint64_t{options_.writers} * ring_granules; ring_granules_.count() != places) {
+    TD_ASSERT(places <= std::numeric_limits<std::uint32_t>::max());
     PinnedArray<Granule> granules(device, places);
     ring_locations_ = PinnedArray<Location>(device, places);
     ring_granules_ = std::move(granules);
@@ -188,9 +189,11 @@ DeviceStatus ReplicaImages::send(Stream& stream) noexcept {
     const std::uint64_t count = std::min<std::uint64_t>(queue_.unsent().size(), end - queue_.sent());
     const std::uint64_t at = queue_.offset();
     const bool rewrites = (rewrite_bits(end - 1) >> (end - 1) % 64 & 1) != 0;
-    const DeviceStatus status = rewrites ? store_pieces(stream, at, static_cast<std::uint32_t>(count))
-                                         : stream.launch(store_images, {images_, at_.at(at), queue_memory_.at(at),
-                                                                        static_cast<std::uint32_t>(count)});
+    const auto entries = static_cast<std::uint32_t>(count);
+    if (!rewrites) granules_sent_ += count;
+    const DeviceStatus status = rewrites
+                                    ? store_pieces(stream, at, entries)
+                                    : stream.launch(store_images, {images_, at_.at(at), queue_memory_.at(at), entries});
     if (status != DeviceStatus::ok) return status;
     queue_.send(count);
     if (queue_.sent() == end) end_bits(end - 1) &= ~(std::uint64_t{1} << (end - 1) % 64);
@@ -207,7 +210,9 @@ DeviceStatus ReplicaImages::store_pieces(Stream& stream, std::uint64_t at, std::
                             .places = static_cast<std::uint32_t>(ring_granules_.count()),
                             .count = count,
                             .lock = word::State::put(locks_(), filling)};
-  for (const Granule& entry : std::span(queue_memory_.data() + at, count)) of.granules_read += std::bit_cast<RingPiece>(entry).count;
+  for (const Granule& entry : std::span(queue_memory_.data() + at, count))
+    of.granules_read += std::bit_cast<RingPiece>(entry).count;
+  granules_sent_ += of.granules_read;
   return stream.launch(store_rewrites, of);
 }
 

@@ -10,7 +10,7 @@
 //
 // The images that writers have put into the log are parts of their own, stored only over older versions, each ahead of
 // the part of the cells of the same drain. The device reads them in the writers' rings: the queue has the pieces of
-// these (RingPiece), one or two for each ring and drain, whatever lies in them.
+// these (RingPiece), a few for each ring and drain.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -75,9 +75,9 @@ class ReplicaImages {
   // are no more than room_cells().
   void append(const std::array<std::span<const DirtyCell>, 2>& cells) noexcept;
   void append(std::span<const std::uint64_t> cells) noexcept;
-  // Has the device read what a writer's ring has published up to position `end` and drains have not taken. Several rings
-  // are one part, which end_rewritten() ends. False: there is no room beside the images of `cells_room` cells. REQUIRES:
-  // on(); the ring is of ring_memory(), and keeps it until released() is what appended() is now.
+  // Has the device read what a writer's ring has published up to position `end` and drains have not taken. Several
+  // rings are one part, which end_rewritten() ends. False: there is no room beside the images of `cells_room` cells.
+  // REQUIRES: on(); the ring is of ring_memory(), and keeps it until released() is what appended() is now.
   [[nodiscard]] bool append_rewritten(const ImageRing& ring, std::uint64_t end, std::uint64_t cells_room) noexcept;
   void end_rewritten() noexcept;
   // Queues all waiting parts.
@@ -88,6 +88,7 @@ class ReplicaImages {
   bool are_marks_old() noexcept;
   [[nodiscard]] DeviceStatus clear_marks(Stream& stream) noexcept;
   std::uint64_t sent() const noexcept { return queue_.sent(); }
+  std::uint64_t granules_sent() const noexcept { return granules_sent_; }  // those in pieces of rings among them
   std::uint64_t appended() const noexcept { return queue_.appended(); }
   std::uint64_t released() const noexcept { return queue_.sent() - queue_.in_flight(); }
   // The device has read everything sent before `position`.
@@ -133,6 +134,7 @@ class ReplicaImages {
   PinnedArray<Location> ring_locations_;
   DirtyQueue<Granule> queue_;
   std::uint64_t part_begin_ = 0;  // the position behind the last part
+  std::uint64_t granules_sent_ = 0;
   // Bits for each place of the queue: it is the last entry of a part, and of one of pieces of rings.
   std::unique_ptr<std::uint64_t[]> part_ends_, part_rewrites_;
   std::unique_ptr<std::uint64_t[]> is_read_;  // a bit for each location: the item was read for this part

@@ -166,6 +166,7 @@ void BasicReplicaLog<Rules>::lend_images(std::uint32_t shard, ImageMemory memory
 
 template <class Rules>
 bool BasicReplicaLog<Rules>::release_images(std::uint32_t shard) noexcept {
+  if (!lent_[shard].has_taken) return false;
   bool has_taken = false;
   for (WriterRing* r = rings_->first(shard); r != nullptr; r = r->next) {
     ImageRing& ring = r->images;
@@ -174,11 +175,13 @@ bool BasicReplicaLog<Rules>::release_images(std::uint32_t shard) noexcept {
     has_taken |= ring.releasing != ring.taken;
     ring.releasing = ring.taken;
   }
+  lent_[shard].has_taken = has_taken;
   return has_taken;
 }
 
 template <class Rules>
 void BasicReplicaLog<Rules>::forget_images(std::uint32_t shard) noexcept {
+  lent_[shard].has_taken = true;
   for (WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) forget_ring(ring->images);
 }
 
@@ -214,6 +217,7 @@ bool BasicReplicaLog<Rules>::take_images(Drained& drained, std::uint32_t shard, 
     if (!all) break;
     const std::uint64_t count = ring.published.count.load(std::memory_order_relaxed);
     drained.images += count - ring.counted;
+    lent_[shard].has_taken = true;
     ring.counted = count;
     ring.taken = published;
   }
@@ -297,9 +301,8 @@ std::uint64_t BasicReplicaLog<Rules>::records_waiting(std::uint32_t shard) const
   std::uint64_t sum = 0;
   for (const WriterRing* ring = rings_->first(shard); ring != nullptr; ring = ring->next) {
     const std::uint64_t head = ring->head.load(std::memory_order_acquire);
-    const std::uint64_t images_head = ring->images.head.load(std::memory_order_acquire);
     sum += ring->reserved.load(std::memory_order_relaxed) - head;
-    sum += ring->images.published.end.load(std::memory_order_relaxed) - images_head;
+    sum += ring->images.published.end.load(std::memory_order_relaxed) - ring->images.taken;
   }
   return sum;
 }

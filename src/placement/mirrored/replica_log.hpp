@@ -11,9 +11,10 @@
 //
 // Where a replica has images, a set in place puts the item's new image into a ring beside, before the new version can
 // be read, and no cell is announced. The rings' memory is lent by the replica, and read by its device. A drain takes
-// what the rings have before it reads any cell or item, so what it reads is no older. Two images of one item may lie in two rings, and be taken by two drains in either order: the
-// larger CAS id counts (store_rewrites). An image of a slot's last item is taken by the drain that delivers its next
-// item, or before: a drain is an epoch, and the slot was not reused within the one that its item died in.
+// what the rings have before it reads any cell or item, so what it reads is no older. Two images of one item may lie in
+// two rings, and be taken by two drains in either order: the larger CAS id counts (store_rewrites). An image of a
+// slot's last item is taken by the drain that delivers its next item, or before: a drain is an epoch, and the slot was
+// not reused within the one that its item died in.
 //
 // Memory is bounded. A writer that finds its ring full writes without noting, and switches the shard's log off; that
 // replica must be uploaded again. wants_drain() asks workers to drain before that happens.
@@ -132,8 +133,9 @@ class BasicReplicaLog final : public ChangeLog {
   std::uint64_t overflows(std::uint32_t shard = 0) const noexcept {
     return overflows_[shard].load(std::memory_order_relaxed);
   }
-  std::uint64_t records_waiting(std::uint32_t shard = 0) const noexcept;  // in all rings
-  std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;     // of all rings, without what is lent
+  // In all rings, granules of images among them. By one thread at a time with drains.
+  std::uint64_t records_waiting(std::uint32_t shard = 0) const noexcept;
+  std::uint64_t memory_bytes(std::uint32_t shard = 0) const noexcept;  // of all rings, without what is lent
 
  private:
   //   |63  launch  32|31..8 0|7  recording, a bit for each shard  0|
@@ -150,6 +152,7 @@ class BasicReplicaLog final : public ChangeLog {
     Location* locations = nullptr;
     std::uint32_t rings = 0;
     std::atomic<std::uint32_t> claimed{0};  // of the rings; more, once there are too few
+    bool has_taken = false;                 // drains may have, since the last release; theirs
   };
 
   void count(Drained& drained, std::uint32_t shard) noexcept;

@@ -25,9 +25,11 @@ struct RewriteMix {
 
 // Returns what went wrong, or "".
 std::string run_rewrites(const RewriteMix& mix, int launches, ReplicaStats& stats) {
-  ReplicaRig rig({.log = {.ring_granules = mix.ring_granules},
-                  .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
-                  .replica = {.queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .images = {.bytes = 64 << 20, .writers = mix.rings}}});
+  ReplicaRig rig(
+      {.log = {.ring_granules = mix.ring_granules},
+       .sim = {.latency = 5us, .lanes = 64, .lane_time = 1us},
+       .replica = {
+           .queue_cells = 1 << 12, .chunk_bytes = 1 << 12, .images = {.bytes = 64 << 20, .writers = mix.rings}}});
   for (std::uint64_t k = 0; k < key_count; ++k) EXPECT_TRUE(rig.set(key_of(k), 1));
   EXPECT_EQ(rig.upload(), ReplicaState::current);
 
@@ -134,8 +136,8 @@ struct ReusesRings : ReplicaRules {
 };
 template <class Rules>
 std::string overtake_the_device(ReplicaStats& stats) {
-  ReplicaRig<Rules> rig({.log = {.ring_granules = 16},
-                         .replica = {.queue_cells = 1 << 12, .images = {.bytes = 64 << 20}}});
+  ReplicaRig<Rules> rig(
+      {.log = {.ring_granules = 16}, .replica = {.queue_cells = 1 << 12, .images = {.bytes = 64 << 20}}});
   EXPECT_TRUE(rig.set("k"));
   EXPECT_TRUE(rig.set("other"));
   EXPECT_EQ(rig.upload(), ReplicaState::current);
@@ -176,8 +178,7 @@ TEST(ReplicaRewrites, EachReplicaLendsItsOwnMemory) {
     {
       Replica replica(*device, store.index, log, store.epochs, {.images = {.bytes = 1 << 20}}, &store.heap);
       replica.start();
-      for (int i = 0; i < 1000 && replica.step(1 << 20) != ReplicaState::current; ++i)
-        std::this_thread::sleep_for(1ms);
+      for (int i = 0; i < 1000 && replica.step(1 << 20) != ReplicaState::current; ++i) std::this_thread::sleep_for(1ms);
       for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(rewrite());
       ASSERT_TRUE(replica.drain().ready());
       EXPECT_EQ(replica.stats().rewrites, 5u);
