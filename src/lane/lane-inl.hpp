@@ -512,9 +512,9 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     Strip& answered = strip(k - turns.answer);
     if (TD_LIKELY(searched.count != 0)) search_first<M.defers>(s, searched);
     search_second(s, strip(k - turns.second));
-    if (TD_UNLIKELY(s.tree != nullptr)) {
-      if (Strip& next = strip(k - turns.answer + 1); next.sets != 0) prefetch_leaves_of_new(s, next);
-    }
+    if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(s.tree != nullptr) && next.sets != 0)
+      prefetch_leaves_of_new(s, next);
+    if (searched.sets != 0 && TD_UNLIKELY(announces(s))) prefetch_stripes(s, searched, M.defers);
     if constexpr (M.timed) s.laps->lap(Task::search);
     if (TD_LIKELY(answered.count != 0) && TD_UNLIKELY(!answer(answered, k - turns.answer))) return;
     if (M.defers && answered.overwrites != 0) execute_deferred_before(s, answered);

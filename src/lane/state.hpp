@@ -412,6 +412,13 @@ TD_NOINLINE Found look_closely(State& state, const Strip& strip, std::uint32_t i
 // new version if the reply shows its id. REQUIRES: inside the epoch.
 TD_NOINLINE bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id,
                               const std::uint64_t* hint, ItemVersion& stored) noexcept;
+// Whether sets in place take the key's stripe, as devices have copies of items.
+TD_INLINE bool announces(const State& s) noexcept {
+  return s.context.shared.announces_rewrites.load(std::memory_order_relaxed);
+}
+// Fetches the stripes that the strip's sets will lock: others have written to the lines. skips: those that a later set
+// overwrites lock none.
+TD_NOINLINE void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept;
 // Append the reply to a miss, and to a hit with a long value.
 TD_NOINLINE void write_miss(State& state, const Strip& strip, std::uint32_t i);
 TD_NOINLINE void write_long(State& state, const Strip& strip, std::uint32_t i, const Hit& hit);

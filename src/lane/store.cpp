@@ -1,4 +1,5 @@
 // Sets of the lane that are not the usual sets in place.
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -33,8 +34,7 @@ TD_INLINE bool store_in_place(State& state, Fingerprint f, const task::PlainSet&
       !task::may_store_in_place(context))
     return false;
   const task::StripTime time{state.now_s, state.flush_cas};
-  if (TD_LIKELY(!context.shared.announces_rewrites.load(std::memory_order_relaxed)))
-    return task::try_store_in_place(context, item, set, time, stored);
+  if (TD_LIKELY(!announces(state))) return task::try_store_in_place(context, item, set, time, stored);
   if (TD_UNLIKELY(!context.shared.placement.can_change(f))) return false;
   return with_index(state, [&]<class I>(I& index) {
     if constexpr (AnnouncingGuard<typename I::Guard>) {
@@ -145,6 +145,17 @@ TD_INLINE Settled store_aside(State& state, Beside& beside) noexcept {
 }
 
 }  // namespace
+
+void prefetch_stripes(const State& state, const Strip& strip, bool skips) noexcept {
+  with_index(state, [&]<class I>(I& index) {
+    if constexpr (AnnouncingGuard<typename I::Guard>) {
+      std::uint32_t sets = strip.sets & ((1u << strip.count) - 1);
+      if (skips) sets &= ~strip.overwritten;
+      for (; sets != 0; sets &= sets - 1)
+        index.prefetch_stripe(strip.fingerprint[static_cast<std::uint32_t>(std::countr_zero(sets))]);
+    }
+  });
+}
 
 bool store_slowly(State& state, const Strip& strip, std::uint32_t i, bool shows_id, const std::uint64_t* hint,
                   ItemVersion& stored) noexcept {

@@ -92,9 +92,7 @@ class BasicReplica final : public DeviceSide {
 
   // For writers between two batches, outside any epoch and stripe. When wants_drain(), drains the log into pinned
   // memory, unless another thread is draining.
-  bool wants_drain() const noexcept override {
-    return wants_relief() || is_relieved_.load(std::memory_order_relaxed);
-  }
+  bool wants_drain() const noexcept override { return wants_relief() || is_relieved_.load(std::memory_order_relaxed); }
   bool wants_relief() const noexcept override { return log_.wants_drain(shard_.number); }
   // The oldest of its own work that the device has not done yet; 0: none. For a scheduler that checks deadlines.
   DeviceMark waits_for() noexcept override;

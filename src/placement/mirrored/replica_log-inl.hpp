@@ -78,6 +78,9 @@ ImageSlot BasicReplicaLog<Rules>::image_slot(std::uint64_t cell_index, Location 
   const std::uint64_t at = begin & ring.mask;
   ring.locations[at] = item;
   for (std::uint32_t g = 1; g < granules; ++g) ring.locations[at + g] = no_location;
+  // The device has read the lines that come next.
+  prefetch_write(&ring.granules[(end + 2 * image_granules_limit) & ring.mask]);
+  prefetch_write(&ring.locations[(end + cache_line_bytes / sizeof(Location)) & ring.mask]);
   return {&ring.granules[at], &ring.published, end};
 }
 

@@ -166,6 +166,30 @@ TEST(ReplicaRewrites, ARingIsKeptUntilTheDeviceHasReadIt) {
   EXPECT_NE(overtake_the_device<ReusesRings>(stats), "") << "the test would not notice";
 }
 
+// Where an image's later granules lie an earlier one began. A client may have chosen their bytes so that they look like
+// a newer image of that item.
+TEST(ReplicaRewrites, OnlyTheFirstGranuleOfAnImageHasALocation) {
+  ReplicaRig rig({.log = {.ring_granules = 16}, .replica = {.queue_cells = 1 << 12, .images = {.bytes = 16 << 20}}});
+  const std::uint64_t words[] = {
+      word::CasHigh::put(static_cast<std::uint64_t>(ItemState::live), word::CasHigh::limit),
+      word::CasLow::put(word::KeyBytes::put(word::ValueBytes::put(0, 8), 1), word::CasLow::limit)};
+  std::string forged(2 * granule_bytes - sizeof(Item) - sizeof(std::uint64_t), 'x');  // with its value two granules
+  std::memcpy(forged.data() + granule_bytes - sizeof(Item), words, sizeof words);
+  ASSERT_TRUE(rig.set("k"));
+  ASSERT_TRUE(rig.set(forged));
+  ASSERT_EQ(rig.upload(), ReplicaState::current);
+  const auto add_one = [](std::uint64_t value) { return value + 1; };
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(rig.worker.rewrite("k", add_one));
+    ASSERT_EQ(rig.compare(rig.drain()), "");
+  }
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(rig.worker.rewrite(forged, add_one));
+    ASSERT_EQ(rig.compare(rig.drain()), "");
+  }
+  EXPECT_GE(rig.replica.stats().rewrites, 45u);
+}
+
 // Threads keep their rings from one replica to the next, not the memory that it lent.
 TEST(ReplicaRewrites, EachReplicaLendsItsOwnMemory) {
   ReplicaLog log({.ring_granules = 16});
