@@ -25,8 +25,10 @@ rewrite       try_store_announced (src/task/store_in_place.hpp): under the strip
 image         the drain's: the item of a noted cell is copied with its state word (src/placement/mirrored/); the copy
               is of one version
 publish       try_store_announced: the item's new version goes into the writer's ring of images before it is unlocked
-take          the drain's: the published images of each ring, taken before any cell or item is read
-store         the launch's first kernel: an image replaces an older version of the same item (store_rewrites)
+take          the drain's: what each ring has published is noted, before any cell or item is read
+store         the launch's first kernel: reads the noted images where they lie; one replaces an older version of the
+              same item (store_rewrites). Then their places are free (release_rings)
+refill        a set of another key puts its image where one of A lay
 answer        a kernel's own, from the image (src/frames/frames-inl.hpp): the host looks at no cell, item or stripe
 final         final_miss(), by the host when the launch is done
 reuse         the heap hands A's slot out again once its epoch has passed (Heap::reclaim)
@@ -62,8 +64,8 @@ def initial(threads: list[str], c1: str = "", c2: str = "A") -> State:
         "iN": 0,
         "q1": 0,
         "q2": 0,
-        # A's version, those of its image and of what a drain has read for it, the rings of images by writer, and what a
-        # drain has taken from them: (version, value)
+        # A's version, those of its image and of what a drain has read for it, the rings of images by writer: (version,
+        # value), and which of them a drain has noted: (ring, version, value)
         "nA": 1,
         "jA": 1,
         "m1": 0,
@@ -321,6 +323,18 @@ def publisher(t: str, value: int, faults: tuple[str, ...] = ()) -> list[Step]:
     return steps
 
 
+def refill(ring: str, faults: tuple[str, ...] = ()) -> list[Step]:
+    """A set of another key by the ring's writer, whose image needs the place of what the ring has."""
+
+    def step(s: State) -> str | None:
+        if s[ring] or ("release_early" not in faults and any(image[0] == ring for image in s["taken"])):
+            return WAIT
+        s["taken"] = tuple(image for image in s["taken"] if image[0] != ring)
+        return None
+
+    return [named(f"refill({ring})", step)]
+
+
 def find(t: str, base: int, done: int, faults: tuple[str, ...]) -> list[Step]:
     """Index::find, from step `base` of the program; goes to step `done` with the answer."""
 
@@ -445,13 +459,13 @@ def follow(t: str, faults: tuple[str, ...] = (), images: bool = False, rings: bo
 
     def take(ring: str) -> Step:
         def step(s: State) -> None:
-            s["taken"] += s[ring]
+            s["taken"] += tuple((ring, *image) for image in s[ring])
             s[ring] = ()
 
         return named(f"take({ring})", step)
 
     def store(s: State) -> None:
-        for version, value in s["taken"]:
+        for _, version, value in s["taken"]:
             if version > s["jA"] or "any_version" in faults:
                 s["iA"], s["jA"] = value, version
         s["taken"] = ()

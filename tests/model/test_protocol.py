@@ -10,6 +10,7 @@ from model.protocol import (
     publisher,
     reader,
     reader_that_leaves_early,
+    refill,
     replica_check,
     reuse,
     rewriter,
@@ -87,6 +88,9 @@ CLEAN |= {
     "set by image, delete, frames": dict(z=publisher("z", 2), x=writer("x", "delete"), g=frames("g", rings=True)),
     "set by image, set beside, frames": dict(z=publisher("z", 2), w=writer("w", "set"), g=frames("g", rings=True)),
     "set by image, displacement, frames": dict(z=publisher("z", 2), m=writer("m", "move"), g=frames("g", rings=True)),
+    "set by image, another key's in its place, frames": dict(
+        z=publisher("z", 2), o=refill("ring.z"), g=frames("g", rings=True)
+    ),
     "two sets by image, frames": dict(z=publisher("z", 2), y=publisher("y", 3), g=frames("g", rings=True)),
     "two sets by image, displacement, two launches, the images afterwards": dict(
         z=publisher("z", 2),
@@ -259,6 +263,16 @@ NEEDED |= {
             k=device("k", ("any_version",), search=False, images=True, rings=True),
             l=device("l", ("any_version",), search=False, images=True, rings=True),
             s=replica_check(2),
+        ),
+        False,
+        "an image is stale for ever",
+    ),
+    "a ring is kept until the device has read it": (
+        dict(
+            z=publisher("z", 2),
+            o=refill("ring.z", ("release_early",)),
+            k=device("k", search=False, images=True, rings=True),
+            s=replica_check(1),
         ),
         False,
         "an image is stale for ever",
