@@ -105,8 +105,7 @@ std::uint64_t FramesArguments::queries() const noexcept {
 void FramesArguments::memory(MemoryUse& use) const {
   if (parts > frame_parts_max || !is_table(index.shape)) return use.refuse();
   use.add(index.buckets, index.shape.buckets());
-  use.add(images.granules, images.count);
-  use.add(images.marks, mark_words(images.count));
+  images.memory(use);
   use.add(cursors, parts);
   for (std::uint32_t p = 0; p < parts; ++p) {
     const FramePart& one = part[p];

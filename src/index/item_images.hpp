@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/device_ptr.hpp"
+#include "device/kernel.hpp"
 #include "heap/item.hpp"
 #include "index/cuckoo/cell.hpp"
 
@@ -26,15 +26,20 @@ struct ItemImages {
 };
 static_assert(std::is_trivially_copyable_v<ItemImages>);
 
+TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
+
 // The same, as the host names them.
 struct DeviceImages {
   DevicePtr<Granule> granules;
   DevicePtr<std::uint32_t> marks;
   std::uint32_t count = 0;
   std::uint32_t item_granules = 0;
-};
 
-TD_WORD constexpr std::uint64_t mark_words(std::uint64_t granules) { return (granules + 31) / 32; }
+  void memory(MemoryUse& use) const {
+    use.add(granules, count);
+    use.add(marks, mark_words(count));
+  }
+};
 
 // Bytes of the item with this word, header, key and value. REQUIRES: it is not huge.
 TD_WORD constexpr std::uint64_t image_bytes(std::uint64_t fixed_word) {

@@ -147,8 +147,7 @@ void SearchArguments::memory(MemoryUse& use) const {
     use.add(DevicePtr<Granule>(one.arena), std::uint64_t{one.count} * images.item_granules);
   }
   if (!with_images) return;
-  use.add(images.granules, images.count);
-  use.add(images.marks, mark_words(images.count));
+  images.memory(use);
 }
 
 void UpdateArguments::memory(MemoryUse& use) const {

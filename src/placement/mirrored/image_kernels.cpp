@@ -46,15 +46,13 @@ bool host_store_rewrites(const StoreRewritesArguments& a, const HostMemory& memo
 }  // namespace
 
 void StoreImagesArguments::memory(MemoryUse& use) const {
-  use.add(images.granules, images.count);
-  use.add(images.marks, mark_words(images.count));
+  images.memory(use);
   use.add(location, count);
   use.add(granules, count);
 }
 
 void StoreRewritesArguments::memory(MemoryUse& use) const {
-  use.add(images.granules, images.count);
-  use.add(images.marks, mark_words(images.count));
+  images.memory(use);
   use.add(granules, places);
   use.add(location, places);
   use.add(piece, count);

@@ -13,7 +13,7 @@ BasicReplicaLog<Rules>::BasicReplicaLog(const ReplicaLogOptions& options)
     : ring_records_(options.ring_records),
       ring_granules_(options.ring_granules),
       shard_bits_(options.shard_bits),
-      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits, options.ring_granules)),
+      rings_(std::make_shared<WriterRings>(options.ring_records, 1u << options.shard_bits)),
       word_(std::uint64_t{options.first_launch} << launch_shift) {
   TD_ASSERT(std::has_single_bit(ring_records_) && ring_records_ >= 16 && shard_bits_ <= shard_bits_max);
   TD_ASSERT(options.ring_granules == 0 ||
@@ -91,6 +91,7 @@ bool BasicReplicaLog<Rules>::claim_images(ImageRing& ring, std::uint32_t shard) 
   if (granules == nullptr || lent.claimed.load(std::memory_order_relaxed) >= lent.rings) return false;
   const std::uint32_t mine = lent.claimed.fetch_add(1, std::memory_order_relaxed);
   if (mine >= lent.rings) return false;
+  ring.mask = ring_granules_ - 1;
   ring.first = std::uint64_t{mine} * ring_granules_;
   ring.granules = granules + ring.first;
   ring.locations = lent.locations + ring.first;

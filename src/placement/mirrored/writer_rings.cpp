@@ -69,7 +69,6 @@ WriterRing* WriterRings::take() {
   for (std::uint32_t s = 0; s < shards_; ++s) {
     made[s].mask = records_ - 1;
     made[s].records = std::make_unique_for_overwrite<std::uint64_t[]>(records_);
-    if (granules_ != 0) made[s].images.mask = granules_ - 1;
   }
   WriterRing* head = first_.load(std::memory_order_relaxed);
   do {

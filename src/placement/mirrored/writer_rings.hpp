@@ -39,10 +39,10 @@ struct ImageRing {
   // Written by the ring's writer.
   alignas(cache_line_bytes) PublishedImages published;
   std::uint64_t head_seen = 0;    // the writer's last copy of head
-  std::uint64_t mask = 0;         // constant
   Granule* granules = nullptr;    // of ImageMemory, as are the next; nullptr: the writer announces cells only
   Location* locations = nullptr;  // of the item that begins at this granule; no_location: none does
   std::uint64_t first = 0;        // index of the ring's first granule in that memory
+  std::uint64_t mask = 0;
   // Written by drains.
   alignas(cache_line_bytes) std::atomic<std::uint64_t> head{0};  // everything before it may be written again
   std::uint64_t releasing = 0;                                   // what head becomes next
@@ -74,9 +74,8 @@ struct WriterRing {
 // The rings of one log. Thread safety: all calls from any thread.
 class WriterRings : public std::enable_shared_from_this<WriterRings> {
  public:
-  // records, and granules of images, of each ring: a power of two, granules or 0. Memory for images is lent later.
-  explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1, std::uint64_t granules = 0) noexcept
-      : records_(records), shards_(shards), granules_(granules) {}
+  // records: of each ring, a power of two. Memory for images is lent later.
+  explicit WriterRings(std::uint64_t records, std::uint32_t shards = 1) noexcept : records_(records), shards_(shards) {}
   ~WriterRings();
   WriterRings(const WriterRings&) = delete;
   WriterRings& operator=(const WriterRings&) = delete;
@@ -108,7 +107,6 @@ class WriterRings : public std::enable_shared_from_this<WriterRings> {
   const std::uint64_t id_ = next_id();  // unique over all objects, destroyed ones included
   const std::uint64_t records_;
   const std::uint32_t shards_;
-  const std::uint64_t granules_;
   std::atomic<WriterRing*> first_{nullptr};  // an array, as is every `next`
 };
 
