@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from harness.binary import Answer, BinaryStream, answers, request
+from harness.replies import CasMap, difference
 from harness.server import Server
 from harness.wire import Stream
 
@@ -176,14 +177,21 @@ def sides() -> Iterator[tuple[Side, Side]]:
         yield both
 
 
+def are_alike(ours: object, theirs: object) -> bool:
+    """But for the seconds that an item has left: a clock may tick between the two servers' answers."""
+    if isinstance(ours, bytes) and isinstance(theirs, bytes):
+        return difference(ours, theirs, CasMap.empty()) is None
+    return ours == theirs
+
+
 def test_each_command_is_answered_as_by_memcached_and_leaves_the_same(sides: tuple[Side, Side]) -> None:
     chosen = [case for case in cases() if not case.copies]
     failures = []
     for case in chosen:
         (ours, left), (theirs, theirs_left) = [(side.ask(case), side.left_by(case)) for side in sides]
-        if ours != theirs:
+        if not are_alike(ours, theirs):
             failures.append(f"{case.name}:\n    {str(theirs)[:300]}\n  for\n    {str(ours)[:300]}")
-        elif left != theirs_left:
+        elif not are_alike(left, theirs_left):
             failures.append(f"{case.name} leaves:\n    {theirs_left[:300]!r}\n  for\n    {left[:300]!r}")
         for side in sides:
             side.fill()
