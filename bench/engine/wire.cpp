@@ -59,7 +59,7 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
     sampled_ = false;
     return answered_;
   }
-  if (plan_ == plan_cpu || plan_ == plan_frames) run_lane(filling, segments);
+  if (plan_ == plan_cpu || begins_with_input(plan_)) run_lane(filling, segments);
   if (segments.empty()) {
     hand_over();
     record_latency(received_ticks, answered_.queries);
@@ -113,7 +113,7 @@ bool WireDriver::begin_frames(const Segments& segments) {
                       : in_datagrams_ ? frames->add_datagram(s.begin, s.end - s.begin)
                                       : frames->add_stream(s.begin, s.end - s.begin));
   if (frames->empty()) return false;
-  runner_->submit_frames(options_.cas);
+  runner_->submit_frames(plan_, options_.cas);
   return true;
 }
 
@@ -141,6 +141,7 @@ void WireDriver::run_lane() {
   const std::span<LaneSegment> all(lane_segments_);
   for (LaneSegment& segment : all) segment.rest = segment.begin;
   for (std::size_t i = 0; i < all.size();) {
+    lane_.set_located(runner_->located());
     const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes, sampled_);
     bool any = done != 0;
     for (const LaneSegment& s : all.subspan(i)) {
@@ -199,8 +200,9 @@ void WireDriver::answer_oldest() {
 void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   taken_.clear();
   std::swap(taken_, segments);
-  if (!runner_->begin_frames()) {
+  if (runner_->begin_located() || !runner_->begin_frames()) {
     run_lane(batch, taken_);
+    runner_->end_frames();
     return finish(batch, taken_);
   }
   if (in_datagrams_) return answer_datagrams(batch, taken_);

@@ -178,6 +178,14 @@ bool FrameColumns::take_run(std::uint64_t at, std::uint64_t end, FrameRun& run) 
   return run.requests != 0;
 }
 
+FrameColumns::Place FrameColumns::place_of(std::uint64_t at) const noexcept {
+  const auto tiles = std::span(tiles_.data(), tile_count_);
+  const auto behind = std::ranges::upper_bound(tiles, at, {}, [&](const FrameTile& tile) {
+    return pieces_[tile.first_piece].first_unit * std::uint64_t{frame_unit_bytes};
+  });
+  return {static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(behind - tiles.begin(), 1) - 1), 0};
+}
+
 std::uint64_t FrameColumns::keys() const noexcept {
   std::uint64_t sum = 0;
   for (std::uint32_t t = 0; t < tile_count_; ++t) sum += answers_[t].keys;

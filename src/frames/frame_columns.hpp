@@ -56,6 +56,21 @@ class FrameColumns {
   // Lines left to the host, by FrameLeft, misses that were not final not among them.
   std::array<std::uint64_t, frame_left_count> left() const noexcept;
 
+  // All runs in the order of the input, for a reader that has a place of its own.
+  struct Place {
+    std::uint32_t tile = 0, run = 0;
+  };
+  // At the first run of the last tile that begins at or before `at`.
+  Place place_of(std::uint64_t at) const noexcept;
+  // The run there, which the place passes; nullptr: there are no more.
+  const FrameRun* next_run(Place& place) const noexcept {
+    for (; place.tile < tile_count_; ++place.tile, place.run = 0) {
+      const FrameTileAnswer& answer = answers_[place.tile];
+      if (place.run < answer.runs) return &runs_[answer.run_at + place.run++];
+    }
+    return nullptr;
+  }
+
  private:
   bool add(std::uint64_t begin, FramePiece piece) noexcept;
   bool begin_tile(bool is_raw) noexcept;

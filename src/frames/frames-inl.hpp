@@ -65,6 +65,7 @@ TD_LANE void look_up(T& t, Scratch& s, const Job& job, const FrameRules& rules, 
     t.each(s.keys, hash);
   }
   t.search(job.table, s.key_f, s.keys, s.key_location);
+  if constexpr (form == Form::located) return;
   t.each(s.keys, [&](std::uint32_t k) {
     const std::uint32_t location = s.key_location[k];
     s.key_mark[k] = 0;
@@ -111,6 +112,17 @@ TD_LANE std::uint32_t measure(T& t, Scratch& s, const Job& job, std::uint32_t li
       s.key_mark[k] = mark::first_read;
     }
     s.key_rank[k] = s.key_mark[k] == mark::first_read ? 1 : 0;
+  });
+  return t.scan(s.sum, s.keys);
+}
+
+// The same for keys that are located: all lines that were parsed are answered.
+template <class T>
+TD_LANE std::uint32_t measure_located(T& t, Scratch& s) {
+  t.each(s.keys, [&](std::uint32_t k) {
+    s.sum[k] = s.line_state[s.key_line[k]] == mark::good ? sizeof(LocatedKey) : 0;
+    s.key_mark[k] = 0;
+    s.key_rank[k] = 0;
   });
   return t.scan(s.sum, s.keys);
 }
@@ -181,6 +193,26 @@ TD_LANE FrameMiss miss_of(const Scratch& s, std::uint32_t k) {
           .metas = metas_of(s, first, j)};
 }
 
+// In place of WR.
+template <class T>
+TD_LANE void write_locations(T& t, const Scratch& s, const Job& job) {
+  t.each(s.keys, [&](std::uint32_t k) {
+    const std::uint32_t j = s.key_line[k];
+    if (!is_good(s, j)) return;
+    const bool is_first = k == s.line_first_key[j], is_last = is_last_key(s, k);
+    const std::uint32_t command = s.line_kind[j] == LineKind::plain      ? 0
+                                  : s.line_kind[j] == LineKind::with_cas ? LocatedKey::gets
+                                                                         : LocatedKey::meta_read;
+    *reinterpret_cast<LocatedKey*>(job.replies + s.reply_at + s.sum[k]) = {
+        .location = s.key_location[k],
+        .at = static_cast<std::uint16_t>(s.key_at[k] - s.line_begin[s.run_line[s.line_rank[j]]]),
+        .key_bytes = s.key_bytes[k],
+        .kind = static_cast<std::uint8_t>(command | (is_last ? LocatedKey::last_of_line : 0u) |
+                                          (is_first ? 0u : LocatedKey::continues) |
+                                          (is_first && !is_last ? LocatedKey::begins_many : 0u))};
+  });
+}
+
 // Takes room for what the tile has to tell.
 template <class T>
 TD_LANE void take_room(T& t, Scratch& s, const Job& job, std::uint32_t runs, std::uint32_t reads, std::uint32_t total) {
@@ -206,11 +238,16 @@ TD_LANE void answer_tile_of(T& t, Scratch& s, const Job& job, const FrameRules& 
     lines = find_frames(t, s, job, tile);
   } else {
     lines = find_lines(t, s, job, tile);
-    t.each(lines, [&](std::uint32_t j) { begin_line(s, j); });
+    t.each(lines, [&](std::uint32_t j) { begin_line<form>(s, j); });
   }
   list_keys(t, s, lines);
   look_up<form>(t, s, job, rules, lines);
-  const std::uint32_t total = measure<form>(t, s, job, lines);
+  std::uint32_t total = 0;
+  if constexpr (form == Form::located) {
+    total = measure_located(t, s);
+  } else {
+    total = measure<form>(t, s, job, lines);
+  }
   const std::uint32_t reads = t.scan(s.key_rank, s.keys);
   t.each(lines, [&](std::uint32_t j) {
     s.line_rank[j] = begins_run<form>(s, j) ? 1 : 0;
@@ -247,6 +284,8 @@ TD_LANE void answer_tile_of(T& t, Scratch& s, const Job& job, const FrameRules& 
     }
     if constexpr (form == Form::raw) {
       write_frames(t, s, job, lines, total);
+    } else if constexpr (form == Form::located) {
+      write_locations(t, s, job);
     } else {
       write_replies(t, s, job, total);
     }
@@ -270,12 +309,17 @@ TD_LANE void answer_tile_of(T& t, Scratch& s, const Job& job, const FrameRules& 
   });
 }
 
-// may_be_raw: the tile may have raw frames. Without, a GPU has a kernel of its own, whose registers are for lines
-// alone.
-template <bool may_be_raw, class T>
+// What a launch's tiles may be. A GPU has a kernel of its own for each, whose registers are for that alone.
+enum class Forms : std::uint8_t { lines, lines_and_raw, located };
+
+template <Forms forms, class T>
 TD_LANE void answer_tile(T& t, Scratch& s, const Job& job, const FrameRules& rules, std::uint32_t number) {
   const FrameTile tile = job.tiles[number];
-  if (may_be_raw && tile.is_raw) {
+  if constexpr (forms == Forms::located) {
+    // The host receives no raw frames where it answers itself.
+    if (!tile.is_raw) return answer_tile_of<Form::located>(t, s, job, rules, number, tile);
+    t.once([&] { job.answers[number] = FrameTileAnswer{}; });
+  } else if (forms == Forms::lines_and_raw && tile.is_raw) {
     answer_tile_of<Form::raw>(t, s, job, rules, number, tile);
   } else {
     answer_tile_of<Form::lines>(t, s, job, rules, number, tile);

@@ -85,7 +85,13 @@ bool host_answer_frames(const FramesArguments& a, const HostMemory& memory) noex
                           .cas = part.cas,
                           .table = table,
                           .images = images};
-    for (std::uint32_t t = 0; t < part.tile_count; ++t) frames::answer_tile<true>(tile, *scratch, job, a.rules, t);
+    for (std::uint32_t t = 0; t < part.tile_count; ++t) {
+      if (a.answers == FrameAnswers::locations) {
+        frames::answer_tile<frames::Forms::located>(tile, *scratch, job, a.rules, t);
+      } else {
+        frames::answer_tile<frames::Forms::lines_and_raw>(tile, *scratch, job, a.rules, t);
+      }
+    }
   }
   return true;
 }

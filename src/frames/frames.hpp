@@ -1,6 +1,7 @@
 // Requests answered whole on a device: PP, S, KC, RD and WR in one kernel, from the bytes that were received to the
-// bytes of their replies. This file has the words that host and device exchange; frames-inl.hpp is the body of the
-// kernel, written once for GPUs and for the simulated device.
+// bytes of their replies. Or PP and S alone: the kernel tells where the requests' keys are, in the input and, as
+// candidates, in the heap, and the host's fast lane answers them. This file has the words that host and device
+// exchange; frames-inl.hpp is the body of the kernel, written once for GPUs and for the simulated device.
 //
 // Input is a batch's input arena: pieces of TCP streams, datagrams of memcached's UDP protocol, and such datagrams in
 // raw frames of a network (codec/ethernet.hpp). Pieces are gathered in tiles, which blocks of threads answer
@@ -16,7 +17,7 @@
 // at most frame_line_bytes_max bytes that end in \r\n. Anything else is left to the host, and so is a request for an
 // item that has no image, or has expired, is flushed, stale or of another key; a reply to a datagram of more than
 // udp_datagram_bytes_max; and what does not fit a tile's tables. A datagram is answered whole or not at all, a raw
-// frame likewise.
+// frame likewise. Where the kernel tells locations: streams' `get`, `gets`, and `mg key v` without other flags.
 //
 // Linearizability: a launch follows a drain that began after its requests were received. All changes that completed
 // before are in the replica, so an image that the launch finds was its key's item at some moment after the request's
@@ -98,6 +99,27 @@ struct FrameRun {
 };
 static_assert(sizeof(FrameRun) == 24);
 
+// What a launch answers with.
+enum class FrameAnswers : std::uint8_t {
+  replies,
+  locations,  // a LocatedKey for each of a run's keys, in place of its replies; it has no misses and no reads
+};
+
+// A key of a request, and its location when the launch searched.
+struct alignas(8) LocatedKey {
+  Location location;  // no_location: the replica has none
+  std::uint16_t at;   // from the run's begin
+  std::uint8_t key_bytes;
+  std::uint8_t kind;  // the command, and what follows
+
+  // Commands; `get` is 0.
+  static constexpr std::uint8_t gets = 1, meta_read = 2;
+  static constexpr std::uint8_t last_of_line = 1 << 3;
+  static constexpr std::uint8_t continues = 1 << 4;    // not the first key of its line
+  static constexpr std::uint8_t begins_many = 1 << 5;  // the first of several
+};
+static_assert(sizeof(LocatedKey) == 8);
+
 // Sums of runs.
 struct FrameCounts {
   std::uint32_t requests = 0, keys = 0, hits = 0, metas = 0;
@@ -170,7 +192,8 @@ struct FramesArguments {
   DeviceImages images;
   DevicePtr<FrameCursors> cursors;  // frame_parts_max of them
   FrameRules rules;
-  std::uint32_t parts = 0;  // at most frame_parts_max; else the launch fails
+  FrameAnswers answers = FrameAnswers::replies;  // of all parts
+  std::uint32_t parts = 0;                       // at most frame_parts_max; else the launch fails
   std::array<FramePart, frame_parts_max> part{};
 
   std::uint64_t queries() const noexcept;  // estimated by their bytes

@@ -116,7 +116,7 @@ __device__ __forceinline__ T* pointer(std::uint64_t address) {
   return reinterpret_cast<T*>(address);
 }
 
-template <bool may_be_raw>
+template <frames::Forms forms>
 __global__ void __launch_bounds__(block_threads, 3) answer_frames_kernel(const __grid_constant__ Launch launch) {
   __shared__ frames::Scratch scratch;
   __shared__ std::uint32_t warp_sums[warps];
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(block_threads, 3) answer_frames_kernel(const _
                         part.cas,
                         launch.table,
                         launch.images};
-  frames::answer_tile<may_be_raw>(tile, scratch, job, launch.rules, blockIdx.x - begin);
+  frames::answer_tile<forms>(tile, scratch, job, launch.rules, blockIdx.x - begin);
 }
 
 }  // namespace
@@ -164,10 +164,12 @@ int cuda_answer_frames(const FramesArguments& a, cudaStream_t stream) noexcept {
     has_raw = has_raw || a.part[p].has_raw;
   }
   if (blocks == 0) return cudaSuccess;
-  if (has_raw) {
-    answer_frames_kernel<true><<<blocks, block_threads, 0, stream>>>(launch);
+  if (a.answers == FrameAnswers::locations) {
+    answer_frames_kernel<frames::Forms::located><<<blocks, block_threads, 0, stream>>>(launch);
+  } else if (has_raw) {
+    answer_frames_kernel<frames::Forms::lines_and_raw><<<blocks, block_threads, 0, stream>>>(launch);
   } else {
-    answer_frames_kernel<false><<<blocks, block_threads, 0, stream>>>(launch);
+    answer_frames_kernel<frames::Forms::lines><<<blocks, block_threads, 0, stream>>>(launch);
   }
   return cudaGetLastError();
 }

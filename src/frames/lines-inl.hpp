@@ -28,8 +28,12 @@ struct Job {
 inline constexpr std::uint32_t window_bytes = 9216;
 inline constexpr std::uint32_t datagram_header_bytes = 8, datagram_reply_bytes_max = 1400;
 
-// What a tile's pieces are: all raw frames, or none. Each has code of its own.
-enum class Form : std::uint8_t { lines, raw };
+// What a tile's pieces are, all raw frames or none, and what their answers are. Each has code of its own.
+enum class Form : std::uint8_t {
+  lines,
+  raw,
+  located,  // lines whose keys are located
+};
 
 // meta: `mg key v`; with other flags: meta_flags, with q among them meta_quiet.
 enum class LineKind : std::uint8_t { plain, with_cas, meta, meta_flags, meta_quiet };
@@ -223,6 +227,7 @@ TD_LANE std::uint32_t parse_line(const char* bytes, std::uint32_t begin, std::ui
   return 0;
 }
 
+template <Form form>
 TD_LANE void begin_line(Scratch& s, std::uint32_t j) {
   const FramePiece& p = s.piece[s.line_piece[j]];
   const std::uint32_t first = first_byte(p), end = s.line_end[j];
@@ -239,6 +244,7 @@ TD_LANE void begin_line(Scratch& s, std::uint32_t j) {
   std::uint32_t first_key = 0;
   const std::uint32_t keys = parse_line(s.bytes(), begin, end, s.line_kind[j], first_key);
   if (keys == 0 || (is_datagram && s.line_kind[j] == LineKind::meta_quiet)) return;
+  if (form == Form::located && (is_datagram || s.line_kind[j] > LineKind::meta)) return;
   s.line_state[j] = mark::good;
   s.line_keys[j] = static_cast<std::uint8_t>(keys);
   s.line_first_key[j] = static_cast<std::uint16_t>(first_key);  // a position, until the keys have numbers

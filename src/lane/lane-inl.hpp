@@ -16,6 +16,7 @@ using ItemKernel = K;
 #include "lane/defer-inl.hpp"
 #include "lane/parse-inl.hpp"
 #include "lane/search-inl.hpp"
+#include "lane/take_located-inl.hpp"
 
 // --- KC
 
@@ -439,25 +440,10 @@ TD_INLINE void answer(State& s, Strip& strip) {
 
 // --- the schedule
 
-// Turns from a strip's parsing to its other stages; it is hashed one turn later.
-struct Schedule {
-  std::uint32_t children, leaves, first, second, answer;
-
-  constexpr Schedule after(std::uint32_t turns) const noexcept {
-    return {children + turns, leaves + turns, first + turns, second + turns, answer + turns};
-  }
-};
-// A hit in a table is mostly found by the first search, so its item has two turns to arrive.
-inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
-// A set's entries are all found by the second search.
-inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
-TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
-  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
-}
-
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
 // all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
+  give_back_located(s, k);
   for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
     const Strip& strip = s.ring_begin[k & s.ring_mask];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
@@ -489,13 +475,14 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     const auto strip = [ring, wrap = mask](std::uint32_t number) -> Strip& { return *opaque(&ring[number & wrap]); };
     Strip& taken = strip(k);
     taken.count = taken.added = 0;
+    taken.located = 0;
     if constexpr (M.defers) taken.overwrites = taken.overwritten = 0;
     if (TD_LIKELY(last == ~std::uint32_t{0})) {
       take(taken);
       if (taken.count != strip_queries) last = k;
     }
     Strip& hashed = strip(k - 1);
-    if (TD_LIKELY(hashed.count != 0)) {
+    if (TD_LIKELY(hashed.count != 0) && (M.defers || TD_LIKELY(hashed.located != all_located))) {
       hash(s, hashed);
       if constexpr (M.defers) link_sets(s, hashed, k - 1);
       if (delay == 0) locate(s, hashed);
@@ -510,7 +497,8 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
     Strip& searched = strip(k - turns.first);
     searched.left = 0;
     Strip& answered = strip(k - turns.answer);
-    if (TD_LIKELY(searched.count != 0)) search_first<M.defers>(s, searched);
+    if (TD_LIKELY(searched.count != 0) && TD_LIKELY(searched.located != all_located))
+      search_first<M.defers>(s, searched);
     search_second(s, strip(k - turns.second));
     if (Strip& next = strip(k - turns.answer + 1); TD_UNLIKELY(s.tree != nullptr) && next.sets != 0)
       prefetch_leaves_of_new(s, next);
@@ -526,7 +514,7 @@ TD_NOINLINE inline void run_as(State& s) {
   run_strips<M>(
       s,
       [&s](Strip& strip) TD_INLINE_LAMBDA {
-        parse(s, strip);
+        TD_LIKELY(s.located == nullptr) ? parse(s, strip) : take_and_parse(s, strip);
         if constexpr (M.timed) s.laps->lap(Task::parse);
       },
       [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "codec/binary.hpp"
 #include "codec/digits.hpp"
 #include "codec/reply.hpp"
@@ -69,7 +70,9 @@ Found look_closely(State& state, const Strip& strip, std::uint32_t i, Hit& hit) 
   ItemVersion seen;
   if (item != nullptr) seen = ItemVersion::of(item);
   if (item == nullptr || !seen.is_live() || !item->has_key(key)) {
-    item = context.shared.index.find(strip.fingerprint[i], key, seen, no_location);
+    const Fingerprint f =
+        (strip.located >> i & 1) != 0 ? fingerprint_of(key.data(), key.size(), state.seed) : strip.fingerprint[i];
+    item = context.shared.index.find(f, key, seen, no_location);
     if (item != hit.item || candidate == no_location) context.counters.index_retries.add(item != nullptr ? 1 : 0);
     if (item == nullptr) return Found::miss;
   }
@@ -342,6 +345,11 @@ Lane::~Lane() = default;
 
 std::string_view Lane::instructions() const noexcept { return ops_.name; }
 
+void Lane::set_located(LocatedKeys* located) noexcept {
+  TD_DEBUG_ASSERT(located == nullptr || state_->cells_in == lane::CellsIn::table);
+  state_->located = located;
+}
+
 void Lane::always_defer() noexcept { state_->always_defers = true; }
 
 bool Lane::may_run() const noexcept { return lane::may_run(*state_); }
@@ -365,6 +373,8 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.at = segments.empty() ? nullptr : segments[0].begin;
   s.line = nullptr;
   s.answering = lane::State::none;
+  s.located_queries = 0;
+  if (TD_UNLIKELY(s.located != nullptr) && !segments.empty()) s.located->go_to(segments[0].begin);
   for (LaneSegment& segment : segments) segment.rest = segment.begin;
   std::size_t done = 0;
   lane::run_in_epoch(s, [&] {
@@ -381,6 +391,9 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   for (const LaneSegment& segment : segments) queries += segment.queries;
   s.last_queries = queries;
   lane::count_run(s, queries);
+  if (TD_UNLIKELY(s.located_queries != 0)) {
+    for (const Task task : {Task::parse, Task::search}) tasks.on_device[index_of(task)].add(s.located_queries);
+  }
   if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
   return done;
 }

@@ -26,6 +26,9 @@
 // So a stage's prefetches arrive while other stages work (interleaving after P. Menon et al., Relaxed operator fusion,
 // VLDB 2017, and docs/decisions/0006-strips.md).
 //
+// Where a device has located the keys of requests (frames/located_keys.hpp), strips that consist of such requests are
+// neither parsed nor hashed nor searched.
+//
 // Source: DIDO III-A (the tasks it fuses); MemC3 3 (a read is a tag compare and a key compare). Decision 27.
 #pragma once
 #include <array>
@@ -36,6 +39,7 @@
 #include <vector>
 
 #include "codec/protocol.hpp"
+#include "frames/located_keys.hpp"
 #include "task/context.hpp"
 
 namespace tandem {
@@ -97,6 +101,10 @@ class Lane {
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
+
+  // For the following runs: keys that a device has located in the segments' input, in an epoch that lasts as long as
+  // these runs, or nullptr. REQUIRES: the index is a CuckooIndex.
+  void set_located(LocatedKeys* located) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.
   void always_defer() noexcept;

@@ -276,8 +276,10 @@ TD_NOINLINE inline const char* take_keys(State& s, Filling& filling, Words& word
 }
 
 // Takes lines from State::at on until the strip is full. If it is not full afterwards, the lane's part of the segment
-// ends at State::at.
-TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment) noexcept {
+// ends at State::at. Until: or lines begin at `until` or behind it, where it may go on.
+template <bool Until = false>
+TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segment,
+                           const char* until = nullptr) noexcept {
   using codec::load;
   Words words(s.at, segment.begin, segment.end);
   if (TD_UNLIKELY(s.line != nullptr)) {
@@ -296,7 +298,7 @@ TD_INLINE void parse_lines(State& s, Filling& filling, const LaneSegment& segmen
     return next;
   };
   const char* p = s.at;
-  while (!filling.full()) {
+  while (!filling.full() && (!Until || p < until)) {
     const auto word = load<std::uint32_t>(p);
     const char* next = nullptr;
     if (TD_LIKELY(word == load<std::uint32_t>("get "))) {
@@ -384,26 +386,8 @@ TD_INLINE void parse_packets(State& s, Filling& filling, const LaneSegment& segm
   s.at = p;
 }
 
-TD_INLINE void parse(State& s, Strip& strip) noexcept {
-  Filling filling{strip, s.unusual_layout};
-  while (s.parsing < s.segments.size()) {
-    LaneSegment& segment = s.segments[s.parsing];
-    if (TD_LIKELY(!segment.stopped)) {
-      filling.segment = s.parsing << info::segment_shift;
-      if (filling.count == 0) {
-        filling.first =
-            filling.segment |
-            static_cast<std::uint32_t>(segment.binary ? kind::binary_read | kind::last_of_line : s.usual_kind)
-                << info::kind_shift;
-      }
-      segment.binary ? parse_packets(s, filling, segment) : parse_lines(s, filling, segment);
-      if (filling.full()) break;
-      segment.rest = s.at;
-    }
-    ++s.parsing;
-    s.line = nullptr;
-    if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
-  }
+// Sets what the strip's queries have in common.
+TD_INLINE void end_filling(State& s, Strip& strip, const Filling& filling) noexcept {
   strip.count = static_cast<std::uint32_t>(filling.count);
   strip.has_long_key = filling.longest >> 31 != 0;
   if (TD_UNLIKELY(filling.count == 0)) return;
@@ -420,4 +404,34 @@ TD_INLINE void parse(State& s, Strip& strip) noexcept {
   if (TD_UNLIKELY(s.keys != nullptr)) {
     for (std::uint32_t i = 0; i < filling.count; ++i) s.keys->push_back(strip.key_of(i));
   }
+}
+
+// Fills the strip: lines(filling, segment) takes lines as parse_lines() does.
+template <class Lines>
+TD_INLINE void fill(State& s, Strip& strip, Lines lines) noexcept {
+  Filling filling{strip, s.unusual_layout};
+  while (s.parsing < s.segments.size()) {
+    LaneSegment& segment = s.segments[s.parsing];
+    if (TD_LIKELY(!segment.stopped)) {
+      filling.segment = s.parsing << info::segment_shift;
+      if (filling.count == 0) {
+        filling.first =
+            filling.segment |
+            static_cast<std::uint32_t>(segment.binary ? kind::binary_read | kind::last_of_line : s.usual_kind)
+                << info::kind_shift;
+      }
+      segment.binary ? parse_packets(s, filling, segment) : lines(filling, segment);
+      if (filling.full()) break;
+      segment.rest = s.at;
+    }
+    ++s.parsing;
+    s.line = nullptr;
+    if (s.parsing < s.segments.size()) s.at = s.segments[s.parsing].begin;
+  }
+  end_filling(s, strip, filling);
+}
+
+TD_INLINE void parse(State& s, Strip& strip) noexcept {
+  fill(s, strip,
+       [&s](Filling& filling, const LaneSegment& segment) TD_INLINE_LAMBDA { parse_lines(s, filling, segment); });
 }

@@ -7,6 +7,13 @@ TD_INLINE void for_each_query(F f) noexcept {
       TD_INLINE_LAMBDA { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
+// Calls f(i) for the strip's queries without a device's candidate.
+template <class F>
+TD_INLINE void for_each_not_located(const Strip& strip, F f) noexcept {
+  for (std::uint32_t left = ~strip.located & ((1u << strip.count) - 1); left != 0; left &= left - 1)
+    f(static_cast<std::uint32_t>(std::countr_zero(left)));
+}
+
 // The item that a cell names.
 TD_INLINE const Item* item_at(const char* items, Cell c) noexcept {
   return reinterpret_cast<const Item*>(items + std::uint64_t{c.location()} * granule_bytes);
@@ -145,7 +152,12 @@ TD_INLINE void hash(const State& s, Strip& strip) noexcept {
 // Finds and fetches where the keys' cells are, or the first node on the way there.
 TD_INLINE void locate(const State& s, Strip& strip) noexcept {
   if (TD_LIKELY(s.cells_in == CellsIn::table)) {
+    if (TD_UNLIKELY(strip.located == all_located)) return;
     K::find_buckets(strip, s.view);
+    if (TD_UNLIKELY(strip.located != 0)) {
+      for_each_not_located(strip, [&strip](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(strip.first[i]); });
+      return;
+    }
     for_each_query([&strip](std::uint32_t i) TD_INLINE_LAMBDA { prefetch_read(strip.first[i]); });
   } else if (s.cells_in == CellsIn::leaf) {
     descend(s, strip);
@@ -166,7 +178,7 @@ TD_INLINE void prefetch_more(const State& s, const Strip& strip) noexcept {
 template <bool Skips>
 TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
   const char* const items = s.items;
-  for_each_query([&strip, items](std::uint32_t i) TD_INLINE_LAMBDA {
+  const auto search = [&strip, items](std::uint32_t i) TD_INLINE_LAMBDA {
     const std::uint32_t signature = strip.fingerprint[i].signature;
     const Cell c = K::cell_of(strip.first[i], signature);
     const Item* item = item_at(items, c);
@@ -175,7 +187,9 @@ TD_INLINE void search_first_buckets(const State& s, Strip& strip) noexcept {
                          reinterpret_cast<const char*>(strip.second[i]));
     strip.item[i] = item;
     if (!Skips || (strip.overwritten >> i & 1) == 0) prefetch_read(next);
-  });
+  };
+  if (TD_UNLIKELY(strip.located != 0)) return for_each_not_located(strip, search);
+  for_each_query(search);
 }
 
 template <bool Defers>
@@ -202,4 +216,22 @@ TD_INLINE void search_second(const State& s, Strip& strip) noexcept {
     for (std::uint32_t more = 0; more <= s.more_lines; ++more) prefetch_read(item->bytes() + more * cache_line_bytes);
   }
   strip.left = 0;
+}
+
+// --- when
+
+// Turns from a strip's parsing to its other stages; it is hashed one turn later.
+struct Schedule {
+  std::uint32_t children, leaves, first, second, answer;
+
+  constexpr Schedule after(std::uint32_t turns) const noexcept {
+    return {children + turns, leaves + turns, first + turns, second + turns, answer + turns};
+  }
+};
+// A hit in a table is mostly found by the first search, so its item has two turns to arrive.
+inline constexpr Schedule of_table{0, 0, 2, 3, 4}, of_leaves{2, 3, 4, 5, 6};
+// A set's entries are all found by the second search.
+inline constexpr Schedule of_sets{0, 0, 3, 5, 7};
+TD_INLINE const Schedule& schedule_of(const State& s) noexcept {
+  return TD_LIKELY(s.cells_in == CellsIn::table) ? of_table : s.cells_in == CellsIn::leaf ? of_leaves : of_sets;
 }

@@ -10,6 +10,7 @@
 
 #include "base/short_hash.hpp"
 #include "codec/binary.hpp"
+#include "frames/located_keys.hpp"
 #include "index/cuckoo/cuckoo_index.hpp"
 #include "index/hash_tree/hash_tree_index.hpp"
 #include "index/set_associative/set_index.hpp"
@@ -23,6 +24,7 @@ namespace tandem::lane {
 
 inline constexpr std::uint32_t strip_queries = strip_queries_max;
 static_assert(strip_queries == 8, "a vector of 64-bit lanes");
+inline constexpr std::uint32_t all_located = (1u << strip_queries) - 1;  // Strip::located
 
 // A query's command, and its position in the line.
 namespace kind {
@@ -98,6 +100,7 @@ struct alignas(cache_line_bytes) Strip {
   std::uint32_t count = 0;                // columns from here on hold earlier queries
   std::uint32_t left = 0;                 // bit i: query i is left to search_second()
   std::uint32_t sets = 0;                 // bit i: query i is a set
+  std::uint32_t located = 0;              // bit i: query i has a device's candidate, and is not searched for
   std::uint32_t added = 0;                // bit i: query i is a set of a new key, whose leaf child[i] names
   std::uint32_t overwrites = 0;           // bit i: query i is a set that overwrites a deferred one
   std::uint32_t overwritten = 0;          // bit i: query i is a set that query successor[i] of the ring overwrites
@@ -285,6 +288,8 @@ struct State {
   std::uint64_t item_bytes_max = 0;
   std::uint32_t unusual_layout = 0;  // no_layout: no set is a usual one; else 0
   std::vector<std::string_view>* keys = nullptr;
+  LocatedKeys* located = nullptr;     // Lane::set_located()
+  std::uint64_t located_queries = 0;  // of the run
   Laps* laps = nullptr;
 
   // Position of the parser.

@@ -21,7 +21,9 @@ void Dispatcher::empty_input() {
 
 bool Dispatcher::wait_for_frames(UdpPort& port, unsigned number, std::uint16_t request_id) {
   const std::size_t bytes = port.datagram(number).bytes;
-  if (!lane_.is_open() || !worker_.server.protocol.takes_text() || bytes > frame_line_bytes_max) return false;
+  if (!frames_.takes_datagrams() || !lane_.is_open() || !worker_.server.protocol.takes_text() ||
+      bytes > frame_line_bytes_max)
+    return false;
   make_room(bytes);
   frames_.wait(port, number, request_id);
   return true;
@@ -52,11 +54,11 @@ bool Dispatcher::hand_over_frames() {
   if (!in.has_unparsed() || !in.entries.empty() || in.batch->size() != 0) return false;
   const auto requests = static_cast<std::uint32_t>(frames_.waiting_bytes() / usual_request_bytes + 1);
   const Plan& plan = worker_.planner.plan_for(requests);
-  if (plan != plan_frames || !worker_.runner->can_begin(plan)) return false;
+  if (!begins_with_input(plan) || !worker_.runner->can_begin(plan)) return false;
   if (!free_flight()) return false;
   FrameColumns* const columns = worker_.runner->frames_to_fill(plan);
   if (columns == nullptr || !frames_.fill(*columns)) return false;
-  batches_.hand_over([&] { worker_.runner->submit_frames(worker_.server.protocol.cas); });
+  batches_.hand_over([&] { worker_.runner->submit_frames(plan, worker_.server.protocol.cas); });
   return true;
 }
 
@@ -87,6 +89,7 @@ void Dispatcher::answer_frames() {
   frames_.take_replies();
   frames_.send_whole();
   lane_.run();
+  frames_.end_located();
   answer_datagrams();
   batches_.run(false);
   responder_.flush();

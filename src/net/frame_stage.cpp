@@ -7,8 +7,12 @@
 
 namespace tandem::net {
 
-bool FrameStage::has_device() const noexcept {
-  return worker_.planner.plan_for(UINT32_MAX) == plan_frames && worker_.runner->frames_to_fill(plan_frames) != nullptr;
+void FrameStage::begin_pass() noexcept {
+  is_open_ = takes_datagrams_ = false;
+  if (TD_LIKELY(!worker_.runner->has_devices())) return;
+  const Plan& plan = worker_.planner.plan_for(UINT32_MAX);
+  is_open_ = begins_with_input(plan) && worker_.runner->frames_to_fill(plan) != nullptr;
+  takes_datagrams_ = is_open_ && plan == plan_frames;
 }
 
 void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) {
@@ -58,6 +62,7 @@ void FrameStage::take_replies() {
   Intake& in = batches_.in();
   joined_.clear();
   in.parts.clear();
+  if (worker_.runner->begin_located()) return;
   if (worker_.runner->begin_frames()) {
     lane_.divider().begin(batches_.input());
     for_each_asked([&](std::size_t i) { take_stream(i); }, [&](FrameDatagram& d) { take_datagram(d); });
@@ -160,6 +165,8 @@ void FrameStage::keep_stream(std::size_t i) {
   while (waits_.size() < segments_.size()) waits_.push_back({wait.connection, wait.waits_since});
   TD_ASSERT(segments_.size() > first);
 }
+
+void FrameStage::end_located() noexcept { worker_.runner->end_frames(); }
 
 void FrameStage::end_answer() noexcept {
   batches_.in().parts.clear();

@@ -1,5 +1,5 @@
-// Requests that a device answers whole, from their bytes (frames/frames.hpp): which input of an intake it is given, and
-// its replies. What it leaves goes through the lane and the parser.
+// Requests that a device answers whole, from their bytes, or whose keys it locates (frames/frames.hpp): which input of
+// an intake it is given, and its answers. What it leaves goes through the lane and the parser.
 //
 // Thread safety: the worker's thread.
 #pragma once
@@ -25,9 +25,11 @@ class FrameStage {
              LaneStage& lane) noexcept
       : worker_(worker), connections_(connections), limits_(limits), sender_(sender), batches_(batches), lane_(lane) {}
 
-  void begin_pass() noexcept { is_open_ = TD_UNLIKELY(worker_.runner->has_devices()) && has_device(); }
-  // Whether a device answers whole requests in this pass.
+  void begin_pass() noexcept;
+  // Whether a device begins with the input of this pass.
   bool is_open() const noexcept { return is_open_; }
+  // Whether it does with datagrams, which it can only answer whole.
+  bool takes_datagrams() const noexcept { return takes_datagrams_; }
   // Copies the datagram to the input, where it waits for the device. REQUIRES: the input has room.
   void wait(UdpPort& port, unsigned number, std::uint16_t request_id);
   // Bytes of the input that waits.
@@ -44,11 +46,12 @@ class FrameStage {
   std::string_view reply(const FrameDatagram& datagram) const noexcept {
     return {joined_.data() + datagram.output_begin, datagram.output_end - datagram.output_begin};
   }
+  // The lane has run: nothing follows what the device has located any more.
+  void end_located() noexcept;
   // The replies were sent.
   void end_answer() noexcept;
 
  private:
-  bool has_device() const noexcept;
   template <class OfStream, class OfDatagram>
   void for_each_asked(OfStream stream, OfDatagram datagram);
   void take_stream(std::size_t i);
@@ -62,7 +65,7 @@ class FrameStage {
   Sender& sender_;
   Batches& batches_;
   LaneStage& lane_;
-  bool is_open_ = false;
+  bool is_open_ = false, takes_datagrams_ = false;
   std::vector<LaneWait> answered_;  // connections whose input the device has answered whole
   Output joined_;                   // its replies to these, and to datagrams
   // What is left, in place of the intake's.

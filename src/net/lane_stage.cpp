@@ -51,6 +51,7 @@ void LaneStage::run() {
     Output& output = responder_.output();
     for (std::size_t first = 0; first < in.segments.size();) {
       const std::span<LaneSegment> left = std::span(in.segments).subspan(first);
+      lane_.set_located(worker_.runner->located());
       const std::size_t done =
           lane_.run(left, output, output_flush_bytes, worker_.meter.sampled(), worker_.meter.keys_of(in));
       if (TD_UNLIKELY(has_devices)) join_replies(left);

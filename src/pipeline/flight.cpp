@@ -68,11 +68,12 @@ void Flight::depart(const Schedulers& schedulers) noexcept {
   }
 }
 
-void Flight::begin_frames(const Schedulers& schedulers, bool cas) noexcept {
+void Flight::begin_frames(const Schedulers& schedulers, FrameAnswers answers, bool cas) noexcept {
   TD_ASSERT(state_ == State::filling && frames() != nullptr);
   DevicePart& part = *parts_[0];
   part.query_count_.store(1, std::memory_order_relaxed);  // some: how many they are the device finds out
   part.asks_frames_.store(true, std::memory_order_relaxed);
+  part.answers_.store(answers, std::memory_order_relaxed);
   part.cas_.store(cas, std::memory_order_relaxed);
   asks_frames_ = true;
   depart(schedulers);

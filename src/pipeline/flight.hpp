@@ -83,7 +83,8 @@ class DevicePart {
   // searched.
   std::atomic<std::uint32_t> query_count_{0}, launch_{0};
   std::atomic<bool> whole_{false}, with_images_{false};
-  std::atomic<bool> asks_frames_{false};   // not queries: of its input
+  std::atomic<bool> asks_frames_{false};  // not queries: of its input
+  std::atomic<FrameAnswers> answers_{FrameAnswers::replies};
   std::atomic<bool> cas_{true};            // FramePart::cas
   DevicePart* next_ = nullptr;             // in the scheduler's queue
   std::unique_ptr<DevicePart> next_kept_;  // list of parts kept for workers that have ended
@@ -127,9 +128,11 @@ class Flight {
   void begin(const Schedulers& schedulers) noexcept;
   // filling -> searching: submits its frames. The batch has no queries yet. cas: replies tell CAS ids. REQUIRES:
   // frames().
-  void begin_frames(const Schedulers& schedulers, bool cas) noexcept;
-  // Whether the device has answered the frames. REQUIRES: it has landed.
-  bool has_frames() const noexcept { return has_frames_; }
+  void begin_frames(const Schedulers& schedulers, FrameAnswers answers, bool cas) noexcept;
+  // Whether the device has given these answers to the frames. REQUIRES: it has landed.
+  bool has_frames(FrameAnswers answers) const noexcept {
+    return has_frames_ && parts_[0]->answers_.load(std::memory_order_relaxed) == answers;
+  }
   // The launch that did.
   bool is_final_miss(const FollowedIndex& index, Fingerprint f) const noexcept {
     const DevicePart& part = *parts_[0];

@@ -72,7 +72,7 @@ class FramesWorker {
     pending.bytes = input.size();
     pending.gets = gets;
     pending_[runner_.next()] = pending;
-    runner_.submit_frames(true);
+    runner_.submit_frames(plan_frames, true);
     return true;
   }
   // Whether the device has answered the oldest, which it does rightly.

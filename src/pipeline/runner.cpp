@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "index/cuckoo/cuckoo_index.hpp"
 #include "index/stripes.hpp"
 #include "task/key_compare.hpp"
 
@@ -16,6 +17,13 @@ namespace {
 constexpr std::uint64_t reply_bytes_of(std::uint32_t image_granules) {
   constexpr std::uint64_t around_bytes = 32;
   return std::uint64_t{image_granules} * granule_bytes + around_bytes;
+}
+// Of a located key, with what a tile rounds up.
+constexpr std::uint64_t located_bytes = 2 * sizeof(LocatedKey);
+
+// Plans of batches whose input a device was to begin with: what it can do for their queries.
+const Plan& of_queries(const Plan& plan) noexcept {
+  return plan == plan_frames ? plan_search_read : plan == plan_located ? plan_search : plan;
 }
 
 }  // namespace
@@ -40,7 +48,8 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
                Frames frames, unsigned flights)
     : context_(context),
       executor_(context),
-      schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt) {
+      schedulers_(schedulers != nullptr ? std::optional(*schedulers) : std::nullopt),
+      may_locate_(dynamic_cast<const CuckooIndex*>(&context.shared.index) != nullptr) {
   if (!schedulers_) flights = 1;
   for (unsigned i = 0; i < flights; ++i) {
     std::vector<std::unique_ptr<DevicePart>> parts;
@@ -49,8 +58,10 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
         const std::uint64_t bytes = parts.empty() ? input_bytes : 0;
         parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules(), bytes));
       }
-      if (frames == Frames::yes && parts.size() == 1 && schedulers->image_granules() != 0)
-        parts[0]->add_frames((*schedulers_)[0].device(), capacity * reply_bytes_of(schedulers->image_granules()));
+      const std::uint32_t images = schedulers->image_granules();
+      if (frames == Frames::yes && parts.size() == 1 && (images != 0 || may_locate_))
+        parts[0]->add_frames((*schedulers_)[0].device(),
+                             capacity * (images != 0 ? reply_bytes_of(images) : located_bytes));
     }
     flights_.push_back(std::make_unique<Flight>(context.shared.epochs, std::move(parts), capacity, input_bytes));
   }
@@ -87,24 +98,31 @@ void Runner::submit(const Plan& plan) noexcept {
   Flight& flight = *flights_[next()];
   if (in_flight_++ == 0) waited_ = false;
   flight.batch().plan = plan_cpu;
-  // Of a batch that was parsed a device runs only what it can do for queries.
-  const Plan& of_queries = plan == plan_frames ? plan_search_read : plan;
-  if (flight.has_devices() && can_begin(plan)) flight.batch().plan = plan_to_begin(of_queries, flight.batch().size());
+  if (flight.has_devices() && can_begin(plan))
+    flight.batch().plan = plan_to_begin(of_queries(plan), flight.batch().size());
   if (!flight.batch().plan.uses(Processor::device)) return flight.stay_here();
   flight.describe(context_.shared.hash_seed);
   flight.begin(*schedulers_);
 }
 
-void Runner::submit_frames(bool cas) noexcept {
+void Runner::submit_frames(const Plan& plan, bool cas) noexcept {
   Flight& flight = *flights_[next()];
   TD_ASSERT(flight.batch().size() == 0);
   if (in_flight_++ == 0) waited_ = false;
-  flight.begin_frames(*schedulers_, cas);
+  flight.begin_frames(*schedulers_, plan == plan_located ? FrameAnswers::locations : FrameAnswers::replies, cas);
+}
+
+bool Runner::begin_located() noexcept {
+  Flight& flight = *flights_[oldest_];
+  if (!flight.has_frames(FrameAnswers::locations)) return false;
+  located_.emplace(*flight.frames(), flight.batch().input().begin());
+  count_left(*flight.frames());
+  return true;
 }
 
 bool Runner::begin_frames() noexcept {
   Flight& flight = *flights_[oldest_];
-  if (!flight.has_frames()) return false;
+  if (!flight.has_frames(FrameAnswers::replies)) return false;
   Shared& shared = context_.shared;
   flight.frames()->begin([&](Fingerprint f) {
     if (flight.is_final_miss(shared.index_as<FollowedIndex>(), f)) return true;
@@ -112,7 +130,12 @@ bool Runner::begin_frames() noexcept {
     return false;
   });
   context_.tasks.batches.add();
-  const auto left = flight.frames()->left();
+  count_left(*flight.frames());
+  return true;
+}
+
+void Runner::count_left(const FrameColumns& frames) noexcept {
+  const auto left = frames.left();
   StoreCounters& counters = context_.counters;
   counters.device_left_other.add(left[static_cast<std::size_t>(FrameLeft::other)]);
   counters.device_left_item.add(left[static_cast<std::size_t>(FrameLeft::item)]);
@@ -120,7 +143,6 @@ bool Runner::begin_frames() noexcept {
   counters.device_left_room.add(left[static_cast<std::size_t>(FrameLeft::room)]);
   counters.device_left_headers.add(left[static_cast<std::size_t>(FrameLeft::headers)]);
   counters.device_left_checksum.add(left[static_cast<std::size_t>(FrameLeft::checksum)]);
-  return true;
 }
 
 // Counts what the device has answered of the oldest flight.
@@ -164,6 +186,7 @@ Batch& Runner::begin_answer() {
 
 void Runner::end_answer() noexcept {
   if (TD_UNLIKELY(taken_.keys != 0)) end_frame_counts();
+  located_.reset();
   flights_[oldest_]->end();
   oldest_ = (oldest_ + 1) % count();
   --in_flight_;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "frames/located_keys.hpp"
 #include "pipeline/device_share.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/flight.hpp"
@@ -26,7 +27,8 @@ namespace tandem {
 class Runner final : public InFlight {
  public:
   static constexpr unsigned flights_default = 3;  // beside devices; of the host alone there is one
-  // Whether batches may be answered from their input (plan_frames), for which they have columns if there is one device.
+  // Whether devices may begin with batches' input (begins_with_input()), for which these have columns if there is one
+  // device.
   enum class Frames : std::uint8_t { no, yes };
 
   // Flights of `capacity` queries and `input_bytes` of input each. schedulers: of the devices; nullptr: there are none.
@@ -51,13 +53,15 @@ class Runner final : public InFlight {
   bool can_begin(const Plan& plan) const noexcept {
     return has_devices() && plan.uses(Processor::device) && schedulers_->serves();
   }
-  // The requests of the next flight's input that a device may answer whole; nullptr: there are none with this plan.
+  // The requests of the next flight's input that a device may answer whole, or whose keys it may locate; nullptr: there
+  // are none with this plan.
   FrameColumns* frames_to_fill(const Plan& plan) noexcept {
-    return plan == plan_frames && can_begin(plan) ? flights_[next()]->frames() : nullptr;
+    const bool has_frames = plan == plan_frames || (plan == plan_located && may_locate_);
+    return has_frames && can_begin(plan) ? flights_[next()]->frames() : nullptr;
   }
   // Submits them, for a batch without queries: what is left of the input is parsed when begin_answer() has returned the
-  // batch. cas: replies tell CAS ids. REQUIRES: frames_to_fill() of it are not empty.
-  void submit_frames(bool cas) noexcept;
+  // batch. cas: replies tell CAS ids. REQUIRES: frames_to_fill() of the plan are not empty.
+  void submit_frames(const Plan& plan, bool cas) noexcept;
   // Submits the filled batch: the devices' stages begin, except for the share that the host keeps (Scheduler::steal()).
   // Its keys and values must stay in place until it is answered. REQUIRES: can_fill(); the plan is feasible with the
   // store's placement.
@@ -103,8 +107,18 @@ class Runner final : public InFlight {
     count_frames(FrameCounts::of(run));
     return true;
   }
+  // Of the oldest, likewise: whether a device has located keys of its input. Then the lane answers the requests, with
+  // located() in each of its runs. REQUIRES: it was submitted with plan_located.
+  bool begin_located() noexcept;
+  // nullptr: there are none, or none any more.
+  LocatedKeys* located() noexcept {
+    return TD_UNLIKELY(located_.has_value()) && flights_[oldest_]->holds_epoch() ? &*located_ : nullptr;
+  }
   // Ends the oldest flight's epoch: nothing of its answers needs it any more.
-  void end_frames() noexcept { flights_[oldest_]->let_go(); }
+  void end_frames() noexcept {
+    located_.reset();
+    flights_[oldest_]->let_go();
+  }
   const char* reply(const FrameRun& run) noexcept { return flights_[oldest_]->frames()->reply(run); }
   // That batch is answered: frees its flight.
   void end_answer() noexcept;
@@ -126,6 +140,7 @@ class Runner final : public InFlight {
 
  private:
   bool look_at(Flight& flight) noexcept;
+  void count_left(const FrameColumns& frames) noexcept;
   void end_frame_counts() noexcept;
   void mark_reads(std::span<const Location> items) noexcept;
   Plan plan_to_begin(const Plan& plan, std::uint32_t queries) noexcept;
@@ -135,8 +150,10 @@ class Runner final : public InFlight {
   const std::optional<Schedulers> schedulers_;
   std::vector<std::unique_ptr<Flight>> flights_;
   unsigned oldest_ = 0, in_flight_ = 0;
-  bool waited_ = false;  // for the devices, with the oldest
-  FrameCounts taken_;    // of the device's answers to the oldest
+  bool waited_ = false;                 // for the devices, with the oldest
+  FrameCounts taken_;                   // of the device's answers to the oldest
+  std::optional<LocatedKeys> located_;  // of the oldest
+  const bool may_locate_;               // the lane takes candidates for keys of this index
   DeviceShare share_;
   std::chrono::milliseconds patience_{10};
 };

@@ -275,14 +275,16 @@ bool Scheduler::launch_search(const ReplicaLaunch& launched, std::size_t count) 
   return replica_.stream().launch(search_table, search) == DeviceStatus::ok;
 }
 
-// Queues the answers to the frames of those that ask for them. False: it failed, or there is no memory for them.
-bool Scheduler::launch_frames(const ReplicaLaunch& launched, std::size_t count) noexcept {
+// Queues the answers to the frames of those that ask for these. False: it failed, or there is no memory for them.
+bool Scheduler::launch_frames(const ReplicaLaunch& launched, std::size_t count, FrameAnswers answers) noexcept {
   FramesArguments frames{};
+  frames.answers = answers;
   frames.index = launched.index;
   frames.images = launched.images;
   for (std::size_t i = 0; i < count; ++i) {
     const DevicePart& b = *ready_[i];
-    if (!b.asks_frames_.load(std::memory_order_relaxed)) continue;
+    if (!b.asks_frames_.load(std::memory_order_relaxed) || b.answers_.load(std::memory_order_relaxed) != answers)
+      continue;
     FramePart& part = frames.part[frames.parts++];
     part = b.frames_->part(b.input_.at());
     part.cas = b.cas_.load(std::memory_order_relaxed);
@@ -310,7 +312,8 @@ void Scheduler::launch() noexcept {
 
   std::size_t count = count_to_launch();
   const bool searches = launch_search(launched, count);
-  const bool answers = searches && launch_frames(launched, count);
+  const bool answers = searches && launch_frames(launched, count, FrameAnswers::replies) &&
+                       launch_frames(launched, count, FrameAnswers::locations);
   if (!answers && device_.lost()) {
     // It may run what was queued nevertheless.
     for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);

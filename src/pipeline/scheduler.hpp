@@ -142,7 +142,7 @@ class Scheduler {
   void take_queue() noexcept;
   void launch() noexcept;
   bool launch_search(const ReplicaLaunch& launched, std::size_t count) noexcept;
-  bool launch_frames(const ReplicaLaunch& launched, std::size_t count) noexcept;
+  bool launch_frames(const ReplicaLaunch& launched, std::size_t count, FrameAnswers answers) noexcept;
   std::size_t count_to_launch() const noexcept;
   void land() noexcept;
   bool follow() noexcept;

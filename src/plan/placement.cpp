@@ -6,8 +6,8 @@ namespace tandem {
 namespace {
 
 constexpr std::array plans_host = {plan_cpu};
-constexpr std::array plans_mirrored = {plan_search, plan_cpu};
-constexpr std::array plans_mirrored_values = {plan_frames, plan_search_read, plan_search, plan_cpu};
+constexpr std::array plans_mirrored = {plan_located, plan_search, plan_cpu};
+constexpr std::array plans_mirrored_values = {plan_frames, plan_located, plan_search_read, plan_search, plan_cpu};
 constexpr std::array plans_on_device = {plan_index};
 
 // Why no device can run the task with any placement; empty: one of the placements allows it.
@@ -16,7 +16,7 @@ std::string_view never_on_device(Task task) noexcept {
     case Task::receive:
       return "RV on a GPU: the host has the sockets";
     case Task::parse:
-      return "PP on a GPU: only with all of S KC RD WR, in one stage of all queries";
+      return "PP on a GPU: only with S, or with all of S KC RD WR, in one stage of all queries";
     case Task::memory:
       return "MM on a GPU: the host's heap gives out the slots of items";
     case Task::key_compare:
@@ -74,6 +74,7 @@ std::string why_not(Placement placement, const Plan& plan) {
     return placement == Placement::mirrored_values ? std::string()
                                                    : "RD on a GPU: it has no copies of the items (--gpu-values)";
   }
+  if (plan == plan_located && (placement == Placement::mirrored || placement == Placement::mirrored_values)) return {};
   for (std::size_t t = 0; t < task_count; ++t) {
     const auto task = static_cast<Task>(t);
     if (!plan.runs(task, Processor::device)) continue;

@@ -116,6 +116,7 @@ class Reader {
 std::string text_of(const Stage& stage) {
   std::string text(processor_symbols[index_of(stage.processor)]);
   if (stage == plan_frames.stages()[1]) return text + "[PP S KC RD WR]";
+  if (stage == plan_located.stages()[1]) return text + "[PP S]";
   text += '[';
   for (std::size_t t = index_of(stage.first); t <= index_of(stage.last); ++t) {
     if (t != index_of(stage.first)) text += ' ';

@@ -1,11 +1,13 @@
-// For tests and fuzzing: the same input to two stores, to one whose simulated device answers requests whole, with the
-// lane, ahead of the general path, to the other without devices. A device's input lies at the end of what may be read,
-// between what could be taken for more of it.
+// For tests and fuzzing: the same input to two stores, to one whose simulated device answers requests whole, or locates
+// their keys, with the lane, ahead of the general path, to the other without devices. A device's input lies at the end
+// of what may be read, between what could be taken for more of it.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,8 +30,9 @@ class FramesHarness {
 
   explicit FramesHarness(const ProtocolOptions& options = {},
                          const EngineOptions& engine = codec::ReplyHarness::small_engine(),
-                         std::uint32_t keys = keys_max)
-      : with_(options, on_device(engine)),
+                         std::uint32_t keys = keys_max, const Plan& plan = plan_frames)
+      : plan_(plan),
+        with_(options, on_device(engine, plan)),
         without_(options, engine),
         runner_(with_.context(), with_.engine().schedulers(), keys, arena_bytes, Runner::Frames::yes, 1),
         divider_(runner_, with_.context().shared.hash_seed),
@@ -37,7 +40,8 @@ class FramesHarness {
     // An answer that is let go leaves marks of items that it has read, which the host is never told.
     runner_.set_patience(std::chrono::hours(1));
     with_.ahead = [this](const Parser& parser, std::string_view input, Output& out) {
-      return is_ahead_ && parser.begins() != Parser::Begins::neither ? run(input, out) : 0;
+      if (!is_ahead_ || parser.begins() == Parser::Begins::neither) return std::size_t{0};
+      return plan_ == plan_located ? run_located(input, out) : run(input, out);
     };
   }
   ~FramesHarness() { with_.ahead = {}; }
@@ -127,7 +131,40 @@ class FramesHarness {
         frame, std::string(reply_header, sizeof reply_header) + ask_host(payload.substr(udp_frame_bytes)));
   }
   std::string ask_host(std::string_view input) { return without_.exchange(input); }
+  // With plan_located: all of these at once, a stream each. REQUIRES: the lane takes all of it, and what one stream
+  // sets no other one asks for.
+  std::vector<Answers> exchange_streams(const std::vector<std::string>& inputs) {
+    std::vector<Answers> answers(inputs.size());
+    const std::vector<std::uint64_t> at = submit_each(inputs, &FrameColumns::add_stream, lane_padding_bytes);
+    TD_ASSERT(!at.empty());
+    const char* const arena = answering_->input().begin();
+    std::vector<LaneSegment> segments;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      segments.push_back({.begin = arena + at[i], .end = arena + at[i] + inputs[i].size(), .binary = false});
+    Output out;
+    for (std::size_t first = 0; first < segments.size();) {
+      lane_.set_located(runner_.located());
+      const std::size_t done = lane_.run(std::span(segments).subspan(first), out, output_bytes);
+      for (std::size_t i = first; i < segments.size(); ++i)
+        answers[i].with.append(out.data() + segments[i].output_begin,
+                               segments[i].output_end - segments[i].output_begin);
+      out.clear();
+      first = offer_again(segments, first + done);
+    }
+    runner_.end_answer();
+    for (std::size_t i = 0; i < inputs.size(); ++i) answers[i].without = ask_host(inputs[i]);
+    return answers;
+  }
+  // Another client's requests to both, which no device sees: from `launched`.
+  void exchange_beside(std::string_view input) {
+    is_ahead_ = false;
+    TD_ASSERT(with_.exchange_beside(input) == without_.exchange(input));
+    is_ahead_ = true;
+  }
+  // Called when a device has searched, before the host goes on; receives what it has located.
+  std::function<void(std::span<LocatedKey>)> launched;
 
+  void always_defer() noexcept { lane_.always_defer(); }
   void set_time(std::uint32_t now_s) {
     with_.set_time(now_s);
     without_.set_time(now_s);
@@ -140,15 +177,18 @@ class FramesHarness {
   std::uint64_t runs_of_device = 0;                    // of raw frames
   std::array<std::uint64_t, frame_left_count> left{};  // by the device, by reason
   std::uint64_t parts_of_device = 0;                   // what the lane has answered lies between them
-  std::size_t skip = 0;  // bytes between the input's end and the arena's, fewer than frame_unit_bytes
+  std::size_t output_bytes = 4096;  // at which a run of the lane ends: few, so that it does in the middle
+  std::size_t skip = 0;             // bytes between the input's end and the arena's, fewer than frame_unit_bytes
 
  private:
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  static constexpr std::size_t lane_output_bytes = 4096;  // few, so that runs of the lane end in the middle
-
-  static EngineOptions on_device(EngineOptions engine) {
+  static EngineOptions on_device(EngineOptions engine, const Plan& plan) {
     engine.devices = {make_sim_device({.memory_bytes = std::uint64_t{256} << 20})};
-    if (engine.device_values.bytes == 0) engine.device_values = {.bytes = std::uint64_t{64} << 20};
+    if (plan == plan_located) {
+      engine.device_values = {};
+    } else if (engine.device_values.bytes == 0) {
+      engine.device_values = {.bytes = std::uint64_t{64} << 20};
+    }
     return engine;
   }
 
@@ -157,7 +197,7 @@ class FramesHarness {
   template <class Fill>
   bool submit(Fill fill) {
     for (;;) {
-      FrameColumns* const columns = runner_.frames_to_fill(plan_frames);
+      FrameColumns* const columns = runner_.frames_to_fill(plan_);
       if (columns == nullptr) {  // the replica is not ready yet
         std::this_thread::yield();
         continue;
@@ -169,9 +209,10 @@ class FramesHarness {
       columns->clear();
       fill(*columns, room);
       if (columns->empty()) return false;
-      runner_.submit_frames(with_.options().cas);
+      runner_.submit_frames(plan_, with_.options().cas);
       answering_ = &runner_.begin_answer();
-      if (runner_.begin_frames()) {
+      if (plan_ == plan_located ? runner_.begin_located() : runner_.begin_frames()) {
+        located_ = columns;
         const auto of_this = columns->left();
         for (std::size_t i = 0; i < of_this.size(); ++i) left[i] += of_this[i];
         return true;
@@ -199,10 +240,10 @@ class FramesHarness {
     });
     return answered ? at : std::vector<std::uint64_t>();
   }
-  // Returns where it lies in the arena.
-  std::uint64_t submit_stream(std::string_view input) {
-    if (input.size() > arena_bytes - skip) return none;
-    const std::uint64_t at = arena_bytes - skip - input.size();
+  // Returns where it lies in the arena: before its last `behind` bytes.
+  std::uint64_t submit_stream(std::string_view input, std::uint64_t behind = 0) {
+    if (input.size() + behind > arena_bytes - skip) return none;
+    const std::uint64_t at = arena_bytes - skip - behind - input.size();
     const bool answered = submit([&](FrameColumns& columns, char* arena) {
       std::memcpy(arena + at, input.data(), input.size());
       columns.add_stream(at, input.size());
@@ -231,7 +272,7 @@ class FramesHarness {
       segment.end = copy.data() + (segment.end - begin);
     }
     for (std::size_t i = 0; i < segments.size() && lane_.may_run();) {
-      const std::size_t done = lane_.run(std::span(segments).subspan(i), out, lane_output_bytes);
+      const std::size_t done = lane_.run(std::span(segments).subspan(i), out, output_bytes);
       if (done == 0 && segments[i].rest == segments[i].begin) break;
       i = offer_again(segments, i + done);
     }
@@ -244,17 +285,50 @@ class FramesHarness {
     runner_.end_answer();
     return rest == nullptr ? input.size() : static_cast<std::size_t>(rest - copy.data());
   }
+  // As run(): the device tells where keys are, and the lane answers all that it takes.
+  std::size_t run_located(std::string_view input, Output& out) {
+    const std::uint64_t at = submit_stream(input, lane_padding_bytes);
+    if (at == none) return 0;
+    if (launched) {
+      std::vector<LocatedKey> all;
+      FrameColumns::Place place;
+      while (const FrameRun* const run = located_->next_run(place)) {
+        const auto* const keys = reinterpret_cast<const LocatedKey*>(located_->reply(*run));
+        all.insert(all.end(), keys, keys + run->keys);
+      }
+      launched(all);
+      place = {};
+      for (std::size_t i = 0; const FrameRun* const run = located_->next_run(place); i += run->keys)
+        std::memcpy(const_cast<char*>(located_->reply(*run)), all.data() + i, run->keys * sizeof(LocatedKey));
+    }
+    const char* const begin = answering_->input().begin() + at;
+    LaneSegment segment{.begin = begin, .end = begin + input.size(), .binary = false};
+    segment.rest = begin;
+    const std::uint64_t before = located_queries();
+    while (lane_.may_run()) {
+      lane_.set_located(runner_.located());
+      const std::size_t done = lane_.run({&segment, 1}, out, output_bytes);
+      if (done != 0 || segment.rest == segment.begin) break;
+      static_cast<void>(offer_again({&segment, 1}, 0));
+    }
+    keys_of_device += located_queries() - before;
+    runner_.end_answer();
+    return static_cast<std::size_t>(segment.rest - begin);
+  }
+  std::uint64_t located_queries() noexcept { return with_.context().tasks.on_device[index_of(Task::search)].get(); }
   void count(const FrameRun& frames) {
     keys_of_device += frames.keys;
     hits_of_device += frames.hits;
     lines_of_device += frames.requests;
   }
 
+  const Plan plan_;
   codec::ReplyHarness with_, without_;
   Runner runner_;
   StreamDivider divider_;
   Lane lane_;
   const Batch* answering_ = nullptr;
+  const FrameColumns* located_ = nullptr;  // of that batch
   bool is_ahead_ = true;
 };
 

@@ -16,11 +16,6 @@ namespace {
 using std::string;
 using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's own
 
-string set_line(std::string_view key, std::string_view value, std::string_view flags_and_expiry = "0 0") {
-  return string("set ").append(key).append(" ").append(flags_and_expiry) + " " + std::to_string(value.size()) + "\r\n" +
-         string(value) + "\r\n";
-}
-
 // What no device can answer as the item does: the time of its last access, which a mark does not carry.
 string without_access_times(string input) {
   for (std::size_t at = 0; (at = input.find(" h l t", at)) != string::npos;) input.replace(at, 6, " h s t");

@@ -79,6 +79,11 @@ inline std::string value_of(Random& random) {
   return value;
 }
 
+inline std::string set_line(std::string_view key, std::string_view value, std::string_view flags_and_expiry = "0 0") {
+  return std::string("set ").append(key).append(" ").append(flags_and_expiry) + " " + std::to_string(value.size()) +
+         "\r\n" + std::string(value) + "\r\n";
+}
+
 inline std::string set_of(Random& random, const Mix& mix = {}) {
   constexpr const char* exptimes[] = {"0", "0", "0", "0", "0", "5", "100", "-1", "2592001", "0000"};
   constexpr const char* meta_flags[] = {"", "", "", "", " T0", " T4", " T-1", " F0", " F7", " q", " S8", " MS", " T"};

@@ -22,7 +22,9 @@ EngineOptions engine_options_for(const string& path) {
   return o;
 }
 
-string set_line(const string& value) { return "set key 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n"; }
+string set_of_key(const string& value) {
+  return "set key 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+}
 
 struct Step {
   string name, before, after;
@@ -53,8 +55,8 @@ TEST_P(LaneRestart, AnyMomentIsBeforeOrAfter) {
       [&](auto trace) {
         auto* const store = new codec::ReplyHarness({}, engine_options_for(file.path()));
         Lane lane(store->context(), store->options());
-        store->exchange(set_line(step.before));
-        const string input = set_line(step.after);
+        store->exchange(set_of_key(step.before));
+        const string input = set_of_key(step.after);
         const auto copy = padded(input);
         LaneSegment segment{.begin = copy.get(), .end = copy.get() + input.size(), .binary = false};
         Output out;

@@ -71,6 +71,17 @@ class ReplyHarness : private ResponseWriter, private ServerControl, private Admi
     return reply;
   }
 
+  // Another client's requests, while `ahead` runs.
+  std::string exchange_beside(std::string_view bytes) {
+    std::string kept = std::exchange(kept_, {});
+    Output out;
+    std::swap(out, out_);
+    std::string reply = exchange(bytes);
+    std::swap(out, out_);
+    kept_ = std::move(kept);
+    return reply;
+  }
+
   bool closed() const noexcept { return closed_; }
   Engine& engine() noexcept { return engine_; }
   std::uint32_t pinned_values() const noexcept { return pinned_values_; }

@@ -1,0 +1,284 @@
+// Where a device has located the keys of requests, the lane's replies are the general path's, to the byte, whatever has
+// become of the items since, and so are the counters.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "store/frames_harness.hpp"
+#include "store/lane_input_fixture.hpp"
+
+namespace tandem {
+namespace {
+
+using std::string;
+using namespace lane_test;  // NOLINT(google-build-using-namespace): the test's own
+
+struct Located : FramesHarness {
+  static constexpr std::size_t usual_output_bytes = 1 << 20;
+
+  explicit Located(const ProtocolOptions& options = {},
+                   const EngineOptions& engine = codec::ReplyHarness::small_engine(),
+                   std::uint32_t keys = FramesHarness::keys_max)
+      : FramesHarness(options, engine, keys, plan_located) {
+    output_bytes = usual_output_bytes;
+  }
+};
+
+string key_number(std::size_t n) { return "key" + std::to_string(n); }
+
+void expect_equal(FramesHarness& harness, const string& input) {
+  const auto [with, without] = harness.exchange(input);
+  ASSERT_EQ(with, without) << input;
+}
+
+TEST(Located, AnswerAsTheGeneralPathDoes) {
+  constexpr std::size_t sets_percent[] = {2, 5, 50};
+  constexpr unsigned seeds = is_sanitized ? 16 : 40;
+  std::uint64_t located = 0, all = 0;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    EngineOptions engine = codec::ReplyHarness::small_engine();
+    if (seed % 7 == 6) engine.eviction = "s3-fifo";
+    engine.ordered = seed % 4 == 3;
+    ProtocolOptions options;
+    options.cas = seed % 5 != 0;
+    Located harness(options, engine);
+    if (seed % 2 == 0) harness.output_bytes = 4096;  // so that runs of the lane end in the middle
+    const Mix mix{seed % 2 == 0 ? 1000u : 15u, sets_percent[seed % 3], seed % 8 < 2 ? 40u : 3u};
+    exchange_in_parts(
+        harness, random, mix, {.count = 12, .has_sets = true, .mutations = seed % 5 == 4 ? 3u : 0u},
+        [&] { return some_input(random, false, mix); },
+        [&](std::size_t input_bytes) {
+          harness.skip = random.below(frame_unit_bytes);
+          return 1 + random.below(random.one_in(5) ? 40 : random.one_in(5) ? input_bytes : 1500);
+        });
+    if (HasFatalFailure()) return;
+    expect_same_counters(harness);
+    located += harness.keys_of_device;
+    all += harness.counters_with().cmd_get.get();
+  }
+  EXPECT_GT(located, all / 16) << all;  // of which few lines are whole, and fewer hits
+}
+
+// Every read of a stored key whose line the device takes, wherever sets, misses and other reads stand between.
+TEST(Located, LeavesNoKeyThatIsStored) {
+  Located harness;
+  Random random(3);
+  string sets;
+  for (std::size_t i = 0; i < 200; ++i) sets += set_line(key_number(i), string(1 + i % 90, 'v'));
+  expect_equal(harness, sets);
+  std::uint64_t keys = 0;
+  string input;
+  for (int i = 0; i < 3000; ++i) {
+    const string key = key_number(random.below(200));
+    switch (random.below(12)) {
+      case 0:
+        input += set_line(key, "new");
+        break;
+      case 1:
+        input += "get nothing" + key + "\r\n";
+        break;
+      case 2:
+        input += "mg " + key + " v K\r\n";  // the lane's alone
+        break;
+      case 3:
+        input += "gets " + key + "\r\n";
+        ++keys;
+        break;
+      case 4: {
+        input += "get";
+        for (std::size_t n = 2 + random.below(14); n != 0; --n, ++keys) input += " " + key_number(random.below(200));
+        input += "\r\n";
+        break;
+      }
+      case 5:
+      case 6:
+        input += "mg " + key + " v\r\n";
+        ++keys;
+        break;
+      default:
+        input += "get " + key + "\r\n";
+        ++keys;
+    }
+  }
+  expect_equal(harness, input);
+  EXPECT_EQ(harness.keys_of_device, keys);
+  expect_same_counters(harness);
+}
+
+// One connection reads what it has set, and what was there before that.
+TEST(Located, KeepTheOrderOfOneConnection) {
+  Located harness;
+  expect_equal(harness, set_line("a", "1") + set_line("b", "1"));
+  string input;
+  for (int i = 2; i < 60; ++i) {
+    input += "get a\r\nget b\r\n" + set_line("a", std::to_string(i * i * i)) + "mg a v\r\nget b a\r\n" +
+             set_line(i % 2 == 0 ? "b" : "c", string(static_cast<std::size_t>(i), 'x')) + "get c b\r\n";
+  }
+  expect_equal(harness, input);
+  EXPECT_GT(harness.keys_of_device, 300u);
+}
+
+TEST(Located, TakeNoValueForARequest) {
+  Located harness;
+  expect_equal(harness, set_line("a", "1") + set_line("b", "2") + set_line("x", "1"));
+  string many;
+  for (int i = 0; i < 20; ++i) many += "get a\r\nget b\r\n";
+  const string inputs[] = {
+      "get a\r\n" + set_line("x", many) + "get b\r\nget x\r\n",
+      set_line("x", "\r\nget a\r\nget b\r\n") + many + "get x\r\n",
+      "get b\r\nset x 0 0 2\r\nget a\r\nget b\r\n" + many,
+      many + "set x 0 0 4000\r\n" + many,
+  };
+  for (const string& input : inputs) {
+    expect_equal(harness, input);
+    if (HasFatalFailure() || harness.closed()) break;
+  }
+}
+
+// The host answers some time after the device has searched: others have changed the store since.
+TEST(Located, SeesWhatHasChangedSince) {
+  string sets, gets;
+  for (std::size_t i = 0; i < 120; ++i) {
+    sets += set_line(key_number(i), "value" + std::to_string(i));
+    gets += i % 3 == 0 ? "mg " + key_number(i) + " v\r\n" : "get " + key_number(i) + " " + key_number(i / 2) + "\r\n";
+  }
+  struct Case {
+    const char* what;
+    std::function<void(FramesHarness&)> change;
+  };
+  const auto for_keys = [](FramesHarness& harness, auto request) {
+    string all;
+    for (std::size_t i = 0; i < 120; i += 2) all += request(key_number(i));
+    harness.exchange_beside(all);
+  };
+  const Case cases[] = {
+      {"rewritten in place",
+       [&](FramesHarness& h) { for_keys(h, [](const string& k) { return set_line(k, "VALUE" + k.substr(3)); }); }},
+      {"replaced",
+       [&](FramesHarness& h) { for_keys(h, [](const string& k) { return set_line(k, string(500, 'n')); }); }},
+      {"huge now",
+       [&](FramesHarness& h) { for_keys(h, [](const string& k) { return set_line(k, string(20'000, 'h')); }); }},
+      {"deleted", [&](FramesHarness& h) { for_keys(h, [](const string& k) { return "delete " + k + "\r\n"; }); }},
+      {"deleted, and set again",
+       [&](FramesHarness& h) {
+         for_keys(h, [](const string& k) { return "delete " + k + "\r\n" + set_line(k, "again"); });
+       }},
+      {"stale", [&](FramesHarness& h) { for_keys(h, [](const string& k) { return "md " + k + " I T30\r\n"; }); }},
+      {"flushed", [](FramesHarness& h) { h.exchange_beside("flush_all\r\n"); }},
+      {"expired",
+       [&](FramesHarness& h) {
+         for_keys(h, [](const string& k) { return "touch " + k + " 5\r\n"; });
+         h.set_time(codec::ReplyHarness::start_s + 10);
+       }},
+      {"other keys in their slots",
+       [&](FramesHarness& h) {
+         for_keys(h, [](const string& k) { return "delete " + k + "\r\n"; });
+         for_keys(h, [](const string& k) { return set_line("other" + k, "value" + k.substr(3)); });
+       }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    Located harness;
+    expect_equal(harness, sets);
+    bool has_changed = false;
+    harness.launched = [&](std::span<LocatedKey> keys) {
+      if (std::exchange(has_changed, true)) return;
+      ASSERT_EQ(keys.size(), 200u);
+      c.change(harness);
+    };
+    expect_equal(harness, gets);
+    harness.launched = {};
+    expect_equal(harness, gets);
+    expect_same_counters(harness);
+  }
+}
+
+// A candidate may be any item: the host compares keys.
+TEST(Located, AnswersRightlyFromWrongCandidates) {
+  Random random(5);
+  string sets, gets;
+  for (std::size_t i = 0; i < 100; ++i) sets += set_line(key_number(i) + string(i % 40, 'x'), string(1 + i, 'v'));
+  for (std::size_t i = 0; i < 300; ++i) {
+    const std::size_t n = random.below(110);
+    gets += (i % 4 == 0 ? "mg " : "get ") + key_number(n) + string(n % 40, 'x') + (i % 4 == 0 ? " v\r\n" : "\r\n");
+  }
+  for (int round = 0; round < 4; ++round) {
+    Located harness;
+    expect_equal(harness, sets);
+    harness.launched = [&](std::span<LocatedKey> keys) {
+      ASSERT_GT(keys.size(), 250u);
+      const Location first = keys[0].location;
+      for (std::size_t i = 0; i + 1 < keys.size(); ++i) {
+        if (round == 0 || (round == 1 && i % 2 == 0)) keys[i].location = keys[i + 1].location;
+        if (round == 2) keys[i].location = first;
+        if (round == 3 && i % 8 == 7) keys[i].location = no_location;
+      }
+    };
+    expect_equal(harness, gets);
+    expect_same_counters(harness);
+  }
+}
+
+// Sets that later ones of the ring overwrite are deferred; located reads between them are not passed.
+TEST(Located, DefersSetsAsWithoutADevice) {
+  Located harness;
+  harness.always_defer();
+  expect_equal(harness, set_line("hot", "0000") + set_line("warm", "0000"));
+  Random random(9);
+  string input;
+  for (int i = 0; i < 2000; ++i) {
+    const char* const key = random.one_in(3) ? "warm" : "hot";
+    input += random.one_in(2) ? set_line(key, std::to_string(1000 + i)) : "get " + string(key) + "\r\n";
+  }
+  expect_equal(harness, input);
+  expect_same_counters(harness);
+  EXPECT_GT(harness.counters_with().set_overwritten.get(), 0u);
+}
+
+TEST(Located, AnswersManyConnections) {
+  Located harness;
+  Random random(11);
+  string sets;
+  for (std::size_t i = 0; i < 300; ++i) sets += set_line(key_number(i), string(1 + i % 60, 'v'));
+  expect_equal(harness, sets);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<string> streams(1 + random.below(40));
+    for (std::size_t s = 0; s < streams.size(); ++s) {
+      for (std::size_t n = 1 + random.below(round % 2 == 0 ? 17 : 60); n != 0; --n) {
+        const string key = key_number(random.below(310));
+        if (random.one_in(20)) {
+          streams[s] += set_line("own" + std::to_string(s), string(random.below(9), 'w'));
+        } else {
+          streams[s] += random.one_in(9)   ? "get " + key + " " + key_number(random.below(310)) + "\r\n"
+                        : random.one_in(5) ? "mg " + key + " v\r\n"
+                                           : "get " + key + "\r\n";
+        }
+      }
+    }
+    const auto answers = harness.exchange_streams(streams);
+    for (std::size_t s = 0; s < streams.size(); ++s) ASSERT_EQ(answers[s].with, answers[s].without) << streams[s];
+  }
+  expect_same_counters(harness);
+}
+
+// More keys than the device has room for.
+TEST(Located, LeaveWhatHasNoRoom) {
+  constexpr std::uint32_t keys = 16;
+  Located harness({}, codec::ReplyHarness::small_engine(), keys);
+  expect_equal(harness, set_line("a", "1"));
+  string gets;
+  for (int i = 0; i < 4000; ++i) gets += "get a\r\n";
+  expect_equal(harness, gets);
+  EXPECT_LE(harness.keys_of_device, 2 * keys);
+  EXPECT_GT(harness.left[static_cast<std::size_t>(FrameLeft::room)], 3000u);
+}
+
+}  // namespace
+}  // namespace tandem
