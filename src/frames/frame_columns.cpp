@@ -1,6 +1,7 @@
 #include "frames/frame_columns.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace tandem {
 namespace {
@@ -181,7 +182,8 @@ bool FrameColumns::take_run(std::uint64_t at, std::uint64_t end, FrameRun& run) 
 FrameColumns::Place FrameColumns::place_of(std::uint64_t at) const noexcept {
   const auto tiles = std::span(tiles_.data(), tile_count_);
   const auto behind = std::ranges::upper_bound(tiles, at, {}, [&](const FrameTile& tile) {
-    return pieces_[tile.first_piece].first_unit * std::uint64_t{frame_unit_bytes};
+    const FramePiece& first = pieces_[tile.first_piece];
+    return first.first_unit * std::uint64_t{frame_unit_bytes} + first.skip;
   });
   return {static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(behind - tiles.begin(), 1) - 1), 0};
 }

@@ -19,6 +19,7 @@
 #include "device/sim/sim_device.hpp"
 #include "frames/frame_columns.hpp"
 #include "frames/key_hash-inl.hpp"
+#include "frames/located_keys.hpp"
 
 namespace tandem {
 namespace {
@@ -71,8 +72,9 @@ struct FramesRig {
   }
 
   void put(std::uint64_t at, std::string_view bytes) { std::memcpy(input.data() + at, bytes.data(), bytes.size()); }
-  void launch() {
+  void launch(FrameAnswers answers = FrameAnswers::replies) {
     FramesArguments a;
+    a.answers = answers;
     a.index = {buckets.at(), {.mask = 1}};
     a.cursors = cursors.at();
     a.rules = frame_rules(seed);
@@ -444,6 +446,101 @@ TEST(FrameColumns, LeaveKeysBeyondATilesTables) {
   EXPECT_EQ(run.requests, run.keys / frame_line_keys_max);
   EXPECT_EQ(rig.left(FrameLeft::room), keys / frame_line_keys_max - run.requests);
   EXPECT_FALSE(rig.columns.take_run(run.bytes, UINT64_MAX, run));
+}
+
+// --- located keys
+
+// What a reader that stands at the beginning of each line is told, and what of it is left.
+string told(LocatedKeys& keys, const FramesRig& rig, std::uint64_t begin, std::uint64_t end) {
+  string all;
+  for (const char* at = rig.input.data() + begin; at < rig.input.data() + end;) {
+    const auto* const line_end =
+        static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(rig.input.data() + end - at)));
+    if (keys.find(at, false)) {
+      const LocatedKey* next = keys.next();
+      bool is_last = false;
+      for (; !is_last; ++next) {
+        EXPECT_EQ(next->location, no_location);
+        is_last = (next->kind & LocatedKey::last_of_line) != 0;
+        all += ((next->kind & LocatedKey::continues) != 0     ? "+"
+                : (next->kind & LocatedKey::begins_many) != 0 ? "*"
+                                                              : "") +
+               string(keys.key_of(*next), next->key_bytes) + std::to_string(next->kind & 7) + " ";
+      }
+      keys.pass(next);
+    } else {
+      all += "? ";
+    }
+    at = line_end + 1;
+  }
+  return all;
+}
+
+TEST(LocatedKeys, AreThoseOfPlainLines) {
+  FramesRig rig(1 << 16);
+  const string input =
+      "get a\r\ngets bb ccc d\r\nmg e v\r\nmg e v k\r\nset x 0 0 7\r\nget y\r\n\r\nget z\r\nmg f v\r\nget  g\r\nget "
+      "h\r\n";
+  rig.put(128, input);
+  ASSERT_TRUE(rig.columns.add_stream(128, input.size()));
+  ASSERT_TRUE(rig.columns.add_datagram(1024, 20));
+  rig.launch(FrameAnswers::locations);
+  LocatedKeys keys(rig.columns, rig.input.data());
+  keys.go_to(rig.input.data() + 128);
+  EXPECT_EQ(told(keys, rig, 128, 128 + input.size()), "a0 *bb1 +ccc1 +d1 e2 ? ? y0 ? z0 f2 ? h0 ");
+  EXPECT_EQ(keys.next_line(), nullptr);
+  EXPECT_EQ(rig.columns.keys(), 9u);
+  // In the middle of a line, and behind what the reader has passed by itself.
+  keys.go_to(rig.input.data() + 128);
+  const char* const at = rig.input.data() + 128;
+  EXPECT_TRUE(keys.find(at + input.find("ccc"), true));
+  EXPECT_FALSE(keys.find(at + input.find("mg e v k"), false));
+  EXPECT_EQ(keys.next_line(), at + input.find("get y"));
+  EXPECT_TRUE(keys.find(at + input.find("get z"), false));
+  EXPECT_FALSE(keys.find(at + input.size(), false));
+}
+
+TEST(LocatedKeys, AreFoundFromAnyTileOn) {
+  FramesRig rig(1 << 18, 1 << 14);
+  std::mt19937 random(4);
+  std::vector<std::uint64_t> streams, lines;
+  std::uint64_t at = 64;
+  for (int stream = 0; stream < 300; ++stream) {
+    string input;
+    const std::size_t first = lines.size();
+    for (auto n = 1 + random() % 40; n != 0; --n) {
+      lines.push_back(at + input.size());
+      input += random() % 9 != 0 ? "get key" + std::to_string(random() % 1000) + "\r\n" : "delete key\r\n";
+    }
+    rig.put(at, input);
+    ASSERT_TRUE(rig.columns.add_stream(at, input.size())) << first;
+    at = (at + input.size() + 63) / 64 * 64;
+  }
+  rig.launch(FrameAnswers::locations);
+  LocatedKeys keys(rig.columns, rig.input.data());
+  std::size_t found = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::size_t i = random() % lines.size();
+    keys.go_to(rig.input.data() + lines[i]);
+    for (; i < lines.size(); i += 1 + random() % 3) {
+      const char* const line = rig.input.data() + lines[i];
+      ASSERT_EQ(keys.find(line, false), *line == 'g') << round << " " << i;
+      if (*line == 'g') keys.pass(keys.next() + 1);
+      found += *line == 'g' ? 1u : 0u;
+    }
+  }
+  EXPECT_GT(found, 100'000u);
+}
+
+TEST(LocatedKeys, HaveNoRawFrames) {
+  FramesRig rig(1 << 16);
+  const string frame = ethernet::frame_of(string("\1\n\0\0\0\1\0\0", 8) + "get a\r\n");
+  rig.put(64, frame);
+  ASSERT_TRUE(rig.columns.add_frame(64, frame.size()));
+  rig.launch(FrameAnswers::locations);
+  EXPECT_EQ(rig.columns.keys(), 0u);
+  FrameColumns::Place place;
+  EXPECT_EQ(rig.columns.next_run(place), nullptr);
 }
 
 }  // namespace

@@ -28,14 +28,14 @@ class LocatedKeys {
   // is not before the present place.
   bool find(const char* at, bool in_line) noexcept {
     for (;;) {
-      while (next_ != behind_ && place_of(*next_, in_line) < at) ++next_;
-      if (next_ != behind_) return place_of(*next_, in_line) == at;
+      while (next_ != behind_ && position_of(*next_, in_line) < at) ++next_;
+      if (next_ != behind_) return position_of(*next_, in_line) == at;
       if (!go_on()) return false;
     }
   }
   // Where the next line whose keys were located begins, behind what find() did not find; nullptr: there is none.
   // REQUIRES: that was not within a line.
-  const char* next_line() const noexcept { return next_ != behind_ ? place_of(*next_, false) : nullptr; }
+  const char* next_line() const noexcept { return next_ != behind_ ? position_of(*next_, false) : nullptr; }
 
   // The rest of the present run.
   const LocatedKey* next() const noexcept { return next_; }
@@ -51,7 +51,7 @@ class LocatedKeys {
   }
 
  private:
-  const char* place_of(const LocatedKey& key, bool in_line) const noexcept {
+  const char* position_of(const LocatedKey& key, bool in_line) const noexcept {
     return in_line ? key_of(key) : command_of(key_of(key), key.kind);
   }
   bool go_on() noexcept {

@@ -245,6 +245,13 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
   f.put(s.engine.counters.device_stolen);
   f.counter("tandem_gpu_misses_rechecked_total", "Misses of the GPUs' that the host looked into.");
   f.put(s.engine.counters.device_rechecks);
+  f.counter("tandem_gpu_lines_left_total", "Lines that a GPU left to the host, by reason.");
+  f.put(s.engine.counters.device_left_other, {{"reason", "other"}});
+  f.put(s.engine.counters.device_left_item, {{"reason", "item"}});
+  f.put(s.engine.counters.device_left_length, {{"reason", "length"}});
+  f.put(s.engine.counters.device_left_room, {{"reason", "room"}});
+  f.put(s.engine.counters.device_left_headers, {{"reason", "headers"}});
+  f.put(s.engine.counters.device_left_checksum, {{"reason", "checksum"}});
   if (std::ranges::any_of(devices, [](const DeviceStats& d) { return d.replica.images_on; })) {
     f.counter("tandem_gpu_value_hits_total", "Hits that were answered with a GPU's copy of the item.");
     f.put(s.engine.counters.device_images);
@@ -252,13 +259,6 @@ void put_devices(Families& f, const net::ServerSnapshot& s) {
     f.put(s.engine.counters.device_images_changed);
     f.counter("tandem_gpu_requests_answered_total", "Requests that a GPU answered whole, from their bytes.");
     f.put(s.engine.counters.device_requests);
-    f.counter("tandem_gpu_lines_left_total", "Lines that a GPU left to the host, by reason.");
-    f.put(s.engine.counters.device_left_other, {{"reason", "other"}});
-    f.put(s.engine.counters.device_left_item, {{"reason", "item"}});
-    f.put(s.engine.counters.device_left_length, {{"reason", "length"}});
-    f.put(s.engine.counters.device_left_room, {{"reason", "room"}});
-    f.put(s.engine.counters.device_left_headers, {{"reason", "headers"}});
-    f.put(s.engine.counters.device_left_checksum, {{"reason", "checksum"}});
     f.counter("tandem_gpu_value_bytes_sent_total", "Of items, to the GPU.");
     of_each([](const DeviceStats& d) { return d.replica.granules * granule_bytes; });
   }

@@ -37,7 +37,7 @@ inline constexpr int patience_ms = 60'000;  // a client that waits longer fails 
 
 // With $TANDEM_TEST_GPU every batch of these servers goes through devices, which have copies of small items: sim, a
 // simulated one; cuda, the first GPU; sim2 or cuda2, two of them, and
-// workers steal. With sim-index, and so on, they alone have the index.
+// workers steal. With sim-mirrored, and so on, they have no copies; with sim-index they alone have the index.
 inline std::string_view test_gpu() {
   const char* const variable = std::getenv("TANDEM_TEST_GPU");
   return variable != nullptr ? variable : "";
@@ -63,7 +63,7 @@ inline EngineOptions small_engine(std::uint64_t mebibytes = 64) {
   options.huge_pages = false;
   options.devices = test_devices();
   options.index_on_device = test_index_is_on_device();
-  if (!options.index_on_device) {
+  if (!options.index_on_device && !test_gpu().ends_with("-mirrored")) {
     options.device_values = {.bytes = std::uint64_t{16} << 20};
     options.scheduler.steal = options.devices.size() == 2;
   }

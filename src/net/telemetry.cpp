@@ -321,13 +321,13 @@ void Telemetry::stats_device(StatSink& sink) const {
     stat("values_hits", counters.device_images);
     stat("values_changed", counters.device_images_changed);
     stat("requests_answered", counters.device_requests);
-    stat("lines_left_other", counters.device_left_other);
-    stat("lines_left_item", counters.device_left_item);
-    stat("lines_left_length", counters.device_left_length);
-    stat("lines_left_room", counters.device_left_room);
-    stat("lines_left_headers", counters.device_left_headers);
-    stat("lines_left_checksum", counters.device_left_checksum);
   }
+  stat("lines_left_other", counters.device_left_other);
+  stat("lines_left_item", counters.device_left_item);
+  stat("lines_left_length", counters.device_left_length);
+  stat("lines_left_room", counters.device_left_room);
+  stat("lines_left_headers", counters.device_left_headers);
+  stat("lines_left_checksum", counters.device_left_checksum);
   const TasksRan ran = state_.engine.tasks_ran();
   for (std::size_t t = 0; t < task_count; ++t) {
     for (std::size_t p = 0; p < processor_count; ++p)

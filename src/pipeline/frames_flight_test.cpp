@@ -2,6 +2,7 @@
 // does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -47,8 +48,8 @@ class FramesWorker {
   Runner& runner() { return runner_; }
   const Context& context() const { return context_; }
   // False: no device takes them.
-  bool submit(unsigned first, unsigned gets) {
-    FrameColumns* const columns = runner_.frames_to_fill(plan_frames);
+  bool submit(unsigned first, unsigned gets, const Plan& plan = plan_frames) {
+    FrameColumns* const columns = runner_.frames_to_fill(plan);
     if (columns == nullptr) return false;
     Pending pending;
     std::string input;
@@ -72,8 +73,32 @@ class FramesWorker {
     pending.bytes = input.size();
     pending.gets = gets;
     pending_[runner_.next()] = pending;
-    runner_.submit_frames(plan_frames, true);
+    runner_.submit_frames(plan, true);
     return true;
+  }
+  // Whether the device has located the oldest's keys, which it does rightly. between: called before the answer ends.
+  template <class F>
+  bool answer_located(F between) {
+    const Pending& pending = pending_[runner_.oldest()];
+    const Batch& batch = runner_.begin_answer();
+    EXPECT_FALSE(runner_.begin_frames());
+    EXPECT_EQ(runner_.located(), nullptr);
+    const bool is_located = runner_.begin_located();
+    if (is_located) {
+      LocatedKeys* const keys = runner_.located();
+      keys->go_to(batch.input().begin());
+      EXPECT_TRUE(keys->find(batch.input().begin(), false));
+      EXPECT_EQ(keys->behind() - keys->next(), pending.gets);
+      const auto hits = std::count_if(keys->next(), keys->behind(), [&](const LocatedKey& key) {
+        return key.location != no_location &&
+               context_.shared.heap.at(key.location)->has_key({keys->key_of(key), key.key_bytes});
+      });
+      EXPECT_EQ(hits, pending.hits);
+    }
+    between();
+    runner_.end_answer();
+    EXPECT_EQ(runner_.located(), nullptr);
+    return is_located;
   }
   // Whether the device has answered the oldest, which it does rightly.
   bool answer() {
@@ -225,6 +250,77 @@ TEST(FramesFlight, IsTheHostsWhenItIsLetGo) {
     EXPECT_FALSE(worker.answer());
   }
   worker.expect_answered();
+}
+
+// --- keys that are located
+
+// Without copies of items, beside searches; and beside answers where there are copies.
+TEST(LocatedFlight, SharesLaunchesWithOthers) {
+  for (const bool has_images : {false, true}) {
+    const auto device = make_sim_device();
+    Rig rig(*device, options_with_frames(2ms), 1 << 14, std::uint64_t{32} << 20,
+            has_images ? images_on_device() : ReplicaOptions{});
+    store_keys(rig);
+    FramesWorker worker(rig);
+    unsigned located = 0, answered = 0;
+    for (unsigned round = 0; round < 2000 && (located < 20 || (has_images && answered < 10)); ++round) {
+      const bool asks = has_images && worker.submit(round, 9);
+      while (worker.runner().can_fill() && worker.submit(round, 50, plan_located)) continue;
+      for (int n = 0; n < 50; ++n) rig.add(Opcode::get, "key" + std::to_string(n));
+      if (asks) answered += worker.answer() ? 1u : 0u;
+      while (worker.runner().in_flight() != 0) located += worker.answer_located([] {}) ? 1u : 0u;
+      rig.finish();
+    }
+    EXPECT_GE(located, 20u);
+    EXPECT_GE(answered, has_images ? 10u : 0u);
+  }
+}
+
+// Its epoch protects the items: without it nothing follows their locations.
+TEST(LocatedFlight, HasNoKeysWhenItIsLetGo) {
+  const auto device = make_sim_device();
+  Rig rig(*device, options_with_frames(), 1 << 14, std::uint64_t{32} << 20);
+  store_keys(rig);
+  FramesWorker worker(rig);
+  worker.runner().set_patience(1h);
+  const auto in_one = [&](auto between) {
+    while (!worker.submit(0, 20, plan_located)) std::this_thread::sleep_for(1ms);
+    return worker.answer_located(between);
+  };
+  ASSERT_TRUE(in_one([&] { EXPECT_NE(worker.runner().located(), nullptr); }));
+  ASSERT_TRUE(in_one([&] {
+    worker.runner().let_go();
+    EXPECT_EQ(worker.runner().located(), nullptr);
+  }));
+  ASSERT_TRUE(in_one([&] {
+    worker.runner().end_frames();
+    EXPECT_EQ(worker.runner().located(), nullptr);
+  }));
+  // Before it has landed.
+  while (!worker.submit(0, 20, plan_located)) std::this_thread::sleep_for(1ms);
+  worker.runner().let_go();
+  EXPECT_FALSE(worker.answer_located([&] { EXPECT_EQ(worker.runner().located(), nullptr); }));
+}
+
+TEST(LocatedFlight, OfALostOrRefusingDeviceIsTheHosts) {
+  for (unsigned when = 0; when < 20; ++when) {
+    const auto device = make_sim_device({.latency = 20us});
+    Rig rig(*device, options_with_frames(), 1 << 14, std::uint64_t{32} << 20);
+    store_keys(rig);
+    FramesWorker worker(rig, 8);
+    while (!rig.schedulers.serves()) std::this_thread::sleep_for(1ms);
+    for (unsigned i = 0; i <= when % 8; ++i) ASSERT_TRUE(worker.submit(i, 10, plan_located));
+    if (when % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(10 * when));
+    if (when % 2 == 0) {
+      device->lose();
+    } else {
+      device->refuse(1 + when / 2 % 3);
+    }
+    while (worker.runner().in_flight() != 0) worker.answer_located([] {});
+    if (when % 2 != 0) continue;
+    for (int i = 0; i < 20'000 && rig.schedulers.serves(); ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_FALSE(worker.submit(0, 1, plan_located));
+  }
 }
 
 // Sets rewrite items in place while drains copy them. A value is of one version, and no older than an answered set.

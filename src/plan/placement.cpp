@@ -53,6 +53,16 @@ std::string_view why_not_on_device(const Plan& plan) noexcept {
   return {};
 }
 
+// The same for plans of which devices begin with the input.
+std::string_view why_not_from_input(Placement placement, const Plan& plan) noexcept {
+  if (placement == Placement::host) return "a task on a GPU: none has the index";
+  if (plan == plan_located && placement == Placement::on_device)
+    return "I or D on the CPU: the index is in the GPU's memory alone";
+  if (plan == plan_frames && placement != Placement::mirrored_values)
+    return "RD on a GPU: it has no copies of the items (--gpu-values)";
+  return {};
+}
+
 }  // namespace
 
 std::span<const Plan> feasible_plans(Placement placement) noexcept {
@@ -70,11 +80,7 @@ std::span<const Plan> feasible_plans(Placement placement) noexcept {
 }
 
 std::string why_not(Placement placement, const Plan& plan) {
-  if (plan == plan_frames && placement != Placement::host) {
-    return placement == Placement::mirrored_values ? std::string()
-                                                   : "RD on a GPU: it has no copies of the items (--gpu-values)";
-  }
-  if (plan == plan_located && (placement == Placement::mirrored || placement == Placement::mirrored_values)) return {};
+  if (plan == plan_frames || plan == plan_located) return std::string(why_not_from_input(placement, plan));
   for (std::size_t t = 0; t < task_count; ++t) {
     const auto task = static_cast<Task>(t);
     if (!plan.runs(task, Processor::device)) continue;

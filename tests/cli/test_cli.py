@@ -111,8 +111,8 @@ def test_plans_are_listed_by_placement_with_the_reasons_against_others() -> None
     feasible = {p["name"]: p["feasible"] for p in told["placements"]}
     assert {name: len(plans) for name, plans in feasible.items()} == {
         "host": 1,
-        "mirrored": 2,
-        "mirrored-values": 4,
+        "mirrored": 3,
+        "mirrored-values": 5,
         "on-device": 1,
     }
     assert all(named in feasible for preset in told["presets"] for named in preset["placements"])

@@ -58,6 +58,29 @@ def test_with(tandem: Callable[..., Server]) -> None:
         assert families["tandem_gpu_serves"].samples[0].value == 1
 
 
+def test_plain_reads_are_parsed_there(tandem: Callable[..., Server]) -> None:
+    """Without copies of items the GPU finds the keys of pipelined reads, in the input and in the index."""
+    server = tandem("-t", "1", "-o", ON_DEVICE)
+    with Stream(server.connect()) as stream:
+        wait_for(server, "serves", "yes")
+        keys = range(500)
+        stream.exchange(b"".join(b"set k%d 0 0 4\r\n%04d\r\n" % (i, i) for i in keys))
+        request = b"".join(b"get k%d\r\n" % i for i in keys) + b"delete k0\r\nget k0\r\ngets k1 k2\r\n"
+        hits = b"".join(b"VALUE k%d 0 4\r\n%04d\r\nEND\r\n" % (i, i) for i in keys)
+        deadline = time.monotonic() + 60 * TIME_FACTOR
+        located = 0
+        while located < 2000:  # a busy host may go without the GPU
+            assert time.monotonic() < deadline, located
+            answer = stream.exchange(request).data
+            assert answer.startswith(hits + b"DELETED\r\nEND\r\nVALUE k1 0 4 ")
+            assert stream.exchange(b"set k0 0 0 4\r\n0000\r\n").data == b"STORED\r\n"
+            told = stats(server, b"gpu")
+            located = int(told["gpu:PP:device_queries"])
+        assert int(told["gpu:Search:device_queries"]) >= located
+        assert told["gpu:KC:device_queries"] == told["gpu:WR:device_queries"] == "0"
+        assert int(told["gpu:lines_left_other"]) > 0
+
+
 def test_several_share_the_index(tandem: Callable[..., Server]) -> None:
     port = free_port()
     server = tandem("-t", "2", "-o", f"{ON_DEVICE},gpus=2,metrics={HOST}:{port}")
