@@ -21,8 +21,9 @@ HISTORIES_MAX = 40
 OPERATIONS = 60_000  # of a history; then all keys are looked at again
 
 # Of each the options of the recorder for a store in process, and for one over TCP with those of the server: what the
-# bug takes to show. A device for the first; for the second a reader that looks for some time at what it has found, as
-# the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
+# bug takes to show. A device for the first, over TCP one with copies of items: where it only locates keys, the host asks
+# its own index for what it does not find. For the second a reader that looks for some time at what it has found, as the
+# public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
 # docs/reliability-tests.md); for the third cells that have to make room for others; for the fourth
 # writers of one set at the same time. For those of scans, hot keys in several leaves.
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
@@ -37,7 +38,7 @@ CANARIES = {
     "embedded-scan_mark_once": (f"{SCANS_EMBEDDED} --flush-every 20", None),
     "embedded-late_order": (SCANS_EMBEDDED, None),
     "embedded-ghost": (SCANS_EMBEDDED, None),
-    "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored"),
+    "tcp-skip_dirty_log": ("--ballast-percent 60", "--gpu sim --preset mirrored --gpu-values 16MiB"),
     "tcp-drop_displacement": ("--ballast-percent 40", "--gpu off --memory 64MiB --item-expected 1048576"),
     "tcp-late_order": (f"{SCANS} --ballast-percent 60", "--gpu off --ordered"),
 }
