@@ -7,10 +7,10 @@ TD_INLINE void for_each_query(F f) noexcept {
       TD_INLINE_LAMBDA { (f(I), ...); }(std::make_integer_sequence<std::uint32_t, strip_queries>{});
 }
 
-// Calls f(i) for the strip's queries without a device's candidate.
+// Calls f(i) for the strip's queries without a device's candidate, and for columns behind its count.
 template <class F>
 TD_INLINE void for_each_not_located(const Strip& strip, F f) noexcept {
-  for (std::uint32_t left = ~strip.located & ((1u << strip.count) - 1); left != 0; left &= left - 1)
+  for (std::uint32_t left = strip.located ^ all_located; left != 0; left &= left - 1)
     f(static_cast<std::uint32_t>(std::countr_zero(left)));
 }
 

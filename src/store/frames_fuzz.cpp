@@ -1,6 +1,6 @@
-// Any bytes, cut anywhere, to a store whose simulated device answers requests whole and to one without: the same
-// replies, byte for byte, and the same counts. Datagrams and raw frames to both: the device's reply is the host's, or
-// none.
+// Any bytes, cut anywhere, to a store whose simulated device answers requests whole, or locates their keys, and to one
+// without: the same replies, byte for byte, and the same counts. Datagrams and raw frames to both: the device's reply is
+// the host's, or none.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -62,13 +62,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tandem::ProtocolOptions options;
   options.cas = (data[1] & 1) == 0;
   // Few keys: what the device has to tell may have no room.
-  tandem::FramesHarness harness(options, engine_options(), (data[1] & 2) != 0 ? 8 : 256);
+  const bool locates = (data[1] & 16) != 0;
+  tandem::FramesHarness harness(options, engine_options(), (data[1] & 2) != 0 ? 8 : 256,
+                                locates ? tandem::plan_located : tandem::plan_frames);
   harness.skip = data[0] % tandem::frame_unit_bytes;
   harness.exchange("set a 0 0 1\r\nA\r\nset b 7 0 2\r\nBB\r\nset aLongKeyOf20Letters 0 5 3\r\nCCC\r\nmn\r\n");
   const std::string_view input(reinterpret_cast<const char*>(data) + choice_bytes, size - choice_bytes);
   // Counts stay the same: the host is asked only what the device has answered.
-  if ((data[1] & 4) != 0) ask_lines(harness, input);
-  if ((data[1] & 8) != 0) ask_frames(harness, input, data + 2);
+  if ((data[1] & 4) != 0 && !locates) ask_lines(harness, input);
+  if ((data[1] & 8) != 0 && !locates) ask_frames(harness, input, data + 2);
   tandem::codec::require_same_answers(harness, input, std::span(data + 2, 4).first<4>());
   return 0;
 }
