@@ -202,7 +202,7 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   std::swap(taken_, segments);
   if (runner_->begin_located() || !runner_->begin_frames()) {
     run_lane(batch, taken_);
-    runner_->end_frames();
+    runner_->end_located();
     return finish(batch, taken_);
   }
   if (in_datagrams_) return answer_datagrams(batch, taken_);

@@ -200,7 +200,7 @@ TD_LANE void write_locations(T& t, const Scratch& s, const Job& job) {
     const std::uint32_t j = s.key_line[k];
     if (!is_good(s, j)) return;
     const bool is_first = k == s.line_first_key[j], is_last = is_last_key(s, k);
-    const std::uint32_t command = s.line_kind[j] == LineKind::plain      ? 0
+    const std::uint32_t command = s.line_kind[j] == LineKind::plain      ? LocatedKey::get
                                   : s.line_kind[j] == LineKind::with_cas ? LocatedKey::gets
                                                                          : LocatedKey::meta_read;
     *reinterpret_cast<LocatedKey*>(job.replies + s.reply_at + s.sum[k]) = {

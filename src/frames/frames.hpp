@@ -112,8 +112,8 @@ struct alignas(8) LocatedKey {
   std::uint8_t key_bytes;
   std::uint8_t kind;  // the command, and what follows
 
-  // Commands; `get` is 0.
-  static constexpr std::uint8_t gets = 1, meta_read = 2;
+  // Commands.
+  static constexpr std::uint8_t get = 0, gets = 1, meta_read = 2;
   static constexpr std::uint8_t last_of_line = 1 << 3;
   static constexpr std::uint8_t continues = 1 << 4;    // not the first key of its line
   static constexpr std::uint8_t begins_many = 1 << 5;  // the first of several

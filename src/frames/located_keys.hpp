@@ -33,8 +33,8 @@ class LocatedKeys {
       if (!go_on()) return false;
     }
   }
-  // Where the next line whose keys were located begins, behind what find() did not find; nullptr: there is none.
-  // REQUIRES: that was not within a line.
+  // Behind what find() did not find: where the next line begins whose keys were located; nullptr: there is none. Also
+  // within a line: all keys of a line are located, or none.
   const char* next_line() const noexcept { return next_ != behind_ ? position_of(*next_, false) : nullptr; }
 
   // The rest of the present run.

@@ -67,7 +67,7 @@ std::size_t CallLane::run(std::size_t first, ReplyVisitor visit, void* visitor) 
     }
   });
   lane::count_run(s, s.answered);
-  if (TD_UNLIKELY(sampled)) laps.end(s.answered, s.sets, true);
+  if (TD_UNLIKELY(sampled)) laps.end(s.answered, s.sets, 0, true);
   return s.answered;
 }
 

@@ -443,7 +443,6 @@ TD_INLINE void answer(State& s, Strip& strip) {
 // The output or the epoch is full: ends the run before the first unanswered query of strip `k` and later ones. False:
 // all parsed queries are answered.
 TD_NOINLINE inline bool leave_before(State& s, std::uint32_t k) noexcept {
-  give_back_located(s, k);
   for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
     const Strip& strip = s.ring_begin[k & s.ring_mask];
     for (std::uint32_t i = 0; i < strip.count; ++i) {
@@ -488,7 +487,7 @@ TD_INLINE void run_strips(State& s, Take take, Answer answer) {
       if (delay == 0) locate(s, hashed);
     }
     if (delay != 0) {
-      if (Strip& located = strip(k - 1 - delay); located.count != 0) locate(s, located);
+      if (Strip& delayed = strip(k - 1 - delay); delayed.count != 0) locate(s, delayed);
     }
     if (TD_UNLIKELY(s.cells_in == CellsIn::leaf)) {
       find_children(strip(k - turns.children));
@@ -519,6 +518,7 @@ TD_NOINLINE inline void run_as(State& s) {
       },
       [&s](Strip& strip, std::uint32_t k) TD_INLINE_LAMBDA {
         answer<M>(s, strip);
+        if (TD_UNLIKELY(strip.located != 0)) count_located(s, strip);
         const bool is_full =
             s.out->size() >= s.output_bytes_max || s.retired_bytes >= task::retired_bytes_per_epoch_max;
         return TD_LIKELY(!is_full) || !leave_before(s, k + 1);

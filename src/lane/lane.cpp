@@ -268,7 +268,8 @@ bool are_plain_keys(const char* key, const char* end, const char* begin) noexcep
   }
 }
 
-void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
+void Laps::end(std::uint64_t queries, std::uint64_t sets, std::uint64_t located, bool tasks) noexcept {
+  located = std::min(located, queries);  // replies of a line may have been taken back
   const auto record = [&](Task task, std::uint64_t on) {
     const auto t = static_cast<std::size_t>(task);
     counters_.cycles[t].add(spent_[t]);
@@ -278,12 +279,13 @@ void Laps::end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept {
   // The caller of run() writes the histogram of PP, together with those of RV and SD.
   if (parse_) {
     counters_.cycles[index_of(Task::parse)].add(spent_[index_of(Task::parse)]);
-    counters_.queries[index_of(Task::parse)].add(queries);
+    counters_.queries[index_of(Task::parse)].add(queries - located);
   }
   if (!tasks) return;
   counters_.batches_sampled.add();
   // The time of MM is part of Insert's here, and that of RD is part of WR's.
-  for (const Task task : {Task::memory, Task::search, Task::read_value, Task::write_response}) record(task, queries);
+  for (const Task task : {Task::memory, Task::read_value, Task::write_response}) record(task, queries);
+  record(Task::search, queries - located);
   record(Task::key_compare, queries - sets);
   record(Task::insert, sets);
 }
@@ -394,7 +396,7 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   if (TD_UNLIKELY(s.located_queries != 0)) {
     for (const Task task : {Task::parse, Task::search}) tasks.on_device[index_of(task)].add(s.located_queries);
   }
-  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, sampled);
+  if (TD_UNLIKELY(sampled || time_parse)) laps.end(queries, s.sets, s.located_queries, sampled);
   return done;
 }
 

@@ -102,8 +102,9 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // For the following runs: keys that a device has located in the segments' input, in an epoch that lasts as long as
-  // these runs, or nullptr. REQUIRES: the index is a CuckooIndex.
+  // For the following runs: keys that a device has located in the segments' input, or nullptr. REQUIRES: the index is a
+  // CuckooIndex; an epoch that was entered before the device searched lasts as long as these runs. Nothing in a run
+  // ends a flight's epoch (InFlight::let_go()): the lane waits for no epoch.
   void set_located(LocatedKeys* located) noexcept;
 
   // For tests: sets that a later one overwrites are deferred even if no other worker sets their keys.

@@ -212,7 +212,8 @@ class Laps {
     last_ = now;
   }
   // Adds the laps to the counters, for `queries` queries of which `sets` are sets.
-  void end(std::uint64_t queries, std::uint64_t sets, bool tasks) noexcept;
+  // `located` of them were parsed and searched for by a device.
+  void end(std::uint64_t queries, std::uint64_t sets, std::uint64_t located, bool tasks) noexcept;
 
  private:
   TaskCounters& counters_;

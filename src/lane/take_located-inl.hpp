@@ -2,7 +2,8 @@
 // candidates like those of a search on the host, only older: whoever answers compares the item's key, and asks the
 // index where it is another's. Part of lane-inl.hpp, inside its namespace.
 
-static_assert(LocatedKey::gets == kind::gets && LocatedKey::meta_read == kind::meta_read);
+static_assert(LocatedKey::get == kind::get && LocatedKey::gets == kind::gets &&
+              LocatedKey::meta_read == kind::meta_read);
 static_assert(LocatedKey::last_of_line == kind::last_of_line && LocatedKey::continues == kind::continues &&
               LocatedKey::begins_many == kind::begins_many);
 
@@ -58,14 +59,13 @@ TD_NOINLINE inline void take_and_parse(State& s, Strip& strip) noexcept {
       if (filling.full() || s.at < until) return;
     }
   });
-  s.located_queries += static_cast<std::uint32_t>(std::popcount(strip.located));
 }
 
-// Strips from `k` on will be taken again.
-TD_NOINLINE inline void give_back_located(State& s, std::uint32_t k) noexcept {
-  for (const std::uint32_t end = k + s.hashed_ahead + 1; k != end; ++k) {
-    const Strip& strip = s.ring_begin[k & s.ring_mask];
-    s.located_queries -= static_cast<std::uint32_t>(std::popcount(strip.located));
-    if (strip.count != strip_queries) return;
+// Counts the queries of the strip, which was answered as far as its segments have not stopped.
+TD_NOINLINE inline void count_located(State& s, const Strip& strip) noexcept {
+  for (std::uint32_t left = strip.located; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::uint32_t>(std::countr_zero(left));
+    const LaneSegment& segment = s.segments[strip.segment(i)];
+    if (TD_LIKELY(!segment.stopped) || strip.key[i] < segment.rest) ++s.located_queries;
   }
 }

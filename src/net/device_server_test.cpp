@@ -165,6 +165,36 @@ TEST(DeviceServer, WithPresetAutoTheThresholdMayBeSaid) {
   EXPECT_GE(c.stat("gpu:batches", "gpu"), 15u);  // a send may arrive in pieces
 }
 
+// Not bytes: of long keys, and of values, there are few.
+TEST(DeviceServer, WithPresetAutoTheThresholdIsOfRequests) {
+  EngineOptions engine = DeviceServer::engine(make_sim_device({}), Preset::automatic, patient, {}, 1);
+  engine.scheduler.queries_min = 100;
+  engine.device_values = {};
+  TestServer s(DeviceServer::options(Preset::automatic, 1), engine);
+  Client c(s.port());
+  ASSERT_TRUE(eventually([&] { return c.stats("gpu").at("gpu:serves") == "yes"; }));
+  const auto many = [](const std::string& one, int times) {
+    std::string all;
+    for (; times != 0; --times) all += one;
+    return all;
+  };
+  const auto exchange = [&c](const std::string& asked, const std::string& expected) {
+    EXPECT_TRUE(c.send(asked));
+    EXPECT_EQ(c.read(expected.size()), expected);
+  };
+  const std::string key(200, 'k'), value(4000, 'v'), stored = "STORED\r\n";
+  exchange("set " + key + " 0 0 1\r\na\r\nset k 0 0 1\r\nb\r\n", many(stored, 2));
+  for (int i = 0; i < 20; ++i) {
+    exchange(many("get " + key + "\r\n", 40), many("VALUE " + key + " 0 1\r\na\r\nEND\r\n", 40));
+    exchange("set v 0 0 4000\r\n" + value + "\r\n", stored);
+  }
+  EXPECT_EQ(c.stat("gpu:PP:device_queries", "gpu"), 0u);
+  EXPECT_TRUE(eventually([&] {
+    exchange(many("get k\r\n", 200), many("VALUE k 0 1\r\nb\r\nEND\r\n", 200));
+    return c.stat("gpu:PP:device_queries", "gpu") >= 1000;
+  }));
+}
+
 TEST(DeviceServer, WithPresetCpuNothingIsHandedOver) {
   DeviceServer s({}, Preset::cpu);
   talk_together(s.port(), 4, 2);

@@ -8,12 +8,6 @@
 #include "codec/udp.hpp"
 
 namespace tandem::net {
-namespace {
-
-constexpr std::uint64_t usual_request_bytes = 16;
-
-}  // namespace
-
 void Dispatcher::empty_input() {
   run_all();
   batches_.input().reuse();
@@ -52,8 +46,7 @@ bool Dispatcher::hand_over_batch(bool continues) {
 bool Dispatcher::hand_over_frames() {
   Intake& in = batches_.in();
   if (!in.has_unparsed() || !in.entries.empty() || in.batch->size() != 0) return false;
-  const auto requests = static_cast<std::uint32_t>(frames_.waiting_bytes() / usual_request_bytes + 1);
-  const Plan& plan = worker_.planner.plan_for(requests);
+  const Plan& plan = worker_.planner.plan_for(static_cast<std::uint32_t>(frames_.waiting_lines()));
   if (!begins_with_input(plan) || !worker_.runner->can_begin(plan)) return false;
   if (!free_flight()) return false;
   FrameColumns* const columns = worker_.runner->frames_to_fill(plan);
@@ -89,7 +82,6 @@ void Dispatcher::answer_frames() {
   frames_.take_replies();
   frames_.send_whole();
   lane_.run();
-  frames_.end_located();
   answer_datagrams();
   batches_.run(false);
   responder_.flush();

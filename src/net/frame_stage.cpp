@@ -1,8 +1,10 @@
 #include "net/frame_stage.hpp"
 
+#include <bit>
 #include <cstring>
 #include <utility>
 
+#include "codec/scan.hpp"
 #include "codec/udp.hpp"
 
 namespace tandem::net {
@@ -24,11 +26,27 @@ void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) 
   batches_.in().datagrams.push_back({to, to + datagram.bytes, {&port, number, request_id}});
 }
 
-std::uint64_t FrameStage::waiting_bytes() noexcept {
-  std::uint64_t bytes = 0;
-  for (const LaneSegment& s : batches_.in().segments) bytes += static_cast<std::uint64_t>(s.end - s.begin);
-  for (const FrameDatagram& d : batches_.in().datagrams) bytes += static_cast<std::uint64_t>(d.end - d.begin);
-  return bytes;
+namespace {
+
+std::uint64_t count_line_ends(const char* p, const char* end) noexcept {
+  constexpr std::uint64_t line_ends = 0x0a0a0a0a0a0a0a0a, low_7 = 0x7f7f7f7f7f7f7f7f;
+  std::uint64_t count = 0;
+  for (; end - p >= 8; p += 8) {
+    const std::uint64_t differs = codec::load<std::uint64_t>(p) ^ line_ends;
+    count += static_cast<std::uint64_t>(std::popcount(~(((differs & low_7) + low_7) | differs | low_7)));
+  }
+  for (; p != end; ++p) count += *p == '\n' ? 1u : 0u;
+  return count;
+}
+
+}  // namespace
+
+std::uint64_t FrameStage::waiting_lines() noexcept {
+  std::uint64_t lines = batches_.in().datagrams.size();
+  for (const LaneSegment& s : batches_.in().segments) {
+    if (!s.binary) lines += count_line_ends(s.begin, s.end);
+  }
+  return lines;
 }
 
 // Calls stream(i) for each segment and datagram(d) for each datagram that waits, in the order of the arena.
@@ -165,8 +183,6 @@ void FrameStage::keep_stream(std::size_t i) {
   while (waits_.size() < segments_.size()) waits_.push_back({wait.connection, wait.waits_since});
   TD_ASSERT(segments_.size() > first);
 }
-
-void FrameStage::end_located() noexcept { worker_.runner->end_frames(); }
 
 void FrameStage::end_answer() noexcept {
   batches_.in().parts.clear();

@@ -32,8 +32,8 @@ class FrameStage {
   bool takes_datagrams() const noexcept { return takes_datagrams_; }
   // Copies the datagram to the input, where it waits for the device. REQUIRES: the input has room.
   void wait(UdpPort& port, unsigned number, std::uint16_t request_id);
-  // Bytes of the input that waits.
-  std::uint64_t waiting_bytes() noexcept;
+  // Lines of the input that waits for the device: those of values count, too, and a datagram as one.
+  std::uint64_t waiting_lines() noexcept;
   // Puts it into the device's columns. False: there is nothing for the device.
   bool fill(FrameColumns& frames);
 
@@ -46,8 +46,6 @@ class FrameStage {
   std::string_view reply(const FrameDatagram& datagram) const noexcept {
     return {joined_.data() + datagram.output_begin, datagram.output_end - datagram.output_begin};
   }
-  // The lane has run: nothing follows what the device has located any more.
-  void end_located() noexcept;
   // The replies were sent.
   void end_answer() noexcept;
 

@@ -64,6 +64,7 @@ void LaneStage::run() {
     for (LaneSegment& segment : in.segments) segment.rest = segment.begin;
   }
   if (TD_UNLIKELY(has_devices)) {
+    worker_.runner->end_located();
     keep_fronts();
     join_streams();
   }

@@ -49,11 +49,11 @@ class DevicePart {
       if (e.status() == DeviceStatus::lost) throw;
     }
   }
-  // Adds the columns of frames (frames.hpp) for its input, if there is room for them. REQUIRES: made with an input.
+  // Adds the columns of frames (FrameColumns()) for its input, if there is room for them. REQUIRES: made with an input.
   // Throws DeviceError: the device is lost.
-  void add_frames(Device& device, std::uint64_t reply_bytes) {
+  void add_frames(Device& device, std::uint32_t keys, std::uint64_t reply_bytes) {
     try {
-      frames_.emplace(device, input_.count(), static_cast<std::uint32_t>(fingerprints_.count()), reply_bytes);
+      frames_.emplace(device, input_.count(), keys, reply_bytes);
     } catch (const DeviceError& e) {
       if (e.status() == DeviceStatus::lost) throw;
     }
@@ -71,6 +71,10 @@ class DevicePart {
  private:
   friend class Scheduler;
   friend class Flight;
+
+  bool asks_for(FrameAnswers answers) const noexcept {
+    return asks_frames_.load(std::memory_order_relaxed) && answers_.load(std::memory_order_relaxed) == answers;
+  }
 
   PinnedArray<Fingerprint> fingerprints_;
   PinnedArray<Location> locations_;

@@ -302,6 +302,33 @@ TEST(LocatedFlight, HasNoKeysWhenItIsLetGo) {
   EXPECT_FALSE(worker.answer_located([&] { EXPECT_EQ(worker.runner().located(), nullptr); }));
 }
 
+// A launch of answers of both kinds of which a step is refused: what was queued is not given back before it has ended,
+// and what comes back is right.
+TEST(LocatedFlight, OfHalfARefusedLaunchIsTheHosts) {
+  const auto device = make_sim_device({.latency = 200us});
+  Rig rig(*device, options_with_frames(2ms), 1 << 14, std::uint64_t{32} << 20, images_on_device());
+  store_keys(rig);
+  FramesWorker worker(rig, 8);
+  worker.expect_answered();
+  unsigned left = 0, answered = 0, located = 0;
+  for (unsigned i = 0; i < 200; ++i) {
+    device->refuse(1 + i % 7);
+    unsigned asked = 0;
+    for (; asked < 8 && worker.submit(i + asked, 20, asked % 2 == 0 ? plan_frames : plan_located); ++asked) continue;
+    for (unsigned n = 0; n < asked; ++n) {
+      const bool is_right = n % 2 == 0 ? worker.answer() : worker.answer_located([] {});
+      (n % 2 == 0 ? answered : located) += is_right ? 1u : 0u;
+      left += is_right ? 0u : 1u;
+    }
+    device->refuse(0);
+    if (i % 20 == 0) worker.expect_answered();
+  }
+  EXPECT_FALSE(device->lost());
+  EXPECT_GT(left, 0u);
+  EXPECT_GT(answered, 0u);
+  EXPECT_GT(located, 0u);
+}
+
 TEST(LocatedFlight, OfALostOrRefusingDeviceIsTheHosts) {
   for (unsigned when = 0; when < 20; ++when) {
     const auto device = make_sim_device({.latency = 20us});

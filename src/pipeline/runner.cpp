@@ -18,10 +18,11 @@ constexpr std::uint64_t reply_bytes_of(std::uint32_t image_granules) {
   constexpr std::uint64_t around_bytes = 32;
   return std::uint64_t{image_granules} * granule_bytes + around_bytes;
 }
-// Of a located key, with what a tile rounds up.
-constexpr std::uint64_t located_bytes = 2 * sizeof(LocatedKey);
+// Of the located keys of a short input. Longer ones have as many bytes as the input: lines of one key are longer than a
+// LocatedKey, nearly always.
+constexpr std::uint64_t located_bytes_min = 4096;
 
-// Plans of batches whose input a device was to begin with: what it can do for their queries.
+// The plan of a batch of queries where this one has a device begin with the input.
 const Plan& of_queries(const Plan& plan) noexcept {
   return plan == plan_frames ? plan_search_read : plan == plan_located ? plan_search : plan;
 }
@@ -58,14 +59,20 @@ Runner::Runner(Context& context, const Schedulers* schedulers, std::uint32_t cap
         const std::uint64_t bytes = parts.empty() ? input_bytes : 0;
         parts.push_back(std::make_unique<DevicePart>(s->device(), capacity, s->image_granules(), bytes));
       }
-      const std::uint32_t images = schedulers->image_granules();
-      if (frames == Frames::yes && parts.size() == 1 && (images != 0 || may_locate_))
-        parts[0]->add_frames((*schedulers_)[0].device(),
-                             capacity * (images != 0 ? reply_bytes_of(images) : located_bytes));
+      if (frames == Frames::yes && parts.size() == 1) add_frames(*parts[0], capacity, input_bytes);
     }
     flights_.push_back(std::make_unique<Flight>(context.shared.epochs, std::move(parts), capacity, input_bytes));
   }
   if (schedulers_) context_.in_flight = this;
+}
+
+void Runner::add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes) {
+  Scheduler& scheduler = (*schedulers_)[0];
+  if (const std::uint32_t images = schedulers_->image_granules(); images != 0) {
+    part.add_frames(scheduler.device(), capacity, capacity * reply_bytes_of(images));
+  } else if (may_locate_) {
+    part.add_frames(scheduler.device(), 0, std::max(input_bytes, located_bytes_min));
+  }
 }
 
 Runner::~Runner() {

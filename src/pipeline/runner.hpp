@@ -107,18 +107,21 @@ class Runner final : public InFlight {
     count_frames(FrameCounts::of(run));
     return true;
   }
-  // Of the oldest, likewise: whether a device has located keys of its input. Then the lane answers the requests, with
-  // located() in each of its runs. REQUIRES: it was submitted with plan_located.
+  // Of the oldest, between begin_answer() and end_answer(): whether a device has located keys of its input. Then the
+  // lane answers the requests, with located() in each of its runs.
   bool begin_located() noexcept;
-  // nullptr: there are none, or none any more.
+  // nullptr: there are none, or, as their epoch has ended, none any more.
   LocatedKeys* located() noexcept {
     return TD_UNLIKELY(located_.has_value()) && flights_[oldest_]->holds_epoch() ? &*located_ : nullptr;
   }
-  // Ends the oldest flight's epoch: nothing of its answers needs it any more.
-  void end_frames() noexcept {
+  // The lane has run: ends their epoch, if there are any.
+  void end_located() noexcept {
+    if (TD_LIKELY(!located_)) return;
     located_.reset();
     flights_[oldest_]->let_go();
   }
+  // Ends the oldest flight's epoch: nothing of its answers needs it any more.
+  void end_frames() noexcept { flights_[oldest_]->let_go(); }
   const char* reply(const FrameRun& run) noexcept { return flights_[oldest_]->frames()->reply(run); }
   // That batch is answered: frees its flight.
   void end_answer() noexcept;
@@ -139,6 +142,7 @@ class Runner final : public InFlight {
   void let_go() noexcept override;
 
  private:
+  void add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes);
   bool look_at(Flight& flight) noexcept;
   void count_left(const FrameColumns& frames) noexcept;
   void end_frame_counts() noexcept;

@@ -283,8 +283,7 @@ bool Scheduler::launch_frames(const ReplicaLaunch& launched, std::size_t count, 
   frames.images = launched.images;
   for (std::size_t i = 0; i < count; ++i) {
     const DevicePart& b = *ready_[i];
-    if (!b.asks_frames_.load(std::memory_order_relaxed) || b.answers_.load(std::memory_order_relaxed) != answers)
-      continue;
+    if (!b.asks_for(answers)) continue;
     FramePart& part = frames.part[frames.parts++];
     part = b.frames_->part(b.input_.at());
     part.cas = b.cas_.load(std::memory_order_relaxed);
@@ -312,9 +311,9 @@ void Scheduler::launch() noexcept {
 
   std::size_t count = count_to_launch();
   const bool searches = launch_search(launched, count);
-  const bool answers = searches && launch_frames(launched, count, FrameAnswers::replies) &&
-                       launch_frames(launched, count, FrameAnswers::locations);
-  if (!answers && device_.lost()) {
+  const bool replies = searches && launch_frames(launched, count, FrameAnswers::replies);
+  const bool locations = searches && launch_frames(launched, count, FrameAnswers::locations);
+  if (!(replies && locations) && device_.lost()) {
     // It may run what was queued nevertheless.
     for (std::size_t i = 0; i < count; ++i) give_back(*ready_[i], DevicePart::State::lost);
     counters_.failed_batches.add(count);
@@ -322,7 +321,8 @@ void Scheduler::launch() noexcept {
     return refuse_all();
   }
   if (!searches) return refuse_all();
-  if (!answers) count -= refuse_frames(count);
+  if (!replies) count -= refuse_frames(count, FrameAnswers::replies);
+  if (!locations) count -= refuse_frames(count, FrameAnswers::locations);
   const bool with_images = launched.images.count != 0;
   std::uint64_t queries = 0;
   for (std::size_t i = 0; i < count; ++i) {  // those of frames are known when they are answered
@@ -435,12 +435,12 @@ void Scheduler::release_kept() noexcept {
   while (kept != nullptr) kept = std::move(kept->next_kept_);
 }
 
-// Those of the first `count` waiting parts that ask for frames; returns how many they were.
-std::size_t Scheduler::refuse_frames(std::size_t count) noexcept {
+// Those of the first `count` waiting parts that ask for these answers to frames; returns how many they were.
+std::size_t Scheduler::refuse_frames(std::size_t count, FrameAnswers answers) noexcept {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < count; ++i) {
     DevicePart* const b = ready_[i];
-    if (b->asks_frames_.load(std::memory_order_relaxed)) {
+    if (b->asks_for(answers)) {
       give_back(*b, DevicePart::State::refused);
     } else {
       ready_[kept++] = b;

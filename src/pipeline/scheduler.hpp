@@ -156,7 +156,7 @@ class Scheduler {
   bool can_launch() const noexcept;
   void release_kept() noexcept;
   static void give_back(DevicePart& part, DevicePart::State state) noexcept;
-  std::size_t refuse_frames(std::size_t count) noexcept;
+  std::size_t refuse_frames(std::size_t count, FrameAnswers answers) noexcept;
   void refuse_all() noexcept;
 
   Device& device_;
