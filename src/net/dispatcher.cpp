@@ -46,7 +46,7 @@ bool Dispatcher::hand_over_batch(bool continues) {
 bool Dispatcher::hand_over_frames() {
   Intake& in = batches_.in();
   if (!in.has_unparsed() || !in.entries.empty() || in.batch->size() != 0) return false;
-  const Plan& plan = worker_.planner.plan_for(static_cast<std::uint32_t>(frames_.waiting_lines()));
+  const Plan& plan = frames_.plan_of_waiting();
   if (!begins_with_input(plan) || !worker_.runner->can_begin(plan)) return false;
   if (!free_flight()) return false;
   FrameColumns* const columns = worker_.runner->frames_to_fill(plan);

@@ -1,6 +1,6 @@
 #include "net/frame_stage.hpp"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -28,25 +28,47 @@ void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) 
 
 namespace {
 
-std::uint64_t count_line_ends(const char* p, const char* end) noexcept {
-  constexpr std::uint64_t line_ends = 0x0a0a0a0a0a0a0a0a, low_7 = 0x7f7f7f7f7f7f7f7f;
-  std::uint64_t count = 0;
+// Of at most 2,040 bytes.
+std::uint32_t count_line_ends(const char* p, const char* end) noexcept {
+  constexpr std::uint64_t line_ends = 0x0a0a0a0a0a0a0a0a, low_7 = 0x7f7f7f7f7f7f7f7f, ones = 0x0101010101010101;
+  std::uint64_t counts = 0;  // a byte each
+  std::uint32_t count = 0;
   for (; end - p >= 8; p += 8) {
     const std::uint64_t differs = codec::load<std::uint64_t>(p) ^ line_ends;
-    count += static_cast<std::uint64_t>(std::popcount(~(((differs & low_7) + low_7) | differs | low_7)));
+    counts += ~(((differs & low_7) + low_7) | differs | low_7) >> 7;
   }
+  constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
+  const std::uint64_t pairs = (counts & even) + (counts >> 8 & even);
+  count = static_cast<std::uint32_t>(pairs * (ones & even) >> 48);
   for (; p != end; ++p) count += *p == '\n' ? 1u : 0u;
   return count;
 }
 
 }  // namespace
 
-std::uint64_t FrameStage::waiting_lines() noexcept {
-  std::uint64_t lines = batches_.in().datagrams.size();
-  for (const LaneSegment& s : batches_.in().segments) {
-    if (!s.binary) lines += count_line_ends(s.begin, s.end);
+// The plan for as many requests as wait. Lines of values count, too, and a datagram is one. Counts no further than the
+// plan takes.
+const Plan& FrameStage::plan_of_waiting() noexcept {
+  constexpr std::ptrdiff_t counted_bytes = 255 * 8;
+  const Intake& in = batches_.in();
+  std::uint64_t most = in.datagrams.size();
+  for (const LaneSegment& s : in.segments) {
+    if (!s.binary) most += static_cast<std::uint64_t>(s.end - s.begin) / frame_line_bytes_min + 1;
   }
-  return lines;
+  const auto plan_for = [&](std::uint64_t requests) -> const Plan& {
+    return worker_.planner.plan_for(static_cast<std::uint32_t>(std::min<std::uint64_t>(requests, UINT32_MAX)));
+  };
+  if (most == 0 || !begins_with_input(plan_for(most))) return plan_cpu;
+  std::uint64_t lines = std::max<std::uint64_t>(in.datagrams.size(), 1);
+  for (const LaneSegment& s : in.segments) {
+    for (const char* p = s.begin; !s.binary && p != s.end;) {
+      if (const Plan& plan = plan_for(lines); begins_with_input(plan)) return plan;
+      const char* const end = s.end - p > counted_bytes ? p + counted_bytes : s.end;
+      lines += count_line_ends(p, end);
+      p = end;
+    }
+  }
+  return plan_for(lines);
 }
 
 // Calls stream(i) for each segment and datagram(d) for each datagram that waits, in the order of the arena.

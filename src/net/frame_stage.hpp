@@ -32,8 +32,8 @@ class FrameStage {
   bool takes_datagrams() const noexcept { return takes_datagrams_; }
   // Copies the datagram to the input, where it waits for the device. REQUIRES: the input has room.
   void wait(UdpPort& port, unsigned number, std::uint16_t request_id);
-  // Lines of the input that waits for the device: those of values count, too, and a datagram as one.
-  std::uint64_t waiting_lines() noexcept;
+  // The plan for the input that waits; one of the host where it does not pay.
+  const Plan& plan_of_waiting() noexcept;
   // Puts it into the device's columns. False: there is nothing for the device.
   bool fill(FrameColumns& frames);
 

@@ -422,7 +422,7 @@ TEST_F(EngineImages, AreDoneWithoutWhereTheDeviceHasNoMemory) {
   EXPECT_EQ(replica().state, ReplicaState::current);
   EXPECT_FALSE(engine().schedulers()->has_images());
   const IndexPlacement& placement = engine().shared().placement;
-  EXPECT_EQ(Planner(Preset::mirrored, engine().schedulers(), placement).plan_for(1000), plan_search)
+  EXPECT_EQ(Planner(Preset::mirrored, engine().schedulers(), placement).plan_for(1000), plan_located)
       << "no whole requests, of which it could answer none";
 }
 
