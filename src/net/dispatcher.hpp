@@ -25,7 +25,7 @@ class Dispatcher {
 
   void begin_pass() noexcept {
     frames_.begin_pass();
-    lane_.begin_pass(worker_.runner->has_devices(), frames_.is_open());
+    lane_.begin_pass(frames_.takes_queries(), frames_.is_open());
   }
   // Makes room for so many bytes of input, and the lane's padding, by answering what was received before.
   void make_room(std::size_t bytes) {

@@ -35,6 +35,29 @@ TEST(Dispatcher, WithoutADeviceTheHostAnswersAtOnce) {
   EXPECT_FALSE(s.batches.has_answers());
 }
 
+// While no device serves, as it is lost or its replica rests, the host is as fast as without one.
+TEST(Dispatcher, WhereNoDeviceServesTheLaneAnswers) {
+  const auto device = std::make_shared<SimDevice>(SimOptions{});
+  Dispatching s(device);
+  s.store("a", "1");
+  EXPECT_TRUE(s.frames.is_open());
+  EXPECT_TRUE(s.lane.is_open());
+  device->lose();
+  while (s.frames.is_open()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    s.dispatcher.begin_pass();
+  }
+  EXPECT_FALSE(s.frames.takes_queries());
+  ASSERT_TRUE(s.lane.is_open());
+  const Client client = s.connect();
+  s.ask(client, "mn\r\n");  // its parser knows the protocol then
+  EXPECT_EQ(Parts::receive(client.socket), "MN\r\n");
+  const std::string input = "get a\r\n" + std::string(lane_padding_bytes, '\n');
+  ASSERT_TRUE(s.lane.wait(client.connection, input.data(), input.data() + 7, 0));
+  s.dispatcher.run_all();
+  EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
+}
+
 // A third batch does not wait long for a device that hangs: the host runs it. What the device has is answered later, in
 // order.
 TEST(Dispatcher, ADeviceThatIsLateDelaysOnlyWhatItHas) {

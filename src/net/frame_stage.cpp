@@ -10,11 +10,12 @@
 namespace tandem::net {
 
 void FrameStage::begin_pass() noexcept {
-  is_open_ = takes_datagrams_ = false;
+  is_open_ = takes_datagrams_ = takes_queries_ = false;
   if (TD_LIKELY(!worker_.runner->has_devices())) return;
   const Plan& plan = worker_.planner.plan_for(UINT32_MAX);
   is_open_ = begins_with_input(plan) && worker_.runner->frames_to_fill(plan) != nullptr;
   takes_datagrams_ = is_open_ && plan == plan_frames;
+  takes_queries_ = !is_open_ && worker_.runner->can_begin(plan);
 }
 
 void FrameStage::wait(UdpPort& port, unsigned number, std::uint16_t request_id) {

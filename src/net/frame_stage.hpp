@@ -30,6 +30,8 @@ class FrameStage {
   bool is_open() const noexcept { return is_open_; }
   // Whether it does with datagrams, which it can only answer whole.
   bool takes_datagrams() const noexcept { return takes_datagrams_; }
+  // Whether devices search for queries instead, which are batched for them.
+  bool takes_queries() const noexcept { return takes_queries_; }
   // Copies the datagram to the input, where it waits for the device. REQUIRES: the input has room.
   void wait(UdpPort& port, unsigned number, std::uint16_t request_id);
   // The plan for the input that waits; one of the host where it does not pay.
@@ -63,7 +65,7 @@ class FrameStage {
   Sender& sender_;
   Batches& batches_;
   LaneStage& lane_;
-  bool is_open_ = false, takes_datagrams_ = false;
+  bool is_open_ = false, takes_datagrams_ = false, takes_queries_ = false;
   std::vector<LaneWait> answered_;  // connections whose input the device has answered whole
   Output joined_;                   // its replies to these, and to datagrams
   // What is left, in place of the intake's.

@@ -24,9 +24,10 @@ class LaneStage {
   LaneStage(WorkerState& worker, Connections& connections, Sender& sender, Responder& responder, Batches& batches,
             RequestParser& parser);
 
-  // has_frames: a device answers whole requests, ahead of the lane. Another device is asked in the lane's place.
-  void begin_pass(bool has_devices, bool has_frames) noexcept {
-    is_allowed_ = !has_devices || has_frames;
+  // has_frames: a device begins with the input, ahead of the lane. takes_queries: devices are asked in the lane's
+  // place.
+  void begin_pass(bool takes_queries, bool has_frames) noexcept {
+    is_allowed_ = !takes_queries;
     is_open_ = may_wait() && (has_frames || lane_.may_run());
   }
   // Whether input of this pass may wait for the lane.
