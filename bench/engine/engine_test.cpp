@@ -431,6 +431,19 @@ TEST(BenchEngine, WhatCannotRunIsRefusedBeforeAnythingRuns) {
   };
   EXPECT_EQ(refused([](auto&) {}), "accepted");
   EXPECT_NE(refused([](auto& s) { s.plan = "gpu"; }).find("there are: cpu"), std::string::npos);
+  for (const char* plan : {"frames-sim", "located-sim"}) {
+    EXPECT_EQ(refused([&](auto& s) { s.plan = plan; }), "accepted");
+    EXPECT_NE(refused([&](auto& s) {
+                s.plan = plan;
+                s.devices = 2;
+              }).find("one device"),
+              std::string::npos);
+  }
+  EXPECT_NE(refused([](auto& s) {
+              s.plan = "located-sim";
+              s.index = "set_associative";
+            }).find("cuckoo"),
+            std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {"K8-G50-X"}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.workloads = {"ycsb-e"}; }).find("scan"), std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {}; }), "accepted");

@@ -14,8 +14,12 @@ namespace {
 std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Context& context,
                                     std::uint32_t batch_queries, std::uint64_t batch_bytes) {
   if (plan.uses_devices()) require_feasible(engine.placement(), plan.plan);
-  return std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries,
-                                  batch_bytes + lane_padding_bytes, Runner::Frames::yes);
+  auto runner = std::make_unique<Runner>(context, plan.uses_devices() ? engine.schedulers() : nullptr, batch_queries,
+                                         batch_bytes + lane_padding_bytes, Runner::Frames::yes);
+  // Else the host would do everything.
+  if (begins_with_input(plan.plan) && !runner->has_frames(plan.plan))
+    throw std::runtime_error("the device has no memory for plan " + plan.plan.text());
+  return runner;
 }
 
 }  // namespace

@@ -56,9 +56,10 @@ class Runner final : public InFlight {
   // The requests of the next flight's input that a device may answer whole, or whose keys it may locate; nullptr: there
   // are none with this plan.
   FrameColumns* frames_to_fill(const Plan& plan) noexcept {
-    const bool has_frames = plan == plan_frames || (plan == plan_located && may_locate_);
-    return has_frames && can_begin(plan) ? flights_[next()]->frames() : nullptr;
+    return can_begin(plan) ? frames_for(plan, next()) : nullptr;
   }
+  // Whether there would be such requests if devices served. False: with this plan they search for queries at most.
+  bool has_frames(const Plan& plan) noexcept { return frames_for(plan, 0) != nullptr; }
   // Submits them, for a batch without queries: what is left of the input is parsed when begin_answer() has returned the
   // batch. cas: replies tell CAS ids. REQUIRES: frames_to_fill() of the plan are not empty.
   void submit_frames(const Plan& plan, bool cas) noexcept;
@@ -142,6 +143,10 @@ class Runner final : public InFlight {
   void let_go() noexcept override;
 
  private:
+  FrameColumns* frames_for(const Plan& plan, unsigned flight) noexcept {
+    const bool has_frames = plan == plan_frames || (plan == plan_located && may_locate_);
+    return has_frames ? flights_[flight]->frames() : nullptr;
+  }
   void add_frames(DevicePart& part, std::uint32_t capacity, std::uint64_t input_bytes);
   bool look_at(Flight& flight) noexcept;
   void count_left(const FrameColumns& frames) noexcept;
