@@ -240,7 +240,8 @@ def test_bad_requests(shared: Server, opcode: int) -> None:
                 [(INVALID, b"Invalid arguments")], [(UNKNOWN, b"Unknown command")],
             ), bad  # fmt: skip
     with BinaryStream(shared.connect()) as stream:  # any bytes of any length are keys
-        assert page(stream, ask(b"\0" * 250, b"\xff" * END_BYTES_MAX))[1].status == OK
+        # Of several pages, where more than 1,024 items of earlier tests, flushed since, are still there.
+        read_all(stream, b"\0" * 250, b"\xff" * END_BYTES_MAX, FROM | TO)
         assert not stream.closed
     shared.check_alive()
 
