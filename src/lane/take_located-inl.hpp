@@ -6,6 +6,9 @@ static_assert(LocatedKey::get == kind::get && LocatedKey::gets == kind::gets &&
               LocatedKey::meta_read == kind::meta_read);
 static_assert(LocatedKey::last_of_line == kind::last_of_line && LocatedKey::continues == kind::continues &&
               LocatedKey::begins_many == kind::begins_many);
+static_assert(LocatedKeys::bytes_before_key[kind::get] == bytes_before_key[kind::get] &&
+              LocatedKeys::bytes_before_key[kind::gets] == bytes_before_key[kind::gets] &&
+              LocatedKeys::bytes_before_key[kind::meta_read] == bytes_before_key[kind::meta_read]);
 
 // Takes keys of the run that find() has found, as many as it has and the strip has room for.
 TD_INLINE void take_located(State& s, Filling& filling) noexcept {

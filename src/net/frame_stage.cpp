@@ -33,14 +33,13 @@ namespace {
 std::uint32_t count_line_ends(const char* p, const char* end) noexcept {
   constexpr std::uint64_t line_ends = 0x0a0a0a0a0a0a0a0a, low_7 = 0x7f7f7f7f7f7f7f7f, ones = 0x0101010101010101;
   std::uint64_t counts = 0;  // a byte each
-  std::uint32_t count = 0;
   for (; end - p >= 8; p += 8) {
     const std::uint64_t differs = codec::load<std::uint64_t>(p) ^ line_ends;
     counts += ~(((differs & low_7) + low_7) | differs | low_7) >> 7;
   }
   constexpr std::uint64_t even = 0x00ff00ff00ff00ff;
   const std::uint64_t pairs = (counts & even) + (counts >> 8 & even);
-  count = static_cast<std::uint32_t>(pairs * (ones & even) >> 48);
+  auto count = static_cast<std::uint32_t>(pairs * (ones & even) >> 48);
   for (; p != end; ++p) count += *p == '\n' ? 1u : 0u;
   return count;
 }

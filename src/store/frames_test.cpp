@@ -43,18 +43,6 @@ string reads_of(Random& random, const Mix& mix, std::size_t lines) {
   return all;
 }
 
-// Generated input in random parts; `mutations` of its bytes are changed.
-void compare_frames(FramesHarness& harness, Random& random, const Mix& mix, std::size_t mutations) {
-  exchange_in_parts(
-      harness, random, mix, {.count = 12, .has_sets = true, .mutations = mutations},
-      [&] { return without_access_times(some_input(random, false, mix)); },
-      [&](std::size_t input_bytes) {
-        harness.skip = random.below(frame_unit_bytes);
-        return 1 + random.below(random.one_in(5) ? 40 : random.one_in(5) ? input_bytes : 1500);
-      });
-  expect_same_counters(harness);
-}
-
 TEST(Frames, AnswerAsTheGeneralPathDoes) {
   constexpr std::size_t sets_percent[] = {2, 5, 50};
   constexpr unsigned seeds = is_sanitized ? 16 : 40;
@@ -69,7 +57,8 @@ TEST(Frames, AnswerAsTheGeneralPathDoes) {
     options.cas = seed % 5 != 0;
     FramesHarness harness(options, engine);
     const Mix mix{seed % 2 == 0 ? 1000u : 15u, sets_percent[seed % 3], seed % 8 < 2 ? 40u : 3u};
-    compare_frames(harness, random, mix, seed % 5 == 4 ? 3 : 0);
+    compare_frames(harness, random, mix, seed % 5 == 4 ? 3 : 0,
+                   [&] { return without_access_times(some_input(random, false, mix)); });
     keys += harness.keys_of_device;
     hits += harness.hits_of_device;
     if (HasFatalFailure()) return;

@@ -245,4 +245,15 @@ void expect_same_counters(Harness& harness) {
   EXPECT_EQ(a.store_no_memory.get(), b.store_no_memory.get());
 }
 
+// Input in random parts to a FramesHarness; `mutations` of its bytes are changed.
+template <class Harness, class Input>
+void compare_frames(Harness& harness, Random& random, const Mix& mix, std::size_t mutations, Input input) {
+  exchange_in_parts(harness, random, mix, {.count = 12, .has_sets = true, .mutations = mutations}, input,
+                    [&](std::size_t input_bytes) {
+                      harness.skip = random.below(frame_unit_bytes);
+                      return 1 + random.below(random.one_in(5) ? 40 : random.one_in(5) ? input_bytes : 1500);
+                    });
+  expect_same_counters(harness);
+}
+
 }  // namespace tandem::lane_test
