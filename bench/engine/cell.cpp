@@ -312,7 +312,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
   }
   store.wait_until_settled();
   MissCounts misses;
-  if (settings.cache_misses) {
+  if (settings.cache_misses && !engine_plan(settings.plan).dispatches) {
     auto* const wire = dynamic_cast<WireSubject*>(
         std::ranges::find_if(subjects, [](const auto& s) { return s->name() == subject_wire; })->get());
     misses = count_misses(*wire, document);

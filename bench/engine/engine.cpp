@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bench/engine/cell.hpp"
+#include "bench/engine/dispatch.hpp"
 #include "bench/engine/store.hpp"
 #include "bench/workload/spec.hpp"
 #include "net/limits.hpp"
@@ -167,6 +168,12 @@ void validate(const EngineSettings& settings) {
       refuse(fmt::format("the index {} has {} device at most", settings.index, devices_max));
     if (engine_plan(settings.plan).placement == tandem::Placement::on_device && settings.index != "cuckoo")
       refuse(fmt::format("the index {} cannot be in device memory alone", settings.index));
+  }
+  if (engine_plan(settings.plan).dispatches) {
+    if (settings.index != "hash_tree" || settings.protocol != WireProtocol::text)
+      refuse(fmt::format("plan {}: the leaves of index hash_tree, and the text protocol", settings.plan));
+    if (std::ranges::max(threads_of(settings)) > DispatchGroup::members_max)
+      refuse(fmt::format("plan {}: at most {} threads", settings.plan, DispatchGroup::members_max));
   }
   constexpr unsigned cycle_us_max = 5'000;
   if (settings.getk && settings.protocol != WireProtocol::meta) refuse("getk is a flag of the meta protocol");

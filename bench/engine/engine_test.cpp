@@ -444,6 +444,17 @@ TEST(BenchEngine, WhatCannotRunIsRefusedBeforeAnythingRuns) {
               s.index = "set_associative";
             }).find("cuckoo"),
             std::string::npos);
+  const auto dispatched = [&](auto change) {
+    return refused([&](auto& s) {
+      s.plan = "dispatched";
+      s.index = "hash_tree";
+      change(s);
+    });
+  };
+  EXPECT_EQ(dispatched([](auto&) {}), "accepted");
+  EXPECT_NE(dispatched([](auto& s) { s.index = "cuckoo"; }).find("leaves"), std::string::npos);
+  EXPECT_NE(dispatched([](auto& s) { s.protocol = WireProtocol::meta; }).find("text"), std::string::npos);
+  EXPECT_NE(dispatched([](auto& s) { s.threads = {65}; }).find("at most 64 threads"), std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {"K8-G50-X"}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.workloads = {"ycsb-e"}; }).find("scan"), std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {}; }), "accepted");

@@ -18,7 +18,7 @@ EnginePlan plan_of_text(std::string_view text, bool simulated) {
   std::string reasons;
   for (const tandem::Placement placement : placements) {
     const std::string why = why_not(placement, plan);
-    if (why.empty()) return {plan.text(), "as given", plan, placement, simulated};
+    if (why.empty()) return {plan.text(), "as given", plan, placement, simulated, false};
     reasons += "\n  " + std::string(placement_names[static_cast<std::size_t>(placement)]) + ": " + why;
   }
   throw std::invalid_argument("plan " + plan.text() + " is feasible with no placement:" + reasons);
@@ -47,6 +47,8 @@ Devices EnginePlan::devices(unsigned count) const {
 std::span<const EnginePlan> all_engine_plans() {
   static const std::array plans = {
       EnginePlan{"cpu", "all tasks on the processor", plan_cpu, tandem::Placement::host, false},
+      EnginePlan{"dispatched", "the same, each leaf's requests by one thread", plan_cpu, tandem::Placement::host, false,
+                 true},
       EnginePlan{"mirrored", "searches by GPUs in a replica of the index", plan_search, tandem::Placement::mirrored,
                  false},
       EnginePlan{"mirrored-values", "the same, with copies of the items in its memory", plan_search_read,

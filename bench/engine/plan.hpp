@@ -19,6 +19,7 @@ struct EnginePlan {
   Plan plan{};  // of all batches
   tandem::Placement placement = tandem::Placement::host;
   bool is_simulated = false;  // by devices in software
+  bool dispatches = false;    // between the threads, by leaf (dispatch.hpp)
 
   bool uses_devices() const noexcept { return placement != tandem::Placement::host; }
   // The devices that the store needs for it: `count` of them, or none. Throws std::runtime_error: this machine has

@@ -9,6 +9,7 @@
 
 #include "base/ticks.hpp"
 #include "bench/engine/wire.hpp"
+#include "index/hash_tree/hash_tree_index.hpp"
 
 namespace tandem::bench {
 namespace {
@@ -107,6 +108,7 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
     bucket_ticks_ = std::max<std::uint64_t>(
         1, static_cast<std::uint64_t>(static_cast<double>(every_ticks_) / buckets_per_alternation));
   }
+  std::uint64_t bytes_max = 0;
   for (const auto& of_thread : tapes.of_thread) {
     auto thread = std::make_unique<Thread>();
     std::uint64_t bytes = 0;
@@ -117,7 +119,15 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
     thread->driver = std::make_unique<WireDriver>(engine, plan, thread->lanes.front().tape.format().protocol(),
                                                   tapes.batch_queries, bytes);
     threads_.push_back(std::move(thread));
+    bytes_max = std::max(bytes_max, bytes);
   }
+  if (!plan.dispatches) return;
+  const Engine::ContextPtr context = engine.make_context();
+  context->enter();
+  dispatch_ =
+      std::make_unique<DispatchGroup>(engine.shared().index_as<HashTreeIndex>().tree(), tapes.threads(), bytes_max);
+  context->epoch.exit();
+  for (unsigned t = 0; t < threads_.size(); ++t) threads_[t]->driver->join(*dispatch_, t);
 }
 
 WireSubject::~WireSubject() = default;

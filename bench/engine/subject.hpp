@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/engine/ceiling.hpp"
+#include "bench/engine/dispatch.hpp"
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
@@ -106,6 +107,7 @@ class WireSubject final : public Subject {
   Engine& engine_;
   const CellTapes& tapes_;
   std::uint64_t every_ticks_ = 0, bucket_ticks_ = 0;
+  std::unique_ptr<DispatchGroup> dispatch_;  // nullptr: the plan has none
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

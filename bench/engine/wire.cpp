@@ -53,6 +53,10 @@ void WireDriver::end_task(Task task, std::uint64_t& begin) noexcept {
 
 WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t received_ticks) {
   answered_ = {};
+  if (TD_UNLIKELY(dispatch_ != nullptr)) {
+    run_dispatched(batch, received_ticks);
+    return answered_;
+  }
   sampled_ = sampler_.next();
   received_[runner_->next()] = received_ticks;
   Batch& filling = runner_->filling();
@@ -161,12 +165,14 @@ void WireDriver::run_lane() {
 WireDriver::Answered WireDriver::answer_done() {
   answered_ = {};
   while (runner_->in_flight() != 0 && runner_->oldest_is_done()) answer_oldest();
+  if (TD_UNLIKELY(dispatch_ != nullptr)) take_dispatched();
   return answered_;
 }
 
 WireDriver::Answered WireDriver::finish() {
   answered_ = {};
   while (runner_->in_flight() != 0) answer_oldest();
+  while (TD_UNLIKELY(dispatch_ != nullptr) && dispatch_->in_flight() != 0) answer_dispatched();
   return answered_;
 }
 
@@ -371,6 +377,10 @@ void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
 
 void WireDriver::hand_over() {
   if (output_.empty()) return;
+  if (TD_UNLIKELY(executed_ != nullptr)) {
+    executed_->replies.append(output_.data(), output_.size());
+    return output_.clear();
+  }
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   const net::OutputRange all{&output_, 0, output_.size(), 0, output_.externals().size()};
   answered_.reply_bytes += output_.size() + output_.pinned_bytes();

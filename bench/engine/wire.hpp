@@ -7,14 +7,17 @@
 //   PP  Parser
 //   or, without a device: PP MM IN KC RD WR in one, the fast lane, as far as it goes
 //   MM to WR  the plan, with task::write_response() into the output
+//   With dispatch (dispatch.hpp), each batch is divided among the threads, and the lane answers the parcels.
 //   SD  the output is handed over: pinned values released, the buffer free for the next replies. A client would read
 //       it in place.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/engine/dispatch.hpp"
 #include "bench/engine/plan.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/timeline.hpp"
@@ -47,6 +50,11 @@ class WireDriver final : private ResponseWriter {
   WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
              std::uint64_t batch_bytes);
   ~WireDriver() override = default;
+
+  // From now on the batches are divided among the group's threads. REQUIRES: the text protocol, plan cpu, and a batch
+  // of the group's has as many bytes as this driver's.
+  void join(DispatchGroup& group, unsigned number) { dispatch_ = std::make_unique<DispatchMember>(group, number); }
+  bool is_dispatched() const noexcept { return dispatch_ != nullptr; }
 
   // Answered batches.
   struct Answered {
@@ -89,6 +97,10 @@ class WireDriver final : private ResponseWriter {
   void answer_frames(Batch& batch, Segments& segments);
   void answer_datagrams(Batch& batch, const Segments& datagrams);
   void finish_streams(Batch& batch);
+  void run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks);
+  bool execute(std::span<Parcel* const> parcels);
+  void answer_dispatched();
+  void take_dispatched();
   void finish(Batch& batch, const Segments& segments);
   void hand_over();
   void record_latency(std::uint64_t received_ticks, std::uint64_t queries);
@@ -115,6 +127,9 @@ class WireDriver final : private ResponseWriter {
     std::size_t first_segment = 0, segments = 0;
   };
   std::vector<Stream> streams_;
+  std::unique_ptr<DispatchMember> dispatch_;  // nullptr: batches are not divided
+  Parcel* executed_ = nullptr;                // whose replies the output is
+  std::vector<std::string_view> inputs_;
   Plan plan_;
   bool is_binary_, in_datagrams_, is_raw_;
   Output output_;
