@@ -128,9 +128,9 @@ void DispatchMember::refresh() noexcept {
 }
 
 void DispatchMember::post(std::span<const std::string_view> inputs, std::uint64_t received_ticks) {
-  TD_ASSERT(in_flight_ <= in_flight_max && !must_finish());
+  TD_ASSERT(in_flight_ <= in_flight_max);
   if (number_ == 0 && ++batches_ % balanced_every == first_balanced) group_.balance();
-  if (TD_UNLIKELY(in_flight_ == 0)) refresh();
+  if (TD_UNLIKELY(in_flight_ == 0)) refresh();  // owners that change later are the next batch's
   const std::uint32_t number = (oldest_ + in_flight_) % DispatchGroup::flights_max;
   Flight& flight = flights_[number];
   flight.owners.clear();

@@ -114,14 +114,15 @@ class DispatchMember {
   // REQUIRES: the group outlives the member; members have different numbers, below the group's.
   DispatchMember(DispatchGroup& group, unsigned number) noexcept : group_(group), number_(number) {}
 
-  // Whether the ranges have other owners since: post() needs that nothing is in flight.
+  // Whether the ranges have other owners since: the member should finish what is in flight, and then post() takes the
+  // new ones. Until then it goes on with the old ones, so that requests of one key are executed in order.
   bool must_finish() const noexcept {
     return version_ != group_.version_.load(std::memory_order_relaxed) && in_flight_ != 0;
   }
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   // Divides the batch, plain `get` of one key and `set`, all complete, and posts its parcels. received_ticks: for
-  // take_replies(). REQUIRES: 64 readable bytes behind each input; in_flight() <= in_flight_max; not must_finish();
-  // no more bytes than the group's batches have. Throws std::invalid_argument for any other request.
+  // take_replies(). REQUIRES: 64 readable bytes behind each input; in_flight() <= in_flight_max; no more bytes than the
+  // group's batches have. Throws std::invalid_argument for any other request.
   void post(std::span<const std::string_view> inputs, std::uint64_t received_ticks);
 
   // Parcels that this member is to execute; nothing: there are none. finish_parcels() must follow.

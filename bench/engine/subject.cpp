@@ -110,16 +110,14 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
   }
   std::uint64_t bytes_max = 0;
   for (const auto& of_thread : tapes.of_thread) {
+    for (const auto& tape : of_thread) bytes_max = std::max(bytes_max, tape->batch_bytes_max());
+  }
+  for (const auto& of_thread : tapes.of_thread) {
     auto thread = std::make_unique<Thread>();
-    std::uint64_t bytes = 0;
-    for (const auto& tape : of_thread) {
-      thread->lanes.push_back({.tape = *tape});
-      bytes = std::max(bytes, tape->batch_bytes_max());
-    }
+    for (const auto& tape : of_thread) thread->lanes.push_back({.tape = *tape});
     thread->driver = std::make_unique<WireDriver>(engine, plan, thread->lanes.front().tape.format().protocol(),
-                                                  tapes.batch_queries, bytes);
+                                                  tapes.batch_queries, bytes_max);
     threads_.push_back(std::move(thread));
-    bytes_max = std::max(bytes_max, bytes);
   }
   if (!plan.dispatches) return;
   const Engine::ContextPtr context = engine.make_context();
