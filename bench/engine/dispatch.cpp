@@ -9,7 +9,9 @@
 namespace tandem::bench {
 namespace {
 
-constexpr std::uint64_t sampled_every = 16, balanced_every = 4096, first_balanced = 64;
+constexpr std::uint64_t sampled_every = 16;
+// Requests of one member from one balance to the next; before the first one fewer, so that it comes before a turn.
+constexpr std::uint64_t balanced_every = 4 << 20, first_balanced = 64 << 10;
 
 void add_separators(const InnerNode& node, std::vector<std::string_view>& all) {
   for (std::uint32_t i = 0; i <= node.count; ++i) {
@@ -129,7 +131,11 @@ void DispatchMember::refresh() noexcept {
 
 void DispatchMember::post(std::span<const std::string_view> inputs, std::uint64_t received_ticks) {
   TD_ASSERT(in_flight_ <= in_flight_max);
-  if (number_ == 0 && ++batches_ % balanced_every == first_balanced) group_.balance();
+  if (const bool is_first = group_.version_.load(std::memory_order_relaxed) == 0;
+      number_ == 0 && unbalanced_ >= (is_first ? first_balanced : balanced_every)) {
+    group_.balance();
+    unbalanced_ = 0;
+  }
   if (TD_UNLIKELY(in_flight_ == 0)) refresh();  // owners that change later are the next batch's
   const std::uint32_t number = (oldest_ + in_flight_) % DispatchGroup::flights_max;
   Flight& flight = flights_[number];
@@ -157,6 +163,7 @@ void DispatchMember::post(std::span<const std::string_view> inputs, std::uint64_
       p += line.bytes;
     }
   }
+  unbalanced_ += flight.owners.size();
   ++in_flight_;
   for (unsigned i = 0; i < members; ++i) {
     const unsigned to = (number_ + i) % members;  // not all members to the same one first
@@ -174,6 +181,7 @@ void DispatchMember::hold_and_take(DispatchGroup::Way& way) {
   for (std::uint32_t i = 0; i < DispatchGroup::flights_max; ++i) {
     Parcel& parcel = way.parcels[way.next];
     if (parcel.state.load(std::memory_order_acquire) != Parcel::State::posted) break;
+    parcel.follows = taken_.size() != before;
     taken_.push_back(&parcel);
     way.next = (way.next + 1) % DispatchGroup::flights_max;
   }
@@ -196,8 +204,14 @@ std::span<Parcel* const> DispatchMember::take_parcels() {
 
 std::span<Parcel* const> DispatchMember::take_back() {
   TD_ASSERT(taken_.empty());
-  for (unsigned to = 0; to < group_.members_.size(); ++to) hold_and_take(group_.way(number_, to));
-  taken_back_ += taken_.size();
+  for (unsigned to = 0; to < group_.members_.size(); ++to) {
+    const std::size_t before = taken_.size();
+    hold_and_take(group_.way(number_, to));
+    if (to == number_) continue;
+    for (const Parcel* const parcel : std::span(taken_).subspan(before)) {
+      if (parcel->request_bytes != 0) ++taken_back_;
+    }
+  }
   return taken_;
 }
 

@@ -8,7 +8,7 @@
 // Departures from the paper. The dispatcher is the receiving processor, not an FPGA. It looks a key up among 256 ranges
 // of leaves, not among all leaves: what matters is which thread, and a batch meets most leaves once or twice. Ranges
 // are given to threads by how often they are asked for, not queue entries as threads become free. A parcel that its
-// member has not begun may be taken back and executed by the receiver, so no one waits for a thread that is busy.
+// member does not begin for a while is taken back and executed by the receiver.
 #pragma once
 #include <array>
 #include <atomic>
@@ -67,7 +67,8 @@ struct Parcel {
   alignas(cache_line_bytes) std::atomic<State> state{State::empty};
   std::unique_ptr<char[]> requests;
   std::size_t request_bytes = 0;
-  std::string replies;  // of the member that has executed it
+  std::string replies;   // of the member that has executed it
+  bool follows = false;  // it was taken together with the parcel before it on its way
 };
 
 // Thread safety: any thread; parcels as DispatchMember has them.
@@ -91,8 +92,9 @@ class DispatchGroup {
     std::array<Parcel, flights_max> parcels;
   };
   struct alignas(cache_line_bytes) Member {
-    std::atomic<std::uint64_t> posted{0};                                      // bit i: member i has posted parcels
-    std::array<std::atomic<std::uint32_t>, LeafRanges::count> asked_for = {};  // requests of a sample, by range
+    std::atomic<std::uint64_t> posted{0};  // bit i: member i has posted parcels
+    // Requests of a sample, by range.
+    alignas(cache_line_bytes) std::array<std::atomic<std::uint32_t>, LeafRanges::count> asked_for{};
   };
 
   Way& way(unsigned from, unsigned to) noexcept { return ways_[from * members_.size() + to]; }
@@ -104,6 +106,7 @@ class DispatchGroup {
   std::vector<Way> ways_;
   std::array<std::atomic<std::uint8_t>, LeafRanges::count> owner_{};
   std::atomic<std::uint32_t> version_{0};  // of owner_
+  std::atomic<bool> has_failed_{false};
 };
 
 // Thread safety: one thread at a time.
@@ -125,11 +128,14 @@ class DispatchMember {
   // group's batches have. Throws std::invalid_argument for any other request.
   void post(std::span<const std::string_view> inputs, std::uint64_t received_ticks);
 
-  // Parcels that this member is to execute; nothing: there are none. finish_parcels() must follow.
+  // Parcels that this member is to execute, those of one way in their order; nothing: there are none. finish_parcels()
+  // must follow, or fail(), behind which the replies of others may never come.
   std::span<Parcel* const> take_parcels();
   // Those of its own oldest batch that no other member has begun, and the ones behind them.
   std::span<Parcel* const> take_back();
   void finish_parcels() noexcept;
+  void fail() noexcept { group_.has_failed_.store(true, std::memory_order_relaxed); }
+  bool has_failed() const noexcept { return group_.has_failed_.load(std::memory_order_relaxed); }
 
   // REQUIRES of both: in_flight() != 0, and of the second: oldest_is_done().
   bool oldest_is_done() noexcept;
@@ -139,6 +145,7 @@ class DispatchMember {
   // Appends the replies to the oldest batch.
   Answered take_replies(Output& out);
 
+  // Parcels with requests, for other members, that it has executed itself.
   std::uint64_t taken_back() const noexcept { return taken_back_; }
 
  private:
@@ -155,7 +162,7 @@ class DispatchMember {
   DispatchGroup::Owners owner_{};
   std::array<Flight, DispatchGroup::flights_max> flights_;
   std::uint32_t oldest_ = 0, in_flight_ = 0;
-  std::uint64_t batches_ = 0, taken_back_ = 0;
+  std::uint64_t unbalanced_ = 0, taken_back_ = 0;
   std::vector<Parcel*> taken_;
   std::vector<DispatchGroup::Way*> held_;
 };

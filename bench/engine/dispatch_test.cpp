@@ -197,6 +197,28 @@ TEST(DispatchMember, OtherRequestsAreRefused) {
   }
 }
 
+// A set that the lane leaves, as no slot of its size is at hand, and behind it a get and a set of the same key, which
+// another batch has: all three come together to the member that executes them.
+TEST(Dispatched, WhatTheLaneLeavesIsExecutedInItsTurn) {
+  TreeStore store(stored_keys);
+  const auto group = store.group(2);
+  const auto receiver = store.member(*group, 1), owner = store.member(*group, 0);  // of the lowest keys
+  std::string replies;
+  receiver->keep_replies(&replies);
+  const std::string key = numbered(1), first(5000, 'a'), second(6000, 'b');
+  TreeStore::run(*receiver, fmt::format("set {} 0 0 {}\r\n{}\r\n", key, first.size(), first));
+  TreeStore::run(*receiver, fmt::format("get {0}\r\nset {0} 0 0 {1}\r\n{2}\r\n", key, second.size(), second));
+  owner->answer_done();
+  TreeStore::run(*receiver, fmt::format("get {}\r\n", key));
+  owner->answer_done();
+  receiver->finish();
+  EXPECT_EQ(owner->context().counters.get_hits.get(), 2U);
+  const auto hit = [&](const std::string& value) {
+    return fmt::format("VALUE {} 0 {}\r\n{}\r\nEND\r\n", key, value.size(), value);
+  };
+  EXPECT_TRUE(replies == "STORED\r\n" + hit(first) + "STORED\r\n" + hit(second)) << replies.size();
+}
+
 // Beside a store that answers request by request. The other members work, or have gone.
 TEST(Dispatched, AnswersTheSame) {
   for (const bool others_work : {true, false}) {
@@ -204,6 +226,7 @@ TEST(Dispatched, AnswersTheSame) {
     const auto group = store.group(3);
     const auto driver = plain.driver(), receiver = store.member(*group, 1);
     std::atomic<bool> stop{false};
+    std::atomic<std::uint64_t> hits_of_others{0};
     std::vector<std::thread> threads;
     for (const unsigned number : {0U, 2U}) {
       if (!others_work) break;
@@ -217,6 +240,7 @@ TEST(Dispatched, AnswersTheSame) {
           ++seed;
         }
         member->finish();
+        hits_of_others += member->context().counters.get_hits.get();  // they ask for no stored key
       });
     }
     std::string expected, replies;
@@ -229,6 +253,8 @@ TEST(Dispatched, AnswersTheSame) {
     receiver->finish();
     stop.store(true);
     for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(hits_of_others.load() != 0, others_work);
+    EXPECT_TRUE(others_work || receiver->dispatch()->taken_back() != 0);
     EXPECT_EQ(replies.size(), expected.size());
     EXPECT_TRUE(replies == expected);
   }

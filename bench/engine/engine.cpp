@@ -187,6 +187,8 @@ void validate(const EngineSettings& settings) {
   for (const workload::Spec& spec : specs) {
     check_operations(spec);
     workload::validate(spec);
+    if (engine_plan(settings.plan).dispatches && spec.value_bytes.most() > copied_value_bytes_max)
+      refuse(fmt::format("plan {}: values of at most {} bytes", settings.plan, copied_value_bytes_max));
     if (settings.protocol == WireProtocol::raw && spec.value_bytes.most() > raw_value_bytes_max)
       refuse(fmt::format("a value of {} bytes and its headers are no frame of 1,500 bytes", spec.value_bytes.most()));
   }

@@ -455,6 +455,7 @@ TEST(BenchEngine, WhatCannotRunIsRefusedBeforeAnythingRuns) {
   EXPECT_NE(dispatched([](auto& s) { s.index = "cuckoo"; }).find("leaves"), std::string::npos);
   EXPECT_NE(dispatched([](auto& s) { s.protocol = WireProtocol::meta; }).find("text"), std::string::npos);
   EXPECT_NE(dispatched([](auto& s) { s.threads = {65}; }).find("at most 64 threads"), std::string::npos);
+  EXPECT_NE(dispatched([](auto& s) { s.workloads = {"K8-V20000-G95-U"}; }).find("16384 bytes"), std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {"K8-G50-X"}; }), "accepted");
   EXPECT_NE(refused([](auto& s) { s.workloads = {"ycsb-e"}; }).find("scan"), std::string::npos);
   EXPECT_NE(refused([](auto& s) { s.workloads = {}; }), "accepted");

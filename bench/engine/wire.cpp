@@ -378,6 +378,7 @@ void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
 void WireDriver::hand_over() {
   if (output_.empty()) return;
   if (TD_UNLIKELY(executed_ != nullptr)) {
+    TD_ASSERT(output_.externals().empty());
     executed_->replies.append(output_.data(), output_.size());
     return output_.clear();
   }

@@ -54,7 +54,7 @@ class WireDriver final : private ResponseWriter {
   // From now on the batches are divided among the group's threads. REQUIRES: the text protocol, plan cpu, and a batch
   // of the group's has as many bytes as this driver's.
   void join(DispatchGroup& group, unsigned number) { dispatch_ = std::make_unique<DispatchMember>(group, number); }
-  bool is_dispatched() const noexcept { return dispatch_ != nullptr; }
+  const DispatchMember* dispatch() const noexcept { return dispatch_.get(); }  // nullptr: none
 
   // Answered batches.
   struct Answered {
@@ -99,6 +99,7 @@ class WireDriver final : private ResponseWriter {
   void finish_streams(Batch& batch);
   void run_dispatched(const Tape::Slice& requests, std::uint64_t received_ticks);
   bool execute(std::span<Parcel* const> parcels);
+  void execute_all(std::span<Parcel* const> parcels);
   void answer_dispatched();
   void take_dispatched();
   void finish(Batch& batch, const Segments& segments);

@@ -1,6 +1,8 @@
 // A driver whose batches are divided among threads.
 #include <cstring>
+#include <stdexcept>
 
+#include "base/ticks.hpp"
 #include "bench/engine/wire.hpp"
 #include "net/limits.hpp"
 
@@ -28,14 +30,14 @@ void WireDriver::take_dispatched() {
 // Takes the replies to the oldest batch. While others have not executed its parcels, executes theirs; and its own if
 // they do not begin.
 void WireDriver::answer_dispatched() {
-  constexpr unsigned looks_max = 1000;  // some ten microseconds
-  for (unsigned looks = 0; !dispatch_->oldest_is_done(); ++looks) {
-    if (execute(dispatch_->take_parcels())) {
-      looks = 0;
-    } else if (looks == looks_max) {
+  constexpr double patience_ns = 20'000;
+  static const auto patience_ticks = static_cast<std::uint64_t>(patience_ns / ns_per_tick());
+  for (std::uint64_t since = cycles_now(); !dispatch_->oldest_is_done();) {
+    if (TD_UNLIKELY(dispatch_->has_failed())) throw std::runtime_error("another thread has failed");
+    if (cycles_now() - since > patience_ticks) {
       execute(dispatch_->take_back());
-      looks = 0;
-    } else {
+      since = cycles_now();
+    } else if (!execute(dispatch_->take_parcels())) {
       cpu_relax();
     }
   }
@@ -45,14 +47,28 @@ void WireDriver::answer_dispatched() {
   record_latency(received_ticks, queries);
 }
 
-// By the lane, all together; what it leaves by the general path. False: there was nothing to do.
+// False: there was nothing to do.
 bool WireDriver::execute(std::span<Parcel* const> parcels) {
   if (parcels.empty()) return false;
   const Answered own = answered_;
+  try {
+    execute_all(parcels);
+  } catch (...) {
+    dispatch_->fail();
+    throw;
+  }
+  answered_ = own;
+  dispatch_->finish_parcels();
+  return true;
+}
+
+// By the lane, all together; what it leaves by the general path, and then what is behind it on its way.
+void WireDriver::execute_all(std::span<Parcel* const> parcels) {
   lane_segments_.clear();
   for (const Parcel* parcel : parcels) {
     const char* const begin = parcel->requests.get();
-    lane_segments_.push_back({.begin = begin, .end = begin + parcel->request_bytes, .binary = false, .rest = begin});
+    const char* const end = begin + parcel->request_bytes;
+    lane_segments_.push_back({.begin = begin, .end = end, .binary = false, .follows = parcel->follows, .rest = begin});
   }
   const std::span<LaneSegment> all(lane_segments_);
   for (std::size_t i = 0; i < all.size() && lane_.may_run();) {
@@ -81,9 +97,6 @@ bool WireDriver::execute(std::span<Parcel* const> parcels) {
     finish(batch, {{at, at + static_cast<std::uint32_t>(left)}});
     executed_ = nullptr;
   }
-  answered_ = own;
-  dispatch_->finish_parcels();
-  return true;
 }
 
 }  // namespace tandem::bench
