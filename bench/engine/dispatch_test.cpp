@@ -197,26 +197,23 @@ TEST(DispatchMember, OtherRequestsAreRefused) {
   }
 }
 
-// A set that the lane leaves, as no slot of its size is at hand, and behind it a get and a set of the same key, which
-// another batch has: all three come together to the member that executes them.
+// A get that the lane leaves, as the item has expired, and behind it a set of the same key, which another batch has:
+// both come together to the member that executes them.
 TEST(Dispatched, WhatTheLaneLeavesIsExecutedInItsTurn) {
   TreeStore store(stored_keys);
+  const std::string key = numbered(1);
+  EXPECT_EQ(TreeStore::answer(*store.driver(), fmt::format("touch {} -1\r\n", key)), "TOUCHED\r\n");
   const auto group = store.group(2);
   const auto receiver = store.member(*group, 1), owner = store.member(*group, 0);  // of the lowest keys
   std::string replies;
   receiver->keep_replies(&replies);
-  const std::string key = numbered(1), first(5000, 'a'), second(6000, 'b');
-  TreeStore::run(*receiver, fmt::format("set {} 0 0 {}\r\n{}\r\n", key, first.size(), first));
-  TreeStore::run(*receiver, fmt::format("get {0}\r\nset {0} 0 0 {1}\r\n{2}\r\n", key, second.size(), second));
-  owner->answer_done();
-  TreeStore::run(*receiver, fmt::format("get {}\r\n", key));
+  TreeStore::run(*receiver, fmt::format("get {0}\r\nget {1}\r\n", key, numbered(2)));
+  TreeStore::run(*receiver, fmt::format("set {0} 0 0 1\r\nx\r\nget {0}\r\n", key));
   owner->answer_done();
   receiver->finish();
   EXPECT_EQ(owner->context().counters.get_hits.get(), 2U);
-  const auto hit = [&](const std::string& value) {
-    return fmt::format("VALUE {} 0 {}\r\n{}\r\nEND\r\n", key, value.size(), value);
-  };
-  EXPECT_TRUE(replies == "STORED\r\n" + hit(first) + "STORED\r\n" + hit(second)) << replies.size();
+  EXPECT_EQ(replies, fmt::format("END\r\nVALUE {} 0 8\r\n00000002\r\nEND\r\nSTORED\r\nVALUE {} 0 1\r\nx\r\nEND\r\n",
+                                 numbered(2), key));
 }
 
 // Beside a store that answers request by request. The other members work, or have gone.
