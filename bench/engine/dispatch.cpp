@@ -86,10 +86,9 @@ LeafRanges::LeafRanges(const HashTree& tree) {
   add_separators(*tree.root(), all);
   heads_.fill(std::numeric_limits<std::int32_t>::max());
   if (!all.empty()) {
-    const std::string_view low = all.front(), high = all.back();
-    const std::size_t common_max = all.size() == 1 ? 0 : std::min(low.size(), high.size());
-    while (common_bytes_ < common_max && low[common_bytes_] == high[common_bytes_]) ++common_bytes_;
-    for (std::uint32_t i = 0; i + 1 < count; ++i) heads_[i] = head_of(all[(i + 1) * all.size() / count]);
+    if (all.size() > 1) common_bytes_ = common_bytes(all.front(), all.back());
+    for (std::uint32_t i = 0; i + 1 < count; ++i)
+      heads_[i] = InnerNode::head_of(all[(i + 1) * all.size() / count], common_bytes_);
   }
   for (std::uint32_t i = 0; i < block; ++i) last_heads_[i] = heads_[i * block + block - 1];
 }

@@ -10,6 +10,7 @@
 // are given to threads by how often they are asked for, not queue entries as threads become free. A parcel that its
 // member does not begin for a while is taken back and executed by the receiver.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -35,21 +36,12 @@ class LeafRanges {
   explicit LeafRanges(const HashTree& tree);
   // Grows with the key, among keys that begin as those first keys do; others are in any range.
   TD_INLINE std::uint32_t range_of(std::string_view key) const noexcept {
-    const std::int32_t head = head_of(key);
+    const std::int32_t head = InnerNode::head_of(key, common_bytes_);
     const std::uint32_t at = std::min(not_above(last_heads_.data(), head), block - 1) * block;
     return std::min(at + not_above(heads_.data() + at, head), count - 1);
   }
 
  private:
-  TD_INLINE std::int32_t head_of(std::string_view key) const noexcept {
-    std::uint32_t four = 0;
-    if (TD_LIKELY(key.size() >= common_bytes_ + sizeof four)) {
-      std::memcpy(&four, key.data() + common_bytes_, sizeof four);
-    } else if (key.size() > common_bytes_) {
-      std::memcpy(&four, key.data() + common_bytes_, key.size() - common_bytes_);
-    }
-    return InnerNode::as_head(four);
-  }
   TD_INLINE static std::uint32_t not_above(const std::int32_t* heads, std::int32_t head) noexcept {
     std::int32_t found = 0;
     for (std::uint32_t i = 0; i < block; ++i) found += heads[i] <= head ? 1 : 0;

@@ -86,6 +86,16 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   return answered_;
 }
 
+WireDriver::Segment WireDriver::place(std::string_view requests, Batch& batch) {
+  InputArena& input = batch.input();
+  TD_ASSERT(input.has_room(requests.size() + lane_padding_bytes));
+  char* const to = input.room();
+  std::memcpy(to, requests.data(), requests.size());
+  input.take(requests.size());
+  const auto at = static_cast<std::uint32_t>(input.offset_of(to));
+  return {at, at + static_cast<std::uint32_t>(requests.size())};
+}
+
 // RV: what each connection has sent is placed as a worker places it.
 void WireDriver::receive(const Tape::Slice& requests, Batch& batch, Segments& segments) {
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
@@ -102,12 +112,7 @@ void WireDriver::receive(const Tape::Slice& requests, Batch& batch, Segments& se
   for (const std::uint32_t end : requests.ends) {
     const std::string_view one = requests.requests.substr(from, end - from);
     from = end;
-    TD_ASSERT(batch.input().has_room(one.size() + lane_padding_bytes));
-    char* const to = batch.input().room();
-    std::memcpy(to, one.data(), one.size());
-    batch.input().take(one.size());
-    const auto at = static_cast<std::uint32_t>(batch.input().offset_of(to));
-    segments.push_back({at, at + static_cast<std::uint32_t>(one.size())});
+    segments.push_back(place(one, batch));
   }
   end_task(Task::receive, begin);
 }

@@ -87,6 +87,7 @@ class WireDriver final : private ResponseWriter {
     std::uint32_t begin, end;
   };
   using Segments = std::vector<Segment>;
+  static Segment place(std::string_view requests, Batch& batch);
   void receive(const Tape::Slice& requests, Batch& batch, Segments& segments);
   std::string_view requests_of(const Batch& batch, Segment segment) const;
   bool begin_frames(const Segments& segments);

@@ -1,5 +1,4 @@
 // A driver whose batches are divided among threads.
-#include <cstring>
 #include <stdexcept>
 
 #include "base/ticks.hpp"
@@ -85,16 +84,11 @@ void WireDriver::execute_all(std::span<Parcel* const> parcels) {
   }
   Batch& batch = runner_->filling();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto left = static_cast<std::size_t>(all[i].end - all[i].rest);
-    if (TD_LIKELY(left == 0)) continue;
+    const std::string_view left(all[i].rest, static_cast<std::size_t>(all[i].end - all[i].rest));
+    if (TD_LIKELY(left.empty())) continue;
     executed_ = parcels[i];
     batch.input().reuse();
-    TD_ASSERT(batch.input().has_room(left + lane_padding_bytes));
-    char* const to = batch.input().room();
-    std::memcpy(to, all[i].rest, left);
-    batch.input().take(left);
-    const auto at = static_cast<std::uint32_t>(batch.input().offset_of(to));
-    finish(batch, {{at, at + static_cast<std::uint32_t>(left)}});
+    finish(batch, {place(left, batch)});
     executed_ = nullptr;
   }
 }

@@ -287,9 +287,8 @@ void table_2(PaperRun& run) {
 }
 
 constexpr std::string_view other_parts =
-    "the FPGA's dispatcher: needs an FPGA (its cycles are counted in rtl/), processors dispatch here; keys have 8 "
-    "bytes "
-    "here, 4 in the paper";
+    "the FPGA's dispatcher: needs an FPGA (its cycles are counted in rtl/), processors dispatch here; "
+    "keys have 8 bytes here, 4 in the paper";
 constexpr std::string_view batches_only =
     "SCAN-heavy: scans are calls of their own here; the FPGA's dispatcher: needs an FPGA, processors dispatch here; "
     "keys have 8 bytes here, 4 in the paper";

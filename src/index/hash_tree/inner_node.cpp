@@ -11,17 +11,6 @@ namespace tandem {
 
 namespace {
 
-// Of a key, the four bytes from `at` on, with zeros behind its end.
-std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
-  std::uint32_t four = 0;
-  if (TD_LIKELY(key.size() >= at + sizeof four)) {
-    std::memcpy(&four, key.data() + at, sizeof four);
-  } else if (key.size() > at) {
-    std::memcpy(&four, key.data() + at, key.size() - at);
-  }
-  return InnerNode::as_head(four);
-}
-
 void fill_runs(InnerNode& node) noexcept {
   auto* const runs = const_cast<InnerNode::Run*>(node.runs());
   auto* const tails = const_cast<std::int32_t*>(node.tails());
@@ -29,7 +18,7 @@ void fill_runs(InnerNode& node) noexcept {
     while (end < node.count && node.heads()[end] == node.heads()[at]) ++end;
     const std::size_t common = common_bytes(node.separator(at), node.separator(end - 1));
     runs[at] = {static_cast<std::uint8_t>(end - at), static_cast<std::uint8_t>(common)};
-    for (std::uint32_t i = at; i < end; ++i) tails[i] = head_of(node.separator(i), common);
+    for (std::uint32_t i = at; i < end; ++i) tails[i] = InnerNode::head_of(node.separator(i), common);
   }
 }
 
@@ -191,7 +180,7 @@ InnerNode* InnerTree::make(std::uint32_t level, std::span<const Entry> entries) 
   for (std::uint32_t i = 0; i <= count; ++i) const_cast<void**>(node->children())[i] = entries[i].child;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view low = entries[i + 1].low;
-    heads[i] = head_of(low, node->prefix_bytes);
+    heads[i] = InnerNode::head_of(low, node->prefix_bytes);
     std::copy(low.begin(), low.end(), const_cast<char*>(node->text()) + end);
     end += static_cast<std::uint32_t>(low.size());
     const_cast<std::uint16_t*>(node->ends())[i] = static_cast<std::uint16_t>(end);

@@ -109,6 +109,16 @@ struct InnerNode {
   TD_INLINE static std::int32_t as_head(std::uint32_t four) noexcept {
     return static_cast<std::int32_t>(in_order(four) ^ 0x80000000u);
   }
+  // Of a key, the head from byte `at` on, with zeros behind the key's end.
+  TD_INLINE static std::int32_t head_of(std::string_view key, std::size_t at) noexcept {
+    std::uint32_t four = 0;
+    if (TD_LIKELY(key.size() >= at + sizeof four)) {
+      std::memcpy(&four, key.data() + at, sizeof four);
+    } else if (key.size() > at) {
+      std::memcpy(&four, key.data() + at, key.size() - at);
+    }
+    return as_head(four);
+  }
 
  private:
   // Of bytes in a key's order, the number whose order is theirs.
