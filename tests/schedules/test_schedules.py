@@ -2,7 +2,7 @@
 history is linearizable, nobody waits for ever. Seeds that a test runs are always the same ones; with
 TANDEM_SCHEDULES_SECONDS each kind goes on for so long, from TANDEM_SCHEDULES_SEED on.
 
-`make soak-schedules`, and docs/reliability-tests.md, say more.
+`make soak-schedules`, and tests/reliability.md, say more.
 """
 
 from __future__ import annotations

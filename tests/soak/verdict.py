@@ -43,7 +43,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Why these: docs/reliability-tests.md."""
+    """Why these: tests/reliability.md."""
 
     warm_up: float = 0.25  # of the time: memory fills, the index grows, each phase comes once
     resident_over_median: float = 0.05

@@ -24,7 +24,7 @@ OPERATIONS = 60_000  # of a history; then all keys are looked at again
 # bug takes to show. A device for the first, over TCP one with copies of items (where it only locates keys, the host
 # asks its own index for what it does not find); for the second a reader that looks for some time at what it has found,
 # as the public API allows (over TCP it takes a worker that is preempted in the middle of its copy:
-# docs/reliability-tests.md); for the third cells that have to make room for others; for the fourth writers of one set
+# tests/reliability.md); for the third cells that have to make room for others; for the fourth writers of one set
 # at the same time. For those of scans, hot keys in several leaves.
 SCANS = "--scan-percent 12 --hot-keys 6 --burst 3 --rewrite-percent 100"
 SCANS_EMBEDDED = f"{SCANS} --plan cpu --ordered 1 --leaf-cells 16 --pause-us 100 --ballast-percent 30"
