@@ -1,4 +1,4 @@
-// HeteroKV's dispatcher as hardware: rtl/dispatcher.sv in simulation (docs/rtl.md).
+// HeteroKV's dispatcher as hardware: rtl/dispatcher.sv in simulation (rtl/README.md).
 #pragma once
 
 #include <cstdint>
