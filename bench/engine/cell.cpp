@@ -24,6 +24,7 @@ std::string name_of(const EngineSettings& settings) {
 
 std::string cell_of(const EngineSettings& settings) {
   std::string cell = fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  if (settings.sink != SinkKind::copy) cell += fmt::format(" {}", to_string(settings.sink));
   if (settings.miss_share != 0) cell += fmt::format(" m{:g}", settings.miss_share);
   if (const double rate = settings.rates.front(); rate != 0) cell += fmt::format(" r{:g}", rate);
   return settings.cycles_us.front() == 0 ? cell : fmt::format("{} c{}", cell, settings.cycles_us.front());
@@ -36,6 +37,7 @@ Json settings_json(const EngineSettings& settings, const std::vector<workload::S
   const workload::Spec& spec = specs.front();
   Json json{{"workload", name_of(settings)}};
   if (on_wire) json["protocol"] = std::string(to_string(settings.protocol));
+  if (on_wire) json["sink"] = std::string(to_string(settings.sink));
   if (getk) json["getk"] = true;
   json["threads"] = settings.threads.front();
   json["batch"] = settings.batches.front();
@@ -172,11 +174,11 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const EngineSettings& settin
       !settings.alternates && store.has_fixed_sizes() && specs.front().mix[workload::OpKind::insert] <= 0;
   if (has_ceiling && wants("two-lines"))
     subjects.push_back(std::make_unique<CeilingSubject>(store.ceiling(), false, space, tapes));
-  subjects.push_back(
-      std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate), tapes));
+  subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate), tapes,
+                                                   settings.sink));
   if (getk_tapes != nullptr)
-    subjects.push_back(
-        std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate), *getk_tapes));
+    subjects.push_back(std::make_unique<WireSubject>(store.engine(), engine_plan(settings.plan, settings.simulate),
+                                                     *getk_tapes, settings.sink));
   if (!settings.alternates && wants("embedded")) {
     subjects.push_back(std::make_unique<EmbeddedSubject>(store.embedded(), space, tapes));
     if (getk_tapes != nullptr)

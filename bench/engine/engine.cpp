@@ -243,6 +243,7 @@ std::string command_line(const EngineSettings& settings) {
   }
   add("protocol", std::string(to_string(settings.protocol)));
   if (settings.in_flight != 0) add("in-flight", std::to_string(settings.in_flight));
+  add("sink", std::string(to_string(settings.sink)));
   if (settings.getk) line.append(" --getk");
   if (settings.index != EngineSettings{}.index) add("index", settings.index);
   add("plan", settings.plan.find(' ') == std::string::npos ? settings.plan : fmt::format("'{}'", settings.plan));

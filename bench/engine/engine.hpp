@@ -13,6 +13,7 @@
 
 #include "bench/common/document.hpp"
 #include "bench/engine/format.hpp"
+#include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
 #include "store/engine.hpp"
 
@@ -30,6 +31,7 @@ struct EngineSettings {
   std::vector<std::uint32_t> batches_per_us;  // instead of them: requests for each microsecond of the cycle
   WireProtocol protocol = WireProtocol::text;
   std::uint32_t in_flight = 0;            // requests of one connection in a batch; 0: a batch is one connection's
+  SinkKind sink = SinkKind::copy;         // where the replies of the wire format go
   bool getk = false;                      // also run everything with client-compared keys in GETs; meta only
   std::string index = "cuckoo";           // a name of engine_indexes()
   std::string plan = "cpu";               // a name of all_engine_plans(), or a plan's text

@@ -77,6 +77,8 @@ struct WireSubject::Thread {
   std::vector<Lane> lanes;
   std::unique_ptr<WireDriver> driver;
   std::uint64_t left = 0;
+  Tape::Slice last{};                                    // batch of this turn ...
+  const WireFormat* format = nullptr;                    // ... and its requests' format; nullptr: there was none
   std::uint64_t expected_bytes = 0, answered_bytes = 0;  // of this turn
   std::vector<std::uint64_t> timeline;
   std::optional<LatencyTimeline> latencies;
@@ -100,7 +102,7 @@ struct WireSubject::Thread {
   }
 };
 
-WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes)
+WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes, SinkKind sink)
     : engine_(engine), tapes_(tapes) {
   if (tapes.alternate_every_s > 0) {
     every_ticks_ =
@@ -116,7 +118,7 @@ WireSubject::WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes
     auto thread = std::make_unique<Thread>();
     for (const auto& tape : of_thread) thread->lanes.push_back({.tape = *tape});
     thread->driver = std::make_unique<WireDriver>(engine, plan, thread->lanes.front().tape.format().protocol(),
-                                                  tapes.batch_queries, bytes_max);
+                                                  tapes.batch_queries, bytes_max, sink);
     threads_.push_back(std::move(thread));
   }
   if (!plan.dispatches) return;
@@ -150,6 +152,8 @@ std::uint64_t WireSubject::step(Thread& thread, std::uint64_t start_ticks) {
     if (is_over) return answered.queries;
     thread.expected_bytes += batch.reply_bytes;
     if (++lane.next == lane.tape.size()) lane.next = 0;
+    thread.last = batch;
+    thread.format = &lane.tape.format();
     ++lane.batches;
     lane.done += batch.ops.size();
     thread.left -= batch.ops.size();
@@ -179,6 +183,7 @@ void WireSubject::begin_turn(Thread& thread, const TurnLength& length, std::uint
   const double ticks_per_s = 1e9 / ns_per_tick();
   thread.left = ops_of(length);
   thread.expected_bytes = thread.answered_bytes = 0;
+  thread.format = nullptr;
   thread.timeline.clear();
   thread.period_ticks = thread.phase_ticks = thread.due_ticks = 0;
   if (length.ops_per_s > 0) {
@@ -239,8 +244,10 @@ Measured WireSubject::take(const TurnLength& length) {
       m.ops_of_workload[l] += lane.done;
     }
     // With getk the answer may have been an item of another key, of another size.
-    if (!tapes_.may_evict && (!tapes_.getk || tapes_.has_fixed_sizes))
+    if (!tapes_.may_evict && (!tapes_.getk || tapes_.has_fixed_sizes)) {
       expect_count(thread.expected_bytes, thread.answered_bytes, "bytes of replies", m.errors.wrong_replies, m.errors);
+      compare_last(thread, m.errors);
+    }
     const std::vector<std::uint64_t>& timeline = threads_[t]->timeline;
     m.timeline.resize(std::max(m.timeline.size(), timeline.size()));
     for (std::size_t i = 0; i < timeline.size(); ++i) m.timeline[i] += timeline[i];
@@ -252,6 +259,31 @@ Measured WireSubject::take(const TurnLength& length) {
     *m.device -= device_before;
   }
   return m;
+}
+
+// Of the turn's last batch: what each client's ring holds. Datagrams come in another order.
+void WireSubject::compare_last(const Thread& thread, ReplyErrors& errors) const {
+  const WireDriver& driver = *thread.driver;
+  if (thread.format == nullptr || driver.sink().ring_bytes() == 0 || thread.format->in_datagrams()) return;
+  const std::span<const WireOp> ops = thread.last.ops;
+  const auto compare = [&](std::uint32_t client, std::size_t begin, std::size_t end) {
+    std::uint64_t bytes = 0;
+    std::size_t first = end;
+    for (; first != begin; --first) {
+      const std::uint64_t more = thread.format->reply_bytes(ops[first - 1]);
+      if (bytes + more > driver.sink().ring_bytes()) break;
+      bytes += more;
+    }
+    thread.format->check(ops.subspan(first, end - first), driver.sink().last(client, bytes), errors);
+  };
+  if (!driver.has_clients()) return compare(0, 0, ops.size());
+  std::uint64_t request_bytes = 0;
+  std::size_t begin = 0, end = 0;
+  for (std::uint32_t client = 0; client < thread.last.ends.size(); ++client, begin = end) {
+    while (end != ops.size() && request_bytes < thread.last.ends[client])
+      request_bytes += thread.format->request_bytes(ops[end++]);
+    compare(client, begin, end);
+  }
 }
 
 Measured::OnDevice WireSubject::on_device() const {

@@ -13,6 +13,7 @@
 #include "bench/engine/ceiling.hpp"
 #include "bench/engine/dispatch.hpp"
 #include "bench/engine/plan.hpp"
+#include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/threads.hpp"
 #include "bench/engine/timeline.hpp"
@@ -87,7 +88,7 @@ class TaskProbe;
 
 class WireSubject final : public Subject {
  public:
-  WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes);
+  WireSubject(Engine& engine, const EnginePlan& plan, const CellTapes& tapes, SinkKind sink);
   ~WireSubject() override;
   std::string_view name() const override { return tapes_.getk ? subject_wire_getk : subject_wire; }
   Measured take(const TurnLength& length) override;
@@ -101,6 +102,7 @@ class WireSubject final : public Subject {
   std::uint64_t step(Thread& thread, std::uint64_t start_ticks);
   void begin_turn(Thread& thread, const TurnLength& length, std::uint64_t start_ticks, unsigned number);
   std::uint64_t answer_until_due(Thread& thread);
+  void compare_last(const Thread& thread, ReplyErrors& errors) const;
 
   Measured::OnDevice on_device() const;
 

@@ -1,11 +1,11 @@
 #include "bench/engine/wire.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "net/limits.hpp"
-#include "net/output_range.hpp"
 #include "task/write_response.hpp"
 
 namespace tandem::bench {
@@ -25,7 +25,7 @@ std::unique_ptr<Runner> make_runner(Engine& engine, const EnginePlan& plan, Cont
 }  // namespace
 
 WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
-                       std::uint64_t batch_bytes)
+                       std::uint64_t batch_bytes, SinkKind sink)
     : engine_(engine),
       context_(engine.make_context()),
       runner_(make_runner(engine, plan, *context_, batch_queries, batch_bytes)),
@@ -33,11 +33,13 @@ WireDriver::WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol prot
       lane_(*context_, options_),
       received_(runner_->count()),
       segments_(runner_->count()),
+      owners_(runner_->count()),
       divider_(*runner_, context_->shared.hash_seed),
       plan_(plan.plan),
       is_binary_(protocol == WireProtocol::binary),
       in_datagrams_(protocol == WireProtocol::udp || protocol == WireProtocol::raw),
       is_raw_(protocol == WireProtocol::raw),
+      sink_(sink),
       reply_context_{engine.shared().heap, engine.shared().clock, options_, output_} {
   options_.item_bytes_max = engine.options().item_bytes_max;
 }
@@ -74,7 +76,7 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
     sampled_ = false;
     return answered_;
   }
-  parse(filling, segments);
+  parse(filling, segments, owners_[runner_->next()]);
   segments.clear();
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
@@ -86,14 +88,14 @@ WireDriver::Answered WireDriver::run(const Tape::Slice& batch, std::uint64_t rec
   return answered_;
 }
 
-WireDriver::Segment WireDriver::place(std::string_view requests, Batch& batch) {
+WireDriver::Segment WireDriver::place(std::string_view requests, std::uint32_t client, Batch& batch) {
   InputArena& input = batch.input();
   TD_ASSERT(input.has_room(requests.size() + lane_padding_bytes));
   char* const to = input.room();
   std::memcpy(to, requests.data(), requests.size());
   input.take(requests.size());
   const auto at = static_cast<std::uint32_t>(input.offset_of(to));
-  return {at, at + static_cast<std::uint32_t>(requests.size())};
+  return {at, at + static_cast<std::uint32_t>(requests.size()), client};
 }
 
 // RV: what each connection has sent is placed as a worker places it.
@@ -101,18 +103,19 @@ void WireDriver::receive(const Tape::Slice& requests, Batch& batch, Segments& se
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
   segments.clear();
   batch.input().reuse();
+  sink_.add_clients(has_clients() ? requests.ends.size() : 1);
   std::uint32_t from = 0;
   if (is_raw_) {
     TD_ASSERT(batch.input().has_room(requests.requests.size() + lane_padding_bytes));
     std::memcpy(batch.input().room(), requests.requests.data(), requests.requests.size());
     batch.input().take(requests.requests.size());
-    for (const std::uint32_t end : requests.ends) segments.push_back({std::exchange(from, end), end});
+    for (const std::uint32_t end : requests.ends) segments.push_back({std::exchange(from, end), end, 0});
     return end_task(Task::receive, begin);
   }
   for (const std::uint32_t end : requests.ends) {
     const std::string_view one = requests.requests.substr(from, end - from);
     from = end;
-    segments.push_back(place(one, batch));
+    segments.push_back(place(one, has_clients() ? static_cast<std::uint32_t>(segments.size()) : 0, batch));
   }
   end_task(Task::receive, begin);
 }
@@ -135,17 +138,22 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
   if (in_datagrams_ || !lane_.may_run()) return;
   const char* const input = batch.input().begin();
   lane_segments_.clear();
-  for (const Segment& s : segments)
+  lane_clients_.clear();
+  for (const Segment& s : segments) {
     lane_segments_.push_back({.begin = input + s.begin, .end = input + s.end, .binary = is_binary_});
+    lane_clients_.push_back(s.client);
+  }
   run_lane();
   if (TD_UNLIKELY(sampled_)) {
     for (const Task task : {Task::receive, Task::send})
       context_->tasks.queries[static_cast<std::size_t>(task)].add(answered_.queries);
   }
   segments.clear();
-  for (const LaneSegment& s : lane_segments_) {
-    if (s.rest != s.end)
-      segments.push_back({static_cast<std::uint32_t>(s.rest - input), static_cast<std::uint32_t>(s.end - input)});
+  for (std::size_t i = 0; i < lane_segments_.size(); ++i) {
+    const LaneSegment& s = lane_segments_[i];
+    if (s.rest == s.end) continue;
+    segments.push_back(
+        {static_cast<std::uint32_t>(s.rest - input), static_cast<std::uint32_t>(s.end - input), lane_clients_[i]});
   }
 }
 
@@ -157,9 +165,12 @@ void WireDriver::run_lane() {
     lane_.set_located(runner_->located());
     const std::size_t done = lane_.run(all.subspan(i), output_, net::output_flush_bytes, sampled_);
     bool any = done != 0;
-    for (const LaneSegment& s : all.subspan(i)) {
+    for (std::size_t k = i; k < all.size(); ++k) {
+      const LaneSegment& s = all[k];
       any = any || s.rest != s.begin;
       answered_.queries += s.queries;
+      if (s.output_begin != s.output_end)
+        output_replies_.push_back({lane_clients_[k], {&output_, s.output_begin, s.output_end, 0, 0}});
     }
     hand_over();
     if (!any) break;
@@ -200,6 +211,7 @@ void WireDriver::answer_oldest() {
   const std::uint64_t queries_before = answered_.queries;
   Segments& segments = segments_[runner_->oldest()];
   if (segments.empty()) {
+    owner_ = owners_[runner_->oldest()].data();
     runner_->answer_oldest(*this);
   } else {
     answer_frames(runner_->begin_answer(), segments);
@@ -222,13 +234,11 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
   }
   if (in_datagrams_) return answer_datagrams(batch, taken_);
   const InputArena& input = batch.input();
-  const bool in_order = TD_UNLIKELY(replies_ != nullptr);  // for whoever reads them all
   divider_.begin(input);
   for (const Segment& s : taken_) {
     if (FrameRun run; TD_LIKELY(runner_->take_whole_frames(s.begin, s.end, run))) {
       answered_.queries += run.keys;
-      answered_.reply_bytes += run.reply_bytes;
-      if (in_order) replies_->append(runner_->reply(run), run.reply_bytes);
+      send(s.client, runner_->reply(run), run.reply_bytes);
       continue;
     }
     const std::size_t first = parts_.size();
@@ -236,13 +246,12 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
     if (const StreamPart& whole = parts_[first]; whole.begin == whole.end) {
       static_cast<void>(divider_.finish({&whole, 1}, {}));
       answered_.queries += whole.answered.keys;
-      answered_.reply_bytes += whole.reply_bytes;
-      if (in_order) replies_->append(divider_.replies(whole));
+      send(s.client, divider_.replies(whole).data(), whole.reply_bytes);
       parts_.resize(first);
       continue;
     }
-    streams_.push_back({first, parts_.size() - first, s.end});
-    if (in_order || parts_.size() > UINT16_MAX - StreamDivider::parts_max) finish_streams(batch);
+    streams_.push_back({first, parts_.size() - first, s.end, s.client});
+    if (TD_UNLIKELY(keeps_) || parts_.size() > UINT16_MAX - StreamDivider::parts_max) finish_streams(batch);
   }
   if (!streams_.empty()) finish_streams(batch);
 }
@@ -250,10 +259,12 @@ void WireDriver::answer_frames(Batch& batch, Segments& segments) {
 // The host's answers to streams of which the device has left something, with the device's answers between them.
 void WireDriver::finish_streams(Batch& batch) {
   lane_segments_.clear();
+  lane_clients_.clear();
   for (Stream& stream : streams_) {
     stream.first_segment = lane_segments_.size();
     divider_.append_segments(std::span(parts_).subspan(stream.first_part, stream.parts), lane_segments_);
     stream.segments = lane_segments_.size() - stream.first_segment;
+    lane_clients_.resize(lane_segments_.size(), stream.client);
   }
   if (TD_LIKELY(lane_.may_run())) {
     run_lane();
@@ -265,10 +276,10 @@ void WireDriver::finish_streams(Batch& batch) {
     const auto segments = std::span(lane_segments_).subspan(stream.first_segment, stream.segments);
     const auto [rest, answered] = divider_.finish(std::span(parts_).subspan(stream.first_part, stream.parts), segments);
     answered_.queries += answered.keys;
-    output_.append(segments[0].front);  // the lane never came to it
-    if (rest != nullptr) left.push_back({static_cast<std::uint32_t>(rest - batch.input().begin()), stream.end});
+    send(stream.client, segments[0].front.data(), segments[0].front.size());  // the lane never came to it
+    if (rest != nullptr)
+      left.push_back({static_cast<std::uint32_t>(rest - batch.input().begin()), stream.end, stream.client});
   }
-  hand_over();
   parts_.clear();
   streams_.clear();
   finish(batch, left);
@@ -276,20 +287,18 @@ void WireDriver::finish_streams(Batch& batch) {
 
 // An answer of a device is for one datagram, or for neighbouring raw frames.
 void WireDriver::answer_datagrams(Batch& batch, const Segments& datagrams) {
-  const bool in_order = TD_UNLIKELY(replies_ != nullptr);
   Segments left;
   for (std::size_t i = 0; i < datagrams.size(); ++i) {
     const Segment& first = datagrams[i];
     FrameRun run;
     if (runner_->take_frames(first.begin, first.end, run)) {
       answered_.queries += run.keys;
-      answered_.reply_bytes += run.reply_bytes;
-      if (in_order) replies_->append(runner_->reply(run), run.reply_bytes);
+      send(first.client, runner_->reply(run), run.reply_bytes);
       while (datagrams[i].end < first.begin + run.bytes) ++i;
       continue;
     }
     left.push_back(first);
-    if (in_order) finish(batch, std::exchange(left, {}));
+    if (TD_UNLIKELY(keeps_)) finish(batch, std::exchange(left, {}));
   }
   finish(batch, left);
 }
@@ -297,7 +306,8 @@ void WireDriver::answer_datagrams(Batch& batch, const Segments& datagrams) {
 // The host's answers to what neither a device nor the lane has answered.
 void WireDriver::finish(Batch& batch, const Segments& segments) {
   if (segments.empty()) return;
-  parse(batch, segments);
+  parse(batch, segments, host_owners_);
+  owner_ = host_owners_.data();
   runner_->run(batch, *this);
   hand_over();
   batch.clear();
@@ -318,7 +328,8 @@ std::string_view WireDriver::requests_of(const Batch& batch, Segment segment) co
 }
 
 // PP of all of it.
-void WireDriver::parse(Batch& batch, const Segments& segments) {
+void WireDriver::parse(Batch& batch, const Segments& segments, Owners& owners) {
+  owners.clear();
   for (const Segment& s : segments) {
     const std::string_view requests = requests_of(batch, s);
     const char *const begin = requests.data(), *const end = begin + requests.size();
@@ -327,6 +338,7 @@ void WireDriver::parse(Batch& batch, const Segments& segments) {
       throw std::runtime_error("the parser refused a request of the benchmark");
     if (TD_UNLIKELY(consumed != static_cast<std::size_t>(end - begin)))
       throw std::runtime_error("the parser left a part of the benchmark's requests");
+    owners.push_back({batch.size(), s.client});
   }
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::parse);
 }
@@ -335,6 +347,20 @@ void WireDriver::parse(Batch& batch, const Segments& segments) {
 bool WireDriver::write(Batch& batch, Strip strip) {
   if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::key_compare);
   answered_.queries += strip.size();
+  for (Strip part = strip; part.begin != strip.end; part.begin = part.end) {
+    while (owner_->end <= part.begin) ++owner_;
+    part.end = std::min(strip.end, owner_->end);
+    write_part(batch, part);
+    add_replies(owner_->client);
+  }
+  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
+  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
+  hand_over();
+  return false;
+}
+
+// Of one client.
+void WireDriver::write_part(const Batch& batch, Strip strip) {
   std::uint32_t lengths = 0;
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) lengths |= batch.result(i).value_bytes;
   if (TD_UNLIKELY(in_datagrams_)) {
@@ -344,10 +370,6 @@ bool WireDriver::write(Batch& batch, Strip strip) {
   } else {
     task::write_response(batch, strip, reply_context_);
   }
-  if (TD_UNLIKELY(probe_ != nullptr)) probe_->ended(Task::write_response);
-  if (TD_LIKELY(output_.size() + output_.pinned_bytes() < net::output_flush_bytes)) return true;
-  hand_over();
-  return false;
 }
 
 // The header of each reply is that of its request, which is the only one of its datagram; before it, of a raw frame,
@@ -371,7 +393,9 @@ void WireDriver::write_datagrams(const Batch& batch, Strip strip) {
 void WireDriver::write_with_pins(const Batch& batch, Strip strip) {
   for (std::uint32_t i = strip.begin; i < strip.end; ++i) {
     task::write_response(batch, {i, i + 1}, reply_context_);
-    if (output_.pinned_bytes() >= net::output_flush_bytes) hand_over();
+    if (output_.pinned_bytes() < net::output_flush_bytes) continue;
+    add_replies(owner_->client);
+    hand_over();
   }
 }
 
@@ -380,21 +404,41 @@ void WireDriver::control(Batch& /*batch*/, std::uint32_t /*i*/) {
   throw std::logic_error("the benchmark has no control queries");
 }
 
+// What was written since the last call is this client's.
+void WireDriver::add_replies(std::uint32_t client) {
+  const std::size_t end = output_.size(), externals_end = output_.externals().size();
+  if (TD_LIKELY(!output_replies_.empty())) {
+    auto& [last_client, last] = output_replies_.back();
+    if (last_client == client) {
+      last.end = end;
+      last.externals_end = externals_end;
+    } else if (last.end != end || last.externals_end != externals_end) {
+      output_replies_.push_back({client, {&output_, last.end, end, last.externals_end, externals_end}});
+    }
+  } else if (!output_.empty()) {
+    output_replies_.push_back({client, {&output_, 0, end, 0, externals_end}});
+  }
+}
+
+void WireDriver::send(std::uint32_t client, const char* bytes, std::size_t count) {
+  answered_.reply_bytes += count;
+  sink_.put(client, bytes, count);
+}
+
 void WireDriver::hand_over() {
   if (output_.empty()) return;
   if (TD_UNLIKELY(executed_ != nullptr)) {
     TD_ASSERT(output_.externals().empty());
     executed_->replies.append(output_.data(), output_.size());
+    output_replies_.clear();
     return output_.clear();
   }
   std::uint64_t begin = TD_UNLIKELY(sampled_) ? cycles_now() : 0;
-  const net::OutputRange all{&output_, 0, output_.size(), 0, output_.externals().size()};
-  answered_.reply_bytes += output_.size() + output_.pinned_bytes();
-  if (TD_UNLIKELY(replies_ != nullptr))
-    all.for_each([&](const char* bytes, std::size_t count, Location) { replies_->append(bytes, count); });
-  if (TD_UNLIKELY(all.has_externals())) {
-    for (const Output::Segment& segment : output_.externals()) engine_.shared().heap.unpin(segment.pin);
-  }
+  for (const auto& [client, range] : output_replies_)
+    range.for_each(
+        [&, client = client](const char* bytes, std::size_t count, Location) { send(client, bytes, count); });
+  for (const Output::Segment& segment : output_.externals()) engine_.shared().heap.unpin(segment.pin);
+  output_replies_.clear();
   output_.clear();
   end_task(Task::send, begin);
 }

@@ -8,8 +8,7 @@
 //   or, without a device: PP MM IN KC RD WR in one, the fast lane, as far as it goes
 //   MM to WR  the plan, with task::write_response() into the output
 //   With dispatch (dispatch.hpp), each batch is divided among the threads, and the lane answers the parcels.
-//   SD  the output is handed over: pinned values released, the buffer free for the next replies. A client would read
-//       it in place.
+//   SD  each client's replies go to the sink (sink.hpp): pinned values released, the buffer free for the next ones
 #pragma once
 #include <memory>
 #include <span>
@@ -19,12 +18,14 @@
 
 #include "bench/engine/dispatch.hpp"
 #include "bench/engine/plan.hpp"
+#include "bench/engine/sink.hpp"
 #include "bench/engine/tape.hpp"
 #include "bench/engine/timeline.hpp"
 #include "codec/protocol.hpp"
 #include "codec/reply_writer.hpp"
 #include "lane/divide.hpp"
 #include "lane/lane.hpp"
+#include "net/output_range.hpp"
 #include "observe/histogram.hpp"
 #include "pipeline/runner.hpp"
 #include "store/engine.hpp"
@@ -48,7 +49,7 @@ class WireDriver final : private ResponseWriter {
  public:
   // Runs batches of up to `batch_queries` requests in up to `batch_bytes` bytes.
   WireDriver(Engine& engine, const EnginePlan& plan, WireProtocol protocol, std::uint32_t batch_queries,
-             std::uint64_t batch_bytes);
+             std::uint64_t batch_bytes, SinkKind sink = SinkKind::copy);
   ~WireDriver() override = default;
 
   // From now on the batches are divided among the group's threads. REQUIRES: the text protocol, plan cpu, and a batch
@@ -69,8 +70,15 @@ class WireDriver final : private ResponseWriter {
   Answered finish();
   // The same; their latencies are not recorded.
   Answered finish_untimed();
-  // Appends replies also to `*replies`; nullptr: does not.
-  void keep_replies(std::string* replies) noexcept { replies_ = replies; }
+  // Appends replies also to `*replies`, from the sink; nullptr: does not.
+  void keep_replies(std::string* replies) noexcept {
+    keeps_ = replies != nullptr;
+    sink_.keep(replies);
+  }
+  const ReplySink& sink() const noexcept { return sink_; }
+  // Whether each of a batch's connections is a client of the sink, by its number in the batch. Else all that is sent is
+  // client 0's: datagrams leave by one port, and dispatch answers a batch as one.
+  bool has_clients() const noexcept { return !in_datagrams_ && dispatch_ == nullptr; }
   void set_probe(TaskProbe* probe) noexcept { probe_ = probe; }
 
   const Context& context() const noexcept { return *context_; }
@@ -84,16 +92,26 @@ class WireDriver final : private ResponseWriter {
   void control(Batch& batch, std::uint32_t i) override;
   // One connection's requests, a datagram or a raw frame, from the input's beginning.
   struct Segment {
-    std::uint32_t begin, end;
+    std::uint32_t begin, end, client;
   };
   using Segments = std::vector<Segment>;
-  static Segment place(std::string_view requests, Batch& batch);
+  // Queries of a batch, up to this one, and whose they are.
+  struct Owner {
+    std::uint32_t end, client;
+  };
+  using Owners = std::vector<Owner>;
+  // A client's replies in the output.
+  struct Replies {
+    std::uint32_t client;
+    net::OutputRange range;
+  };
+  static Segment place(std::string_view requests, std::uint32_t client, Batch& batch);
   void receive(const Tape::Slice& requests, Batch& batch, Segments& segments);
   std::string_view requests_of(const Batch& batch, Segment segment) const;
   bool begin_frames(const Segments& segments);
   void run_lane(const Batch& batch, Segments& segments);
   void run_lane();
-  void parse(Batch& batch, const Segments& segments);
+  void parse(Batch& batch, const Segments& segments, Owners& owners);
   void answer_oldest();
   void answer_frames(Batch& batch, Segments& segments);
   void answer_datagrams(Batch& batch, const Segments& datagrams);
@@ -104,6 +122,9 @@ class WireDriver final : private ResponseWriter {
   void answer_dispatched();
   void take_dispatched();
   void finish(Batch& batch, const Segments& segments);
+  void write_part(const Batch& batch, Strip strip);
+  void add_replies(std::uint32_t client);
+  void send(std::uint32_t client, const char* bytes, std::size_t count);
   void hand_over();
   void record_latency(std::uint64_t received_ticks, std::uint64_t queries);
   void write_with_pins(const Batch& batch, Strip strip);
@@ -117,15 +138,19 @@ class WireDriver final : private ResponseWriter {
   Parser parser_;
   Lane lane_;
   std::vector<std::uint64_t> received_;  // of each flight, ticks
-  std::vector<Segments> segments_;       // of each flight: input that a device answers; empty: it has queries
+  std::vector<Segments> segments_;       // of each flight: input that a device answers; empty: it has queries ...
+  std::vector<Owners> owners_;           // ... which are theirs
+  Owners host_owners_;                   // of a batch that the host runs
+  const Owner* owner_ = nullptr;         // of the queries that are written
   Segments taken_;                       // of the flight that is being answered
   std::vector<LaneSegment> lane_segments_;
+  std::vector<std::uint32_t> lane_clients_;  // of each
   StreamDivider divider_;
   std::vector<StreamPart> parts_;
   // A stream of which a device has left something: its parts, its segments, and its end in the input.
   struct Stream {
     std::size_t first_part, parts;
-    std::uint32_t end;
+    std::uint32_t end, client;
     std::size_t first_segment = 0, segments = 0;
   };
   std::vector<Stream> streams_;
@@ -135,12 +160,14 @@ class WireDriver final : private ResponseWriter {
   Plan plan_;
   bool is_binary_, in_datagrams_, is_raw_;
   Output output_;
+  std::vector<Replies> output_replies_;  // all of the output, in order
+  ReplySink sink_;
+  bool keeps_ = false;  // the sink keeps replies, for whoever reads them all: they come in the order of the requests
   const codec::ReplyContext reply_context_;
   Answered answered_;
   Histogram latency_;
   LatencyTimeline* timeline_ = nullptr;
   bool timed_ = true;  // latencies are recorded
-  std::string* replies_ = nullptr;
   TaskProbe* probe_ = nullptr;
   bool sampled_ = false;
   Sampler sampler_{static_cast<std::uint32_t>(cycles_now() >> 4)};

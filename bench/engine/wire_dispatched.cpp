@@ -42,6 +42,7 @@ void WireDriver::answer_dispatched() {
   }
   const auto [queries, received_ticks] = dispatch_->take_replies(output_);
   answered_.queries += queries;
+  add_replies(0);
   hand_over();
   record_latency(received_ticks, queries);
 }
@@ -88,7 +89,7 @@ void WireDriver::execute_all(std::span<Parcel* const> parcels) {
     if (TD_LIKELY(left.empty())) continue;
     executed_ = parcels[i];
     batch.input().reuse();
-    finish(batch, {place(left, batch)});
+    finish(batch, {place(left, 0, batch)});
     executed_ = nullptr;
   }
 }

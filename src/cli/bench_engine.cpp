@@ -23,7 +23,7 @@ namespace {
 struct EngineArguments {
   bench::EngineSettings settings;
   std::vector<std::string> alternate;
-  std::string items = "192MiB", every = "2ms", protocol = "text", json;
+  std::string items = "192MiB", every = "2ms", protocol = "text", sink = "copy", json;
   bool quiet = false, no_cache_misses = false;
 };
 
@@ -72,6 +72,10 @@ void add_options(CLI::App& app, EngineArguments& g) {
       ->capture_default_str();
   app.add_option("--in-flight", s.in_flight, "requests of one connection in a batch; 0: a batch is one connection's")
       ->capture_default_str();
+  app.add_option("--sink", g.sink,
+                 "what replies go to; copy: a ring of 64 KiB for each client, as a socket copies them; lend: nothing, "
+                 "as no transport does")
+      ->capture_default_str();
   app.add_flag("--getk", s.getk,
                "with --protocol meta: beside each subject the same one whose GETs leave the comparison of keys to the "
                "client");
@@ -118,6 +122,7 @@ void check_arguments(EngineArguments& g) {
   try {
     s.item_bytes = parse_size(g.items);
     s.protocol = bench::parse_wire_protocol(g.protocol);
+    s.sink = bench::parse_sink(g.sink);
     s.alternate_every_s = parse_duration(g.every);
     s.cache_misses = !g.no_cache_misses;
     s.alternates = !g.alternate.empty();

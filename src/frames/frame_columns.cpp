@@ -16,6 +16,12 @@ constexpr std::uint64_t tiles_for(std::uint64_t input_bytes) { return input_byte
 constexpr std::uint64_t pieces_for(std::uint64_t input_bytes) {
   return input_bytes / arena_bytes_of_piece + tiles_for(input_bytes);
 }
+// The first line of the run that is left to the host, of the cuts in the order of their lines; nullptr: none is.
+const FrameMiss* cut_of(std::span<const FrameMiss> cuts, const FrameRun& run) noexcept {
+  if (TD_LIKELY(cuts.empty())) return nullptr;
+  const auto cut = std::ranges::lower_bound(cuts, run.begin, {}, &FrameMiss::line);
+  return cut != cuts.end() && cut->line < run.begin + run.bytes ? &*cut : nullptr;
+}
 constexpr std::uint64_t whole_units(std::uint64_t bytes) {
   return (bytes + frame_unit_bytes - 1) / frame_unit_bytes * frame_unit_bytes;
 }
@@ -156,7 +162,7 @@ std::uint64_t FrameColumns::next_run(std::uint64_t at) noexcept {
 
 bool FrameColumns::take_whole(std::uint64_t at, std::uint64_t end, FrameRun& run) noexcept {
   const FrameRun* const next = look_for(at);
-  if (next == nullptr || next->begin != at || at + next->bytes != end || !cuts_.empty()) return false;
+  if (next == nullptr || next->begin != at || at + next->bytes != end || cut_of(cuts_, *next) != nullptr) return false;
   run = *next;
   ++run_;
   return true;
@@ -168,8 +174,8 @@ bool FrameColumns::take_run(std::uint64_t at, std::uint64_t end, FrameRun& run) 
   if (next == nullptr || next->begin != at) return false;
   run = *next;
   ++run_;
-  const auto cut = std::ranges::lower_bound(cuts_, run.begin, {}, &FrameMiss::line);
-  if (TD_LIKELY(cut == cuts_.end() || cut->line >= run.begin + run.bytes)) return true;
+  const FrameMiss* const cut = cut_of(cuts_, run);
+  if (TD_LIKELY(cut == nullptr)) return true;
   run.bytes = static_cast<std::uint16_t>(cut->line - run.begin);
   run.reply_bytes = cut->reply_bytes;
   run.requests = cut->requests;

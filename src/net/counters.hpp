@@ -18,6 +18,7 @@ namespace tandem::net {
   X(range_items)          /* mr: items found, as replies count them */                                  \
   X(range_removes)        /* mx: requests executed */                                                   \
   X(range_removed)        /* mx: items removed */                                                       \
+  X(device_streams)       /* inputs that were answered whole by one run of a device's answers */        \
   X(conn_yields)          /* a connection with more input has used its share of a pass */               \
   X(idle_kicks)           /* closed for idleness */                                                     \
   X(blocked)              /* a client's socket was full */                                              \

@@ -101,6 +101,7 @@ bool FrameStage::fill(FrameColumns& frames) {
 void FrameStage::take_replies() {
   Intake& in = batches_.in();
   joined_.clear();
+  whole_.clear();
   in.parts.clear();
   if (worker_.runner->begin_located()) return;
   if (worker_.runner->begin_frames()) {
@@ -110,10 +111,23 @@ void FrameStage::take_replies() {
   worker_.runner->end_frames();
 }
 
+// The usual case: all of a stream is one run.
+bool FrameStage::take_whole(std::size_t i) {
+  const InputArena& input = batches_.input();
+  const LaneSegment& segment = batches_.in().segments[i];
+  FrameRun run;
+  if (!worker_.runner->take_whole_frames(input.offset_of(segment.begin), input.offset_of(segment.end), run))
+    return false;
+  whole_.push_back({i, run});
+  if (auto* const keys = worker_.meter.keys_of(batches_.in()); TD_UNLIKELY(keys != nullptr))
+    sample_keys(segment.begin, segment.end, *keys);
+  return true;
+}
+
 void FrameStage::take_stream(std::size_t i) {
   Intake& in = batches_.in();
   const LaneSegment& segment = in.segments[i];
-  if (segment.binary) return;
+  if (segment.binary || TD_LIKELY(take_whole(i))) return;
   LaneWait& wait = in.waits[i];
   wait.first_part = in.parts.size();
   lane_.divider().divide(segment.begin, segment.end, in.parts);
@@ -160,18 +174,21 @@ void FrameStage::send_whole() {
   answered_.clear();
   segments_.clear();
   waits_.clear();
+  auto next = whole_.begin();
   for (std::size_t i = 0; i < in.segments.size(); ++i) {
     LaneWait& wait = in.waits[i];
+    if (TD_LIKELY(next != whole_.end() && next->segment == i)) {
+      send_to(wait, FrameCounts::of(next->run), {worker_.runner->reply(next->run), next->run.reply_bytes});
+      worker_.counters.device_streams.add();
+      ++next;
+      continue;
+    }
     const auto parts = std::span(in.parts).subspan(wait.first_part, wait.parts);
     if (parts.empty() || parts[0].begin != parts[0].end) {
       keep_stream(i);
       continue;
     }
-    lane_.count(lane_.divider().finish(parts, {}).answered, &wait);
-    const std::size_t begin = joined_.size();
-    joined_.append(lane_.divider().replies(parts[0]));
-    sender_.send(*wait.connection, {&joined_, begin, joined_.size(), 0, 0});
-    answered_.push_back(wait);
+    send_to(wait, lane_.divider().finish(parts, {}).answered, lane_.divider().replies(parts[0]));
   }
   std::swap(in.segments, segments_);
   std::swap(in.waits, waits_);
@@ -181,6 +198,12 @@ void FrameStage::send_whole() {
     if (c.is_closed()) continue;
     if (TD_LIKELY(c.kept.size() == 0) || limits_.keep(c, nullptr, nullptr)) connections_.serve_again(c);
   }
+}
+
+void FrameStage::send_to(LaneWait& wait, const FrameCounts& answered, std::string_view replies) {
+  lane_.count(answered, &wait);
+  sender_.send(*wait.connection, replies, unsent_);
+  answered_.push_back(wait);
 }
 
 // What the device has left of the stream waits for the lane.

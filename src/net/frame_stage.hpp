@@ -41,7 +41,8 @@ class FrameStage {
 
   // The intake's flight has returned: takes the replies, if the device has made them.
   void take_replies();
-  // Sends the replies to connections that are answered whole. What is left of the others waits for the lane, with the
+  // Sends the replies to connections that are answered whole: those of one run from where the device has written them.
+  // What is left of the others waits for the lane, with the
   // device's replies ahead of it and behind it.
   void send_whole();
   // The reply to a datagram; empty: there is none.
@@ -55,6 +56,8 @@ class FrameStage {
   template <class OfStream, class OfDatagram>
   void for_each_asked(OfStream stream, OfDatagram datagram);
   void take_stream(std::size_t i);
+  bool take_whole(std::size_t i);
+  void send_to(LaneWait& wait, const FrameCounts& answered, std::string_view replies);
   void take_datagram(FrameDatagram& datagram);
   void keep_stream(std::size_t i);
   static void sample_keys(const char* begin, const char* end, std::vector<std::string_view>& keys);
@@ -67,7 +70,14 @@ class FrameStage {
   LaneStage& lane_;
   bool is_open_ = false, takes_datagrams_ = false, takes_queries_ = false;
   std::vector<LaneWait> answered_;  // connections whose input the device has answered whole
-  Output joined_;                   // its replies to these, and to datagrams
+  // Streams of which one run is the answer, by their segments.
+  struct Whole {
+    std::size_t segment;
+    FrameRun run;
+  };
+  std::vector<Whole> whole_;
+  Output joined_;  // replies to other streams, and to datagrams
+  Output unsent_;  // empty between two replies
   // What is left, in place of the intake's.
   std::vector<LaneSegment> segments_;
   std::vector<LaneWait> waits_;

@@ -20,6 +20,26 @@ bool is_encrypted(const Connection& c) noexcept { return TD_UNLIKELY(c.tls != nu
 
 }  // namespace
 
+// Returns how many bytes the socket took. The connection may be closed afterwards.
+std::size_t Sender::send_now(Connection& c, const char* from, std::size_t bytes) {
+  const std::ptrdiff_t sent = is_encrypted(c) ? c.tls->send(from, bytes) : send_bytes(c.fd, from, bytes);
+  if (TD_UNLIKELY(sent < 0)) {
+    if (!would_block()) connections_.close(c);
+    return 0;
+  }
+  worker_.counters.bytes_written.add(static_cast<std::uint64_t>(sent));
+  return static_cast<std::size_t>(sent);
+}
+
+void Sender::send(Connection& c, std::string_view replies, Output& output) {
+  TD_DEBUG_ASSERT(output.empty());
+  if (TD_LIKELY(!c.is_blocked() && !c.is_closed())) replies.remove_prefix(send_now(c, replies.data(), replies.size()));
+  if (TD_LIKELY(replies.empty()) || c.is_closed()) return;
+  output.append(replies);
+  send(c, {&output, 0, output.size(), 0, 0});
+  output.clear();
+}
+
 void Sender::send(Connection& c, OutputRange range) {
   if (range.empty()) return;
   if (TD_UNLIKELY(c.is_closed())) return drop_pins(range);
@@ -28,15 +48,8 @@ void Sender::send(Connection& c, OutputRange range) {
     return;
   }
   if (TD_LIKELY(!range.has_externals())) {
-    const char* const from = range.output->data() + range.begin;
-    const std::ptrdiff_t sent =
-        is_encrypted(c) ? c.tls->send(from, range.copied_bytes()) : send_bytes(c.fd, from, range.copied_bytes());
-    if (TD_UNLIKELY(sent < 0 && !would_block())) return connections_.close(c);
-    if (sent > 0) {
-      worker_.counters.bytes_written.add(static_cast<std::uint64_t>(sent));
-      range.begin += static_cast<std::size_t>(sent);
-    }
-    if (TD_LIKELY(range.begin == range.end)) return;
+    range.begin += send_now(c, range.output->data() + range.begin, range.copied_bytes());
+    if (TD_LIKELY(range.begin == range.end) || c.is_closed()) return;
   }
   if (hold(c, range) && (range.externals_begin == range.externals_end || !drain(c)) && !c.is_closed()) {
     worker_.counters.blocked.add();

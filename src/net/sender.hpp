@@ -3,6 +3,9 @@
 //
 // Thread safety: the worker's thread.
 #pragma once
+#include <cstddef>
+#include <string_view>
+
 #include "net/connection_limits.hpp"
 #include "net/connections.hpp"
 #include "net/output_range.hpp"
@@ -19,6 +22,9 @@ class Sender {
   // Sends the range, behind what the connection has not sent yet, and takes its pins over. The connection may be
   // blocked or closed afterwards; a closed one's range is dropped.
   void send(Connection& c, OutputRange range);
+  // The same for bytes that lie elsewhere and need only last until it returns: what the socket does not take is copied.
+  // REQUIRES: `output` is empty, and is left so; it is for that copy.
+  void send(Connection& c, std::string_view replies, Output& output);
   // Sends unsent output. True: none is left, and the connection can be served. REQUIRES: it is blocked.
   bool drain(Connection& c);
   // Unpins the items of a range that is not sent.
@@ -27,6 +33,7 @@ class Sender {
   }
 
  private:
+  std::size_t send_now(Connection& c, const char* from, std::size_t bytes);
   bool hold(Connection& c, const OutputRange& range);
   void unpin(const OutputRange& range) const noexcept;
 

@@ -314,6 +314,8 @@ void Telemetry::stats_device(StatSink& sink) const {
     }
   }
   const StoreTotals counters = state_.engine.stats().counters;
+  NetTotals net;
+  for (const auto& worker : *workers_) net.add(worker->counters());
   stat("misses_rechecked", counters.device_rechecks);
   stat("queries_stolen", counters.device_stolen);
   const auto has_images = [](const DeviceStats& d) { return d.replica.images_on || d.replica.images_given_up; };
@@ -321,6 +323,7 @@ void Telemetry::stats_device(StatSink& sink) const {
     stat("values_hits", counters.device_images);
     stat("values_changed", counters.device_images_changed);
     stat("requests_answered", counters.device_requests);
+    stat("streams_answered", net.device_streams);
   }
   stat("lines_left_other", counters.device_left_other);
   stat("lines_left_item", counters.device_left_item);

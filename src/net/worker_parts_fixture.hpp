@@ -45,9 +45,9 @@ struct Client {
 
 class Parts {
  public:
-  // device: nullptr: the host does everything.
-  explicit Parts(const std::shared_ptr<Device>& device = nullptr)
-      : engine_(engine_options(device)), state_(server_options(device), engine_), control_(state_) {
+  // device: nullptr: the host does everything. value_bytes: of the device's copies of items.
+  explicit Parts(const std::shared_ptr<Device>& device = nullptr, std::uint64_t value_bytes = 0)
+      : engine_(engine_options(device, value_bytes)), state_(server_options(device), engine_), control_(state_) {
     limits.begin_pass(++worker.pass, cycles_now());
     if (device == nullptr) return;
     while (!engine_.schedulers()->serves()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -97,12 +97,13 @@ class Parts {
   State& state() { return state_; }
 
  private:
-  static EngineOptions engine_options(const std::shared_ptr<Device>& device) {
+  static EngineOptions engine_options(const std::shared_ptr<Device>& device, std::uint64_t value_bytes) {
     EngineOptions o;
     o.memory_bytes = std::uint64_t{128} << 20;
     o.item_bytes_max = std::uint64_t{4} << 20;
     o.huge_pages = false;
     if (device != nullptr) o.devices = {device};
+    o.device_values.bytes = value_bytes;
     o.scheduler.deadline = std::chrono::seconds(60);  // only passes where a test would hang
     return o;
   }

@@ -1,0 +1,127 @@
+// Streams that a device answers, without an event loop: which of them one run answers whole, and how its replies leave.
+#include "net/frame_stage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/dispatcher.hpp"
+#include "net/worker_parts_fixture.hpp"
+
+namespace tandem::net::parts_test {
+namespace {
+
+class Framing : public testing::Test, public Parts {
+ protected:
+  Framing() : Parts(std::make_shared<SimDevice>(SimOptions{}), std::uint64_t{16} << 20) {
+    worker.runner->set_patience(std::chrono::hours(1));
+  }
+  // A connection whose parser knows its protocol, from a first request.
+  Client connect_text() {
+    Client client = connect();
+    add(client.connection, "mn\r\n");
+    batches.run(false);
+    EXPECT_EQ(receive(client.socket), "MN\r\n");
+    return client;
+  }
+  struct Asked {
+    const Client& client;
+    std::string input;
+  };
+  // Has the device answer these, and waits until it has. Again while it is not ready yet, which leaves them to the
+  // host; `client` may then have replies.
+  void ask(const std::vector<Asked>& all) {
+    for (;;) {
+      dispatcher.begin_pass();
+      for (const auto& [client, input] : all) wait(client.connection, input);
+      dispatcher.run_all();
+      if (worker.runner->in_flight() != 0) break;
+      for (const auto& [client, input] : all) static_cast<void>(receive(client.socket));
+    }
+    while (!batches.has_answers()) std::this_thread::yield();
+  }
+  // Receives the input into the arena, as Receiver does.
+  void wait(Connection& c, std::string_view bytes) {
+    InputArena& input = batches.input();
+    char* const begin = input.room();
+    std::memcpy(begin, bytes.data(), bytes.size());
+    input.take(bytes.size());
+    ASSERT_TRUE(lane.wait(c, begin, begin + bytes.size(), 0));
+  }
+  std::uint64_t whole() const { return worker.counters.device_streams.get(); }
+
+  FrameStage frames{worker, connections, limits, sender, batches, lane};
+  Dispatcher dispatcher{worker, responder, batches, parser, lane, frames};
+};
+
+TEST_F(Framing, AStreamThatOneRunAnswersIsSentWhole) {
+  store("a", "1");
+  store("b", "22");
+  const Client first = connect_text(), mixed = connect_text(), last = connect_text();
+  ask({{first, "get a\r\nget b\r\n"}, {mixed, "get a\r\nset c 0 0 1\r\nx\r\nget b\r\n"}, {last, "get b\r\n"}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(receive(first.socket), hit("a", "1") + "END\r\n" + hit("b", "22") + "END\r\n");
+  EXPECT_EQ(receive(mixed.socket), hit("a", "1") + "END\r\nSTORED\r\n" + hit("b", "22") + "END\r\n");
+  EXPECT_EQ(receive(last.socket), hit("b", "22") + "END\r\n");
+  EXPECT_EQ(whole(), 2u);
+}
+
+// A key that was stored behind the launch: its miss is not final, and only its own stream is the host's.
+TEST_F(Framing, AMissThatIsNotFinalLeavesOtherStreamsWhole) {
+  store("a", "1");
+  const Client first = connect_text(), misses = connect_text(), last = connect_text();
+  ask({{first, "get a\r\n"}, {misses, "get a\r\nget new\r\n"}, {last, "get a\r\nget a\r\n"}});
+  store("new", "2");
+  dispatcher.answer_oldest();
+  EXPECT_EQ(receive(first.socket), hit("a", "1") + "END\r\n");
+  EXPECT_EQ(receive(misses.socket), hit("a", "1") + "END\r\n" + hit("new", "2") + "END\r\n");
+  EXPECT_EQ(receive(last.socket), times(2, hit("a", "1") + "END\r\n"));
+  EXPECT_EQ(whole(), 2u);
+}
+
+// The socket takes a part of the replies; the flight, where they lie, ends before it takes the rest.
+TEST_F(Framing, WhatASocketDoesNotTakeOfAWholeStreamIsSentLater) {
+  const std::string value(60, 'v');
+  store("v", value);
+  const Client slow = connect_text(), next = connect_text();
+  const int bytes = 4096;
+  ASSERT_EQ(setsockopt(slow.connection.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+  ask({{slow, times(300, "get v\r\n")}, {next, "get v\r\n"}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(whole(), 2u);
+  EXPECT_EQ(receive(next.socket), hit("v", value) + "END\r\n");
+  ASSERT_TRUE(slow.connection.is_blocked());
+  // Others' answers are written where its own were.
+  ask({{next, times(300, "get w\r\n")}});
+  dispatcher.answer_oldest();
+  EXPECT_EQ(receive(next.socket), times(300, "END\r\n"));
+  std::string all = receive(slow.socket);
+  EXPECT_FALSE(all.empty());
+  while (!sender.drain(slow.connection)) all += receive(slow.socket);
+  all += receive(slow.socket);
+  EXPECT_TRUE(all == times(300, hit("v", value) + "END\r\n")) << all.size();
+}
+
+TEST_F(Framing, RepliesToABlockedOrClosedConnection) {
+  const Client client = connect();
+  const std::string much(std::size_t{8} << 20, 'm');
+  Output output;
+  sender.send(client.connection, much, output);
+  ASSERT_TRUE(client.connection.is_blocked());
+  sender.send(client.connection, "more", output);
+  EXPECT_TRUE(output.empty());
+  std::string all = receive(client.socket);
+  while (!sender.drain(client.connection)) all += receive(client.socket);
+  all += receive(client.socket);
+  EXPECT_TRUE(all == much + "more") << all.size();
+  connections.close(client.connection);
+  sender.send(client.connection, "late", output);
+  EXPECT_TRUE(output.empty());
+  EXPECT_EQ(receive(client.socket), "");
+}
+
+}  // namespace
+}  // namespace tandem::net::parts_test
