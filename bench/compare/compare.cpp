@@ -21,7 +21,8 @@ struct RunningPeers {
 
   RunningPeers() = default;
   ~RunningPeers() {
-    for (const auto& server : all) server->child().begin_to_end();
+    for (const auto& server : all)
+      if (server) server->child().begin_to_end();
   }
   RunningPeers(const RunningPeers&) = delete;
   RunningPeers& operator=(const RunningPeers&) = delete;
@@ -32,13 +33,16 @@ class Comparison {
   Comparison(const CompareOptions& options, Json& document)
       : options_(options), document_(document), runs_(document["runs"]) {}
 
-  void run() {
+  std::vector<std::string> run() {
     for (std::size_t first = 0; first < options_.cells.size();) {
       std::size_t end = first;
       while (end < options_.cells.size() && options_.cells[end].data == options_.cells[first].data) ++end;
       run_data_set({options_.cells.data() + first, end - first});
       first = end;
     }
+    return std::move(failures_);
+  }
+  void compare_runs() {
     std::map<std::string, double> goals;
     for (const Cell& cell : options_.cells)
       if (cell.goal) goals[cell.name] = *cell.goal;
@@ -51,34 +55,65 @@ class Comparison {
   // Restarts the servers with only this data.
   void run_data_set(std::span<const Cell> cells) {
     RunningPeers servers;
-    for (std::size_t i = 0; i < options_.peers.size(); ++i) {
-      const Peer& peer = options_.peers[i];
+    for (const Peer& peer : options_.peers) {
       if (std::ranges::none_of(cells, [&](const Cell& cell) { return cell.suits(peer); })) continue;
-      PeerValues values;
-      values.memory_mib = options_.memory_mib;
-      values.threads = options_.threads;
-      values.key_bytes = cells.front().data.key_bytes;
-      values.value_bytes = cells.front().data.value_bytes;
-      try {
-        servers.all.push_back(
-            std::make_unique<RunningPeer>(peer, values, options_.server_processors, options_.start_timeout_s));
-      } catch (const Interrupted&) {
-        throw;
-      } catch (const std::exception& error) {
-        throw CompareError(error.what());
-      }
-      if (peer.stores()) preload(*servers.all.back(), cells.front());
+      servers.all.push_back(start(peer, cells));
     }
-    for (const Cell& cell : cells) {
-      Servers suited;
-      for (const auto& server : servers.all)
-        if (cell.suits(server->peer())) suited.push_back(server.get());
-      if (suited.empty()) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const Cell& cell = cells[i];
+      if (std::ranges::none_of(options_.peers, [&](const Peer& peer) { return cell.suits(peer); })) {
         document_["notes"].push_back(fmt::format("no server speaks what {} needs", cell.name));
         continue;
       }
+      Servers suited;
+      for (auto& server : servers.all) {
+        if (server && server->why_ended()) server = start(Peer(server->peer()), cells.subspan(i));
+        if (server && cell.suits(server->peer())) suited.push_back(server.get());
+      }
       run_cell(cell, suited);
     }
+  }
+
+  // A server with the data of these cells; nullptr: it failed.
+  std::unique_ptr<RunningPeer> start(const Peer& peer, std::span<const Cell> cells) {
+    const Cell& cell = cells.front();
+    PeerValues values;
+    values.memory_mib = options_.memory_mib;
+    values.threads = options_.threads;
+    values.key_bytes = cell.data.key_bytes;
+    values.value_bytes = cell.data.value_bytes;
+    try {
+      auto server = std::make_unique<RunningPeer>(peer, values, options_.server_processors, options_.start_timeout_s);
+      if (peer.stores()) preload(*server, cell);
+      return server;
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      std::string names;
+      for (const Cell& one : cells)
+        if (one.suits(peer)) names.append(names.empty() ? "" : ", ").append(one.name);
+      failed(names, error.what());
+      return nullptr;
+    }
+  }
+
+  // Whether it could be done. If not, the comparison goes on, in this cell without the server.
+  template <class Work>
+  bool attempt(const Cell& cell, const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (const CompareError& error) {
+      failed(cell.name, error.what());
+      return false;
+    }
+  }
+
+  // why: begins with the server's name.
+  void failed(std::string_view cells, std::string_view why) {
+    failures_.push_back(fmt::format("{}: {}", cells, why));
+    document_["notes"].push_back(fmt::format("failed: {}", failures_.back()));
+    log(fmt::format("  failed: {}", failures_.back()));
   }
 
   void preload(RunningPeer& server, const Cell& cell) {
@@ -92,7 +127,7 @@ class Comparison {
       throw broken(server, fmt::format("{}: {}\n  command: {}", server.peer().name, result.error, shell_line(command)));
   }
 
-  void run_cell(const Cell& cell, const Servers& servers) {
+  void run_cell(const Cell& cell, Servers servers) {
     log(fmt::format("{}: {}", cell.name, describe(cell)));
     run_rounds(cell, servers, phase_closed, options_.rounds, [](const RunningPeer&) { return 0.0; });
     Servers stores;
@@ -110,25 +145,30 @@ class Comparison {
                 [&](const RunningPeer& server) { return std::max(share * closed_rate(cell, server), 1.0); });
     }
     if (options_.limit_us)
-      for (RunningPeer* server : servers) search(cell, *server);
+      for (RunningPeer* server : servers) attempt(cell, [&] { search(cell, *server); });
   }
 
   template <class RateOf>
-  void run_rounds(const Cell& cell, const Servers& servers, std::string_view phase, int rounds, const RateOf& rate_of) {
+  void run_rounds(const Cell& cell, Servers& servers, std::string_view phase, int rounds, const RateOf& rate_of) {
     for (int round = 0; round < rounds; ++round) run_round(cell, servers, phase, round, rate_of);
   }
 
-  // Each server once; each round begins with another one.
+  // Each server once; each round begins with another one. Removes those that fail from `servers`.
   template <class RateOf>
-  void run_round(const Cell& cell, const Servers& servers, std::string_view phase, int round, const RateOf& rate_of) {
+  void run_round(const Cell& cell, Servers& servers, std::string_view phase, int round, const RateOf& rate_of) {
+    Servers bad;
     for (std::size_t i = 0; i < servers.size(); ++i) {
       RunningPeer& server = *servers[(i + static_cast<std::size_t>(round)) % servers.size()];
-      const std::string trouble = run_load(cell, server, phase, round, rate_of(server));
-      // A lost datagram is counted and shown, not an error. Above a server's capacity, neither is a timeout.
-      if (!trouble.empty() && !cell.udp && phase != phase_sweep)
-        throw broken(server, fmt::format("{}: {}\n  command: {}", server.peer().name, trouble,
-                                         runs_.back()["command"].get<std::string>()));
+      const bool is_done = attempt(cell, [&] {
+        const std::string trouble = run_load(cell, server, phase, round, rate_of(server));
+        // A lost datagram is counted and shown, not an error. Above a server's capacity, neither is a timeout.
+        if (!trouble.empty() && !cell.udp && phase != phase_sweep)
+          throw broken(server, fmt::format("{}: {}\n  command: {}", server.peer().name, trouble,
+                                           runs_.back()["command"].get<std::string>()));
+      });
+      if (!is_done) bad.push_back(&server);
     }
+    std::erase_if(servers, [&](RunningPeer* server) { return std::ranges::find(bad, server) != bad.end(); });
   }
 
   // Adds a run. Returns problems other than wrong answers.
@@ -222,7 +262,9 @@ class Comparison {
       return trial;
     }
     const auto latency = number_at(run, "result/latency_us/" + percentile);
-    if (!latency) throw CompareError(fmt::format("the load generator tells no {}", percentile));
+    if (!latency)
+      throw CompareError(
+          fmt::format("{}: the load generator tells no {}", run["subject"].get<std::string>(), percentile));
     trial.latency_us = *latency;
     // The latency includes the generator's own lag. If that alone exceeds the limit, the run says nothing about the
     // server; a run that passes nevertheless does.
@@ -262,14 +304,24 @@ class Comparison {
   const CompareOptions& options_;
   Json& document_;
   Json& runs_;
+  std::vector<std::string> failures_;
 };
 
 }  // namespace
 
-void compare(const CompareOptions& options, Json& document) {
+std::vector<std::string> compare(const CompareOptions& options, Json& document) {
   for (const char* name : {"notes", "runs", "comparisons", "searches"})
     if (!document.contains(name)) document[name] = Json::array();
-  Comparison(options, document).run();
+  Comparison comparison(options, document);
+  std::vector<std::string> failures;
+  try {
+    failures = comparison.run();
+  } catch (const Interrupted&) {
+    comparison.compare_runs();
+    throw;
+  }
+  comparison.compare_runs();
+  return failures;
 }
 
 }  // namespace tandem::bench

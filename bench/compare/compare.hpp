@@ -15,7 +15,7 @@
 
 namespace tandem::bench {
 
-// A server or the load generator failed; what() is for users.
+// A server or the load generator failed in a run; what() is for users.
 class CompareError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -52,7 +52,9 @@ struct CompareOptions {
       run_program;
 };
 
-// Adds runs, comparisons and searches to `document`. Throws CompareError, or Interrupted.
-void compare(const CompareOptions& options, Json& document);
+// Adds runs, comparisons and searches to `document`. Returns what failed, "CELL: SERVER: why", which is among its
+// notes, too: a failure ends only what its server does in that cell. Throws Interrupted; what was done until then is in
+// `document`.
+std::vector<std::string> compare(const CompareOptions& options, Json& document);
 
 }  // namespace tandem::bench

@@ -80,14 +80,14 @@ class CompareTest : public testing::Test {
     options_.run_load = load_.function();
   }
 
-  void run() { compare(options_, document_); }
+  void run() { EXPECT_EQ(failures(), std::vector<std::string>{}); }
+  std::vector<std::string> failures() { return compare(options_, document_); }
+  // Of a comparison whose servers all fail alike; in the words of the first.
   std::string message_of_failure() {
-    try {
-      run();
-    } catch (const CompareError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    const std::vector<std::string> all = failures();
+    EXPECT_EQ(all.size(), options_.peers.size());
+    EXPECT_EQ(document_["notes"].size(), all.size());
+    return all.empty() ? "nothing failed" : all.front();
   }
   std::vector<std::string> subjects() const {
     std::vector<std::string> names;
@@ -235,7 +235,8 @@ TEST_F(CompareTest, TimeoutsVoidATrial) {
   EXPECT_EQ(search["void_reason"], "no reply within 5 s");
 }
 
-TEST_F(CompareTest, WrongAnswersEndIt) {
+TEST_F(CompareTest, WrongAnswersAreFailures) {
+  options_.peers.resize(1);
   for (const char* error : {"wrong_values", "wrong_replies", "unexpected_misses", "timeouts", "connection"}) {
     load_.answer = [&](const std::string&, double) {
       Answer a;
@@ -244,7 +245,7 @@ TEST_F(CompareTest, WrongAnswersEndIt) {
       return a;
     };
     const std::string message = message_of_failure();
-    EXPECT_TRUE(message.starts_with("a: ")) << message;
+    EXPECT_TRUE(message.starts_with("text-p1: a: ")) << message;
     EXPECT_NE(message.find("command: tandem bench load --connect 127.0.0.1:"), std::string::npos) << message;
     EXPECT_EQ(document_["runs"].size(),
               error == std::string("timeouts") || error == std::string("connection") ? 1U : 0U);
@@ -253,6 +254,7 @@ TEST_F(CompareTest, WrongAnswersEndIt) {
 }
 
 TEST_F(CompareTest, AWrongAnswerEndsASearchToo) {
+  options_.peers.resize(1);
   options_.limit_us = 1000;
   load_.answer = [&](const std::string&, double rate) {
     Answer a;
@@ -260,7 +262,8 @@ TEST_F(CompareTest, AWrongAnswerEndsASearchToo) {
     a.exit_code = rate > 0 ? 1 : 0;
     return a;
   };
-  EXPECT_EQ(message_of_failure().substr(0, 42), "a: tandem: bench load: something is wrong\n");
+  EXPECT_EQ(message_of_failure().substr(0, 51), "text-p1: a: tandem: bench load: something is wrong\n");
+  EXPECT_EQ(document_["runs"].size(), 3U);  // closed loops
 }
 
 TEST_F(CompareTest, LostDatagramsAreShown) {
@@ -286,21 +289,78 @@ TEST_F(CompareTest, AServerThatEndsIsShown) {
     return a;
   };
   const std::string message = message_of_failure();
-  EXPECT_TRUE(message.starts_with("a ended by signal 9 (Killed)")) << message;
+  EXPECT_TRUE(message.starts_with("text-p1: a ended by signal 9 (Killed)")) << message;
 }
 
 TEST_F(CompareTest, AServerThatDoesNotStartIsShown) {
   options_.peers.push_back(parse_peer("d=echo cannot >&2; exit 7 # {port}", Dialect::memcached));
-  const std::string message = message_of_failure();
-  EXPECT_TRUE(message.starts_with("d ended with exit code 7; the end of its output:\ncannot\n  command: ")) << message;
+  options_.cells = choose_cells(named_cells({}), "text-p1,text-p16");
+  const std::vector<std::string> all = failures();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(
+      all[0].starts_with("text-p1, text-p16: d ended with exit code 7; the end of its output:\ncannot\n  command: "))
+      << all[0];
+  EXPECT_EQ(document_["runs"].size(), 18U);
 }
 
 TEST_F(CompareTest, WhatTheGeneratorSaysIsShown) {
+  options_.peers.resize(1);
   options_.run_load = [](const std::vector<std::string>& command, const std::vector<int>&) {
     const bool is_preload = std::ranges::find(command, "--preload") != command.end();
     return is_preload ? ProgramResult{} : ProgramResult{69 << 8, "", "tandem: bench load: no such thing\n"};
   };
-  EXPECT_TRUE(message_of_failure().starts_with("a: tandem: bench load: no such thing\n  command: "));
+  EXPECT_TRUE(message_of_failure().starts_with("text-p1: a: tandem: bench load: no such thing\n  command: "));
+}
+
+// One server fails once, in the second round of the first cell.
+TEST_F(CompareTest, AFailureEndsOnlyWhatItsServerDoesInThatCell) {
+  options_.cells = choose_cells(named_cells({}), "text-p1,text-p16");
+  options_.tail_rounds = 1;
+  load_.answer = [&](const std::string&, double) {
+    Answer a;
+    if (load_.commands.size() == 4) a.errors["wrong_values"] = a.exit_code = 1;  // b begins the second round
+    return a;
+  };
+  const std::vector<std::string> all = failures();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(all[0].starts_with("text-p1: b: tandem: bench load: something is wrong")) << all[0];
+  EXPECT_EQ(document_["notes"], Json::array({"failed: " + all[0]}));
+  const Results closed(document_["runs"], phase_closed), tails(document_["runs"], phase_equal_rate);
+  const std::map<std::string, std::size_t> rounds = {{"a", 3}, {"b", 1}, {"c", 3}};
+  for (const auto& [name, count] : rounds) {
+    EXPECT_EQ(closed.runs_of("text-p1", name).size(), count) << name;
+    EXPECT_EQ(tails.runs_of("text-p1", name).size(), count / 3) << name;
+    EXPECT_EQ(closed.runs_of("text-p16", name).size(), 3U) << name;
+    EXPECT_EQ(tails.runs_of("text-p16", name).size(), 1U) << name;
+  }
+  EXPECT_FALSE(document_["comparisons"].empty());
+  EXPECT_EQ(load_.preloads, 3);  // no server had ended
+}
+
+TEST_F(CompareTest, AServerThatEndedStartsAgainForTheNextCell) {
+  options_.cells = choose_cells(named_cells({}), "text-p1,text-p16");
+  options_.peers = {server_called("a")};
+  load_.answer = [&](const std::string&, double) {
+    Answer a;
+    if (load_.commands.size() == 2) {
+      kill(std::stoi(option_of(load_.commands.back(), "--server-pid")), SIGKILL);
+      a.errors["connection"] = a.exit_code = 1;
+    }
+    return a;
+  };
+  EXPECT_EQ(failures().size(), 1U);
+  EXPECT_EQ(load_.preloads, 2);
+  EXPECT_EQ(Results(document_["runs"], phase_closed).runs_of("text-p16", "a").size(), 3U);
+}
+
+TEST_F(CompareTest, WhatWasDoneBeforeAnInterruptIsKept) {
+  load_.answer = [&](const std::string&, double) -> Answer {
+    if (load_.commands.size() == 5) throw Interrupted(SIGINT);
+    return {};
+  };
+  EXPECT_THROW(compare(options_, document_), Interrupted);
+  EXPECT_EQ(document_["runs"].size(), 4U);
+  EXPECT_FALSE(document_["comparisons"].empty());
 }
 
 TEST_F(CompareTest, CellsThatNobodySpeaksAreNoted) {

@@ -13,7 +13,7 @@ Json comparison(const char* cell, const char* subject, const char* base, const c
           {"metric", metric}, {"phase", phase},     {"ratio", {{"median", ratio}}}};
 }
 
-Json run_of(const char* cell, const char* subject, double p99_us, std::string_view phase) {
+Json latency_run(const char* cell, const char* subject, double p99_us, std::string_view phase) {
   return {{"cell", cell}, {"subject", subject}, {"place", 0},
           {"round", 0},   {"phase", phase},     {"result", {{"latency_us", {{"p99", p99_us}}}}}};
 }
@@ -23,16 +23,17 @@ Json document_of(Json comparisons, Json runs = Json::array()) {
 }
 
 TEST(Headline, OfOneLoadTellsTheTail) {
-  const Json document = document_of(
-      {comparison("text-p16", "memcached 1.6.18", "floor", "ops_per_s", 0.2),
-       comparison("text-p16", "tandem", "floor", "ops_per_s", 0.9),
-       comparison("text-p16", "tandem", "redis 7", "ops_per_s", 2.5),
-       comparison("text-p16", "tandem", "memcached 1.6.18", "ops_per_s", 4.2),
-       comparison("text-p16", "tandem", "memcached 1.6.18", "latency_p99_us", 0.4),
-       comparison("text-p16", "tandem", "memcached 1.6.18", "latency_p99_us", 0.5, phase_equal_rate)},
-      {run_of("text-p16", "tandem", 40, phase_closed), run_of("text-p16", "memcached 1.6.18", 100, phase_closed),
-       run_of("text-p16", "tandem", 120, phase_equal_rate),
-       run_of("text-p16", "memcached 1.6.18", 240, phase_equal_rate)});
+  const Json document =
+      document_of({comparison("text-p16", "memcached 1.6.18", "floor", "ops_per_s", 0.2),
+                   comparison("text-p16", "tandem", "floor", "ops_per_s", 0.9),
+                   comparison("text-p16", "tandem", "redis 7", "ops_per_s", 2.5),
+                   comparison("text-p16", "tandem", "memcached 1.6.18", "ops_per_s", 4.2),
+                   comparison("text-p16", "tandem", "memcached 1.6.18", "latency_p99_us", 0.4),
+                   comparison("text-p16", "tandem", "memcached 1.6.18", "latency_p99_us", 0.5, phase_equal_rate)},
+                  {latency_run("text-p16", "tandem", 40, phase_closed),
+                   latency_run("text-p16", "memcached 1.6.18", 100, phase_closed),
+                   latency_run("text-p16", "tandem", 120, phase_equal_rate),
+                   latency_run("text-p16", "memcached 1.6.18", 240, phase_equal_rate)});
   EXPECT_EQ(headline(document), "4.2x memcached's throughput, p99 120 us against 240 us (text-p16)");
 }
 

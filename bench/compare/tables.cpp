@@ -33,8 +33,8 @@ std::string with_spread(const std::optional<Spread>& spread, int digits, double 
                      spread->high * scale, digits);
 }
 
-std::string ratio_text(const Results& results, const std::string& cell, const std::pair<std::string, std::string>& pair,
-                       const Metric& metric) {
+std::string pair_ratio_text(const Results& results, const std::string& cell,
+                            const std::pair<std::string, std::string>& pair, const Metric& metric) {
   const auto ratio = results.ratio(cell, pair.first, pair.second, metric);
   return ratio ? fmt::format("{:.2f}", ratio->spread.median) : nothing;
 }
@@ -61,7 +61,7 @@ std::string metric_table(const Results& results, const Metric& metric, std::stri
     for (const std::string& subject : results.subjects())
       row.push_back(with_spread(results.spread(cell, subject, metric), digits));
     for (const auto& pair : pairs) {
-      row.push_back(ratio_text(results, cell, pair, metric));
+      row.push_back(pair_ratio_text(results, cell, pair, metric));
       if (has_goals && pair.first == tandem_name && pair.second == floor_name)
         row.push_back(goals.contains(cell) ? fmt::format("<= {:.2f}", goals.at(cell)) : nothing);
     }

@@ -1,5 +1,6 @@
 // `tandem bench compare`: servers side by side.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 namespace tandem::cli {
 namespace {
 
+constexpr std::string_view quick_note = "Measured with --quick: few rounds and short turns, not for figures";
 constexpr std::string_view quick_cells = "text-*,meta-p16,set50-p16,udp-p16";
 
 struct CompareArguments {
@@ -228,11 +230,25 @@ int measure(CompareArguments& arguments, std::span<const std::string> words) {
   std::vector<std::string> line{"tandem", "bench", "compare"};
   line.insert(line.end(), words.begin(), words.end());
   bench::Json document = bench::make_document(bench::shell_line(line));
+  if (arguments.quick) document["notes"].push_back(quick_note);
   for (const auto* list : {&notes, &arguments.notes})
     for (const std::string& note : *list) document["notes"].push_back(note);
-  bench::compare(run, document);
+  std::vector<std::string> failures;
+  int interrupted_by = 0;
+  try {
+    failures = bench::compare(run, document);
+  } catch (const bench::Interrupted& interrupted) {
+    interrupted_by = interrupted.signal();
+    document["notes"].push_back("interrupted: not all was measured");
+  }
   if (!arguments.json.empty()) bench::write_document(document, arguments.json);
-  if (arguments.json != "-") fmt::print("{}", bench::render_tables(document));
+  if (arguments.json != "-" && !document["runs"].empty()) {
+    fmt::print("{}", bench::render_tables(document));
+    if (arguments.quick) fmt::print("\n{}.\n", quick_note);
+  }
+  if (interrupted_by != 0) throw CommandError(128 + interrupted_by, "bench compare: interrupted; not all was measured");
+  if (!failures.empty())
+    throw CommandError(1, fmt::format("bench compare: {} failed:\n{}", failures.size(), fmt::join(failures, "\n")));
   return EX_OK;
 }
 
@@ -262,8 +278,6 @@ int run_bench_compare(std::span<const std::string> words) {
     throw;
   } catch (const std::invalid_argument& error) {
     throw CommandError(EX_USAGE, fmt::format("bench compare: {}", error.what()));
-  } catch (const bench::CompareError& error) {
-    throw CommandError(1, fmt::format("bench compare: {}", error.what()));
   } catch (const bench::Interrupted& interrupted) {
     throw CommandError(128 + interrupted.signal(), "bench compare: interrupted; nothing was written");
   } catch (const std::runtime_error& error) {
