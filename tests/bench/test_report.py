@@ -170,9 +170,10 @@ def drawn_in(page: Page) -> list[str]:
     return [f.get("id") for f in page.root.iter("figure") if next(f.iter(f"{SVG}svg"), None) is not None]
 
 
-def test_at_most_eight_are_drawn(page: Page, page_of: Callable[[str], Page]) -> None:
-    drawn = drawn_in(page)
+def test_at_most_eight_and_papers_figures_are_drawn(page: Page, page_of: Callable[[str], Page]) -> None:
+    drawn = [slug for slug in drawn_in(page) if not slug.startswith("paper-")]
     assert len(drawn) == 8
+    assert {"paper-mega-kv-figure-1", "paper-mega-kv-figure-2"} <= set(drawn_in(page))
     # Of each section the first, of as many as there is room for; ratios of one base come last.
     assert {"throughput", "latency-throughput-text-c50", "resident", "timeline-alternate-256ms"} <= set(drawn)
     assert not any(slug.startswith("ratio") for slug in [*drawn, *drawn_in(page_of("compare"))])
@@ -374,6 +375,96 @@ def test_papers_values_stand_beside_ours(page: Page, page_of: Callable[[str], Pa
         if figure["figure"] == "2":
             marks = [e for e in page_of("paper").element(slug).iter(f"{SVG}use") if "stroke" in (e.get("style") or "")]
             assert len([m for m in marks if float(m.get("x")) > 0]) >= len(points) + len(figure["series"])
+
+
+def figure_of(*series: dict, **keys: object) -> dict:
+    points = [{"x": 1, "y": 2.0}, {"x": 64, "y": 3.0}]
+    all_series = [{"name": f"series {i}", "points": points, **one} for i, one in enumerate(series)]
+    axes = {"x": "x", "y": "rate", "unit": "Mops/s"}
+    return {"paper": "mega-kv", "figure": "1", "title": "t", **axes, **keys, "series": all_series}
+
+
+def test_a_series_with_a_unit_of_its_own_has_a_panel(tmp_path: Path) -> None:
+    one = document("paper")
+    one["figures"] = [figure_of({}, {"y": "speed-up", "unit": "times"}, {})]
+    assert report(tmp_path / "out", save(tmp_path, one)).returncode == 0
+    page = Page(tmp_path / "out")
+    (drawn,) = drawn_in(page)
+    words = "".join(page.element(drawn).itertext())
+    assert "rate (Mops/s)" in words and "speed-up (times)" in words
+    assert [(row["series"], row["of"]) for row in page.table(drawn)[::2]] == [
+        ("series 0", "rate (Mops/s)"),
+        ("series 1", "speed-up (times)"),
+        ("series 2", "rate (Mops/s)"),
+    ]
+    svg = (tmp_path / "out" / f"{drawn}.svg").read_text()
+    assert svg.count('id="axes_') == 2
+
+
+def test_a_quick_run_says_so(tmp_path: Path, page_of: Callable[[str], Page]) -> None:
+    quick = document("paper")
+    quick["command"] += " --quick"
+    assert report(tmp_path / "out", save(tmp_path, quick)).returncode == 0
+    assert "Measured with --quick: not for figures" in Page(tmp_path / "out").words("paper-mega-kv-figure-1")
+    assert "Measured with --quick: not for" in (tmp_path / "out/paper-mega-kv-figure-1.svg").read_text()
+    assert "--quick" not in page_of("paper").words("paper-mega-kv-figure-1")
+
+
+def crowded() -> dict:
+    """Figures with long names, many series and many values."""
+    one = document("paper")
+    long = "a name that is rather long, of a plan with a device, raw frames, 95 % GETs"
+    many = [{"name": f"{i} {long}"} for i in range(11)]
+    values = [{"x": x, "y": 10.0**i} for i, x in enumerate((1, 2, 4, 6, 8, 10))]
+    names = [{"x": f"K128-G{i}-U, and more words", "y": 1.0 + i, "low": 0.0, "high": 9.0} for i in range(24)]
+    told = (
+        "throughput of a single node in operations a second, of 95 % reads, keys of 8 bytes, values of 512, theta 0.5"
+    )
+    one["figures"] = [
+        figure_of(*many, y=told, x=told, title=told),
+        figure_of({"points": values}, {"points": values, "y": told, "unit": "us"}, figure="2"),
+        figure_of({"points": names}, {"points": names[:3], "y": "speed-up", "unit": "times"}, figure="3"),
+        figure_of({"points": [{"x": 5, "y": 0.0}]}, figure="4"),
+    ]
+    return one
+
+
+def test_pictures_have_room_for_their_texts(tmp_path: Path) -> None:
+    """No text reaches over an edge, no legend into the axes, and both axes tell at least two values."""
+    from matplotlib.ticker import FixedLocator
+
+    drawn = []
+
+    def draw(picture: object, folder: Path) -> str:
+        figure = picture.draw()
+        figure.draw_without_rendering()
+        drawn.append(picture.slug)
+        told = (*figure.texts, *(t for legend in figure.legends for t in legend.get_texts()))
+        for axes in (axes for axes in figure.axes if axes.get_visible()):
+            told += (axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label)
+            for at, axis in enumerate((axes.xaxis, axes.yaxis)):
+                low, high = sorted(axis.get_view_interval())
+                labels = [t for t in axis.get_ticklabels() if t.get_text() and low <= t.get_position()[at] <= high]
+                told += tuple(labels)
+                is_shared = not axis.get_tick_params()[("labelbottom", "labelleft")[at]]
+                values = {float(v) for line in axes.lines for v in (line.get_xdata(), line.get_ydata())[at]}
+                least = 1 if isinstance(axis.get_major_locator(), FixedLocator) else min(2, len(values))
+                assert is_shared or len({t.get_text() for t in labels}) >= least, (picture.slug, at)
+            for legend in figure.legends:
+                edge = legend.get_window_extent().y0
+                assert axes._left_title.get_window_extent().y1 <= edge + 1, picture.slug
+        for text in told:
+            box = text.get_window_extent()
+            if text.get_text():
+                assert box.x0 >= -1 and box.x1 <= figure.bbox.x1 + 1, (picture.slug, text.get_text())
+                assert box.y0 >= -1 and box.y1 <= figure.bbox.y1 + 1, (picture.slug, text.get_text())
+        return ""
+
+    with report_modules() as module, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "draw", draw)
+        patch.setattr("tandem_report.headline.DRAWN_MOST", 99)
+        module.build([("crowded.json", crowded()), *((f"{n}.json", document(n)) for n in NAMES)], tmp_path)
+    assert len(drawn) > 20
 
 
 def test_measured_figures_of_a_gpu_are_drawn(tmp_path: Path) -> None:
@@ -725,10 +816,25 @@ def test_bad_documents_are_refused(tmp_path: Path, change: Callable[[dict], None
     bad = document("alternate")
     change(bad)
     path = save(tmp_path, bad)
-    run = report(tmp_path / "out", DOCUMENTS / "memory.json", path)
+    run = report(tmp_path / "out", path)
     assert (run.returncode, run.stdout) == (EX_DATAERR, "")
-    assert f"{path}: {message}" in run.stderr
+    assert f"skipped {path}: {message}" in run.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_document_is_skipped(tmp_path: Path) -> None:
+    """The others are drawn; output, page and exit code say what is missing, whichever comes first."""
+    bad = document("alternate")
+    put("runs/0/result/opps", 1)(bad)
+    path, fine, none = save(tmp_path, bad), DOCUMENTS / "memory.json", tmp_path / "none.json"
+    for files, code in (((path, fine), EX_DATAERR), ((fine, path), EX_DATAERR), ((none, fine, path), EX_NOINPUT)):
+        run = report(tmp_path / "out", *files)
+        assert run.returncode == code
+        assert f"skipped {path}: runs[0].result.opps: unknown key" in run.stderr
+        assert f"{len(files) - 1} DOCUMENTS SKIPPED" in run.stdout
+        page = Page(tmp_path / "out")
+        assert "memory-per-item" in page.anchors("figure")
+        assert f"{path}: runs[0].result.opps: unknown key" in page.words("not-measured")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from .picture import Picture
 
 DRAWN_MOST = 8
 CEILINGS = ("floor", "two-lines", "copy")  # no stores: upper bounds of the machine
-NOT_DRAWN = f"Not drawn: a report draws the {DRAWN_MOST} pictures that say most. The numbers are here."
+NOT_DRAWN = (
+    f"Not drawn: a report draws the {DRAWN_MOST} pictures that say most, and those of papers. The numbers are here."
+)
 
 
 def plain_name(subject: str) -> str:
@@ -83,9 +85,16 @@ def smallest(results: Results, machine: int) -> str:
     return f"Bytes of memory per item: {', '.join(list(told.values())[:3])}" if told else ""
 
 
+def experiments(results: Results, machine: int) -> str:
+    """The papers whose figures were measured."""
+    figures = [f for d in results.documents if d.machine == machine for f in d.raw.get("figures", [])]
+    told = [f"{len(some)} of {clean(paper)}" for paper, some in by(figures, lambda f: f["paper"]).items()]
+    return f"Figures of papers: {', '.join(told)}" if told else ""
+
+
 def headline(results: Results) -> str:
     """The headline of the first machine that has one."""
-    for told in (compared, fastest, smallest):
+    for told in (compared, fastest, smallest, experiments):
         for machine in range(len(results.machines)):
             if line := told(results, machine):
                 return line
@@ -93,11 +102,12 @@ def headline(results: Results) -> str:
 
 
 def choose(sections: Sequence[Sequence[Picture]]) -> None:
-    """Selects DRAWN_MOST pictures: the first of each section before any section's second, minor ones last."""
+    """Selects DRAWN_MOST pictures: the first of each section before any section's second, minor ones last. Figures of
+    papers do not count: each stands for itself."""
     ranked = [
         ((picture.is_minor, place, number), picture)
         for number, section in enumerate(sections)
-        for place, picture in enumerate(p for p in section if p.draw)
+        for place, picture in enumerate(p for p in section if p.draw and not p.is_always_drawn)
     ]
     for _, picture in sorted(ranked, key=lambda entry: entry[0])[DRAWN_MOST:]:
         picture.draw = None

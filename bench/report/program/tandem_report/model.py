@@ -190,8 +190,10 @@ class Results:
         return self.runs[first + index]
 
     def select(self, machine: int, *kinds: str) -> list[Run]:
-        """Excludes the runs that say nothing about their subject."""
-        return [run for run in self.runs if run.machine == machine and run.kind in kinds and not run.void]
+        """Excludes the runs that say nothing about their subject, and those of a paper's figures, which draw them."""
+        drawn = {document.number for document in self.documents if document.raw.get("figures")}
+        runs = [run for run in self.runs if run.machine == machine and run.kind in kinds and not run.void]
+        return [run for run in runs if run.document not in drawn]
 
     def disturbance(self) -> list[tuple[str, str]]:
         """Other processes' use of the servers' processors, if measured and significant."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -11,6 +15,7 @@ from .picture import Cell, Picture, slug_of
 from .style import Looks
 
 SECTION = "Experiments of the papers"
+NOT_FOR_FIGURES = "Measured with --quick: not for figures"
 OURS = (style.BLUE, style.GREEN, style.PURPLE, style.OCHRE)
 THEIRS = (style.GREY, style.BROWN, style.VERMILLION, style.CYAN)
 
@@ -32,80 +37,107 @@ def colours_of(series: list[dict]) -> list[str]:
     return result
 
 
+def axis_of(entry: dict, one: dict) -> str:
+    """What a series measures, and its unit: the figure's but for a series with its own."""
+    y, unit = (clean(one.get(key, entry.get(key, ""))) for key in ("y", "unit"))
+    return y + (f" ({unit})" if unit else "")
+
+
+def values_of(series: Iterable[dict]) -> list[float]:
+    points = [p for one in series for p in one["points"]]
+    return [v for p in points for v in (p["y"], p.get("low", p["y"]), p.get("high", p["y"]))]
+
+
+def is_wide(values: list[float]) -> bool:
+    return min(values) > 0 and style.is_wide(values)
+
+
+def draw_panel(axes: Axes, series: list[tuple[dict, str, str]], xs: list, by_number: bool, label: str) -> None:
+    """Series with their colours and markers."""
+    values = values_of(one for one, _, _ in series)
+    wide = is_wide(values)
+    width = 0.8 / len(series)
+    for i, (one, colour, marker) in enumerate(series):
+        points = sorted(one["points"], key=lambda p: xs.index(p["x"]))
+        shift = 0 if by_number else (i - (len(series) - 1) / 2) * width
+        px = [(p["x"] if by_number else xs.index(p["x"])) + shift for p in points]
+        py = [p["y"] for p in points]
+        whisker = style.whisker([(p["y"], p.get("low", p["y"]), p.get("high", p["y"])) for p in points])
+        if by_number or wide:
+            looks = {"linestyle": line_of(one) if by_number else "none", "elinewidth": 1.1, "capsize": 2.5}
+            axes.errorbar(px, py, yerr=whisker, color=colour, marker=marker, **looks)
+        else:
+            looks = {"hatch": "///" if is_paper(one) else "", "edgecolor": style.PAPER}
+            errors = {"ecolor": style.INK, "elinewidth": 1, "capsize": 2}
+            axes.bar(px, py, width * 0.9, yerr=whisker, color=colour, error_kw=errors, **looks)
+    if wide:
+        style.log_axis(axes, "y", values)
+    else:
+        style.linear_axis(axes, "y", from_zero=min(values) >= 0)
+    axes.set_title(style.plain(label + ("; logarithmic" if wide else ""), 110))
+    if not by_number:
+        style.tick_at(axes, "x", range(len(xs)), [clean(x) for x in xs])
+        axes.set_xlim(-0.6, len(xs) - 0.4)
+        axes.grid(axis="x", visible=False)
+        if max(len(clean(x)) for x in xs) * len(xs) > 110:
+            axes.tick_params(axis="x", labelrotation=30)
+            for tick in axes.get_xticklabels():
+                tick.set_horizontalalignment("right")
+
+
+def line_of(one: dict) -> object:
+    return (0, (4, 2)) if is_paper(one) else "-"
+
+
+def number_axis(axes: Axes, xs: list[float]) -> bool:
+    """Ticks at the values themselves, where there is room. Returns whether the axis is logarithmic."""
+    wide = min(xs) > 0 and style.is_wide(xs)
+    if wide:
+        axes.set_xscale("log")
+    places = [math.log10(x) if wide else x for x in xs]
+    span = max(places) - min(places) or 1
+    shown = [0]
+    for i, place in enumerate(places):
+        if place - places[shown[-1]] > 0.045 * span:
+            shown.append(i)
+    style.tick_at(axes, "x", [xs[i] for i in shown], [style.significant(xs[i]) for i in shown])
+    return wide
+
+
 def picture(results: Results, document: Document, entry: dict, subtitle: str) -> Picture:
     series = [one for one in entry["series"] if one["points"]]
     where = f" (section {clean(entry['section'])})" if entry.get("section") else ""
     title = f"{clean(entry['paper'])}, figure {clean(entry['figure'])}: {clean(entry['title'])}"
-    unit = clean(entry.get("unit", ""))
-    y_label = clean(entry.get("y", "")) + (f" ({unit})" if unit else "")
+    is_quick = "--quick" in document.raw["command"].split()
+    if is_quick:
+        subtitle = f"{NOT_FOR_FIGURES}; {subtitle}"
     xs = in_order(point["x"] for one in series for point in one["points"])
     by_number = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in xs)
     if by_number:
         xs.sort()
     colours = colours_of(series)
     names = [clean(one["name"]) for one in series]
+    labels = in_order(axis_of(entry, one) for one in series)
 
     def draw() -> Figure:
-        figure = style.new_figure(title, subtitle, 3.3, legend_rows=-(-max(1, len(series)) // 3))
-        axes = figure.subplots()
-        values = [
-            v for one in series for p in one["points"] for v in (p["y"], p.get("low", p["y"]), p.get("high", p["y"]))
+        figure = style.new_figure(title, subtitle, 3.3 if len(labels) == 1 else 2.5 * len(labels))
+        marks = len(style.MARKERS)
+        looks = [
+            (one, colour, style.MARKERS[(i + i // marks) % marks])
+            for i, (one, colour) in enumerate(zip(series, colours, strict=True))
         ]
-        wide = min(values) >= 0 and style.is_wide(values)
-        width = 0.8 / len(series)
-        places = xs if by_number else range(len(xs))
+        panels = figure.subplots(len(labels), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, label in zip(panels, labels, strict=True):
+            draw_panel(axes, [look for look in looks if axis_of(entry, look[0]) == label], xs, by_number, label)
+        wide = number_axis(panels[-1], xs) if by_number else False
+        panels[-1].set_xlabel(style.plain(clean(entry.get("x", "")) + ("; logarithmic" if wide else ""), 110))
         handles = []
-        for i, (one, colour) in enumerate(zip(series, colours, strict=True)):
-            points = sorted(one["points"], key=lambda p: xs.index(p["x"]))
-            shift = 0 if by_number else (i - (len(series) - 1) / 2) * width
-            px = [places[xs.index(p["x"])] + shift for p in points]
-            py = [p["y"] for p in points]
-            whisker = style.whisker([(p["y"], p.get("low", p["y"]), p.get("high", p["y"])) for p in points])
-            marker = style.MARKERS[i % len(style.MARKERS)]
-            lines = (0, (4, 2)) if is_paper(one) else "-"
-            if by_number or wide:
-                axes.errorbar(
-                    px,
-                    py,
-                    yerr=whisker,
-                    color=colour,
-                    marker=marker,
-                    linestyle=lines if by_number else "none",
-                    elinewidth=1.1,
-                    capsize=2.5,
-                )
-                handles.append(Line2D([], [], color=colour, marker=marker, linestyle=lines if by_number else "none"))
-            else:
-                axes.bar(
-                    px,
-                    py,
-                    width * 0.9,
-                    yerr=whisker,
-                    color=colour,
-                    hatch="///" if is_paper(one) else "",
-                    edgecolor=style.PAPER,
-                    error_kw={"ecolor": style.INK, "elinewidth": 1, "capsize": 2},
-                )
-                handles.append(Line2D([], [], color=colour, marker="s", markersize=8, linestyle="none"))
-        if wide:
-            style.log_axis(axes, "y", values)
-        else:
-            style.linear_axis(axes, "y", from_zero=min(values) >= 0)
-        axes.set_ylabel(style.plain(y_label + ("; logarithmic" if wide else "")))
-        x_label = clean(entry.get("x", ""))
-        if by_number and min(xs) > 0 and style.is_wide(xs):
-            axes.set_xscale("log")
-            style.tick_at(axes, "x", xs, [style.significant(x) for x in xs])
-            x_label += "; logarithmic"
-        axes.set_xlabel(style.plain(x_label))
-        if not by_number:
-            style.tick_at(axes, "x", range(len(xs)), [clean(x) for x in xs])
-            axes.grid(axis="x", visible=False)
-            if max(len(clean(x)) for x in xs) * len(xs) > 90:
-                axes.tick_params(axis="x", labelrotation=30)
-                for label in axes.get_xticklabels():
-                    label.set_horizontalalignment("right")
-        style.finish(figure, handles, names, legend_rows=-(-max(1, len(series)) // 3))
+        for one, colour, marker in looks:
+            beside = values_of(other for other in series if axis_of(entry, other) == axis_of(entry, one))
+            is_bar = not by_number and not is_wide(beside)
+            line = line_of(one) if by_number else "none"
+            handles.append(Line2D([], [], color=colour, marker="s" if is_bar else marker, linestyle=line))
+        style.finish(figure, handles, names)
         return figure
 
     rows: list[list[Cell]] = []
@@ -115,8 +147,10 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
             runs = [results.run_of(document.number, index) for index in point.get("runs", [])]
             behind += runs
             x = point["x"] if by_number else clean(point["x"])
-            rows.append([name, x, point["y"], point.get("low"), point.get("high"), runs])
-    notes = [f"The paper: {clean(entry['machine'])}."] if entry.get("machine") else []
+            told = [axis_of(entry, one)] if len(labels) > 1 else []
+            rows.append([name, *told, x, point["y"], point.get("low"), point.get("high"), runs])
+    notes = [f"{NOT_FOR_FIGURES}."] if is_quick else []
+    notes += [f"The paper: {clean(entry['machine'])}."] if entry.get("machine") else []
     notes += [f"{name}: {clean(one['source'])}" for one, name in zip(series, names, strict=True) if "source" in one]
     notes += [f"Missing: {clean(text)}" for text in entry.get("missing", [])]
     notes += [
@@ -124,17 +158,19 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
         for one in entry["series"]
         if not one["points"]
     ]
+    value = labels[0] or "value" if len(labels) == 1 else "value"
     return Picture(
         slug_of("paper", entry["paper"], "figure", entry["figure"]),
         SECTION,
         title,
         draw,
-        ["series", clean(entry.get("x", "x")), y_label or "value", "low", "high", "runs"],
+        ["series", *(["of"] if len(labels) > 1 else []), clean(entry.get("x", "x")), value, "low", "high", "runs"],
         rows,
         f"The paper's values{where} are its own, of its machine: hatched or dashed. Whiskers go from the least to the "
         "greatest round.",
         in_order_of_number(behind),
         notes,
+        is_always_drawn=True,
     )
 
 

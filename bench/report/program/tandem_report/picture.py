@@ -28,6 +28,7 @@ class Picture:
     runs: list[Run]
     notes: list[str] = field(default_factory=list)
     is_minor: bool = False  # drawn only where there is room
+    is_always_drawn: bool = False
 
 
 def slug_of(*words: str) -> str:

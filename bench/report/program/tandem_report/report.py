@@ -51,8 +51,8 @@ def draw(picture: Picture, folder: Path) -> str:
     return svg.getvalue()
 
 
-def build(files: list[tuple[str, dict]], folder: Path) -> str:
-    """Writes the report; returns messages about it."""
+def build(files: list[tuple[str, dict]], folder: Path, skipped: list[str] | None = None) -> str:
+    """Writes the report; returns messages about it. skipped: why documents are not in it."""
     from . import engine, headline, latency, memory, page, papers, peers, style, sweeps
     from .model import Results, clean
     from .picture import slug_of
@@ -113,7 +113,8 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
             drawn.append((picture, draw(picture, folder) if picture.draw else ""))
         sections.append((unique(slug_of("section", heading)), heading, where, drawn))
 
-    missing = [
+    missing = [(clean(why), "skipped") for why in skipped or []]
+    missing += [
         (clean(note), document.path.rsplit("/", 1)[-1])
         for document in results.documents
         for note in document.raw.get("notes", [])
@@ -125,7 +126,25 @@ def build(files: list[tuple[str, dict]], folder: Path) -> str:
     pictures = sum(bool(svg) for *_, drawn in sections for _, svg in drawn)
     told = f"{folder / 'index.html'}: {pictures} pictures of {len(results.runs)} runs"
     wrong = sum(bool(run.errors) for run in results.runs)
-    return told + (f"; {wrong} RUNS WITH ERRORS" if wrong else "")
+    told += f"; {wrong} RUNS WITH ERRORS" if wrong else ""
+    return told + (f"; {len(skipped)} DOCUMENTS SKIPPED" if skipped else "")
+
+
+def read_all(paths: list[str]) -> tuple[list[tuple[str, dict]], list[str], int]:
+    """The documents that can be read, why the others cannot, and the exit code that the first of these gives."""
+    files, skipped, code = [], [], 0
+    for path in paths:
+        try:
+            files.append((path, read(path)))
+            continue
+        except DocumentError as error:
+            why, found = str(error), EX_DATAERR
+        except OSError as error:
+            why, found = f"{path}: {error.strerror}", EX_NOINPUT
+        skipped.append(why)
+        complain(f"skipped {why}", found)
+        code = code or found
+    return files, skipped, code
 
 
 def main(arguments: list[str]) -> int:
@@ -133,14 +152,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("files", nargs="+")
     options = parser.parse_args(arguments)
-    files = []
-    for path in options.files:
-        try:
-            files.append((path, read(path)))
-        except DocumentError as error:
-            return complain(str(error), EX_DATAERR)
-        except OSError as error:
-            return complain(f"{path}: {error.strerror}", EX_NOINPUT)
+    files, skipped, code = read_all(options.files)
+    if not files:
+        return code
     try:
         import matplotlib
     except ImportError as error:
@@ -153,7 +167,7 @@ def main(arguments: list[str]) -> int:
     warnings.filterwarnings("ignore", message=r"Glyph .* missing from")  # a document may contain any text
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        print(build(files, options.out))
+        print(build(files, options.out, skipped))
     except OSError as error:
         return complain(f"{error.filename or options.out}: {error.strerror}", EX_CANTCREAT)
-    return 0
+    return code

@@ -189,7 +189,7 @@ RESULT = record(
     {},
     {
         "seconds": amount,
-        **dict.fromkeys(("ops", "gets", "hits", "misses", "sets", "bytes_sent", "bytes_received"), count),
+        **dict.fromkeys(("ops", "gets", "hits", "misses", "sets", "evictions", "bytes_sent", "bytes_received"), count),
         "ops_per_s": amount,
         **dict.fromkeys(("scan_items", "scans_cut", "scan_missing_keys"), count),
         "scan_items_per_s": amount,
@@ -259,7 +259,7 @@ SEARCH = record(
         "void": count,
     },
 )
-SERIES = record({"name": text, "points": list_of(point)}, {"source": text})
+SERIES = record({"name": text, "points": list_of(point)}, dict.fromkeys(("source", "y", "unit"), text))
 FIGURE = record(
     {"paper": text, "figure": text, "title": text, "series": list_of(SERIES)},
     {**dict.fromkeys(("x", "y", "unit", "section", "machine"), text), "missing": list_of(text)},

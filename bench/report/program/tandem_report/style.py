@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -59,7 +60,9 @@ TASK_COLOURS = {
 
 WIDTH_IN = 9.6
 TITLE_IN = 0.5  # above each picture; cut off in the page, which has the title as text
-LEGEND_IN = 0.32
+LEGEND_ABOVE_IN, LEGEND_IN = 0.12, 0.195  # a row of it
+LEGEND_HANDLE_IN, LETTER_IN = 0.56, 0.08
+TITLES_AT_IN = {"title": 0.17, "subtitle": 0.38}  # below the upper edge
 
 RC = {
     "font.family": "sans-serif",
@@ -134,33 +137,50 @@ class Looks:
         return self.looks[subject]
 
 
-def new_figure(title: str, subtitle: str, height_in: float, legend_rows: int = 1) -> Figure:
+def new_figure(title: str, subtitle: str, height_in: float) -> Figure:
     """height_in: of the part below title and legend."""
-    height = TITLE_IN + LEGEND_IN * legend_rows + height_in
-    figure = Figure(figsize=(WIDTH_IN, height))
-    figure.text(0.012, 1 - 0.17 / height, plain(title, 110), size=11.5, weight="bold", va="center", gid="title")
-    figure.text(0.012, 1 - 0.38 / height, plain(subtitle, 132), size=8.5, color=MUTED, va="center", gid="subtitle")
+    figure = Figure(figsize=(WIDTH_IN, TITLE_IN + height_in))
+    figure.text(0.012, 0, plain(title, 92), size=11.5, weight="bold", va="center", gid="title")
+    figure.text(0.012, 0, plain(subtitle, 132), size=8.5, color=MUTED, va="center", gid="subtitle")
     return figure
 
 
-def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[str], legend_rows: int = 1) -> None:
-    """Legend below the title, axes below the legend."""
-    height = figure.get_figheight()
+def legend_columns(labels: Sequence[str]) -> int:
+    """As many as fit the width, by a generous estimate of the texts'."""
+    for columns in range(len(labels), 1, -1):
+        rows, longer = divmod(len(labels), columns)  # a legend fills its columns in turn, the first ones higher
+        starts = [rows * i + min(i, longer) for i in range(columns + 1)]
+        widest = [max(map(len, labels[a:b])) for a, b in pairwise(starts)]
+        if sum(LEGEND_HANDLE_IN + LETTER_IN * letters for letters in widest) < WIDTH_IN:
+            return columns
+    return 1
+
+
+def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[str]) -> None:
+    """Legend below the title, axes below the legend, for which the figure grows."""
+    labels = [plain(label, 60) for label in labels]
+    columns = legend_columns(labels) if handles else 1
+    legend_in = LEGEND_ABOVE_IN + LEGEND_IN * math.ceil(len(labels) / columns)
+    height = figure.get_figheight() + legend_in
+    figure.set_figheight(height)
+    for text in figure.texts:
+        if text.get_gid() in TITLES_AT_IN:
+            text.set_y(1 - TITLES_AT_IN[text.get_gid()] / height)
     if handles:
         legend = figure.legend(
             handles,
             [str(i) for i in range(len(handles))],  # labels that begin with _ would be omitted
             loc="upper left",
             bbox_to_anchor=(0.004, 1 - TITLE_IN / height),
-            ncol=math.ceil(len(handles) / legend_rows),
+            ncol=columns,
             frameon=False,
             borderpad=0.2,
             handlelength=1.8,
             columnspacing=1.6,
         )
         for shown, label in zip(legend.get_texts(), labels, strict=True):
-            shown.set_text(plain(label, 44))
-    figure.tight_layout(rect=(0.004, 0, 0.996, 1 - (TITLE_IN + LEGEND_IN * legend_rows) / height), w_pad=2.0)
+            shown.set_text(label)
+    figure.tight_layout(rect=(0.004, 0, 0.996, 1 - (TITLE_IN + legend_in) / height), w_pad=2.0)
 
 
 def whisker(points: Sequence[tuple[float, float, float]]) -> list[list[float]] | None:
