@@ -10,7 +10,7 @@
 
 #include "bench/papers/paper.hpp"
 
-namespace tandem::bench {
+namespace tandem::bench::dido_paper {
 namespace {
 
 // The two workloads of section V-F.
@@ -74,7 +74,7 @@ std::vector<PaperRun::Point> fold(const Json& document, const std::vector<std::s
 
 void figure_20(PaperRun& run) {
   constexpr double every_s = 0.003;
-  run.axes("ms since K8-G50-U began; K16-G95-S from 3 ms on", "throughput in 0.3 ms, all cycles", "Mops/s");
+  run.axes("ms since K8-G50-U began; K16-G95-S from 3 ms on", "throughput in 0.3 ms, all cycles", "Mops/s", true);
   const Json cells = run.engine(alternating(run, every_s, 8));
   const auto runs = PaperRun::throughput(cells[0], "").runs;
   run.measured("CPU plan", fold(run.document(), runs, 2 * every_s));
@@ -84,7 +84,7 @@ void figure_20(PaperRun& run) {
 }
 
 void figure_21(PaperRun& run) {
-  run.axes("ms between changes", "throughput", "Mops/s");
+  run.axes("ms between changes", "throughput", "Mops/s", true);
   std::vector<PaperRun::Point> points;
   const std::vector<int> cycles_ms =
       run.options().quick ? std::vector<int>{2, 8} : std::vector<int>{2, 4, 8, 16, 32, 64, 128, 256};
@@ -108,14 +108,15 @@ void figure_21(PaperRun& run) {
          runs});
   }
   run.measured("CPU plan, each alone: the mean of both", std::move(halves));
-  run.given("paper: speed-up of DIDO over Mega-KV (Coupled), times", "section V-F, text", {{"2", 1.58}, {"64", 1.79}});
+  run.given("paper: DIDO over Mega-KV (Coupled)", "section V-F, text", {{"2", 1.58}, {"64", 1.79}},
+            {"speed-up", "times"});
 }
 
 constexpr std::string_view needs_plans = "needs plans with the GPU (a coupled one, or unified memory)",
                            needs_planner = "needs the planner's cost model and plans with the GPU",
                            needs_energy = "needs plans with the GPU; the paper computes it from rated power and prices";
 
-constexpr std::array dido_experiments = {
+constexpr std::array experiments = {
     Experiment{"4", "execution time of Mega-KV's pipeline stages", "section II-C", needs_plans},
     Experiment{"5", "GPU utilization of Mega-KV", "section II-C", needs_plans},
     Experiment{"6", "share of the index operations in the GPU's time", "section II-C", needs_plans},
@@ -143,11 +144,14 @@ constexpr std::array dido_experiments = {
 };
 
 }  // namespace
+}  // namespace tandem::bench::dido_paper
+
+namespace tandem::bench {
 
 const Paper& dido() {
   static const Paper paper = {"dido", "DIDO, ICDE 2017",
                               "AMD A10-7850K APU (4 cores at 3.7 GHz, 8 GPU compute units), 16 GB of DDR3-1333, 10 GbE",
-                              dido_experiments};
+                              dido_paper::experiments};
   return paper;
 }
 

@@ -6,7 +6,7 @@
 
 #include "bench/papers/paper.hpp"
 
-namespace tandem::bench {
+namespace tandem::bench::kvcg_paper {
 namespace {
 
 constexpr std::uint64_t prefilled_keys = 10'000'000;  // section 8
@@ -21,7 +21,7 @@ EngineSettings settings_of(const PaperRun& run, std::vector<std::string> workloa
 }
 
 void figure_3a(PaperRun& run) {
-  run.axes("theta", "throughput, 95 % reads, 8-byte keys and values", "Mops/s");
+  run.axes("theta", "throughput, 95 % reads, 8-byte keys and values", "Mops/s", true);
   std::vector<PaperRun::Point> points;
   for (const double theta : {0.0, 0.25, 0.5, 0.75, 0.9, 0.99}) {
     const Json cells = run.engine(settings_of(run, {"K8-G95-S"}, theta));
@@ -32,7 +32,7 @@ void figure_3a(PaperRun& run) {
 }
 
 void figure_3c(PaperRun& run) {
-  run.axes("bytes of a value", "throughput, 95 % reads, theta 0.5", "Mops/s");
+  run.axes("bytes of a value", "throughput, 95 % reads, theta 0.5", "Mops/s", true);
   std::vector<PaperRun::Point> points;
   for (const int bytes : {8, 16, 32, 64, 128, 256}) {
     const Json cells = run.engine(settings_of(run, {fmt::format("K8-V{}-G95-S", bytes)}, 0.5));
@@ -42,8 +42,8 @@ void figure_3c(PaperRun& run) {
   run.not_given("paper: KVCG", "figure 3c, a plot; section 8.1, text: values up to 256 bytes hardly matter");
 }
 
-void kvcg_figure_5(PaperRun& run) {
-  run.axes("% of reads", "throughput, theta 0.5, 8-byte keys and values", "Mops/s");
+void figure_5(PaperRun& run) {
+  run.axes("% of reads", "throughput, theta 0.5, 8-byte keys and values", "Mops/s", true);
   std::vector<PaperRun::Point> points;
   for (const int reads : {0, 20, 50, 80, 95, 100}) {
     const Json cells = run.engine(settings_of(run, {fmt::format("K8-G{}-S", reads)}, 0.5));
@@ -61,26 +61,29 @@ void figure_6(PaperRun& run) {
 }
 
 constexpr std::string_view gpu_side =
-                               "KVCG's side: needs the GPU index and the router between CPU and GPU; latencies of "
-                               "single requests: the paper's are of a closed loop in process",
+                               "KVCG's side: needs the GPU index and the router between CPU and GPU; the figures' "
+                               "latencies, which are of single requests in a closed loop in process",
                            needs_router = "needs the router of hot keys between CPU and GPU";
 
-constexpr std::array kvcg_experiments = {
+constexpr std::array experiments = {
     Experiment{"table-1", "the GPU's Slab beside Mega-KV's libgpuhash", "section 8", "needs the GPU index"},
-    Experiment{"3a", "throughput and latency by skew", "section 8.1", gpu_side, figure_3a},
+    Experiment{"3a", "throughput by skew", "section 8.1", gpu_side, figure_3a},
     Experiment{"3b", "throughput and latency by the share of hot keys", "section 8.1", needs_router},
     Experiment{"3c", "throughput by the size of values", "section 8.1", gpu_side, figure_3c},
     Experiment{"4", "distribution of the hot cache's latencies", "section 8.1", needs_router},
-    Experiment{"5", "throughput and latency by the share of reads", "section 8.2", gpu_side, kvcg_figure_5},
-    Experiment{"6", "throughput and latency with theta 0.99", "section 8.3", gpu_side, figure_6},
+    Experiment{"5", "throughput by the share of reads", "section 8.2", gpu_side, figure_5},
+    Experiment{"6", "throughput with theta 0.99", "section 8.3", gpu_side, figure_6},
     Experiment{"7", "latency while the model changes", "section 8.4", needs_router},
 };
 
 }  // namespace
+}  // namespace tandem::bench::kvcg_paper
+
+namespace tandem::bench {
 
 const Paper& kvcg() {
   static const Paper paper = {"kvcg", "KVCG, SYSTOR 2021", "2x Xeon Platinum 8160 (48 cores), GeForce GTX 1080",
-                              kvcg_experiments};
+                              kvcg_paper::experiments};
   return paper;
 }
 

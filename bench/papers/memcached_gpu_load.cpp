@@ -60,7 +60,8 @@ std::string no_meter(const PaperOptions& options) {
 }
 
 void figure_4(PaperRun& run) {
-  run.axes("requests offered (million a second)", "power, and requests for it", "W, thousand requests/s/W", true);
+  constexpr PaperRun::Axis efficiency_axis = {"requests for each W of these", "thousand/s/W"};
+  run.axes("requests offered (million a second)", "power", "W", true);
   if (!has_gpu(run)) return;
   EnergyMeter meter;
   EngineHooks hooks;
@@ -95,13 +96,13 @@ void figure_4(PaperRun& run) {
       for (const auto& [part, values] : of_part) watts[part].push_back({rate.x, spread_of(values), rate.runs});
       if (!per_watt.empty()) efficiency.push_back({rate.x, spread_of(per_watt), rate.runs});
     }
-    for (auto& [part, points] : watts) run.measured(fmt::format("{}, {}, W", name, part), std::move(points));
-    if (!efficiency.empty()) run.measured(name + ", thousand requests/s for each W of these", std::move(efficiency));
+    for (auto& [part, points] : watts) run.measured(fmt::format("{}, {}", name, part), std::move(points));
+    if (!efficiency.empty()) run.measured(name + ", efficiency", std::move(efficiency), {}, efficiency_axis);
   };
   measure(gpu_plan_name(run), gpu_settings(run, {"K16-V2-G100-U"}), {1, 4, 8, 13, 50, 150});
   measure(std::string(of_cpu), cpu_settings(run, {"K16-V2-G100-U"}), {1, 13, 50});
-  run.given("paper: Tesla K20c, GPU alone, the most, W", "section 5.3, text", {{"13", 71}});
-  run.given("paper: GTX 750Ti, NGD, thousand requests/s/W of the whole system", "section 5.3, text", {{"13", 84.8}});
+  run.given("paper: Tesla K20c, GPU alone, the most", "section 5.3, text", {{"13", 71}});
+  run.given("paper: GTX 750Ti, NGD, of the whole system", "section 5.3, text", {{"13", 84.8}}, efficiency_axis);
   if (!unmetered.empty()) run.missing(unmetered);
 }
 
@@ -110,8 +111,8 @@ void figure_5(PaperRun& run) {
   constexpr std::string_view same_mean = "72";
   constexpr double misses = 0.15;
   constexpr std::uint32_t throughput_batch = 16'384;
-  run.axes("key size (bytes)",
-           "latency at 4 million requests a second; throughput by that of keys of the same mean size", "us, ratio");
+  constexpr PaperRun::Axis mixed_axis = {"throughput of mixed sizes by that of their mean", "ratio"};
+  run.axes("key size (bytes)", "latency at 4 million requests a second", "us");
   if (!has_gpu(run)) return;
   const std::span keys = run.options().quick ? std::span(all_keys).last(2) : std::span(all_keys);
   std::vector<std::string> workloads;
@@ -136,12 +137,12 @@ void figure_5(PaperRun& run) {
     mixed = std::move(rate);  // the last one's
   }
   const double by = fixed.y.median;
-  run.measured(gpu_plan_name(run) + ", mean latency, 100 % hits, us", std::move(hits_us));
-  run.measured(gpu_plan_name(run) + ", mean latency, 85 % hits, us", std::move(misses_us));
-  run.measured(gpu_plan_name(run) + ", throughput of mixed sizes by that of their mean, ratio",
-               {{mixed.x, {mixed.y.median / by, mixed.y.low / by, mixed.y.high / by}, mixed.runs}});
+  run.measured(gpu_plan_name(run) + ", mean latency, 100 % hits", std::move(hits_us));
+  run.measured(gpu_plan_name(run) + ", mean latency, 85 % hits", std::move(misses_us));
+  run.measured(gpu_plan_name(run) + ", mixed sizes",
+               {{mixed.x, {mixed.y.median / by, mixed.y.low / by, mixed.y.high / by}, mixed.runs}}, {}, mixed_axis);
   run.given("paper: Tesla K20c, throughput by the theoretical one of a mix, at least", "section 5.3, text",
-            {{"16..128", 0.99}});
+            {{"16..128", 0.99}}, mixed_axis);
   run.missing("the paper's distributions of key lengths, which are only drawn");
   run.missing(missing_fill);
 }

@@ -28,11 +28,6 @@ std::string canonical(std::string_view figure) {
   return text.starts_with("table") ? "table-" + text.substr(5) : text;
 }
 
-std::string label(const Experiment& e) {
-  return e.figure.starts_with("table-") ? fmt::format("Table {}", e.figure.substr(6))
-                                        : fmt::format("Fig. {}", e.figure);
-}
-
 }  // namespace
 
 std::span<const Paper> all_papers() { return papers(); }
@@ -78,20 +73,28 @@ void PaperRun::axes(std::string_view x, std::string_view y, std::string_view uni
   figure_["unit"] = unit;
 }
 
-void PaperRun::measured(std::string_view name, std::vector<Point> points, std::string_view remark) {
+void PaperRun::add_series(Json series, Axis axis) {
+  if (!axis.unit.empty()) {
+    series["y"] = axis.y;
+    series["unit"] = axis.unit;
+  }
+  figure_["series"].push_back(std::move(series));
+}
+
+void PaperRun::measured(std::string_view name, std::vector<Point> points, std::string_view remark, Axis axis) {
   Json series{{"name", name},
               {"source", remark.empty() ? command() : fmt::format("{}; {}", command(), remark)},
               {"points", Json::array()}};
   for (const Point& p : points)
     series["points"].push_back(
         {{"x", x_of(p.x)}, {"y", p.y.median}, {"low", p.y.low}, {"high", p.y.high}, {"runs", p.runs}});
-  figure_["series"].push_back(std::move(series));
+  add_series(std::move(series), axis);
 }
 
-void PaperRun::given(std::string_view name, std::string_view source, std::span<const Given> points) {
+void PaperRun::given(std::string_view name, std::string_view source, std::span<const Given> points, Axis axis) {
   Json series{{"name", name}, {"source", source}, {"points", Json::array()}};
   for (const Given& p : points) series["points"].push_back({{"x", x_of(p.x)}, {"y", p.y}});
-  figure_["series"].push_back(std::move(series));
+  add_series(std::move(series), axis);
 }
 
 void PaperRun::not_given(std::string_view name, std::string_view source) {
@@ -167,7 +170,7 @@ std::string why_not(const Experiment& experiment, const PaperOptions& options) {
 
 void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document) {
   if (const std::string why = why_not(experiment, options); !why.empty())
-    throw std::invalid_argument(fmt::format("{} {} {}", paper.name, label(experiment), why));
+    throw std::invalid_argument(fmt::format("{} {} {}", paper.name, figure_label(experiment.figure), why));
   PaperRun run(paper, experiment, options, document);
   experiment.run(run);
   document["figures"].push_back(run.take_figure());

@@ -71,15 +71,18 @@ class PaperRun {
     std::string_view x;
     double y;
   };
+  struct Axis {  // of a series; empty: the figure's
+    std::string_view y, unit;
+  };
 
   // by_number: every x is a number.
   void axes(std::string_view x, std::string_view y, std::string_view unit, bool by_number = false);
   // A series measured here.
-  void measured(std::string_view name, std::vector<Point> points, std::string_view remark = {});
+  void measured(std::string_view name, std::vector<Point> points, std::string_view remark = {}, Axis axis = {});
   // A series that the paper gives in numbers, and its source.
-  void given(std::string_view name, std::string_view source, std::span<const Given> points);
-  void given(std::string_view name, std::string_view source, std::initializer_list<Given> points) {
-    given(name, source, std::span(points.begin(), points.size()));
+  void given(std::string_view name, std::string_view source, std::span<const Given> points, Axis axis = {});
+  void given(std::string_view name, std::string_view source, std::initializer_list<Given> points, Axis axis = {}) {
+    given(name, source, std::span(points.begin(), points.size()), axis);
   }
   // A series that the paper only draws, or describes in words.
   void not_given(std::string_view name, std::string_view source);
@@ -104,6 +107,7 @@ class PaperRun {
   Point latency(const Json& cell, const char* percentile, std::string x) const;
 
  private:
+  void add_series(Json series, Axis axis);
   Json x_of(std::string_view text) const { return by_number_ ? Json::parse(text) : Json(text); }
   const Paper& paper_;
   const Experiment& experiment_;
@@ -118,8 +122,10 @@ std::string why_not(const Experiment& experiment, const PaperOptions& options);
 // Runs one experiment: adds its runs and its figure to the document. Throws std::invalid_argument with why_not().
 void run_experiment(const Paper& paper, const Experiment& experiment, const PaperOptions& options, Json& document);
 
-// A figure of a document as a table, with what is missing below it.
-std::string figure_text(const Json& figure);
+// "Fig. 13", "Table 3".
+std::string figure_label(std::string_view figure);
+// A figure of a document as a table, with what is missing below it. is_quick: measured with --quick.
+std::string figure_text(const Json& figure, bool is_quick);
 // All experiments: which run, and what is missing.
 std::string papers_text(std::span<const Paper> papers);
 std::string paper_text(const Paper& paper);

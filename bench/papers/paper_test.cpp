@@ -1,7 +1,9 @@
 #include "bench/papers/paper.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -125,6 +127,46 @@ std::vector<Named> runnable() {
   return all;
 }
 
+// The line of a figure's text that says where the paper's side of it comes from.
+std::string_view source_line(std::string_view figure) {
+  static const std::map<std::string_view, std::string_view> lines = {
+      {"mega-kv 1", "paper: index operations of MICA: section 2.1.2, text: \"about 75 %\""},
+      {"mega-kv 2", "paper: section 2.1.2, text"},
+      {"mega-kv 6", "paper: by threads and cells of a bucket: figure 6, a plot"},
+      {"mega-kv 7", "paper: speedup by blocks: figure 7, a plot; section 4.3.2"},
+      {"mega-kv 8", "paper: Search, peak with large batches: section 4.3.3, text"},
+      {"mega-kv 10", "paper: Search, fitted line: "},
+      {"mega-kv 12", "paper: not delayed: "},
+      {"mega-kv 13", "paper: Mega-KV and MICA: figure 13, a plot; section 8.3"},
+      {"mega-kv table-3", "paper: Mega-KV: table 3"},
+      {"mega-kv 16", "paper: four nodes, 8 GPUs, 95 % GET: section 8.7, text"},
+      {"mega-kv 17", "paper: the longest response, 3C: section 5.1, text"},
+      {"dido 11", "paper: DIDO and Mega-KV (Coupled): figure 11, a plot; section V-C"},
+      {"dido 16", "paper: DIDO and Mega-KV (Discrete): figure 16, a plot; section V-E"},
+      {"dido 20", "paper: DIDO: figure 20, a plot; section V-F"},
+      {"dido 21", "paper: DIDO over Mega-KV (Coupled): section V-F, text"},
+      {"memcachedgpu 2", "paper: 1 way: section 5.2, text"},
+      {"memcachedgpu table-3", "paper: Tesla K20c, online at 10 GbE: table 3"},
+      {"memcachedgpu 3", "paper: Tesla K20c, GNoM, p95, less than: section 5.3"},
+      {"memcachedgpu 4", "paper: Tesla K20c, GPU alone, the most: section 5.3"},
+      {"memcachedgpu 5", "paper: Tesla K20c, throughput by the theoretical one of a mix, at least: section 5.3"},
+      {"memcachedgpu table-4", "paper: Tesla K20c, GETs: table 4"},
+      {"memcachedgpu 6", "paper: Tesla K20c, before the task, less than: section 5.4"},
+      {"memcachedgpu 7", "paper: Tesla K20c, task, 1 kernel of 256 blocks: section 5.4"},
+      {"memcachedgpu table-5", "paper: throughput: table 5"},
+      {"memcachedgpu table-6", "paper: compared platforms: table 6"},
+      {"kvcg 3a", "paper: KVCG: figure 3a, a plot"},
+      {"kvcg 3c", "paper: KVCG: figure 3c, a plot"},
+      {"kvcg 5", "paper: KVCG, KVC, KVG, Mega-KV, MICA: figure 5, a plot"},
+      {"kvcg 6", "paper: KVCG, KVC, KVG, Mega-KV, MICA: figure 6, a plot"},
+      {"heterokv table-2", "paper: HeteroKV (FPGA, 20 cores): table II"},
+      {"heterokv 4", "paper: HeteroKV: figure 4, a plot; section IV-C"},
+      {"heterokv 5", "paper: HeteroKV, GET-heavy: section IV-C, text"},
+  };
+  const auto found = lines.find(figure);
+  return found == lines.end() ? std::string_view() : found->second;
+}
+
 class Runs : public testing::TestWithParam<Named> {};
 
 TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
@@ -172,8 +214,27 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
   const bool may_miss = experiment->figure == "12" && !figure["missing"].empty();
   EXPECT_TRUE(measured > 0 || may_miss);
   EXPECT_GT(of_paper, 0U);
-  const std::string text = figure_text(figure);
+  const std::string text = figure_text(figure, true), name = fmt::format("{} {}", paper->name, experiment->figure);
+  EXPECT_TRUE(
+      text.starts_with(fmt::format("{} {}: {}\n", paper->name, figure_label(experiment->figure), experiment->title)))
+      << text;
+  ASSERT_FALSE(source_line(name).empty()) << name;
+  EXPECT_NE(text.find(fmt::format("\n{}", source_line(name))), std::string::npos) << text;
   EXPECT_NE(text.find(paper->machine), std::string::npos);
+  EXPECT_NE(text.find("\nMeasured with --quick: small tables and short turns, not for figures.\n"), std::string::npos);
+  EXPECT_EQ(figure_text(figure, false).find("not for figures"), std::string::npos);
+  // A table and a plot have one unit on an axis, and a name for each series.
+  std::set<std::string> names;
+  for (const Json& series : figure["series"]) {
+    EXPECT_TRUE(names.insert(series["name"]).second) << series["name"];
+    const std::string unit = series.value("unit", figure["unit"].get<std::string>());
+    EXPECT_EQ(unit.find_first_of(","), std::string::npos) << unit;
+    EXPECT_EQ(unit.find(" and "), std::string::npos) << unit;
+    EXPECT_NE(unit, "as named");
+    if (!series.contains("unit")) continue;
+    const std::string heading = fmt::format("{} ({}) |", series["name"].get<std::string>(), unit);
+    EXPECT_NE(text.find(heading), std::string::npos) << text;
+  }
   for (const Json& what : figure["missing"])
     EXPECT_NE(text.find("missing: " + what.get<std::string>()), std::string::npos);
 }

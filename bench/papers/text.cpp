@@ -8,10 +8,6 @@
 namespace tandem::bench {
 namespace {
 
-std::string label(std::string_view figure) {
-  return figure.starts_with("table-") ? fmt::format("Table {}", figure.substr(6)) : fmt::format("Fig. {}", figure);
-}
-
 std::string text_of(const Json& x) { return x.is_string() ? x.get<std::string>() : x.dump(); }
 
 std::string cell(const Json& series, const std::string& x) {
@@ -24,19 +20,31 @@ std::string cell(const Json& series, const std::string& x) {
   return "-";
 }
 
+// Its name, and its unit if that is not the figure's.
+std::string heading_of(const Json& series) {
+  const std::string name = series["name"];
+  return series.contains("unit") ? fmt::format("{} ({})", name, series["unit"].get<std::string>()) : name;
+}
+
 }  // namespace
 
-std::string figure_text(const Json& figure) {
-  std::string text = fmt::format(
-      "{} {}: {}\n{} ({}), by {}\nThe paper's machine: {}\n\n", figure["paper"].get<std::string>(),
-      label(figure["figure"].get<std::string>()), figure["title"].get<std::string>(), figure["y"].get<std::string>(),
-      figure["unit"].get<std::string>(), figure["x"].get<std::string>(), figure["machine"].get<std::string>());
+std::string figure_label(std::string_view figure) {
+  return figure.starts_with("table-") ? fmt::format("Table {}", figure.substr(6)) : fmt::format("Fig. {}", figure);
+}
+
+std::string figure_text(const Json& figure, bool is_quick) {
+  std::string text =
+      fmt::format("{} {}: {}\n{} ({}), by {}\nThe paper's machine: {}\n\n", figure["paper"].get<std::string>(),
+                  figure_label(figure["figure"].get<std::string>()), figure["title"].get<std::string>(),
+                  figure["y"].get<std::string>(), figure["unit"].get<std::string>(), figure["x"].get<std::string>(),
+                  figure["machine"].get<std::string>());
+  if (is_quick) text += "Measured with --quick: small tables and short turns, not for figures.\n\n";
   std::vector<std::string> xs;
   bool by_number = true;  // all of them
   std::string heading = "| |", rule = "|---|";
   for (const Json& series : figure["series"]) {
     if (series["points"].empty()) continue;
-    heading += fmt::format(" {} |", series["name"].get<std::string>());
+    heading += fmt::format(" {} |", heading_of(series));
     rule += "---:|";
     for (const Json& p : series["points"]) {
       if (const std::string x = text_of(p["x"]); std::ranges::find(xs, x) == xs.end()) {

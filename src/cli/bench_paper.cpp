@@ -23,7 +23,7 @@ struct PaperArguments {
   bool quiet = false;
 };
 
-void add_options(CLI::App& app, PaperArguments& g) {
+void add_paper_options(CLI::App& app, PaperArguments& g) {
   app.add_option("paper", g.paper, "name of a paper; without one all experiments are listed");
   app.add_option("figure", g.figures, "figures and tables, such as 13 or table-3 (default: all that can run)");
   app.add_flag("--quick", g.options.quick, "small tables and one short round: to see that it runs, not for figures");
@@ -82,10 +82,11 @@ int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
   const bool shows_progress = !g.quiet && isatty(STDERR_FILENO) != 0;
   if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };
   bench::Json document = bench::make_document(command_line("bench paper", arguments));
+  if (g.options.quick) document["notes"].push_back("measured with --quick: not for figures");
   for (const bench::Experiment* e : experiments) {
     bench::run_experiment(*paper, *e, g.options, document);
     if (shows_progress) fmt::print(stderr, "\r\x1b[K");
-    if (!g.quiet) fmt::print(out, "{}\n", bench::figure_text(document["figures"].back()));
+    if (!g.quiet) fmt::print(out, "{}\n", bench::figure_text(document["figures"].back(), g.options.quick));
     std::fflush(out);
   }
   if (!g.json.empty()) bench::write_document(document, g.json);
@@ -102,7 +103,7 @@ int run_bench_paper(std::span<const std::string> arguments) {
   PaperArguments g;
   CLI::App app("Runs the experiments of the papers, as far as the store can today, beside the papers' own figures.",
                "tandem bench paper");
-  add_options(app, g);
+  add_paper_options(app, g);
   if (const auto done = parse_arguments(app, arguments, "bench paper")) return *done;
   if (!g.paper.empty()) return run_experiments(arguments, g);
   fmt::print("{}", bench::papers_text(bench::all_papers()));
