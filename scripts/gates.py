@@ -211,6 +211,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             done
             {python} scripts/check_fuzzed.py --self-test; {python} scripts/check_fuzzed.py
             {python} scripts/check_commands.py --self-test; {python} scripts/check_commands.py
+            {python} scripts/check_unity.py --self-test; {python} scripts/check_unity.py
             {python} scripts/check_functions.py --self-test; {python} scripts/check_functions.py""",
             fast=True,
         ),

@@ -15,7 +15,7 @@
 namespace tandem::bench {
 namespace {
 
-std::string name_of(const EngineSettings& settings) {
+std::string workload_names(const EngineSettings& settings) {
   std::string name = fmt::format("{}", fmt::join(settings.workloads, "/"));
   if (settings.theta) name += fmt::format(" theta {:g}", *settings.theta);
   if (settings.alternates) name += fmt::format(" every {:g} ms", settings.alternate_every_s * 1e3);
@@ -23,7 +23,8 @@ std::string name_of(const EngineSettings& settings) {
 }
 
 std::string cell_of(const EngineSettings& settings) {
-  std::string cell = fmt::format("{} b{} t{}", name_of(settings), settings.batches.front(), settings.threads.front());
+  std::string cell =
+      fmt::format("{} b{} t{}", workload_names(settings), settings.batches.front(), settings.threads.front());
   if (settings.sink != SinkKind::copy) cell += fmt::format(" {}", to_string(settings.sink));
   if (settings.miss_share != 0) cell += fmt::format(" m{:g}", settings.miss_share);
   if (const double rate = settings.rates.front(); rate != 0) cell += fmt::format(" r{:g}", rate);
@@ -35,7 +36,7 @@ std::string sizes_text(const workload::Sizes& sizes) { return workload::to_strin
 Json settings_json(const EngineSettings& settings, const std::vector<workload::Spec>& specs, bool on_wire,
                    bool getk = false) {
   const workload::Spec& spec = specs.front();
-  Json json{{"workload", name_of(settings)}};
+  Json json{{"workload", workload_names(settings)}};
   if (on_wire) json["protocol"] = std::string(to_string(settings.protocol));
   if (on_wire) json["sink"] = std::string(to_string(settings.sink));
   if (getk) json["getk"] = true;
@@ -398,7 +399,7 @@ Json run_cell(const EngineSettings& settings, const std::vector<workload::Spec>&
     }
   }
   Json summary{{"cell", cell},
-               {"workload", name_of(settings)},
+               {"workload", workload_names(settings)},
                {"threads", settings.threads.front()},
                {"rate", settings.rates.front()},
                {"batch", settings.batches.front()},

@@ -33,7 +33,9 @@ struct Line {
   std::size_t bytes;
 };
 
-[[noreturn]] void refuse() { throw std::invalid_argument("only complete gets of one key and sets are dispatched"); }
+[[noreturn]] void refuse_request() {
+  throw std::invalid_argument("only complete gets of one key and sets are dispatched");
+}
 
 Line read_line(const char* begin, const char* end) {
   const char* const key = begin + 4;
@@ -46,12 +48,12 @@ Line read_line(const char* begin, const char* end) {
     read_number(++p);  // flags
     read_number(++p);  // expiry
     const std::size_t value_bytes = read_number(++p);
-    if (TD_UNLIKELY(*p != '\r')) refuse();  // without a reply
+    if (TD_UNLIKELY(*p != '\r')) refuse_request();  // without a reply
     p += 2 + value_bytes + 2;
   } else {
-    refuse();
+    refuse_request();
   }
-  if (TD_UNLIKELY(p > end || p[-1] != '\n' || p[-2] != '\r')) refuse();
+  if (TD_UNLIKELY(p > end || p[-1] != '\n' || p[-2] != '\r')) refuse_request();
   return {found, static_cast<std::size_t>(p - begin)};
 }
 

@@ -9,7 +9,7 @@
 namespace tandem::bench {
 namespace {
 
-std::string numbered(std::size_t n) { return "reply " + std::to_string(n) + ";"; }
+std::string numbered_reply(std::size_t n) { return "reply " + std::to_string(n) + ";"; }
 
 TEST(ReplySink, RingsHoldWhatEachClientGotLast) {
   ReplySink sink(SinkKind::copy);
@@ -18,7 +18,7 @@ TEST(ReplySink, RingsHoldWhatEachClientGotLast) {
   std::vector<std::string> all(3);
   for (std::size_t n = 0; n < 30'000; ++n) {
     const auto client = static_cast<std::uint32_t>(n * n % 3);
-    const std::string reply = numbered(n);
+    const std::string reply = numbered_reply(n);
     sink.put(client, reply.data(), reply.size());
     all[client] += reply;
   }
@@ -33,7 +33,7 @@ TEST(ReplySink, AReplyMayBeLongerThanARing) {
   ReplySink sink(SinkKind::copy);
   sink.add_clients(1);
   std::string reply, kept;
-  while (reply.size() < 3 * ReplySink::ring_bytes_max) reply += numbered(reply.size());
+  while (reply.size() < 3 * ReplySink::ring_bytes_max) reply += numbered_reply(reply.size());
   sink.keep(&kept);
   sink.put(0, reply.data(), reply.size());
   EXPECT_TRUE(kept == reply);
@@ -46,11 +46,11 @@ TEST(ReplySink, ManyClientsHaveSmallRings) {
   sink.add_clients(clients);
   EXPECT_EQ(sink.ring_bytes(), ReplySink::ring_bytes_min);
   for (std::uint32_t client = 0; client < clients; ++client) {
-    const std::string reply = numbered(client);
+    const std::string reply = numbered_reply(client);
     sink.put(client, reply.data(), reply.size());
   }
   for (std::uint32_t client = 0; client < clients; ++client)
-    ASSERT_EQ(sink.last(client, numbered(client).size()), numbered(client));
+    ASSERT_EQ(sink.last(client, numbered_reply(client).size()), numbered_reply(client));
 }
 
 TEST(ReplySink, LentRepliesAreNotCopied) {

@@ -18,7 +18,7 @@ using workload::Sizes;
 
 constexpr std::uint64_t key_count = 20;
 
-Options options_of(const Sizes& key_sizes, const Sizes& value_sizes, bool verify = true) {
+Options options_with(const Sizes& key_sizes, const Sizes& value_sizes, bool verify = true) {
   Options options;
   options.protocol = Protocol::meta;
   options.verify = verify;
@@ -46,8 +46,8 @@ Request scan_of(std::uint64_t key, std::uint32_t items) {
 
 class ScanCheck : public testing::Test {
  protected:
-  const Plan plan_{options_of(Sizes::fixed(16), {workload::SizeModel::uniform, 0, 40})};
-  const Plan light_{options_of(Sizes::fixed(16), {workload::SizeModel::uniform, 0, 40}, false)};
+  const Plan plan_{options_with(Sizes::fixed(16), {workload::SizeModel::uniform, 0, 40})};
+  const Plan light_{options_with(Sizes::fixed(16), {workload::SizeModel::uniform, 0, 40}, false)};
   RightReplies right_{plan_};
 
   static ReplyCheck check_in(const Plan& plan, const Request& request, std::string_view data) {
@@ -152,7 +152,7 @@ TEST_F(ScanCheck, TheFaultIsShownWithItsPlace) {
 }
 
 TEST_F(ScanCheck, AnotherSizeOfAnyItemIsNamed) {
-  const Plan plan(options_of(Sizes::fixed(16), Sizes::fixed(5)));
+  const Plan plan(options_with(Sizes::fixed(16), Sizes::fixed(5)));
   const RightReplies right(plan);
   const Request request = scan_of(2, 4);
   const std::string first = right.item(request, 2);
@@ -171,7 +171,7 @@ TEST_F(ScanCheck, AnotherSizeOfAnyItemIsNamed) {
 }
 
 TEST(Scan, OnesThatWereNeverSentAreScans) {
-  Options options = options_of(Sizes::fixed(16), Sizes::fixed(5));
+  Options options = options_with(Sizes::fixed(16), Sizes::fixed(5));
   const Plan plan(options);
   Recorder recorder(plan, nullptr);
   recorder.begin({1'000'000, 3'000'000, 500'000});
@@ -283,7 +283,7 @@ TEST_F(ScanCheck, KeysThatBelongIntoAScanAreMissed) {
 
 // Where sizes vary, the order is not the numbers'.
 TEST_F(ScanCheck, KeysOfSeveralSizes) {
-  const Plan plan(options_of({workload::SizeModel::uniform, 8, 40}, Sizes::fixed(5)));
+  const Plan plan(options_with({workload::SizeModel::uniform, 8, 40}, Sizes::fixed(5)));
   const RightReplies right(plan);
   std::vector<std::pair<std::string, std::uint64_t>> sorted;
   const Request any = scan_of(0, 1);
@@ -301,7 +301,7 @@ TEST_F(ScanCheck, KeysOfSeveralSizes) {
 }
 
 TEST_F(ScanCheck, TheFloorsRepliesFitWhereverTheInputIsCut) {
-  const Plan plan(options_of(Sizes::fixed(16), Sizes::fixed(24), false));
+  const Plan plan(options_with(Sizes::fixed(16), Sizes::fixed(24), false));
   const CannedReplies canned(16, 24);
   RequestMaker maker(plan, 0);
   Batch batch;
@@ -325,7 +325,7 @@ TEST_F(ScanCheck, TheFloorsRepliesFitWhereverTheInputIsCut) {
 }
 
 TEST(Scan, RequestsAreTheProtocols) {
-  const Plan plan(options_of(Sizes::fixed(8), Sizes::fixed(3)));
+  const Plan plan(options_with(Sizes::fixed(8), Sizes::fixed(3)));
   const Request request = scan_of(255, 100);
   std::vector<char> out(Codec::request_bytes_max(request));
   const char* const end = plan.codec_of(request).write(request, &request.key, out.data());
@@ -389,7 +389,7 @@ TEST(Scan, OtherProtocolsRefuseTheReplyToOne) {
 
 TEST(Scan, IsCountedWithItsItemsAndItsOwnLatency) {
   for (const bool required : {false, true}) {
-    Options options = options_of(Sizes::fixed(16), Sizes::fixed(5));
+    Options options = options_with(Sizes::fixed(16), Sizes::fixed(5));
     options.require_hits = required;
     const Plan plan(options);
     Recorder recorder(plan, nullptr);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t receive_count = 64;
 constexpr std::size_t datagram_bytes_max = 65536;
-constexpr std::size_t request_bytes_max = 65507 - udp_frame_bytes;  // of IPv4's largest datagram
+constexpr std::size_t datagram_request_bytes_max = 65507 - udp_frame_bytes;  // of IPv4's largest datagram
 constexpr std::size_t slot_count = 4096;
 constexpr std::size_t active_max = slot_count / 2;
 
@@ -145,7 +145,7 @@ class UdpClient final : public Client {
     const std::uint64_t* keys = batch.keys.data();
     for (std::size_t i = 0; i < count; ++i) {
       const Request& request = batch.requests[i];
-      if (request.bytes > request_bytes_max) throw std::invalid_argument("a request does not fit a datagram");
+      if (request.bytes > datagram_request_bytes_max) throw std::invalid_argument("a request does not fit a datagram");
       const std::uint16_t id = take_id(socket);
       Slot& slot = socket.slots[id % slot_count];
       slot.request = request;

@@ -45,7 +45,7 @@ std::string plans_help() {
   return text + "; or a plan's text, such as " + plan_search.text();
 }
 
-void add_options(CLI::App& app, EngineArguments& g) {
+void add_engine_options(CLI::App& app, EngineArguments& g) {
   bench::EngineSettings& s = g.settings;
   app.add_option("--workloads", s.workloads,
                  "names, separated by commas (default: DIDO's 24, K8-G100-U ... K128-G50-S)")
@@ -143,7 +143,7 @@ int run_bench_engine(std::span<const std::string> arguments) {
   CLI::App app(
       "Runs the store in process: requests in wire format in memory, all tasks, replies in wire format in memory.",
       "tandem bench engine");
-  add_options(app, g);
+  add_engine_options(app, g);
   if (const auto done = parse_arguments(app, arguments, "bench engine")) return *done;
   check_arguments(g);
 

@@ -24,7 +24,7 @@ struct MemoryArguments {
   bool quiet = false;
 };
 
-void add_options(CLI::App& app, MemoryArguments& to) {
+void add_memory_options(CLI::App& app, MemoryArguments& to) {
   app.add_option("--subjects", to.subjects, "memcached, tandem (default: those installed)")
       ->delimiter(',')
       ->check(CLI::IsMember({"memcached", "tandem"}));
@@ -44,7 +44,7 @@ void add_options(CLI::App& app, MemoryArguments& to) {
   app.add_flag("--quiet", to.quiet, "no word on stderr but errors");
 }
 
-int measure(MemoryArguments& arguments, std::span<const std::string> words) {
+int measure_memory(MemoryArguments& arguments, std::span<const std::string> words) {
   bench::MemoryOptions& run = arguments.run;
   run.shapes = bench::parse_shapes(arguments.sizes);
   const bench::InterruptScope interrupts;
@@ -73,10 +73,10 @@ int run_bench_memory(std::span<const std::string> words) {
   CLI::App app("Counts the items that servers keep within a limit of memory, and what is resident then.",
                "tandem bench memory");
   app.option_defaults()->take_last();
-  add_options(app, arguments);
+  add_memory_options(app, arguments);
   if (const auto code = parse_arguments(app, words, command_name)) return *code;
   try {
-    return run_bench_guarded(command_name, [&] { return measure(arguments, words); });
+    return run_bench_guarded(command_name, [&] { return measure_memory(arguments, words); });
   } catch (const CommandError&) {
     throw;
   } catch (const bench::MemoryError& error) {

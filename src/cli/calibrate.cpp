@@ -30,7 +30,7 @@ struct CalibrateArguments {
   bool json = false, only_shows = false;
 };
 
-void add_options(CLI::App& app, CalibrateArguments& g) {
+void add_calibrate_options(CLI::App& app, CalibrateArguments& g) {
   app.add_option("--gpu", g.gpu, "auto (the first one), a number as `tandem devices` lists them, or sim")
       ->capture_default_str();
   app.add_option("--table", g.table, "size of the table that is searched and changed (default: 1GiB; with sim 4MiB)");
@@ -102,7 +102,7 @@ int run_calibrate(std::span<const std::string> arguments) {
       "(Mega-KV 5.2) and keeps them in a file. `tandem serve --preset mega-kv --gpu-latency-target` chooses its cycle "
       "by them.",
       "tandem calibrate");
-  add_options(app, g);
+  add_calibrate_options(app, g);
   if (const auto done = parse_arguments(app, arguments, "calibrate")) return *done;
   try {
     const std::string table = !g.table.empty() ? g.table : g.gpu == "sim" ? "4MiB" : "1GiB";

@@ -26,7 +26,7 @@ const Option* find_by(std::string_view wanted, std::string_view Option::* member
   return nullptr;
 }
 
-double number_of(const Option& option, Settings& settings) {
+double numeric_value(const Option& option, Settings& settings) {
   return std::visit(Overloaded{[](const int* n) { return static_cast<double>(*n); },
                                [](const unsigned* n) { return static_cast<double>(*n); },
                                [](const std::uint64_t* n) { return static_cast<double>(*n); },
@@ -232,9 +232,9 @@ std::string show(const Option& option, const Settings& settings) {
     case Kind::flag:
       return *std::get<bool*>(option.field(copy)) ? "true" : "false";
     case Kind::choice:
-      return std::string(choice_name(option, number_of(option, copy)));
+      return std::string(choice_name(option, numeric_value(option, copy)));
     default:
-      return format_number(option.kind, number_of(option, copy));
+      return format_number(option.kind, numeric_value(option, copy));
   }
 }
 

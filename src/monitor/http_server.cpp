@@ -105,7 +105,7 @@ Bound resolve(const std::string& address) {
 // Receives civetweb's messages on this thread while it starts.
 thread_local std::string* last_message = nullptr;
 
-std::string_view text_of(const char* text) noexcept { return text != nullptr ? text : ""; }
+std::string_view text_or_empty(const char* text) noexcept { return text != nullptr ? text : ""; }
 
 std::string_view reason(int status) noexcept {
   switch (status) {
@@ -161,11 +161,11 @@ struct HttpServer::Impl {
 };
 
 HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_request_info& request) const {
-  const std::string_view method = text_of(request.request_method);
+  const std::string_view method = text_or_empty(request.request_method);
   if (method != "GET" && method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
-  if (loopback && !is_host_of_loopback(text_of(mg_get_header(connection, "Host"))))
+  if (loopback && !is_host_of_loopback(text_or_empty(mg_get_header(connection, "Host"))))
     return {.status = 421, .body = "this address answers to localhost only\n"};
-  return handler(text_of(request.local_uri), text_of(request.query_string));
+  return handler(text_or_empty(request.local_uri), text_or_empty(request.query_string));
 }
 
 int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
@@ -180,7 +180,7 @@ int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
   } catch (const std::exception&) {  // no memory
     return 500;
   }
-  if (text_of(request.request_method) != "HEAD") mg_write(connection, reply.body.data(), reply.body.size());
+  if (text_or_empty(request.request_method) != "HEAD") mg_write(connection, reply.body.data(), reply.body.size());
   return reply.status;
 }
 
@@ -208,7 +208,7 @@ HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std:
   mg_callbacks callbacks{};
   callbacks.begin_request = &Impl::begin_request;
   callbacks.log_message = [](const mg_connection*, const char* message) {
-    if (last_message != nullptr) *last_message = text_of(message);
+    if (last_message != nullptr) *last_message = text_or_empty(message);
     return 1;
   };
   mg_init_library(0);

@@ -24,7 +24,7 @@ void append_format(Output& out, fmt::format_string<Args...> format, Args&&... ar
   out.commit(static_cast<std::size_t>(end - to));
 }
 
-unsigned class_number(const Heap& heap, Location l) noexcept {
+unsigned class_number_at(const Heap& heap, Location l) noexcept {
   const SizeClass c = heap.class_of(l);
   return (c == huge_class ? heap.class_count() : c) + 1;
 }
@@ -69,7 +69,7 @@ class Metadump final : public KeyDump {
                   std::string_view(key, static_cast<std::size_t>(key_end - key)),
                   expiry_s == Clock::never ? -1 : unix_s(clock, expiry_s), clock.unix_s() - std::min(idle_s, now_s),
                   context.shared.policy.cas ? seen.cas() : 0, word::Fetched::get(seen.state) != 0 ? "yes" : "no",
-                  class_number(heap, l), heap.total_bytes(item));
+                  class_number_at(heap, l), heap.total_bytes(item));
   }
   void end(Output& out) override { out.append("END\r\n"); }
 };

@@ -25,12 +25,12 @@ struct tandem_store {
 namespace tandem {
 namespace {
 
-constexpr tandem_code code_of(Code code) { return static_cast<tandem_code>(code); }
-static_assert(code_of(Code::hit) == TANDEM_HIT && code_of(Code::miss) == TANDEM_MISS &&
-              code_of(Code::stored) == TANDEM_STORED && code_of(Code::not_stored) == TANDEM_NOT_STORED &&
-              code_of(Code::exists) == TANDEM_EXISTS && code_of(Code::removed) == TANDEM_REMOVED &&
-              code_of(Code::not_a_number) == TANDEM_NOT_A_NUMBER && code_of(Code::too_large) == TANDEM_TOO_LARGE &&
-              code_of(Code::out_of_memory) == TANDEM_OUT_OF_MEMORY && code_of(Code::bad_key) == TANDEM_BAD_KEY);
+constexpr tandem_code c_code_of(Code code) { return static_cast<tandem_code>(code); }
+static_assert(c_code_of(Code::hit) == TANDEM_HIT && c_code_of(Code::miss) == TANDEM_MISS &&
+              c_code_of(Code::stored) == TANDEM_STORED && c_code_of(Code::not_stored) == TANDEM_NOT_STORED &&
+              c_code_of(Code::exists) == TANDEM_EXISTS && c_code_of(Code::removed) == TANDEM_REMOVED &&
+              c_code_of(Code::not_a_number) == TANDEM_NOT_A_NUMBER && c_code_of(Code::too_large) == TANDEM_TOO_LARGE &&
+              c_code_of(Code::out_of_memory) == TANDEM_OUT_OF_MEMORY && c_code_of(Code::bad_key) == TANDEM_BAD_KEY);
 constexpr unsigned number_of(Action action) { return static_cast<unsigned>(action); }
 static_assert(number_of(Action::get) == TANDEM_GET && number_of(Action::touch) == TANDEM_TOUCH &&
               number_of(Action::set) == TANDEM_SET && number_of(Action::add) == TANDEM_ADD &&
@@ -76,7 +76,7 @@ Request request_of(const tandem_request& r) noexcept {
 }
 
 tandem_reply reply_of(const Reply& r) noexcept {
-  return {.code = code_of(r.code),
+  return {.code = c_code_of(r.code),
           .flags = r.flags,
           .value = r.value.data(),
           .value_bytes = r.value.size(),
@@ -204,13 +204,13 @@ tandem_code run_one(tandem_store* store, const Request& request, Take take) noex
 }
 
 tandem_code run_one(tandem_store* store, const Request& request) noexcept {
-  return run_one(store, request, [](const Reply& reply) { return code_of(reply.code); });
+  return run_one(store, request, [](const Reply& reply) { return c_code_of(reply.code); });
 }
 
 tandem_code count(tandem_store* store, const Request& request, std::uint64_t* number) noexcept {
   return run_one(store, request, [number](const Reply& reply) {
     if (reply.code == Code::hit && number != nullptr) *number = reply.number;
-    return code_of(reply.code);
+    return c_code_of(reply.code);
   });
 }
 
@@ -254,7 +254,7 @@ void tandem_close(tandem_store* store) { delete store; }
 
 tandem_code tandem_get(tandem_store* store, const char* key, size_t key_bytes, tandem_value* value) {
   return run_one(store, {.action = Action::get, .key = view(key, key_bytes)}, [value](const Reply& reply) {
-    if (reply.code != Code::hit) return code_of(reply.code);
+    if (reply.code != Code::hit) return c_code_of(reply.code);
     if (reply.value.size() > value->capacity || value->bytes == nullptr) {
       const std::size_t capacity = std::max<std::size_t>(reply.value.size(), 16);
       void* const bytes = std::realloc(value->bytes, capacity);

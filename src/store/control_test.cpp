@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "store/reply_expect.hpp"
 #include "store/reply_harness.hpp"
 
 namespace tandem::codec {
@@ -11,7 +12,6 @@ namespace {
 using std::string;
 using Calls = std::vector<string>;
 
-const string bad_format = "CLIENT_ERROR bad command line format\r\n";
 const string bad_flush_time = "CLIENT_ERROR invalid exptime argument\r\n";
 
 TEST(Control, FlushAll) {

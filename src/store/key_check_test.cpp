@@ -30,7 +30,7 @@ const std::vector<CollidingKeys>& pairs() {
 }
 
 // One read of `key`: its item's key and value; empty: a miss.
-std::pair<std::string, std::string> read(Store& store, std::string_view key, KeyCheck check) {
+std::pair<std::string, std::string> read_item(Store& store, std::string_view key, KeyCheck check) {
   std::pair<std::string, std::string> found;
   store.get_batch(
       {&key, 1},
@@ -49,11 +49,11 @@ TEST(KeyCheck, RepliesSayWhoseItemTheyAre) {
   ASSERT_EQ(store.get(a), "value of a");
   ASSERT_EQ(store.get(b), "value of b");
   using Found = std::pair<std::string, std::string>;
-  EXPECT_EQ(read(store, a, KeyCheck::caller), Found(a, "value of a"));
-  EXPECT_EQ(read(store, b, KeyCheck::caller), Found(a, "value of a"));
-  EXPECT_EQ(read(store, b, KeyCheck::store), Found(b, "value of b"));
-  EXPECT_EQ(read(store, "other", KeyCheck::caller), Found());
-  EXPECT_EQ(read(store, "", KeyCheck::caller), Found());
+  EXPECT_EQ(read_item(store, a, KeyCheck::caller), Found(a, "value of a"));
+  EXPECT_EQ(read_item(store, b, KeyCheck::caller), Found(a, "value of a"));
+  EXPECT_EQ(read_item(store, b, KeyCheck::store), Found(b, "value of b"));
+  EXPECT_EQ(read_item(store, "other", KeyCheck::caller), Found());
+  EXPECT_EQ(read_item(store, "", KeyCheck::caller), Found());
 
   const Request requests[] = {
       {.key = b, .key_check = KeyCheck::caller}, {.action = Action::set, .key = "other", .value = "x"}, {.key = b}};
@@ -77,7 +77,7 @@ TEST(KeyCheck, LargeItemsHaveTheirKeysToo) {
   const std::string value(4 << 20, 'v');
   store.set("large", value);
   store.get("large");
-  const auto found = read(store, "large", KeyCheck::caller);
+  const auto found = read_item(store, "large", KeyCheck::caller);
   EXPECT_EQ(found.first, "large");
   EXPECT_TRUE(found.second == value);
 }

@@ -16,7 +16,7 @@ std::size_t common_bytes_of(std::string_view a, std::string_view b) noexcept {
 }
 
 // The bytes from `skip` on as a number that is ordered as they are.
-std::uint64_t number_of(std::string_view key, std::size_t skip) noexcept {
+std::uint64_t bytes_as_number(std::string_view key, std::size_t skip) noexcept {
   std::uint64_t bytes = 0;
   if (key.size() > skip) std::memcpy(&bytes, key.data() + skip, std::min(key.size() - skip, sizeof bytes));
   return std::endian::native == std::endian::little ? __builtin_bswap64(bytes) : bytes;
@@ -58,7 +58,7 @@ std::uint64_t KeyOrder::head_of(std::string_view key) const noexcept {
     const int order = key.substr(0, common_bytes_).compare(samples_.front().substr(0, common_bytes_));
     if (order != 0) return order < 0 ? 0 : ~std::uint64_t{0};
   }
-  return number_of(key, common_bytes_);
+  return bytes_as_number(key, common_bytes_);
 }
 
 std::size_t KeyOrder::part_of(std::string_view key) const noexcept {
@@ -121,7 +121,7 @@ std::vector<Location> KeyOrder::sorted(const std::vector<std::vector<Location>>&
   }
   std::vector<Entry> entries;
   entries.reserve(all.size());
-  for (const Location l : all) entries.push_back({number_of(key(l), common), l});
+  for (const Location l : all) entries.push_back({bytes_as_number(key(l), common), l});
   std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
     return a.head != b.head ? a.head < b.head : key(a.location) < key(b.location);
   });

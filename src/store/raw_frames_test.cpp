@@ -24,7 +24,7 @@ string message(std::string_view line, unsigned id = 0x1234, unsigned total = 1) 
 }
 string raw(std::string_view line, unsigned id = 0x1234) { return ethernet::frame_of(message(line, id)); }
 
-void store(FramesHarness& harness, const string& key, const string& value) {
+void store_item(FramesHarness& harness, const string& key, const string& value) {
   const string reply = "STORED\r\n";
   const auto stored = harness.exchange("set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n");
   ASSERT_EQ(stored.with, reply);
@@ -35,9 +35,9 @@ std::uint64_t left(const FramesHarness& harness, FrameLeft why) { return harness
 
 TEST(RawFrames, AreAnsweredWholeOrNotAtAll) {
   FramesHarness harness;
-  for (int i = 0; i < 16; ++i) store(harness, "key" + std::to_string(i), string(80, static_cast<char>('a' + i)));
-  store(harness, "k", "v");
-  store(harness, "long", string(3000, 'l'));
+  for (int i = 0; i < 16; ++i) store_item(harness, "key" + std::to_string(i), string(80, static_cast<char>('a' + i)));
+  store_item(harness, "k", "v");
+  store_item(harness, "long", string(3000, 'l'));
   const auto gets = [](int keys) {
     string line = "get";
     for (int i = 0; i < keys; ++i) line += " key" + std::to_string(i);
@@ -89,7 +89,7 @@ TEST(RawFrames, AreAnsweredWholeOrNotAtAll) {
 
 TEST(RawFrames, WithoutGapsAreOneRun) {
   FramesHarness harness;
-  store(harness, "0123456789abcdef", "vv");
+  store_item(harness, "0123456789abcdef", "vv");
   const std::vector<string> frames(40, raw("get 0123456789abcdef\r\n"));
   ASSERT_EQ(frames[0].size(), 72u);
   const std::vector<string> replies = harness.ask_raw(frames);
@@ -104,7 +104,7 @@ TEST(RawFrames, WithoutGapsAreOneRun) {
 // theirs.
 TEST(RawFrames, WithAWrongBitAreNotAnswered) {
   FramesHarness harness;
-  store(harness, "key", "value");
+  store_item(harness, "key", "value");
   const string good = raw("get key\r\n");
   std::uint64_t wrong_frames = 0;
   for (std::size_t byte = 0; byte < good.size(); ++byte) {
@@ -132,7 +132,7 @@ TEST(RawFrames, WithAWrongBitAreNotAnswered) {
 
 TEST(RawFrames, MayHaveNoUdpChecksumOrPadding) {
   FramesHarness harness;
-  store(harness, "k", "v");
+  store_item(harness, "k", "v");
   string without = raw("get k\r\n");
   ethernet::put_big(without, 40, 0);
   const std::vector<string> frames = {without, raw("get k\r\n") + string(3, '\n'), raw("get k\r\n") + string(3, '\xff'),
@@ -148,7 +148,7 @@ TEST(RawFrames, MayHaveNoUdpChecksumOrPadding) {
 
 TEST(RawFrames, ThatAreNotPlainUdpAreLeft) {
   FramesHarness harness;
-  store(harness, "key", "value");
+  store_item(harness, "key", "value");
   const string good = raw("get key\r\n");
   std::vector<string> frames;
   const auto add = [&](std::size_t at, std::string_view bytes) {
@@ -188,7 +188,7 @@ TEST(RawFrames, MayHaveLongReplies) {
   string keys;
   for (int i = 0; i < 13; ++i) {
     const string key = "k" + std::to_string(i);
-    store(harness, key, string(static_cast<std::size_t>(60 + 3 * i), static_cast<char>('a' + i)));
+    store_item(harness, key, string(static_cast<std::size_t>(60 + 3 * i), static_cast<char>('a' + i)));
     keys += " " + key;
   }
   Random random(1);
@@ -215,7 +215,8 @@ TEST(RawFrames, MayHaveLongReplies) {
 // Bytes changed anywhere, also with checksums that are right again: the host's reply, or none.
 TEST(RawFrames, AreAnsweredAsTheHostDoes) {
   FramesHarness harness;
-  for (int i = 0; i < 10; ++i) store(harness, "k" + std::to_string(i), string(static_cast<std::size_t>(9 * i), 'v'));
+  for (int i = 0; i < 10; ++i)
+    store_item(harness, "k" + std::to_string(i), string(static_cast<std::size_t>(9 * i), 'v'));
   std::uint64_t answered = 0;
   for (unsigned seed = 0; seed < 150; ++seed) {
     Random random(seed);

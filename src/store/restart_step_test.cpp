@@ -78,7 +78,7 @@ std::vector<Case> cases() {
 
 struct RestartStep : testing::TestWithParam<Case> {};
 
-std::optional<std::string> recovered(const FileObserver& observer, bool clears) {
+std::optional<std::string> recovered_state(const FileObserver& observer, bool clears) {
   const TemporaryFile copy;
   observer.copy_to(copy.path());
   Store store(options_for(copy.path()));
@@ -114,7 +114,7 @@ TEST_P(RestartStep, AnyMomentIsBeforeOrAfter) {
         trace();
         c.operation(*store);
       },
-      [&](const FileObserver& observer) { return recovered(observer, c.name == "clear"); },
+      [&](const FileObserver& observer) { return recovered_state(observer, c.name == "clear"); },
       [&](const std::optional<std::string>& value) { return c.allowed.contains(value); }, c.after, steps);
   if (IsSkipped()) return;
   EXPECT_GT(steps, 100u);

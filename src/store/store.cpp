@@ -189,7 +189,7 @@ std::vector<std::shared_ptr<Device>> devices_of(const Options& o) {
 }
 
 // In the words of Options; the engine's own checks are of its options.
-const Options& checked(const Options& o) {
+const Options& checked_options(const Options& o) {
   if (o.memory_bytes < std::uint64_t{4} << 20 || o.memory_bytes > memory_bytes_limit)
     throw std::invalid_argument("memory_bytes must be from 4 MiB to 128 GiB");
   if (o.threads_max == 0 || o.threads_max > threads_limit)
@@ -201,7 +201,7 @@ const Options& checked(const Options& o) {
 
 struct Store::Core {
   explicit Core(const Options& o)
-      : engine({.memory_bytes = checked(o).memory_bytes,
+      : engine({.memory_bytes = checked_options(o).memory_bytes,
                 .item_bytes_max = o.item_bytes_max,
                 .item_bytes_expected = o.item_bytes_expected,
                 .contexts_max = o.threads_max,

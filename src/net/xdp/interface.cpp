@@ -54,7 +54,7 @@ std::vector<std::uint32_t> ipv4_addresses(const std::string& name) {
 }
 
 // IPv4 addresses of a name.
-std::vector<std::uint32_t> resolve(const std::string& host) {
+std::vector<std::uint32_t> resolve_ipv4(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_DGRAM;
@@ -96,7 +96,7 @@ std::vector<std::uint32_t> listened_addresses(const std::vector<std::uint32_t>& 
     const Endpoint endpoint = parse_endpoint(entry);
     if (endpoint.port >= 0 && endpoint.port != port) continue;
     if (endpoint.host.empty()) return addresses;
-    for (const std::uint32_t address : resolve(endpoint.host)) {
+    for (const std::uint32_t address : resolve_ipv4(endpoint.host)) {
       if (address == htonl(INADDR_ANY)) return addresses;
       named.push_back(address);
     }

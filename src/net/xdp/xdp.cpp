@@ -39,7 +39,7 @@ namespace {
 constexpr const char* capabilities = "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF (or root) are needed";
 
 // The kernel's answer to a call of bpf().
-[[noreturn]] void fail(const std::string& interface, std::string_view what, int error) {
+[[noreturn]] void throw_kernel_error(const std::string& interface, std::string_view what, int error) {
   const std::string why = error == EPERM || error == EACCES ? fmt::format("not permitted: {}", capabilities)
                           : error == ENOSYS                 ? "the kernel has no BPF, or a sandbox refuses it"
                                                             : std::generic_category().message(error);
@@ -49,7 +49,7 @@ constexpr const char* capabilities = "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF (or
 Fd load_program(const std::string& interface, const XdpMatch& match, int map) {
   const std::vector<bpf_insn> program = make_xdp_program(match, map);
   const int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "tandem", "Dual MIT/GPL", program.data(), program.size(), nullptr);
-  if (fd < 0) fail(interface, "load the XDP program", -fd);
+  if (fd < 0) throw_kernel_error(interface, "load the XDP program", -fd);
   return Fd(fd);
 }
 
@@ -71,7 +71,7 @@ Fd attach_program(const Interface& to, const std::string& name, int program, Xdp
       throw XdpError(fmt::format("{}: another XDP program is attached (`ip link show {}` names it)", name, name));
     if (error == EPERM) break;
   }
-  fail(name, "attach the XDP program", error);
+  throw_kernel_error(name, "attach the XDP program", error);
 }
 
 class OpenXdp final : public Xdp {
@@ -82,7 +82,7 @@ class OpenXdp final : public Xdp {
     const XdpMatch match = match_for(interface, options);
     const int map = bpf_map_create(BPF_MAP_TYPE_XSKMAP, "tandem", sizeof(std::uint32_t), sizeof(std::uint32_t),
                                    interface.receive_queues, nullptr);
-    if (map < 0) fail(name, "make a map of sockets", -map);
+    if (map < 0) throw_kernel_error(name, "make a map of sockets", -map);
     map_ = Fd(map);
     program_ = load_program(name, match, map);
     link_ = attach_program(interface, name, program_.get(), facts_);
@@ -93,7 +93,7 @@ class OpenXdp final : public Xdp {
       const int fd = socket.fd();
       ports_.push_back(std::make_unique<BasicXdpPort<Xsk>>(std::move(socket)));
       if (const int error = bpf_map_update_elem(map, &queue, &fd, BPF_ANY); error != 0)
-        fail(name, fmt::format("give the program the socket of queue {}", queue), -error);
+        throw_kernel_error(name, fmt::format("give the program the socket of queue {}", queue), -error);
     }
     facts_.interface = name;
     facts_.addresses = address_list(match.addresses);

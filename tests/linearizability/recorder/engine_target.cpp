@@ -83,7 +83,7 @@ void fill(Query& q, const Operation& o, const Clock& clock) {
   throw std::logic_error("no query");
 }
 
-Outcome outcome_of(Kind kind, Status status) {
+Outcome outcome_of_status(Kind kind, Status status) {
   switch (status) {
     case Status::hit:
       return kind == Kind::get ? Outcome::hit : Outcome::touched;
@@ -287,7 +287,7 @@ class EngineClient final : public Client, private ResponseWriter {
       Operation& o = burst_[answered_[i]];
       // The host has what a device was not asked for, or was let go of.
       o.path = path_ == Path::device && batch.searched_at(i) ? Path::device : Path::host;
-      o.outcome = outcome_of(o.kind, r.status);
+      o.outcome = outcome_of_status(o.kind, r.status);
       if (o.outcome == Outcome::number) o.read = std::to_string(r.number);
       if (o.outcome == Outcome::stored) o.cas = r.number;
       if (o.outcome == Outcome::hit) {
