@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,19 @@ def test_it_is_drawn(tmp_path: Path) -> None:
     done = draw(tmp_path, document())
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_both_protocols_stand_beside_each_other(tmp_path: Path) -> None:
+    """Cells are in the order of the chart, not of the runs, and each median stands beside its mark."""
+    whole = document()
+    for cell, number in (("text-p128", 717.0), ("meta-p16", 28.0)):
+        whole["runs"] += [run(s, cell, rate, number) for s in ("memcached 1.6.18", "tandem") for rate in (0, 1000)]
+    (tmp_path / "d.json").write_text(json.dumps(whole))
+    command = [sys.executable, ROOT / "scripts/chart", tmp_path / "d.json", tmp_path / "p.svg"]
+    subprocess.run(command, check=True)
+    texts = re.findall(r"<!-- ([^>]*?) -->", (tmp_path / "p.svg").read_text())
+    assert texts.index("meta") < texts.index("128")
+    assert texts.index("28") < texts.index("717")
 
 
 @pytest.mark.parametrize(("share", "code"), [(0.1, 0), (0.11, 1)])
