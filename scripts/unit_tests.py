@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Read by tests of src/cli.
-FILES = ("docs/options.md", "deploy/tandem.toml")
+# Read by tests of src/cli and bench/papers.
+FILES = ("docs/options.md", "deploy/tandem.toml", "docs/bench-format.md")
 SETTINGS = re.compile(r"^(GTEST|ASAN|UBSAN|TSAN|TANDEM)_")
 
 

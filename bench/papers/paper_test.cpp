@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -167,6 +169,26 @@ std::string_view source_line(std::string_view figure) {
   return found == lines.end() ? std::string_view() : found->second;
 }
 
+// Keys of a run's result that docs/bench-format.md does not name, by which `tandem bench report` would skip the
+// document.
+std::string undocumented(const Json& value) {
+  static const std::string page = [] {
+    std::ifstream file("docs/bench-format.md");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  std::string found;
+  if (value.is_array()) {
+    for (const Json& one : value) found += undocumented(one);
+  } else if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) {
+      const bool is_named = page.find(fmt::format("`{}`", key)) != std::string::npos ||
+                            page.find(fmt::format("\"{}\"", key)) != std::string::npos;
+      found += (is_named ? "" : key + " ") + (key == "other" ? "" : undocumented(inner));
+    }
+  }
+  return found;
+}
+
 class Runs : public testing::TestWithParam<Named> {};
 
 TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
@@ -178,6 +200,7 @@ TEST_P(Runs, QuicklyAndLeavesAFigureThatItsRunsExplain) {
   Json document{{"format", document_format}, {"notes", Json::array()}, {"runs", Json::array()}};
   run_experiment(*paper, *experiment, options, document);
   EXPECT_EQ(errors_of(document), "");
+  for (const Json& one : document["runs"]) EXPECT_EQ(undocumented(one["result"]), "") << one["cell"];
   ASSERT_EQ(document["figures"].size(), 1U);
   const Json& figure = document["figures"][0];
   EXPECT_EQ(figure["paper"], paper->name);

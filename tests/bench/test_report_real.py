@@ -18,6 +18,7 @@ COMMANDS = {
     "engine": ("engine", *SHORT, "--workloads", "K8-G95-U", "--items", "1MiB", "--threads", "1"),
     "memory": ("memory", "--memory", "8", "--sizes", "16/64"),
     "paper": ("paper", "mega-kv", "1", "--quick"),
+    "sets": ("paper", "memcachedgpu", "2", "--quick"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,16 +25,16 @@ def is_paper(series: dict) -> bool:
     return series["name"].lower().startswith("paper")
 
 
-def colours_of(series: list[dict]) -> list[str]:
-    ours = theirs = 0
+def colours_of(entry: dict, series: list[dict]) -> list[str]:
+    """Different ones, or, of more series than there are colours, different ones in a panel."""
+    taken: dict[tuple[str, bool], int] = {}
     result = []
     for one in series:
-        if is_paper(one):
-            result.append(THEIRS[theirs % len(THEIRS)])
-            theirs += 1
-        else:
-            result.append(OURS[ours % len(OURS)])
-            ours += 1
+        colours = THEIRS if is_paper(one) else OURS
+        are_enough = sum(is_paper(other) == is_paper(one) for other in series) <= len(colours)
+        key = "" if are_enough else axis_of(entry, one), is_paper(one)
+        result.append(colours[taken.get(key, 0) % len(colours)])
+        taken[key] = taken.get(key, 0) + 1
     return result
 
 
@@ -74,6 +75,8 @@ def draw_panel(axes: Axes, series: list[tuple[dict, str, str]], xs: list, by_num
         style.log_axis(axes, "y", values)
     else:
         style.linear_axis(axes, "y", from_zero=min(values) >= 0)
+        if min(values) >= 0 < max(values):
+            axes.set_ylim(0, max(values) * 1.07)
     axes.set_title(style.plain(label + ("; logarithmic" if wide else ""), 110))
     if not by_number:
         style.tick_at(axes, "x", range(len(xs)), [clean(x) for x in xs])
@@ -91,7 +94,8 @@ def line_of(one: dict) -> object:
 
 def number_axis(axes: Axes, xs: list[float]) -> bool:
     """Ticks at the values themselves, where there is room. Returns whether the axis is logarithmic."""
-    wide = min(xs) > 0 and style.is_wide(xs)
+    steps = [b - a for a, b in pairwise(xs)]
+    wide = min(xs) > 0 and style.is_wide(xs) and (len(steps) == 1 or max(steps) > 2 * min(steps))
     if wide:
         axes.set_xscale("log")
     places = [math.log10(x) if wide else x for x in xs]
@@ -115,7 +119,7 @@ def picture(results: Results, document: Document, entry: dict, subtitle: str) ->
     by_number = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in xs)
     if by_number:
         xs.sort()
-    colours = colours_of(series)
+    colours = colours_of(entry, series)
     names = [clean(one["name"]) for one in series]
     labels = in_order(axis_of(entry, one) for one in series)
 

@@ -158,7 +158,7 @@ def legend_columns(labels: Sequence[str]) -> int:
 
 def finish(figure: Figure, handles: Sequence[Line2D | Patch], labels: Sequence[str]) -> None:
     """Legend below the title, axes below the legend, for which the figure grows."""
-    labels = [plain(label, 60) for label in labels]
+    labels = [plain(label, 104) for label in labels]
     columns = legend_columns(labels) if handles else 1
     legend_in = LEGEND_ABOVE_IN + LEGEND_IN * math.ceil(len(labels) / columns)
     height = figure.get_figheight() + legend_in
