@@ -83,8 +83,16 @@ int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
   if (shows_progress) g.options.progress = [](std::string_view what) { fmt::print(stderr, "\r\x1b[K{}", what); };
   bench::Json document = bench::make_document(command_line("bench paper", arguments));
   if (g.options.quick) document["notes"].push_back("measured with --quick: not for figures");
+  bool has_failed = false;
   for (const bench::Experiment* e : experiments) {
-    bench::run_experiment(*paper, *e, g.options, document);
+    try {
+      bench::run_experiment(*paper, *e, g.options, document);
+    } catch (const std::runtime_error& error) {  // the figures before and behind it are kept
+      has_failed = true;
+      document["notes"].push_back(fmt::format("failed: {} {}: {}", paper->name, e->figure, error.what()));
+      fmt::print(stderr, "tandem: bench paper: {} {} failed: {}\n", paper->name, e->figure, error.what());
+      continue;
+    }
     if (shows_progress) fmt::print(stderr, "\r\x1b[K");
     if (!g.quiet) fmt::print(out, "{}\n", bench::figure_text(document["figures"].back(), g.options.quick));
     std::fflush(out);
@@ -94,7 +102,7 @@ int run_experiments(std::span<const std::string> arguments, PaperArguments& g) {
     fmt::print(stderr, "tandem: bench paper: {}\n", errors);
     return EXIT_FAILURE;
   }
-  return EX_OK;
+  return has_failed ? EXIT_FAILURE : EX_OK;
 }
 
 }  // namespace

@@ -252,6 +252,19 @@ def test_an_experiment_of_a_paper(tmp_path: Path) -> None:
                 assert all(0 <= index < len(doc["runs"]) for index in point.get("runs", []))
 
 
+def test_an_experiment_that_fails_leaves_the_others(tmp_path: Path) -> None:
+    """Of figure 1 tasks are timed, for which no turn is long enough here: it fails before table 3 is measured."""
+    path = tmp_path / "p.json"
+    short = ["--seconds", "0.001", "--rounds", "1", "--items", "1MiB", "--gpu", "off", "--threads", "1"]
+    run = bench("paper", "mega-kv", "1", "table-3", *short, "--json", path)
+    assert run.returncode == 1
+    assert "mega-kv 1 failed: the turns are too short" in run.stderr
+    assert "mega-kv Table 3" in run.stdout
+    doc = json.loads(path.read_text())
+    assert [figure["figure"] for figure in doc["figures"]] == ["table-3"]
+    assert any(note.startswith("failed: mega-kv 1: the turns") for note in doc["notes"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
