@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "codec/ethernet.hpp"
@@ -135,7 +136,9 @@ class FramesHarness {
   // sets no other one asks for.
   std::vector<Answers> exchange_streams(const std::vector<std::string>& inputs) {
     std::vector<Answers> answers(inputs.size());
+    const std::size_t skipped = std::exchange(skip, lane_padding_bytes);  // the lane reads behind its input
     const std::vector<std::uint64_t> at = submit_each(inputs, &FrameColumns::add_stream, lane_padding_bytes);
+    skip = skipped;
     TD_ASSERT(!at.empty());
     const char* const arena = answering_->input().begin();
     std::vector<LaneSegment> segments;
