@@ -97,7 +97,6 @@ TD_INLINE bool answer_call(CallState& s, Strip& strip, std::uint32_t i) noexcept
                     !store_slowly(s, strip, i, true, cell_of_candidate(s, strip, i), stored)))
       return false;
     reply = {.code = Code::stored, .cas = stored.cas()};
-    ++s.sets;
     if constexpr (Timed) s.laps->lap(Task::insert);
     return true;
   }
@@ -123,6 +122,7 @@ TD_INLINE void answer_calls(CallState& s, Strip& strip) noexcept {
   s.stopped = i != strip.count;
   if (TD_LIKELY(i != 0)) s.visit(s.visitor, s.first + s.answered, {s.replies, i});
   s.answered += i;
+  count_sets(s, strip, strip.sets & ((1u << i) - 1));
   if constexpr (Timed) s.laps->lap(Task::write_response);
 }
 

@@ -13,6 +13,7 @@ using ItemKernel = ScalarKernel;  // vector loads read past the item, where its 
 using ItemKernel = K;
 #endif
 
+#include "lane/count-inl.hpp"
 #include "lane/defer-inl.hpp"
 #include "lane/parse-inl.hpp"
 #include "lane/search-inl.hpp"
@@ -334,7 +335,7 @@ TD_INLINE std::uint32_t answer_usual(State& s, const Strip& strip, Replies& repl
   const auto done = static_cast<std::uint32_t>(i);
   const std::uint32_t all = (1u << done) - 1, gets = (Sets ? ~strip.sets : ~0u) & all;
   segment.queries += done;
-  if constexpr (Sets) s.sets += static_cast<std::uint32_t>(std::popcount(strip.sets & all));
+  if constexpr (Sets) count_sets(s, strip, strip.sets & all);
   if (TD_LIKELY(gets != 0)) count_hits<Kind>(s, segment, strip, gets);
   return done;
 }
@@ -405,7 +406,7 @@ TD_NOINLINE inline void answer_in_order(State& s, Strip& strip, std::uint32_t i,
       if (TD_LIKELY(done)) {
         replies.p = end;
         ++segment.queries;
-        ++s.sets;
+        count_sets(s, strip, 1u << i);
       }
       lap(Task::insert);
     } else {

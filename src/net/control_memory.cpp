@@ -91,6 +91,10 @@ void Control::slabs(StatSink& sink) const {
     stat("used_chunks", c.slots_used);
     stat("free_chunks", c.slots_total - c.slots_used);  // those that workers hold ready included
     stat("free_chunks_end", 0);
+    const ClassTotals& commands = engine.class_commands[id - 1];
+#define TD_X(name) stat(#name, commands.name);
+    TD_CLASS_COUNTERS(TD_X)
+#undef TD_X
   }
   put(sink, "active_slabs", active);
   put(sink, "total_malloced", engine.memory_used_bytes - engine.index_bytes);

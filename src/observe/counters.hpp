@@ -56,4 +56,32 @@ struct StoreTotals {
   }
 };
 
+// One size class's commands, with the names of memcached's `stats slabs`. X(name)
+// clang-format off
+#define TD_CLASS_COUNTERS(X) \
+  X(cmd_set) X(delete_hits) X(incr_hits) X(decr_hits) X(cas_hits) X(cas_badval) X(touch_hits)
+// clang-format on
+
+struct ClassCounters {
+#define TD_X(name) Counter name;
+  TD_CLASS_COUNTERS(TD_X)
+#undef TD_X
+};
+
+struct ClassTotals {
+#define TD_X(name) std::uint64_t name = 0;
+  TD_CLASS_COUNTERS(TD_X)
+#undef TD_X
+  void add(const ClassCounters& c) noexcept {
+#define TD_X(name) name += c.name.get();
+    TD_CLASS_COUNTERS(TD_X)
+#undef TD_X
+  }
+  void subtract(const ClassTotals& t) noexcept {
+#define TD_X(name) name -= t.name;
+    TD_CLASS_COUNTERS(TD_X)
+#undef TD_X
+  }
+};
+
 }  // namespace tandem

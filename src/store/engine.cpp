@@ -239,6 +239,7 @@ void Engine::retire_context(Context* context) noexcept {
   {
     const std::lock_guard lock(contexts_mutex_);
     gone_counters_.add(context->counters);
+    for (std::size_t c = 0; c < gone_class_counters_.size(); ++c) gone_class_counters_[c].add(context->classes[c]);
     for (std::size_t t = 0; t < task_count; ++t) {
       gone_costs_[t].cycles += context->tasks.cycles[t].get();
       gone_costs_[t].queries += context->tasks.queries[t].get();
@@ -309,8 +310,19 @@ StoreTotals Engine::counters() const {
   return totals;
 }
 
+std::vector<ClassTotals> Engine::class_commands() const {
+  const std::lock_guard lock(contexts_mutex_);
+  std::vector<ClassTotals> totals(gone_class_counters_.begin(), gone_class_counters_.begin() + heap_->class_count());
+  for (std::size_t c = 0; c < totals.size(); ++c) {
+    for (const Context* context : contexts_) totals[c].add(context->classes[c]);
+    totals[c].subtract(class_reset_base_[c]);
+  }
+  return totals;
+}
+
 EngineStats Engine::stats() const {
   EngineStats s;
+  s.class_commands = class_commands();
   s.counters = counters();
   s.items = index_->item_count();
   s.memory_limit_bytes = budget_.limit_bytes();
@@ -435,7 +447,11 @@ TasksRan Engine::tasks_ran() const {
 void Engine::reset_stats() noexcept {
   const std::lock_guard lock(contexts_mutex_);
   reset_base_ = gone_counters_;
-  for (const Context* c : contexts_) reset_base_.add(c->counters);
+  class_reset_base_ = gone_class_counters_;
+  for (const Context* context : contexts_) {
+    reset_base_.add(context->counters);
+    for (std::size_t c = 0; c < class_reset_base_.size(); ++c) class_reset_base_[c].add(context->classes[c]);
+  }
 }
 
 void Engine::maintenance_loop() {

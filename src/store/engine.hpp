@@ -82,6 +82,7 @@ struct EngineStats {
   bool has_file = false, is_file_failed = false;  // failed: something of it could not be written
   std::uint64_t index_rebuild_ms = 0;  // how long the index's rebuild took after a device was lost; 0: there was none
   std::vector<ClassStats> classes;
+  std::vector<ClassTotals> class_commands;  // of each of them, counted as `counters`
 };
 
 // A device, its work since the start, and its replica.
@@ -195,6 +196,7 @@ class Engine {
 
  private:
   void retire_context(Context* context) noexcept;
+  std::vector<ClassTotals> class_commands() const;
   void stop_maintenance() noexcept;
   void save_in_order() noexcept;
   void maintenance_loop();
@@ -228,10 +230,13 @@ class Engine {
   std::optional<IndexPlacement> placement_;
   std::unique_ptr<Shared> shared_;
 
-  mutable std::mutex contexts_mutex_;  // guards the next six
+  mutable std::mutex contexts_mutex_;  // guards the next eight
   std::vector<Context*> contexts_;
   StoreTotals gone_counters_{};  // of destroyed contexts
   StoreTotals reset_base_{};     // what stats() subtracts
+  // The same of each size class.
+  using AllClasses = std::array<ClassTotals, huge_class + 1>;
+  AllClasses gone_class_counters_{}, class_reset_base_{};
   std::array<TaskCost, task_count> gone_costs_{};
   TaskTotals gone_latencies_{};
   TasksRan gone_ran_{};

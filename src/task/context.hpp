@@ -157,6 +157,7 @@ struct Context {
   Heap::Cache cache;
   CasIds cas;
   StoreCounters counters;
+  std::array<ClassCounters, huge_class + 1> classes;  // by SizeClass
   TaskCounters tasks;
   InFlight* in_flight = nullptr;         // nullptr: no device; outlives every use of the context
   std::unique_ptr<RemoteSearch> remote;  // nullptr: the host has the index

@@ -33,6 +33,17 @@ struct Operation {
   Location candidate() const noexcept { return batch.candidate(i); }
   Status refused() const noexcept { return strip.refused[strip.at(i)]; }
   StoreCounters& count() const noexcept { return context.counters; }
+  // Of the item's size class, and of the class that the query's value asks for.
+  ClassCounters& count_in_class_of(const Item* item) const noexcept {
+    return context.classes[heap().class_of(heap().location_of(item))];
+  }
+  ClassCounters& count_in_own_class() const noexcept {
+    return context.classes[heap().size_class(Item::total_bytes(q.client_flags, q.key_bytes, q.value_bytes))];
+  }
+  void count_set() const noexcept {
+    count().cmd_set.add();
+    count_in_own_class().cmd_set.add();
+  }
 
   bool is_over(const ItemVersion& seen) const noexcept { return tandem::is_over(seen, strip.now_s, strip.flush_cas); }
   // The CAS id that clients see: with CAS off it is 0.

@@ -58,7 +58,7 @@ bool store_in_place(const Operation<I>& op) noexcept {
   op.r.value_offset = static_cast<std::uint16_t>(item->value_offset());
   op.r.status = Status::stored;
   op.count().total_items.add();
-  op.count().cmd_set.add();
+  op.count_set();
   return true;
 }
 
@@ -104,13 +104,16 @@ Settled store(const Operation<I>& op) noexcept {
   std::uint64_t keep = at.good != nullptr ? at.seen.state & word::Accessed::mask : 0;
   const bool compare = q.has(option::compare_cas) && q.mode != StoreMode::add;
   if (compare) {
-    if (at.good == nullptr) return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count().cas_misses);
+    if (at.good == nullptr)
+      return absent(op, guard, at, Status::not_found, op.count().cmd_set, op.count_in_own_class().cmd_set,
+                    op.count().cas_misses);
     const std::uint64_t cas = op.cas_of(at.seen);
     if (cas != q.cas || q.cas == no_cas) {
       // Meta set with I: a smaller CAS id may still store its value, marked stale, with the old item's expiry.
       if (!q.has(option::invalidate) || q.cas == no_cas || q.cas >= cas) {
-        op.count().cmd_set.add();
+        op.count_set();
         op.count().cas_badval.add();
+        op.count_in_class_of(at.good).cas_badval.add();
         return op.finish(Status::exists);
       }
       expiry_s = Item::expiry_of(at.seen.state);
@@ -118,14 +121,17 @@ Settled store(const Operation<I>& op) noexcept {
     }
   } else if (q.mode == StoreMode::add && at.good != nullptr) {
     mark_access(at.good, at.seen.state, op.strip.now_s, word::Accessed::mask);  // used, but not fetched
-    op.count().cmd_set.add();
+    op.count_set();
     return op.finish(Status::not_stored);
   } else if (q.mode == StoreMode::replace && at.good == nullptr) {
-    return absent(op, guard, at, Status::not_stored, op.count().cmd_set);
+    return absent(op, guard, at, Status::not_stored, op.count().cmd_set, op.count_in_own_class().cmd_set);
   }
   if (const Settled s = publish(op, guard, at, expiry_s, keep); s != Settled::done) return s;
-  op.count().cmd_set.add();
-  if (compare) op.count().cas_hits.add();
+  op.count_set();
+  if (compare) {
+    op.count().cas_hits.add();
+    op.count_in_class_of(at.good).cas_hits.add();
+  }
   return op.finish(Status::stored);
 }
 

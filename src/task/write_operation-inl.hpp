@@ -31,19 +31,19 @@ Settled concatenate(const Operation<I>& op) noexcept {
       typename I::Guard guard = op.index().lock(op.f);
       const Found at = find(op, guard);
       if (at.good != nullptr) continue;
-      return absent(op, guard, at, Status::not_stored, op.count().cmd_set);
+      return absent(op, guard, at, Status::not_stored, op.count().cmd_set, op.count_in_own_class().cmd_set);
     }
     const bool other =
         q.has(option::compare_cas) && op.context.shared.policy.cas && q.cas != no_cas && seen.cas() != q.cas;
     if (TD_UNLIKELY(op.context.observer != nullptr) && (other || op.refused() != Status::none))
       observe(op, {old, old, seen});
     if (other) {
-      op.count().cmd_set.add();
+      op.count_set();
       return op.finish(Status::exists);
     }
     if (op.refused() != Status::none) {
       op.r.outcome |= outcome::too_large;
-      op.count().cmd_set.add();
+      op.count_set();
       return op.finish(Status::not_stored);
     }
     const std::uint64_t old_bytes = op.heap().value_bytes(old);
@@ -61,7 +61,7 @@ Settled concatenate(const Operation<I>& op) noexcept {
     if (const Settled s = publish(op, guard, at, Item::expiry_of(at.seen.state), word::Accessed::mask);
         s != Settled::done)
       return s;
-    op.count().cmd_set.add();
+    op.count_set();
     return op.finish(Status::stored);
   }
 }
@@ -69,10 +69,13 @@ Settled concatenate(const Operation<I>& op) noexcept {
 // --- incr, decr, ma
 
 template <IndexKind I>
-void count_arithmetic(const Operation<I>& op, bool hit) noexcept {
+void count_arithmetic(const Operation<I>& op, const Item* hit) noexcept {
   const bool decrement = op.q.has(option::decrement);
   StoreCounters& c = op.count();
-  (decrement ? hit ? c.decr_hits : c.decr_misses : hit ? c.incr_hits : c.incr_misses).add();
+  if (hit == nullptr) return (decrement ? c.decr_misses : c.incr_misses).add();
+  ClassCounters& in_class = op.count_in_class_of(hit);
+  (decrement ? c.decr_hits : c.incr_hits).add();
+  (decrement ? in_class.decr_hits : in_class.incr_hits).add();
 }
 
 // Copy on write: the number is read and replaced at one version of the item (write protocol 3).
@@ -84,7 +87,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
       const Settled s = absent(op, guard, at, Status::miss);
-      if (s == Settled::done) count_arithmetic(op, false);
+      if (s == Settled::done) count_arithmetic(op, nullptr);
       return s;
     }
     if (op.refused() != Status::none) {
@@ -132,7 +135,7 @@ Settled arithmetic(const Operation<I>& op) noexcept {
   op.r.state = word::ExpiryS::put(op.r.state, Item::expiry_of(before));
   op.r.cas = op.r.number;
   op.r.number = number;
-  count_arithmetic(op, true);
+  count_arithmetic(op, at.good);
   return op.finish(Status::number);
 }
 
@@ -179,7 +182,7 @@ void count_refused(const Operation<I>& op) noexcept {
   } else if (why == option::store_too_large) {
     op.count().store_too_large.add();
   } else if (why == option::store_bad_block) {
-    op.count().cmd_set.add();
+    op.count_set();
   }
 }
 
@@ -208,6 +211,7 @@ Settled remove(const Operation<I>& op) noexcept {
   op.r.state = at.seen.state;
   if (!erase(op, guard, at.good)) return Settled::changed;
   op.count().delete_hits.add();
+  op.count_in_class_of(at.good).delete_hits.add();
   return op.finish(Status::removed);
 }
 
@@ -265,21 +269,23 @@ Settled touch(const Operation<I>& op) noexcept {
   if (!guard.update_state(word::ExpiryS::mask, word::ExpiryS::put(0, op.q.expiry_s))) return Settled::changed;
   op.count().cmd_touch.add();
   op.count().touch_hits.add();
+  op.count_in_class_of(at.good).touch_hits.add();
   mark_access(at.good, guard.version().state, op.strip.now_s);
   return op.finish(Status::hit);
 }
 
 // memcached counts a hit that touches as a touch alone, and a meta get that misses as a get alone.
 template <IndexKind I>
-void count_touching_get(const Operation<I>& op, bool hit) noexcept {
+void count_touching_get(const Operation<I>& op, const Item* hit) noexcept {
   StoreCounters& c = op.count();
-  if (op.q.has(option::touch) && (hit || !op.q.has(option::meta))) {
+  if (op.q.has(option::touch) && (hit != nullptr || !op.q.has(option::meta))) {
     c.cmd_touch.add();
-    (hit ? c.touch_hits : c.touch_misses).add();
-    return;
+    if (hit == nullptr) return c.touch_misses.add();
+    c.touch_hits.add();
+    return op.count_in_class_of(hit).touch_hits.add();
   }
   c.cmd_get.add();
-  (hit ? c.get_hits : c.get_misses).add();
+  (hit != nullptr ? c.get_hits : c.get_misses).add();
 }
 
 template <IndexKind I>
@@ -290,11 +296,11 @@ Settled get_and_change(const Operation<I>& op) noexcept {
   if (at.good == nullptr) {
     if (!q.has(option::vivify)) {
       const Settled s = absent(op, guard, at, Status::miss);
-      if (s == Settled::done) count_touching_get(op, false);
+      if (s == Settled::done) count_touching_get(op, nullptr);
       return s;
     }
     if (op.refused() != Status::none) {
-      count_touching_get(op, false);
+      count_touching_get(op, nullptr);
       return op.finish(Status::out_of_memory);
     }
     if (!slot_holds(op, Item::total_bytes(0, q.key_bytes, 0))) return Settled::needs_slot;
@@ -305,7 +311,7 @@ Settled get_and_change(const Operation<I>& op) noexcept {
       return s;
     op.r.state &= ~word::Fetched::mask;  // as before this query's fetch
     op.r.outcome = outcome::created | outcome::won;
-    count_touching_get(op, true);
+    count_touching_get(op, op.r.item);
     return op.finish(Status::hit);
   }
   answer_hit(op, at);
@@ -321,7 +327,7 @@ Settled get_and_change(const Operation<I>& op) noexcept {
   const std::uint64_t win = (op.r.outcome & outcome::won) != 0 ? word::Win::mask : 0;
   if (!guard.update_state(word::ExpiryS::mask | win, word::ExpiryS::put(0, expiry_s) | win)) return Settled::changed;
   if (!q.has(option::no_bump)) mark_access(at.good, guard.version().state, op.strip.now_s);
-  count_touching_get(op, true);
+  count_touching_get(op, at.good);
   return op.finish(Status::hit);
 }
 

@@ -43,6 +43,7 @@ SHARED: dict[str, set[str]] = {
     "items": names("number age mem_requested evicted outofmemory reclaimed crawler_reclaimed crawler_items_checked"),
     "slabs": names("""
         chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks active_slabs total_malloced
+        cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits
     """),
     "conns": names("addr listen_addr state secs_since_last_cmd UDP"),
 }
@@ -84,10 +85,7 @@ MAY_LACK: dict[str, dict[str, str]] = {
     ),
     "slabs": {
         "free_chunks_end": "memcached itself always says 0",
-        **lacking(
-            "counted for the whole server, not for each size class",
-            "get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits",
-        ),
+        **lacking("counted for the whole server alone: a read does not look for its item's size class", "get_hits"),
     },
     "conns": {},
 }

@@ -252,6 +252,64 @@ def test_connection_counters(fresh_pair: Pair) -> None:
             assert int(before["max_connections"]) == 1024
 
 
+CLASS_COUNTERS = ("cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits")
+IN_CLASSES = [
+    *(request for request, _ in KNOWN_SEQUENCE if request != FLUSH),
+    b"set n 0 0 1\r\n5\r\ngat 0 n\r\nmg n T30\r\ndecr n 1\r\nmd n\r\n",
+    b"set long 0 0 2000\r\n%s\r\nappend long 0 0 2\r\nxx\r\ntouch long 0\r\ndelete long\r\n" % (b"l" * 2000),
+    b"set replaced 0 0 900\r\n%s\r\nset replaced 7 0 4000\r\n%s\r\n" % (b"r" * 900, b"r" * 4000),
+    b"".join(b"set same%d 0 0 1\r\n1\r\n" % (i % 5) for i in range(100)),  # of one size
+    b"".join(b"set mixed%d 0 0 %d\r\n%s\r\nget mixed0\r\n" % (i, 40 * i, b"m" * (40 * i)) for i in range(64)),
+]
+
+
+def by_class(stream: Stream) -> list[tuple[int, ...]]:
+    """The counters of each class that has some, by rising size; the sizes are the server's own."""
+    slabs = stats(stream, "slabs")
+    numbers = sorted({int(name.split(":")[0]) for name in slabs if ":" in name})
+    for number in numbers:
+        missing = [name for name in CLASS_COUNTERS if f"{number}:{name}" not in slabs]
+        assert not missing, f"memcached_exporter says memcached_up 0: class {number} lacks {missing}"
+    return [tuple(int(slabs[f"{number}:{name}"]) for name in CLASS_COUNTERS) for number in numbers]
+
+
+def test_commands_of_each_class(zeroed_pair: Pair) -> None:
+    """The sums are memcached's, of sets that are pipelined, too; the classes are the server's own."""
+    sums = []
+    for server in (zeroed_pair.reference, zeroed_pair.candidate):
+        with Stream(server.connect()) as stream:
+            stream.exchange(b"set cas 0 0 1\r\n1\r\n")
+            unique = stream.exchange(b"gets cas\r\n").data.split()[4]
+            stream.exchange(b"cas cas 0 0 1 %s\r\n1\r\ncas cas 0 0 1 %s\r\n1\r\n" % (unique, unique))
+            for request in IN_CLASSES:
+                stream.exchange(request)
+            sums.append([sum(column) for column in zip(*by_class(stream), strict=True)])
+            general = stats(stream)
+            assert sums[-1] == [int(general[name]) for name in CLASS_COUNTERS], server.command[0]
+            stream.exchange(b"stats reset\r\n")
+            assert not any(map(any, by_class(stream)))
+    assert sums[0] == sums[1]
+
+
+def test_commands_are_counted_in_their_item_s_class(tandem: Callable[..., Server]) -> None:
+    with Stream(tandem("-t", "1").connect()) as stream:
+        for _ in range(3):  # beside an old item, and in its place
+            stream.exchange(b"set small 0 0 1\r\n1\r\n" * 24 + b"set large 0 0 3000\r\n%s\r\n" % (b"l" * 3000))
+        stream.exchange(b"touch large 0\r\nincr small 1\r\ndelete small\r\n")
+        rows = [dict(zip(CLASS_COUNTERS, row, strict=True)) for row in by_class(stream)]
+        small, *between, large = [{n: v for n, v in row.items() if v} for row in rows]
+        assert (small, [row for row in between if row]) == ({"cmd_set": 72, "incr_hits": 1, "delete_hits": 1}, [])
+        assert large == {"cmd_set": 3, "touch_hits": 1}
+
+
+def test_sizes_are_not_counted_without_cas(memcached: Callable[..., Server], tandem: Callable[..., Server]) -> None:
+    for start in (memcached, tandem):
+        with Stream(start("-C").connect()) as stream:
+            refused = stream.exchange(b"stats sizes_enable\r\nmn\r\n").data
+            assert refused == b"STAT sizes_status error\r\nSTAT sizes_error cas_support_disabled\r\nMN\r\n"
+            assert stream.exchange(b"stats sizes\r\n").data == b"STAT sizes_status disabled\r\nEND\r\n"
+
+
 def test_reset(zeroed_pair: Pair) -> None:
     """stats reset zeroes what counts events and leaves what describes the state."""
     some = b"get b\r\nincr a 1\r\ndecr a 1\r\ntouch a 0\r\ndelete x\r\ncas z 0 0 1 1\r\n1\r\n"
