@@ -233,6 +233,16 @@ StreamRequest stats_cachedump(const Words& words, const ProtocolOptions& options
   return request;
 }
 
+void enable_sizes(bool on, const ProtocolOptions& options, Administration& server, StatSink& sink) {
+  // As memcached, which counts by CAS ids.
+  if (on && !options.cas) {
+    sink.stat("sizes_status", "error");
+    return sink.stat("sizes_error", "cas_support_disabled");
+  }
+  server.set_track_sizes(on);
+  sink.stat("sizes_status", on ? "enabled" : "disabled");
+}
+
 void stats_detail(const Words& words, Administration& server, Output& out) {
   if (words[2] == "on" || words[2] == "off") {
     server.set_detail(words[2] == "on");

@@ -54,9 +54,7 @@ StreamRequest stats(const Query& query, const ProtocolOptions& options, ServerCo
   }
   StatLines lines(out);
   if (group == "sizes_enable" || group == "sizes_disable") {
-    const bool on = group == "sizes_enable";
-    administration.set_track_sizes(on);
-    lines.stat("sizes_status", on ? "enabled" : "disabled");  // without END, as in memcached
+    enable_sizes(group == "sizes_enable", options, administration, lines);  // without END, as in memcached
     return {};
   }
   if (group == "sizes" && administration.tracks_sizes()) return {.kind = StreamRequest::Kind::sizes};
@@ -92,7 +90,7 @@ StreamRequest execute_control(const Query& query, const ProtocolOptions& options
       return codec::stats(query, options, server, out);
     case Reply::binary_stats:
     case Reply::binary_flush:
-      codec::execute_binary_control(query, server, out);
+      codec::execute_binary_control(query, options, server, out);
       return {};
     case Reply::administer:
       return codec::administer_line(query, options, server, out);

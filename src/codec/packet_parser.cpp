@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codec/digits.hpp"
+#include "codec/flush_second.hpp"
 
 namespace tandem::codec {
 
@@ -289,7 +290,7 @@ PacketParser::Step PacketParser::flush(const Request& r, const Rule& rule) {
   Query& q = start(Opcode::control, Reply::binary_flush, quiet(rule));
   q.key = p_;
   q.key_bytes = 0;
-  q.expiry_s = at_s;
+  q.expiry_s = flush_second(at_s);
   return commit(r);
 }
 

@@ -64,7 +64,14 @@ void RangeLines::read(const Query& query) {
     }
     read_flag(flags[i]);
   }
+  if (error_.empty()) check_shown();
   if (error_.empty()) set_range(low_.view());
+}
+
+// The number alone shows nothing of an item, and a packed item has its own fields.
+void RangeLines::check_shown() {
+  if (has('n') && (seen_ & read_flags & ~range_flags & ~MetaFlags::bit('n')) != 0) fail(line::invalid_flag);
+  if (has('p') && shown_count_ != 0) fail(line::invalid_flag);
 }
 
 void RangeLines::read_flag(std::string_view flag) {

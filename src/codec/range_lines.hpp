@@ -36,6 +36,7 @@ class RangeLines final : public RangeReply {
   };
 
   void read(const Query& query);
+  void check_shown();
   void read_flag(std::string_view flag);
   bool read_key(std::string_view text, Key& to);
   void set_range(std::string_view key);

@@ -2,6 +2,7 @@
 // not answer a miss, and any other quiet request does not answer a success.
 #include <string>
 
+#include "codec/admin_command.hpp"
 #include "codec/binary.hpp"
 #include "codec/packet_writer.hpp"
 #include "codec/reply.hpp"
@@ -125,7 +126,7 @@ class StatPackets final : public StatSink {
 };
 
 // memcached compares only the beginning of some names.
-void stats(const Query& query, ServerControl& server, Output& out) {
+void stats(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
   const std::string_view group = query.key_view();
   Administration& administration = server.administration();
   StatPackets packets(query, out);
@@ -141,8 +142,7 @@ void stats(const Query& query, ServerControl& server, Output& out) {
       return write_status(query, binary::Status::not_found, binary::text::not_found, out);
     }
   } else if (group == "sizes_enable" || group == "sizes_disable") {
-    administration.set_track_sizes(group == "sizes_enable");
-    packets.stat("sizes_status", group == "sizes_enable" ? "enabled" : "disabled");
+    enable_sizes(group == "sizes_enable", options, administration, packets);
   } else if (group == "sizes") {
     // The counts require a walk through the heap, which only the text protocol streams.
     packets.stat("sizes_status", administration.tracks_sizes() ? "enabled" : "disabled");
@@ -179,8 +179,8 @@ void write_binary(const Query& q, const Result& r, const ReplyContext& context) 
   }
 }
 
-void execute_binary_control(const Query& query, ServerControl& server, Output& out) {
-  if (reply_of(query) == Reply::binary_stats) return stats(query, server, out);
+void execute_binary_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out) {
+  if (reply_of(query) == Reply::binary_stats) return stats(query, options, server, out);
   server.flush_all(query.expiry_s);
   if (!query.has(option::no_reply)) write_status(query, binary::Status::ok, {}, out);
 }

@@ -54,6 +54,6 @@ void write_meta_debug(const Query& q, const Result& r, const ReplyContext& conte
 
 // REQUIRES: is_binary(q).
 void write_binary(const Query& q, const Result& r, const ReplyContext& context);
-void execute_binary_control(const Query& query, ServerControl& server, Output& out);
+void execute_binary_control(const Query& query, const ProtocolOptions& options, ServerControl& server, Output& out);
 
 }  // namespace tandem::codec

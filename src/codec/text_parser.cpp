@@ -1,6 +1,7 @@
 // The text protocol's commands. Order of the checks and choice of the error line are memcached's.
 #include <climits>
 
+#include "codec/flush_second.hpp"
 #include "codec/line_parser.hpp"
 
 namespace tandem::codec {
@@ -158,7 +159,7 @@ LineParser::Step LineParser::flush_all(const Words& words) {
   if (at_s == Clock::already_expired) return answer(line::ok, no_reply);
   Query& q = start(Opcode::control, Reply::flush_all, no_reply ? option::no_reply : 0);
   set_no_key(q);
-  q.expiry_s = at_s;
+  q.expiry_s = flush_second(at_s);
   return commit();
 }
 

@@ -21,7 +21,7 @@ TEST(Control, FlushAll) {
   EXPECT_EQ(server.exchange("flush_all 0\r\nflush_all -1\r\nflush_all 0 x\r\n"), "OK\r\nOK\r\nOK\r\n");
   EXPECT_EQ(server.exchange("flush_all noreply\r\nflush_all 5 noreply\r\nflush_all noreply noreply\r\n"), "");
   EXPECT_EQ(server.calls, (Calls{"flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0", "flush_all 0",
-                                 "flush_all " + std::to_string(ReplyHarness::start_s + 5)}));
+                                 "flush_all " + std::to_string(ReplyHarness::start_s + 4)}));
   EXPECT_EQ(server.exchange("flush_all x\r\nflush_all noreply 0\r\n"), bad_flush_time + bad_flush_time);
   EXPECT_EQ(server.exchange("flush_all x noreply\r\n"), "");
   EXPECT_EQ(server.exchange("flush_all 0 1 2\r\n"), "ERROR\r\n");

@@ -213,7 +213,7 @@ TEST(BinaryReplies, FlushVersionQuitAndUnknown) {
   EXPECT_EQ(server.exchange(packet(o::flush, {.extras = number_text(std::uint32_t{9})})),
             response(o::flush, Status::ok));
   EXPECT_EQ(server.exchange(packet(o::flushq, {.extras = number_text(std::uint32_t{2592001})})), "");
-  EXPECT_EQ(server.calls, (std::vector<string>{"flush_all 0", "flush_all 0", "flush_all 1009"}));
+  EXPECT_EQ(server.calls, (std::vector<string>{"flush_all 0", "flush_all 0", "flush_all 1008"}));
   EXPECT_EQ(server.exchange(packet(o::version)), response(o::version, Status::ok, {.value = "1.6.18"}));
   EXPECT_EQ(server.exchange(packet(o::verbosity, {.extras = "four"})), error(o::verbosity, Status::unknown_command));
   EXPECT_EQ(server.exchange(packet(o::sasl_list)), error(o::sasl_list, Status::unknown_command));

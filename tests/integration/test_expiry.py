@@ -122,6 +122,12 @@ def flush_all_with_a_delay(server: Server) -> None:
         assert stream.exchange(b"add before 0 0 1\r\n1\r\nget before\r\n").data == b"STORED\r\n" + found % b"before"
 
 
+def flush_all_in_a_second_is_at_once(server: Server) -> None:
+    """As memcached, which takes a second off a delay."""
+    with Stream(server.connect()) as stream:
+        assert stream.exchange(b"set k 0 0 1\r\n1\r\nflush_all 1\r\nget k\r\n").data == b"STORED\r\nOK\r\nEND\r\n"
+
+
 def flush_all_forgets_an_earlier_delay(server: Server) -> None:
     with Stream(server.connect()) as stream:
         stream.exchange(b"flush_all 3\r\nflush_all\r\n")
@@ -147,6 +153,7 @@ SCENARIOS = (
     every_way_to_expire,
     time_left_and_time_since_access,
     flush_all_with_a_delay,
+    flush_all_in_a_second_is_at_once,
     flush_all_forgets_an_earlier_delay,
     expired_items_make_room,
 )

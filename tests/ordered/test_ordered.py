@@ -132,6 +132,13 @@ def test_each_flag(stream: Stream) -> None:
     assert stream.exchange(b"mr zzz p\r\n").data == b"EN n0\r\n"
 
 
+def test_flags_that_would_have_no_effect_are_refused(stream: Stream) -> None:
+    """The number alone shows nothing of an item, a packed one has its own fields, and `a` has no prefix."""
+    put(stream, {b"a": b"1"})
+    for flags in (b"n v", b"n f", b"s n", b"n t c", b"p n", b"p f", b"t p v", b"p s", b"c p", b"a P", b"P a n"):
+        assert stream.exchange(b"mr a %s\r\n" % flags).data == b"CLIENT_ERROR invalid flag\r\n", flags
+
+
 def test_what_is_refused(stream: Stream) -> None:
     stream.exchange(b"set a 0 0 1\r\n1\r\n")
     bad_format = b"CLIENT_ERROR bad command line format\r\n"
