@@ -64,42 +64,12 @@ void check_gpus(const Settings& settings, std::string_view where) {
 }
 
 namespace {
-void check_latency_target(const Settings& settings, const std::function<std::string(const Option&)>& where) {
-  const GpuOptions& gpu = settings.gpu;
-  const auto fail = [&](std::string_view option, std::string_view why) {
-    throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), why));
-  };
-  if (gpu.latency_target_us == 0) {
-    if (gpu.rate_millions > 0) fail("gpu-rate", "without gpu-latency-target nothing is chosen by it");
-  } else {
-    if (gpu.cycle_us != 0)
-      fail("gpu-latency-target", "chooses the cycle, and gpu-cycle gives one: leave one of them out");
-    if (gpu.which == "off") fail("gpu-latency-target", "without a GPU (gpu) there are no cycles");
-  }
-  const bool asks = gpu.latency_target_us != 0 || !gpu.calibration.empty();
-  if (asks && !presets()[settings.server.preset].sets_cycle)
-    fail(gpu.latency_target_us != 0 ? "gpu-latency-target" : "gpu-calibration", "is of use with preset mega-kv alone");
-}
-
-void check_batch_min(const Settings& settings, const std::function<std::string(const Option&)>& where) {
-  if (settings.gpu.batch_min == 0 || presets()[settings.server.preset].has_threshold) return;
-  throw CommandError(EX_USAGE,
-                     fmt::format("{}: is of use with preset auto alone", where(*find_option("gpu-batch-min"))));
-}
-
-// TLS options without TLS would leave a server open that was meant to be protected.
 void check_tls(const Settings& settings, const std::function<std::string(const Option&)>& where) {
   const TlsOptions& tls = settings.server.tls;
   const auto fail = [&](std::string_view option, std::string_view why) {
     throw CommandError(EX_USAGE, fmt::format("{}: {}", where(*find_option(option)), why));
   };
-  if (!tls.enabled) {
-    if (!tls.certificate.empty()) fail("tls-cert", "TLS is turned off");
-    if (!tls.key.empty()) fail("tls-key", "without tls-cert there is no TLS");
-    if (!tls.ca.empty()) fail("tls-ca", "without tls-cert there is no TLS");
-    if (tls.verify_mode != 0) fail("tls-verify", "without tls-cert there is no TLS");
-    return;
-  }
+  if (!tls.enabled) return;
   if (tls.certificate.empty()) fail("tls", "TLS needs a certificate (tls-cert)");
   if (tls.verify_mode != 0 && tls.ca.empty()) fail("tls-verify", "needs the CAs of clients' certificates (tls-ca)");
   if (settings.server.tcp_port == 0 && settings.server.unix_path.empty()) fail("port", "there is no TLS without TCP");
@@ -121,15 +91,8 @@ void check_together(const Settings& settings, const std::function<std::string(co
   check_eviction(settings, where(*find_option("eviction")));
   check_gpu(settings, where(*find_option("gpu")));
   check_gpus(settings, where(*find_option("gpus")));
-  if (presets()[settings.server.preset].index_on_device() && (settings.gpu.values_bytes != 0 || settings.gpu.steal)) {
-    throw CommandError(EX_USAGE,
-                       "with preset mega-kv the host has no index to search itself (gpu-steal) or to keep copies of "
-                       "items right with (gpu-values)");
-  }
   check_metrics(settings, where(*find_option("metrics")));
   check_xdp(settings, where(*find_option("xdp")));
-  check_latency_target(settings, where);
-  check_batch_min(settings, where);
   if (settings.server.unix_path.empty() && settings.server.tcp_port == 0 && settings.server.udp_port == 0) {
     throw CommandError(EX_USAGE, fmt::format("{}: 0, as udp-port is, and without a Unix socket (unix) there is nothing "
                                              "to listen on",
@@ -162,8 +125,6 @@ void settle_authentication(Settings& settings, const std::function<std::string(c
     if (server.sasl_file.empty()) fail("sasl", "sasl-file or MEMCACHED_SASL_PWDB must name a password file");
     if (!text && server.protocol == "ascii")
       fail("protocol", "ascii: the text protocol asks for an auth-file beside sasl");
-  } else if (!server.sasl_file.empty()) {
-    fail("sasl-file", "is not asked for without sasl");
   }
   if (text && !server.sasl && server.protocol == "binary")
     fail("protocol", "binary: the binary protocol asks for sasl beside an auth-file");

@@ -18,6 +18,7 @@
 #include "cli/value.hpp"
 #include "cli/version.hpp"
 #include "codec/credentials.hpp"
+#include "net/log.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -43,8 +44,12 @@ bool is_called_memcached(std::string_view program) {
   return (slash == std::string_view::npos ? program : program.substr(slash + 1)) == "memcached";
 }
 
-// Never fails, and allocates no memory.
+// Never fails, and allocates no memory unless a log collector was promised JSON.
 void complain(std::string_view prefix, std::string_view what, std::string_view more = {}) noexcept {
+  if (net::log_format() == net::LogFormat::json) {
+    net::say(what, spdlog::level::err);
+    return;
+  }
   for (const std::string_view part : {prefix, what, more, std::string_view("\n")})
     std::fwrite(part.data(), 1, part.size(), stderr);
 }

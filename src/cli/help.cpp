@@ -178,8 +178,12 @@ std::string memcached_help() {
       out += fmt::format("{:<{}}{}\n", memcached_usage(o), column - 1, " " + wrap(help, column, width));
     } else if (o.effect != Effect::none) {
       const std::string name = o.letter != 0 ? fmt::format("-{}", o.letter) : fmt::format("-o {}", o.extended);
-      std::string& list = o.effect == Effect::refused ? refused : ignored;
-      list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name, o.help);
+      // Suites and clients search the help for a name to learn what the server can do.
+      if (o.effect == Effect::refused) {
+        refused += fmt::format("{}{}", refused.empty() ? "" : ", ", o.help);
+      } else {
+        ignored += fmt::format("{}{} ({})", ignored.empty() ? "" : ", ", name, o.help);
+      }
     }
   }
   out += "\nextended options, each switch also with no_ before it:\n" + extended;
@@ -188,7 +192,7 @@ std::string memcached_help() {
           "\nTaken and ignored, with a notice: {}, and memcached's other extended options; unknown names are errors.",
           ignored),
       0, width);
-  out += wrap(fmt::format("\nNot supported yet, an error: {}.", refused), 0, width);
+  out += wrap(fmt::format("\nNot supported yet, an error (`tandem options` names them): {}.", refused), 0, width);
   return out + "\n";
 }
 

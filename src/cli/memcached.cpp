@@ -111,6 +111,7 @@ class MemcachedParser {
   }
 
   void take(const Option& o, std::string_view text) {
+    given_.push_back(&o);
     const std::string what = fmt::format("-{}", o.letter);
     Settings& settings = result_.settings;
     switch (o.effect) {
@@ -200,6 +201,7 @@ class MemcachedParser {
       text.remove_prefix(std::min(end + 1, text.size()));
       if (!entry.empty()) listen.emplace_back(entry);
     }
+    if (listen.empty()) throw CommandError(EX_USAGE, "-l: no address");
   }
 
   void take_factor(const Option& o, std::string_view what, std::string_view text) {
@@ -250,6 +252,7 @@ class MemcachedParser {
     if (name == "modern" || name == "no_modern") return take_modern(!negated);
     const Option* o = find_extended(negated ? name.substr(3) : name);
     const std::string what = fmt::format("-o {}", name);
+    if (o != nullptr) given_.push_back(o);
     if (o != nullptr && o->effect == Effect::refused) {
       if (!negated) throw CommandError(EX_USAGE, fmt::format("{} ({}) is not supported yet", what, o->help));
     } else if (o != nullptr && o->kind == Kind::flag) {
@@ -257,7 +260,7 @@ class MemcachedParser {
     } else if (o != nullptr && !negated && o->kind == Kind::text) {
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       text_of(*o, result_.settings) = entry.substr(equals + 1);
-    } else if (o != nullptr && !negated && o->kind == Kind::size) {  // Tandem's own option, in its units
+    } else if (o != nullptr && !negated && is_own(*o)) {  // in its own words and units
       if (equals == std::string_view::npos) throw CommandError(1, fmt::format("Missing {} argument", name));
       try {
         set_from_text(*o, result_.settings, entry.substr(equals + 1));
@@ -345,6 +348,25 @@ class MemcachedParser {
     check_metrics(result_.settings, "-o metrics");
     check_xdp(result_.settings, "-o xdp");
     check_authentication(server);
+    note_unmet_needs();
+  }
+
+  // memcached ignores such options without a word.
+  void note_unmet_needs() {
+    const auto given = [this](const Option& o) {
+      return std::ranges::find(given_, &o) != given_.end() ? Given::on_command_line : Given::no;
+    };
+    const auto where = [](const Option& o) {
+      return o.extended.empty() ? fmt::format("-{}", o.letter) : fmt::format("-o {}", o.extended);
+    };
+    const UnmetNeeds unmet = unmet_needs(result_.settings, memcached_defaults(), given, where);
+    for (const auto* messages : {&unmet.refusals, &unmet.warnings})
+      result_.notices.insert(result_.notices.end(), messages->begin(), messages->end());
+  }
+
+  // Options that memcached has not, and that take more than a number.
+  static bool is_own(const Option& o) {
+    return o.kind == Kind::size || (o.kind == Kind::choice && o.effect == Effect::none);
   }
 
   // memcached allows only one of -S and -Y; together, each applies to the clients of its own protocol.
@@ -372,6 +394,7 @@ class MemcachedParser {
   }
 
   Invocation result_;
+  std::vector<const Option*> given_;
   std::int64_t item_bytes_ = mebibyte;
   bool tcp_given_ = false, listen_given_ = false, protocol_given_ = false;
 };
@@ -382,12 +405,13 @@ Invocation parse_memcached(std::span<const std::string> arguments) { return Memc
 
 int run_memcached(std::span<const std::string> arguments) {
   const Invocation invocation = parse_memcached(arguments);
-  for (const std::string& notice : invocation.notices) net::say("tandem: " + notice);
+  net::set_log_format(static_cast<net::LogFormat>(invocation.settings.server.log_format));
+  for (const std::string& notice : invocation.notices) net::warn(notice);
   if (!invocation.output.empty()) {
     fmt::print("{}", invocation.output);
     return EX_OK;
   }
-  return run_server(invocation.settings, ServerStyle::memcached);
+  return run_server(invocation.settings, ServerStyle::memcached, [] { return std::vector<std::string>(); });
 }
 
 }  // namespace tandem::cli

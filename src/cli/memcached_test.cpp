@@ -46,7 +46,6 @@ TEST(Memcached, TakesOptions) {
         {"tls-key", "/k.pem"},
         {"tls-key-format", "der"},
         {"tls-ca", "/ca=1.pem"}}},
-      {{"-o", "ssl_chain_cert=/c.pem"}, {{"tls", "false"}, {"tls-cert", "/c.pem"}}},
       {{"-Zo", "ssl_verify_mode=3,ssl_min_version=1,ssl_ciphers=HIGH:!aNULL,ssl_session_cache,ssl_kernel_tls"},
        {{"tls-verify", "once"},
         {"tls-min-version", "1.1"},
@@ -173,6 +172,13 @@ TEST(Memcached, ReportsWhatItIgnores) {
       {{"-m", "1024m"}, "-m \"1024m\" is not a number, taken as 1024"},
       {{"-f", "1.5x"}, "-f \"1.5x\" is not a number, taken as 1.5"},
       {{"-m", "2"}, "-m is raised to 4MiB, the least"},
+      {{"-o", "ssl_chain_cert=/c.pem"}, "-o ssl_chain_cert: has no effect without TLS (tls is false)"},
+      {{"-a", "777"}, "-a: has no effect without a Unix socket (unix is not given)"},
+      {{"-s", "/x", "-l", "::1"}, "-l: has no effect beside a Unix socket (unix is /x)"},
+      {{"-o", "preset=4,gpu=off"},
+       "-o gpu: the host does the work of the GPU that the preset asks for (preset is memcachedgpu)"},
+      {{"-o", "preset=0,gpu_values=1m"},
+       "-o gpu_values: needs a GPU, and an index on the host beside it (preset is cpu, gpu is auto)"},
   };
   for (const auto& [arguments, notice] : cases) {
     const Invocation result = parse_memcached(arguments);
@@ -201,6 +207,33 @@ TEST(Memcached, RefusesSuboptionsThatMemcachedDoesNotKnow) {
       EXPECT_EQ(error.exit_code(), 1);
     }
   }
+}
+
+TEST(Memcached, NeedsAnAddress) {
+  for (const std::string none : {"", ",", ";,"}) {
+    try {
+      parse_memcached(Arguments{"-l", none});
+      ADD_FAILURE() << "accepted: " << none;
+    } catch (const CommandError& error) {
+      EXPECT_STREQ(error.what(), "-l: no address");
+      EXPECT_EQ(error.exit_code(), EX_USAGE);
+    }
+  }
+}
+
+TEST(Memcached, TakesItsOwnOptionsByTheirNames) {
+  EXPECT_EQ(parse_memcached(Arguments{"-o", "log_format=json"}).settings.server.log_format, 1u);
+  EXPECT_THROW(parse_memcached(Arguments{"-o", "log_format=xml"}), CommandError);
+  EXPECT_EQ(parse_memcached(Arguments{"-o", "gpu=sim,gpu_values=1m,gpu_value_max=256B"}).settings.gpu.value_max_bytes,
+            256u);
+}
+
+// memcached's suite and clients search the help for these names to learn what the server can do.
+TEST(Memcached, HelpNamesNothingThatIsMissing) {
+  const std::string help = parse_memcached(Arguments{"-h"}).output;
+  for (const std::string_view name : {"ext_path", "proxy_config", "sock_cookie_id"})
+    EXPECT_EQ(help.find(name), std::string::npos) << name;
+  EXPECT_NE(help.find("Not supported yet, an error"), std::string::npos);
 }
 
 TEST(Memcached, PrintsInsteadOfServing) {

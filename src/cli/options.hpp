@@ -1,6 +1,7 @@
 // The one table of options, from which `tandem serve`'s command line, the TOML file, memcached's letters, the help
 // texts and docs/options.md are made.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/needs.hpp"
 #include "net/server.hpp"
 #include "store/engine.hpp"
 
@@ -112,6 +114,8 @@ struct Option {
   std::string_view memcached_help = {};  // if `help` does not fit the letter
   std::string_view low_error = {};       // memcached's message for a number below the minimum; it then exits with 1
   std::string_view extended = {};        // `-o NAME` or `-o NAME=VALUE`
+
+  std::array<Need, 2> needs = {};  // of the other options, to take effect
 
   bool is_serve() const noexcept { return !name.empty(); }
 };

@@ -181,6 +181,21 @@ PidFile::~PidFile() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
+std::string write_port_file(const std::string& path, std::span<const ListeningPort> ports) {
+  const std::string beside = path + ".lck";  // memcached's name
+  {
+    std::ofstream file(beside, std::ios::trunc);
+    if (!file) return fmt::format("Failed to open \"{}\": {}", beside, error_text(errno));
+    for (const ListeningPort& port : ports)
+      file << fmt::format("{} {}: {}\n", port.udp ? "UDP" : "TCP", port.ipv6 ? "INET6" : "INET", port.port);
+    file.close();
+    if (file && std::rename(beside.c_str(), path.c_str()) == 0) return {};
+  }
+  const int error = errno;
+  unlink(beside.c_str());
+  return fmt::format("Failed to write \"{}\": {}", path, error_text(error));
+}
+
 std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }

@@ -2,7 +2,10 @@
 // other threads exist, unless said otherwise. Failures are CommandErrors with memcached's texts and codes.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
+
+#include "net/server.hpp"
 
 namespace tandem::cli {
 
@@ -62,6 +65,10 @@ class PidFile {
  private:
   std::string path_;
 };
+
+// Writes a line for each port to the file, by way of a temporary one: memcached's format for the file that
+// MEMCACHED_PORT_FILENAME names. Returns an error text, empty on success.
+std::string write_port_file(const std::string& path, std::span<const ListeningPort> ports);
 
 // The absolute path, which stays valid after a change of the working directory.
 std::string absolute_path(const std::string& path);

@@ -29,6 +29,7 @@
 #include "monitor/monitor.hpp"
 #include "net/endpoint.hpp"
 #include "net/log.hpp"
+#include "net/secret_files.hpp"
 #include "net/xdp/xdp.hpp"
 #include "preset/preset.hpp"
 
@@ -45,11 +46,19 @@ void choose_user(const ProcessOptions& process, ServerStyle style) {
 
 void write_pid_file(PidFile& file, const std::string& path, ServerStyle style) {
   try {
-    if (const std::string warning = file.write(path); !warning.empty()) net::say(warning);
+    if (const std::string warning = file.write(path); !warning.empty()) net::warn(warning);
   } catch (const CommandError& error) {
     if (style == ServerStyle::tandem) throw;
-    net::say(error.what());
+    net::warn(error.what());
   }
+}
+
+// As memcached, which ignores failures, too.
+void write_ports(const Server& server) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing sets the environment
+  const char* const path = std::getenv("MEMCACHED_PORT_FILENAME");
+  if (path == nullptr || server.listening_ports().empty()) return;
+  if (const std::string error = write_port_file(path, server.listening_ports()); !error.empty()) net::warn(error);
 }
 
 void say_serving(const Settings& settings, ServerStyle style, const Engine& engine, const Server& server) {
@@ -59,7 +68,7 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
                        settings.server.threads == 1 ? "thread" : "threads", engine.shared().index.lanes()));
   if (settings.server.xdp != nullptr) net::say(settings.server.xdp->text());
   if (is_root() && style == ServerStyle::tandem && settings.process.user.empty())
-    net::say("warning: running as root is not needed: use --user NAME");
+    net::warn("running as root is not needed: use --user NAME");
   const auto& devices = settings.engine.devices;
   if (devices.empty()) return;
   const std::string times = devices.size() > 1 ? fmt::format("{} x ", devices.size()) : std::string();
@@ -68,15 +77,22 @@ void say_serving(const Settings& settings, ServerStyle style, const Engine& engi
 }
 
 void say_warnings(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) net::say("warning: " + warning);
+  for (const std::string& warning : warnings) net::warn(warning);
 }
 
-// Reloads files. A failure is logged and changes nothing.
-void reload_files(Server& server) {
+// Reloads files, and says which changed settings need a restart. A failure is logged and changes nothing.
+void reload(Server& server, monitor::Monitor* monitor, const ChangedSettings& changed_settings) {
   try {
-    for (const std::string& line : server.reload()) net::say(line);
+    std::vector<std::string> lines = server.reload();
+    if (monitor != nullptr) {
+      if (auto line = monitor->reload()) lines.push_back(std::move(*line));
+    }
+    for (std::string& line : changed_settings()) lines.push_back(std::move(line));
+    if (lines.empty()) lines.emplace_back("nothing to reload: settings need a restart");
+    for (const std::string& line : lines) net::say(line);
+    say_warnings(server.warnings());
   } catch (const std::bad_alloc&) {
-    net::say("reload: out of memory; all stays as it was");
+    net::warn("reload: out of memory; all stays as it was");
   }
 }
 
@@ -110,12 +126,14 @@ std::string page_address(const std::string& address, int port) {
 namespace {
 
 // Serves clients from the start to the stop.
-void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon) {
+void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon,
+           const ChangedSettings& changed_settings) {
   const ProcessOptions& process = settings.process;
   const ServiceManager manager;
   // Before clients are accepted: Tandem exits with an error if it cannot bind the address.
   std::optional<monitor::Monitor> monitor;
-  if (!settings.server.metrics.empty()) monitor.emplace(settings.server.metrics, std::string(version));
+  if (!settings.server.metrics.empty())
+    monitor.emplace(settings.server.metrics, settings.server.metrics_token_file, std::string(version));
   // memcached's signal for a restart.
   const bool is_stopped_by_usr1 = style == ServerStyle::memcached;
   std::atomic<Server*> serving{nullptr};
@@ -124,7 +142,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   std::optional<Signals> signals([&](int number) {
     const bool stops = number == SIGINT || number == SIGTERM || (number == SIGUSR1 && is_stopped_by_usr1);
     if (number == SIGHUP) {  // a closed terminal must not stop a store
-      if (Server* const now = serving.load()) reload_files(*now);
+      if (Server* const now = serving.load()) reload(*now, monitor ? &*monitor : nullptr, changed_settings);
       return;
     }
     if (number == SIGUSR2) {
@@ -150,12 +168,16 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
   serving.store(&server);
   if (is_stopped.load()) server.stop();
   say_warnings(server.warnings());
+  if (const std::string& file = settings.server.metrics_token_file; !file.empty()) {
+    if (const std::string warning = net::password_file_warning(file); !warning.empty()) net::warn(warning);
+  }
   if (monitor) monitor->watch(server.telemetry());
+  if (style == ServerStyle::memcached) write_ports(server);
   PidFile pid_file;
   if (!process.pid_file.empty()) write_pid_file(pid_file, process.pid_file, style);
   if (process.lock_memory) {
     if (const std::string error = lock_memory(); !error.empty()) {
-      net::say("warning: memory is not locked: " + error);
+      net::warn("memory is not locked: " + error);
     }
   }
   daemon.leave(process.core_files);
@@ -174,7 +196,7 @@ void serve(Settings& settings, ServerStyle style, Engine& engine, Daemon& daemon
 
 }  // namespace
 
-int run_server(Settings settings, ServerStyle style) {
+int run_server(Settings settings, ServerStyle style, const ChangedSettings& changed_settings) {
   const ProcessOptions& process = settings.process;
   if (process.core_files) raise_core_limit();
   say_warnings(fit_to_system(settings, style));
@@ -195,6 +217,7 @@ int run_server(Settings settings, ServerStyle style) {
     // Reloaded upon HUP.
     settings.server.sasl_file = absolute_path(settings.server.sasl_file);
     settings.server.auth_file = absolute_path(settings.server.auth_file);
+    settings.server.metrics_token_file = absolute_path(settings.server.metrics_token_file);
     settings.gpu.calibration = absolute_path(settings.gpu.calibration);
     if (const auto exit_code = daemon.start()) return *exit_code;
   }
@@ -219,10 +242,10 @@ int run_server(Settings settings, ServerStyle style) {
   settings.engine.replicas_rest = preset.offload == Offload::when_sooner;
   settings.engine.scheduler.cycle = gpu_cycle(settings, settings.engine.devices, settings.engine.log);
   auto engine = std::make_unique<Engine>(settings.engine);
-  serve(settings, style, *engine, daemon);
+  serve(settings, style, *engine, daemon, changed_settings);
   constexpr std::chrono::seconds driver_patience(5);
   if (!engine->close(driver_patience)) {
-    net::say("the GPU's driver does not return; ending without it");
+    net::warn("the GPU's driver does not return; ending without it");
     std::_Exit(EX_OK);
   }
   engine.reset();

@@ -1,7 +1,9 @@
 // Runs a server from start to end.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/options.hpp"
 
@@ -13,9 +15,12 @@ enum class ServerStyle : std::uint8_t {
               // warning
 };
 
+// Upon HUP: lines for the log about settings that have changed since the start and need a restart.
+using ChangedSettings = std::function<std::vector<std::string>()>;
+
 // Sets up the process, serves until INT or TERM (or the server ends itself) and returns the exit code: 0 after a clean
 // stop. If it cannot start, throws CommandError or an exception of Engine or Server.
-int run_server(Settings settings, ServerStyle style);
+int run_server(Settings settings, ServerStyle style, const ChangedSettings& changed_settings);
 
 // "127.0.0.1:11211 (TCP, UDP)", with the ports that were bound.
 std::string describe_addresses(const ServerOptions& options, int tcp_port, int udp_port);

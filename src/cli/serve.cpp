@@ -13,9 +13,11 @@
 #include "cli/config_file.hpp"
 #include "cli/help.hpp"
 #include "cli/invocation.hpp"
+#include "cli/process.hpp"
 #include "cli/run_server.hpp"
 #include "cli/start_checks.hpp"
 #include "cli/value.hpp"
+#include "net/log.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -110,9 +112,54 @@ Invocation parse_serve(std::span<const std::string> arguments) {
     return source.empty() ? fmt::format("default of --{}", option.name) : source;
   };
   settle_authentication(result.settings, where);
+  const auto given = [&](const Option& option) {
+    const std::string& source = sources[option];
+    return source.empty() ? Given::no : source.starts_with("--") ? Given::on_command_line : Given::in_file;
+  };
+  UnmetNeeds unmet = unmet_needs(result.settings, serve_defaults(), given, where);
+  if (!unmet.refusals.empty()) throw CommandError(EX_USAGE, fmt::format("{}", fmt::join(unmet.refusals, "\ntandem: ")));
+  result.notices = std::move(unmet.warnings);
   check_together(result.settings, where);
   return result;
 }
+
+namespace {
+
+// The arguments with the configuration file's absolute path, which a change of the working directory does not touch.
+std::vector<std::string> with_absolute_config(std::span<const std::string> arguments) {
+  constexpr std::string_view name = "--config", joined = "--config=";
+  std::vector<std::string> out(arguments.begin(), arguments.end());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] == name && i + 1 < out.size()) {
+      ++i;
+      out[i] = absolute_path(out[i]);
+    } else if (out[i].starts_with(joined)) {
+      out[i] = std::string(joined) + absolute_path(out[i].substr(joined.size()));
+    }
+  }
+  return out;
+}
+
+// Lines for the log: what the file says now, and the running server does not.
+std::vector<std::string> changed_settings(std::span<const std::string> arguments, const Settings& started) {
+  Settings now;
+  try {
+    now = parse_serve(arguments).settings;
+  } catch (const CommandError& error) {
+    return {fmt::format("reload: {}; the settings stay as they were", error.what())};
+  }
+  std::vector<std::string> lines;
+  for (const Option& option : all_options()) {
+    if (!option.is_serve()) continue;
+    const std::string was = show(option, started), is = show(option, now);
+    if (was != is)
+      lines.push_back(fmt::format("reload: {} stays {} until a restart: the file says {}", option.name,
+                                  was.empty() ? "unset" : was, is.empty() ? "nothing" : is));
+  }
+  return lines;
+}
+
+}  // namespace
 
 int run_serve(std::span<const std::string> arguments) {
   const Invocation invocation = parse_serve(arguments);
@@ -120,8 +167,13 @@ int run_serve(std::span<const std::string> arguments) {
     fmt::print("{}", invocation.output);
     return EX_OK;
   }
-  if (invocation.only_checks) return check_settings(invocation.settings);
-  return run_server(invocation.settings, ServerStyle::tandem);
+  net::set_log_format(static_cast<net::LogFormat>(invocation.settings.server.log_format));
+  if (invocation.only_checks) return check_settings(invocation.settings, invocation.notices);
+  for (const std::string& notice : invocation.notices) net::warn(notice);
+  return run_server(invocation.settings, ServerStyle::tandem,
+                    [again = with_absolute_config(arguments), started = invocation.settings] {
+                      return changed_settings(again, started);
+                    });
 }
 
 }  // namespace tandem::cli

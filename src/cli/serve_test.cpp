@@ -110,13 +110,44 @@ TEST(Serve, RefusesBadOptions) {
       {{"--xdp", "eth0", "--unix", "/x"}, "--xdp: there is no UDP beside a Unix socket"},
       {{"--metrics", "9150"}, "--metrics: expected ADDRESS:PORT such as 127.0.0.1:9150, got \"9150\""},
       {{"--preset", "mega-kv", "--gpu-cycle", "50", "--gpu-latency-target", "300"},
-       "--gpu-latency-target: chooses the cycle, and gpu-cycle gives one: leave one of them out"},
+       "--gpu-latency-target: chooses the cycle, and gpu-cycle gives one: leave one of them out (gpu-cycle is 50)"},
       {{"--preset", "mega-kv", "--gpu", "off", "--gpu-latency-target", "300"},
-       "--gpu-latency-target: without a GPU (gpu) there are no cycles"},
-      {{"--gpu-latency-target", "300"}, "--gpu-latency-target: is of use with preset mega-kv alone"},
-      {{"--gpu-calibration", "/x"}, "--gpu-calibration: is of use with preset mega-kv alone"},
-      {{"--preset", "mega-kv", "--gpu-rate", "10"}, "--gpu-rate: without gpu-latency-target nothing is chosen by it"},
-      {{"--preset", "mirrored", "--gpu-batch-min", "4"}, "--gpu-batch-min: is of use with preset auto alone"},
+       "--gpu-latency-target: is of use with preset mega-kv and a GPU alone (preset is mega-kv, gpu is off)"},
+      {{"--gpu-latency-target", "300"},
+       "--gpu-latency-target: is of use with preset mega-kv and a GPU alone (preset is auto, gpu is auto)"},
+      {{"--gpu-calibration", "/x"},
+       "--gpu-calibration: is of use with preset mega-kv and a GPU alone (preset is auto, gpu is auto)"},
+      {{"--preset", "mega-kv", "--gpu-rate", "10"},
+       "--gpu-rate: has no effect without a latency target (gpu-latency-target is 0)"},
+      {{"--preset", "mirrored", "--gpu-batch-min", "4"},
+       "--gpu-batch-min: is of use with preset auto and a GPU alone (preset is mirrored, gpu is auto)"},
+      {{"--preset", "heterokv", "--gpu", "0"}, "--gpu: the preset uses no GPU (preset is heterokv)"},
+      {{"--preset", "cpu", "--gpu-values", "1MiB"},
+       "--gpu-values: needs a GPU, and an index on the host beside it (preset is cpu, gpu is auto)"},
+      {{"--gpu-value-max", "64"},
+       "--gpu-value-max: has no effect where a GPU has no copies of items (preset is auto, gpu is auto, gpu-values is "
+       "0)"},
+      {{"--preset", "mega-kv", "--gpu-steal"},
+       "--gpu-steal: needs a GPU, and an index on the host beside it (preset is mega-kv, gpu is auto)"},
+      {{"--arrange", "--no-ordered"},
+       "--arrange: has no effect without keys in order (ordered is false, preset is auto)"},
+      {{"--preset", "memcachedgpu", "--ordered"},
+       "--ordered: the preset's index keeps no order (preset is memcachedgpu)"},
+      {{"--seccomp", "--gpu", "0"},
+       "--seccomp: a GPU's driver needs system calls that it refuses (preset is auto, gpu is 0)"},
+      {{"--no-evict", "--eviction", "s3-fifo"}, "--eviction: has no effect where nothing is evicted (evict is false)"},
+      {{"--index-power", "20", "--item-expected", "1KiB"},
+       "--item-expected: has no effect beside index-power (index-power is 20)"},
+      {{"--unix-mode", "777"}, "--unix-mode: has no effect without a Unix socket (unix is not given)"},
+      {{"--unix", "/x", "--tls", "--tls-cert", "/c"}, "--tls: there is no TLS on a Unix socket (unix is /x)"},
+      {{"--tls-kernel", "--tls-ciphers", "X"},
+       "--tls-ciphers: has no effect without TLS (tls is false, tls-cert is not given)\ntandem: "
+       "--tls-kernel: has no effect without TLS (tls is false, tls-cert is not given)"},
+      {{"--metrics-token-file", "/t"},
+       "--metrics-token-file: has no effect without the monitoring endpoint (metrics is not given)"},
+      {{"--no-watch", "--watch-client-buffer", "8"},
+       "--watch-client-buffer: has no effect where nobody may watch (watch is false)"},
+      {{"--gpu-value-max", "1MiB"}, "--gpu-value-max: expected a size from 32B to 256B, got 1MiB"},
       {{"--gpu-batch-min", "-1"}, "--gpu-batch-min: expected an integer from 0 to 1000000, got -1"},
       {{"--gpu-latency-target", "1000001"}, "--gpu-latency-target: expected an integer from 0 to 1000000, got 1000001"},
       {{"--gpu-get-share", "101"}, "--gpu-get-share: expected a number from 0 to 100, got 101"},
@@ -151,6 +182,41 @@ TEST(Serve, RefusesBadOptions) {
       EXPECT_EQ(error.exit_code(), EX_USAGE) << error.what();
     }
   }
+}
+
+TEST(Serve, TakesWhatWouldHaveNoEffectAsADefaultOrTurnedOff) {
+  const TemporaryFile file("preset = \"cpu\"\narrange = true\nordered = false\ngpu-values = 0\ngpu = \"auto\"\n");
+  EXPECT_TRUE(parse_serve(Arguments{"--config", file.path()}).notices.empty());
+  EXPECT_TRUE(parse_serve(Arguments{"--preset", "cpu", "--gpu", "off", "--no-arrange"}).notices.empty());
+  EXPECT_TRUE(parse_serve(Arguments{"--preset", "heterokv", "--arrange"}).notices.empty());
+}
+
+TEST(Serve, WarnsOfWhatIsDoneInAnotherWay) {
+  EXPECT_EQ(parse_serve(Arguments{"--preset", "memcachedgpu", "--gpu", "off"}).notices,
+            std::vector<std::string>{
+                "--gpu: the host does the work of the GPU that the preset asks for (preset is memcachedgpu)"});
+  EXPECT_EQ(parse_serve(Arguments{"--unix", "/x", "--listen", "::1"}).notices,
+            std::vector<std::string>{"--listen: has no effect beside a Unix socket (unix is /x)"});
+}
+
+// The message of each need names the options that decide it, and they exist.
+TEST(Serve, NeedsNameOptions) {
+  std::size_t needs = 0;
+  for (const Option& option : all_options()) {
+    for (const Need& need : option.needs) {
+      if (need.is_met == nullptr) continue;
+      ++needs;
+      EXPECT_FALSE(need.why.empty()) << option.name;
+      std::string_view names = need.decided_by;
+      EXPECT_FALSE(names.empty()) << option.name;
+      while (!names.empty()) {
+        const std::size_t end = std::min(names.find(','), names.size());
+        EXPECT_NE(find_option(names.substr(0, end)), nullptr) << option.name << ": " << names;
+        names.remove_prefix(std::min(end + 1, names.size()));
+      }
+    }
+  }
+  EXPECT_GT(needs, 30u);
 }
 
 TEST(Serve, HelpWins) {

@@ -7,10 +7,13 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -21,7 +24,7 @@
 #include "codec/credentials.hpp"
 #include "heap/memory_file.hpp"
 #include "monitor/http_server.hpp"
-#include "net/log.hpp"
+#include "monitor/token.hpp"
 #include "net/secret_files.hpp"
 #include "net/tls_context.hpp"
 
@@ -40,6 +43,12 @@ unsigned own_files(const Settings& settings) {
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path();
   return folder.empty() ? "." : folder;
+}
+
+// To the user who asked for the check. Failures to print are ignored.
+void tell_user(const std::string& line) {
+  std::fputs(line.c_str(), stderr);
+  std::fputc('\n', stderr);
 }
 
 // What would end a start, one after the other.
@@ -61,7 +70,7 @@ class Problems {
 
  private:
   void add(int exit_code, std::string_view what) {
-    net::say(fmt::format("tandem: {}", what));
+    tell_user(fmt::format("tandem: {}", what));
     if (exit_code_ == EX_OK) exit_code_ = exit_code;
   }
 
@@ -120,14 +129,13 @@ std::vector<std::string> fit_to_system(Settings& settings, ServerStyle style) {
   return warnings;
 }
 
-int check_settings(Settings settings) {
+int check_settings(Settings settings, std::vector<std::string> warnings) {
   Problems problems;
-  std::vector<std::string> warnings;
   const auto warn = [&warnings](std::string warning) {
     if (!warning.empty()) warnings.push_back(std::move(warning));
   };
   const ServerOptions& server = settings.server;
-  problems.look([&] { warnings = fit_to_system(settings, ServerStyle::tandem); });
+  problems.look([&] { std::ranges::move(fit_to_system(settings, ServerStyle::tandem), std::back_inserter(warnings)); });
   problems.look([&] { check_user(settings.process.user); });
   if (server.tls.enabled) {
     problems.look([&] {
@@ -142,6 +150,12 @@ int check_settings(Settings settings) {
   };
   if (server.sasl) read_passwords(server.sasl_file, Credentials::Format::sasl_file);
   if (!server.auth_file.empty()) read_passwords(server.auth_file, Credentials::Format::auth_file);
+  if (!server.metrics_token_file.empty()) {
+    problems.look([&] {
+      const monitor::Token token(server.metrics_token_file);
+      warn(net::password_file_warning(server.metrics_token_file));
+    });
+  }
   if (!settings.gpu.calibration.empty()) {
     problems.look([&] {
       try {
@@ -153,7 +167,7 @@ int check_settings(Settings settings) {
   }
   problems.look([&] { check_writable("memory file", settings.engine.memory_file, EX_OSERR); });
   problems.look([&] { check_writable("pid file", settings.process.pid_file, EX_CANTCREAT); });
-  for (const std::string& warning : warnings) net::say("tandem: warning: " + warning);
+  for (const std::string& warning : warnings) tell_user("tandem: warning: " + warning);
   if (problems.exit_code() == EX_OK) fmt::print("settings and files can be used\n");
   return problems.exit_code();
 }

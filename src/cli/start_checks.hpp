@@ -19,7 +19,8 @@ std::string memory_file_warning(const std::string& path, std::uint64_t memory_by
 std::vector<std::string> fit_to_system(Settings& settings, ServerStyle style);
 
 // `serve --check`: reads the files that the settings name, without changing any. Prints what is wrong to stderr, else
-// that nothing is to stdout. Returns the exit code that the server would have ended with.
-int check_settings(Settings settings);
+// that nothing is to stdout. warnings: those that are known. Returns the exit code that the server would have ended
+// with.
+int check_settings(Settings settings, std::vector<std::string> warnings);
 
 }  // namespace tandem::cli

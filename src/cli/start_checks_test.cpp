@@ -35,7 +35,7 @@ TEST(StartChecks, CheckFindsWhatWouldEndAStart) {
   const auto code = [](auto change) {
     Settings settings = serve_defaults();
     change(settings);
-    return check_settings(settings);
+    return check_settings(settings, {});
   };
   const std::string good = write("good", "user:word\n"), bad = write("bad", "word\n");
   EXPECT_EQ(code([](Settings&) {}), 0);

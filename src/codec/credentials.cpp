@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "codec/secret.hpp"
+
 namespace tandem {
 namespace {
 
@@ -32,8 +34,9 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-// Branches on no compared byte, so that the time depends on the guess's length only.
-bool is_same(std::string_view secret, std::string_view guess) noexcept {
+}  // namespace
+
+bool is_same_secret(std::string_view secret, std::string_view guess) noexcept {
   std::size_t difference = secret.size() ^ guess.size();
   const std::string_view other = secret.empty() ? std::string_view("\0", 1) : secret;
   for (std::size_t i = 0, k = 0; i < guess.size(); ++i) {
@@ -43,8 +46,6 @@ bool is_same(std::string_view secret, std::string_view guess) noexcept {
   }
   return difference == 0;
 }
-
-}  // namespace
 
 Credentials::Credentials(std::string path, Format format) : path_(std::move(path)), format_(format) { reload(); }
 
@@ -99,12 +100,12 @@ bool Credentials::check(std::string_view user, std::string_view password) const 
   unsigned passed = 0, seen = 0;
   const std::shared_ptr<const Entries> held = entries();  // a concurrent reload may replace them
   for (const Entry& entry : *held) {
-    const auto is_user = static_cast<unsigned>(is_same(entry.user, user));
-    auto good = static_cast<unsigned>(is_same(entry.password, password));
+    const auto is_user = static_cast<unsigned>(is_same_secret(entry.user, user));
+    auto good = static_cast<unsigned>(is_same_secret(entry.password, password));
     // The text up to each later colon is an accepted password, too.
     for (std::size_t colon = entry.password.find(':'); sasl && colon != std::string::npos;
          colon = entry.password.find(':', colon + 1))
-      good |= static_cast<unsigned>(is_same(std::string_view(entry.password).substr(0, colon), password));
+      good |= static_cast<unsigned>(is_same_secret(std::string_view(entry.password).substr(0, colon), password));
     passed |= is_user & good & ~(sasl ? seen : 0u);
     seen |= is_user;
   }

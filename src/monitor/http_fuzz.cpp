@@ -5,7 +5,7 @@
 // civetweb parses the requests. It is the system's library, without coverage, so seeds and dictionary guide the fuzzer.
 //
 // Input: a byte (its lower 2 bits: pieces less one; bit 2: the client disconnects at once; bit 3: it shuts down its
-// side), then the request.
+// side; bit 4: the endpoint asks for a token), then the request.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -61,6 +62,14 @@ std::size_t count_sockets() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
     if (std::filesystem::read_symlink(entry.path(), gone).string().starts_with("socket:")) ++count;
   return count;
+}
+
+constexpr std::string_view metrics_token = "fuzz-token";
+
+std::string token_file() {
+  const std::string path = std::filesystem::temp_directory_path() / ("tandem-http-fuzz-" + std::to_string(getpid()));
+  std::ofstream(path) << metrics_token << '\n';
+  return path;
 }
 
 class Client {
@@ -118,8 +127,15 @@ bool is_page(const std::string& reply) {
 
 class Harness {
  public:
-  Harness() : engine_(engine_options()), server_(server_options(), engine_), monitor_("127.0.0.1:0", "fuzz") {
+  Harness()
+      : engine_(engine_options()),
+        server_(server_options(), engine_),
+        token_file_(token_file()),
+        monitor_("127.0.0.1:0", "", "fuzz"),
+        secured_("127.0.0.1:0", token_file_, "fuzz") {
+    std::filesystem::remove(token_file_);
     monitor_.watch(server_.telemetry());
+    secured_.watch(server_.telemetry());
     witness();
     threads_ = count_threads();
     sockets_ = count_sockets();
@@ -133,7 +149,8 @@ class Harness {
 
  private:
   void ask(unsigned how, std::string_view request) const {
-    const Client client(monitor_.port());
+    const bool is_secured = (how & 16) != 0;
+    const Client client(is_secured ? secured_.port() : monitor_.port());
     const std::size_t piece = request.size() / (how % 4 + 1) + 1;
     for (std::string_view left = request; !left.empty(); left.remove_prefix(std::min(piece, left.size())))
       if (!client.send(left.substr(0, piece))) break;
@@ -142,7 +159,15 @@ class Harness {
     // The server waits for the rest of an incomplete request, so nothing more is sent.
     if ((how & 8) == 0 && !client.send("\r\n\r\n")) return;
     client.end();
-    check(client.receive(), request);
+    const std::string reply = client.receive();
+    check(reply, request);
+    if (is_secured && reply.size() >= 5 && is_page(reply)) check_permission(request);
+  }
+  // Basic has the token behind any user, so its base64 has one of three forms: the user's length decides.
+  static void check_permission(std::string_view request) {
+    const std::string text = lower(request);
+    TD_ASSERT(text.find("/healthz") != std::string::npos || text.find("basic") != std::string::npos ||
+              request.find(metrics_token) != std::string_view::npos);
   }
   static void check(const std::string& reply, std::string_view request) {
     if (reply.size() < 5) return;  // not HTTP, or ended before it was a request, or reset
@@ -171,7 +196,8 @@ class Harness {
 
   Engine engine_;
   Server server_;
-  Monitor monitor_;
+  const std::string token_file_;
+  Monitor monitor_, secured_;
   std::uint64_t runs_ = 0;
   std::size_t threads_ = 0, sockets_ = 0;
 };

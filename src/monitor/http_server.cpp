@@ -113,6 +113,8 @@ std::string_view reason(int status) noexcept {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 405:
@@ -124,6 +126,13 @@ std::string_view reason(int status) noexcept {
     default:
       return "Internal Server Error";
   }
+}
+
+// Basic is for browsers, which then ask for the token.
+constexpr std::string_view further_header(int status) noexcept {
+  if (status == 401) return "WWW-Authenticate: Bearer realm=\"tandem\"\r\nWWW-Authenticate: Basic realm=\"tandem\"\r\n";
+  if (status == 405) return "Allow: GET, HEAD\r\n";
+  return {};
 }
 
 // The page must not load foreign resources or be framed, and browsers must not guess types.
@@ -155,6 +164,7 @@ struct HttpServer::Impl {
   HttpReply reply_to(const mg_connection* connection, const mg_request_info& request) const;
 
   Handler handler;
+  Permission permission;
   bool loopback = false;
   mg_context* context = nullptr;
   std::vector<int> listeners;  // civetweb's; it closes them
@@ -165,7 +175,10 @@ HttpReply HttpServer::Impl::reply_to(const mg_connection* connection, const mg_r
   if (method != "GET" && method != "HEAD") return {.status = 405, .body = "only GET and HEAD\n"};
   if (loopback && !is_host_of_loopback(text_or_empty(mg_get_header(connection, "Host"))))
     return {.status = 421, .body = "this address answers to localhost only\n"};
-  return handler(text_or_empty(request.local_uri), text_or_empty(request.query_string));
+  const std::string_view path = text_or_empty(request.local_uri);
+  if (permission != nullptr && !permission(path, text_or_empty(mg_get_header(connection, "Authorization"))))
+    return {.status = 401, .body = "a token is needed\n"};
+  return handler(path, text_or_empty(request.query_string));
 }
 
 int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
@@ -173,9 +186,9 @@ int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
   HttpReply reply;
   try {
     reply = static_cast<const Impl*>(request.user_data)->reply_to(connection, request);
-    const std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\r\n",
-                                         reply.status, reason(reply.status), reply.content_type, reply.body.size(),
-                                         reply.status == 405 ? "Allow: GET, HEAD\r\n" : "", headers);
+    const std::string head =
+        fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\r\n", reply.status,
+                    reason(reply.status), reply.content_type, reply.body.size(), further_header(reply.status), headers);
     mg_write(connection, head.data(), head.size());
   } catch (const std::exception&) {  // no memory
     return 500;
@@ -184,9 +197,11 @@ int HttpServer::Impl::begin_request(mg_connection* connection) noexcept {
   return reply.status;
 }
 
-HttpServer::HttpServer(const std::string& address, Handler handler) : impl_(std::make_unique<Impl>()) {
+HttpServer::HttpServer(const std::string& address, Handler handler, Permission permission)
+    : impl_(std::make_unique<Impl>()) {
   const Bound bound = resolve(address);
   impl_->handler = std::move(handler);
+  impl_->permission = std::move(permission);
   impl_->loopback = bound.loopback;
   const std::string threads = std::to_string(http_threads), queue = std::to_string(http_queue),
                     request_ms = std::to_string(http_request_ms), request_bytes = std::to_string(http_request_bytes);

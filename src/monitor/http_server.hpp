@@ -25,10 +25,13 @@ struct HttpReply {
 class HttpServer {
  public:
   using Handler = std::function<HttpReply(std::string_view path, std::string_view query_string)>;
+  // Whether a client with this Authorization header (empty: none) may see the path.
+  using Permission = std::function<bool(std::string_view path, std::string_view authorization)>;
 
   // address: "127.0.0.1:9150", "[::1]:9150", "localhost:9150", "*:9150"; port 0 means any. Throws std::invalid_argument
   // for an invalid address, std::runtime_error when it cannot be bound.
-  HttpServer(const std::string& address, Handler handler);
+  // permission: nullptr lets everybody see everything.
+  HttpServer(const std::string& address, Handler handler, Permission permission = nullptr);
   ~HttpServer();  // waits for the requests in flight
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

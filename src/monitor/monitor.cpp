@@ -1,5 +1,6 @@
 #include "monitor/monitor.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <chrono>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "codec/credentials.hpp"
 #include "codec/protocol.hpp"
 #include "monitor/metrics.hpp"
 #include "monitor/page.hpp"
@@ -14,10 +16,34 @@
 
 namespace tandem::monitor {
 
-Monitor::Monitor(const std::string& address, std::string version)
-    : version_(std::move(version)), http_(address, [this](std::string_view path, std::string_view query_string) {
-        return answer(path, query_string);
-      }) {}
+namespace {
+// Probes get it without a token: it says no more than that the port does.
+constexpr std::string_view open_path = "/healthz";
+
+std::optional<Token> token_of(const std::string& file) {
+  if (file.empty()) return std::nullopt;
+  return std::optional<Token>(std::in_place, file);
+}
+}  // namespace
+
+Monitor::Monitor(const std::string& address, const std::string& token_file, std::string version)
+    : version_(std::move(version)),
+      token_(token_of(token_file)),
+      http_(
+          address, [this](std::string_view path, std::string_view query_string) { return answer(path, query_string); },
+          [this](std::string_view path, std::string_view authorization) {
+            return !token_ || path == open_path || token_->passes(authorization);
+          }) {}
+
+std::optional<std::string> Monitor::reload() {
+  if (!token_) return std::nullopt;
+  try {
+    token_->reload();
+    return "reloaded the metrics token from " + token_->path();
+  } catch (const CredentialsError& error) {
+    return fmt::format("{}; the token stays as it was", error.what());
+  }
+}
 
 void Monitor::watch(net::Telemetry& server) {
   note(server);
@@ -70,12 +96,12 @@ HttpReply Monitor::answer(std::string_view path, std::string_view query_string) 
   if (const auto file = page_file(path))
     return {.content_type = std::string(file->type), .body = std::string(file->text)};
   const bool is_known =
-      path == "/metrics" || path == "/metrics/memcached" || path == "/api/status" || path == "/healthz";
+      path == "/metrics" || path == "/metrics/memcached" || path == "/api/status" || path == open_path;
   if (!is_known)
     return {.status = 404, .body = "there are /, /metrics, /metrics/memcached, /api/status and /healthz\n"};
   net::Telemetry* const server = server_.load(std::memory_order_acquire);
   if (server == nullptr) return {.status = 503, .body = "starting\n"};
-  if (path == "/healthz") return {.body = "ok\n"};
+  if (path == open_path) return {.body = "ok\n"};
   const std::string prometheus_text = "text/plain; version=0.0.4; charset=utf-8";
   if (path == "/metrics") {
     return {.content_type = prometheus_text,

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "monitor/history.hpp"
 #include "monitor/http_server.hpp"
+#include "monitor/token.hpp"
 
 namespace tandem::monitor {
 
@@ -20,14 +22,18 @@ inline constexpr std::size_t page_keys = 10;  // hot and big keys shown
 
 class Monitor {
  public:
-  // Answers requests at once, before there is data. Throws what HttpServer throws.
-  Monitor(const std::string& address, std::string version);
+  // Answers requests at once, before there is data. token_file: with the token to ask for; empty: anybody may look.
+  // Throws what HttpServer and Token throw.
+  Monitor(const std::string& address, const std::string& token_file, std::string version);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
   // Called once. `server` outlives the monitor.
   void watch(net::Telemetry& server);
   int port() const noexcept { return http_.port(); }
+  // Reads the token's file again, and returns the result as a line for the log; nothing without such a file. Any
+  // thread.
+  std::optional<std::string> reload();
 
  private:
   HttpReply answer(std::string_view path, std::string_view query_string);
@@ -35,6 +41,7 @@ class Monitor {
   void run(net::Telemetry& server);
 
   const std::string version_;
+  std::optional<Token> token_;
   std::atomic<net::Telemetry*> server_{nullptr};
   std::mutex mutex_;  // guards the next three
   std::condition_variable wakeup_;

@@ -11,7 +11,7 @@ namespace tandem::monitor {
 
 struct HttpServer::Impl {};
 
-HttpServer::HttpServer(const std::string& address, Handler) {
+HttpServer::HttpServer(const std::string& address, Handler, Permission) {
   throw std::runtime_error(
       fmt::format("metrics on {}: this program is linked statically, without the monitoring endpoint", address));
 }

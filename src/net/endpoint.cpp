@@ -191,6 +191,12 @@ std::vector<BoundSocket> bind_udp(const ServerOptions& options, unsigned workers
   return bind_all(options, options.udp_port, SOCK_DGRAM, workers);
 }
 
+bool is_ipv6(int socket) noexcept {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof address;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 && address.ss_family == AF_INET6;
+}
+
 UnixListener::UnixListener(const std::string& path, unsigned mode, unsigned backlog) : path_(path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -40,6 +40,9 @@ std::vector<BoundSocket> listen_tcp(const ServerOptions& options);
 // (SO_REUSEPORT): the kernel spreads clients over them.
 std::vector<BoundSocket> bind_udp(const ServerOptions& options, unsigned workers);
 
+// Whether a bound socket's address is of IPv6.
+bool is_ipv6(int socket) noexcept;
+
 // A listening Unix socket with its file. A file left over by a dead server is replaced; a live server's, or another
 // kind of file, is an error.
 class UnixListener {

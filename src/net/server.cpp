@@ -63,6 +63,7 @@ struct Server::Parts {
   std::vector<std::unique_ptr<Worker>> workers;
   std::unique_ptr<Acceptor> acceptor;
   int tcp_port = 0, udp_port = 0;
+  std::vector<ListeningPort> listening_ports;
   std::vector<std::thread> threads;  // the workers'
   std::thread acceptor_thread;       // joins them
   std::mutex join_mutex;
@@ -86,6 +87,10 @@ void Server::Parts::start() {
   }
   if (!tcp.empty()) tcp_port = tcp.front().port;
   if (!udp.empty()) udp_port = udp.front().port;
+  for (const BoundSocket& socket : tcp)
+    listening_ports.push_back({.ipv6 = is_ipv6(socket.fd.get()), .port = socket.port});
+  for (std::size_t i = 0; i < udp.size(); i += worker_count)  // each address has a socket for each worker
+    listening_ports.push_back({.udp = true, .ipv6 = is_ipv6(udp[i].fd.get()), .port = udp[i].port});
 
   for (unsigned w = 0; w < worker_count; ++w) {
     UdpPorts own;
@@ -136,6 +141,7 @@ Server::~Server() {
 
 int Server::tcp_port() const noexcept { return parts_->tcp_port; }
 int Server::udp_port() const noexcept { return parts_->udp_port; }
+const std::vector<ListeningPort>& Server::listening_ports() const noexcept { return parts_->listening_ports; }
 
 net::Telemetry& Server::telemetry() noexcept { return parts_->control.telemetry(); }
 
@@ -162,8 +168,6 @@ std::vector<std::string> Server::reload() {
       lines.push_back(fmt::format("{}; the passwords stay as they were", error.what()));
     }
   }
-  if (lines.empty()) return {"nothing to reload: settings need a restart"};
-  for (const std::string& warning : warnings()) lines.push_back("warning: " + warning);
   return lines;
 }
 

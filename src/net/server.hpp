@@ -69,13 +69,21 @@ struct ServerOptions {
   bool hot_keys = true;                // keys are sampled for `stats hotkeys`
   std::string version;                 // Tandem's, for `stats tandem`
   std::string metrics;                 // address of the monitoring endpoint (src/monitor); empty: none
+  std::string metrics_token_file;      // with the token that it asks for; empty: anybody may look
   int verbosity = 0;                   // -v
+  unsigned log_format = 0;             // net::LogFormat
   unsigned preset = 1;                 // number of its row (preset/preset.hpp)
   TlsOptions tls;
   std::string protocol = "auto";  // -B: auto, ascii or binary
   bool sasl = false;              // -S: the binary protocol asks for user and password
   std::string sasl_file;          // lines of user:password (MEMCACHED_SASL_PWDB)
   std::string auth_file;          // -Y: the same for the text protocol; empty: no authentication
+};
+
+// A port that the server listens on, at one address.
+struct ListeningPort {
+  bool udp = false, ipv6 = false;
+  int port = 0;
 };
 
 class Server {
@@ -89,11 +97,12 @@ class Server {
   Server& operator=(const Server&) = delete;
   int tcp_port() const noexcept;  // the bound port of the first address; 0: none
   int udp_port() const noexcept;
+  const std::vector<ListeningPort>& listening_ports() const noexcept;  // TCP first; none of a Unix socket
   // Any thread. Loads certificate, key and CAs again, for connections that come from now on. Returns why that failed
   // (the old ones stay), empty on success or without TLS.
   std::string reload_certificates();
   // Any thread. Loads certificates, key and password files again. A file that cannot be used changes nothing. Returns
-  // the results as lines for the log, at least one.
+  // the results as lines for the log; none: there is no such file.
   std::vector<std::string> reload();
   // Any thread. Warnings about certificate and password files that can be used.
   std::vector<std::string> warnings() const;

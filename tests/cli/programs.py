@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,15 @@ AS_ROOT = ["-u", "root"] if IS_ROOT else []
 EX_USAGE, EX_NOINPUT, EX_NOUSER, EX_OSERR, EX_CONFIG = 64, 66, 67, 71, 78
 
 Start = Callable[..., subprocess.Popen]
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (?P<said>(?:debug|info|warning|error): .*\n)")
+
+
+def said(log: str) -> str:
+    """The log without the times; each line has one."""
+    lines = log.splitlines(keepends=True)
+    matches = [LOG_LINE.fullmatch(line) for line in lines]
+    assert all(matches), lines
+    return "".join(match["said"] for match in matches)
 
 
 def call(*command: object, **keywords: object) -> subprocess.CompletedProcess[str]:

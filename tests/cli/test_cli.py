@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 from conftest import memcached_binary, tandem_binary
-from harness.server import free_port
+from harness.server import HOST, free_port
 
 from cli.programs import (
     AS_ROOT,
@@ -24,6 +25,7 @@ from cli.programs import (
     answers,
     ask,
     call,
+    said,
     settings_of,
     stop,
     tandem,
@@ -268,10 +270,11 @@ def test_serve_says_what_it_serves(start: Start) -> None:
     code, errors = stop(process)
     assert code == 0
     warning = "warning: running as root is not needed: use --user NAME\n" if IS_ROOT else ""
-    assert errors.endswith(warning)
+    log = said(errors)
+    assert log.endswith(warning)
     assert re.fullmatch(
-        rf"serving on 127\.0\.0\.1:{port} \(TCP, UDP\), 64\.0 MiB, 2 threads, lanes (scalar|avx2|avx512|neon)\n",
-        errors.removesuffix(warning),
+        rf"info: serving on 127\.0\.0\.1:{port} \(TCP, UDP\), 64\.0 MiB, 2 threads, lanes (scalar|avx2|avx512|neon)\n",
+        log.removesuffix(warning),
     ), errors
 
 
@@ -279,9 +282,28 @@ def test_serve_on_any_free_port_says_which(start: Start) -> None:
     as_root = ["--user", "root"] if IS_ROOT else []  # who says so is not warned
     process = start(tandem_binary(), "serve", "--port", -1, "--udp-port", 0, *as_root)
     line = process.stderr.readline()
-    port = int(re.match(r"serving on 127\.0\.0\.1:(\d+) \(TCP\)", line)[1])
+    port = int(re.match(r"info: serving on 127\.0\.0\.1:(\d+) \(TCP\)", said(line))[1])
     assert answers(("127.0.0.1", port))
     assert stop(process) == (0, "")
+
+
+def test_the_log_as_json(start: Start, alias: Path, tmp_path: Path) -> None:
+    """Each line from the first to the last is an object with time, level and message, an error that ends a start
+    included; what is no text is replaced."""
+    port = free_port()
+    process = start(alias, *AS_ROOT, "-vv", "-l", HOST, "-p", port, "-N", 2, "-o", "log_format=json")
+    wait_serving(process, (HOST, port))
+    ask((HOST, port), b'get "quoted"\\ \xff\r\n', b"END\r\n")
+    refused = call(tandem_binary(), "serve", "--port", port, "--log-format", "json")
+    code, errors = stop(process, signal.SIGUSR1)
+    assert (code, refused.returncode) == (0, EX_OSERR)
+    lines = [json.loads(line) for line in (errors + refused.stderr).splitlines()]
+    assert all(line.keys() == {"time", "level", "message"} for line in lines)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in lines)
+    texts = [(line["level"], line["message"]) for line in lines]
+    for level, text in (("warning", "has no effect"), ("info", f"serving on {HOST}:{port}"), ("debug", 'get "quoted"'),
+                        ("info", "Gracefully stopping"), ("error", "Address already in use")):  # fmt: skip
+        assert any(level == seen and text in message for seen, message in texts), (level, text, texts)
 
 
 def test_command_line_over_file_over_default(start: Start, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from cli.programs import (
     Start,
     answers,
     call,
+    said,
     settings_of,
     status_of,
     stop,
@@ -212,7 +213,7 @@ def test_daemon_serves_when_its_parent_returns(alias: Path, tmp_path: Path) -> N
 def test_daemon_with_relative_paths(tmp_path: Path) -> None:
     result = tandem("serve", "--daemon", "--pid-file", "t.pid", "--unix", "t.sock", cwd=tmp_path)
     assert result.returncode == 0
-    assert result.stderr.startswith("serving on ")
+    assert said(result.stderr).startswith("info: serving on ")
     with daemon(tmp_path / "t.pid") as pid:
         assert answers(str(tmp_path / "t.sock"))
         os.kill(pid, signal.SIGINT)
@@ -263,7 +264,8 @@ def test_clean_stop(how: signal.Signals, mode: str, start: Start, tmp_path: Path
 def test_usr1_stops_memcached_mode(start: Start, alias: Path, tmp_path: Path) -> None:
     process = start(alias, *AS_ROOT, "-s", tmp_path / "s.sock")
     wait_serving(process, str(tmp_path / "s.sock"))
-    assert stop(process, signal.SIGUSR1) == (0, "Gracefully stopping\n")
+    code, log = stop(process, signal.SIGUSR1)
+    assert (code, said(log)) == (0, "info: Gracefully stopping\n")
 
 
 def test_signals_that_serve_survives(start: Start, tmp_path: Path) -> None:

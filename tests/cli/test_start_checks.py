@@ -1,4 +1,4 @@
-"""What the program finds out before it serves, what it says when it reads files again, and what `top` cannot do."""
+"""What the program finds out before it serves, what it says when it reads files again, and how `top` gets in."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from cli.programs import (
     answers,
     ask,
     call,
+    said,
+    settings_of,
     stop,
     tandem,
     wait_serving,
@@ -108,7 +110,7 @@ def test_more_memory_than_the_machine_has(mode: str, start: Start) -> None:
     wait_serving(process, (HOST, port))
     code, errors = stop(process)
     assert code == 0
-    assert re.search(r"^warning: memory \S+ GiB (is more than|leaves)", errors, re.MULTILINE), errors
+    assert re.search(r"Z warning: memory \S+ GiB (is more than|leaves)", errors, re.MULTILINE), errors
 
 
 # --- settings and files -----------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def test_check_reads_all_and_serves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--preset", "mega-kv", "--gpu", "sim", "--gpu-steal"], EX_USAGE, "with preset mega-kv"),
+        (["--preset", "mega-kv", "--gpu", "sim", "--gpu-steal"], EX_USAGE, "preset is mega-kv"),
         (
             [
                 "--preset",
@@ -156,6 +158,8 @@ def test_check_reads_all_and_serves_nothing(tmp_path: Path) -> None:
             "gpu-calibration",
         ),
         (["--memory-file", "/"], EX_OSERR, "not a regular file"),
+        (["--metrics", f"{HOST}:0", "--metrics-token-file", "/nonexistent"], EX_NOINPUT, "metrics token /nonexistent"),
+        (["--metrics", f"{HOST}:0", "--metrics-token-file", "/dev/null"], EX_CONFIG, "the first line must be"),
     ],
 )
 def test_check_finds_what_would_end_the_start(options: list[str], code: int, said: str) -> None:
@@ -230,15 +234,41 @@ def test_a_reload_says_what_it_did(start: Start, tmp_path: Path) -> None:
     users.write_text("one:word\ntwo:word\n")
     process.send_signal(signal.SIGHUP)
     (certificate, passwords) = lines_until(process, "reloaded 2 users from")
-    assert re.fullmatch(r"reloaded certificate, valid until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n", certificate)
-    assert passwords == f"reloaded 2 users from {users}\n"
+    valid = r"info: reloaded certificate, valid until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n"
+    assert re.fullmatch(valid, said(certificate))
+    assert said(passwords) == f"info: reloaded 2 users from {users}\n"
     users.write_text("one\n")
     users.chmod(0o644)
     identity.certificate.write_text("no certificate\n")
     process.send_signal(signal.SIGHUP)
     (certificate, passwords, warning) = lines_until(process, "can be read by every user")
     assert certificate.endswith("; the certificate stays as it was\n")
-    assert passwords.endswith("; the passwords stay as they were\n") and warning.startswith("warning: ")
+    assert passwords.endswith("; the passwords stay as they were\n") and said(warning).startswith("warning: ")
+    assert stop(process)[0] == 0
+
+
+def test_a_reload_says_which_settings_it_did_not_apply(start: Start, tmp_path: Path) -> None:
+    port, file = free_port(), tmp_path / "t.toml"
+    file.write_text(f'port = {port}\nmemory = "64MiB"\n')
+    command = [tandem_binary(), "serve", "--config", file.name, "--threads", 1]  # the command line still wins
+    process = start(*command, cwd=tmp_path)
+    lines_until(process, "serving on")
+
+    def reload(text: str, last: str) -> list[str]:
+        file.write_text(text)
+        process.send_signal(signal.SIGHUP)
+        return [said(line) for line in lines_until(process, last)]
+
+    settings = f'port = {port}\nmemory = "128MiB"\nlisten = ["127.0.0.1", "::1"]\nthreads = 2\n'
+    assert reload(settings, "reload: memory") == [
+        "info: reload: listen stays 127.0.0.1 until a restart: the file says 127.0.0.1,::1\n",
+        "info: reload: memory stays 64MiB until a restart: the file says 128MiB\n",
+    ]
+    assert settings_of((HOST, port))["maxbytes"] == str(64 << 20)
+    bad = reload("memory = 1\n", "settings stay as they were")
+    assert bad[0].startswith("info: reload: ") and ":1: memory: expected a size" in bad[0], bad
+    unchanged = reload(f'port = {port}\nmemory = "64MiB"\n', "nothing to reload")
+    assert unchanged == ["info: nothing to reload: settings need a restart\n"]
     assert stop(process)[0] == 0
 
 
@@ -333,14 +363,14 @@ def test_top_of_a_unix_socket(start: Start, tmp_path: Path) -> None:
     assert (result.returncode, "No such file or directory" in result.stderr) == (EX_UNAVAILABLE, True)
 
 
-def test_top_says_what_it_does_not_speak(start: Start, tmp_path: Path) -> None:
+def test_top_says_what_it_lacks(start: Start, tmp_path: Path) -> None:
     identity = make_identity(tmp_path, "served")
     users = tmp_path / "users"
     users.write_text("one:word\n")
     for options, wanted in (
-        (["--tls-cert", identity.certificate, "--tls-key", identity.key], "top speaks neither TLS nor SASL"),
-        (["--sasl", "--sasl-file", users], "top speaks neither TLS nor SASL"),
-        (["--auth-file", users], "asks for a password, and top sends none"),
+        (["--tls-cert", identity.certificate, "--tls-key", identity.key], "for TLS there is --tls"),
+        (["--sasl", "--sasl-file", users], "SASL alone has its metrics page"),
+        (["--auth-file", users], "asks for a password: --auth-file FILE"),
     ):
         port = free_port()
         process = start(tandem_binary(), "serve", "--port", port, *options)
@@ -348,3 +378,44 @@ def test_top_says_what_it_does_not_speak(start: Start, tmp_path: Path) -> None:
         result = tandem("top", "--once", "--connect", f"{HOST}:{port}")
         assert (result.returncode, wanted in result.stderr) == (EX_UNAVAILABLE, True), result.stderr
         assert stop(process)[0] == 0
+
+
+def test_top_with_password_and_tls(start: Start, tmp_path: Path) -> None:
+    """Also with a client's certificate. A certificate of another authority, of another host, a wrong password and a
+    file without one are refused with the reason, before anything else is sent."""
+    authority = make_identity(tmp_path, "authority")
+    served, known = (make_identity(tmp_path, name, authority) for name in ("served", "known"))
+    strange = make_identity(tmp_path, "strange")
+    files = {name: tmp_path / name for name in ("right", "wrong", "empty")}
+    for name, text in (("right", "one:word\n"), ("wrong", "one:no\n"), ("empty", "one\n")):
+        files[name].write_text(text)
+    port = free_port()
+    process = start(tandem_binary(), "serve", "--port", port, "--auth-file", files["right"], "--tls-cert",
+                    served.certificate, "--tls-key", served.key, "--tls-ca", authority.certificate, "--tls-verify",
+                    "required")  # fmt: skip
+    lines_until(process, "serving on")
+
+    def top(*options: object, host: str = HOST) -> subprocess.CompletedProcess[str]:
+        return tandem("top", "--once", "--interval", "0.1", "--connect", f"{host}:{port}", *options)
+
+    client = ["--tls-cert", known.certificate, "--tls-key", known.key]
+    password = ["--auth-file", files["right"]]
+    for trust in (["--tls-ca", authority.certificate], ["--tls-insecure"]):
+        result = top(*trust, *client, *password)
+        assert (result.returncode, result.stderr) == (0, ""), trust
+        assert f"at {HOST}:{port}" in result.stdout and "requests/s" in result.stdout
+    trust = ["--tls-ca", authority.certificate]
+    for options, code, wanted in (
+        ([*client, *password], EX_UNAVAILABLE, "has a certificate that cannot be trusted"),
+        (["--tls-ca", strange.certificate, *client, *password], EX_UNAVAILABLE, "cannot be trusted"),
+        ([*trust, *password], EX_UNAVAILABLE, "--tls-cert"),
+        ([*trust, *client], EX_UNAVAILABLE, "asks for a password: --auth-file FILE"),
+        ([*trust, *client, "--auth-file", files["wrong"]], EX_UNAVAILABLE, "refuses user and password"),
+        ([*trust, *client, "--auth-file", files["empty"]], EX_CONFIG, "is not user:password"),
+        ([*trust, *client, "--auth-file", tmp_path / "none"], EX_NOINPUT, "No such file"),
+        (["--tls-ca", tmp_path / "none"], EX_UNAVAILABLE, "--tls-ca"),
+        (["--tls-key", known.key], EX_USAGE, "--tls-key: has no effect without --tls-cert"),
+    ):
+        result = top(*options)
+        assert (result.returncode, result.stdout) == (code, "") and wanted in result.stderr, result
+    assert stop(process)[0] == 0

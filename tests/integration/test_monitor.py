@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import start_memcached, tandem_binary
@@ -286,6 +288,59 @@ def test_bad_addresses_end_the_start(tandem: Callable[..., Server], monitored: t
     for address in (f"{HOST}:{port}", "no.such.host.invalid:1", f"{HOST}:x", f"{HOST}:70000"):
         with pytest.raises(ServerError, match=r"exited with (64|71)"):
             tandem("-o", f"metrics={address}")
+
+
+def test_a_token_is_asked_for(tandem: Callable[..., Server], tmp_path: Path) -> None:
+    """By every path but the probe's; Prometheus sends it as Bearer, a browser as the password of Basic. A new one is
+    read upon HUP, and no list of processes shows it."""
+    token, port = tmp_path / "token", free_port()
+    token.write_text("a-secret-of-some-length\n")
+    token.chmod(0o600)
+    server = tandem("-o", f"metrics={HOST}:{port},metrics_token_file={token}")
+    end = time.monotonic() + 10 * TIME_FACTOR
+    while get(port, "/healthz")[0] != 200:
+        assert time.monotonic() < end
+    paths = ("/", "/page.js", "/metrics", "/metrics/memcached", "/api/status", "/nowhere")
+
+    def basic(text: str) -> str:
+        return "Basic " + base64.b64encode(text.encode()).decode()
+
+    for path in paths:
+        for wrong in (None, "", "Bearer", "Bearer ", "Bearer a-secret-of-some-lengt", "Bearer a-secret-of-some-length2",
+                      "a-secret-of-some-length", basic("a-secret-of-some-length"), basic("any:"), "Basic !!",
+                      "Basic " + "QUFB" * 1800, "Digest a-secret-of-some-length"):  # fmt: skip
+            status, headers, body = get(port, path, **({} if wrong is None else {"Authorization": wrong}))
+            assert (status, body) == (401, "a token is needed\n"), (path, wrong)
+            assert headers["WWW-Authenticate"].startswith("Bearer ")
+        for right in ("Bearer a-secret-of-some-length", "bearer  a-secret-of-some-length",
+                      basic("anyone:a-secret-of-some-length")):  # fmt: skip
+            assert get(port, path, Authorization=right)[0] in (200, 404), (path, right)
+    assert "tandem_items" in get(port, "/metrics", Authorization="Bearer a-secret-of-some-length")[2]
+    command_line = Path(f"/proc/{server.pid}/cmdline").read_bytes()
+    assert b"a-secret-of-some-length" not in command_line
+
+    def reload(text: str, wanted: str) -> None:
+        token.write_text(text)
+        server.process.send_signal(signal.SIGHUP)
+        while wanted not in server.output():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    end = time.monotonic() + 20 * TIME_FACTOR
+    reload("short\n", "the token stays as it was")
+    assert get(port, "/metrics", Authorization="Bearer a-secret-of-some-length")[0] == 200
+    reload("another-secret\n", f"reloaded the metrics token from {token}")
+    assert get(port, "/metrics", Authorization="Bearer a-secret-of-some-length")[0] == 401
+    assert get(port, "/metrics", Authorization="Bearer another-secret")[0] == 200
+
+
+def test_a_token_file_that_cannot_be_used_ends_the_start(tandem: Callable[..., Server], tmp_path: Path) -> None:
+    for text in (None, "", "short\n", "with a space\n", "x" * 2000, "gr\u00fc\u00dfe-gr\u00fc\u00dfe\n"):
+        token = tmp_path / "token"
+        if text is not None:
+            token.write_text(text)
+        with pytest.raises(ServerError, match="metrics token"):
+            tandem("-o", f"metrics={HOST}:{free_port()},metrics_token_file={token}")
 
 
 def run_top(*arguments: str) -> subprocess.CompletedProcess[str]:
