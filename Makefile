@@ -33,7 +33,7 @@ test-fast: ## layers, text, format, build, unit and integration tests
 	@scripts/setup test
 	@build/venv/bin/python scripts/gates.py --fast
 
-test-device: build ## all of conformance with every batch through a simulated device; a third of it, another each day, is in `make test`
+test-device: build ## all of conformance with every batch through a simulated device; a third of it, as the tree of sources decides, is in `make test`
 	@scripts/setup test
 	@TANDEM_OPTIONS='-o gpu=sim,preset=2,gpu_values=64MiB,drop_privileges' build/venv/bin/python -m pytest -q tests/conformance
 

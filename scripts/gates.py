@@ -15,15 +15,15 @@ import re
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tests"))
-from harness.shares import share_of_today  # noqa: E402
+sys.path += [str(ROOT / "scripts"), str(ROOT / "tests")]
+from harness.shares import share_of_tree  # noqa: E402
+from results import count_xml, report_flaky, report_slowest, this_run  # noqa: E402
 
 LOG = ROOT / "build/log"
 PASSED = ROOT / "build/passed"
@@ -91,22 +91,6 @@ def mark_passed(name: str, key: str) -> None:
     (PASSED / name).write_text(key)
 
 
-def count_xml(pattern: str) -> tuple[int, int, dict[str, list[str]]]:
-    """What passed, what failed, and what was left out, by its reason, in the JUnit files that match."""
-    tests = failed = 0
-    left_out: dict[str, list[str]] = {}
-    for path in ROOT.glob(pattern):
-        root = ElementTree.parse(path).getroot()
-        for suite in root.iter("testsuite"):
-            tests += int(suite.get("tests", 0)) - int(suite.get("skipped", 0)) - int(suite.get("disabled", 0))
-            failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        for case in root.iter("testcase"):
-            if (mark := case.find("skipped")) is not None:
-                why = (mark.get("message") or "").strip().splitlines() or ["no reason given"]
-                left_out.setdefault(why[-1], []).append(f"{case.get('classname')}.{case.get('name')}")
-    return tests - failed, failed, left_out
-
-
 def count_lines(output: str) -> tuple[int, int]:
     return len(re.findall(r"^passed ", output, re.MULTILINE)), len(re.findall(r"^failed ", output, re.MULTILINE))
 
@@ -142,7 +126,7 @@ class Part:
 
 def python_parts() -> list[Part]:
     """The longest begin first. `device` is conformance again with every batch through a (simulated) device that has
-    copies of the items, under seccomp: a third of it, another each day (all of it: `make test-device`)."""
+    copies of the items, under seccomp: a third of it, as the tree decides (all of it: `make test-device`)."""
     report = ["tests/bench/test_report.py", "tests/bench/test_report_real.py"]
     elsewhere = ["tests/bench", "tests/model", "tests/package", "tests/integration", "tests/conformance"]
     elsewhere += ["tests/debug", "tests/schedules", "tests/linearizability"]
@@ -165,7 +149,7 @@ def python_step(python: str, deep: bool) -> Step:
     """The Python tests, but for parts that have passed with the same inputs. Several at a time, as servers and clients
     mostly wait; fewer beside the builds of deep steps, which also have all of the histories, not a third of them."""
     at_once = 3 if deep else 4
-    histories = "" if deep or os.environ.get("TANDEM_ALL") else share_of_today(3)
+    histories = "" if deep or os.environ.get("TANDEM_ALL") else share_of_tree(3)
     parts = python_parts()
     keys = {part.name: key_of(part.what, part.inputs) for part in parts if part.inputs}
     todo = [part for part in parts if part.name not in keys or not has_passed(f"python-{part.name}", keys[part.name])]
@@ -177,10 +161,10 @@ def python_step(python: str, deep: bool) -> Step:
         part() {{
             name=$1
             shift
-            [[ $name != device ]] || export TANDEM_SHARE={share_of_today(3)}
+            [[ $name != device ]] || export TANDEM_SHARE={share_of_tree(3)}
             [[ $name != histories ]] || export TANDEM_SHARE={histories}
             [[ $name != device ]] || export TANDEM_OPTIONS='{DEVICE_OPTIONS}'
-            {python} -m pytest -q --junitxml=build/log/pytest-$name.xml "$@" >build/log/python-$name.log 2>&1
+            {python} scripts/python_tests.py build/log/pytest-$name.xml -q "$@" >build/log/python-$name.log 2>&1
         }}
         export -f part
         ok=0
@@ -250,7 +234,7 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
             {python} -m pytest -q -s --junitxml=build/log/canaries.xml tests/linearizability/canaries"""
         found = "build/log/canaries.xml"
         steps.append(Step("canaries", canaries, deep=True, needs="build", inputs=histories, results=found))
-        # Some of `make test-mutants`, others each day.
+        # Some of `make test-mutants`.
         mutants = f"{python} tests/mutants/run.py --sample {MUTANTS}"
         steps.append(Step("mutants", mutants, deep=True, needs="build", count=count_lines))
     if exists("src/**/*.cu"):
@@ -262,10 +246,10 @@ def all_steps(lint: str, deep: bool) -> list[Step]:
         steps.append(Step("cuda", cuda, after="objects", inputs=(*CODE, "scripts/requirements-cuda.txt")))
     if exists("src/*/*_test.cpp", "bench/*/*_test.cpp", "tests/**/*_test.cpp"):
         strict = "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1"
-        debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 {python} -m pytest -q tests/debug \\
-            --junitxml=build/address/test/debug.xml"""
+        debug = f"""TANDEM_BIN=build/address/bin/tandem TANDEM_TIME_FACTOR=5 \\
+            {python} scripts/python_tests.py build/address/test/debug.xml -q tests/debug"""
         # tests/schedules takes the layers of ThreadSanitizer's build.
-        schedules = f"{python} -m pytest -q -s tests/schedules --junitxml=build/thread/test/schedules.xml"
+        schedules = f"{python} scripts/python_tests.py build/thread/test/schedules.xml -q -s tests/schedules"
         for kind, options, after in (
             ("address", strict, debug),
             # Without tests that have one thread and much to do, which the other builds run.
@@ -291,7 +275,7 @@ def count(step: Step, text: str) -> tuple[int, int, dict[str, list[str]]]:
     """As count_xml(), of a step's results or output."""
     if step.count:
         return (*step.count(text), {})
-    return count_xml(step.results) if step.results else (1, 0, {})
+    return count_xml(ROOT.glob(step.results)) if step.results else (1, 0, {})
 
 
 def run(step: Step) -> tuple[int, int]:
@@ -352,6 +336,7 @@ def main() -> int:
     if options.only:
         os.environ["TANDEM_ALL"] = "1"
     LOG.mkdir(parents=True, exist_ok=True)
+    this_run()
     passed = failed = 0
     bad = set()
     beside: dict[str, Future[tuple[int, int]]] = {}
@@ -383,6 +368,10 @@ def main() -> int:
         for future in beside.values():
             good, wrong = future.result()
             passed, failed = passed + good, failed + wrong
+    if not options.only:
+        print("what takes longest:")
+        report_slowest(path for pattern in ("build/test/*.xml", "build/log/*.xml") for path in ROOT.glob(pattern))
+    report_flaky()
     print(f"{passed} passed, {failed} failed")
     return bool(failed)
 

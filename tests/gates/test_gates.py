@@ -1,4 +1,5 @@
-"""What `make test` does not run again is what has passed with the same inputs, and nothing else."""
+"""What `make test` does not run again is what has passed with the same inputs, and nothing else; what it runs again is
+what has failed."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness import shares as shares_of_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("gates", ROOT / "scripts/gates.py")
 gates = importlib.util.module_from_spec(spec)
 sys.modules["gates"] = gates  # dataclasses look their module up
 spec.loader.exec_module(gates)
+import results  # noqa: E402  beside gates.py
 
 
 class Programs:
@@ -40,10 +43,43 @@ class Programs:
     def run(self, **settings: str) -> tuple[int, list[str]]:
         """Exit code, and which programs ran."""
         self.ran.write_text("")
-        plain = {name: value for name, value in os.environ.items() if name != "TANDEM_ALL"}
+        plain = {name: value for name, value in os.environ.items() if name not in ("TANDEM_ALL", "TANDEM_RUN")}
+        plain["TANDEM_FLAKY_FILE"] = str(self.folder / "flaky.txt")
         command = [sys.executable, ROOT / "scripts/unit_tests.py", self.folder, "2"]
-        done = subprocess.run(command, env=plain | settings, capture_output=True, check=False)
+        done = subprocess.run(command, env=plain | settings, capture_output=True, text=True, check=False)
+        self.output = done.stdout
         return done.returncode, sorted(self.ran.read_text().split())
+
+    def write_chancy(self, name: str, passes: str) -> None:
+        """A program with a good and a bad test; passes: of the bad one, run by run, '.' or 'F'."""
+        write_results(self.folder / "bad.xml", bad=True)
+        write_results(self.folder / "good.xml", bad=False)
+        (self.folder / "left").write_text(passes)
+        path = self.folder / name
+        path.write_text(f"""#!/bin/sh
+            cd {shlex.quote(str(self.folder))}
+            echo "{name} $*" >>ran
+            left=$(cat left)
+            echo "${{left#?}}" >left
+            kind=good
+            case $left in F*) kind=bad;; esac
+            case "$*" in *gtest_filter*) ;; *) cp $kind.xml test/{name}.xml;; esac
+            [ $kind = good ]""")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    @property
+    def flaky(self) -> list[str]:
+        path = self.folder / "flaky.txt"
+        return [line.split("\t")[1] for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def write_results(path: Path, bad: bool) -> None:
+    mark = '<failure message="Expected: 1&#10;  got: 2" type=""/>' * 2 if bad else ""
+    path.write_text(f"""<testsuites tests="2" failures="{int(bad)}" errors="0">
+        <testsuite name="Suite" tests="2" failures="{int(bad)}" disabled="0" skipped="0" errors="0">
+        <testcase name="Bad/0" classname="Suite" status="run" time="2.5">{mark}</testcase>
+        <testcase name="Good" classname="Suite" status="run" time="0.1"/>
+        </testsuite></testsuites>""")
 
 
 @pytest.fixture
@@ -67,7 +103,7 @@ def test_a_program_that_failed_is_run_again(programs: Programs) -> None:
     programs.write("one_test", code=1)
     assert programs.run()[0] != 0
     code, ran = programs.run()
-    assert code != 0 and ran == ["one_test"]
+    assert code != 0 and ran == ["one_test"] * 2, "and once more, as that may be chance"
     programs.write("one_test")
     assert programs.run() == (0, ["one_test"])
 
@@ -75,6 +111,118 @@ def test_a_program_that_failed_is_run_again(programs: Programs) -> None:
 def test_a_program_that_is_not_built_fails(programs: Programs) -> None:
     (programs.folder / "one_test").unlink()
     assert programs.run()[0] != 0
+
+
+def test_a_test_that_passes_again_twice_is_flaky_and_counts_as_passed(programs: Programs) -> None:
+    programs.write_chancy("one_test", "F..")
+    code, ran = programs.run(TANDEM_RUN="first")
+    assert code == 0, programs.output
+    assert ran.count("--gtest_filter=Suite.Bad/0") == 2, "alone"
+    assert programs.flaky == ["Suite.Bad/0"]
+    assert "flaky Suite.Bad/0: Expected: 1 got: 2" in programs.output
+    assert results.count_xml((programs.folder / "test").glob("*.xml"))[:2] == (2, 0)
+    # In the same run again, as with another build: that is not a second run.
+    programs.write_chancy("one_test", "F..")
+    assert programs.run(TANDEM_RUN="first", TANDEM_ALL="1")[0] == 0
+    programs.write_chancy("one_test", "F..")
+    assert programs.run(TANDEM_RUN="second", TANDEM_ALL="1")[0] == 1
+    assert "flaky, and in the run of first, too" in programs.output
+    assert results.count_xml((programs.folder / "test").glob("*.xml"))[:2] == (1, 1)
+
+
+@pytest.mark.parametrize("passes", ["FF.", "F.F", "FFF"])
+def test_a_test_that_fails_again_fails(programs: Programs, passes: str) -> None:
+    programs.write_chancy("one_test", passes)
+    assert programs.run()[0] == 1
+    assert not programs.flaky
+
+
+def test_a_program_that_dies_is_run_again_whole(programs: Programs) -> None:
+    programs.write_chancy("one_test", "F..")
+    (programs.folder / "bad.xml").write_text("<testsuites")
+    code, ran = programs.run()
+    assert code == 0, programs.output
+    assert ran.count("one_test") == 3 and not any("filter" in word for word in ran)
+    assert programs.flaky == ["one_test"]
+
+
+def test_many_failures_are_not_chance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(results, "FLAKY", tmp_path / "flaky.txt")
+    failed = [results.Failure(str(i), "") for i in range(results.AGAIN_MAX + 1)]
+    assert results.run_again(failed, lambda failure: True) == failed
+    assert results.run_again(failed[1:], lambda failure: True) == []
+
+
+def test_what_cannot_run_here_is_said(programs: Programs) -> None:
+    path = programs.folder / "two_test"
+    path.write_text("#!/bin/sh\necho left out: no wings\nexit 77\n")
+    with (programs.folder / "CTestTestfile.cmake").open("a") as out:
+        out.write("set_tests_properties(two_test PROPERTIES SKIP_RETURN_CODE 77)\n")
+    assert programs.run() == (0, ["one_test"])
+    for _ in range(2):  # it still counts when it is not run again
+        left_out = results.count_xml((programs.folder / "test").glob("*.xml"))[2]
+        assert left_out == {"no wings": ["ctest.two_test"]}
+        assert programs.run() == (0, [])
+
+
+def test_a_program_s_environment_is_part_of_the_question(programs: Programs) -> None:
+    assert programs.run() == (0, BOTH)
+    with (programs.folder / "CTestTestfile.cmake").open("a") as out:
+        out.write('set_tests_properties(two_test PROPERTIES ENVIRONMENT "TANDEM_LANES=scalar")\n')
+    assert programs.run() == (0, ["two_test"])
+
+
+@pytest.mark.parametrize(("passes", "code"), [("F..", 0), ("F.F", 1)])
+def test_a_python_test_is_run_again(tmp_path: Path, passes: str, code: int) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests/test_chance.py").write_text("""
+import pathlib, pytest
+class TestIt:
+    @pytest.mark.parametrize("name", ["a b", "c::d"])
+    def test_luck(self, name):
+        path = pathlib.Path(__file__).with_name("left")
+        left = path.read_text()
+        if name != "c::d":
+            return
+        path.write_text(left[1:])
+        assert left[0] == ".", "bad luck"
+def test_good():
+    pass
+""")
+    (tmp_path / "tests/left").write_text(passes)
+    settings = {"TANDEM_FLAKY_FILE": str(tmp_path / "flaky.txt"), "TANDEM_RUN": "first"}
+    command = [sys.executable, ROOT / "scripts/python_tests.py", "out.xml", "-q", "tests"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout
+    assert results.count_xml([tmp_path / "out.xml"])[:2] == (3 - code, code)
+    assert ("flaky test_chance.TestIt.test_luck[c::d]" in done.stdout) == (code == 0), done.stdout
+
+
+def test_the_slowest_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_results(tmp_path / "one.xml", bad=False)
+    results.report_slowest([tmp_path / "one.xml"], 1)
+    assert capsys.readouterr().out == "      2.5 s Suite.Bad/0 (one)\n"
+
+
+def test_a_tree_decides_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "a").write_text("1")
+    subprocess.run(["git", "-C", tmp_path, "add", "a"], check=True)
+    monkeypatch.setattr(shares_of_tests, "ROOT", tmp_path)
+    monkeypatch.delenv("TANDEM_SHARES", raising=False)
+
+    def share() -> str:
+        shares_of_tests.turn_of_tree.cache_clear()
+        return shares_of_tests.share_of_tree(3)
+
+    first = share()
+    (tmp_path / "not-of-the-tree").write_text("1")
+    assert share() == first
+    (tmp_path / "a").write_text("2")
+    assert share() != first
+    assert first.endswith("/3")
+    shares_of_tests.turn_of_tree.cache_clear()
 
 
 def test_every_python_test_is_in_one_part() -> None:

@@ -7,7 +7,7 @@ then each mutant must build, and its test must fail, crash, or not end within th
 mutant's old text is not in its file exactly once, if its test runs nothing, or if it does not compile.
 
     run.py                  all of them
-    run.py --sample 2       so many of them, others each day (UTC)
+    run.py --sample 2       so many of them, as the tree of sources decides
     run.py --only NAME ...  these
     run.py --check          no build: only whether all of them still apply
 """
@@ -15,7 +15,6 @@ mutant's old text is not in its file exactly once, if its test runs nothing, or 
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import re
 import shutil
@@ -27,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+from harness.shares import turn_of_tree  # noqa: E402
+
 TABLE = Path(__file__).with_name("mutants.toml")
 TREE = ROOT / "build/mutants/tree"
 JOBS = os.cpu_count() or 2
@@ -92,9 +94,9 @@ def check(mutants: list[Mutant], root: Path = ROOT) -> None:
         raise MutantError("\n".join(wrong))
 
 
-def sample(mutants: list[Mutant], count: int, day: int) -> list[Mutant]:
-    """All have had their turn after len / count days."""
-    return [mutants[(day * count + i) % len(mutants)] for i in range(min(count, len(mutants)))]
+def sample(mutants: list[Mutant], count: int, turn: int) -> list[Mutant]:
+    """All have had their turn after len / count turns."""
+    return [mutants[(turn * count + i) % len(mutants)] for i in range(min(count, len(mutants)))]
 
 
 def copy_tree() -> None:
@@ -194,7 +196,7 @@ def main() -> int:
                 raise MutantError(f"no such mutant: {', '.join(sorted(unknown))}")
             mutants = [m for m in mutants if m.name in options.only]
         elif options.sample:
-            mutants = sample(mutants, options.sample, datetime.datetime.now(datetime.UTC).toordinal())
+            mutants = sample(mutants, options.sample, turn_of_tree())
         prepare(mutants)
         survived = 0
         for m in mutants:

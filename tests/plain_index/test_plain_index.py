@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from harness.shares import share_of_today
+from harness.shares import share_of_tree
 from harness.wire import Stream
 from linearizability.harness import SEED, TandemServer, record_and_check
 
@@ -43,7 +43,7 @@ def test_replies_are_memcacheds() -> None:
             **os.environ,
             "TANDEM_BIN": str(PROGRAMS / "plain_index_tandem"),
             "TANDEM_OPTIONS": f"-o preset={PRESET}",
-            "TANDEM_SHARE": share_of_today(3),
+            "TANDEM_SHARE": share_of_tree(3),
         },
         capture_output=True,
         text=True,

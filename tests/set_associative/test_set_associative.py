@@ -10,7 +10,7 @@ import sys
 import pytest
 from cli.programs import wait_until
 from conftest import ROOT
-from harness.shares import share_of_today
+from harness.shares import share_of_tree
 from harness.wire import Stream
 from linearizability.harness import TandemServer
 
@@ -90,7 +90,7 @@ def test_replies_are_memcacheds(gpu: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance", "-k", WHAT_HOLDS],
         cwd=ROOT,
-        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET},gpu={gpu}", "TANDEM_SHARE": share_of_today(3)},
+        env={**os.environ, "TANDEM_OPTIONS": f"-o preset={PRESET},gpu={gpu}", "TANDEM_SHARE": share_of_tree(3)},
         capture_output=True,
         text=True,
         timeout=500,
