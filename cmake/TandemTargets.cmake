@@ -88,6 +88,27 @@ function(tandem_net_variants)
   tandem_run(net_test_located net_test TANDEM_TEST_GPU=sim-mirrored GTEST_FILTER=${filter})
 endfunction()
 
+# tandem_lane_variants(PROGRAM SUITE...): these suites again with each set of lanes alone, as on processors without the
+# wider ones. A program leaves out a set that this processor has not (src/index/lanes_of_test.hpp). The lanes of NEON
+# answer like the scalar ones under an emulator (tests/model/test_lanes.py).
+function(tandem_lane_variants program)
+  if(TANDEM_SANITIZE)  # AddressSanitizer sees a segment without padding with any lanes, ThreadSanitizer has the scalar ones
+    return()
+  endif()
+  set(sets scalar avx2 avx512)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64")
+    set(sets scalar neon)
+  elseif(NOT program STREQUAL "index_test")
+    list(APPEND sets avx512-vaes)  # of the lane alone
+  endif()
+  list(TRANSFORM ARGN APPEND ".*")
+  list(JOIN ARGN ":" filter)
+  foreach(lanes IN LISTS sets)
+    tandem_run(${program}_${lanes} ${program} TANDEM_LANES=${lanes} GTEST_FILTER=${filter})
+    set_tests_properties(${program}_${lanes} PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()
+
 set_source_files_properties(src/store/c_store.cpp PROPERTIES COMPILE_DEFINITIONS TANDEM_VERSION="${PROJECT_VERSION}")
 
 # tandem_unity(TARGET): with TANDEM_UNITY its sources are compiled several at a time, in half the time.
@@ -219,6 +240,13 @@ function(tandem_layer line)
       tandem_net_variants()
     elseif(name STREQUAL "store")
       tandem_store_parts()
+      tandem_lane_variants(store_test Lanes Located Frames RawFrames PlainGets KeyCheck Embedded EmbeddedScans
+        "Kinds/EmbeddedScan" SetStore)
+    elseif(name STREQUAL "index")
+      tandem_lane_variants(index_test CuckooOps CuckooIndex Displacement* Growth Guard Table HashTree "OrderedIndex/*"
+        "AnyIndex/*" SetIndex* "Leaves/HashTreeModel")
+    elseif(name STREQUAL "lane")
+      tandem_lane_variants(lane_test CallLaneTest)
     endif()
     if(TANDEM_CUDA AND name MATCHES "^(device|index|placement)$")
       add_dependencies(tandem_cuda_programs ${name}_test)

@@ -140,6 +140,7 @@ void WireDriver::run_lane(const Batch& batch, Segments& segments) {
   lane_segments_.clear();
   lane_clients_.clear();
   for (const Segment& s : segments) {
+    TD_ASSERT(batch.input().has_behind(input + s.end, lane_padding_bytes));
     lane_segments_.push_back({.begin = input + s.begin, .end = input + s.end, .binary = is_binary_});
     lane_clients_.push_back(s.client);
   }

@@ -7,10 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "index/lanes_of_test.hpp"
+#include "lane/state.hpp"
 #include "task/task_fixture.hpp"
 
 namespace tandem {
 namespace {
+
+[[maybe_unused]] const testing::Environment* const lanes_of_test = testing::AddGlobalTestEnvironment(
+    new LanesOfTest([](std::string_view name) { return lane::ops_named(name) != nullptr; }));
 
 class CallLaneTest : public TaskTest {
  protected:

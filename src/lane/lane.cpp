@@ -11,6 +11,7 @@
 #include "codec/reply_writer.hpp"
 #include "codec/scan.hpp"
 #include "codec/tokens.hpp"
+#include "index/wanted_lanes.hpp"
 #include "lane/state.hpp"
 #include "task/key_compare.hpp"
 #include "task/memory.hpp"
@@ -47,8 +48,11 @@ const Ops& ops_for(const Index& index, std::string_view instructions) {
     throw std::invalid_argument("no lane of '" + std::string(instructions) + "'");
   }
   const Ops* best = &scalar_ops;
+  const std::string_view wanted = wanted_lanes();
   for (const Ops* ops : ops_built()) {
-    if (ops->name.starts_with(index.lanes()) && ops->supported()) best = ops;
+    if (!ops->name.starts_with(index.lanes()) || !ops->supported()) continue;
+    best = ops;
+    if (ops->name == wanted) break;
   }
   return *best;
 }
@@ -377,7 +381,11 @@ std::size_t Lane::run(std::span<LaneSegment> segments, Output& out, std::size_t 
   s.answering = lane::State::none;
   s.located_queries = 0;
   if (TD_UNLIKELY(s.located != nullptr) && !segments.empty()) s.located->go_to(segments[0].begin);
-  for (LaneSegment& segment : segments) segment.rest = segment.begin;
+  for (LaneSegment& segment : segments) {
+    segment.rest = segment.begin;
+    // So that a segment without padding fails with any instructions: the widest ones do not always read it.
+    if constexpr (TD_ADDRESS_SANITIZER != 0) static_cast<void>(opaque(segment.end[lane_padding_bytes - 1]));
+  }
   std::size_t done = 0;
   lane::run_in_epoch(s, [&] {
     if (TD_UNLIKELY(sampled || time_parse)) {

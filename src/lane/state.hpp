@@ -354,8 +354,8 @@ extern const Ops neon_ops;
 #endif
 // All instruction sets in this program, narrowest first.
 std::span<const Ops* const> ops_built() noexcept;
-// The widest supported set that the index's search uses; with `instructions`, the one of this name. Throws
-// std::invalid_argument if there is none.
+// The widest supported set that the index's search uses, no wider than wanted_lanes(); with `instructions`, the one of
+// this name. Throws std::invalid_argument if there is none.
 const Ops& ops_for(const Index& index, std::string_view instructions);
 // By name, for tests; nullptr: this processor or program does not have it.
 const Ops* ops_named(std::string_view name) noexcept;

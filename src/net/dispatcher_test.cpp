@@ -21,6 +21,16 @@ class Dispatching : public Parts {
     dispatcher.run_all();
   }
 
+  // Has the input wait for the lane, which does not see the bytes behind it. False: the lane does not take it.
+  bool wait(Connection& c, std::string_view bytes) {
+    InputArena& input = batches.input();
+    char* const begin = input.room();
+    std::memcpy(begin, bytes.data(), bytes.size());
+    std::memset(begin + bytes.size(), '\n', lane_padding_bytes);
+    input.take(bytes.size());
+    return lane.wait(c, begin, begin + bytes.size(), 0);
+  }
+
   FrameStage frames{worker, connections, limits, sender, batches, lane};
   Dispatcher dispatcher{worker, responder, batches, parser, lane, frames};
 };
@@ -52,8 +62,7 @@ TEST(Dispatcher, WhereNoDeviceServesTheLaneAnswers) {
   const Client client = s.connect();
   s.ask(client, "mn\r\n");  // its parser knows the protocol then
   EXPECT_EQ(Parts::receive(client.socket), "MN\r\n");
-  const std::string input = "get a\r\n" + std::string(lane_padding_bytes, '\n');
-  ASSERT_TRUE(s.lane.wait(client.connection, input.data(), input.data() + 7, 0));
+  ASSERT_TRUE(s.wait(client.connection, "get a\r\n"));
   s.dispatcher.run_all();
   EXPECT_EQ(Parts::receive(client.socket), hit("a", "1") + "END\r\n");
 }
@@ -113,10 +122,7 @@ TEST(Dispatcher, WhatFollowsTheLaneStaysWithTheHost) {
   const std::string line = "gat 0 y\r\n", full = times(device_batch_queries, line);
   s.add(fills.connection, full);
   ASSERT_EQ(s.batches.batch().size(), device_batch_queries);
-  std::string input = "get x\r\n" + times(100, line);
-  const std::size_t bytes = input.size();
-  input.append(lane_padding_bytes, '\n');
-  ASSERT_TRUE(s.lane.wait(late.connection, input.data(), input.data() + bytes, 0));
+  ASSERT_TRUE(s.wait(late.connection, "get x\r\n" + times(100, line)));
   s.lane.run();
   EXPECT_EQ(Parts::receive(fills.socket), times(device_batch_queries, "END\r\n"));
   s.dispatcher.run_batch(false);

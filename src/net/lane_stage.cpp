@@ -27,6 +27,7 @@ bool LaneStage::wait(Connection& c, const char* begin, const char* end, std::uin
   const Parser::Begins begins = c.parser.begins();
   if (begins == Parser::Begins::neither || in.segments.size() == UINT16_MAX) return false;
   if (begins == Parser::Begins::packet && TD_UNLIKELY(!lane_.may_run())) return false;  // no device takes packets
+  TD_ASSERT(batches_.input().has_behind(end, lane_padding_bytes));
   LaneSegment& segment = in.segments.emplace_back();
   segment.begin = begin;
   segment.end = end;

@@ -28,6 +28,11 @@ class InputArena {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(begin_);
   }
 
+  // Whether so many bytes can be read behind `end`, which is in the arena.
+  TD_INLINE bool has_behind(const char* end, std::size_t bytes) const noexcept {
+    return offset_of(end) + bytes <= bytes_;
+  }
+
   // --- input: received at room(), kept by take()
   TD_INLINE bool has_room(std::size_t bytes) const noexcept { return aligned(used_) + bytes <= bytes_; }
   // Where the next input goes, at the start of a cache line. REQUIRES: has_room() for it.

@@ -2,12 +2,14 @@
 // take the general path, come to the same replies.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "index/cuckoo/cuckoo.hpp"
+#include "index/lanes_of_test.hpp"
+#include "lane/state.hpp"
 #include "tandem/store.hpp"
 
 namespace tandem {
@@ -71,14 +73,17 @@ class Tape {
   std::vector<std::string> keys_, values_;
 };
 
-class Calls : public testing::TestWithParam<const CuckooOps*> {
+class Calls : public testing::TestWithParam<const lane::Ops*> {
  protected:
   void SetUp() override {
     if (!GetParam()->supported()) GTEST_SKIP() << "this processor has no " << GetParam()->name;
-    ::setenv("TANDEM_LANES", std::string(GetParam()->name).c_str(), 1);
+    lanes_.emplace(GetParam()->name);
   }
-  void TearDown() override { ::unsetenv("TANDEM_LANES"); }
+  void TearDown() override { lanes_.reset(); }
   static Options small() { return {.memory_bytes = std::uint64_t{32} << 20, .hash_seed = 5}; }
+
+ private:
+  std::optional<WithLanes> lanes_;
 };
 
 void expect_alike(unsigned plain_percent, const Options& options) {
@@ -159,8 +164,12 @@ TEST_P(Calls, AFullStoreEvicts) {
   EXPECT_GT(store.stats().evictions, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, Calls, testing::ValuesIn(cuckoo_ops_built().begin(), cuckoo_ops_built().end()),
-                         [](const auto& lanes) { return std::string(lanes.param->name); });
+INSTANTIATE_TEST_SUITE_P(Lanes, Calls, testing::ValuesIn(lane::ops_built().begin(), lane::ops_built().end()),
+                         [](const auto& lanes) {
+                           std::string name(lanes.param->name);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace tandem

@@ -136,14 +136,15 @@ class FramesHarness {
   // sets no other one asks for.
   std::vector<Answers> exchange_streams(const std::vector<std::string>& inputs) {
     std::vector<Answers> answers(inputs.size());
-    const std::size_t skipped = std::exchange(skip, lane_padding_bytes);  // the lane reads behind its input
-    const std::vector<std::uint64_t> at = submit_each(inputs, &FrameColumns::add_stream, lane_padding_bytes);
-    skip = skipped;
+    const std::vector<std::uint64_t> at = submit_each(inputs, &FrameColumns::add_stream, 0, lane_padding_bytes);
     TD_ASSERT(!at.empty());
-    const char* const arena = answering_->input().begin();
+    const InputArena& arena = answering_->input();
     std::vector<LaneSegment> segments;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      segments.push_back({.begin = arena + at[i], .end = arena + at[i] + inputs[i].size(), .binary = false});
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const char* const begin = arena.begin() + at[i];
+      segments.push_back({.begin = begin, .end = begin + inputs[i].size(), .binary = false});
+      TD_ASSERT(arena.has_behind(segments.back().end, lane_padding_bytes));
+    }
     Output out;
     for (std::size_t first = 0; first < segments.size();) {
       lane_.set_located(runner_.located());
@@ -223,14 +224,14 @@ class FramesHarness {
       runner_.end_answer();
     }
   }
-  // One behind the other, up to the arena's end. Returns where each lies in the arena, none: it was not added; nothing:
-  // there is no answer.
+  // One behind the other, with `gap` bytes between them and `behind` bytes behind the last one, up to the arena's end.
+  // Returns where each lies in the arena, none: it was not added; nothing: there is no answer.
   std::vector<std::uint64_t> submit_each(const std::vector<std::string>& datagrams,
                                          bool (FrameColumns::*add)(std::uint64_t, std::uint64_t) noexcept,
-                                         std::size_t gap = 0) {
+                                         std::size_t gap = 0, std::size_t behind = 0) {
     std::vector<std::uint64_t> at;
     const bool answered = submit([&](FrameColumns& columns, char* arena) {
-      std::uint64_t bytes = skip;
+      std::uint64_t bytes = skip + behind;
       for (const std::string& d : datagrams) bytes += d.size() + gap;
       TD_ASSERT(bytes <= arena_bytes);
       std::uint64_t begin = arena_bytes - bytes + gap;
@@ -306,6 +307,7 @@ class FramesHarness {
     }
     const char* const begin = answering_->input().begin() + at;
     LaneSegment segment{.begin = begin, .end = begin + input.size(), .binary = false};
+    TD_ASSERT(answering_->input().has_behind(segment.end, lane_padding_bytes));
     segment.rest = begin;
     const std::uint64_t before = located_queries();
     while (lane_.may_run()) {

@@ -1,10 +1,10 @@
 #include "index/cuckoo/cuckoo.hpp"
 
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 #include "base/platform.hpp"
+#include "index/wanted_lanes.hpp"
 
 namespace tandem {
 namespace {
@@ -35,9 +35,8 @@ const CuckooOps& cuckoo_ops_best() noexcept {
 
 const CuckooOps& cuckoo_ops_named(std::string_view name) {
   if (name.empty()) {
-    const char* wanted = std::getenv("TANDEM_LANES");  // read at set-up, before there are threads that could change it
-    if (wanted == nullptr || *wanted == '\0') return cuckoo_ops_best();
-    name = wanted;
+    name = wanted_index_lanes();
+    if (name.empty()) return cuckoo_ops_best();
   }
   for (const CuckooOps* ops : cuckoo_ops_built()) {
     if (ops->name == name && ops->supported()) return *ops;

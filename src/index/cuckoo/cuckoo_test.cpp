@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "index/cuckoo/cuckoo_check.hpp"
 #include "index/cuckoo/displacement.hpp"
 #include "index/cuckoo/lanes_scalar.hpp"
+#include "index/lanes_of_test.hpp"
 #include "index/shard.hpp"
 
 #define TD_LANES_NAMESPACE canary
@@ -80,6 +80,16 @@ TEST(IndexView, GrowthKeepsTheLowBitsOfBothBuckets) {
   }
 }
 
+[[maybe_unused]] const testing::Environment* const lanes_of_test =
+    testing::AddGlobalTestEnvironment(new LanesOfTest([](std::string_view) {
+      try {
+        static_cast<void>(cuckoo_ops_named(""));
+        return true;
+      } catch (const std::invalid_argument&) {
+        return false;
+      }
+    }));
+
 TEST(CuckooOps, WidestIsChosenAndNamesAreChecked) {
   ASSERT_FALSE(cuckoo_ops_built().empty());
   const CuckooOps* widest = nullptr;
@@ -96,11 +106,15 @@ TEST(CuckooOps, WidestIsChosenAndNamesAreChecked) {
 }
 
 TEST(CuckooOps, EnvironmentOverrides) {
-  ASSERT_EQ(setenv("TANDEM_LANES", "scalar", 1), 0);
-  EXPECT_EQ(cuckoo_ops_named("").name, "scalar");
-  ASSERT_EQ(setenv("TANDEM_LANES", "abacus", 1), 0);
-  EXPECT_THROW(cuckoo_ops_named(""), std::invalid_argument);
-  ASSERT_EQ(unsetenv("TANDEM_LANES"), 0);
+  for (const std::string_view wanted : {"scalar", "scalar-of-a-lane"}) {
+    const WithLanes lanes(wanted);
+    EXPECT_EQ(cuckoo_ops_named("").name, "scalar");
+  }
+  {
+    const WithLanes lanes("abacus");
+    EXPECT_THROW(cuckoo_ops_named(""), std::invalid_argument);
+  }
+  const WithLanes lanes("");
   EXPECT_EQ(&cuckoo_ops_named(""), &cuckoo_ops_best());
 }
 

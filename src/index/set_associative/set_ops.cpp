@@ -1,10 +1,10 @@
 #include "index/set_associative/set_ops.hpp"
 
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 #include "base/platform.hpp"
+#include "index/wanted_lanes.hpp"
 
 namespace tandem {
 namespace {
@@ -24,10 +24,7 @@ std::span<const SetOps16* const> set_ops_built() noexcept {
 }
 
 const SetOps16& set_ops_named(std::string_view name) {
-  if (name.empty()) {
-    const char* const wanted = std::getenv("TANDEM_LANES");  // read at set-up, before there are threads
-    if (wanted != nullptr) name = wanted;
-  }
+  if (name.empty()) name = wanted_index_lanes();
   const SetOps16* widest = nullptr;
   for (const SetOps16* ops : set_ops_built()) {
     if (ops->supported() && (name.empty() || ops->name == name)) widest = ops;
